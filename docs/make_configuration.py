@@ -5,9 +5,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from runner.config.keys import KEYS, LISTS, Key, Widens
 from runner.config.origins import packaged_values
-from runner.config.starter import example_of
+from runner.config.schema import KEYS, LISTS, Key, Widens
+from runner.config.template import example_of
 
 PAGE = Path(__file__).resolve().parent / "reference" / "configuration.md"
 BEGIN, END = "<!-- keys: written by `make docs` -->\n", "<!-- end of the keys -->\n"

@@ -1,1 +1,6 @@
-"""The shared vocabulary and the decision: pure functions over values, no I/O."""
+"""The policy engine and the shared vocabulary: pure functions over values, without I/O.
+
+Imports nothing else from this project. The packages in import order, highest first: `grants`, `evaluation`, `decide`,
+`classify`, `terms`, `permission`, `handlers`, `interpreter`, `languages`, `rules`, `bash`, `describe`, `toml`, `model`.
+Start reading at `evaluation.py`, then `classify.py` and `decide.py`.
+"""

@@ -2,7 +2,14 @@
 
 from typing import TYPE_CHECKING
 
-from policy.action import (
+from policy.bash.ast import Opaque
+from policy.handlers.registry import grammar
+from policy.interpreter.interpreter import Interpreter
+from policy.interpreter.shell_state import ExecutionFrame, State
+from policy.interpreter.unread_script import refuse
+from policy.interpreter.work_budget import MOST_AFTER, TooMuchError
+from policy.model.abstract_word import AbstractWord, literal
+from policy.model.action import (
     Action,
     EditFile,
     GlobFiles,
@@ -13,9 +20,8 @@ from policy.action import (
     RunScript,
     WriteFile,
 )
-from policy.assessment import Assessment, Effect, EffectKind, Reason
-from policy.budget import MOST_AFTER, TooMuchError
-from policy.builtin_rules import (
+from policy.model.assessment import Assessment, Effect, EffectKind, Reason
+from policy.model.builtin_rules import (
     EMPTY_COMMAND,
     EMPTY_SCRIPT,
     FILE_TOOL,
@@ -24,21 +30,15 @@ from policy.builtin_rules import (
     TIME_LIMIT,
     UNREADABLE_SCRIPT,
 )
-from policy.facts import Facts
-from policy.little.registry import grammar
-from policy.permission.rule import Source
-from policy.profile import Profile
-from policy.rule import Role
-from policy.rules import RuleBook
-from policy.script.tree import Opaque
-from policy.sense import AbstractWord, literal
-from policy.state import ExecutionFrame, State
-from policy.tier import Tier
-from policy.unread_script import refuse
-from policy.walk import Interpreter
+from policy.model.facts import Facts
+from policy.model.permission_rule import Source
+from policy.model.profile import Profile
+from policy.model.tier import Tier
+from policy.rules.rule import Role
+from policy.rules.rulebook import RuleBook
 
 if TYPE_CHECKING:
-    from policy.typed import FlagRights
+    from policy.permission.flag_rights import FlagRights
 
 _TOO_MUCH = "more than can be judged in the time of a decision"
 
@@ -76,7 +76,7 @@ def _ruled(
 
     if not typed:
         return ruled(assessment, facts, profile.permissions, source)
-    from policy.typed import widened
+    from policy.permission.flag_rights import widened
 
     wider = widened(assessment, typed, facts, profile)
     return ruled(wider, facts, (*profile.permissions, *typed.rules), source)
@@ -134,9 +134,9 @@ def _interpret(action: Action, interpreter: Interpreter) -> str:
 def _script(action: RunScript, interpreter: Interpreter) -> str:
     """Read a script, compare it with the second reader, interpret it, and return its printed tree."""
     # Imported when there is a script: the exact words of `agent exec -- ...` need none of it, and start sooner.
-    from policy.script.reader import read
-    from policy.script.show import show
-    from policy.witness import disagreement
+    from policy.bash.crosscheck import disagreement
+    from policy.bash.parser import read
+    from policy.bash.printer import show
 
     tree = read(action.script)
     if not isinstance(tree, Opaque):

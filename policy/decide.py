@@ -1,15 +1,15 @@
 """The decision: an assessment meets the matrix. Allow, Ask and Deny are made here; Permits here and in `grants`."""
 
-from policy.assessment import Assessment, Reason, RuleKind
-from policy.builtin_rules import NO_REASON, RIGHTS_FLOOR
-from policy.facts import Facts
-from policy.matrix import MATRIX, Matrix, Ruling
-from policy.phrases import named, near, plain
-from policy.profile import Profile
-from policy.risk import doing, question, secrets_read
+from policy.describe.phrases import named, near, plain
+from policy.describe.summary import doing, question, secrets_read
+from policy.model.assessment import Assessment, Reason, RuleKind
+from policy.model.builtin_rules import NO_REASON, RIGHTS_FLOOR
+from policy.model.facts import Facts
+from policy.model.matrix import MATRIX, Matrix, Ruling
+from policy.model.profile import Profile
+from policy.model.tier import Mode, Tier
+from policy.model.verdict import _MINT, Allow, Ask, Cell, Deny, Limits, Permit, Problem, Verdict
 from policy.terms import Floor, terms_for
-from policy.tier import Mode, Tier
-from policy.verdict import _MINT, Allow, Ask, Cell, Deny, Limits, Permit, Problem, Verdict
 
 _FLOORS = (Tier.SECRET, Tier.DENIED)
 _LONGEST = 1000  # characters of a reason, which may hold what a rule's author wrote

@@ -5,16 +5,16 @@ from dataclasses import replace
 from functools import lru_cache
 from math import isfinite
 
-from policy.action import RunArgv, RunScript
-from policy.assessment import Assessment, Effect, EffectKind, Scope
-from policy.facts import Facts, Kind
-from policy.glob import glob
-from policy.phrases import near, plain
-from policy.profile import Profile
-from policy.record import dataclass
-from policy.secrecy import Secrets, inside
-from policy.tier import Tier
-from policy.verdict import LOOK_TMP, UNNAMED, Limits, Rights, Terms
+from policy.describe.phrases import near, plain
+from policy.model.action import RunArgv, RunScript
+from policy.model.assessment import Assessment, Effect, EffectKind, Scope
+from policy.model.facts import Facts, Kind
+from policy.model.frozen import dataclass
+from policy.model.glob import glob
+from policy.model.profile import Profile
+from policy.model.secret_paths import Secrets, inside
+from policy.model.tier import Tier
+from policy.model.verdict import LOOK_TMP, UNNAMED, Limits, Rights, Terms
 
 LONGEST_TIMEOUT = 600.0  # seconds: the most that an action may ask for itself
 _USUAL_WALL = Limits().wall
@@ -115,7 +115,7 @@ def _lent(
 
     INVARIANT: a variable that holds the secret of one goes to no command, whatever else names it.
     """
-    from policy.credential import lent, telling  # only where somebody has some
+    from policy.model.credential import lent, telling  # only where somebody has some
 
     secret = {credential.source[1] for credential in profile.credentials if credential.source[0] == "env"}
     kept = {name: value for name, value in environment if name not in secret}
@@ -186,7 +186,7 @@ def with_path_denials(facts: Facts, profile: Profile) -> tuple[tuple[str, ...], 
     always = (*profile.locked, *profile.personal)
     if not profile.permissions:
         return always, profile.secret_names, profile.public_names
-    from policy.permission.walls import path_denials  # only where somebody has rules
+    from policy.permission.path_denials import path_denials  # only where somebody has rules
 
     locked, hidden = path_denials(profile.permissions, facts)
     shown = tuple(name for name in profile.public_names if not any(glob(name, each) for each in hidden))

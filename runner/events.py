@@ -6,12 +6,12 @@ from collections.abc import Callable
 from enum import Enum, IntEnum
 from typing import ClassVar
 
-from policy.action import Action
-from policy.assessment import RuleRef
-from policy.matrix import Ruling
-from policy.record import dataclass
-from policy.tier import Mode, Tier
-from policy.verdict import Cell, Problem
+from policy.model.action import Action
+from policy.model.assessment import RuleRef
+from policy.model.frozen import dataclass
+from policy.model.matrix import Ruling
+from policy.model.tier import Mode, Tier
+from policy.model.verdict import Cell, Problem
 from runner.messages import Failure, Usage
 from sandbox.backend import Connection, Enforcement, Violation
 
@@ -426,7 +426,7 @@ class Failed(_Event):
 @dataclass(frozen=True, slots=True)
 class RunEnded(_Event):
     """The last event of one prompt. `reason` says why it ended; `denied` lists every refusal. `limit` is the bound that
-    ended it (runner.spending.Limit), `cost` what it cost; None where there was none, or nobody knows."""
+    ended it (runner.engine.budget.Limit), `cost` what it cost; None where there was none, or nobody knows."""
 
     type: ClassVar[str] = "run_ended"
     exit: int

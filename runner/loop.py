@@ -7,19 +7,19 @@
 
 import asyncio
 
-from policy.record import dataclass
-from runner.audit.store import AuditError
-from runner.calls import Call
+from policy.model.frozen import dataclass
+from runner.audit.stores.store import AuditError
+from runner.engine.budget import BudgetExceeded, Limit
+from runner.engine.execute import execute_call
+from runner.engine.judge import judge_call
+from runner.engine.run_context import RunContext
+from runner.engine.tool_calls import Call
+from runner.engine.tool_results import CallResult
+from runner.engine.turns import Turns
 from runner.events import Denied, Failed, Prompted, RunEnded
-from runner.execute import execute_call
-from runner.judging import judge_call
 from runner.messages import Message, ProviderError, TextBlock, Usage, UserMessage
 from runner.problems import Exit
-from runner.reports import CallResult
-from runner.run_context import RunContext
 from runner.sessions.store import JournalError
-from runner.spending import BudgetExceeded, Limit
-from runner.turns import Turns
 from sandbox.backend import SandboxUnavailable
 
 # Errors that end a run with a message of their own. The conversation may continue after them.

@@ -5,8 +5,8 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import ClassVar, Protocol
 
-from policy.record import dataclass
-from policy.verdict import Problem, ProblemError
+from policy.model.frozen import dataclass
+from policy.model.verdict import Problem, ProblemError
 from runner.problems import Exit
 
 

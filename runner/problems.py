@@ -4,7 +4,7 @@ import errno
 import os
 from enum import IntEnum
 
-from policy.verdict import Problem, ProblemError
+from policy.model.verdict import Problem, ProblemError
 
 ISSUES = "the project's issue tracker"
 

@@ -5,10 +5,10 @@ import sys
 import time
 from typing import TextIO
 
-from policy.verdict import Problem
+from policy.model.verdict import Problem
 from runner.problems import ISSUES
-from runner.redactor import masked
-from runner.secret_environment import from_environment
+from runner.secrets.from_environment import from_environment
+from runner.secrets.redactor import masked
 
 
 def coloured(stream: TextIO) -> bool:
@@ -18,7 +18,7 @@ def coloured(stream: TextIO) -> bool:
 
 def print_problem(problem: Problem, *, label: str = "agent") -> None:
     """Write a problem (what, why, how to fix) to stderr. Control characters in the problem are spelled out."""
-    from runner.visible import visible
+    from runner.text.sanitize import visible
 
     bold, dim, end = ("\x1b[1;31m", "\x1b[2m", "\x1b[0m") if coloured(sys.stderr) else ("", "", "")
     lines = [f"{bold}{label}: {visible(problem.what)}{end}"]
@@ -31,7 +31,7 @@ def print_problem(problem: Problem, *, label: str = "agent") -> None:
 
 def say(text: str) -> None:
     """Write one message to stderr. Control characters are spelled out, unencodable characters are escaped."""
-    from runner.visible import visible
+    from runner.text.sanitize import visible
 
     _tell(visible(text))
 
@@ -40,11 +40,11 @@ def _tell(text: str) -> None:
     """Write `text` to stderr. The caller has already spelled out control characters in untrusted parts."""
     from_environment(os.environ)  # what was typed wrongly may be one; most messages come before any run
     # Nor is a key shown that was typed in the wrong place (`agent auth login KEY`): it has no place to be known from.
-    from runner.redactor import Redactor
+    from runner.secrets.redactor import Redactor
 
     text = Redactor(shapes=True).text(masked(text))
     if os.environ.get("CI") or os.environ.get("GITHUB_ACTIONS"):  # where a line of a log can be a command
-        from runner.ci_log import broken
+        from runner.text.ci_log import broken
 
         text = "\n".join(broken(line) for line in text.split("\n"))
     data = f"{text}\n".encode(sys.stderr.encoding or "utf-8", "backslashreplace")
@@ -87,7 +87,7 @@ def _write_crash(error: BaseException) -> str:
     import re
     import traceback
 
-    from runner.places import state_dir
+    from runner.state.paths import state_dir
     from runner.version import VERSION
 
     walked = traceback.walk_tb(error.__traceback__)

@@ -5,11 +5,11 @@ The names below are what another program may rely on. Nothing is imported before
 
 TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`
 if TYPE_CHECKING:
-    from policy.verdict import Limits as Limits
-    from policy.verdict import Permit as Permit
-    from policy.verdict import Problem as Problem
-    from policy.verdict import Rights as Rights
-    from policy.verdict import Terms as Terms
+    from policy.model.verdict import Limits as Limits
+    from policy.model.verdict import Permit as Permit
+    from policy.model.verdict import Problem as Problem
+    from policy.model.verdict import Rights as Rights
+    from policy.model.verdict import Terms as Terms
     from sandbox.backend import Backend as Backend
     from sandbox.backend import Connection as Connection
     from sandbox.backend import Enforcement as Enforcement
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from sandbox.backend import Outcome as Outcome
     from sandbox.backend import SandboxUnavailable as SandboxUnavailable
     from sandbox.backend import Violation as Violation
-    from sandbox.choose import open_backend as open_backend
+    from sandbox.backends import open_backend as open_backend
 
 _FROM = {
-    "policy.verdict": ("Limits", "Permit", "Problem", "Rights", "Terms"),
+    "policy.model.verdict": ("Limits", "Permit", "Problem", "Rights", "Terms"),
     "sandbox.backend": (
         *("Backend", "Connection", "Enforcement", "Level", "Outcome", "SandboxUnavailable", "Violation"),
     ),
-    "sandbox.choose": ("open_backend",),
+    "sandbox.backends": ("open_backend",),
 }
 __all__ = sorted(name for names in _FROM.values() for name in names)
 

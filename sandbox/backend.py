@@ -5,8 +5,8 @@ from dataclasses import field
 from enum import StrEnum
 from typing import ClassVar, Protocol
 
-from policy.record import dataclass
-from policy.verdict import Permit, Problem, ProblemError, Terms
+from policy.model.frozen import dataclass
+from policy.model.verdict import Permit, Problem, ProblemError, Terms
 
 
 class Level(StrEnum):

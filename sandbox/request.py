@@ -2,8 +2,8 @@
 
 from dataclasses import asdict, replace
 
-from policy.action import Action, RunArgv, RunScript
-from policy.verdict import Limits
+from policy.model.action import Action, RunArgv, RunScript
+from policy.model.verdict import Limits
 
 _SHELL = ("/bin/bash", "--norc", "--noprofile", "-c", "--")
 _FILE_BYTES = 64 << 20  # of a file operation's answer
@@ -15,7 +15,7 @@ def argv_of(action: RunScript | RunArgv) -> tuple[str, ...]:
 
 
 def file_request(action: Action) -> dict[str, object]:
-    """What sandbox/fileops.py performs."""
+    """What sandbox/inside/files/operations.py performs."""
     return {"op": action.kind, **asdict(action)}
 
 

@@ -8,8 +8,8 @@ from typing import Protocol
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
-from policy.verdict import Problem
-from tools.clip import short
+from policy.model.verdict import Problem
+from tools.truncate import short
 
 PATH_CAP = 4096  # characters
 PATTERN_CAP = 10_000

@@ -5,14 +5,14 @@ from typing import Annotated
 
 from pydantic import Field
 
-from policy.action import RunScript
-from policy.verdict import Problem
-from tools.answer import tell, violations
+from policy.model.action import RunScript
+from policy.model.verdict import Problem
 from tools.arguments import SCRIPT_CAP, Arguments
-from tools.clip import BYTES, LINES, Tail, tail
-from tools.counts import count, seconds, size
-from tools.seen import Seen
+from tools.file_result import tell, violations
+from tools.seen_files import Seen
 from tools.tool import Finished, Keep, TextPart
+from tools.truncate import BYTES, LINES, Tail, tail
+from tools.units import count, seconds, size
 
 _TIMEOUT = 120
 _TIMEOUT_MOST = 600

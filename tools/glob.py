@@ -5,15 +5,15 @@ from typing import Annotated
 
 from pydantic import Field
 
-from policy.action import GlobFiles
-from policy.verdict import Problem
-from tools.answer import Answer, answer_of, told
+from policy.model.action import GlobFiles
+from policy.model.verdict import Problem
 from tools.arguments import PATH_CAP, Arguments
-from tools.clip import head
-from tools.counts import count
-from tools.place import place
-from tools.seen import Seen
+from tools.file_result import Answer, answer_of, told
+from tools.resolve_path import place
+from tools.seen_files import Seen
 from tools.tool import Finished, Keep, TextPart
+from tools.truncate import head
+from tools.units import count
 
 _ROOM = 100_000  # characters of one result
 _SPECIAL = "*?[{\\"

@@ -4,15 +4,15 @@ from typing import Annotated, Literal
 
 from pydantic import Field, Strict
 
-from policy.action import ListFolder
-from policy.verdict import Problem
-from tools.answer import Answer, answer_of, told
+from policy.model.action import ListFolder
+from policy.model.verdict import Problem
 from tools.arguments import PATH_CAP, Arguments
-from tools.clip import BYTES, head
-from tools.counts import count
-from tools.place import place
-from tools.seen import Seen
+from tools.file_result import Answer, answer_of, told
+from tools.resolve_path import place
+from tools.seen_files import Seen
 from tools.tool import Finished, Keep, TextPart
+from tools.truncate import BYTES, head
+from tools.units import count
 
 _Kind = Literal["file", "folder", "link", "pipe", "socket", "device", "unknown"]
 

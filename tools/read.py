@@ -4,14 +4,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field, RootModel
 
-from policy.action import ReadFile
-from policy.verdict import Problem
-from tools.answer import Answer, answer_of, told
+from policy.model.action import ReadFile
+from policy.model.verdict import Problem
 from tools.arguments import PATH_CAP, Arguments
-from tools.counts import count, size
-from tools.place import place
-from tools.seen import MASKED, Seen
+from tools.file_result import Answer, answer_of, told
+from tools.resolve_path import place
+from tools.seen_files import MASKED, Seen
 from tools.tool import Finished, ImagePart, Keep, Part, TextPart
+from tools.units import count, size
 
 _LINES = 2000
 

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from policy.action import Action
-from policy.record import dataclass
-from policy.verdict import Problem
+from policy.model.action import Action
+from policy.model.frozen import dataclass
+from policy.model.verdict import Problem
 from tools.arguments import Arguments
-from tools.clip import short
-from tools.seen import Seen
+from tools.seen_files import Seen
+from tools.truncate import short
 
 __all__ = ["Attempt", "Finished", "ImagePart", "Keep", "Part", "Seen", "Spec", "TextPart", "Tool", "find", "specs"]
 

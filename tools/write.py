@@ -4,14 +4,14 @@ from typing import Annotated
 
 from pydantic import Field
 
-from policy.action import WriteFile
-from policy.verdict import Problem
-from tools.answer import Change, answer_of, change_lines, told
+from policy.model.action import WriteFile
+from policy.model.verdict import Problem
 from tools.arguments import CONTENT_CAP, PATH_CAP, Arguments
-from tools.counts import count
-from tools.place import place
-from tools.seen import MASKED, Seen
+from tools.file_result import Change, answer_of, change_lines, told
+from tools.resolve_path import place
+from tools.seen_files import MASKED, Seen
 from tools.tool import Finished, Keep, TextPart
+from tools.units import count
 
 
 class WriteArgs(Arguments):

@@ -1,1 +1,4 @@
-"""The users' own rules: what they allow, ask about and deny."""
+"""Permission rules of users: matching, overlaps, dead rules, and the denial of paths.
+
+May import `handlers` and everything below it. Start reading at `match.py`.
+"""

@@ -5,12 +5,12 @@ from datetime import date
 from enum import StrEnum
 from typing import TypeVar
 
-from policy.assessment import RuleKind, RuleRef
-from policy.keyed import Entry, Keyed, Shape
-from policy.matrix import Ruling
-from policy.permission.rule import REST, Layer, PermissionRule, Source, Tool
-from policy.profile_file import texts
-from policy.tier import Tier
+from policy.model.assessment import RuleKind, RuleRef
+from policy.model.matrix import Ruling
+from policy.model.permission_rule import REST, Layer, PermissionRule, Source, Tool
+from policy.model.tier import Tier
+from policy.toml.profile import texts
+from policy.toml.schema import Entry, Keyed, Shape
 
 # fmt: off
 KEYS: Mapping[str, Shape] = {
@@ -81,8 +81,8 @@ def _rule(entry: Entry, layer: Layer) -> PermissionRule:
 
 def _host(text: str) -> str:
     """As it is compared: in the one spelling of Terms, or, where it is a pattern or no host at all, in lower case."""
-    from policy.host_rule import host_rule  # only where somebody names hosts
-    from policy.verdict import Problem
+    from policy.model.host_rule import host_rule  # only where somebody names hosts
+    from policy.model.verdict import Problem
 
     found = host_rule(text)
     return text.lower() if isinstance(found, Problem) else str(found)

@@ -2,8 +2,8 @@
 
 from enum import StrEnum
 
-from policy.assessment import RuleRef
-from policy.record import dataclass
+from policy.model.assessment import RuleRef
+from policy.model.frozen import dataclass
 
 
 class Severity(StrEnum):

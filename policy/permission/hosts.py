@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
 
-from policy.glob import glob
-from policy.host_rule import HostRule, host_rule
+from policy.model.glob import glob
+from policy.model.host_rule import HostRule, host_rule
 
 
 def opens(patterns: Iterable[str], wanted: str) -> tuple[str, ...]:

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from enum import IntEnum
 
-from policy.action import (
+from policy.model.abstract_word import AbstractWord, literal
+from policy.model.action import (
     Action,
     EditFile,
     GlobFiles,
@@ -15,20 +16,19 @@ from policy.action import (
     RunScript,
     WriteFile,
 )
-from policy.assessment import Assessment, Effect, EffectKind, Reason, Scope, Step
-from policy.facts import Facts, Kind
-from policy.matrix import Ruling
-from policy.permission.cover import Opened, covered
+from policy.model.assessment import Assessment, Effect, EffectKind, Reason, Scope, Step
+from policy.model.facts import Facts, Kind
+from policy.model.frozen import dataclass
+from policy.model.matrix import Ruling
+from policy.model.permission_rule import PermissionRule, Source, Tool
+from policy.model.span import SourceSpan
+from policy.model.tier import Tier
+from policy.model.word_patterns import broad, mentions, passed_on
+from policy.permission.allow import Opened, covered
+from policy.permission.describe import about, whose
 from policy.permission.hosts import meets
+from policy.permission.path_denials import holds_reading, holds_writing
 from policy.permission.paths import touches
-from policy.permission.rule import PermissionRule, Source, Tool
-from policy.permission.said import about, whose
-from policy.permission.walls import holds_reading, holds_writing
-from policy.permission.words import broad, mentions, passed_on
-from policy.record import dataclass
-from policy.sense import AbstractWord, literal
-from policy.span import SourceSpan
-from policy.tier import Tier
 
 _CHANGES = (EffectKind.WRITES, EffectKind.DELETES)
 _TOOLS: dict[type[Action], Tool] = {

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 
-from policy.glob import glob
-from policy.matrix import Ruling
+from policy.model.glob import glob
+from policy.model.matrix import Ruling
+from policy.model.permission_rule import Layer, PermissionRule
+from policy.model.tier import Tier
 from policy.permission.finding import RuleFinding, Severity
-from policy.permission.rule import Layer, PermissionRule
-from policy.tier import Tier
 
 
 def beside(rule: PermissionRule, rules: Sequence[PermissionRule], index: int) -> Iterator[RuleFinding]:

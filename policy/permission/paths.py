@@ -2,8 +2,8 @@
 
 from functools import lru_cache
 
-from policy.facts import Facts, Kind
-from policy.glob import glob
+from policy.model.facts import Facts, Kind
+from policy.model.glob import glob
 
 _DEEP = "\x01"  # a name that no pattern was written for
 

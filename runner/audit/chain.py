@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections.abc import Callable
 
-from policy.record import dataclass
+from policy.model.frozen import dataclass
 
 ZERO = "0" * 64
 NAME = 16  # characters of the first record's hash: they name the chain, in every copy of it

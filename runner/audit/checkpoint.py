@@ -5,12 +5,12 @@ from contextlib import suppress
 from json import loads
 from typing import TYPE_CHECKING
 
+from runner.audit.encode import now
 from runner.audit.merkle import Tree, leaf
-from runner.audit.spelled import now
-from runner.audit.store import ODD, AuditError, Row, Store, append
+from runner.audit.stores.store import ODD, AuditError, Row, Store, append
 
 if TYPE_CHECKING:
-    from runner.audit.sign import Signer
+    from runner.audit.signing import Signer
 
 
 def checkpoint(store: Store, signer: "Callable[[], Signer] | None") -> int | None:

@@ -10,7 +10,7 @@ from json import loads
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from policy.verdict import Problem
+from policy.model.verdict import Problem
 from runner.audit.chain import Record, canonical, cleaned, digest, seal
 from runner.audit.legacy import current
 from runner.audit.records import (
@@ -30,13 +30,13 @@ from runner.audit.records import (
     refused_body,
     session_body,
 )
-from runner.audit.sqlite import SqliteStore
-from runner.audit.store import AuditError, Row, Store, Wanted, append
+from runner.audit.stores.sqlite import SqliteStore
+from runner.audit.stores.store import AuditError, Row, Store, Wanted, append
 from sandbox.backend import Outcome
 
 if TYPE_CHECKING:
     from runner.audit.query import Query
-    from runner.audit.sign import Signer
+    from runner.audit.signing import Signer
 
 EVERY = 512  # records between two checkpoints
 
@@ -215,7 +215,7 @@ class AuditLog:
 
 def _database(url: str, *, write: bool) -> Store:
     try:
-        from runner.audit.postgres import PostgresStore
+        from runner.audit.stores.postgres import PostgresStore
     except ImportError:
         what = "the audit log is in a database, and what talks to one is not installed"
         fix = "install it with: pip install 'ringfence[fleet]'"

@@ -11,12 +11,12 @@ import secrets
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from policy.record import dataclass
-from policy.verdict import Problem
+from policy.model.frozen import dataclass
+from policy.model.verdict import Problem
 from runner.audit.chain import Broken
 from runner.audit.checkpoint import tree_of
-from runner.audit.sqlite import write_merged
-from runner.audit.store import AuditError, Head, Row, Store, Walk
+from runner.audit.stores.sqlite import write_merged
+from runner.audit.stores.store import AuditError, Head, Row, Store, Walk
 from runner.audit.verify import Expected, Progress, verify
 
 

@@ -9,16 +9,16 @@ from collections.abc import Callable
 from json import loads
 from typing import TYPE_CHECKING
 
-from policy.record import dataclass
-from policy.verdict import Problem
+from policy.model.frozen import dataclass
+from policy.model.verdict import Problem
 from runner.audit.checkpoint import grown
+from runner.audit.encode import now
 from runner.audit.log import AuditLog
-from runner.audit.spelled import now
-from runner.audit.store import AuditError, Store, Wanted, append, sound
+from runner.audit.stores.store import AuditError, Store, Wanted, append, sound
 from runner.version import VERSION
 
 if TYPE_CHECKING:
-    from runner.audit.sign import Signer
+    from runner.audit.signing import Signer
 
 
 @dataclass(frozen=True, slots=True)

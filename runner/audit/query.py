@@ -2,7 +2,7 @@
 
 from fnmatch import fnmatchcase
 
-from policy.record import dataclass
+from policy.model.frozen import dataclass
 from runner.audit.legacy import rule_beginnings
 
 

@@ -5,20 +5,20 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from policy.action import Action
-from policy.assessment import Assessment, Effect, EffectKind, Reason, Scope
-from policy.permission.rule import Source
-from policy.record import dataclass
-from policy.tier import Tier
-from policy.verdict import Allow, Deny, Problem
-from runner.audit import spelled
-from runner.audit.spelled import now
+from policy.model.action import Action
+from policy.model.assessment import Assessment, Effect, EffectKind, Reason, Scope
+from policy.model.frozen import dataclass
+from policy.model.permission_rule import Source
+from policy.model.tier import Tier
+from policy.model.verdict import Allow, Deny, Problem
+from runner.audit import encode
+from runner.audit.encode import now
 from runner.version import VERSION
 from sandbox.backend import Enforcement, Outcome
 
 if TYPE_CHECKING:
-    from policy.grant import Grant
-    from runner.audit.facts import Noting
+    from policy.grants.grant import Grant
+    from runner.audit.fact_recorder import Noting
 
 LISTED = 200  # reasons, effects, violations of one record
 
@@ -154,8 +154,8 @@ def session_body(name: str, info: SessionInfo) -> dict[str, object]:
         "offset": time.localtime().tm_gmtoff,
         "sources": list(info.sources),
         "hashes": dict(info.hashes),
-        "argv": [spelled.text(word) for word in info.argv],
-        "enforcement": spelled.enforcement(info.enforcement) if info.enforcement else None,
+        "argv": [encode.text(word) for word in info.argv],
+        "enforcement": encode.enforcement(info.enforcement) if info.enforcement else None,
     }
 
 
@@ -169,28 +169,28 @@ def decided_body(session: str, decision: Decision) -> dict[str, object]:
         "session": session,
         "tool": decision.tool,
         "source": decision.source.value,
-        "action": spelled.action(assessment.action),
-        "tree": spelled.text(assessment.tree),
-        "effects": [spelled.effect(effect) for effect in assessment.effects[:LISTED]],
+        "action": encode.action(assessment.action),
+        "tree": encode.text(assessment.tree),
+        "effects": [encode.effect(effect) for effect in assessment.effects[:LISTED]],
         "tiers": [tier.label for tier in assessment.tiers],
-        "reasons": [spelled.reason(reason) for reason in assessment.reasons[:LISTED]],
-        "rules": [spelled.reason(rule) for rule in _of_users(assessment)[:LISTED]],
+        "reasons": [encode.reason(reason) for reason in assessment.reasons[:LISTED]],
+        "rules": [encode.reason(rule) for rule in _of_users(assessment)[:LISTED]],
         "counts": {"effects": len(assessment.effects), "reasons": len(assessment.reasons)},
         "mode": cell.mode.value,
         "cell": {"tier": cell.tier.label, "mode": cell.mode.value, "ruling": cell.ruling.name.lower()},
         "verdict": "allow" if isinstance(verdict, Allow) else "deny",
-        "because": spelled.reason(verdict.reason),
-        "problem": spelled.problem(verdict.problem) if isinstance(verdict, Deny) else None,
-        "terms": spelled.terms(terms) if terms is not None else None,
+        "because": encode.reason(verdict.reason),
+        "problem": encode.problem(verdict.problem) if isinstance(verdict, Deny) else None,
+        "terms": encode.terms(terms) if terms is not None else None,
         "digest": terms.digest if terms is not None else None,
         "backend": decision.backend,
         "answer": _answer(decision.answer),
-        "typed": [spelled.text(word) for word in decision.typed],
+        "typed": [encode.text(word) for word in decision.typed],
         "grants": list(decision.grants),
-        "granted": spelled.granted(decision.granted),
+        "granted": encode.granted(decision.granted),
         "reach": decision.reach,
-        **({"proposed": spelled.action(decision.proposed)} if decision.proposed is not None else {}),
-        **({"model": spelled.text(decision.model)} if decision.model else {}),
+        **({"proposed": encode.action(decision.proposed)} if decision.proposed is not None else {}),
+        **({"model": encode.text(decision.model)} if decision.model else {}),
     }
 
 
@@ -209,10 +209,10 @@ def refused_body(session: str, refusal: Refusal) -> dict[str, object]:
         "kind": "refused",
         "time": now(),
         "session": session,
-        "tool": spelled.text(refusal.tool),
-        "arguments": spelled.text(refusal.arguments),
+        "tool": encode.text(refusal.tool),
+        "arguments": encode.text(refusal.arguments),
         "verdict": "deny",
-        "problem": spelled.problem(refusal.problem),
+        "problem": encode.problem(refusal.problem),
     }
 
 
@@ -233,20 +233,20 @@ def finished_body(decided: int, outcome: Outcome, ran: Ran | None = None) -> dic
             "stderr": len(outcome.stderr),
         },
         "used": {"cpu": round(used.cpu, 3), "memory": used.memory} if used is not None else None,
-        "changed": [{"path": spelled.text(path), "how": how} for path, how in (changed or ())[:LISTED]],
+        "changed": [{"path": encode.text(path), "how": how} for path, how in (changed or ())[:LISTED]],
         "changes": len(changed) if changed is not None else None,
         "truncated": outcome.truncated,
-        "problem": spelled.problem(outcome.problem) if outcome.problem else None,
+        "problem": encode.problem(outcome.problem) if outcome.problem else None,
         "violations": [
             {
-                **{"what": spelled.text(item.what), "path": spelled.text(item.path), "fix": spelled.text(item.fix)},
+                **{"what": encode.text(item.what), "path": encode.text(item.path), "fix": encode.text(item.fix)},
                 **{"inferred": item.inferred, "layer": item.layer},
             }
             for item in outcome.violations[:LISTED]
         ],
-        "connections": [spelled.connection(item) for item in outcome.connections[:LISTED]],
+        "connections": [encode.connection(item) for item in outcome.connections[:LISTED]],
         "connected": len(outcome.connections),
-        "enforcement": spelled.enforcement(outcome.enforcement) if outcome.enforcement else None,
+        "enforcement": encode.enforcement(outcome.enforcement) if outcome.enforcement else None,
     }
 
 
@@ -254,7 +254,7 @@ def applied_body(session: str, patching: Patching) -> dict[str, object]:
     """As a decision, which a person took; its outcome is a `finished` record, as for any."""
     kinds = {how: EffectKind.DELETES if how == "deleted" else EffectKind.WRITES for _, how in patching.files}
     effects = [
-        spelled.effect(Effect(kinds[how], f"{patching.workspace}/{path}", Scope.WORKSPACE))
+        encode.effect(Effect(kinds[how], f"{patching.workspace}/{path}", Scope.WORKSPACE))
         for path, how in patching.files[:LISTED]
     ]
     many = f"{len(patching.files)} file{'s' * (len(patching.files) != 1)}"
@@ -264,7 +264,7 @@ def applied_body(session: str, patching: Patching) -> dict[str, object]:
         "session": session,
         "tool": "apply",
         "action": {
-            **{"type": "ApplyPatch", "path": spelled.text(patching.name)},
+            **{"type": "ApplyPatch", "path": encode.text(patching.name)},
             **{"sha256": patching.sha256, "reverse": patching.reverse},
         },
         "effects": effects,
@@ -288,7 +288,7 @@ def planned_body(session: str, planned: Planned) -> dict[str, object]:
         "time": now(),
         "session": session,
         "tool": "propose_plan",
-        "action": {"type": "LeavePlan", "plan": spelled.text(planned.plan), "into": planned.into},
+        "action": {"type": "LeavePlan", "plan": encode.text(planned.plan), "into": planned.into},
         "tiers": [],
         "mode": "plan",
         "cell": {"tier": "plan", "mode": "plan", "ruling": "ask"},
@@ -305,7 +305,7 @@ def ended_body(session: str, end: SessionEnd) -> dict[str, object]:
         "time": now(),
         "session": session,
         "exit": end.exit,
-        "reason": spelled.text(end.reason),
+        "reason": encode.text(end.reason),
         "turns": end.turns,
         "usage": dict(end.usage),
         "cost": end.cost,
@@ -315,7 +315,7 @@ def ended_body(session: str, end: SessionEnd) -> dict[str, object]:
 def _answer(answer: Answer | None) -> dict[str, object] | None:
     if answer is None:
         return None
-    feedback = spelled.text(answer.feedback) if answer.feedback is not None else None
+    feedback = encode.text(answer.feedback) if answer.feedback is not None else None
     seconds = round(answer.seconds, 3) if answer.seconds is not None else None
-    said = {"question": spelled.text(answer.question), "yes": answer.yes, "by": answer.by}
+    said = {"question": encode.text(answer.question), "yes": answer.yes, "by": answer.by}
     return {**said, "feedback": feedback, "seconds": seconds}

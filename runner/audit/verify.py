@@ -8,11 +8,11 @@ import threading
 from collections.abc import Callable, Iterator
 from json import loads
 
-from policy.record import dataclass
+from policy.model.frozen import dataclass
 from runner.audit.chain import NAME, ZERO, Broken, Chain, Sealed, seal
 from runner.audit.checkpoint import tree_of
 from runner.audit.merkle import Tree, leaf
-from runner.audit.store import ODD, AuditError, Head, Row, Store, Walk
+from runner.audit.stores.store import ODD, AuditError, Head, Row, Store, Walk
 
 _TOLD = 8192  # records between two calls of `progress`
 
@@ -185,7 +185,7 @@ class _Check:
             self._signature(row, body)
 
     def _signature(self, row: Row, body: dict[str, object]) -> None:
-        from runner.audit.sign import holds
+        from runner.audit.signing import holds
 
         if not holds(body):
             raise _Fault(row.id, f"it is a {row.kind} whose signature does not hold")

@@ -1,6 +1,10 @@
-"""Settings from all their layers. `keys.py` is the one table of what may be set; everything else reads it."""
+"""Settings from all layers: packaged, system, user, project, local, environment and flags.
+
+`trust/` decides what a repository may change, `agentfiles/` reads instructions, skills and commands. May import
+`stderr` and everything below it. Start reading at `schema.py` (the table of all keys), then `load.py`.
+"""
 
 from runner.config.load import load as load
 from runner.config.load import shipped as shipped
+from runner.config.read_file import ConfigError as ConfigError
 from runner.config.settings import Settings as Settings
-from runner.settings_file import ConfigError as ConfigError

@@ -4,15 +4,15 @@ import re
 import tomllib
 from typing import Any, cast
 
-from policy.keyed import Path as KeyPath
-from policy.keyed import Shape, dotted, lines_of, survey, too_deep, value_of
-from policy.verdict import Problem
-from runner.config.checks import version_up_to
-from runner.config.keys import Key
+from policy.model.verdict import Problem
+from policy.toml.schema import Path as KeyPath
+from policy.toml.schema import Shape, dotted, lines_of, survey, too_deep, value_of
+from runner.config.environment import plain
 from runner.config.migrations import MIGRATIONS, VERSION, renew
+from runner.config.read_file import ConfigError
+from runner.config.schema import Key
 from runner.config.toml_value import toml
-from runner.config.variables import plain
-from runner.settings_file import ConfigError
+from runner.config.validators import version_up_to
 
 # What tomlkit raises, beside its own error, where tables are written in a way that it cannot change.
 _CANNOT = (ValueError, KeyError, TypeError, AttributeError)

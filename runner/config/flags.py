@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from policy.keyed import Keyed, Value
-from policy.keyed import Path as KeyPath
-from policy.tier import Mode
-from policy.verdict import Limits
+from policy.model.tier import Mode
+from policy.model.verdict import Limits
+from policy.toml.schema import Keyed, Value
+from policy.toml.schema import Path as KeyPath
 from runner.config.layer import Given, Layer
 from runner.config.settings import Settings
 
@@ -56,8 +56,8 @@ def said(
 
 def _named(model: str) -> str:
     """Raises Stopped where it names no provider: later would be when it is needed."""
-    from runner.config.checks import model_of
-    from runner.config.keys import PROVIDERS
+    from runner.config.schema import PROVIDERS
+    from runner.config.validators import model_of
     from runner.problems import usage
 
     if (fault := model_of(PROVIDERS)(model)) is not None:

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from enum import StrEnum
 
-from policy.keyed import Keyed, Path
-from policy.permission.rule import Layer as RuleLayer
-from policy.record import dataclass
+from policy.model.frozen import dataclass
+from policy.model.permission_rule import Layer as RuleLayer
+from policy.toml.schema import Keyed, Path
 
 
 class Layer(StrEnum):

@@ -8,15 +8,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from policy.keyed import KeyedError
-from policy.verdict import Problem
-from runner import places
+from policy.model.verdict import Problem
+from policy.toml.schema import KeyedError
 from runner.config.layer import Given, Layer
 from runner.config.packaged import packaged
+from runner.config.personal_settings import personal
+from runner.config.read_file import ConfigError, Whose, settings_bytes
 from runner.config.settings import Settings
-from runner.personal import personal
-from runner.settings_file import ConfigError, Whose, settings_bytes
-from runner.workspace import workspace_of
+from runner.state import paths
+from runner.state.workspace import workspace_of
 
 SYSTEM_FILE = Path("/etc/ringfence/config.toml")
 PROJECT_FILE = ".ringfence/config.toml"
@@ -68,7 +68,7 @@ def load(
             settings = _with_file(settings, layer, path, unattended, trusted or {})
         names = sorted(name for name in environ if name.startswith(PREFIX) and name not in ELSEWHERE)
         if names:
-            from runner.config.variables import given_by
+            from runner.config.environment import given_by
 
             for given in given_by(names, environ, ELSEWHERE):
                 settings = _over(settings, given)
@@ -79,7 +79,7 @@ def load(
 
 def _with_personal(settings: Settings, cwd: Path, environ: Mapping[str, str]) -> Settings:
     """THREAT T115: what the user's own settings of other programs make those run in the workspace is locked, too."""
-    home = os.path.realpath(places.home(environ))
+    home = os.path.realpath(paths.home(environ))
     found = personal(workspace_of(os.path.realpath(cwd), home), home, environ)
     return replace(settings, profile=replace(settings.profile, personal=found)) if found else settings
 
@@ -88,8 +88,8 @@ def files(
     cwd: Path, environ: Mapping[str, str], *, config: Path | None = None, system: Path = SYSTEM_FILE
 ) -> list[tuple[Layer, Path]]:
     """The files that are looked for, lowest layer first. Raises places.PlaceError when no place can be named."""
-    user = places.config_file(environ)
-    top = Path(workspace_of(os.path.realpath(cwd), os.path.realpath(places.home(environ))))
+    user = paths.config_file(environ)
+    top = Path(workspace_of(os.path.realpath(cwd), os.path.realpath(paths.home(environ))))
     found = [(Layer.SYSTEM, system), (Layer.USER, user)]
     if top / PROJECT_FILE != user:
         found += [(Layer.PROJECT, top / PROJECT_FILE), (Layer.LOCAL, top / LOCAL_FILE)]
@@ -115,7 +115,7 @@ def _with_file(
             if named:
                 raise ConfigError(Problem(f"`{path}` cannot be read", "there is no such file", "check the path"))
             return settings
-        from runner.config.reading import read_layer  # only where somebody has a file
+        from runner.config.read_layer import read_layer  # only where somebody has a file
 
         return _over(settings, read_layer(data, path, layer, trusted))
     except (KeyedError, ConfigError) as error:

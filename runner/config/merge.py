@@ -4,20 +4,20 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import date
 
-from policy.keyed import Entry, Keyed, Value, dotted
-from policy.keyed import Path as KeyPath
-from policy.narrow import narrow
-from policy.permission.faults import faults
+from policy.model.narrowing import narrow
+from policy.model.permission_rule import PermissionRule
+from policy.model.profile import Profile
+from policy.model.tier import Mode
+from policy.model.verdict import Problem
+from policy.permission.dead_rules import faults
 from policy.permission.file import permissions
-from policy.permission.rule import PermissionRule
-from policy.profile import Profile
-from policy.profile_file import limits, patterns, texts
-from policy.tier import Mode
-from policy.verdict import Problem
-from runner.config.keys import Key, Widens, key_of, list_of
+from policy.toml.profile import limits, patterns, texts
+from policy.toml.schema import Entry, Keyed, Value, dotted
+from policy.toml.schema import Path as KeyPath
 from runner.config.layer import Given
+from runner.config.read_file import ConfigError
+from runner.config.schema import Key, Widens, key_of, list_of
 from runner.config.settings import Settings
-from runner.settings_file import ConfigError
 from sandbox.backend import Level
 
 
@@ -43,7 +43,7 @@ def over(settings: Settings, given: Given) -> Settings:
     profile = _profile(settings.profile, keyed.values, values, rules)
     lent = [entry for entry in (*settings.lists, *lists) if entry.name == "credential"]
     if lent:
-        from runner.broker.rows import credentials  # only where somebody has some
+        from runner.config.credential_table import credentials  # only where somebody has some
 
         profile = replace(profile, credentials=credentials(lent))
     if given.bound:

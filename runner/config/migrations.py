@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import cast
 
-from policy.keyed import Path
-from policy.record import dataclass
+from policy.model.frozen import dataclass
+from policy.toml.schema import Path
 
 VERSION = 1  # of the format that is written now
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
-from policy.keyed import Keyed, Value, read
-from policy.keyed import Path as KeyPath
-from runner.config.keys import KEYS, SHAPES, key_of
+from policy.toml.schema import Keyed, Value, read
+from policy.toml.schema import Path as KeyPath
 from runner.config.layer import Layer, Origin, Origins
 from runner.config.packaged import PACKAGED, packaged_text
+from runner.config.schema import KEYS, SHAPES, key_of
 from runner.config.settings import Settings
 
 BUILT_IN = "the default"
@@ -42,7 +42,7 @@ def packaged_values() -> Mapping[KeyPath, Value]:
 
 def _packaged() -> Keyed:
     """What the packaged profile says of the keys that may be set; it has others, too."""
-    from policy.profile_file import shapes
+    from policy.toml.profile import shapes
 
     keyed = read(packaged_text(), PACKAGED, shapes())
     return Keyed(PACKAGED, keyed.text, {path: value for path, value in keyed.values.items() if path in SHAPES})

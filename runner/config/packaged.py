@@ -4,12 +4,12 @@ import os
 
 import policy
 import profiles
-from policy.profile_file import ProfileError, parse_profile
-from policy.rule_file import RuleError
-from policy.rules import RuleBook
-from policy.verdict import Problem
+from policy.model.verdict import Problem
+from policy.rules.rule_file import RuleError
+from policy.rules.rulebook import RuleBook
+from policy.toml.profile import ProfileError, parse_profile
+from runner.config.read_file import ConfigError
 from runner.config.settings import Settings
-from runner.settings_file import ConfigError
 
 PACKAGED = "profiles/default.toml"
 

@@ -1,120 +1,290 @@
-"""The JSON Schema of a configuration file, for editors (Taplo, Even Better TOML) and other programs.
+"""The one table of what may be set. The loader, `agent config show|check`, the JSON Schema and the starter read it.
 
-The schema is written from the table of keys (`runner/config/keys.py`).
+A new key is one row of KEYS, a new `[[list]]` one of LISTS. `Settings.value("a", "b")` and `Settings.entries("list")`
+give what the layers say, `Settings.named("a")` what stands below the `*` of `a.*.key`.
 """
 
-import json
-from collections.abc import Mapping
-from importlib import resources
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import field
+from enum import Enum
 
-from policy.keyed import Path as KeyPath
-from policy.keyed import Shape
-from runner.config.keys import KEYS, LISTS, SECTIONS, Key, TableList, Widens
+from policy.model.frozen import dataclass
+from policy.model.permission_rule import Source, Tool
+from policy.model.tier import Mode, Tier
+from policy.permission.file import KEYS as RULE_KEYS
+from policy.permission.file import MOST as MOST_RULES
+from policy.toml.profile import LIMITS
+from policy.toml.schema import Entry, KeyedError, Shape, Value
+from policy.toml.schema import Path as KeyPath
+from runner.config import validators
+from runner.config.credential_keys import EXAMPLE as CREDENTIAL_EXAMPLE
+from runner.config.credential_keys import KEYS as CREDENTIAL_KEYS
+from runner.config.credential_keys import MOST as MOST_CREDENTIALS
+from runner.config.credential_keys import SAYS as CREDENTIAL_SAYS
+from runner.config.migrations import VERSION
 
-FILE = "config.schema.json"
+# As in runner/providers, whose import would cost more than reading all settings.
+REMOTE = ("anthropic", "openai", "gemini")  # those that have an address
+PROVIDERS = (*REMOTE, "scripted")
 
-_REPOSITORY = {
-    Widens.YOURS: "Only you can say it: a repository's file never may.",
-    Widens.NEVER: "Only you can say it: a repository's file may not until you trust it.",
-    Widens.TIGHTEN: "A repository's file may only tighten it until you trust it.",
-    Widens.ANYTHING: "",
-}
-_TIME = r"^\s*[0-9]{1,9}(\.[0-9]{1,9})?\s*([mM]?[sS]|[mM]|[mM][iI][nN]|[hH])?\s*$"
-_SIZE = r"^\s*[0-9]{1,15}\s*([KMGTkmgt]([iI]?[bB])?|[bB])?\s*$"
+Fault = tuple[str, str]  # why, and what to do
+Check = Callable[[Value], Fault | None]
 
-_Schema = dict[str, Any]  # a JSON object; nothing reads it but `json`
+
+class Widens(Enum):
+    """What a file that came with the repository may do with a key before its very content is trusted; YOURS: ever."""
+
+    YOURS = "nothing, trusted or not: it is for you to say"
+    NEVER = "nothing: it is for you to say"
+    TIGHTEN = "only tighten: less, stricter, or more that is forbidden"
+    ANYTHING = "anything: it opens nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One setting. `name` is its path with dots; a part that is `*` is any name (in quotes where it holds dots).
+
+    `adds`: a list to which every layer adds; else a later layer replaces it. `stricter(new, old)`: whether `new` is no
+    looser, for TIGHTEN; without one a lower number, or false, is. `check`: what is wrong with a value of the right
+    shape. `default`: what holds when nobody says anything, None when there is no such thing. `example`: as TOML.
+    """
+
+    name: str
+    shape: Shape
+    widens: Widens
+    help: str
+    default: Value | None = None
+    variable: str = ""
+    choices: tuple[str, ...] = ()
+    check: Check | None = None
+    adds: bool = False
+    stricter: Callable[[Value, Value], bool] | None = None
+    example: str = ""
+
+    @property
+    def path(self) -> KeyPath:
+        return tuple(self.name.split("."))
+
+    def fault(self, value: Value) -> Fault | None:
+        """Why a value of the right shape cannot be used, and what to do."""
+        if self.choices and value not in self.choices:
+            return validators.choice(self.name.rpartition(".")[2], str(value), self.choices)
+        return self.check(value) if self.check else None
+
+    def tightens(self, new: Value, old: Value | None) -> bool:
+        """Whether a file that may only tighten may set `new` where `old` holds."""
+        if self.widens is not Widens.TIGHTEN:
+            return self.widens is Widens.ANYTHING
+        if self.adds or new == old:
+            return True
+        if old is None:
+            return self.stricter is None
+        if self.stricter:
+            return self.stricter(new, old)
+        return isinstance(new, int | float) and isinstance(old, int | float) and new <= old
+
+
+@dataclass(frozen=True, slots=True)
+class TableList:
+    """What may stand as `[[name]]`, any number of times: `keys` are those of each.
+
+    `check`: what is wrong with one entry as a whole. `widens` is about an entry; with TIGHTEN, `tightens` says which
+    may stay in a file that may only tighten. `choices`: what a text of a key, or each text of its list, can be.
+    `helps`: what each key means.
+    """
+
+    name: str
+    widens: Widens
+    help: str
+    keys: Mapping[str, Shape]
+    check: Callable[[Entry], object] | None = None  # raises KeyedError
+    tightens: Callable[[Entry], bool] | None = None
+    example: str = ""
+    choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    helps: Mapping[str, str] = field(default_factory=dict)
+    most: int = 1000
+
+    def fault(self, entry: Entry) -> KeyedError | None:
+        """Why an entry whose values have the right shapes cannot be used."""
+        try:
+            if self.check:
+                self.check(entry)
+        except KeyedError as error:
+            return error
+        for name, known in self.choices.items():
+            given = entry.values.get(name, ())
+            for text in given if isinstance(given, tuple) else (given,):
+                if text not in known:
+                    return entry.complain(name, *validators.choice(name, str(text), known))
+        return None
+
+    def stays(self, entry: Entry) -> bool:
+        """Whether it counts although its file may only tighten."""
+        if self.widens is Widens.TIGHTEN:
+            return self.tightens is not None and self.tightens(entry)
+        return self.widens is Widens.ANYTHING
+
+
+YOURS, NEVER, TIGHTEN, ANYTHING = Widens.YOURS, Widens.NEVER, Widens.TIGHTEN, Widens.ANYTHING
 
 # fmt: off
-_TEXT:  _Schema = {"minLength": 1, "type": "string"}
-_WORDS: _Schema = {"items": _TEXT, "minItems": 1, "type": "array"}
-_WHOLE: _Schema = {"exclusiveMaximum": 1 << 62, "exclusiveMinimum": 0, "type": "integer"}
-_SPAN:  _Schema = {"exclusiveMinimum": 0, "maximum": 7 * 86_400, "type": "number"}
-_TIMED: _Schema = {"pattern": _TIME, "type": "string"}
-_SIZED: _Schema = {"pattern": _SIZE, "type": "string"}
-_SHAPES: Mapping[Shape, _Schema] = {
-    Shape.TEXT:          _TEXT,
-    Shape.TEXTS:         {"items": _TEXT, "type": "array"},
-    Shape.PATTERNS:      {"items": _WORDS, "type": "array"},
-    Shape.WHOLE:         _WHOLE,
-    Shape.SECONDS:       {"anyOf": [_SPAN, _TIMED]},
-    Shape.WHOLE_SECONDS: {"anyOf": [_WHOLE, _TIMED]},
-    Shape.NUMBER:        {"maximum": 1e15, "minimum": 0, "type": "number"},
-    Shape.SIZE:          {"anyOf": [_WHOLE, _SIZED]},
-    Shape.WORDS:         {"items": {"anyOf": [_TEXT, _WORDS]}, "minItems": 1, "type": "array"},
-    Shape.SWITCH:        {"type": "boolean"},
-    Shape.DATE:          {"format": "date", "type": "string"},
-}
+KEYS: tuple[Key, ...] = (
+    Key("version", Shape.WHOLE, ANYTHING, "the format of this file", VERSION,
+        check=validators.version_up_to(VERSION)),
+
+    Key("mode", Shape.TEXT, TIGHTEN, "how much is allowed without a question", "default", "RINGFENCE_MODE",
+        choices=tuple(mode.value for mode in Mode), stricter=validators.mode_no_looser),
+    Key("model", Shape.TEXT, NEVER, "who works for you, as `provider:model`", None, "RINGFENCE_MODEL",
+        check=validators.model_of(PROVIDERS), example='"anthropic:claude-sonnet-5-5"'),
+    Key("small_model", Shape.TEXT, NEVER, "who sums up the old part of a long conversation, as `provider:model`", None,
+        check=validators.model_of(PROVIDERS), example='"anthropic:claude-haiku-5-5"'),
+    Key("fallback_model", Shape.TEXT, NEVER, "who goes on where the model stays busy, as `provider:model`", None,
+        check=validators.model_of(PROVIDERS), example='"anthropic:claude-sonnet-5"'),
+    Key("thinking", Shape.TEXT, NEVER, "how much the model is asked to think before it answers", "off",
+        "RINGFENCE_THINKING", choices=("off", "low", "medium", "high", "max")),
+    Key("theme", Shape.TEXT, NEVER, "the colours of a talk; `auto` asks the terminal for its background", "auto",
+        choices=("auto", "dark", "light", "none")),
+    Key("notify", Shape.TEXT, NEVER, "how you are called when a question waits or a turn ended, and you typed nothing",
+        "bell", choices=("bell", "osc9", "none")),
+    Key("max_turns", Shape.WHOLE, TIGHTEN, "most requests to the model in one run", 50, "RINGFENCE_MAX_TURNS"),
+
+    Key("budget.tokens", Shape.WHOLE, TIGHTEN, "most tokens of one run, sent and received", None,
+        "RINGFENCE_MAX_TOKENS", example="2_000_000"),
+    Key("budget.money", Shape.NUMBER, TIGHTEN, "the most that one run may cost, as `[price]` counts", None,
+        "RINGFENCE_MAX_COST", example="5.0"),
+    Key("budget.time", Shape.SECONDS, TIGHTEN, "most time of one run", None, example='"30m"'),
+    Key("budget.output", Shape.SIZE, TIGHTEN, "most bytes that all commands of one run print", None, example='"50 MB"'),
+    Key("budget.denials", Shape.WHOLE, TIGHTEN, "denials that end an unattended run", 20),
+    Key("budget.row", Shape.WHOLE, TIGHTEN, "denials in a row that end an unattended run", 3),
+
+    Key("queue.enter", Shape.TEXT, NEVER, "where Enter puts what you type meanwhile; Alt+Q the other", "steer",
+        choices=("steer", "follow-up")),
+    Key("queue.delivery", Shape.TEXT, NEVER, "how much of what waits is sent at its moment", "one-at-a-time",
+        choices=("one-at-a-time", "all")),
+
+    Key("compaction.trim", Shape.WHOLE, NEVER, "long output of old calls loses its middle", 70,
+        check=validators.percent),
+    Key("compaction.one_line", Shape.WHOLE, NEVER, "output of old calls becomes one line", 80,
+        check=validators.percent),
+    Key("compaction.summary", Shape.WHOLE, NEVER, "old turns become notes by the small model", 85,
+        check=validators.percent),
+    Key("compaction.recent", Shape.WHOLE, NEVER, "only the latest turns stay beside the notes", 90,
+        check=validators.percent),
+    Key("compaction.truncate", Shape.WHOLE, NEVER, "whatever is left is cut", 95, check=validators.percent),
+    Key("window.*.tokens", Shape.WHOLE, NEVER, "how many tokens fit into a `provider:model`, its answer among them",
+        example="32_768"),
+
+    Key("instructions", Shape.SWITCH, TIGHTEN,
+        "the model is given the trusted `AGENTS.md`, `CLAUDE.md` and `GEMINI.md` of the repository", True),
+    Key("skills", Shape.SWITCH, TIGHTEN, "the model is told of your skills, and of the trusted ones of the repository",
+        True),
+
+    *(key for name in REMOTE for key in (
+        Key(f"provider.{name}.base_url", Shape.TEXT, NEVER, f"where `{name}` is reached", check=validators.address,
+            example=f'"https://{name}.example/v1"'),
+        Key(f"provider.{name}.model", Shape.TEXT, NEVER, f"the model of `{name}` when only the provider is named",
+            example={"openai": '"qwen3:8b"', "gemini": '"gemini-3.8-flash"'}.get(name, '"claude-sonnet-5-5"')),
+    )),
+    Key("provider.openai.api", Shape.TEXT, NEVER,
+        "the API it is asked by; unless said, `responses` at OpenAI itself and `chat` at other addresses",
+        choices=("responses", "chat"), example='"responses"'),
+
+    *(key for name in REMOTE for key in (
+        Key(f"auth.{name}.helper", Shape.TEXTS, YOURS, f"a program that prints the key of `{name}`, word by word",
+            check=validators.helper, example=f'["pass", "show", "{name}"]'),
+        Key(f"auth.{name}.helper_timeout", Shape.SECONDS, YOURS, "how long that program may take, in seconds", 10),
+        Key(f"auth.{name}.account", Shape.TEXT, YOURS, f"which account of `{name}` is used when none is named",
+            check=validators.account, example='"work"'),
+    )),
+
+    Key("sandbox.minimum", Shape.TEXT, TIGHTEN, "the least a sandbox must enforce; `partial` accepts a weaker one",
+        "full", "RINGFENCE_SANDBOX_MINIMUM", choices=("full", "partial"),
+        stricter=validators.before(("full", "partial"))),
+    Key("sandbox.unix_sockets", Shape.SWITCH, TIGHTEN,
+        "commands that change the workspace may make AF_UNIX sockets", False),
+    Key("sandbox.container.image", Shape.TEXT, NEVER, "the image of `--backend container`, pinned by digest or ID",
+        example='"debian@sha256:..."'),
+    Key("sandbox.container.runtime", Shape.TEXT, NEVER, "the container daemon's runtime", example='"runsc"'),
+    Key("sandbox.container.socket", Shape.TEXT, NEVER, "the container daemon's socket",
+        example='"/run/user/1000/docker.sock"'),
+
+    Key("secret.names", Shape.TEXTS, TIGHTEN, "more file names that are secret wherever they lie", adds=True,
+        check=validators.entries_of(("secret", "names")), example='["*.vault"]'),
+    Key("deny.commands", Shape.PATTERNS, TIGHTEN, "more commands that never run, word by word", adds=True,
+        check=validators.commands, example='[["terraform", "destroy", "*"]]'),
+
+    Key("audit.sign", Shape.SWITCH, YOURS, "sign the checkpoints of the audit log (`agent audit key new`)", False),
+    Key("audit.url", Shape.TEXT, YOURS, "the database that the audit log is kept in, instead of a file", None,
+        "RINGFENCE_AUDIT_URL", check=validators.database, example='"postgresql://audit@db.example/ringfence"'),
+    Key("audit.otlp", Shape.TEXT, YOURS, "the collector that decisions of sessions are sent to as they are made", None,
+        check=validators.collector, example='"https://collector.example:4318"'),
+
+    Key("undo.enabled", Shape.SWITCH, NEVER, "keep what actions of a model change, for `agent undo`", True),
+    Key("undo.required", Shape.SWITCH, TIGHTEN, "an action that could not be undone does not run", False,
+        stricter=lambda new, old: new is True),
+    Key("undo.steps", Shape.WHOLE, NEVER, "most actions that are kept; the oldest go first", 100),
+    Key("undo.size", Shape.SIZE, NEVER, "most bytes that are kept for one workspace", 2 << 30, example='"2 GB"'),
+    Key("undo.file", Shape.SIZE, NEVER, "the largest file that is kept", 500 << 20, example='"500 MB"'),
+    Key("undo.files", Shape.WHOLE, NEVER, "most files and folders that are looked at", 300_000),
+    Key("undo.leave_out", Shape.TEXTS, NEVER, "more names of folders that are not kept", adds=True, example='["dist"]'),
+
+    *(Key(f"price.*.{name}", Shape.NUMBER, NEVER, f"what a million tokens {what} cost, by `provider:model`",
+          example="3.0") for name, what in (("input", "sent"), ("output", "received"),
+                                            ("cache_read", "read from the cache"), ("cache_write", "written to it"))),
+
+    *(Key(f"limits.{name}", shape, TIGHTEN, what, None, f"RINGFENCE_LIMIT_{name.upper()}")
+      for (name, shape), what in zip(LIMITS.items(), validators.LIMITS_SAY, strict=True)),
+)
+
+LISTS: tuple[TableList, ...] = (
+    TableList("rule", TIGHTEN, "allows, asks about or denies actions; deny is stronger than ask, and ask than allow",
+        RULE_KEYS, check=validators.rule, tightens=lambda entry: entry.values.get("verdict") in ("ask", "deny"),
+        example='verdict = "deny"\nrun     = ["git", "push"]\nwhy     = "releases are made by hand"',
+        choices={"verdict": ("allow", "ask", "deny"), "tool": tuple(Tool), "source": tuple(Source),
+                 "tier": tuple(tier.label for tier in Tier)}, helps=validators.RULE_SAYS, most=MOST_RULES),
+    TableList("credential", NEVER, "a header that the proxy adds to requests of commands, which never see it",
+        CREDENTIAL_KEYS, check=validators.credential, example=CREDENTIAL_EXAMPLE,
+        helps=CREDENTIAL_SAYS, most=MOST_CREDENTIALS),
+)
 # fmt: on
 
-
-def schema() -> dict[str, Any]:
-    """Make the schema from the table of keys. It holds no references, which some editors do not follow."""
-    tree: dict[str, Any] = {}
-    for key in KEYS:
-        at = tree
-        for word in key.path[:-1]:
-            at = at.setdefault(word, {})
-        at[key.path[-1]] = key
-    table = _table(tree, ())
-    table["properties"] |= {each.name: _list(each) for each in LISTS}
-    head = {
-        "$schema": "http://json-schema.org/draft-07/schema#",  # the newest that all of those editors know
-        "title": "The configuration of ringfence",
-    }
-    return head | table
-
-
-def schema_text() -> str:
-    """Return the text of the shipped file."""
-    return json.dumps(schema(), indent=1, ensure_ascii=False) + "\n"
-
-
-def shipped_schema() -> str:
-    """Return the file that lies beside this module; a test compares it with the table."""
-    return (resources.files("runner.config") / FILE).read_text("utf-8")
+# What the tables are about, for the starter and the schema.
+SECTIONS: Mapping[str, str] = {
+    "provider": "Where models are reached. The key itself never stands in a file.",
+    "auth": "Where the key of a provider is, when no variable has it. The key itself never stands in a file.",
+    "budget": "What one run may use up. What is reached ends it with exit 5. Requests to the model: `max_turns`.",
+    "queue": "What is typed while the model works.",
+    "compaction": "How full the model's window is, in per cent, when what it is sent gets shorter.",
+    "window": "What fits into models that ringfence does not know, such as your own.",
+    "sandbox": "What a command may do inside.",
+    "sandbox.container": "The sandbox of `--backend container`.",
+    "secret": "What nobody may read, whatever the mode.",
+    "deny": "What nobody may run, whatever the mode.",
+    "audit": "The record of what was decided. Credentials of a collector: OTEL_EXPORTER_OTLP_HEADERS.",
+    "undo": "What is kept so that it can be taken back.",
+    "price": "What models cost, for what a session says it spent. Without a price nothing is guessed.",
+    "limits": "What one command may use up.",
+}
+SHAPES: dict[KeyPath, Shape] = {key.path: key.shape for key in KEYS}
+ENTRIES: dict[str, Mapping[str, Shape]] = {each.name: each.keys for each in LISTS}
+VARIABLES: dict[str, Key] = {key.variable: key for key in KEYS if key.variable}
+_BY_PATH = {key.path: key for key in KEYS}
+_LISTS_BY_NAME = {each.name: each for each in LISTS}
+_OPEN = tuple(key for key in KEYS if "*" in key.path)
 
 
-def _table(tree: Mapping[str, Any], at: KeyPath) -> _Schema:
-    properties = {word: _entry(below, (*at, word)) for word, below in tree.items()}
-    return {"additionalProperties": False, "properties": properties, "type": "object"}
+def key_of(path: KeyPath) -> Key:
+    """The row that a known path belongs to."""
+    found = _BY_PATH.get(path)
+    if found is not None:
+        return found
+    return next(
+        key
+        for key in _OPEN
+        if len(key.path) == len(path) and all(want in ("*", word) for want, word in zip(key.path, path, strict=True))
+    )
 
 
-def _entry(below: Any, at: KeyPath) -> _Schema:
-    """Return the schema of one key, or of the table `below`, which stands at the path `at`."""
-    if isinstance(below, Key):
-        return _key(below)
-    about = SECTIONS.get(".".join(at), "")
-    if "*" in below:
-        assert len(below) == 1, f"`{'.'.join(at)}` has names of its own beside any"
-        found: _Schema = {"additionalProperties": _entry(below["*"], (*at, "NAME")), "type": "object"}
-    else:
-        found = _table(below, at)
-    return found | ({"description": about} if about else {})
-
-
-def _key(key: Key) -> _Schema:
-    found = dict(_SHAPES[key.shape])
-    if key.default is not None:
-        found["default"] = key.default
-    found["description"] = f"{key.help[:1].upper()}{key.help[1:]}. {_REPOSITORY[key.widens]}".rstrip()
-    if key.choices:
-        found["enum"] = list(key.choices)
-    return found
-
-
-def _list(table: TableList) -> _Schema:
-    properties = {name: _named(table, name, shape) for name, shape in table.keys.items()}
-    entry = {"additionalProperties": False, "properties": properties, "type": "object"}
-    return {"description": table.help, "items": entry, "maxItems": table.most, "type": "array"}
-
-
-def _named(table: TableList, name: str, shape: Shape) -> _Schema:
-    found, known = dict(_SHAPES[shape]), list(table.choices.get(name, ()))
-    if known and shape is Shape.TEXTS:
-        found["items"] = {"enum": known, "type": "string"}
-    elif known:
-        found["enum"] = known
-    if table.helps.get(name):
-        found["description"] = table.helps[name]
-    return found
+def list_of(name: str) -> TableList:
+    """The row of a `[[name]]` that there is."""
+    return _LISTS_BY_NAME[name]

@@ -4,15 +4,15 @@ import os
 from collections.abc import Mapping
 from dataclasses import field
 
-from policy.keyed import Entry, Value
-from policy.keyed import Path as KeyPath
-from policy.profile import Profile
-from policy.record import dataclass
-from policy.rules import RuleBook
-from policy.tier import Mode
+from policy.model.frozen import dataclass
+from policy.model.profile import Profile
+from policy.model.tier import Mode
+from policy.rules.rulebook import RuleBook
+from policy.toml.schema import Entry, Value
+from policy.toml.schema import Path as KeyPath
 from runner.config.layer import Given
 from sandbox.backend import Level
-from sandbox.container.choice import Choice
+from sandbox.container.options import Choice
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Settings:
         found = self.values.get(path)
         if found is not None:
             return found
-        from runner.config.keys import key_of  # a start without any file needs no table
+        from runner.config.schema import key_of  # a start without any file needs no table
 
         return key_of(path).default
 

@@ -3,16 +3,16 @@
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 
-from policy.keyed import Entry, Shape, Value, dotted, shape_of
-from policy.keyed import Path as KeyPath
-from policy.record import dataclass
-from runner.config.keys import KEYS, LISTS, SHAPES, key_of, list_of
+from policy.model.frozen import dataclass
+from policy.toml.schema import Entry, Shape, Value, dotted, shape_of
+from policy.toml.schema import Path as KeyPath
 from runner.config.layer import Layer, Origin
 from runner.config.origins import counts, origins
+from runner.config.schema import KEYS, LISTS, SHAPES, key_of, list_of
 from runner.config.settings import Settings
 from runner.config.toml_value import amount, toml
 from runner.problems import usage
-from runner.visible import visible
+from runner.text.sanitize import visible
 
 _WIDE = 48  # characters of a value, where its place is shown beside it
 

@@ -3,7 +3,7 @@
 import json
 from datetime import date
 
-from policy.keyed import Value
+from policy.toml.schema import Value
 
 
 def toml(value: Value) -> str:

@@ -1,16 +1,19 @@
-"""The providers, one line each, and how `provider:model` becomes one that is ready to be asked."""
+"""Model providers: wire formats, failures, retries, catalog and prices.
+
+May import `config` and everything below it. Start reading at `connection.py`; this file is the registry.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from policy.record import dataclass
-from policy.verdict import Problem
+from policy.model.frozen import dataclass
+from policy.model.verdict import Problem
 from runner.messages import Provider
 from runner.providers.endpoint import Endpoint, SetupError, Timeouts, parse_endpoint
-from runner.secrets import Secret
+from runner.secrets.secret import Secret
 
 if TYPE_CHECKING:
-    from runner.credentials import Wanted
+    from runner.secrets.resolve import Wanted
 
 
 GOOGLE = "https://generativelanguage.googleapis.com"
@@ -128,7 +131,7 @@ def reached(remote: Remote, base_url: str | None, environ: Mapping[str, str]) ->
 def _secret(name: str, environ: Mapping[str, str], key: "Wanted | None", *, local: bool) -> Secret | None:
     from dataclasses import replace
 
-    from runner.credentials import Wanted, find
+    from runner.secrets.resolve import Wanted, find
 
     found = find(replace(key or Wanted(), provider=name, environ=environ, local=local))
     return found.secret if found else None

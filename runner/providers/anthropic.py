@@ -31,11 +31,11 @@ from runner.messages import (
 from runner.providers.anthropic_body import betas, request_body
 from runner.providers.connection import Connection, KeyHeader
 from runner.providers.endpoint import Endpoint, Timeouts
+from runner.providers.error_reason import Said, said_by
 from runner.providers.failures import Failures, unframed
-from runner.providers.modeltext import count_of, parse_arguments, parse_object, whole_text, wire_json
-from runner.providers.said import Said, said_by
 from runner.providers.sse import SseEvent
-from runner.secrets import Secret
+from runner.secrets.secret import Secret
+from runner.text.model_text import count_of, parse_arguments, parse_object, whole_text, wire_json
 
 VERSION = "2023-06-01"
 _BOUND = re.compile("bound to a different conversation")

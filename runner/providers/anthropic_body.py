@@ -20,7 +20,7 @@ from runner.messages import (
     ToolResult,
     UserMessage,
 )
-from runner.model_facts import ThinkingKind, facts_of
+from runner.providers.catalog import ThinkingKind, facts_of
 
 TURNS_CACHED = 2  # at the end of the conversation; with tools and system text the most that a request may mark
 LEAST_BUDGET = 1024  # tokens of thinking; the server takes no fewer, and no more than `max_tokens` either

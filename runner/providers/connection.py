@@ -13,12 +13,12 @@ from contextlib import aclosing, suppress
 
 import httpx
 
-from runner.gunzip import Gunzip, PackedError, PackedTooLarge, layer_of
 from runner.messages import ProviderError
+from runner.providers.error_reason import said_in, wait_of
 from runner.providers.failures import Failures
-from runner.providers.said import said_in, wait_of
 from runner.providers.sse import EventTooLarge, SseEvent, SseParser
-from runner.secrets import Secret
+from runner.secrets.secret import Secret
+from runner.text.gunzip import Gunzip, PackedError, PackedTooLarge, layer_of
 
 ANSWER_LIMIT = 64 << 20  # bytes of one whole answer, packed and unpacked
 ERROR_LIMIT = 64 << 10  # bytes of an error body that are read

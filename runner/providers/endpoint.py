@@ -4,8 +4,8 @@ import ipaddress
 from typing import ClassVar
 from urllib.parse import urlsplit
 
-from policy.record import dataclass
-from policy.verdict import Problem
+from policy.model.frozen import dataclass
+from policy.model.verdict import Problem
 from runner.messages import ProviderError
 from runner.problems import Exit
 

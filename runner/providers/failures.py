@@ -12,13 +12,11 @@ from typing import assert_never
 
 import httpx
 
-from policy.record import dataclass
-from policy.verdict import Problem
-from runner.credentials import VARIABLES
+from policy.model.frozen import dataclass
+from policy.model.verdict import Problem
 from runner.messages import WAITING_HELPS, Failure, ProviderError, StreamEvent
 from runner.providers.endpoint import Endpoint, Timeouts
-from runner.providers.modeltext import parse_object
-from runner.providers.said import (
+from runner.providers.error_reason import (
     OUT_OF_CREDIT,
     WRONG_KEY,
     Said,
@@ -28,9 +26,11 @@ from runner.providers.said import (
     said_in,
     window_of,
 )
-from runner.redactor import Redactor
-from runner.secrets import Secret, store_command
-from runner.visible import one_line
+from runner.secrets.redactor import Redactor
+from runner.secrets.resolve import VARIABLES
+from runner.secrets.secret import Secret, store_command
+from runner.text.model_text import parse_object
+from runner.text.sanitize import one_line
 
 QUOTE_LIMIT = 300  # characters of a server's message
 

@@ -29,12 +29,12 @@ from runner.messages import (
 )
 from runner.providers.connection import Connection, KeyHeader
 from runner.providers.endpoint import Endpoint, Timeouts
+from runner.providers.error_reason import Said, said_by
 from runner.providers.failures import Failures, unframed
 from runner.providers.gemini_body import request_body, signed
-from runner.providers.modeltext import count_of, parse_arguments, parse_object, whole_text, wire_json
-from runner.providers.said import Said, said_by
 from runner.providers.sse import SseEvent
-from runner.secrets import Secret
+from runner.secrets.secret import Secret
+from runner.text.model_text import count_of, parse_arguments, parse_object, whole_text, wire_json
 
 VERSIONS = ("/v1beta", "/v1", "/v1alpha")
 

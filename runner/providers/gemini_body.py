@@ -23,7 +23,7 @@ from runner.messages import (
     ToolMessage,
     UserMessage,
 )
-from runner.model_facts import ThinkingKind, facts_of
+from runner.providers.catalog import ThinkingKind, facts_of
 
 MARK = "gemini:"
 UNSIGNED = "skip_thought_signature_validator"

@@ -23,7 +23,7 @@ from runner.messages import (
     ToolMessage,
     UserMessage,
 )
-from runner.model_facts import ThinkingKind, facts_of
+from runner.providers.catalog import ThinkingKind, facts_of
 
 TOOL_FAILED = "[this tool call failed]"
 MARK = "openai:"  # before the field name, in the signature of a ThinkingBlock that came from here

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from runner.messages import CallOpened, CallReady, Stop, ToolCall
 from runner.providers.failures import Failures
-from runner.providers.modeltext import Closing, parse_arguments, whole_text
+from runner.text.model_text import Closing, parse_arguments, whole_text
 
 Json = dict[str, object]
 

@@ -29,13 +29,13 @@ from runner.messages import (
 )
 from runner.providers.connection import Connection, KeyHeader
 from runner.providers.endpoint import Endpoint, Timeouts
+from runner.providers.error_reason import Said, said_by
 from runner.providers.failures import Failures, unframed
-from runner.providers.modeltext import count_of, parse_arguments, parse_object, whole_text, wire_json
 from runner.providers.openai import ERROR_STATUS
 from runner.providers.responses_body import PHASES, request_body, signed
-from runner.providers.said import Said, said_by
 from runner.providers.sse import SseEvent
-from runner.secrets import Secret
+from runner.secrets.secret import Secret
+from runner.text.model_text import count_of, parse_arguments, parse_object, whole_text, wire_json
 
 INCOMPLETE = {"max_output_tokens": Stop.LENGTH, "content_filter": Stop.REFUSAL}
 # Of what is wrong with the request, told in the stream: asking again gives the same.

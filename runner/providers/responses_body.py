@@ -26,9 +26,9 @@ from runner.messages import (
     ToolResult,
     UserMessage,
 )
-from runner.model_facts import ThinkingKind, facts_of
-from runner.providers.modeltext import parse_object
+from runner.providers.catalog import ThinkingKind, facts_of
 from runner.providers.openai_body import TOOL_FAILED
+from runner.text.model_text import parse_object
 
 MARK = "responses:"
 PHASES = ("commentary", "final_answer")

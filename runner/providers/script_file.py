@@ -7,11 +7,11 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from policy.verdict import Problem
+from policy.model.verdict import Problem
 from runner.messages import Stop, ToolCall, Usage
 from runner.providers.endpoint import SetupError
-from runner.providers.modeltext import parse_arguments
 from runner.providers.scripted import Turn
+from runner.text.model_text import parse_arguments
 
 SIZE_LIMIT = 16 << 20  # bytes
 

@@ -29,7 +29,7 @@ import re
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 
-from policy.record import dataclass
+from policy.model.frozen import dataclass
 from runner.messages import (
     AssistantMessage,
     CallOpened,

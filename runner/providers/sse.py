@@ -6,7 +6,7 @@ blank line is never delivered, so a cut stream cannot pass half an event as a wh
 
 import re
 
-from policy.record import dataclass
+from policy.model.frozen import dataclass
 
 EVENT_LIMIT = 16 << 20  # bytes; a provider's events are a few hundred
 

@@ -1,1 +1,4 @@
-"""Sessions: what was said and decided, kept as an append-only tree of JSON lines, and gone on with later."""
+"""Session files: an append-only tree of JSON lines that can be resumed, forked, rewound and exported.
+
+May import `approval` and everything below it. Start reading at `journal.py`.
+"""

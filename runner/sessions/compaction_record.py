@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from policy.record import dataclass
+from policy.model.frozen import dataclass
 
 PLACES = ("cut", "lined", "trimmed", "capped")
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import assert_never
 
-from policy.record import dataclass
+from policy.model.frozen import dataclass
 from runner.messages import (
     AssistantMessage,
     ImageBlock,
@@ -23,7 +23,7 @@ from runner.messages import (
     ToolResult,
     UserMessage,
 )
-from runner.providers.modeltext import shallow
+from runner.text.model_text import shallow
 
 VERSION = 1  # of the format; a file with a higher one is refused
 LONGEST = 32 << 20  # bytes of one line; images make the longest

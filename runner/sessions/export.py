@@ -9,13 +9,13 @@ import html
 import re
 from collections.abc import Iterator
 
-from policy.record import dataclass
+from policy.model.frozen import dataclass
 from runner.messages import ImageBlock
 from runner.sessions.entries import line
-from runner.sessions.parts import Part, parts, totals
-from runner.sessions.past import Past
+from runner.sessions.history import Past
+from runner.sessions.reader import Part, parts, totals
 from runner.sessions.tree import Tree
-from runner.visible import one_line, visible
+from runner.text.sanitize import one_line, visible
 
 _TITLE = 300  # characters of a heading
 _NAMES = {"user": "You", "model": "Model", "thinking": "Thinking", "tool": "Call", "note": "Note"}

@@ -11,13 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from policy.record import dataclass
-from policy.tier import Mode
-from policy.verdict import Problem
+from policy.model.frozen import dataclass
+from policy.model.tier import Mode
+from policy.model.verdict import Problem
 from runner.events import Emit, Event, Failed, Notice, RunEnded
 from runner.messages import AssistantMessage, ToolResult, Usage, UserMessage
+from runner.providers.pricing import Price, cost
 from runner.sessions.compaction_record import Fold
-from runner.sessions.cost import Price, cost
 from runner.sessions.entries import Body, Entry, line, now, of_message, of_result
 from runner.sessions.store import JournalError, SessionError, written_problem
 
@@ -28,13 +28,13 @@ T = TypeVar("T")
 
 
 class Mask(Protocol):
-    """What takes secrets out of a value; `runner.redactor.Redactor` is one."""
+    """What takes secrets out of a value; `runner.secrets.redactor.Redactor` is one."""
 
     def mask(self, value: T) -> T: ...
 
 
 class Lines(Protocol):
-    """Where lines go; `runner.sessions.begin` has those that are files."""
+    """Where lines go; `runner.sessions.open` has those that are files."""
 
     @property
     def id(self) -> str:

@@ -13,7 +13,7 @@ from array import array
 from collections.abc import Collection, Iterator
 from typing import BinaryIO
 
-from policy.record import dataclass
+from policy.model.frozen import dataclass
 from runner.sessions.entries import LONGEST, Entry, Unsound, parse
 
 # A line as `entries.line` begins it. Anything else (edited by hand) is parsed whole.

@@ -1,1 +1,4 @@
-"""The container backend: the same Terms, kept by a Docker-compatible daemon around an image of the user's choice."""
+"""The container backend: the same terms, enforced by a Docker-compatible daemon around an image of the user's choice.
+
+May import `linux` for what both share. Start reading at `backend.py`.
+"""

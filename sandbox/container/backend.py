@@ -9,27 +9,28 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from policy.action import RunArgv, RunScript
-from policy.verdict import Permit, Problem, Rights, Terms
-from sandbox import caches, plan
-from sandbox.autorun import Watch
+from policy.model.action import RunArgv, RunScript
+from policy.model.verdict import Permit, Problem, Rights, Terms
 from sandbox.backend import Backend, Enforcement, Listener, Outcome, SandboxUnavailable, noted_connections
-from sandbox.cgroupplaces import MEMORY, PIDS
-from sandbox.container import canary, guard, leftovers, settings, syscalls
-from sandbox.container.box import Box
-from sandbox.container.choice import Choice
-from sandbox.container.command import Ended
+from sandbox.container import canary, create_body, leftovers, mount_guard, syscalls
+from sandbox.container.container import Box
 from sandbox.container.daemon import Daemon, Image, find_image, find_socket, usual
-from sandbox.failure import leaks
-from sandbox.launch import known_trees, make_points, survey
-from sandbox.linux import Linux
-from sandbox.live import Live, live_of, with_live
-from sandbox.pool import Pool
+from sandbox.container.exec_stream import Ended
+from sandbox.container.options import Choice
+from sandbox.linux import plan_builder
+from sandbox.linux.backend import Linux
+from sandbox.linux.cgroup.locations import MEMORY, PIDS
+from sandbox.linux.helper_pool import Pool
+from sandbox.linux.launch import known_trees, make_points, survey
+from sandbox.linux.session_tmp import Scratch
+from sandbox.problems import leaks
 from sandbox.request import argv_of
-from sandbox.scratch import Scratch
+from sandbox.workspace import tool_cache
+from sandbox.workspace.autorun import Watch
+from sandbox.workspace.autorun_watch import Live, live_of, with_live
 
 if TYPE_CHECKING:
-    from sandbox.egress.broker import Lend
+    from sandbox.egress.credential_injection import Lend
     from sandbox.egress.resolver import Resolve
 
 _LONGEST = 1 << 17  # bytes of one word: MAX_ARG_STRLEN, execve(2)
@@ -113,8 +114,8 @@ class Container:
         self.pool.give_back(terms, box)  # which ends it when it is of no more use
         violations, enforcement = with_live(live, outcome.violations, watch.settle(), box.enforcement)
         if outcome.status != 0:
-            from sandbox.limits import reached  # their patterns are for commands that failed
-            from sandbox.violations import explain
+            from sandbox.linux.limits import reached  # their patterns are for commands that failed
+            from sandbox.linux.violations import explain
 
             held = frozenset({MEMORY, PIDS}) if box.enforcement.limits else frozenset()
             violations = (*violations, *explain(permit, outcome), *reached(outcome, terms.limits, refused, held))
@@ -203,14 +204,14 @@ class Container:
         """It runs as asked, and its canary got nowhere."""
         assert self.daemon is not None
         sockets = (self.daemon.socket, *usual(os.environ))
-        plan.refuse_hosts(terms, self.name)
-        guard.refuse_daemons(terms, sockets)
+        plan_builder.refuse_hosts(terms, self.name)
+        mount_guard.refuse_daemons(terms, sockets)
         body = await asyncio.to_thread(self._body, box, terms)
         await box.start(body)
         if terms.hosts:
             broker = None
             if terms.credentials:
-                from sandbox.egress.broker import lent
+                from sandbox.egress.credential_injection import lent
 
                 broker = lent(terms.credentials, self.lend)
             box.open_egress(self.resolver, broker)
@@ -220,22 +221,22 @@ class Container:
             raise leaks(self.name, broken)
         box.enforcement = replace(box.enforcement, missing=(*box.enforcement.missing, *LACKS))
 
-    def _body(self, box: Box, terms: Terms) -> settings.Body:
+    def _body(self, box: Box, terms: Terms) -> create_body.Body:
         assert self.image is not None
         assert self.daemon is not None
         self.scratch = self.scratch or Scratch()
         self.masks = self.masks or _make_masks()
         box.scan = survey(terms, self.scratch.path, self.cache)
-        plan.refuse_impossible(terms, box.scan, plan.kind)
+        plan_builder.refuse_impossible(terms, box.scan, plan_builder.kind)
         named = (terms.workspace, *terms.read, *terms.write, *box.scan.masked, *box.scan.locked, *box.scan.shared)
         if problem := _unspeakable((*named, *(f"{name}={value}" for name, value in terms.env))):
             raise SandboxUnavailable(problem)
         if terms.cache and terms.rights is Rights.WORK:
-            caches.ready(terms.cache, terms.workspace)
-        place = settings.Place(
+            tool_cache.ready(terms.cache, terms.workspace)
+        place = create_body.Place(
             image=self.image.id,
             user=box.user,
-            keeper=settings.keeper(box.user),
+            keeper=create_body.keeper(box.user),
             scratch=self.scratch.path,
             empty_file=f"{self.masks.path}/file",
             empty_folder=f"{self.masks.path}/folder",
@@ -247,10 +248,14 @@ class Container:
             userns="host",
             owned=not self.daemon.podman,
         )
-        make_points(self.scratch, terms, plan.mounts(replace(terms, system=()), box.scan, plan.kind, self.scratch.path))
+        make_points(
+            self.scratch,
+            terms,
+            plan_builder.mounts(replace(terms, system=()), box.scan, plan_builder.kind, self.scratch.path),
+        )
         _hand_over(self.scratch.path, box.user)
-        body = settings.body(terms, box.scan, place, plan.kind)
-        box.disks = settings.writable(body)
+        body = create_body.body(terms, box.scan, place, plan_builder.kind)
+        box.disks = create_body.writable(body)
         return body
 
     def _profile(self, terms: Terms) -> str:
@@ -280,7 +285,7 @@ async def _talking(box: Box, work: Coroutine[Any, Any, tuple[Outcome, int]]) -> 
     """What `work` gives, with all that its command tried on the network; nothing of that goes on after it."""
     if box.egress is None:
         return await work
-    from sandbox.egress.talking import talking
+    from sandbox.egress.command_session import talking
 
     (outcome, count), connections, refused = await talking(box.egress, work)
     return replace(outcome, connections=connections, violations=refused), count

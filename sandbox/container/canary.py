@@ -8,11 +8,11 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 
-from policy.record import dataclass
-from policy.verdict import Terms
-from sandbox import canary
-from sandbox.container.guard import unescape
-from sandbox.container.settings import Body
+from policy.model.frozen import dataclass
+from policy.model.verdict import Terms
+from sandbox.container.create_body import Body
+from sandbox.container.mount_guard import unescape
+from sandbox.inside import canary
 
 # fmt: off
 WORDS = {

@@ -9,8 +9,8 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from policy.record import dataclass
-from policy.verdict import Problem
+from policy.model.frozen import dataclass
+from policy.model.verdict import Problem
 from sandbox.backend import SandboxUnavailable
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from itertools import product
 from pathlib import Path
 
 import profiles
-from policy.verdict import Rights
+from policy.model.verdict import Rights
 
 Cube = tuple[int, int]  # (mask, value): every x with x & mask == value
 Set = tuple[Cube, ...]  # any of them

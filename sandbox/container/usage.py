@@ -3,9 +3,9 @@
 import asyncio
 import signal
 
-from policy.verdict import Limits
+from policy.model.verdict import Limits
 from sandbox.container.processes import Processes
-from sandbox.space import Space
+from sandbox.inside.disk_space import Space
 
 
 class Usage:

@@ -10,14 +10,14 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from sandbox.backend import Connection, Violation
-from sandbox.egress.dial import Dialer
-from sandbox.egress.record import Attempt, Ledger
+from sandbox.egress.connection import Served
+from sandbox.egress.dialer import Dialer
+from sandbox.egress.ledger import Attempt, Ledger
 from sandbox.egress.resolver import Resolve, resolve
-from sandbox.egress.served import Served
 from sandbox.egress.stream import Stream
 
 if TYPE_CHECKING:
-    from sandbox.egress.broker import Broker
+    from sandbox.egress.credential_injection import Broker
 
 OPEN = 48  # connections at one time; more wait to be accepted. Each takes two descriptors of the runner
 _RETRY = 0.05  # seconds until accepting is tried again when this process has no descriptor left

@@ -2,7 +2,7 @@
 
 import socket
 
-from sandbox.egress.refused import Failed, Malformed, Refused
+from sandbox.egress.errors import Failed, Malformed, Refused
 
 VERSION = 5
 GREETED = b"\x05\x00"  # no authentication needed

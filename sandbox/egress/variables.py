@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from policy.host_rule import HostRule, host_rule
+from policy.model.host_rule import HostRule, host_rule
 
 # On the loopback of a network namespace of our own everything is free. One that never changes keeps what commands write
 # down about it true for the next one.

@@ -25,11 +25,11 @@ from egress import measure
 from lines import LINES, WORST
 
 import profiles
-from policy.action import RunArgv
-from policy.verdict import _MINT, Permit, Rights, Terms
-from sandbox.linux import Linux
-from sandbox.scan import scan
-from sandbox.tree import Trees
+from policy.model.action import RunArgv
+from policy.model.verdict import _MINT, Permit, Rights, Terms
+from sandbox.linux.backend import Linux
+from sandbox.workspace.folder_cache import Trees
+from sandbox.workspace.protected_paths import scan
 
 HERE = Path(__file__).resolve()
 BIN = Path(sys.executable).parent
@@ -127,12 +127,12 @@ def configuration(folder: str) -> None:
 
 def decision(folder: str, lines: Sequence[str]) -> None:
     """Parse to verdict, warm, in this process; and how long the rule table takes in a new one. Processor time."""
-    from policy.action import RunScript
     from policy.classify import classify
     from policy.decide import decide
-    from policy.tier import Mode
+    from policy.model.action import RunScript
+    from policy.model.tier import Mode
     from runner.config import load
-    from runner.facts import gather
+    from runner.facts.gather import gather
 
     settings = load(Path(folder), {"HOME": folder})
     facts = gather(folder, os.environ, settings.profile)
@@ -178,7 +178,7 @@ def _yardstick() -> float:
 _OUTPUT: dict[str, Any] = {"capture_output": True, "text": True, "check": True, "cwd": HERE.parent.parent.parent}
 _TABLE = """
 import json, os, time
-from policy.rules import RuleBook
+from policy.rules.rulebook import RuleBook
 started = time.process_time()
 folder = "policy/commands"
 files = {name: open(f"{folder}/{name}", encoding="utf-8").read() for name in os.listdir(folder) if name.endswith(".toml")}
@@ -349,9 +349,9 @@ def workspace(folder: str, files: int = 100_000) -> None:
 
 def snapshots(folder: str) -> None:
     """What `agent undo` costs: everything is kept once, later looks ask each file for its times."""
-    from runner.undo.store import Store  # as below: the other user of the launches has no copy of this package
-    from runner.undo.taking import Bounds, Taker
-    from runner.undo.walk import Rules
+    from runner.changes.undo.change_scan import Rules
+    from runner.changes.undo.snapshot import Bounds, Taker
+    from runner.changes.undo.store import Store  # as below: the other user of the launches has no copy of this package
 
     print("a snapshot of all files, before and after each action that may write")
     for files in (10_000, 100_000):
@@ -468,8 +468,8 @@ def memory(folder: str) -> None:
     script = (
         "import asyncio, os\n"
         "from pathlib import Path\n"
-        "import typer, rich.console, httpx, pydantic, tools, runner.loop, runner.cli_app\n"
-        "from policy.verdict import *\nfrom policy.verdict import _MINT\nfrom policy.action import *\nfrom sandbox.linux import Linux\n"
+        "import typer, rich.console, httpx, pydantic, tools, runner.loop, runner.cli.app\n"
+        "from policy.model.verdict import *\nfrom policy.model.verdict import _MINT\nfrom policy.model.action import *\nfrom sandbox.linux.backend import Linux\n"
         "async def main():\n"
         f"    t = Terms(Rights.WORK, {folder!r}, '/nonexistent', system={SYSTEM!r})\n"
         "    b = Linux('T1')\n"
@@ -485,8 +485,8 @@ def memory(folder: str) -> None:
 
 
 def redaction() -> None:
-    from runner.redactor import Redactor  # the other user of the launches has no copy of this package
-    from runner.secrets import Secret
+    from runner.secrets.redactor import Redactor  # the other user of the launches has no copy of this package
+    from runner.secrets.secret import Secret
 
     text = "".join(f"{line}\n" for line in (HERE.parents[2] / "README.md").read_text().splitlines() * 8)[: 1 << 18]
     one, many = (

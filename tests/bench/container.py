@@ -17,10 +17,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from policy.action import RunArgv
-from policy.verdict import _MINT, Permit, Rights, Terms
+from policy.model.action import RunArgv
+from policy.model.verdict import _MINT, Permit, Rights, Terms
 from sandbox.container.backend import Container
-from sandbox.container.choice import Choice
+from sandbox.container.options import Choice
 from tests.support.container_bench import Dock, dock
 
 ROUNDS = 40

@@ -7,9 +7,9 @@ import socket
 import subprocess
 import sys
 
-from policy.action import RunArgv
-from policy.verdict import _MINT, Permit, Rights, Terms
-from sandbox.linux import Linux
+from policy.model.action import RunArgv
+from policy.model.verdict import _MINT, Permit, Rights, Terms
+from sandbox.linux.backend import Linux
 
 ADDRESS = "127.0.0.2"
 SIZE = 512 << 20  # bytes of the large answer

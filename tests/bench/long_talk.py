@@ -3,8 +3,8 @@
 import resource
 import time
 
-from runner.compaction.view import View
-from runner.context.tokens import Gauge
+from runner.engine.compaction.view import View
+from runner.engine.context.tokens import Gauge
 from runner.messages import AssistantMessage, Message, TextBlock, ToolCall, ToolMessage, ToolResult, UserMessage
 from runner.sessions.compaction_record import Fold
 

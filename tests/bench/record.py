@@ -7,12 +7,12 @@ import sys
 import time
 from pathlib import Path
 
-from policy.action import RunScript
-from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleKind, RuleRef, Scope
-from policy.matrix import Ruling
-from policy.span import SourceSpan
-from policy.tier import Mode, Tier
-from policy.verdict import _MINT, Allow, Cell, Deny, Permit, Problem, Rights, Terms
+from policy.model.action import RunScript
+from policy.model.assessment import Assessment, Effect, EffectKind, Reason, RuleKind, RuleRef, Scope
+from policy.model.matrix import Ruling
+from policy.model.span import SourceSpan
+from policy.model.tier import Mode, Tier
+from policy.model.verdict import _MINT, Allow, Cell, Deny, Permit, Problem, Rights, Terms
 from runner.audit.chain import canonical, seal
 from runner.audit.log import AuditLog
 from runner.audit.records import Decision, SessionInfo, decided_body, finished_body

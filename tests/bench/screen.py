@@ -10,12 +10,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from policy.action import EditFile
-from policy.matrix import Ruling
-from policy.tier import Tier
+from policy.model.action import EditFile
+from policy.model.matrix import Ruling
+from policy.model.tier import Tier
 from runner.events import Proposed, Said
-from runner.tui.screen import Screen
-from runner.tui.theme import DARK
+from runner.frontends.tui.screen import Screen
+from runner.frontends.tui.theme import DARK
 from tests.support.screen_story import REPLY, finished, judged
 
 TEXTS = {

@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 
 from runner.messages import AssistantMessage, TextBlock, ToolCall, ToolResult, Usage, UserMessage
-from runner.redactor import Redactor
-from runner.sessions.begin import Beginning, Run
+from runner.secrets.redactor import Redactor
 from runner.sessions.journal import Journal, Verdict
+from runner.sessions.open import Beginning, Run
 from runner.sessions.store import Store
 
 HERE = Path(__file__).resolve().parent
@@ -21,7 +21,7 @@ import resource, sys, time
 from pathlib import Path
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 started = time.perf_counter()
-from runner.sessions.begin import Beginning
+from runner.sessions.open import Beginning
 from runner.sessions.store import Store
 begin = Beginning.resumed(Store.of(Path(sys.argv[1]), "/w"), "0123456789abcdef", model="scripted:s")
 seconds = time.perf_counter() - started

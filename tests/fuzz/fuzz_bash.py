@@ -28,15 +28,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from policy.assessment import Effect, EffectKind
-from policy.budget import TooMuchError
-from policy.facts import Facts, Kind, PathFact
-from policy.little.registry import grammar
-from policy.profile import Profile
-from policy.profile_file import parse_profile
-from policy.rules import RuleBook
-from policy.script.reader import read
-from policy.script.tree import (
+from policy.bash.ast import (
     Assignment,
     Change,
     Command,
@@ -52,11 +44,19 @@ from policy.script.tree import (
     Text,
     Word,
 )
-from policy.sense import AbstractWord
-from policy.state import CommandResult, State
-from policy.tier import Tier
-from policy.walk import Interpreter
-from policy.witness import disagreement
+from policy.bash.crosscheck import disagreement
+from policy.bash.parser import read
+from policy.handlers.registry import grammar
+from policy.interpreter.interpreter import Interpreter
+from policy.interpreter.shell_state import CommandResult, State
+from policy.interpreter.work_budget import TooMuchError
+from policy.model.abstract_word import AbstractWord
+from policy.model.assessment import Effect, EffectKind
+from policy.model.facts import Facts, Kind, PathFact
+from policy.model.profile import Profile
+from policy.model.tier import Tier
+from policy.rules.rulebook import RuleBook
+from policy.toml.profile import parse_profile
 
 # `slurp` records its standard input, `show` the variables x and y. The status is a coin, so that loops end.
 HANDLER = r"""() {

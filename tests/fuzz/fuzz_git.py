@@ -17,11 +17,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from policy.facts import Facts
-from policy.git_config import GitConfigError, Setting, read_settings
-from policy.repositories import Repositories
-from runner.facts import look_at
-from sandbox.git_settings import UncertainSettingsError, git_folders, with_includes
+from policy.interpreter.foreign_git import Repositories
+from policy.languages.git_config import GitConfigError, Setting, read_settings
+from policy.model.facts import Facts
+from runner.facts.gather import look_at
+from sandbox.workspace.git_settings import UncertainSettingsError, git_folders, with_includes
 
 ENVIRON = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",

@@ -18,24 +18,24 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from policy.action import Action, RunScript
-from policy.assessment import Assessment, EffectKind, Reason, RuleKind, RuleRef, Scope
+from policy.bash.ast import Opaque
+from policy.bash.parser import read
 from policy.classify import classify
 from policy.decide import decide, deciding_cell, open_reasons
-from policy.facts import Facts, Kind, PathFact
-from policy.matrix import Ruling
-from policy.profile import Profile
-from policy.profile_file import parse_profile
-from policy.risk import doing
-from policy.rules import RuleBook, parse_examples
-from policy.script.reader import read
-from policy.script.tree import Opaque
-from policy.secrecy import inside
+from policy.describe.summary import doing
+from policy.model.action import Action, RunScript
+from policy.model.assessment import Assessment, EffectKind, Reason, RuleKind, RuleRef, Scope
+from policy.model.facts import Facts, Kind, PathFact
+from policy.model.matrix import Ruling
+from policy.model.profile import Profile
+from policy.model.secret_paths import inside
+from policy.model.tier import Mode, Tier
+from policy.model.verdict import Allow, Ask, Deny, Limits, Rights, Terms, Verdict
+from policy.rules.rulebook import RuleBook, parse_examples
 from policy.terms import Floor, terms_for
-from policy.tier import Mode, Tier
-from policy.verdict import Allow, Ask, Deny, Limits, Rights, Terms, Verdict
-from runner.explain import explain, render
-from runner.suggestion import read_rules, suggested
+from policy.toml.profile import parse_profile
+from runner.gate.explain import explain, render
+from runner.gate.suggest import read_rules, suggested
 
 WORK, HOME = "/home/me/work", "/home/me"
 SLOW = 2.0  # seconds: far over the promised 50 ms, so that a busy machine breaks no law
@@ -233,7 +233,7 @@ def joins(first: str, second: str) -> Iterator[str]:
 
 def narrowed(script: str, by: Profile) -> Iterator[str]:
     """How settings that a repository brings make a verdict laxer."""
-    from policy.narrow import narrow
+    from policy.model.narrowing import narrow
 
     strict = narrow(profile(), by)
     for mode in (Mode.DEFAULT, Mode.DANGEROUSLY):

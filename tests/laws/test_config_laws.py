@@ -10,12 +10,12 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from policy.matrix import Ruling
-from policy.narrow import no_looser
-from policy.tier import Mode
+from policy.model.matrix import Ruling
+from policy.model.narrowing import no_looser
+from policy.model.tier import Mode
 from runner.config import ConfigError, Settings, load
-from runner.config.keys import Widens, key_of, list_of
 from runner.config.merge import standing
+from runner.config.schema import Widens, key_of, list_of
 from sandbox.backend import Level
 from tests.support.config_strategies import as_toml, documents
 

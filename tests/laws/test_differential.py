@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from policy.script.reader import read
-from policy.script.tree import Script
+from policy.bash.ast import Script
+from policy.bash.parser import read
 from tests.fuzz import fuzz_bash
 
 

@@ -8,14 +8,22 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from policy.action import EditFile, GrepFiles, ListFolder, ReadFile, RunArgv, RunScript, WriteFile
-from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleKind, RuleRef, Scope
-from policy.matrix import Ruling
-from policy.permission.rule import Layer, PermissionRule, Tool
-from policy.profile import Profile
-from policy.span import SourceSpan
-from policy.tier import Mode, Tier
-from policy.verdict import Ask
+from policy.model.action import (
+    EditFile,
+    GrepFiles,
+    ListFolder,
+    ReadFile,
+    RunArgv,
+    RunScript,
+    WriteFile,
+)
+from policy.model.assessment import Assessment, Effect, EffectKind, Reason, RuleKind, RuleRef, Scope
+from policy.model.matrix import Ruling
+from policy.model.permission_rule import Layer, PermissionRule, Tool
+from policy.model.profile import Profile
+from policy.model.span import SourceSpan
+from policy.model.tier import Mode, Tier
+from policy.model.verdict import Ask
 from tests.fuzz import fuzz_policy as fuzz
 
 LINES = st.sampled_from(fuzz.examples())

@@ -7,23 +7,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policy.action import RunScript
-from policy.assessment import Assessment, RuleKind, RuleRef
 from policy.classify import classify
 from policy.decide import decide
-from policy.glob import glob
-from policy.host_rule import HostRule, authority, host_rule
-from policy.matrix import Ruling
-from policy.narrow import narrow
+from policy.model.abstract_word import AbstractWord, literal
+from policy.model.action import RunScript
+from policy.model.assessment import Assessment, RuleKind, RuleRef
+from policy.model.glob import glob
+from policy.model.host_rule import HostRule, authority, host_rule
+from policy.model.matrix import Ruling
+from policy.model.narrowing import narrow
+from policy.model.permission_rule import Layer, PermissionRule, Source, Tool
+from policy.model.profile import Profile
+from policy.model.tier import Mode, Tier
+from policy.model.verdict import Allow
+from policy.model.word_patterns import broad, exact
 from policy.permission import match
-from policy.permission.check import check
 from policy.permission.finding import Severity
-from policy.permission.rule import Layer, PermissionRule, Source, Tool
-from policy.permission.words import broad, exact
-from policy.profile import Profile
-from policy.sense import AbstractWord, literal
-from policy.tier import Mode, Tier
-from policy.verdict import Allow
+from policy.permission.lint import check
 from tests.support.permission_world import BOOK, PROFILE, machine, ruling
 
 COMMANDS = (

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from policy.verdict import Permit, Problem
+from policy.model.verdict import Permit, Problem
+from runner.engine.run_limits import RunLimits
+from runner.engine.steering import Delivery, Steering
 from runner.events import Denied, Event, Finished, Malformed, Proposed, Steered
 from runner.loop import Ending, run
 from runner.messages import (
@@ -35,10 +37,8 @@ from runner.messages import (
     UserMessage,
 )
 from runner.problems import Exit
-from runner.retry import RetryPolicy
-from runner.run_limits import RunLimits
-from runner.sessions.past import index, past
-from runner.steering import Delivery, Steering
+from runner.providers.backoff import RetryPolicy
+from runner.sessions.history import index, past
 from tests.process.test_loop import Make, Stage, stage  # noqa: F401  # the fixture
 from tests.support.session_files import ID, begun, new_store
 from tests.unit.test_replies import fatal, shown

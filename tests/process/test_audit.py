@@ -15,17 +15,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policy.action import RunArgv, RunScript
-from policy.verdict import Problem
+from policy.model.action import RunArgv, RunScript
+from policy.model.verdict import Problem
 from runner.audit.chain import Sealed
+from runner.audit.encode import TEXT_KEPT
+from runner.audit.list_view import json_lines, lines, whole
 from runner.audit.log import AuditLog
-from runner.audit.one import record_named
+from runner.audit.lookup import record_named
 from runner.audit.query import Query
 from runner.audit.records import Refusal
-from runner.audit.spelled import TEXT_KEPT
-from runner.audit.store import AuditError
+from runner.audit.stores.store import AuditError
 from runner.audit.verify import verify
-from runner.audit.view import json_lines, lines, whole
 from sandbox.backend import Connection, Outcome, Violation
 from tests.support.audit_records import TERMS, allowed, denied, fill, info
 
@@ -59,7 +59,7 @@ def test_the_record_is_durable_before_decided_returns(tmp_path: Path) -> None:
         from pathlib import Path
         from runner.audit.log import AuditLog
         from runner.audit.records import Refusal
-        from policy.verdict import Problem
+        from policy.model.verdict import Problem
         log = AuditLog.open(Path(sys.argv[1]))
         for number in range(1_000_000):
             log.refused("s", Refusal("bash", str(number), Problem("a", "b", "c")))
@@ -88,7 +88,7 @@ def test_four_writers_at_once_make_one_chain(tmp_path: Path) -> None:
         from pathlib import Path
         from runner.audit.log import AuditLog
         from runner.audit.records import Refusal
-        from policy.verdict import Problem
+        from policy.model.verdict import Problem
         with AuditLog.open(Path(sys.argv[1])) as log:
             for number in range(40):
                 log.refused(sys.argv[2], Refusal("bash", str(number), Problem("a", "b", "c")))
@@ -142,7 +142,7 @@ def test_a_log_that_takes_no_more_raises_and_stays_whole(tmp_path: Path) -> None
         from pathlib import Path
         from runner.audit.log import AuditError, AuditLog
         from runner.audit.records import Refusal
-        from policy.verdict import Problem
+        from policy.model.verdict import Problem
         log = AuditLog.open(Path(sys.argv[1]))
         log.refused("s", Refusal("bash", "before", Problem("a", "b", "c")))
         resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
@@ -173,7 +173,7 @@ def test_a_full_disk_is_said_to_be_full(tmp_path: Path) -> None:
         from pathlib import Path
         from runner.audit.log import AuditError, AuditLog
         from runner.audit.records import Refusal
-        from policy.verdict import Problem
+        from policy.model.verdict import Problem
         path = Path(sys.argv[1]) / "State/audit.db"
         path.parent.mkdir()
         AuditLog.open(path).close()

@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 
-from policy.action import RunScript
+from policy.model.action import RunScript
 from runner.audit import merge as merge_module
 from runner.audit.chain import Broken, Sealed, seal
-from runner.audit.deeds import deeds
+from runner.audit.decisions import deeds
+from runner.audit.encode import now
 from runner.audit.log import AuditLog
+from runner.audit.lookup import deed_of
 from runner.audit.merge import merge
-from runner.audit.one import deed_of
 from runner.audit.prune import Plan, prune
 from runner.audit.query import Query
-from runner.audit.spelled import now
-from runner.audit.sqlite import write_merged
-from runner.audit.store import AuditError
+from runner.audit.stores.sqlite import write_merged
+from runner.audit.stores.store import AuditError
 from runner.audit.verify import Expected, Noted, verify
 from sandbox.backend import Outcome
 from tests.support import forked_agent

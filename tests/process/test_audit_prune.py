@@ -14,16 +14,17 @@ from pathlib import Path
 
 import pytest
 
-from policy.action import RunScript
+from policy.model.action import RunScript
 from runner.audit import checkpoint as checkpoint_module
 from runner.audit import prune as prune_module
-from runner.audit import records, sqlite_file
+from runner.audit import records
 from runner.audit.chain import Sealed
-from runner.audit.deeds import deeds
+from runner.audit.decisions import deeds
 from runner.audit.log import AuditLog
 from runner.audit.prune import Plan, plan, prune
 from runner.audit.records import SessionEnd
-from runner.audit.store import AuditError, Writing, append
+from runner.audit.stores import sqlite_file
+from runner.audit.stores.store import AuditError, Writing, append
 from runner.audit.verify import Noted, verify
 from sandbox.backend import Outcome
 from tests.services.test_audit_sealed import SIGNER, broken, resealed, whole

@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 
 from runner.audit.chain import ZERO, Broken, Sealed, seal
-from runner.audit.deeds import deeds
+from runner.audit.decisions import deeds
 from runner.audit.log import AuditLog
 from runner.audit.prune import plan
-from runner.audit.sealing import sealed
-from runner.audit.store import AuditError
+from runner.audit.seal import sealed
+from runner.audit.stores.store import AuditError
 from runner.audit.verify import Expected, Noted, verify
 from tests.support.audit_records import fence_down, fill, refusal, unfenced
 from tests.support.places import ROOT
@@ -33,7 +33,7 @@ WRITER = """
     from pathlib import Path
     from runner.audit import log as module
     from runner.audit.records import Refusal
-    from policy.verdict import Problem
+    from policy.model.verdict import Problem
     from sandbox.backend import Outcome
     module.EVERY = 40  # so that some die while they write a checkpoint
     with module.AuditLog.open(Path(sys.argv[1])) as log:

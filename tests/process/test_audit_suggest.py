@@ -10,20 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.action import Action, WriteFile
-from policy.grants import approve, refuse
-from policy.hearing import EvaluationContext
-from policy.tier import Mode
-from policy.verdict import Allow, Ask
+from policy.evaluation import EvaluationContext
+from policy.grants.resolve import approve, refuse
+from policy.model.action import Action, WriteFile
+from policy.model.tier import Mode
+from policy.model.verdict import Allow, Ask
 from runner.audit.chain import Record, canonical
-from runner.audit.deeds import Deed
-from runner.audit.facts import Noting
+from runner.audit.decisions import Deed
+from runner.audit.fact_recorder import Noting
 from runner.audit.records import Answer, Decision, SessionInfo, decided_body, session_body
-from runner.audit.replay import Policy
-from runner.audit.suggest import Report, Search
-from runner.audit.suggest_rules import SuggestedRule, read, together, wider
-from runner.audit.suggest_text import report_json, report_text
-from runner.suggestion import read_rules
+from runner.audit.reports.replay import Policy
+from runner.audit.reports.suggest import Report, Search
+from runner.audit.reports.suggest_rules import SuggestedRule, read, together, wider
+from runner.audit.reports.suggest_text import report_json, report_text
+from runner.gate.suggest import read_rules
 from tests.support import forked_agent, grant_world
 from tests.terminal.test_audit_view import golden
 

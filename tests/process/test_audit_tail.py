@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from policy.verdict import Problem
+from policy.model.verdict import Problem
 from runner.audit.chain import Record
-from runner.audit.deeds import Deed
-from runner.audit.follow import Follower
+from runner.audit.decisions import Deed
 from runner.audit.log import AuditLog
 from runner.audit.query import Query
 from runner.audit.records import Refusal, SessionInfo
-from runner.audit.store import AuditError, append
+from runner.audit.stores.store import AuditError, append
+from runner.audit.tail import Follower
 from sandbox.backend import Outcome
 from tests.support import forked_agent
 from tests.support.audit_records import unfenced

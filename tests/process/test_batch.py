@@ -20,20 +20,20 @@ from types import SimpleNamespace
 
 import pytest
 
-from runner import live_secrets
-from runner.batch import child, far
-from runner.batch.command import chosen
-from runner.batch.outcome import worst
-from runner.batch.parcel import pack, packed, parcel, unpack, unpacked
-from runner.batch.pool import Bounds, Pool
-from runner.batch.scratch import Scratch, sweep
-from runner.batch.store import Past, Result, Store, history
-from runner.batch.task import Budget, Task, file_name, within
-from runner.batch.tasklist import Defaults, parse
-from runner.batch.work import Way, words
-from runner.budget_flags import BudgetFlags
-from runner.gunzip import PackedError
+from runner.engine.limit_flags import BudgetFlags
+from runner.frontends.batch import process, remote_worker
+from runner.frontends.batch.archive import pack, packed, parcel, unpack, unpacked
+from runner.frontends.batch.attempt import Way, words
+from runner.frontends.batch.command import chosen
+from runner.frontends.batch.outcome import worst
+from runner.frontends.batch.pool import Bounds, Pool
+from runner.frontends.batch.scratch import Scratch, sweep
+from runner.frontends.batch.store import Past, Result, Store, history
+from runner.frontends.batch.task import Budget, Task, file_name, within
+from runner.frontends.batch.tasklist import Defaults, parse
 from runner.problems import Exit, Stopped
+from runner.secrets import registry
+from runner.text.gunzip import PackedError
 from tests.support import forked_agent
 
 AGENT = str(Path(sys.executable).with_name("agent"))
@@ -420,7 +420,7 @@ def test_what_runs_and_what_ends_it(
 ) -> None:
     engine = Scripted(**ends)
     clock = SimpleNamespace(monotonic=lambda: float("c" in engine.begun))  # a time is over once `c` runs
-    monkeypatch.setattr("runner.batch.pool.time", clock)
+    monkeypatch.setattr("runner.frontends.batch.pool.time", clock)
     pool = pooled(tmp_path / "out", engine, "abcdef", **bounds)
     assert "".join(engine.begun) == began
     assert "".join(sorted(engine.cancelled)) == cancelled
@@ -505,13 +505,13 @@ def test_what_runs_again(done: str, begun: str | None, now: str, runs: bool | No
 
 def test_who_holds_the_output_of_a_task_open_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started = "import subprocess, sys; print(subprocess.Popen(['sleep', '600']).pid); print('{\"type\":\"result\",\"exit\":0}')"
-    monkeypatch.setattr(child, "_START", started)
-    monkeypatch.setattr(child, "_REST", 0.5)
+    monkeypatch.setattr(process, "_START", started)
+    monkeypatch.setattr(process, "_REST", 0.5)
     events = tmp_path / "events"
 
-    async def run() -> child.Gone:
+    async def run() -> process.Gone:
         return await asyncio.wait_for(
-            child.run((), prompt="x", events=events, environ={}, hurry=asyncio.Event()), timeout=60
+            process.run((), prompt="x", events=events, environ={}, hurry=asyncio.Event()), timeout=60
         )
 
     try:
@@ -736,7 +736,7 @@ BOMBS = [
 def test_an_archive_is_counted_while_it_is_unpacked(
     name: str, bound: int, data: bytes, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(f"runner.batch.parcel.{name}", bound)
+    monkeypatch.setattr(f"runner.frontends.batch.archive.{name}", bound)
     with pytest.raises(ValueError, match="holds what no workspace does"):
         unpack(data, hashlib.sha256(data).hexdigest(), str(tmp_path))
     assert list(tmp_path.iterdir()) == []
@@ -744,7 +744,7 @@ def test_an_archive_is_counted_while_it_is_unpacked(
 
 @pytest.mark.threat("T119")
 def test_events_of_another_machine_are_counted_while_they_are_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runner.batch.parcel._LARGEST_UNPACKED", 1000)
+    monkeypatch.setattr("runner.frontends.batch.archive._LARGEST_UNPACKED", 1000)
     events = b"".join(b'{"n":%d}\n' % number for number in range(500))
     kept = unpacked(packed(events))
     assert events.endswith(kept)
@@ -784,7 +784,7 @@ def test_no_key_of_ours_is_in_what_travels(monkeypatch: pytest.MonkeyPatch) -> N
     for data in (pickle.dumps(parcel(task, 1, "0", ".", "d")), repr(parcel(task, 1, "0", ".", "d")).encode()):
         assert key.encode() not in data
     assert key.encode() in pickle.dumps(task), "the search would find it"
-    live_secrets.forget()
+    registry.forget()
 
 
 def test_a_folder_that_another_batch_sweeps_up_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -834,12 +834,12 @@ def test_a_machine_without_a_working_sandbox_or_of_another_version_does_nothing(
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setenv("RINGFENCE_STATE_DIR", str(tmp_path / "state"))
-    assert far.probe().why is None
+    assert remote_worker.probe().why is None
     monkeypatch.setenv("RINGFENCE_STATE_DIR", "nowhere/to/record")
-    assert "RINGFENCE_STATE_DIR" in str(far.probe().why)
+    assert "RINGFENCE_STATE_DIR" in str(remote_worker.probe().why)
     sent = parcel(Task("a", 1, "x", "/"), 1, "0.0.0", ".", "d")
     with pytest.raises(ValueError, match=r"0\.0\.0 was asked for"):
-        far.perform(sent, b"")
+        remote_worker.perform(sent, b"")
     assert [path.name for path in tmp_path.iterdir()] == ["state"]
     monkeypatch.setenv("RAY_AUTH_TOKEN", "a way into the cluster")
-    assert not [name for name in far.own_environment() if name.startswith("RAY_")]
+    assert not [name for name in remote_worker.own_environment() if name.startswith("RAY_")]

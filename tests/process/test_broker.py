@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.credential import Credential
-from policy.keyed import read
-from runner.broker import lender
-from runner.broker.authority import CERTIFICATES, Authority
-from runner.broker.keys import KEYS
-from runner.broker.lender import Lender
-from runner.broker.rows import credentials
-from sandbox.egress.broker import Added
+from policy.model.credential import Credential
+from policy.toml.schema import read
+from runner.config.credential_keys import KEYS
+from runner.config.credential_table import credentials
+from runner.secrets.broker import injector as lender
+from runner.secrets.broker.injector import Lender
+from runner.secrets.broker.session_ca import CERTIFICATES, Authority
+from sandbox.egress.credential_injection import Added
 from sandbox.egress.proxy import Egress
 from tests.support.egress_world import Names, Proxy, Server, certificate, proxying, serving
 

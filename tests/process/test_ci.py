@@ -558,8 +558,8 @@ def test_whether_a_denial_mattered(job: Job, turns: tuple[dict[str, object], ...
 def test_what_was_done_in_another_way_did_not_matter(job: Job) -> None:
     """By the records themselves: what the gate refuses once, it seldom allows in the same session."""
     from runner.audit.chain import Record
-    from runner.audit.deeds import Deed
-    from runner.ci.story import Story, refusals
+    from runner.audit.decisions import Deed
+    from runner.frontends.ci.session_record import Story, refusals
 
     def deed(
         id: int, verdict: str, action: str, *effects: tuple[str, str], status: int = 0, tool: str = "bash"

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from policy.profile import Profile
-from runner.ci import git_logins, surroundings
-from runner.ci.summary import code
-from runner.ci.workflow import JobLog
-from runner.ci_log import broken
+from policy.model.profile import Profile
 from runner.config.packaged import packaged
+from runner.frontends.ci import git_logins, host_environment
+from runner.frontends.ci.summary import code
+from runner.frontends.ci.workflow import JobLog
 from runner.problems import Stopped
+from runner.text.ci_log import broken
 from tests.fuzz import fuzz_git
 from tests.support.job import HEADER, commands
 
@@ -122,7 +122,7 @@ FOLDERS: list[tuple[dict[str, str], set[str], str]] = [
 @pytest.mark.parametrize(("environ", "expected", "why"), FOLDERS, ids=[row[2] for row in FOLDERS])
 def test_files_of_the_job_are_secrets(environ: dict[str, str], expected: set[str], why: str) -> None:
     profile: Profile = packaged().profile
-    found = surroundings.closed(profile, environ, "/w")
+    found = host_environment.closed(profile, environ, "/w")
     new = {*found.secret_paths, *found.secret_names} - {*profile.secret_paths, *profile.secret_names}
     assert new == expected, why
 
@@ -452,5 +452,5 @@ def test_no_variable_of_a_job_is_passed_on() -> None:
         "GITLAB_X",
     )
     environ = dict.fromkeys((*names, "CI", "PATH", "LANG"), "x")
-    assert set(surroundings.environment(environ)) == {"CI", "PATH", "LANG"}
-    assert set(surroundings.environment(environ, keep={"GITHUB_TOKEN"})) == {"CI", "PATH", "LANG", "GITHUB_TOKEN"}
+    assert set(host_environment.environment(environ)) == {"CI", "PATH", "LANG"}
+    assert set(host_environment.environment(environ, keep={"GITHUB_TOKEN"})) == {"CI", "PATH", "LANG", "GITHUB_TOKEN"}

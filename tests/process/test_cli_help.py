@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from runner.cli_app import app
+from runner.cli.app import app
 from tests.support import forked_agent
 
 AGENT = str(Path(sys.executable).parent / "agent")

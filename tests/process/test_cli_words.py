@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.tier import Mode
-from policy.verdict import Limits, Problem, limit_names
-from runner.amounts import apply_limits, parse_seconds
-from runner.audit.store import AuditError
-from runner.exec_report import ending
-from runner.gate_args import parse_gate, wants_help
-from runner.gate_request import GateArgs
+from policy.model.tier import Mode
+from policy.model.verdict import Limits, Problem, limit_names
+from runner.agent.options import OPTIONS, Given, options_of
+from runner.audit.stores.store import AuditError
+from runner.config.amounts import apply_limits, parse_seconds
+from runner.frontends.exec.argv import parse_gate, wants_help
+from runner.frontends.exec.report import ending
+from runner.gate.request import GateArgs
 from runner.messages import ProviderError
-from runner.options import OPTIONS, Given, options_of
 from runner.problems import Exit, Stopped, known_problem
 from runner.providers.endpoint import SetupError
 from runner.sessions.store import JournalError, SessionError
@@ -109,7 +109,7 @@ def test_help_is_asked_for_only_where_an_option_may_stand() -> None:
 def test_the_help_of_typer_and_our_parser_know_the_same_options() -> None:
     from typer.main import get_command
 
-    from runner.cli_app import app
+    from runner.cli.app import app
 
     group = get_command(app)
     commands = {**group.commands, "sandbox show": group.commands["sandbox"].commands["show"]}  # type: ignore[attr-defined]  # groups have commands

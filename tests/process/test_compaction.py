@@ -11,14 +11,17 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from policy.verdict import Problem
-from runner.compaction.fold import shown
-from runner.compaction.levels import Disorder, Thresholds, thresholds
-from runner.compaction.scribe import Scribe
-from runner.compaction.units import kept_from
-from runner.compaction.view import View
-from runner.context.marked import marked
-from runner.context.tokens import Gauge, weight_of
+from policy.model.verdict import Problem
+from runner.config.compaction_levels import Disorder, Thresholds, thresholds
+from runner.engine.budget import BudgetMeter
+from runner.engine.compaction.shorten_history import shown
+from runner.engine.compaction.summarizer import Scribe
+from runner.engine.compaction.turn_groups import kept_from
+from runner.engine.compaction.view import View
+from runner.engine.context.tokens import Gauge, weight_of
+from runner.engine.model_pool import OpenModels
+from runner.engine.run_context import RunContext
+from runner.engine.run_limits import RunLimits
 from runner.events import Compacted, ContextUsed, Denied, Notice, Retrying
 from runner.messages import (
     AssistantMessage,
@@ -39,20 +42,17 @@ from runner.messages import (
     UserMessage,
     without_thoughts,
 )
-from runner.open_models import OpenModels
 from runner.problems import Exit
 from runner.providers import Opened, open_provider
+from runner.providers.backoff import RetryPolicy
 from runner.providers.endpoint import SetupError
+from runner.providers.pricing import Price
 from runner.providers.scripted import Turn
-from runner.redactor import Redactor
-from runner.retry import RetryPolicy
-from runner.run_context import RunContext
-from runner.run_limits import RunLimits
+from runner.secrets.redactor import Redactor
 from runner.sessions.compaction_record import Fold
-from runner.sessions.cost import Price
-from runner.sessions.mark import OWN
-from runner.sessions.past import index, past
-from runner.spending import BudgetMeter
+from runner.sessions.history import index, past
+from runner.sessions.rewind import OWN
+from runner.text.untrusted import marked
 from sandbox.backend import Outcome
 from tests.process.test_loop import Make, Stage, bash, stage
 from tests.support.model_server import Delta, calling, serving

@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from policy.keyed import too_deep
-from policy.matrix import Ruling
-from policy.permission.rule import Layer
-from policy.tier import Mode
+from policy.model.matrix import Ruling
+from policy.model.permission_rule import Layer
+from policy.model.tier import Mode
+from policy.toml.schema import too_deep
 from runner.config import ConfigError, load
-from runner.config.keys import PROVIDERS as KNOWN
-from runner.config.keys import REMOTE, key_of
 from runner.config.origins import origins
-from runner.facts import gather
-from runner.places import PlaceError, cache_dir, config_dir, config_file, private, state_dir
+from runner.config.schema import PROVIDERS as KNOWN
+from runner.config.schema import REMOTE, key_of
+from runner.engine.run_limits import RunLimits
+from runner.facts.gather import gather
 from runner.providers import PROVIDERS, Remote
-from runner.run_limits import RunLimits
+from runner.state.paths import PlaceError, cache_dir, config_dir, config_file, private, state_dir
 from sandbox.backend import Level
 from tests.support.places import ROOT
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from policy.verdict import Limits, Rights, Terms
+from policy.model.verdict import Limits, Rights, Terms
 from sandbox.backend import SandboxUnavailable
-from sandbox.container import canary, guard, settings, syscalls
+from sandbox.container import canary, create_body, mount_guard, syscalls
 from sandbox.container.backend import LACKS
 from sandbox.container.daemon import find_socket, is_pinned
-from sandbox.scan import Scan
+from sandbox.workspace.protected_paths import Scan
 from tests.support.places import ROOT, TESTS
 
 GOLDEN = TESTS / "golden" / "containers.json"
@@ -61,7 +61,7 @@ def body(of: Terms, **told: object) -> dict[str, object]:
         "unset": ("PATH", "HOSTNAME"),
         "userns": "host",
     }
-    return settings.body(of, FOUND, settings.Place(**{**base, **told}), DISK.get)  # type: ignore[arg-type]  # likewise
+    return create_body.body(of, FOUND, create_body.Place(**{**base, **told}), DISK.get)  # type: ignore[arg-type]  # likewise
 
 
 CASES = {
@@ -105,7 +105,7 @@ def test_look_has_nothing_writable_but_its_own_temporary_folder() -> None:
 
 def test_commands_and_the_process_that_keeps_the_container_are_never_the_same_user() -> None:
     for uid in (0, 1, 1000, 65531, 65532, 65534):
-        assert settings.keeper(f"{uid}:5").split(":")[0] not in ("0", str(uid))
+        assert create_body.keeper(f"{uid}:5").split(":")[0] not in ("0", str(uid))
 
 
 # ---- the seccomp profile
@@ -290,7 +290,7 @@ def test_no_way_to_a_daemon_is_given_to_a_container(tmp_path: Path) -> None:
 
 def refused(of: Terms, path: Path) -> str:
     try:
-        guard.refuse_daemons(of, (str(path), "/nowhere/docker.sock"))
+        mount_guard.refuse_daemons(of, (str(path), "/nowhere/docker.sock"))
     except SandboxUnavailable as error:
         return error.problem.why
     return ""

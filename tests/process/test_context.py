@@ -9,23 +9,23 @@ from pathlib import Path
 
 import pytest
 
-from policy.tier import Mode, Tier
-from runner.approval import Unattended
+from policy.model.tier import Mode, Tier
+from runner.agent.open_session import SessionOptions, open_session
+from runner.approval.approver import Unattended
 from runner.config import load
-from runner.context.base import BASE
-from runner.context.context import Context, Text
-from runner.context.git_state import git_state
-from runner.context.marked import marked
-from runner.context.refusals import Refusals
-from runner.context.skills import Skill, skill_of
+from runner.config.agentfiles.skills import Skill, skill_of
+from runner.engine.context.context import Context, Text
+from runner.engine.context.refusal_hints import Refusals
+from runner.engine.context.system_prompt import BASE
+from runner.engine.run_context import RunContext
+from runner.engine.run_limits import RunLimits
 from runner.events import ContextUsed, Event, Judged
+from runner.facts.git.status import git_state
 from runner.loop import run
 from runner.messages import Message, Request, StreamEvent, TextBlock, ToolCall, ToolMessage, UserMessage
 from runner.providers import Opened
 from runner.providers.scripted import ScriptedProvider, Turn
-from runner.run_context import RunContext
-from runner.run_limits import RunLimits
-from runner.session import SessionOptions, open_session
+from runner.text.untrusted import marked
 
 
 class Watched(ScriptedProvider):

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from policy.tier import Tier
+from policy.model.tier import Tier
 from runner.audit.chain import Sealed
 from runner.audit.log import AuditLog
 from runner.audit.verify import verify
-from runner.demo import demo
-from runner.demo_repo import KEY, TOKEN, Stage, fresh_folder, git, lay_out
+from runner.cli.demo import demo
+from runner.cli.demo_repository import KEY, TOKEN, Stage, fresh_folder, git, lay_out
 from runner.events import Denied, Event, Finished, RunEnded, SessionStarted
 from runner.problems import Exit
 
@@ -117,7 +117,7 @@ def test_the_record_of_it_holds(shown: Shown) -> None:
 @pytest.mark.threat("T19")
 def test_a_demo_whose_sandbox_leaks_says_so(tmp_path: Path) -> None:
     """The promises are looked at from outside, so that a demo cannot claim what did not hold."""
-    from runner.demo import _account, _contained
+    from runner.cli.demo import _account, _contained
     from runner.loop import Ending
     from runner.messages import Usage
 

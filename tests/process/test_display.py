@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.visible import visible
+from runner.text.sanitize import visible
 from tests.support import forked_agent
 from tests.support.places import ROOT
 
@@ -66,7 +66,7 @@ class World:
 
     def agent(self, *words: str, stdin: str = "") -> str:
         """Run `agent`; answers all that it wrote."""
-        start = "import sys; sys.path.insert(0, sys.argv.pop(1)); from runner.cli import main; sys.exit(main())"
+        start = "import sys; sys.path.insert(0, sys.argv.pop(1)); from runner.cli.main import main; sys.exit(main())"
         done = forked_agent.run(
             [sys.executable, "-c", start, str(ROOT), *words],
             cwd=self.work,

@@ -12,17 +12,17 @@ from types import ModuleType
 import pytest
 import typer
 
-from policy.keyed import read
-from policy.permission.check import check
+from policy.model.permission_rule import Layer
 from policy.permission.file import LISTS, permissions
 from policy.permission.finding import Severity
-from policy.permission.rule import Layer
-from policy.rules import RuleBook, parse_rules
-from runner.cli_app import app
-from runner.cli_batch import spelled
+from policy.permission.lint import check
+from policy.rules.rulebook import RuleBook, parse_rules
+from policy.toml.schema import read
+from runner.cli.app import app
+from runner.cli.batch import spelled
 from runner.config import shipped
-from runner.policy_table import parse_table
-from runner.slash.commands import COMMANDS
+from runner.frontends.slash.commands import COMMANDS
+from runner.gate.policy_tools.tables import parse_table
 from tests.support.places import ROOT
 
 DOCS = ROOT / "docs"

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from policy.verdict import Problem
+from policy.model.verdict import Problem
 from runner.config import load
-from runner.doctor import Finding, State, _container, _refused, namespaces
-from runner.doctor_models import models
-from sandbox.container.choice import Choice
+from runner.doctor.models import models
+from runner.doctor.report import Finding, State, _container, _refused, namespaces
+from sandbox.container.options import Choice
 from tests.support.sandbox_bench import NO_NAMESPACES
 
 AGENT = str(Path(sys.executable).parent / "agent")

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from policy.action import RunScript
 from policy.classify import classify
-from policy.profile_file import parse_profile
-from policy.tier import Tier
-from runner.drivers import drivers
-from runner.environment import child_environment
-from runner.facts import gather
+from policy.model.action import RunScript
+from policy.model.tier import Tier
+from policy.toml.profile import parse_profile
+from runner.facts.environment import child_environment
+from runner.facts.gather import gather
+from runner.facts.git.drivers import drivers
 from tests.support.places import ROOT
 from tests.unit.test_commands import BOOK
 

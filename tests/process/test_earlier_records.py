@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.audit.deeds import deeds
+from runner.audit.decisions import deeds
 from runner.audit.log import AuditLog
 from runner.audit.query import Query
 from runner.audit.verify import verify

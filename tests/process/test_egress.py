@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from sandbox.egress import connection as served_module
+from sandbox.egress import ledger
 from sandbox.egress import proxy as proxy_module
-from sandbox.egress import record
-from sandbox.egress import served as served_module
 from sandbox.egress.resolver import resolve
 from tests.process.test_egress_parts import client_hello, made, sni, split
 from tests.support.egress_world import Names, Proxy, Server, certificate, proxying, serving
@@ -434,7 +434,7 @@ def test_a_redirect_is_a_new_request_and_a_new_check() -> None:
 @pytest.mark.threat("T53")
 def test_a_public_address_of_this_machine_is_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server of the runner's machine on its public address: no registry lists it, the kernel knows it."""
-    monkeypatch.setattr("sandbox.egress.dial.refusal", lambda address, *, private: None)
+    monkeypatch.setattr("sandbox.egress.dialer.refusal", lambda address, *, private: None)
 
     async def scene() -> Proxy:
         async with serving(OK) as server, proxying(server.at) as proxy:
@@ -483,8 +483,8 @@ def test_what_says_nothing_or_says_it_slowly_is_ended(monkeypatch: pytest.Monkey
 @pytest.mark.threat("T57")
 def test_connections_and_bytes_are_capped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proxy_module, "OPEN", 3)
-    monkeypatch.setattr(record, "ATTEMPTS", 20)
-    monkeypatch.setattr(record, "UP", 4000)
+    monkeypatch.setattr(ledger, "ATTEMPTS", 20)
+    monkeypatch.setattr(ledger, "UP", 4000)
 
     async def scene() -> tuple[list[bytes], Proxy, int]:
         most = 0

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.host_rule import host_rule
-from sandbox.egress import hello, http, socks
+from policy.model.host_rule import host_rule
+from sandbox.egress import client_hello as client_hello_module
+from sandbox.egress import http1, socks
 from sandbox.egress.addresses import can_be_private, refusal
-from sandbox.egress.dial import Dialer
-from sandbox.egress.refused import Failed, Malformed, Refused
+from sandbox.egress.dialer import Dialer
+from sandbox.egress.errors import Failed, Malformed, Refused
 
 # fmt: off
 ADDRESSES = [
@@ -199,27 +200,27 @@ BAD_HELLOS = [
 @pytest.mark.threat("T55")
 @pytest.mark.parametrize(("data", "name", "why"), HELLOS)
 def test_the_name_in_a_client_hello_however_it_is_cut(data: bytes, name: str, why: str) -> None:
-    assert hello.server_name(data) == (True, name), why
+    assert client_hello_module.server_name(data) == (True, name), why
     for end in range(len(data)):
-        assert hello.server_name(data[:end]) == (False, ""), f"{why}: whole only at the end"
+        assert client_hello_module.server_name(data[:end]) == (False, ""), f"{why}: whole only at the end"
 
 
 @pytest.mark.threat("T55")
 @pytest.mark.parametrize(("data", "part", "why"), BAD_HELLOS)
 def test_what_is_no_client_hello_that_can_be_judged(data: bytes, part: str, why: str) -> None:
     with pytest.raises(Malformed) as caught:
-        hello.server_name(data)
+        client_hello_module.server_name(data)
     assert part in caught.value.what, why
 
 
 def test_early_data_may_follow_a_hello() -> None:
     early = b"\x14\x03\x03\x00\x01\x01\x17\x03\x03\x00\x02xx"
-    assert hello.server_name(made(sni(b"a.b")) + early) == (True, "a.b")
+    assert client_hello_module.server_name(made(sni(b"a.b")) + early) == (True, "a.b")
 
 
 @pytest.mark.parametrize("name", ["example.org", "xn--bcher-kva.example", None])
 def test_the_hello_of_a_real_client(name: str | None) -> None:
-    assert hello.server_name(client_hello(name)) == (True, name or "")
+    assert client_hello_module.server_name(client_hello(name)) == (True, name or "")
 
 
 @given(
@@ -227,7 +228,7 @@ def test_the_hello_of_a_real_client(name: str | None) -> None:
 )
 def test_law_any_bytes_are_a_hello_or_none(data: bytes) -> None:
     try:
-        whole, name = hello.server_name(data)
+        whole, name = client_hello_module.server_name(data)
     except Malformed:
         return
     assert whole or not name
@@ -238,7 +239,7 @@ def test_law_one_wrong_byte_in_a_real_hello_is_read_or_refused(at: int, value: i
     data = bytearray(_REAL)
     data[at % len(data)] = value
     try:
-        hello.server_name(bytes(data))
+        client_hello_module.server_name(bytes(data))
     except Malformed:
         return
 
@@ -328,7 +329,7 @@ BAD_REQUESTS = [
 
 @pytest.mark.parametrize(("data", "expected", "why"), REQUESTS)
 def test_a_request_is_read(data: bytes, expected: str, why: str) -> None:
-    found = http.request(data)
+    found = http1.request(data)
     assert f"{found.method} {found.host}:{found.port} {found.path} {found.length}" == expected, why
 
 
@@ -336,7 +337,7 @@ def test_a_request_is_read(data: bytes, expected: str, why: str) -> None:
 @pytest.mark.parametrize(("data", "part", "why"), BAD_REQUESTS)
 def test_what_could_be_read_in_two_ways_is_refused(data: bytes, part: str, why: str) -> None:
     with pytest.raises(Malformed) as caught:
-        http.request(data)
+        http1.request(data)
     assert part in caught.value.what, why
 
 
@@ -359,15 +360,15 @@ INSIDE = [
 @pytest.mark.parametrize(("data", "expected", "why"), INSIDE)
 def test_a_request_in_a_tunnel_is_for_the_tunnels_host(data: bytes, expected: bool, why: str) -> None:
     if expected:
-        assert http.request(data, ("example.org", 8080)).host == "example.org", why
+        assert http1.request(data, ("example.org", 8080)).host == "example.org", why
     else:
         with pytest.raises(Malformed):
-            http.request(data, ("example.org", 8080))
+            http1.request(data, ("example.org", 8080))
 
 
 @pytest.mark.threat("T56")
 def test_what_is_sent_on_is_written_anew() -> None:
-    found = http.request(
+    found = http1.request(
         head(
             "POST http://example.org:81/a?b HTTP/1.1",
             *("host: EXAMPLE.org:81", "Connection: close, X-Gone", "X-Gone: 1", "Proxy-Authorization: Basic eDp5"),
@@ -375,7 +376,7 @@ def test_what_is_sent_on_is_written_anew() -> None:
             *("Transfer-Encoding: chunked", "Authorization: Bearer t", "X-Kept:  two words \t"),
         )
     )
-    assert http.sent(found).decode() == (
+    assert http1.sent(found).decode() == (
         "POST /a?b HTTP/1.1\r\nHost: example.org:81\r\nAuthorization: Bearer t\r\nX-Kept: two words\r\n"
         "Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
     )
@@ -383,9 +384,9 @@ def test_what_is_sent_on_is_written_anew() -> None:
 
 def test_a_web_socket_keeps_its_upgrade_and_nothing_else_does() -> None:
     usual = head("GET http://example.org/ HTTP/1.1", HOST, "Connection: Upgrade", "Upgrade: websocket")
-    assert b"Connection: Upgrade\r\nUpgrade: websocket\r\n" in http.sent(http.request(usual))
+    assert b"Connection: Upgrade\r\nUpgrade: websocket\r\n" in http1.sent(http1.request(usual))
     for other in (usual.replace(b"websocket", b"h2c"), usual.replace(b"GET", b"POST")):
-        assert b"pgrade" not in http.sent(http.request(other))
+        assert b"pgrade" not in http1.sent(http1.request(other))
 
 
 # fmt: off
@@ -407,9 +408,9 @@ ANSWERS = [
 def test_the_head_of_an_answer(data: bytes, status: int | None, part: str, why: str) -> None:
     if status is None:
         with pytest.raises(Failed):
-            http.response(data)
+            http1.response(data)
         return
-    found, told = http.response(data)
+    found, told = http1.response(data)
     assert found == status, why
     assert part in told.decode(), why
 
@@ -435,25 +436,25 @@ WORDS = [
 def test_the_size_of_a_chunk(line: bytes, size: int | None, why: str) -> None:
     if size is None:
         with pytest.raises(Malformed):
-            http.chunk_size(line)
+            http1.chunk_size(line)
     else:
-        assert http.chunk_size(line) == size, why
+        assert http1.chunk_size(line) == size, why
 
 
 @pytest.mark.parametrize(("data", "expected", "why"), WORDS)
 def test_what_a_client_says_first(data: bytes, expected: bool | None, why: str) -> None:
-    assert http.looks_like(data) is expected, why
+    assert http1.looks_like(data) is expected, why
 
 
 @given(st.binary(max_size=200) | st.text("GET http://a.b/%:@[]\r\n \t", max_size=80).map(str.encode))
 def test_law_any_bytes_are_a_request_or_none_and_what_is_sent_reads_the_same(data: bytes) -> None:
-    http.looks_like(data)
+    http1.looks_like(data)
     try:
-        found = http.request(data + http.END)
+        found = http1.request(data + http1.END)
     except Malformed:
         return
     if found.method != "CONNECT":
-        again = http.request(http.sent(found), (found.host, found.port))
+        again = http1.request(http1.sent(found), (found.host, found.port))
         assert (again.method, again.path, again.length) == (found.method, found.path, found.length)
 
 
@@ -620,7 +621,7 @@ PARAMETERS = [
 def test_what_leads_a_server_to_another_request() -> None:
     def read(path: str, *fields: str) -> bool:
         lines = [f"GET http://a.test{path} HTTP/1.1", "Host: a.test", *fields]
-        return http.request("\r\n".join(lines).encode() + http.END).overridden
+        return http1.request("\r\n".join(lines).encode() + http1.END).overridden
 
     assert [(name, read("/", f"{name}: x")) for name, _, _ in OVERRIDES] == [(name, odd) for name, odd, _ in OVERRIDES]
     assert [(text, read(f"/?{text}")) for text, _ in PARAMETERS] == PARAMETERS

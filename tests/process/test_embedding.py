@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import sandbox
-from runner.json_input import TYPES
+from runner.frontends.jsonl.protocol import TYPES
 from tests.support.places import ROOT
 
 PAGE = (ROOT / "docs" / "guide" / "embedding.md").read_text("utf-8")

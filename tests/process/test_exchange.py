@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from policy.action import RunArgv, RunScript
-from policy.verdict import _MINT, Permit, Rights, Terms
-from sandbox import slot as slots
+from policy.model.action import RunArgv, RunScript
+from policy.model.verdict import _MINT, Permit, Rights, Terms
 from sandbox.backend import Outcome
-from sandbox.exchange import Exchange
-from sandbox.linux import Linux
-from sandbox.slot import Slot, idle_processors
-from sandbox.spawn import WAKE
+from sandbox.linux import helper_handle as slots
+from sandbox.linux.backend import Linux
+from sandbox.linux.helper_handle import Slot, idle_processors
+from sandbox.linux.helper_process import WAKE
+from sandbox.linux.helper_request import Exchange
 
 SYSTEM = ("/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache")
 

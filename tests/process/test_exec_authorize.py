@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from policy.tier import Mode, Tier
-from policy.verdict import Allow, Deny
-from runner.audit.facts import Noting
-from runner.exec import _judge
-from runner.exec_case import Case
-from runner.gate import open_gate
-from runner.gate_request import GateArgs
+from policy.model.tier import Mode, Tier
+from policy.model.verdict import Allow, Deny
+from runner.audit.fact_recorder import Noting
+from runner.frontends.exec.case import Case
+from runner.frontends.exec.command import _judge
+from runner.gate.gate import open_gate
+from runner.gate.request import GateArgs
 
 Change = Callable[[Path], None]
 
@@ -56,7 +56,7 @@ def answered(
         prompts.append(prompt)
         return answers[len(prompts) - 1]
 
-    monkeypatch.setattr("runner.exec_grants._read_line", read_line)
+    monkeypatch.setattr("runner.frontends.exec.grants._read_line", read_line)
     script = f"cat {folder}/outside/notes.txt"
     gate, action = open_gate(GateArgs(script, None, cwd=str(folder / "workspace"), mode=Mode.DEFAULT), os.environ)
     return _judge(gate, action, Noting(gate.facts, gate.settings.profile), attended=True), prompts

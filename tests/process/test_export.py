@@ -14,12 +14,12 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from policy.verdict import Problem
-from runner.audit.deeds import deeds
+from policy.model.verdict import Problem
+from runner.audit.decisions import deeds
 from runner.audit.export import jsonl, out, sarif, table
+from runner.audit.list_view import json_lines
 from runner.audit.log import AuditLog
 from runner.audit.records import Refusal
-from runner.audit.view import json_lines
 from runner.problems import Stopped
 from tests.support import forked_agent
 from tests.support.audit_records import fill, info
@@ -287,7 +287,7 @@ def test_a_reader_that_goes_away_ends_the_export(tmp_path: Path) -> None:
 
 def test_sessions_are_not_held_all_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A log of `agent exec` has as many sessions as decisions."""
-    monkeypatch.setattr("runner.audit.deeds.SESSIONS", 2)
+    monkeypatch.setattr("runner.audit.decisions.SESSIONS", 2)
     with AuditLog.open(tmp_path / "audit.db") as log:
         for number in range(7):
             session = log.session(info())

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from policy.facts import Facts, Kind
-from policy.profile import Profile
-from policy.profile_file import parse_profile
-from policy.secrecy import Secrets, inside
-from runner.environment import child_environment
-from runner.facts import gather
-from runner.toolchains import outermost, roots
-from runner.workspace import workspace_of
+from policy.model.facts import Facts, Kind
+from policy.model.profile import Profile
+from policy.model.secret_paths import Secrets, inside
+from policy.toml.profile import parse_profile
+from runner.facts.environment import child_environment
+from runner.facts.gather import gather
+from runner.facts.toolchains import outermost, roots
+from runner.state.workspace import workspace_of
 from tests.support.places import ROOT
 
 PROFILE = parse_profile((ROOT / "profiles" / "default.toml").read_text(), "profiles/default.toml")
@@ -720,6 +720,6 @@ def test_gather_takes_any_profile(top: Path) -> None:
     ],
 )
 def test_a_locale_in_which_bytes_read_otherwise_is_replaced(given: dict[str, str], kept: dict[str, str]) -> None:
-    from runner.environment import _locale
+    from runner.facts.environment import _locale
 
     assert {**given, **_locale(given)} == kept

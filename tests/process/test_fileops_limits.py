@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-import sandbox.fileops
-from sandbox.fileops import perform
+import sandbox.inside.files.operations
+from sandbox.inside.files.operations import perform
 
-ROOT = Path(sandbox.fileops.__file__).parent.parent
+ROOT = Path(sandbox.inside.files.operations.__file__).parents[3]
 MS_PRIVATE, MS_BIND, MS_REMOUNT, MS_RDONLY, MS_REC = 1 << 18, 1 << 12, 1 << 5, 1, 1 << 14
 CLONE_NEWNS, CLONE_NEWUSER = 0x0002_0000, 0x1000_0000
 
@@ -262,7 +262,7 @@ def test_locked_and_granted_files_inside_mounts(shared: Path) -> None:
 PROGRAM = """
 import sys
 sys.path.insert(0, {root!r})
-import sandbox.fileops as fileops
+import sandbox.inside.files.operations as fileops
 early = sorted(sys.modules)
 fileops.warm()
 

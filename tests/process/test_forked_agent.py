@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.cli_app import app
+from runner.cli.app import app
 from tests.support import forked_agent
 from tests.support.forked_agent import AGENT
 

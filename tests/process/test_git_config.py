@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from policy.git_config import (
+from policy.languages.git_config import (
     LONGEST,
     GitConfigError,
     commondir_target,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.helper_command import Helper, HelperFailed, ask_helper
+from runner.secrets.helper_command import Helper, HelperFailed, ask_helper
 
 CANARY = "sk-canary-90c2e5d1b7fa"
 ENVIRON = {"PATH": "/usr/bin:/bin", "HOME": "/"}
@@ -253,7 +253,7 @@ def test_which_program_it_is(tmp_path: Path) -> None:
 def test_its_key_is_in_no_argument_and_no_environment(tmp_path: Path) -> None:
     """The key is in our memory alone: a process started afterwards is looked at from outside."""
     script = (
-        "import os, subprocess, sys; from runner.helper_command import *;"
+        "import os, subprocess, sys; from runner.secrets.helper_command import *;"
         f"ask_helper(Helper(('cat', {str(tmp_path / 'key')!r})), os.environ);"
         "print(subprocess.run(['sh', '-c', 'cat /proc/self/environ /proc/$PPID/environ /proc/$PPID/cmdline'],"
         " capture_output=True).stdout)"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.agent import Agent
+from runner.agent.agent import Agent
 from runner.problems import Exit, Stopped
 from tests.support.places import ROOT
 
@@ -48,7 +48,7 @@ class World:
         environ = {"PATH": "/usr/bin:/bin", "XDG_STATE_HOME": str(self.state), **more}
         environ |= {"HOME": home or str(self.home)} if home is not None else {}
         said = [word.format(model=f"scripted:{self.model}", tasks=self.tasks) for word in words]
-        start = "import sys; sys.path.insert(0, sys.argv.pop(1)); from runner.cli import main; sys.exit(main())"
+        start = "import sys; sys.path.insert(0, sys.argv.pop(1)); from runner.cli.main import main; sys.exit(main())"
         return subprocess.run(
             [sys.executable, "-c", start, str(ROOT), *said],
             cwd=cwd,

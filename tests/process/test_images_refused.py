@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from policy.verdict import Problem
+from policy.model.verdict import Problem
 from runner.events import Notice
 from runner.messages import (
     AssistantMessage,
@@ -23,7 +23,7 @@ from runner.messages import (
     images_in,
 )
 from runner.problems import Exit
-from runner.providers.said import Said, about_images
+from runner.providers.error_reason import Said, about_images
 from tests.process.test_loop import Make, stage  # noqa: F401  # the fixture
 from tests.process.test_replies_servers import DONE, Answer, Server, _event, agent, began, ended, of, serve  # noqa: F401  # a fixture
 from tests.unit.test_fileops import png

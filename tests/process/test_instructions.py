@@ -9,20 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from policy.tier import Mode
-from runner.approval import Unattended
+from policy.model.tier import Mode
+from runner.agent.open_session import SessionOptions, open_session
+from runner.approval.approver import Unattended
 from runner.audit.log import AuditLog
 from runner.config import load
+from runner.config.agentfiles.instructions import CAP, block, texts
+from runner.config.trust.discover import look
+from runner.engine.run_limits import RunLimits
 from runner.events import Event
-from runner.instructions import CAP, block, texts
 from runner.loop import run
 from runner.messages import Message, Request, TextBlock, ToolCall, UserMessage
 from runner.providers import Opened
 from runner.providers.scripted import ScriptedProvider, Turn
-from runner.run_limits import RunLimits
-from runner.secrets import Secret
-from runner.session import SessionOptions, open_session
-from runner.trust.look import look
+from runner.secrets.secret import Secret
 from tests.support import forked_agent
 
 AGENT = str(Path(sys.executable).with_name("agent"))

@@ -18,19 +18,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.tier import Mode
-from runner.agent import Agent
+from policy.model.tier import Mode
+from runner.agent.agent import Agent
 from runner.audit.log import AuditLog
+from runner.engine.plan_tool import NAME as PLAN
 from runner.events import Chunk, Event, Notice
-from runner.json_input import LONGEST, Misread, Prompt, Quit, SetMode, parse
-from runner.json_mode import JsonMode
-from runner.json_output import JsonLines
+from runner.frontends.jsonl.approver import Questions
+from runner.frontends.jsonl.driver import JsonMode
+from runner.frontends.jsonl.protocol import LONGEST, Misread, Prompt, Quit, SetMode, parse
+from runner.frontends.jsonl.writer import JsonLines
 from runner.messages import ToolCall
-from runner.plan_tool import NAME as PLAN
 from runner.problems import Exit, Stopped
 from runner.providers import Opened
 from runner.providers.scripted import ScriptedProvider, Turn
-from runner.questions import Questions
 from tests.support.places import ROOT
 
 SLEEPS = "echo begun; python3 -c 'import time; time.sleep(600)'"
@@ -522,7 +522,7 @@ text = "done"
 def start(folder: Path, *words: str, script: str = SCRIPT) -> "subprocess.Popen[bytes]":
     (folder.parent / "script.toml").write_text(script)
     return subprocess.Popen(
-        [sys.executable, "-c", "import sys; from runner.cli import main; sys.exit(main())", *words,
+        [sys.executable, "-c", "import sys; from runner.cli.main import main; sys.exit(main())", *words,
          "--model", f"scripted:{folder.parent / 'script.toml'}", "--mode", "trust-project"],
         env={**os.environ, "PYTHONPATH": str(ROOT)}, cwd=folder,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,

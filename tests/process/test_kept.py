@@ -9,16 +9,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from policy.action import RunScript
-from policy.assessment import Assessment, Reason
 from policy.classify import classify
-from policy.facts import Facts
-from policy.little.kept import _NO_PATCH, _PATCH
-from policy.tier import Tier
+from policy.handlers.git_contents import _NO_PATCH, _PATCH
+from policy.model.action import RunScript
+from policy.model.assessment import Assessment, Reason
+from policy.model.facts import Facts
+from policy.model.tier import Tier
 from runner.config import shipped
-from runner.environment import child_environment
-from runner.facts import gather
-from runner.tracked import tracked
+from runner.facts.environment import child_environment
+from runner.facts.gather import gather
+from runner.facts.git.tracked_secrets import tracked
 
 SETTINGS = shipped()
 TOKEN = "t0ken-in-the-history"
@@ -655,7 +655,7 @@ def test_a_long_history_is_read_in_parts(repository: Repository, monkeypatch: py
     for number in range(20):
         repository.write("src/a.py", str(number))
         repository.commit()
-    monkeypatch.setattr("runner.tracked._MOST_OBJECTS", 12)
+    monkeypatch.setattr("runner.facts.git.tracked_secrets._MOST_OBJECTS", 12)
     looks = 0
     while (found := repository.found("history")) is None:
         looks += 1
@@ -666,7 +666,7 @@ def test_a_long_history_is_read_in_parts(repository: Repository, monkeypatch: py
     assert repository.found("history") == ("old/.env",), "only what is new is read"
     for each in (repository.cache / "tracked").glob("*"):
         each.write_bytes(b"damaged")
-    monkeypatch.setattr("runner.tracked._MOST_OBJECTS", 10_000)
+    monkeypatch.setattr("runner.facts.git.tracked_secrets._MOST_OBJECTS", 10_000)
     assert repository.found("history") == ("old/.env",)
 
 

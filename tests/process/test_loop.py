@@ -12,15 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from policy.action import Action, RunScript
-from policy.tier import Mode
-from policy.verdict import Ask, Permit, Problem, Terms
-from runner.approval import Answer, Halt, No, Unattended, Yes
-from runner.approval_offer import NOTHING, Offer
+from policy.model.action import Action, RunScript
+from policy.model.tier import Mode
+from policy.model.verdict import Ask, Permit, Problem, Terms
+from runner.approval.approver import Answer, Halt, No, Unattended, Yes
+from runner.approval.remember_options import NOTHING, Offer
 from runner.audit.log import AuditLog
 from runner.audit.records import SessionInfo
 from runner.config import load
-from runner.environment import child_environment
+from runner.engine.run_context import LiveSettings, RunContext
+from runner.engine.run_limits import RunLimits
 from runner.events import (
     CallBegun,
     Chunk,
@@ -36,7 +37,9 @@ from runner.events import (
     RunEnded,
     Said,
 )
-from runner.facts import gather
+from runner.facts.environment import child_environment
+from runner.facts.gather import gather
+from runner.gate.suggest import read_rules
 from runner.loop import Ending, run
 from runner.messages import (
     AssistantMessage,
@@ -53,19 +56,16 @@ from runner.messages import (
     ToolResult,
 )
 from runner.problems import Exit
+from runner.providers.backoff import RetryPolicy
 from runner.providers.scripted import ScriptedProvider, Turn
-from runner.redactor import Redactor
-from runner.retry import RetryPolicy
-from runner.run_context import LiveSettings, RunContext
-from runner.run_limits import RunLimits
-from runner.shelf import Shelf
-from runner.suggestion import read_rules
+from runner.secrets.redactor import Redactor
+from runner.state.output_store import Shelf
 from sandbox.backend import Enforcement, Level, Listener, Outcome, SandboxUnavailable, Violation
-from sandbox.linux import Linux
+from sandbox.linux.backend import Linux
 from tests.process.test_reached import SECRET as SERVED
 from tests.process.test_reached import Site
 from tools import TOOLS
-from tools.seen import Seen
+from tools.seen_files import Seen
 
 FULL = Enforcement(Level.FULL, "fake", (("all", True),))
 LOST = Problem("the sandbox is gone", "its helper died", "try again")
@@ -410,7 +410,7 @@ CROWDS = [(10, 10, 10), (11, 10, 11), (50, 10, 50), (3000, 10, 50)]
 def test_calls_of_one_reply_have_a_bound(
     stage: Make, script: str, count: int, done: int, kept: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runner.turns._MOST_KEPT", 50)
+    monkeypatch.setattr("runner.engine.turns._MOST_KEPT", 50)
     bounds = RunLimits(calls=10, patience=RetryPolicy(first=0.0, most=0.0))
     found = stage(bash(*[script] * count), DONE, bounds=bounds)
     ending = found.play()

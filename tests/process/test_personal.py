@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from policy.settings_paths import Kind, git_settings, paths
-from runner.personal import personal
+from policy.languages.settings_paths import Kind, git_settings, paths
+from runner.config.personal_settings import personal
 from tests.support import forked_agent
 
 AGENT = str(Path(sys.executable).with_name("agent"))

@@ -12,22 +12,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policy.keyed import read
-from policy.matrix import Ruling
-from policy.permission.check import check
+from policy.model.abstract_word import literal
+from policy.model.matrix import Ruling
+from policy.model.permission_rule import Layer, PermissionRule
+from policy.model.word_patterns import broad, exact
 from policy.permission.file import LISTS, permissions
 from policy.permission.finding import Severity
-from policy.permission.rule import Layer, PermissionRule
-from policy.permission.words import broad, exact
-from policy.sense import literal
+from policy.permission.lint import check
+from policy.toml.schema import read
 from runner.config import shipped
-from runner.imports.carried import Import, as_json, as_toml, examples_toml
-from runner.imports.claude import gitignored, read_claude
-from runner.imports.codex import read_codex
-from runner.imports.gemini import read_gemini
-from runner.imports.words import NotWords, starred
-from runner.policy_import import Kind, guess, reader, report, sound
-from runner.policy_table import parse_table
+from runner.gate.policy_tools.import_rules import Kind, guess, reader, report, sound
+from runner.gate.policy_tools.importers.claude import gitignored, read_claude
+from runner.gate.policy_tools.importers.codex import read_codex
+from runner.gate.policy_tools.importers.gemini import read_gemini
+from runner.gate.policy_tools.importers.result import Import, as_json, as_toml, examples_toml
+from runner.gate.policy_tools.importers.wildcards import NotWords, starred
+from runner.gate.policy_tools.tables import parse_table
 from runner.problems import Exit
 from tests.support import forked_agent
 

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.matrix import Ruling
-from policy.tier import Mode, Tier
+from policy.model.matrix import Ruling
+from policy.model.tier import Mode, Tier
 from runner.config import shipped
-from runner.model_workspace import FILES, WORKSPACE, model_facts
-from runner.policy_table import parse_table
-from runner.policy_test import Bench, effect_words, judge_one, shipped_tables
+from runner.config.toml_tables import read_items
+from runner.gate.policy_tools.expectations import Bench, effect_words, judge_one, shipped_tables
+from runner.gate.policy_tools.reference_machine import FILES, WORKSPACE, model_facts
+from runner.gate.policy_tools.tables import parse_table
 from runner.problems import Exit, Stopped
-from runner.toml_tables import read_items
 from tests.support import forked_agent
 
 AGENT = str(Path(sys.executable).parent / "agent")

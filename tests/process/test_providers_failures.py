@@ -16,13 +16,13 @@ import zlib
 
 import pytest
 
-from runner.gunzip import STEP
 from runner.messages import Failure, Provider, ProviderError, Reply, TextDelta
 from runner.providers.anthropic import AnthropicProvider
 from runner.providers.endpoint import Timeouts, parse_endpoint
+from runner.providers.error_reason import Said, about_thoughts, wait_of, window_of
 from runner.providers.openai import OpenAiProvider
-from runner.providers.said import Said, about_thoughts, wait_of, window_of
-from runner.secrets import Secret
+from runner.secrets.secret import Secret
+from runner.text.gunzip import STEP
 from tests.wire import loopback
 
 CLOSE, RESET, STALL = loopback.CLOSE, loopback.RESET, loopback.STALL

@@ -34,7 +34,7 @@ from runner.messages import (
 from runner.providers.endpoint import parse_endpoint
 from runner.providers.gemini import GeminiProvider
 from runner.providers.gemini_body import UNSIGNED, request_body, signed
-from runner.secrets import Secret
+from runner.secrets.secret import Secret
 from tests.wire import loopback
 
 HELLO, exchange, reply_of = loopback.HELLO, loopback.exchange, loopback.reply_of

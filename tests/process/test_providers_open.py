@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from runner.messages import ProviderError
 from runner.providers import PROVIDERS, Remote, open_provider
 from runner.providers.endpoint import Endpoint, SetupError, parse_endpoint
-from runner.providers.modeltext import count_of, parse_arguments, parse_object, whole_text, wire_json
-from runner.secrets import Secret, SecretError
+from runner.secrets.secret import Secret, SecretError
+from runner.text.model_text import count_of, parse_arguments, parse_object, whole_text, wire_json
 
 CANARY = "sk-canary-a07d44be1f93"
 KEYS = {"ANTHROPIC_API_KEY": CANARY, "OPENAI_API_KEY": CANARY, "GEMINI_API_KEY": CANARY}
@@ -193,7 +193,7 @@ def test_the_default_models_are_ones_the_vendors_list() -> None:
 @pytest.mark.parametrize(
     ("code", "unloaded"),
     [
-        ("import runner.secrets", ["httpx", "keyring", "pydantic", "asyncio"]),
+        ("import runner.secrets.secret", ["httpx", "keyring", "pydantic", "asyncio"]),
         ("import runner.providers", ["httpx", "keyring", "pydantic", "asyncio", "ssl"]),
         ("import runner.providers.scripted", ["httpx", "keyring", "pydantic"]),
         ("from runner.providers import *; open_provider('openai:m', base_url='http://[::1]', environ={})", ["keyring", "pydantic"]),

@@ -25,7 +25,7 @@ from runner.providers import anthropic_body as our_anthropic
 from runner.providers import openai_body as our_openai
 from runner.providers.anthropic import AnthropicProvider
 from runner.providers.endpoint import parse_endpoint
-from runner.secrets import Secret
+from runner.secrets.secret import Secret
 from tests.wire import loopback, vendors
 
 HELLO, exchange, reply_of = loopback.HELLO, loopback.exchange, loopback.reply_of

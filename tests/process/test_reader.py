@@ -9,10 +9,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from policy.script.reader import read
-from policy.script.show import show
-from policy.script.tree import Command, Opaque, Redirect, RedirectOp, Script, Substitution
-from policy.span import SourceSpan
+from policy.bash.ast import Command, Opaque, Redirect, RedirectOp, Script, Substitution
+from policy.bash.parser import read
+from policy.bash.printer import show
+from policy.model.span import SourceSpan
 
 # fmt: off
 SHAPES: tuple[tuple[str, str, str], ...] = (

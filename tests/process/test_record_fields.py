@@ -12,19 +12,19 @@ from pathlib import Path
 
 import pytest
 
-from policy.action import RunScript
-from policy.fingerprint import fingerprint
-from policy.matrix import MATRIX, Ruling
-from policy.rules import RuleBook
-from policy.tier import Mode, Tier
-from policy.verdict import Ask, Deny, Problem
-from runner.audit.facts import Noting
+from policy.model.action import RunScript
+from policy.model.matrix import MATRIX, Ruling
+from policy.model.tier import Mode, Tier
+from policy.model.verdict import Ask, Deny, Problem
+from policy.rules.fingerprint import fingerprint
+from policy.rules.rulebook import RuleBook
+from runner.audit.fact_recorder import Noting
 from runner.audit.log import AuditLog
 from runner.audit.records import Answer, Decision, Patching, Planned, Ran, Refusal, SessionEnd, SessionInfo
 from runner.audit.verify import verify
 from runner.config import shipped
-from runner.redactor import Redactor
-from runner.secrets import Secret
+from runner.secrets.redactor import Redactor
+from runner.secrets.secret import Secret
 from sandbox.backend import Connection, Enforcement, Level, Outcome, Used, Violation
 from tests.support import forked_agent, grant_world
 from tests.support.places import ROOT

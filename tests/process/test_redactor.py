@@ -16,18 +16,18 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from policy.action import RunArgv, RunScript
-from policy.tier import Mode, Tier
-from policy.verdict import Problem
-from runner import live_secrets
+from policy.model.action import RunArgv, RunScript
+from policy.model.tier import Mode, Tier
+from policy.model.verdict import Problem
+from runner.engine.event_redaction import Watch
 from runner.events import Chunk, Event, Finished, Notice, Prompted, Proposed, RunEnded, Said, Thought
-from runner.live_secrets import MASK, SHORTEST
 from runner.messages import AssistantMessage, TextBlock, ThinkingBlock, ToolCall, Usage
-from runner.redactor import Redactor
-from runner.secret_environment import from_environment
-from runner.secrets import Secret
+from runner.secrets import registry
+from runner.secrets.from_environment import from_environment
+from runner.secrets.redactor import Redactor
+from runner.secrets.registry import MASK, SHORTEST
+from runner.secrets.secret import Secret
 from runner.stderr import print_problem, say
-from runner.watched import Watch
 from sandbox.backend import Outcome, Violation
 from tests.support import forked_agent
 from tests.wire import loopback
@@ -223,16 +223,16 @@ ENVIRONMENT: list[tuple[str, str, str | None, str]] = [
     ("name", "value", "secret", "why"), ENVIRONMENT, ids=[f"{n}: {w}" for n, _, _, w in ENVIRONMENT]
 )
 def test_the_environment_tells_of_secrets(name: str, value: str, secret: str | None, why: str) -> None:
-    live_secrets.forget()
+    registry.forget()
     from_environment({name: value})
     redactor = Redactor(live=True)
     assert redactor.text(f"it is {value}") == f"it is {value.replace(secret or '-', MASK if secret else '-')}", why
-    live_secrets.forget()
+    registry.forget()
 
 
 @pytest.mark.threat("T48")
 def test_a_secret_that_is_found_later_is_masked_from_then_on() -> None:
-    live_secrets.forget()
+    registry.forget()
     redactor = Redactor(live=True)
     assert redactor.text(f"a {KEY}") == f"a {KEY}"
     stream = redactor.stream()
@@ -240,7 +240,7 @@ def test_a_secret_that_is_found_later_is_masked_from_then_on() -> None:
     Secret(KEY)
     assert redactor.text(f"a {KEY}") == f"a {MASK}", "nobody had to hand it over"
     assert stream.feed(f"{KEY} it is") + stream.end() == f"{MASK} it is"
-    live_secrets.forget()
+    registry.forget()
 
 
 @pytest.mark.threat("T48")

@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from policy.action import RunScript
-from policy.assessment import EffectKind, Scope
 from policy.classify import classify
 from policy.decide import decide
-from policy.facts import Facts
-from policy.matrix import Ruling
-from policy.remotes import Remotes
-from policy.tier import Mode
-from policy.verdict import Allow, Ask, Deny
-from runner.facts import gather
-from runner.registries import registries, telling
-from runner.remotes import remotes
+from policy.model.action import RunScript
+from policy.model.assessment import EffectKind, Scope
+from policy.model.facts import Facts
+from policy.model.git_remotes import Remotes
+from policy.model.matrix import Ruling
+from policy.model.tier import Mode
+from policy.model.verdict import Allow, Ask, Deny
+from runner.facts.gather import gather
+from runner.facts.git.remotes import remotes
+from runner.facts.package_registries import registries, telling
 from tests.support.permission_world import BOOK, PROFILE, rules
 
 AGENT = str(Path(sys.executable).parent / "agent")
@@ -346,9 +346,9 @@ def test_a_projects_registry_does_not_run_by_an_allow_of_another(work: Path) -> 
 def test_nothing_is_read_before_such_a_command_is_judged() -> None:
     """Law of the start: a command that talks to nobody loads neither reader."""
     script = (
-        "import sys, os; from runner.gate import open_gate; from runner.gate_args import GateArgs\n"
+        "import sys, os; from runner.gate.gate import open_gate; from runner.frontends.exec.argv import GateArgs\n"
         "gate, action = open_gate(GateArgs('ls', None), os.environ); gate.evaluate(action, unattended=True)\n"
-        "print([name for name in ('runner.remotes', 'runner.registries', 'policy.host_rule') if name in sys.modules])"
+        "print([name for name in ('runner.facts.git.remotes', 'runner.facts.package_registries', 'policy.model.host_rule') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
     assert json.loads(done.stdout.replace("'", '"')) == []

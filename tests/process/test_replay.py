@@ -11,29 +11,29 @@ from pathlib import Path
 
 import pytest
 
-from policy.action import Action, EditFile, ReadFile, RunArgv, RunScript, WriteFile
-from policy.assessment import Assessment
-from policy.facts import Kind, PathFact
-from policy.grant import MAIN, Span
-from policy.grants import approve, resolve
-from policy.hearing import EvaluationContext
-from policy.permission.rule import Source
-from policy.remotes import Remotes
-from policy.tier import Mode
-from policy.typed import FlagRights
-from policy.verdict import Allow, Ask, Verdict
+from policy.evaluation import EvaluationContext
+from policy.grants.grant import MAIN, Span
+from policy.grants.resolve import approve, resolve
+from policy.model.action import Action, EditFile, ReadFile, RunArgv, RunScript, WriteFile
+from policy.model.assessment import Assessment
+from policy.model.facts import Kind, PathFact
+from policy.model.git_remotes import Remotes
+from policy.model.permission_rule import Source
+from policy.model.tier import Mode
+from policy.model.verdict import Allow, Ask, Verdict
+from policy.permission.flag_rights import FlagRights
 from runner.audit.chain import Record, canonical
-from runner.audit.deeds import Deed
-from runner.audit.facts import MOST, Noting
-from runner.audit.facts_again import Recorded
+from runner.audit.decisions import Deed
+from runner.audit.encode import TEXT_KEPT
+from runner.audit.fact_recorder import MOST, Noting
+from runner.audit.fact_replay import Recorded
 from runner.audit.records import Answer, Decision, SessionInfo, decided_body, session_body
-from runner.audit.replay import Again, NotRecorded, Policy, rejudge, ruled, ruled_then
-from runner.audit.replay_policies import Policies
-from runner.audit.replay_report import Replayed, lines
-from runner.audit.spelled import TEXT_KEPT
+from runner.audit.reports.replay import Again, NotRecorded, Policy, rejudge, ruled, ruled_then
+from runner.audit.reports.replay_policies import Policies
+from runner.audit.reports.replay_report import Replayed, lines
 from runner.config import shipped
-from runner.model_workspace import model_facts
-from runner.policy_test import Bench, shipped_tables
+from runner.gate.policy_tools.expectations import Bench, shipped_tables
+from runner.gate.policy_tools.reference_machine import model_facts
 from tests.support import forked_agent, grant_world
 from tests.support.places import TESTS
 
@@ -243,7 +243,7 @@ def test_what_was_cut_is_judged_only_where_it_decides_nothing(action: Action, kn
 @pytest.mark.threat("T100")
 def test_a_disk_that_changed_since_changes_nothing(tmp_path: Path) -> None:
     """The file was plain then; now it leads to a key. A machine that never saw either says the same as then."""
-    from runner.facts import gather
+    from runner.facts.gather import gather
 
     work, home = tmp_path / "home" / "w", tmp_path / "home"
     (home / ".ssh").mkdir(parents=True)

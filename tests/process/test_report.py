@@ -15,8 +15,8 @@ import pytest
 from hatchling.builders.wheel import WheelBuilder
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from policy.verdict import Problem
-from runner.audit.deeds import Deed
+from policy.model.verdict import Problem
+from runner.audit.decisions import Deed
 from runner.audit.export.page import About, document
 from runner.audit.log import AuditLog
 from runner.audit.verify import verify

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from runner.ci import changes
-from runner.ci.outlets import Outlets
-from runner.ci.run import Run
-from runner.review import ignored as module
-from runner.review.copy import copied
-from runner.review.deadline import Deadline
-from runner.review.ignored import Ignored, kept_by_git
-from runner.review.lines import Effort, hunks
-from runner.review.patch import patch_of
-from runner.review.tree import OVERTIME
-from runner.run_options import RunArgs
+from runner.agent.run_options import RunArgs
+from runner.changes.review import gitignore as module
+from runner.changes.review.deadline import Deadline
+from runner.changes.review.gitignore import Ignored, kept_by_git
+from runner.changes.review.line_diff import Effort, hunks
+from runner.changes.review.patch import patch_of
+from runner.changes.review.tree_diff import OVERTIME
+from runner.changes.review.workspace_copy import copied
+from runner.frontends.ci import changes
+from runner.frontends.ci.output_files import Outlets
+from runner.frontends.ci.run import Run
 from tests.process.test_review_patch import nothing_secret
 from tests.support.job import Job, bash, say
 from tests.support.review_world import BARE, base, sh

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from runner.changes.review.session import reviewed
 from runner.config import load
-from runner.review.review import reviewed
 from tests.support import forked_agent
 from tests.support.review_world import base, git_apply, sh, tree
 from tests.support.undo_world import picture

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.review.copy import CopyError, copied
+from runner.changes.review.workspace_copy import CopyError, copied
 from tests.support.places import ROOT
 from tests.support.undo_world import as_nobody, picture
 
@@ -144,7 +144,7 @@ def test_a_file_that_changes_meanwhile_is_named(base: Path) -> None:
 @pytest.mark.parametrize(("how", "left"), [("killed", False), ("kept", True), ("alive", True)])
 def test_what_a_killed_run_left_is_taken_away(base: Path, how: str, left: bool) -> None:
     workspace = made(base, "echo 1 > a; mkdir d; echo 2 > d/b; chmod 500 d")
-    script = f"import os, sys; from runner.review.copy import copied; copy = copied({workspace!r}, {str(base)!r}); {'copy.keep();' if how == 'kept' else ''} print(copy.path, flush=True); sys.stdin.read()"
+    script = f"import os, sys; from runner.changes.review.workspace_copy import copied; copy = copied({workspace!r}, {str(base)!r}); {'copy.keep();' if how == 'kept' else ''} print(copy.path, flush=True); sys.stdin.read()"
     with subprocess.Popen(
         [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT, text=True
     ) as run:

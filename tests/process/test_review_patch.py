@@ -9,12 +9,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from runner.changes.review.gitignore import Ignored, kept_by_git
+from runner.changes.review.line_diff import Effort, hunks
+from runner.changes.review.patch import Patch, patch_of
+from runner.changes.review.session import reviewed
+from runner.changes.review.workspace_copy import copied
 from runner.config import load
-from runner.review.copy import copied
-from runner.review.ignored import Ignored, kept_by_git
-from runner.review.lines import Effort, hunks
-from runner.review.patch import Patch, patch_of
-from runner.review.review import reviewed
 from tests.support.review_world import BARE, TREES, base, git_apply, make, sh, tree
 
 __all__ = ("base",)  # a fixture

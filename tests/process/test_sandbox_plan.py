@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from policy.verdict import LOOK_TMP, Rights, Terms
-from sandbox import kernel, landlock
-from sandbox.plan import compile_plan, helper_key
-from sandbox.scan import Scan, scan
-from sandbox.seccomp import programs
-from sandbox.wire import Plan
+from policy.model.verdict import LOOK_TMP, Rights, Terms
+from sandbox.inside import syscalls
+from sandbox.inside.plan import Plan
+from sandbox.linux import landlock
+from sandbox.linux.plan_builder import compile_plan, helper_key
+from sandbox.linux.seccomp import programs
+from sandbox.workspace.protected_paths import Scan, scan
 from tests.support.places import TESTS
 
 GOLDEN = TESTS / "golden" / "plans.json"
@@ -122,7 +123,7 @@ def test_each_abi_handles_what_it_brought(
 
 def test_the_running_kernel_takes_every_abi_up_to_its_own(tmp_path: Path) -> None:
     """Each table entry is entered for real, and holds."""
-    running = kernel.landlock_abi()
+    running = syscalls.landlock_abi()
     assert running >= 1, "this machine has no Landlock: boot with lsm=landlock,..."
     (tmp_path / "in").mkdir()
     for abi in range(1, min(running, max(landlock.ABIS)) + 1):
@@ -131,9 +132,9 @@ def test_the_running_kernel_takes_every_abi_up_to_its_own(tmp_path: Path) -> Non
             status = 1
             try:
                 known = landlock.known(abi)
-                kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+                syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
                 rules = [("/", landlock.READ & known.fs), (str(tmp_path / "in"), landlock.WRITE & known.fs)]
-                kernel.landlock(known.fs, known.net, known.scoped, rules, known.size, known.flags)
+                syscalls.landlock(known.fs, known.net, known.scoped, rules, known.size, known.flags)
                 os.close(os.open(tmp_path / "in" / f"{abi}", os.O_CREAT | os.O_WRONLY))
                 try:
                     os.close(os.open(tmp_path / "out", os.O_CREAT | os.O_WRONLY))
@@ -150,7 +151,7 @@ def test_a_newer_abi_than_the_table_is_used_as_the_newest_known() -> None:
 
 
 def test_a_helper_serves_all_terms_that_differ_only_in_what_the_runner_enforces() -> None:
-    from policy.verdict import Limits
+    from policy.model.verdict import Limits
 
     assert helper_key(terms(limits=Limits(wall=1, output=5))) == helper_key(terms(limits=Limits(wall=9, output=7)))
     assert helper_key(terms(limits=Limits(pids=9))) != helper_key(terms())

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from policy.verdict import Rights, Terms
-from sandbox import plan
-from sandbox import scan as scanning
-from sandbox import tree as trees_module
-from sandbox.autorun import Watch
+from policy.model.verdict import Rights, Terms
 from sandbox.backend import SandboxUnavailable
-from sandbox.gitfiles import harmless
-from sandbox.scan import Scan, scan
-from sandbox.tree import Trees
+from sandbox.linux import plan_builder
+from sandbox.workspace import folder_cache as trees_module
+from sandbox.workspace import protected_paths as scanning
+from sandbox.workspace.autorun import Watch
+from sandbox.workspace.folder_cache import Trees
+from sandbox.workspace.git_files import harmless
+from sandbox.workspace.protected_paths import Scan, scan
 from tests.support.places import ROOT
 
 SECRETS, SHOWN = (".env", ".env.*", "*.pem"), (".env.example",)
@@ -169,7 +169,7 @@ def test_what_did_not_change_is_not_read(tmp_path: Path, monkeypatch: pytest.Mon
     look(folder, trees)
     assert read_last(trees, folder) == 0, "the same process"
     script = (
-        "import sys; from pathlib import Path; from sandbox.scan import scan; from sandbox.tree import Trees\n"
+        "import sys; from pathlib import Path; from sandbox.workspace.protected_paths import scan; from sandbox.workspace.folder_cache import Trees\n"
         f"t = Trees(Path({str(cache)!r})); scan({str(folder)!r}, {SECRETS!r}, {SHOWN!r}, {LOCKED!r}, t)\n"
         f"print(t.take({str(folder)!r}, ({SECRETS!r}, {SHOWN!r})).read)"
     )
@@ -344,13 +344,13 @@ def test_too_many_hard_links_matter_where_they_may_be_written(tmp_path: Path, mo
         monkeypatch.setattr(scanning, "MOST_SHARED", most)
         found = look(here)
         assert (found.crowded, found.truncated, len(found.shared)) == (crowded, False, most)
-        plan.refuse_impossible(replace(terms, rights=Rights.LOOK), found, plan.kind)
+        plan_builder.refuse_impossible(replace(terms, rights=Rights.LOOK), found, plan_builder.kind)
         if not crowded:
-            plan.refuse_impossible(terms, found, plan.kind)
+            plan_builder.refuse_impossible(terms, found, plan_builder.kind)
             assert {path for path, *_ in found.marks} == {*found.shared}
             continue
         with pytest.raises(SandboxUnavailable, match="git repack"):
-            plan.refuse_impossible(terms, found, plan.kind)
+            plan_builder.refuse_impossible(terms, found, plan_builder.kind)
 
 
 @pytest.mark.threat("T04")

@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.action import ReadFile, RunArgv, RunScript
-from policy.verdict import _MINT, Limits, Permit, Rights, Terms
+from policy.model.action import ReadFile, RunArgv, RunScript
+from policy.model.verdict import _MINT, Limits, Permit, Rights, Terms
 from sandbox.backend import Enforcement, Level, SandboxUnavailable
-from sandbox.choose import BACKENDS, here, open_backend
-from sandbox.sbpl import Sbpl, profile_for
-from sandbox.scan import Scan
-from sandbox.seatbelt import LACKS, Seatbelt
+from sandbox.backends import BACKENDS, here, open_backend
+from sandbox.macos.backend import LACKS, Seatbelt
+from sandbox.macos.sbpl import Sbpl, profile_for
+from sandbox.workspace.protected_paths import Scan
 from tests.support.places import ROOT, TESTS
 from tests.support.sbpl_reader import Malformed, answer, check, read
 

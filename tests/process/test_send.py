@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from policy.verdict import Problem
+from policy.model.verdict import Problem
 from runner.audit.log import AuditLog
+from runner.audit.otlp_stream import Sending
 from runner.audit.records import Refusal
-from runner.audit.send import Sending
 from tests.support import forked_agent
 from tests.support.audit_records import allowed, info
 from tests.support.otlp_server import GOOD, Answer, Collecting, collector, values
@@ -111,7 +111,7 @@ class Log:
 
 
 def test_only_this_session_is_sent_and_what_has_no_outcome_yet_at_the_end(tmp_path: Path) -> None:
-    from policy.action import RunScript
+    from policy.model.action import RunScript
 
     log = Log(tmp_path)
     other = log.log.session(info())
@@ -126,8 +126,8 @@ def test_only_this_session_is_sent_and_what_has_no_outcome_yet_at_the_end(tmp_pa
 
 
 def test_a_collector_that_comes_back_gets_all_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runner.audit.send.EVERY", 0.05)
-    monkeypatch.setattr("runner.audit.send._AGAIN", 0.05)
+    monkeypatch.setattr("runner.audit.otlp_stream.EVERY", 0.05)
+    monkeypatch.setattr("runner.audit.otlp_stream._AGAIN", 0.05)
     log = Log(tmp_path)
     tried = threading.Event()
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from runner.messages import Message, ToolMessage
-from runner.sessions.begin import Beginning
-from runner.sessions.past import index, past
+from runner.sessions.history import index, past
+from runner.sessions.open import Beginning
 from runner.sessions.store import JournalError, SessionError, Store
 from tests.support.places import ROOT
 from tests.support.session_files import ID, begun, calls, new_store, result, run_of, says, talk, user
@@ -36,7 +36,7 @@ _WRITER = """
     import os, sys
     from pathlib import Path
     from tests.support.session_files import calls, new_store, result, run_of, says, user
-    from runner.sessions.begin import Beginning
+    from runner.sessions.open import Beginning
     store = new_store(Path(sys.argv[1]))
     found = store.list()
     begin = Beginning.resumed(store, found[0].id) if found else Beginning(store)
@@ -111,8 +111,8 @@ _FULL = """
     import os, sys
     from pathlib import Path
     from tests.support.session_files import ID, new_store, run_of, says, user
-    from runner.sessions.begin import Beginning
-    from runner.sessions.past import index, past
+    from runner.sessions.open import Beginning
+    from runner.sessions.history import index, past
     from runner.sessions.store import JournalError
     state = Path(sys.argv[1]) / "state"
     (Path(sys.argv[1]) / "ballast").write_bytes(b"x" * 20_000)
@@ -234,7 +234,7 @@ def test_a_second_process_is_refused_by_name_and_may_fork(tmp_path: Path) -> Non
         import sys, time
         from pathlib import Path
         from tests.support.session_files import ID, new_store
-        from runner.sessions.begin import Beginning
+        from runner.sessions.open import Beginning
         begin = Beginning.resumed(new_store(Path(sys.argv[1])), ID)
         print("held", flush=True)
         time.sleep(60)

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from policy.verdict import Rights, Terms
+from policy.model.verdict import Rights, Terms
 from sandbox.backend import SandboxUnavailable
-from sandbox.launch import Ahead, launched_ahead
-from sandbox.linux import Linux
-from sandbox.spawn import Spare, end, send
+from sandbox.linux.backend import Linux
+from sandbox.linux.helper_process import Spare, end, send
+from sandbox.linux.launch import Ahead, launched_ahead
 from tests.support.places import ROOT
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the helper is Linux's")
@@ -94,7 +94,7 @@ def test_a_spare_has_no_environment_no_descriptors_and_no_session_of_ours(monkey
 
 def test_a_spare_ends_when_its_maker_dies_without_a_word() -> None:
     code = (
-        "import os, signal\nfrom sandbox.spawn import Spare\nwith Spare() as spare:\n"
+        "import os, signal\nfrom sandbox.linux.helper_process import Spare\nwith Spare() as spare:\n"
         "    print(spare.take()[0].pid, flush=True)\n    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
@@ -206,7 +206,7 @@ def test_nothing_of_agent_exec_is_left_running(words: tuple[str, ...], code: int
 
 def test_the_event_loop_of_exec_is_loaded_without_tls_and_tls_stays_importable() -> None:
     code = (
-        "from runner.exec import _load_event_loop\nimport sys\n_load_event_loop()\n"
+        "from runner.frontends.exec.command import _load_event_loop\nimport sys\n_load_event_loop()\n"
         "assert 'asyncio' in sys.modules and 'ssl' not in sys.modules\nimport ssl\nprint(ssl.OPENSSL_VERSION)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)

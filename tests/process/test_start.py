@@ -17,13 +17,13 @@ compiled, made = [], []
 usual, init = compiler.compile, record._init
 compiler.compile = lambda text, flags=0: compiled.append(str(text)) or usual(text, flags)
 record._init = lambda made_of: made.append(made_of.__name__) or init(made_of)
-import runner.exec
+import runner.frontends.exec.command
 if len(sys.argv) > 1:
-    from policy.action import RunArgv
+    from policy.model.action import RunArgv
     from policy.classify import classify
     from pathlib import Path
     from runner.config import load
-    from runner.facts import gather
+    from runner.facts.gather import gather
     home = sys.argv[1]
     settings = load(Path(home), {"HOME": home})
     facts = gather(home, {"HOME": home, "PATH": "/usr/bin:/bin"}, settings.profile)
@@ -45,7 +45,7 @@ def counted(*words: str) -> tuple[set[str], int, int]:
 def test_importing_it_does_little() -> None:
     modules, compiled, made = counted()
     assert not modules & {"pydantic", "bashlex", "difflib", "typer", "rich", "asyncio", "sqlite3", "httpx"}
-    assert {name for name in modules if name.startswith("policy.little.")} == {"policy.little.registry"}
+    assert {name for name in modules if name.startswith("policy.handlers.")} == {"policy.handlers.registry"}
     assert compiled < 40
     assert made < 15, "a class gets its constructor with its first value"
 
@@ -53,9 +53,17 @@ def test_importing_it_does_little() -> None:
 @pytest.mark.parametrize(
     ("words", "needs", "spares"),
     [
-        (("true",), set(), {"policy.little.git", "policy.little.awk", "policy.script.reader", "policy.witness"}),
-        (("git", "status"), {"policy.little.git"}, {"policy.little.sql", "policy.little.awk", "policy.script.reader"}),
-        (("awk", "{print}", "a"), {"policy.little.awk"}, {"policy.little.git", "policy.little.sed"}),
+        (
+            ("true",),
+            set(),
+            {"policy.handlers.git", "policy.languages.awk", "policy.bash.parser", "policy.bash.crosscheck"},
+        ),
+        (
+            ("git", "status"),
+            {"policy.handlers.git"},
+            {"policy.handlers.sql", "policy.languages.awk", "policy.bash.parser"},
+        ),
+        (("awk", "{print}", "a"), {"policy.languages.awk"}, {"policy.handlers.git", "policy.languages.sed"}),
     ],
 )
 def test_a_command_loads_what_it_needs(
@@ -70,7 +78,16 @@ def test_a_command_that_does_well_loads_nothing_of_what_explains_failures(tmp_pa
     """All the way, in the sandbox: no network was named, no file action asked for, and nothing went wrong."""
     (tmp_path / "w").mkdir()
     done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-c", "from runner.cli import main; main()", "exec", "--", "/bin/true"],
+        [
+            sys.executable,
+            "-X",
+            "importtime",
+            "-c",
+            "from runner.cli.main import main; main()",
+            "exec",
+            "--",
+            "/bin/true",
+        ],
         cwd=tmp_path / "w",
         env={"HOME": str(tmp_path / "home"), "PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)},
         capture_output=True,
@@ -79,23 +96,29 @@ def test_a_command_that_does_well_loads_nothing_of_what_explains_failures(tmp_pa
         timeout=60,
     )
     modules = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
-    assert "sandbox.linux" in modules
+    assert "sandbox.linux.backend" in modules
     assert not modules & {
         *("pydantic", "bashlex", "difflib", "typer", "rich", "httpx", "docker", "tomlkit", "keyring", "cryptography"),
         *(
             "runner.sessions",
-            "runner.undo",
-            "runner.broker",
-            "runner.trust",
-            "runner.grant_store",
-            "runner.credentials",
+            "runner.changes.undo",
+            "runner.secrets.broker",
+            "runner.config.trust",
+            "runner.gate.grants.store",
+            "runner.secrets.resolve",
         ),
-        *("sandbox.violations", "sandbox.limits", "sandbox.egress", "sandbox.egress.proxy", "sandbox.bubble"),
         *(
-            "sandbox.seatbelt",
+            "sandbox.linux.violations",
+            "sandbox.linux.limits",
+            "sandbox.egress",
+            "sandbox.egress.proxy",
+            "sandbox.linux.bwrap_launch",
+        ),
+        *(
+            "sandbox.macos.backend",
             "sandbox.container.backend",
-            "sandbox.fileops",
-            "policy.host_rule",
-            "policy.script.reader",
+            "sandbox.inside.files.operations",
+            "policy.model.host_rule",
+            "policy.bash.parser",
         ),
     }

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.state_file import StateError, StateFile
+from runner.state.json_file import StateError, StateFile
 from tests.support.places import ROOT
 
 Numbers = tuple[int, ...]
@@ -166,7 +166,7 @@ def _add_many(path: Path, start: int) -> None:
 
 
 def test_no_change_of_several_processes_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runner.state_file._PATIENCE", 300.0)  # of a slow disk; who gives up has another test
+    monkeypatch.setattr("runner.state.json_file._PATIENCE", 300.0)  # of a slow disk; who gives up has another test
     path = tmp_path / "numbers.json"
     spawn = multiprocessing.get_context("fork")
     others = [spawn.Process(target=_add_many, args=(path, start)) for start in (0, 100, 200, 300)]
@@ -205,7 +205,7 @@ def test_a_lock_that_is_never_given_back_ends_with_a_reason(tmp_path: Path, monk
         assert holder.stdout is not None
         holder.stdout.readline()
         holder.send_signal(signal.SIGSTOP)
-        monkeypatch.setattr("runner.state_file._PATIENCE", 0.2)
+        monkeypatch.setattr("runner.state.json_file._PATIENCE", 0.2)
         with pytest.raises(StateError) as caught:
             _add(1, path)
         assert "another process" in caught.value.problem.why
@@ -223,7 +223,7 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))
-from runner.state_file import StateError, StateFile
+from runner.state.json_file import StateError, StateFile
 file = StateFile(Path(sys.argv[2]), "the list", 1, tuple, lambda body, v: tuple(body["n"]), lambda v: {"n": list(v)})
 try:
     file.change(lambda value: ((*value, *range(1000)), None))

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.verdict import Problem
+from policy.model.verdict import Problem
 from tools import TOOLS
 from tools.arguments import Arguments, parse
-from tools.seen import Seen
+from tools.seen_files import Seen
 from tools.tool import Tool, find, specs
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from runner.config.trust.discover import look
+from runner.config.trust.inventory import Entry, Inventory, Kind, differences
+from runner.config.trust.mcp_servers import servers
 from runner.problems import Stopped
-from runner.trust.inventory import Entry, Inventory, Kind, differences
-from runner.trust.look import look
-from runner.trust.servers import servers
 from tests.support.places import ROOT
 
 FILES = {
@@ -229,7 +229,7 @@ def test_hooks_that_are_deep_or_large_come_to_an_end(tmp_path: Path) -> None:
 
 _AS_NOBODY = """
 import os, sys
-from runner.trust.look import look
+from runner.config.trust.discover import look
 os.setgid(65534); os.setuid(65534)
 for entry in look(sys.argv[1]).entries:
     print(entry.path, entry.refused)

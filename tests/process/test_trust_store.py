@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from runner.state_file import StateError
-from runner.trust.inventory import Entry, Inventory, Kind
-from runner.trust.store import TrustStore
+from runner.config.trust.inventory import Entry, Inventory, Kind
+from runner.config.trust.store import TrustStore
+from runner.state.json_file import StateError
 from tests.support.places import ROOT
 
 ENTRY = Entry("AGENTS.md", Kind.INSTRUCTIONS, False, 3, "a" * 64)
@@ -115,8 +115,8 @@ _ANSWER = """
 import sys
 from pathlib import Path
 from runner import state_file
-from runner.trust.inventory import Entry, Inventory, Kind
-from runner.trust.store import TrustStore
+from runner.config.trust.inventory import Entry, Inventory, Kind
+from runner.config.trust.store import TrustStore
 state_file._PATIENCE = 300.0  # of a slow disk
 for number in range(10):
     entry = Entry("AGENTS.md", Kind.INSTRUCTIONS, False, 3, "a" * 64)

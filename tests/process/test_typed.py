@@ -11,20 +11,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policy.action import RunScript
 from policy.classify import classify
 from policy.decide import decide
-from policy.host_rule import HostRule, host_rule
-from policy.matrix import Ruling
-from policy.permission.rule import Source
-from policy.secrecy import Secrets
-from policy.tier import Mode, Tier
-from policy.typed import FlagRights
-from policy.verdict import Allow, Ask, Deny, Rights, Verdict
-from runner.gate_args import without_values
-from runner.gate_request import GateArgs
+from policy.model.action import RunScript
+from policy.model.host_rule import HostRule, host_rule
+from policy.model.matrix import Ruling
+from policy.model.permission_rule import Source
+from policy.model.secret_paths import Secrets
+from policy.model.tier import Mode, Tier
+from policy.model.verdict import Allow, Ask, Deny, Rights, Verdict
+from policy.permission.flag_rights import FlagRights
+from runner.frontends.exec.argv import without_values
+from runner.gate.flag_rights import MOST, notices, typed
+from runner.gate.request import GateArgs
 from runner.problems import Exit, Stopped
-from runner.typed import MOST, notices, typed
 from tests.support import forked_agent
 from tests.support.permission_world import BOOK, machine, profile, ruling
 

@@ -16,13 +16,13 @@ from pathlib import Path
 
 import pytest
 
-from policy.action import ReadFile, RunScript
-from runner import live_secrets
-from runner.secrets import Secret
-from runner.undo.clearing import clear
-from runner.undo.failure import UndoError
-from runner.undo.packs import Place
-from runner.undo.taking import Taker
+from policy.model.action import ReadFile, RunScript
+from runner.changes.undo.blobs import Place
+from runner.changes.undo.errors import UndoError
+from runner.changes.undo.purge import clear
+from runner.changes.undo.snapshot import Taker
+from runner.secrets import registry
+from runner.secrets.secret import Secret
 from tests.support.places import ROOT
 from tests.support.undo_world import WORK, World, as_nobody
 
@@ -139,14 +139,14 @@ def test_a_secret_is_never_kept(base: Path) -> None:
 @pytest.mark.parametrize("size", [0, 5 << 20], ids=["small", "large"])
 def test_a_key_that_is_known_is_not_kept_wherever_it_stands(base: Path, size: int) -> None:
     """A key that somebody pasted into a file: what was done to the others is taken back."""
-    live_secrets.forget()
+    registry.forget()
     Secret("s3cret-canary-0123")
     world = World(base)
     (world.w / "notes").write_bytes(b"x" * (size - 9 if size else 0) + b"s3cret-canary-0123" + b"y" * size)
     world.sh("echo 1 > a")
     world.act("echo 2 > a; echo more >> notes; cp notes other")
     taken = world.undo()
-    live_secrets.forget()
+    registry.forget()
     assert {item.path for item in taken.items if item.problem} == {"notes", "other"}
     assert (world.w / "a").read_text() == "1\n"
     kept = b"".join(path.read_bytes() for path in (base / "state").rglob("*") if path.is_file())
@@ -397,8 +397,8 @@ import asyncio, os, signal, sys
 sys.path.insert(0, {root!r})
 from pathlib import Path
 from tests.support.undo_world import WORK, World
-from policy.action import RunScript
-import runner.undo.restore as restore, runner.undo.taking as taking
+from policy.model.action import RunScript
+import runner.changes.undo.apply as restore, runner.changes.undo.snapshot as taking
 world = World(Path({base!r}), "")
 die = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 {script}

@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
+from runner.changes.undo.store import Step, Store
 from runner.events import Shown
-from runner.slash.command import Command
-from runner.slash.files import COMMANDS
-from runner.undo.store import Step, Store
+from runner.frontends.slash.command import Command
+from runner.frontends.slash.files import COMMANDS
 from tests.support.undo_world import World
 
 

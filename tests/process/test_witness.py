@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy import witness_table
-from policy.script.reader import read
-from policy.script.tree import Assignment, Item, Opaque, Redirect, Script, Substitution, Word
-from policy.span import SourceSpan
-from policy.witness import disagreement, sources_digest
+from policy.bash import bashlex_tables
+from policy.bash.ast import Assignment, Item, Opaque, Redirect, Script, Substitution, Word
+from policy.bash.crosscheck import disagreement, sources_digest
+from policy.bash.parser import read
+from policy.model.span import SourceSpan
 from tests.support.places import ROOT
 
 
@@ -158,7 +158,7 @@ print(hashlib.sha256(repr((
     [(p.name, p.prod, p.len, p.number, p.func, getattr(p.callable, "__name__", None)) for p in tables.productions],
     tables.errorfunc.__name__,
 )).encode()).hexdigest())
-print(witness.disagreement("a; b $(c)", __import__("policy.script.reader").script.reader.read("a; b $(c)")))
+print(witness.disagreement("a; b $(c)", __import__("policy.bash.parser").script.reader.read("a; b $(c)")))
 """
 
 
@@ -182,7 +182,7 @@ def test_tables_that_do_not_fit_are_not_fatal() -> None:
 def test_a_witness_that_does_not_start_is_no_silent_one() -> None:
     source = (
         f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
-        "from policy.witness import disagreement\nfrom policy.script.reader import read\n"
+        "from policy.bash.crosscheck import disagreement\nfrom policy.bash.parser import read\n"
         "sys.modules['bashlex'] = None\n"
         "print(disagreement('a $(b)', read('a $(b)')).reason)\n"
     )
@@ -191,13 +191,13 @@ def test_a_witness_that_does_not_start_is_no_silent_one() -> None:
 
 
 def test_the_tables_are_for_the_sources_that_are_installed() -> None:
-    assert sources_digest() == witness_table.SOURCES
+    assert sources_digest() == bashlex_tables.SOURCES
 
 
 def test_plain_commands_never_load_bashlex() -> None:
     source = (
         f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
-        "from policy.witness import disagreement\nfrom policy.script.reader import read\n"
+        "from policy.bash.crosscheck import disagreement\nfrom policy.bash.parser import read\n"
         "for text in ('ls', 'git log --format=oneline | head', 'x=1; grep -rn \"a $x\" src 2>/dev/null && b > c'):\n"
         "    assert disagreement(text, read(text)) is None\n"
         "print([name for name in sys.modules if name.startswith('bashlex')])\n"

@@ -16,7 +16,7 @@ from typing import Any
 import cryptography
 import pytest
 
-from policy.credential import telling
+from policy.model.credential import telling
 from tests.process.test_broker import rows
 from tests.sandbox.test_egress_tools import Forge
 from tests.support.egress_world import certificate

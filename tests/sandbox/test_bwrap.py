@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from policy.verdict import Rights
-from sandbox import bwrap, kernel, mounted, runtime
-from sandbox.wire import Plan
+from policy.model.verdict import Rights
+from sandbox.inside import mount_check, syscalls
+from sandbox.inside.plan import Plan
+from sandbox.linux import bwrap, interpreter_paths
 from tests.process.test_sandbox_plan import plan, terms
 from tests.support.sandbox_bench import NO_NAMESPACES, SECRET, USERS, make
 
@@ -58,20 +59,20 @@ def test_what_was_built_is_looked_at(tmp_path: Path) -> None:
     proc, sys_ = os.stat("/proc"), os.stat("/proc/sys")
     here = os.stat(tmp_path)
     good = ("/proc", proc.st_dev, proc.st_ino, False)
-    mounted.check((good,), ())
+    mount_check.check((good,), ())
     for wrong in (
         ("/proc", proc.st_dev, proc.st_ino + 1, False),
         ("/proc", proc.st_dev + 1, proc.st_ino, False),
         (str(tmp_path), here.st_dev, here.st_ino, True),
     ):
-        with pytest.raises(kernel.KernelError):
-            mounted.check((wrong,), ())
-    with pytest.raises(kernel.KernelError):  # the same mount twice: one of them is none of its own
-        mounted.check((good, ("/proc/sys", sys_.st_dev, sys_.st_ino, False)), ())
+        with pytest.raises(syscalls.KernelError):
+            mount_check.check((wrong,), ())
+    with pytest.raises(syscalls.KernelError):  # the same mount twice: one of them is none of its own
+        mount_check.check((good, ("/proc/sys", sys_.st_dev, sys_.st_ino, False)), ())
     link = tmp_path / "link"
     link.symlink_to("/proc")
-    with pytest.raises(kernel.KernelError):
-        mounted.check(((str(link), proc.st_dev, proc.st_ino, False),), (str(tmp_path),))
+    with pytest.raises(syscalls.KernelError):
+        mount_check.check(((str(link), proc.st_dev, proc.st_ino, False),), (str(tmp_path),))
 
 
 @pytest.mark.threat("T61")
@@ -81,15 +82,17 @@ def test_nothing_is_made_in_a_folder_of_the_host(tmp_path: Path) -> None:
         steps = (("rw", str(tmp_path), "/w"), ("ro", "/usr", f"/w/{name}"))
         told = Plan(mounts=steps, real=("/w", str(tmp_path)))
         if made:
-            assert [each[0] for each in mounted.expect(told, EMPTY)] == ["/w", "/w/there"]
+            assert [each[0] for each in mount_check.expect(told, EMPTY)] == ["/w", "/w/there"]
         else:
-            with pytest.raises(kernel.KernelError):
-                mounted.expect(told, EMPTY)
+            with pytest.raises(syscalls.KernelError):
+                mount_check.expect(told, EMPTY)
 
 
 def test_only_what_is_not_shown_already_is_added() -> None:
-    assert runtime.steps(("/",)) == (("ro", str(Path(runtime.__file__).parent), "/run/ringfence/sandbox"),)
-    shown = {target for _, _, target in runtime.steps(())}
+    assert interpreter_paths.steps(("/",)) == (
+        ("ro", str(Path(interpreter_paths.__file__).parent), "/run/ringfence/sandbox"),
+    )
+    shown = {target for _, _, target in interpreter_paths.steps(())}
     assert os.path.realpath(sys.executable) in shown
     assert os.path.realpath(sysconfig.get_path("stdlib")) in shown
 

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from sandbox import caches, removal
 from sandbox.backend import SandboxUnavailable
+from sandbox.inside import safe_rmtree
+from sandbox.workspace import tool_cache
 from tests.support import forked_agent
 from tests.support.sandbox_bench import SECRET, Bench
 
@@ -20,8 +21,8 @@ PY = "/usr/bin/python3 -c"
 
 def kept(base: Path, workspace: Path) -> Path:
     workspace.mkdir(exist_ok=True)
-    folder = caches.place(str(base), str(workspace))
-    caches.ready(folder, str(workspace))
+    folder = tool_cache.place(str(base), str(workspace))
+    tool_cache.ready(folder, str(workspace))
     return Path(folder)
 
 
@@ -31,8 +32,8 @@ def test_it_is_made_on_demand_and_private(tmp_path: Path) -> None:
     for each in (folder, folder.parent):
         assert each.stat().st_mode & 0o777 == 0o700
     (folder / "x").write_bytes(b"y" * 100_000)
-    caches.ready(str(folder), str(tmp_path / "a"))
-    first, second = caches.everything(str(tmp_path))
+    tool_cache.ready(str(folder), str(tmp_path / "a"))
+    first, second = tool_cache.everything(str(tmp_path))
     assert (first.workspace, first.folder, first.gone) == (str(tmp_path / "a"), str(folder), False)
     assert first.size > 100_000 > second.size
 
@@ -40,10 +41,10 @@ def test_it_is_made_on_demand_and_private(tmp_path: Path) -> None:
 def test_that_of_a_workspace_that_is_gone_is_swept_up_when_a_new_one_is_made(tmp_path: Path) -> None:
     folder, other = kept(tmp_path, tmp_path / "a"), kept(tmp_path, tmp_path / "b")
     for sweeping in threading.enumerate():  # the caches above are new as well: their sweeps must not find "a" gone
-        if sweeping.name == caches.SWEEPING:
+        if sweeping.name == tool_cache.SWEEPING:
             sweeping.join()
     (tmp_path / "a").rmdir()
-    assert [each.gone for each in caches.everything(str(tmp_path))] == [True, False]
+    assert [each.gone for each in tool_cache.everything(str(tmp_path))] == [True, False]
     kept(tmp_path, tmp_path / "c")
     for _ in range(1200):
         if not folder.parent.exists():
@@ -55,21 +56,21 @@ def test_that_of_a_workspace_that_is_gone_is_swept_up_when_a_new_one_is_made(tmp
 def test_what_has_no_owner_is_left_alone(tmp_path: Path) -> None:
     kept(tmp_path, tmp_path / "a")
     (tmp_path / "workspaces" / "strange" / "kept").mkdir(parents=True)
-    caches.sweep(str(tmp_path))
+    tool_cache.sweep(str(tmp_path))
     assert (tmp_path / "workspaces" / "strange" / "kept").exists()
-    assert caches.everything(str(tmp_path / "nothing")) == ()
+    assert tool_cache.everything(str(tmp_path / "nothing")) == ()
 
 
 @pytest.mark.parametrize("kind", ["file", "link"])
 def test_what_is_no_folder_of_ours_is_refused(tmp_path: Path, kind: str) -> None:
-    folder = Path(caches.place(str(tmp_path), "/w"))
+    folder = Path(tool_cache.place(str(tmp_path), "/w"))
     folder.parent.mkdir(parents=True)
     if kind == "file":
         folder.write_text("")
     else:
         folder.symlink_to(tmp_path)
     with pytest.raises(SandboxUnavailable, match="cannot be used"):
-        caches.ready(str(folder), "/w")
+        tool_cache.ready(str(folder), "/w")
 
 
 # ---- removal
@@ -97,11 +98,11 @@ def test_nothing_that_a_command_left_keeps_it_from_being_removed(tmp_path: Path)
         os.close(at)
         at = inner
     os.close(at)
-    removal.empty(str(top))
+    safe_rmtree.empty(str(top))
     assert list(top.iterdir()) == []
-    removal.empty(str(top))
-    removal.remove(str(top))
-    removal.remove(str(top))
+    safe_rmtree.empty(str(top))
+    safe_rmtree.remove(str(top))
+    safe_rmtree.remove(str(top))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["outside"]
     assert ((outside / "file").read_text(), outside.stat().st_mode & 0o777) == ("kept", 0o750)
     assert (outside / "inner").is_dir()
@@ -111,8 +112,8 @@ def test_a_link_is_no_folder_to_empty(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "real" / "file").write_text("kept")
     (tmp_path / "link").symlink_to("real")
-    removal.empty(str(tmp_path / "link"))
-    removal.remove(str(tmp_path / "link"))
+    safe_rmtree.empty(str(tmp_path / "link"))
+    safe_rmtree.remove(str(tmp_path / "link"))
     assert (tmp_path / "real" / "file").exists()
 
 

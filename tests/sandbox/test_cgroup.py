@@ -8,10 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from sandbox import cgroup
-from sandbox.cgroup import ALL, Group, words
-from sandbox.cgroupfiles import read_words, write
-from sandbox.cgroupplaces import _PREFIX, CPU, MEMORY, PIDS, Place, mark, places, sweep, usable
+from sandbox.linux.cgroup import group as group_module
+from sandbox.linux.cgroup.files import read_words, write
+from sandbox.linux.cgroup.group import ALL, Group, words
+from sandbox.linux.cgroup.locations import (
+    _PREFIX,
+    CPU,
+    MEMORY,
+    PIDS,
+    Place,
+    mark,
+    places,
+    sweep,
+    usable,
+)
 from tests.support.places import ROOT
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="control groups are Linux's")
@@ -73,7 +83,7 @@ def test_a_group_of_somebody_else_is_none(tmp_path: Path) -> None:
     lay(tmp_path / "a", cgroup__subtree_control="memory pids")
     lay(tmp_path)
     script = (
-        "import os, sys; sys.path.insert(0, sys.argv[2]); from sandbox.cgroupplaces import places; os.setuid(65534)\n"
+        "import os, sys; sys.path.insert(0, sys.argv[2]); from sandbox.linux.cgroup.locations import places; os.setuid(65534)\n"
         "print(list(places(f'41 31 0:38 / {sys.argv[1]} rw - cgroup2 cgroup2 rw', '0::/a')))"
     )
     tmp_path.chmod(0o755)
@@ -118,7 +128,7 @@ def test_the_file_protocol_of_version_2(tmp_path: Path, monkeypatch: pytest.Monk
         }
         lay(Path(path), **dict.fromkeys(names, ""), **counted)
 
-    monkeypatch.setattr(cgroup, "_new", new)  # what mkdir(2) does there: the folder has its files at once
+    monkeypatch.setattr(group_module, "_new", new)  # what mkdir(2) does there: the folder has its files at once
     group = Group(4242, (Place(2, str(tmp_path), frozenset(ALL), ((PIDS, 10),)),))
     assert group.limit(2 * G, 100, 5) == set(ALL)
     (folder,) = tmp_path.iterdir()
@@ -130,7 +140,7 @@ def test_the_file_protocol_of_version_2(tmp_path: Path, monkeypatch: pytest.Monk
         "1",
     )
     assert text["pids.max"] == "10", "never more than what was left behind"
-    assert group.used() == cgroup.Used(2.5, 2, 3)
+    assert group.used() == group_module.Used(2.5, 2, 3)
     assert words(group) == "cgroup v2 (memory, pids, cpu)"
     group.begin()
     assert (group.excess(), group.refused()) == (None, 0)
@@ -144,7 +154,7 @@ def test_the_file_protocol_of_version_2(tmp_path: Path, monkeypatch: pytest.Monk
     assert (group.excess(), group.refused()) == (None, 6)
     (folder / "pids.events").write_text("max 9999\n")
     assert group.excess() == PIDS
-    monkeypatch.setattr(cgroup, "_PATIENCE", 0.01)
+    monkeypatch.setattr(group_module, "_PATIENCE", 0.01)
     group.remove()
     assert (folder / "cgroup.kill").read_text() == "1"
 
@@ -155,13 +165,13 @@ def test_where_only_some_are_ours_the_watchdog_keeps_the_rest(tmp_path: Path) ->
     group = Group(os.getpid(), (Place(1, str(tmp_path / "missing"), frozenset({MEMORY})),))
     assert group.limit(G, 10, 5) == frozenset()
     assert words(group) == "watchdog"
-    assert (group.used(), group.excess()) == (cgroup.Used(), None)
+    assert (group.used(), group.excess()) == (group_module.Used(), None)
     group.remove()
 
 
 @pytest.mark.threat("T64")
 def test_a_group_that_is_taken_away_ends_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cgroup, "_new", lambda path: lay(Path(path), pids__max="", pids__events="max 0\n"))
+    monkeypatch.setattr(group_module, "_new", lambda path: lay(Path(path), pids__max="", pids__events="max 0\n"))
     group = Group(1, (Place(2, str(tmp_path), frozenset({PIDS})),))
     group.limit(G, 10, 5)
     group.begin()
@@ -170,7 +180,7 @@ def test_a_group_that_is_taken_away_ends_the_command(tmp_path: Path, monkeypatch
         os.dup2(null, handle)
         os.close(null)
     assert group.excess() == "group"
-    monkeypatch.setattr(cgroup, "_PATIENCE", 0.0)
+    monkeypatch.setattr(group_module, "_PATIENCE", 0.0)
     group.remove()
 
 
@@ -226,7 +236,7 @@ def test_groups_of_a_killed_session_are_swept_and_others_stay(kernel: tuple[Plac
 @pytest.mark.threat("T64")
 def test_a_session_that_is_killed_is_swept_by_the_next(kernel: tuple[Place, ...]) -> None:
     script = (
-        "import os, signal, subprocess, sys; sys.path.insert(0, sys.argv[1]); from sandbox.cgroup import Group\n"
+        "import os, signal, subprocess, sys; sys.path.insert(0, sys.argv[1]); from sandbox.linux.cgroup.group import Group\n"
         "p = subprocess.Popen(['true']); g = Group(p.pid); g.limit(1 << 30, 9, 9); p.wait()\n"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from policy.verdict import Limits
+from policy.model.verdict import Limits
 from sandbox.backend import Outcome
-from sandbox.limits import amount, passed, reached
-from sandbox.space import Space
+from sandbox.inside.disk_space import Space
+from sandbox.linux.limits import amount, passed, reached
 from tests.support.places import ROOT
 from tests.support.sandbox_bench import USERS, Bench
 
@@ -473,7 +473,7 @@ def test_all_that_takes_space_is_counted(tmp_path: Path) -> None:
 
 REAPS = """
 import os, sys
-from sandbox.serving import reap_others
+from sandbox.inside.command_server import reap_others
 
 def ended(status):
     child = os.fork()

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from policy.verdict import Limits, Rights, Terms
-from runner.exec_report import PlainReport
-from sandbox import live
-from sandbox.autorun import Watch
+from policy.model.verdict import Limits, Rights, Terms
+from runner.frontends.exec.report import PlainReport
 from sandbox.backend import Outcome, Violation
-from sandbox.inotify import Inotify
-from sandbox.live import Live
-from sandbox.scan import Scan, scan
-from sandbox.tree import Trees
+from sandbox.workspace import autorun_watch
+from sandbox.workspace.autorun import Watch
+from sandbox.workspace.autorun_watch import Live
+from sandbox.workspace.folder_cache import Trees
+from sandbox.workspace.inotify import Inotify
+from sandbox.workspace.protected_paths import Scan, scan
 from tests.support.sandbox_bench import USERS, Bench, make
 
 LOCKED = (
@@ -239,8 +239,8 @@ def watching(top: Path) -> tuple[Live, Scan]:
 
 @pytest.mark.threat("T116")
 def test_too_many_folders_are_told_and_the_outermost_are_watched(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(live, "MOST", 3)
-    monkeypatch.setattr(live, "MOST_POLLED", 0)
+    monkeypatch.setattr(autorun_watch, "MOST", 3)
+    monkeypatch.setattr(autorun_watch, "MOST_POLLED", 0)
     top = tmp_path / "w"
     for number in range(5):
         (top / f"a/b{number}/c").mkdir(parents=True)
@@ -260,7 +260,7 @@ def test_too_many_folders_are_told_and_the_outermost_are_watched(tmp_path: Path,
 @pytest.mark.threat("T116")
 def test_folders_beyond_those_that_are_watched_are_polled(tmp_path: Path, monkeypatch: Any) -> None:
     """A command makes thousands of folders, so that nothing is left for the one that counts."""
-    monkeypatch.setattr(live, "MOST", 3)
+    monkeypatch.setattr(autorun_watch, "MOST", 3)
     top = tmp_path / "w"
     top.mkdir()
     watch, _ = watching(top)
@@ -287,8 +287,8 @@ def test_folders_beyond_those_that_are_watched_are_polled(tmp_path: Path, monkey
 @pytest.mark.threat("T120")
 def test_a_deep_tree_is_taken_up_in_turns(tmp_path: Path, monkeypatch: Any) -> None:
     """Else neither a timeout nor a signal counts while thousands of folders are looked into."""
-    monkeypatch.setattr(live, "_TURN", -1.0)  # each turn ends after its first slice
-    monkeypatch.setattr(live, "SLICE", 2)
+    monkeypatch.setattr(autorun_watch, "_TURN", -1.0)  # each turn ends after its first slice
+    monkeypatch.setattr(autorun_watch, "SLICE", 2)
     top = tmp_path / "w"
     top.mkdir()
     watch, _ = watching(top)
@@ -339,14 +339,14 @@ def test_what_is_gone_before_anybody_looks_counts(tmp_path: Path, path: str, cou
 
 def test_names_are_looked_up_in_any_case_of_letters() -> None:
     """On a file system without upper and lower case, an editor obeys `.VSCode`."""
-    firsts = live._Firsts(LOCKED)
+    firsts = autorun_watch._Firsts(LOCKED)
     assert firsts.of(".VSCode") == (".vscode",)
     assert firsts.of("A.Code-Workspace") == ("*.code-workspace",)
 
 
 @pytest.mark.threat("T116")
 def test_no_command_goes_on_for_long_because_git_seems_to_write(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(live, "_SETTLED", 3600)
+    monkeypatch.setattr(autorun_watch, "_SETTLED", 3600)
     top = tmp_path / "w"
     (top / ".git/objects").mkdir(parents=True)
     watch, _ = watching(top)
@@ -369,10 +369,10 @@ def test_no_command_goes_on_for_long_because_git_seems_to_write(tmp_path: Path, 
         assert watch.raised, "by an earlier command"
         (top / ".git/index.lock").touch()
         assert not watch.raised
-        monkeypatch.setattr(live, "_MOST_ASIDE", 0)
+        monkeypatch.setattr(autorun_watch, "_MOST_ASIDE", 0)
         assert watch.raised
         monkeypatch.undo()
-        watch._until -= live.GRACE
+        watch._until -= autorun_watch.GRACE
         assert watch.raised
     finally:
         watch.close()
@@ -387,8 +387,8 @@ def test_without_an_instance_the_look_at_the_end_remains(tmp_path: Path, monkeyp
 
     top = tmp_path / "w"
     top.mkdir()
-    monkeypatch.setattr(live, "_idle", [])
-    monkeypatch.setattr(live, "Inotify", none)
+    monkeypatch.setattr(autorun_watch, "_idle", [])
+    monkeypatch.setattr(autorun_watch, "Inotify", none)
     watch, _ = watching(top)
     watch.begin()
     assert watch.fileno() == -1

@@ -16,7 +16,7 @@ from typing import Any
 import pyseccomp
 import pytest
 
-from sandbox.plan import _SHOWN_FACTS
+from sandbox.linux.plan_builder import _SHOWN_FACTS
 from tests.support.sandbox_bench import NO_NAMESPACES, ROOT, SECRET, SYSTEM, USERS, Bench, make, world_readable_python
 
 PY = "/usr/bin/python3 -c"
@@ -304,7 +304,7 @@ def test_the_program_itself_is_read_only_where_it_lies_in_the_workspace(bench: B
     shutil.copy(ROOT / "tests" / "support" / "sandbox_driver.py", project / "driver.py")
     bench.own(project)
     script = (
-        "for f in .venv/lib/site-packages/sandbox/helper.py .venv/lib/site-packages/new.pth; do echo PWNED >> $f; done;"
+        "for f in .venv/lib/site-packages/sandbox/inside/helper.py .venv/lib/site-packages/new.pth; do echo PWNED >> $f; done;"
         " mv .venv gone; mv .venv/lib .venv/gone; mv .venv/lib/site-packages .venv/lib/gone; echo fine > notes.md"
     )
     terms = {"rights": "work", "workspace": str(project), "home": str(bench.home), "system": SYSTEM, "env": {"PATH": "/usr/bin:/bin"}}  # fmt: skip

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from policy.action import ReadFile, RunArgv, RunScript
-from policy.verdict import _MINT, Permit, Rights, Terms
-from sandbox.linux import Linux
+from policy.model.action import ReadFile, RunArgv, RunScript
+from policy.model.verdict import _MINT, Permit, Rights, Terms
+from sandbox.linux.backend import Linux
 
 SYSTEM = ("/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache")
 
@@ -29,7 +29,7 @@ def left_behind() -> list[str]:
     listed = subprocess.run(
         ["ps", "-o", "pid=,args=", "--ppid", str(os.getpid())], capture_output=True, text=True, check=False
     )
-    return [line for line in listed.stdout.splitlines() if "sandbox/helper.py" in line]
+    return [line for line in listed.stdout.splitlines() if "sandbox/inside/helper.py" in line]
 
 
 @pytest.mark.threat("T15")

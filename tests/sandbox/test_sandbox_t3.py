@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from policy.verdict import UNNAMED
-from sandbox.linux import T3_LACKS
+from policy.model.verdict import UNNAMED
+from sandbox.linux.backend import T3_LACKS
 from tests.support.sandbox_bench import SECRET, USERS, Bench, make
 
 PY = "/usr/bin/python3 -c"

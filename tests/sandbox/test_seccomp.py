@@ -11,8 +11,8 @@ import pyseccomp
 import pytest
 
 import profiles
-from policy.verdict import Rights
-from sandbox import seccomp
+from policy.model.verdict import Rights
+from sandbox.linux import seccomp
 from tests.support.sandbox_bench import Bench
 
 TEXT = (Path(profiles.__file__).parent / "seccomp" / "linux.toml").read_text(encoding="utf-8")

@@ -11,18 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from policy.action import ReadFile, RunScript
-from policy.tier import Mode
-from runner.audit.card import Card, card_of
+from policy.model.action import ReadFile, RunScript
+from policy.model.tier import Mode
 from runner.audit.chain import Broken, Sealed, canonical
-from runner.audit.deeds import deeds
+from runner.audit.decisions import deeds
+from runner.audit.index_columns import Card, card_of
 from runner.audit.log import AuditLog
-from runner.audit.postgres import PostgresStore
 from runner.audit.prune import Plan, plan, prune
 from runner.audit.query import Query
-from runner.audit.store import AuditError, append
+from runner.audit.stores.postgres import PostgresStore
+from runner.audit.stores.store import AuditError, append
 from runner.audit.verify import verify
-from runner.doctor import State, record
+from runner.doctor.report import State, record
 from sandbox.backend import Outcome
 from tests.support import forked_agent
 from tests.support.audit_records import allowed, denied, info, refusal
@@ -219,7 +219,7 @@ WRITER = """
 import sys
 from tests.support.audit_records import refusal
 from runner.audit.log import AuditLog
-from runner.audit.postgres import PostgresStore
+from runner.audit.stores.postgres import PostgresStore
 from runner.audit.prune import Plan, plan, prune
 with AuditLog(PostgresStore.open(sys.argv[1], write=True)) as log:
     for number in range(10_000):
@@ -285,7 +285,7 @@ def test_an_address_that_does_not_do(address: str, said: str, why: str) -> None:
 def test_to_another_machine_only_by_tls_with_its_name_verified() -> None:
     import sqlalchemy as sa
 
-    from runner.audit.postgres_server import _here
+    from runner.audit.stores.postgres_server import _here
 
     rows = {
         "postgresql://u@db.example/a": False,

@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.verdict import Problem
+from policy.model.verdict import Problem
 from runner.audit import log as log_module
 from runner.audit.chain import Broken, Chain, Sealed, canonical, seal, statement
 from runner.audit.log import AuditLog
 from runner.audit.merkle import Tree, leaf
-from runner.audit.sealing import read_seal, sealed
-from runner.audit.sign import Signer, holds
-from runner.audit.store import AuditError
+from runner.audit.seal import read_seal, sealed
+from runner.audit.signing import Signer, holds
+from runner.audit.stores.store import AuditError
 from runner.audit.verify import Expected, Noted, verify
-from runner.secrets import Secret
+from runner.secrets.secret import Secret
 from tests.support import forked_agent
 from tests.support.audit_records import fence_down, fill, refusal, unfenced
 from tests.support.places import ROOT

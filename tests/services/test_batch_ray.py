@@ -147,7 +147,7 @@ def test_ctrl_c_here_ends_what_runs_there(tmp_path: Path, there: Cluster) -> Non
 
 NOT_THERE = """
 import ray.util.client.worker as worker
-from runner.batch.ray_engine import _connected
+from runner.frontends.batch.ray_engine import _connected
 from runner.problems import Stopped
 worker.INITIAL_TIMEOUT_SEC = worker.MAX_TIMEOUT_SEC = 0.1
 try:

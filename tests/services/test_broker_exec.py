@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from policy.record import dataclass
+from policy.model.frozen import dataclass
 from tests.support import forked_agent
 from tests.support.egress_world import certificate
 from tests.support.sandbox_bench import USERS

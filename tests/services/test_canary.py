@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from runner.disguise import forms, views
-from runner.live_secrets import MASK
+from runner.secrets.encodings import forms, views
+from runner.secrets.registry import MASK
 from tests.support.model_server import Delta, ModelServer, calling, serving
 from tests.support.sandbox_bench import USERS
 from tests.support.secret_service import desk

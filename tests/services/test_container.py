@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from sandbox.container.settings import MASKED
+from sandbox.container.create_body import MASKED
 from tests.support import forked_agent
 from tests.support.container_bench import Containers, Dock
 from tests.support.sandbox_bench import SECRET, USERS
@@ -462,11 +462,11 @@ def test_a_name_that_is_swapped_for_a_link_meanwhile_shows_nothing(docked: Dock)
         pytest.skip("the decoy must be a file that only root may read")
     import asyncio
 
-    from policy.verdict import Rights, Terms
+    from policy.model.verdict import Rights, Terms
     from sandbox.backend import SandboxUnavailable
     from sandbox.container.backend import Container
-    from sandbox.container.box import Box
-    from sandbox.container.choice import Choice
+    from sandbox.container.container import Box
+    from sandbox.container.options import Choice
 
     class Raced(Container):
         def _body(self, box: Box, terms: Terms) -> dict[str, object]:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from runner.credentials import Source, State, Wanted, find, look
-from runner.helper_command import Helper
-from runner.secrets import Secret, SecretError
+from runner.secrets.helper_command import Helper
+from runner.secrets.resolve import Source, State, Wanted, find, look
+from runner.secrets.secret import Secret, SecretError
 from tests.support.model_server import Delta, ModelServer, calling, serving
 from tests.support.sandbox_bench import USERS
 from tests.support.secret_service import Desk, desk, terminal

@@ -12,10 +12,10 @@ from types import ModuleType
 
 import pytest
 
-from policy.tier import Mode
-from runner.config.keys import VARIABLES
+from policy.model.tier import Mode
+from runner.config.schema import VARIABLES
 from runner.problems import Exit
-from sandbox.linux import T3_LACKS
+from sandbox.linux.backend import T3_LACKS
 from tests.support.model_server import ModelServer, calling, serving
 from tests.support.places import ROOT, TESTS
 from tests.support.sandbox_bench import USERS

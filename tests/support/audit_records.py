@@ -5,13 +5,13 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from policy.action import Action, RunScript
-from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleKind, RuleRef, Scope
-from policy.matrix import Ruling
-from policy.span import SourceSpan
-from policy.tier import Mode, Tier
-from policy.verdict import _MINT as MINT
-from policy.verdict import Allow, Cell, Deny, Permit, Problem, Rights, Terms
+from policy.model.action import Action, RunScript
+from policy.model.assessment import Assessment, Effect, EffectKind, Reason, RuleKind, RuleRef, Scope
+from policy.model.matrix import Ruling
+from policy.model.span import SourceSpan
+from policy.model.tier import Mode, Tier
+from policy.model.verdict import _MINT as MINT
+from policy.model.verdict import Allow, Cell, Deny, Permit, Problem, Rights, Terms
 from runner.audit.log import AuditLog
 from runner.audit.records import Answer, Decision, Refusal, SessionInfo
 from sandbox.backend import Enforcement, Level, Outcome

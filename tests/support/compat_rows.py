@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from policy.facts import Facts
-from policy.profile_file import parse_profile
-from policy.record import dataclass
-from runner.environment import child_environment
-from runner.facts import gather
+from policy.model.facts import Facts
+from policy.model.frozen import dataclass
+from policy.toml.profile import parse_profile
+from runner.facts.environment import child_environment
+from runner.facts.gather import gather
 from tests.support.compat_projects import pyenv, write_projects
 from tests.support.container_bench import Containers, Dock
 from tests.support.places import ROOT

@@ -18,9 +18,9 @@ from pydantic import (
     create_model,
 )
 
-from policy.keyed import Entry, Shape, Value, value_of
-from policy.keyed import Path as KeyPath
-from runner.config.keys import KEYS, LISTS, Key, TableList
+from policy.toml.schema import Entry, Shape, Value, value_of
+from policy.toml.schema import Path as KeyPath
+from runner.config.schema import KEYS, LISTS, Key, TableList
 
 
 def _day(raw: object) -> object:

@@ -7,8 +7,8 @@ from typing import Any
 import tomlkit
 from hypothesis import strategies as st
 
-from policy.keyed import Shape
-from runner.config.keys import KEYS, LISTS, Key, TableList
+from policy.toml.schema import Shape
+from runner.config.schema import KEYS, LISTS, Key, TableList
 
 _TEXT = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=12)
 _WORDS = st.lists(st.sampled_from(["git", "push", "npm", "*", "a b", "-f", "é"]) | _TEXT, min_size=1, max_size=3)
@@ -36,7 +36,7 @@ _BAD = st.sampled_from([
 
 def good(key: Key) -> st.SearchStrategy[Any]:
     """A value that the row accepts."""
-    from policy.keyed import value_of
+    from policy.toml.schema import value_of
 
     pool = st.sampled_from(key.choices) if key.choices else _GOOD[key.shape]
     if key.example:

@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from policy.record import dataclass
+from policy.model.frozen import dataclass
 from sandbox.backend import SandboxUnavailable
 from sandbox.container.daemon import Daemon, find_socket
 from tests.support.sandbox_bench import NOBODY, Bench

@@ -94,7 +94,7 @@ def serve(asks):
 
 asks = socket.socket(fileno=int(sys.argv[1]))
 imported()
-from runner.cli import main
+from runner.cli.main import main
 gc.collect()
 gc.freeze()
 command = serve(asks)

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from policy.action import Action, RunScript
-from policy.facts import Facts
-from policy.grant import Grant
-from policy.grant_choices import Choice, choices, drafted
-from policy.grants import Settled, resolve
-from policy.hearing import EvaluationContext
-from policy.tier import Mode
-from policy.verdict import Ask
+from policy.evaluation import EvaluationContext
+from policy.grants.grant import Grant
+from policy.grants.offers import Choice, choices, drafted
+from policy.grants.resolve import Settled, resolve
+from policy.model.action import Action, RunScript
+from policy.model.facts import Facts
+from policy.model.tier import Mode
+from policy.model.verdict import Ask
 from tests.support.permission_world import BOOK, PROFILE, machine, profile
 
 TOP = str(Path(machine().home).parent)

@@ -11,20 +11,20 @@ from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 
-from policy.action import Action, RunScript
-from policy.assessment import Assessment
 from policy.classify import classify
 from policy.decide import decide
-from policy.facts import Facts, Kind, PathFact
-from policy.keyed import read
-from policy.matrix import Ruling
+from policy.model.action import Action, RunScript
+from policy.model.assessment import Assessment
+from policy.model.facts import Facts, Kind, PathFact
+from policy.model.matrix import Ruling
+from policy.model.permission_rule import Layer, PermissionRule, Source
+from policy.model.profile import Profile
+from policy.model.tier import Mode
+from policy.model.verdict import Allow, Ask, Verdict
 from policy.permission.file import LISTS, permissions
-from policy.permission.rule import Layer, PermissionRule, Source
-from policy.profile import Profile
-from policy.profile_file import parse_profile
-from policy.rules import RuleBook
-from policy.tier import Mode
-from policy.verdict import Allow, Ask, Verdict
+from policy.rules.rulebook import RuleBook
+from policy.toml.profile import parse_profile
+from policy.toml.schema import read
 
 BOOK = RuleBook.from_files(
     {item.name: item.read_text() for item in (files("policy") / "commands").iterdir() if item.name.endswith(".toml")}

@@ -5,15 +5,15 @@ import random
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
-from policy.action import Action, GrepFiles, ReadFile, RunArgv, RunScript, WriteFile
-from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleRef, Scope
-from policy.matrix import Ruling
-from policy.span import SourceSpan
-from policy.tier import Mode, Tier
-from policy.verdict import _MINT as MINT
-from policy.verdict import Allow, Cell, Deny, Permit, Problem, Rights, Terms
+from policy.model.action import Action, GrepFiles, ReadFile, RunArgv, RunScript, WriteFile
+from policy.model.assessment import Assessment, Effect, EffectKind, Reason, RuleRef, Scope
+from policy.model.matrix import Ruling
+from policy.model.span import SourceSpan
+from policy.model.tier import Mode, Tier
+from policy.model.verdict import _MINT as MINT
+from policy.model.verdict import Allow, Cell, Deny, Permit, Problem, Rights, Terms
 from runner.audit.chain import Record
-from runner.audit.deeds import Deed
+from runner.audit.decisions import Deed
 from runner.audit.records import Answer, Decision, Refusal, SessionInfo, decided_body, finished_body, refused_body
 from runner.audit.records import session_body as begun
 from sandbox.backend import Connection, Enforcement, Level, Outcome, Violation

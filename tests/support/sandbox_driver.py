@@ -13,23 +13,23 @@ from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
 
-from policy import action as actions
-from policy.profile import Profile
-from policy.verdict import _MINT, Limits, Permit, Rights, Terms
-from sandbox import cgroup
+from policy.model import action as actions
+from policy.model.profile import Profile
+from policy.model.verdict import _MINT, Limits, Permit, Rights, Terms
 from sandbox.backend import SandboxUnavailable, noted_connections
 from sandbox.container.backend import Container
-from sandbox.container.box import Box
-from sandbox.container.choice import Choice
-from sandbox.linux import Linux
+from sandbox.container.container import Box
+from sandbox.container.options import Choice
+from sandbox.linux.backend import Linux
+from sandbox.linux.cgroup import group
 
 
 def lender(told: dict[str, Any], stack: contextlib.ExitStack) -> Any:
     """The runner's own: `rows` of `[[credential]]`, the variables that hold secrets, whose certificates are believed."""
-    from policy.keyed import read
-    from runner.broker.keys import KEYS
-    from runner.broker.opened import lending
-    from runner.broker.rows import credentials
+    from policy.toml.schema import read
+    from runner.config.credential_keys import KEYS
+    from runner.config.credential_table import credentials
+    from runner.secrets.broker.session import lending
 
     os.environ["SSL_CERT_FILE"] = told["trust"]
     rows = credentials(read(told["rows"], "test.toml", {}, {"credential": KEYS}).entries)
@@ -55,14 +55,14 @@ async def resolve(host: str, port: int) -> tuple[str, ...]:
 async def main() -> None:
     backends: dict[tuple[str, str], Linux | Container] = {}
     stack = contextlib.ExitStack()
-    usable = cgroup.usable
+    usable = group.usable
     loop = asyncio.get_running_loop()
     while line := await loop.run_in_executor(None, sys.stdin.readline):
         told = json.loads(line)
         name = told["tier"]
         names.update(told.get("names", {}))
         counted = told.get("counted", "kernel")
-        cgroup.usable = usable if counted == "kernel" else tuple  # as on a machine where no group can be made
+        group.usable = usable if counted == "kernel" else tuple  # as on a machine where no group can be made
         key = (name, f"{counted} {told.get('container')} {told.get('lend')}")
         backend = backends.get(key)
         if backend is None:

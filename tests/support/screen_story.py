@@ -1,10 +1,10 @@
 """A session with everything in it that a screen can show."""
 
-from policy.action import EditFile, GrepFiles, ReadFile, RunScript, WriteFile
-from policy.assessment import RuleKind, RuleRef
-from policy.matrix import Ruling
-from policy.tier import Mode, Tier
-from policy.verdict import Cell, Problem
+from policy.model.action import EditFile, GrepFiles, ReadFile, RunScript, WriteFile
+from policy.model.assessment import RuleKind, RuleRef
+from policy.model.matrix import Ruling
+from policy.model.tier import Mode, Tier
+from policy.model.verdict import Cell, Problem
 from runner import events
 from runner.messages import Failure, Usage
 from sandbox.backend import Connection, Enforcement, Level, Violation

@@ -244,5 +244,5 @@ def _command(who: dict[str, Any], base: Path) -> tuple[list[str], dict[str, str]
         shutil.copytree(
             ROOT / package, code / package, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True
         )
-    (code / "agent.py").write_text("import sys\nfrom runner.cli import main\nsys.exit(main())\n")
+    (code / "agent.py").write_text("import sys\nfrom runner.cli.main import main\nsys.exit(main())\n")
     return [world_readable_python(), str(code / "agent.py")], {"PYTHONPATH": str(code)}

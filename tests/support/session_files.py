@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from runner.messages import AssistantMessage, TextBlock, ToolCall, ToolResult, UserMessage
-from runner.sessions.begin import Beginning, Run
 from runner.sessions.journal import Journal, Mask
+from runner.sessions.open import Beginning, Run
 from runner.sessions.store import Store
 
 ID = "0123456789abcdef"

@@ -9,19 +9,19 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from policy.action import Action, RunScript, WriteFile
 from policy.classify import classify
 from policy.decide import decide
-from policy.tier import Mode
-from policy.verdict import Allow, Permit
+from policy.model.action import Action, RunScript, WriteFile
+from policy.model.tier import Mode
+from policy.model.verdict import Allow, Permit
+from runner.changes.undo.plan import Allowed
+from runner.changes.undo.recorder import Keeper
+from runner.changes.undo.revert import Taken, Wish, take_back
+from runner.changes.undo.settings import choice_of, ground_of, place
+from runner.changes.undo.store import Store
 from runner.config import Settings, load
-from runner.facts import gather
-from runner.places import cache_dir, state_dir
-from runner.undo.choice import choice_of, ground_of, place
-from runner.undo.keeper import Keeper
-from runner.undo.plan import Allowed
-from runner.undo.store import Store
-from runner.undo.taking_back import Taken, Wish, take_back
+from runner.facts.gather import gather
+from runner.state.paths import cache_dir, state_dir
 
 Picture = dict[bytes, tuple[object, ...]]
 WORK = "python3 -c pass"  # opaque code, so all of the workspace may be written

@@ -10,15 +10,15 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from policy.action import RunScript, WriteFile
-from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleKind, RuleRef, Scope
-from policy.matrix import Ruling
-from policy.span import SourceSpan
-from policy.tier import Mode, Tier
-from policy.verdict import Ask, Cell, Limits, Rights, Terms
-from runner.approval import Answer, Edited, Halt, No, Question, Terminal, Unattended, Yes
-from runner.approval_offer import NOTHING
-from runner.card import card
+from policy.model.action import RunScript, WriteFile
+from policy.model.assessment import Assessment, Effect, EffectKind, Reason, RuleKind, RuleRef, Scope
+from policy.model.matrix import Ruling
+from policy.model.span import SourceSpan
+from policy.model.tier import Mode, Tier
+from policy.model.verdict import Ask, Cell, Limits, Rights, Terms
+from runner.approval.approver import Answer, Edited, Halt, No, Question, Terminal, Unattended, Yes
+from runner.approval.card import card
+from runner.approval.remember_options import NOTHING
 from runner.events import Event, Notice
 
 SCRIPT = "curl https://api.example.test/v1"
@@ -262,13 +262,13 @@ def _read_until(terminal: int, wanted: bytes) -> None:
 _CHILD = """\
 import asyncio, os, select, sys
 from rich.console import Console
-from policy.action import RunScript, WriteFile
-from policy.assessment import Assessment, Reason, RuleKind, RuleRef
-from policy.matrix import Ruling
-from policy.tier import Mode, Tier
-from policy.verdict import Ask, Cell, Rights, Terms
-from runner.approval import Terminal
-from runner.terminal_input import line_reader
+from policy.model.action import RunScript, WriteFile
+from policy.model.assessment import Assessment, Reason, RuleKind, RuleRef
+from policy.model.matrix import Ruling
+from policy.model.tier import Mode, Tier
+from policy.model.verdict import Ask, Cell, Rights, Terms
+from runner.approval.approver import Terminal
+from runner.frontends.plain.line_input import line_reader
 
 reason = Reason(Tier.NETWORK, "why", RuleRef(RuleKind.USER, "rules", 1))
 ask = Ask(Assessment(RunScript("curl x", "/w"), (), (reason,)), Terms(Rights.LOOK, "/w", "/h"),

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from policy.verdict import Problem
+from policy.model.verdict import Problem
 from runner.audit.chain import Record
-from runner.audit.deeds import Deed
+from runner.audit.decisions import Deed
+from runner.audit.detail_view import deed_text, record_text
+from runner.audit.list_view import WIDE, entry, entry_lines, finished_line, json_line
 from runner.audit.log import AuditLog
 from runner.audit.records import Refusal, SessionInfo
-from runner.audit.shown import deed_text, record_text
-from runner.audit.stats import Stats
-from runner.audit.stats_text import Known, stats_text
-from runner.audit.view import WIDE, entry, entry_lines, finished_line, json_line
+from runner.audit.reports.stats import Stats
+from runner.audit.reports.stats_text import Known, stats_text
 from tests.support.places import TESTS
 from tests.support.tmux import Tmux
 

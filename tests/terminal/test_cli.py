@@ -381,8 +381,8 @@ def test_judge_names_the_line_that_is_no_question(desk: Desk, line: bytes) -> No
 
 
 def test_the_matrix_as_json_is_the_matrix(desk: Desk) -> None:
-    from policy.matrix import MATRIX
-    from policy.tier import Mode, Tier
+    from policy.model.matrix import MATRIX
+    from policy.model.tier import Mode, Tier
 
     shown = json.loads(desk.agent("policy", "matrix", "--json").stdout)
     assert shown == {tier.label: {mode.value: MATRIX[tier][mode].name.lower() for mode in Mode} for tier in Tier}
@@ -521,12 +521,12 @@ def test_a_defect_of_ours_is_a_problem_with_a_private_file(desk: Desk, tmp_path:
     script = tmp_path / "broken.py"
     script.write_text(
         "import sys\n"
-        "import runner.cli\n"
+        "import runner.cli.main\n"
         "def broken(words):\n"
         "    secret = 'local-value-that-must-not-appear'\n"
         "    raise RuntimeError('token ghp_0123456789abcdef0123456789abcdef was bad')\n"
-        "runner.cli._dispatch = broken\n"
-        "sys.exit(runner.cli.main())\n"
+        "runner.cli.main._dispatch = broken\n"
+        "sys.exit(runner.cli.main.main())\n"
     )
     done = subprocess.run(
         [sys.executable, str(script), "exec", "x"],

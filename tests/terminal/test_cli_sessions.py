@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from runner.messages import AssistantMessage, ImageBlock, TextBlock, ThinkingBlock, ToolCall, ToolResult
-from runner.sessions.begin import Beginning
 from runner.sessions.journal import Verdict
+from runner.sessions.open import Beginning
 from runner.sessions.store import Store
 from tests.support import forked_agent
 from tests.support.model_server import Delta, ModelServer, calling, serving

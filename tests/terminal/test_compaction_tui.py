@@ -4,11 +4,11 @@ import asyncio
 import threading
 from pathlib import Path
 
-from runner.agent import Agent
-from runner.json_mode import JsonMode
+from runner.agent.agent import Agent
+from runner.frontends.jsonl.approver import Questions
+from runner.frontends.jsonl.driver import JsonMode
 from runner.problems import Exit
 from runner.providers import Opened
-from runner.questions import Questions
 from tests.process.test_compaction import Clerk
 from tests.process.test_json_mode import Front, folder
 from tests.support.model_server import Delta, serving

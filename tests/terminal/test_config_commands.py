@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.config.keys import KEYS
+from runner.config.schema import KEYS
 from tests.support import forked_agent
 from tests.support.terminal import Terminal
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.context.tokens import Gauge, Size, weight
+from runner.engine.context.tokens import Gauge, Size, weight
 from runner.events import Event
 from runner.messages import (
     AssistantMessage,

@@ -12,22 +12,22 @@ from pathlib import Path
 
 import pytest
 
-from policy.tier import Mode
-from runner.agent import Agent
-from runner.approval import Unattended
+from policy.model.tier import Mode
+from runner.agent.agent import Agent
+from runner.agent.open_session import SessionOptions
+from runner.agent.startup import Start
+from runner.approval.approver import Unattended
 from runner.audit.log import AuditLog
 from runner.config import load
-from runner.context.context import Context
-from runner.conversation import converse
+from runner.engine.context.context import Context
 from runner.events import Changed, Event, Finished, Judged, Notice, Prompted, RunEnded, SessionStarted, Shown
+from runner.frontends.plain.repl import converse
 from runner.messages import ToolCall
 from runner.problems import Exit
 from runner.providers import Opened
 from runner.providers.scripted import ScriptedProvider, Turn
-from runner.session import SessionOptions
-from runner.sessions.begin import Beginning
+from runner.sessions.open import Beginning
 from runner.sessions.store import Store
-from runner.starting import Start
 
 
 class Person:
@@ -150,7 +150,7 @@ def test_a_question_in_between_leaves_ctrl_c_alone(tmp_path: Path) -> None:
         "PROMPT_TOOLKIT_NO_CPR": "1",
         "NO_COLOR": "1",
     }
-    main = "import sys; from runner.cli import main; sys.exit(main())"
+    main = "import sys; from runner.cli.main import main; sys.exit(main())"
     words = [
         sys.executable,
         "-c",

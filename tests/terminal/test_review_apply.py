@@ -13,15 +13,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from runner.review.applying import Applied, apply
-from runner.review.copy import copied
-from runner.review.dangers import changes_of
-from runner.review.fitting import Unfit, fitted
-from runner.review.form import FILE, Side
-from runner.review.patch import patch_of
-from runner.review.planning import Plan, plan
-from runner.review.reading import PatchError, Section, read
-from runner.undo.ground import inventory_of, secret_of
+from runner.changes.review.apply import Applied, apply
+from runner.changes.review.apply_plan import Plan, plan
+from runner.changes.review.hunk_match import Unfit, fitted
+from runner.changes.review.patch import patch_of
+from runner.changes.review.patch_parser import PatchError, Section, read
+from runner.changes.review.patch_quoting import FILE, Side
+from runner.changes.review.risk_flags import changes_of
+from runner.changes.review.workspace_copy import copied
+from runner.changes.undo.scope import inventory_of, secret_of
 from tests.process.test_review_patch import ROWS, nothing_secret
 from tests.support import forked_agent
 from tests.support.review_world import BARE, TREES, base, git_apply, make, sh, tree
@@ -288,7 +288,7 @@ INFLATED: list[tuple[tuple[bytes, ...], str, str]] = [
 def test_contents_of_a_patch_are_counted_together(
     sections: tuple[bytes, ...], words: str, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runner.review.reading.LARGEST", 1000)
+    monkeypatch.setattr("runner.changes.review.patch_parser.LARGEST", 1000)
     if not words:
         assert len(read(b"".join(sections))) == len(sections)
         return

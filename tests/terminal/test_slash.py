@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from policy.tier import Mode
-from runner.context.context import Context
-from runner.context.skills import Skill
+from policy.model.tier import Mode
+from runner.config.agentfiles.skills import Skill
+from runner.engine.context.context import Context
 from runner.events import Event, Finished, Judged, Prompted, Resumed, RunEnded, SessionStarted, Shown
+from runner.frontends.slash.command import Command
+from runner.frontends.slash.commands import COMMANDS
+from runner.frontends.slash.dispatch import find, is_command
 from runner.messages import Usage
 from runner.problems import Exit
 from runner.providers.scripted import Turn
-from runner.slash.command import Command
-from runner.slash.commands import COMMANDS
-from runner.slash.dispatch import find, is_command
 from tests.terminal.test_conversation import Person, bash, talk, told
 
 # fmt: off

@@ -15,23 +15,23 @@ from prompt_toolkit.input.vt100_parser import Vt100Parser
 from prompt_toolkit.key_binding.key_processor import KeyPress
 from prompt_toolkit.keys import Keys
 
-from policy.tier import Mode
+from policy.model.tier import Mode
 from runner.events import Changed, ContextUsed
-from runner.redactor import Redactor
-from runner.secrets import Secret
-from runner.tui import bell as bell_way
-from runner.tui import intake as intake_way
-from runner.tui import quick as quick_way
-from runner.tui.bell import Bell
-from runner.tui.editor import Editor
-from runner.tui.files import listed
-from runner.tui.fragments import cells
-from runner.tui.history import Remembered
-from runner.tui.intake import Intake
-from runner.tui.keyboard import keyboard
-from runner.tui.menu import Entry, Menu, Proposals
-from runner.tui.quick import _parsed, fits
-from runner.tui.status import Status
+from runner.frontends.terminal import input as intake_way
+from runner.frontends.terminal.input import Intake
+from runner.frontends.tui import bell as bell_way
+from runner.frontends.tui import fast_start as quick_way
+from runner.frontends.tui.bell import Bell
+from runner.frontends.tui.editor import Editor
+from runner.frontends.tui.fast_start import _parsed, fits
+from runner.frontends.tui.files import listed
+from runner.frontends.tui.fragments import cells
+from runner.frontends.tui.history import Remembered
+from runner.frontends.tui.keyboard import keyboard
+from runner.frontends.tui.menu import Entry, Menu, Proposals
+from runner.frontends.tui.status import Status
+from runner.secrets.redactor import Redactor
+from runner.secrets.secret import Secret
 
 # what the terminal sends, what it is to us
 KEYS = [

@@ -11,8 +11,8 @@ from prompt_toolkit.data_structures import Size
 from prompt_toolkit.input import DummyInput
 from prompt_toolkit.layout import FormattedTextControl, Layout, Window
 
-from runner.tui.ground import Ground
-from runner.tui.painter import Canvas, Painter
+from runner.frontends.terminal.probe import Ground
+from runner.frontends.tui.renderer import Canvas, Painter
 from tests.terminal.test_tui import Desk, bash, desk  # noqa: F401  # a fixture
 
 ITEMS = [f"item {number} " + "of the list, with some words behind it " * (number % 3) for number in range(1, 31)]

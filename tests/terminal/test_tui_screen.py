@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from policy.action import EditFile, ReadFile, RunScript
-from policy.matrix import Ruling
-from policy.tier import Tier
+from policy.model.action import EditFile, ReadFile, RunScript
+from policy.model.matrix import Ruling
+from policy.model.tier import Tier
 from runner import events
+from runner.frontends.terminal.probe import is_light
+from runner.frontends.tui.rows import Row, ansi, cells, measure, plain
+from runner.frontends.tui.screen import Screen
+from runner.frontends.tui.theme import DARK, LIGHT, PLAIN, Theme, theme_for
 from runner.messages import Usage
-from runner.tui.ground import is_light
-from runner.tui.rows import Row, ansi, cells, measure, plain
-from runner.tui.screen import Screen
-from runner.tui.theme import DARK, LIGHT, PLAIN, Theme, theme_for
-from runner.visible import visible
+from runner.text.sanitize import visible
 from tests.support.places import TESTS
 from tests.support.screen_story import STORY, finished, judged
 from tests.support.tmux import Tmux

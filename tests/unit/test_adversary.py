@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from policy.action import RunScript
-from policy.assessment import Assessment
 from policy.classify import classify
-from policy.facts import Facts, Kind, PathFact
-from policy.profile_file import parse_profile
-from policy.rule_file import RuleError
-from policy.rules import RuleBook, parse_rules
-from policy.tier import Tier
+from policy.model.action import RunScript
+from policy.model.assessment import Assessment
+from policy.model.facts import Facts, Kind, PathFact
+from policy.model.tier import Tier
+from policy.rules.rule_file import RuleError
+from policy.rules.rulebook import RuleBook, parse_rules
+from policy.toml.profile import parse_profile
 
 BOOK = RuleBook.from_files(
     {item.name: item.read_text() for item in (files("policy") / "commands").iterdir() if item.name.endswith(".toml")}

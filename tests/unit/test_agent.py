@@ -11,11 +11,14 @@ from typing import Any, TypeVar
 
 import pytest
 
-from policy.tier import Mode
-from policy.verdict import Ask, ProblemError
-from runner.agent import Agent
-from runner.approval import Answer, Halt, No, Question, Yes
-from runner.approval_offer import NOTHING, Offer
+from policy.model.tier import Mode
+from policy.model.verdict import Ask, ProblemError
+from runner.agent.agent import Agent
+from runner.agent.run_options import RunArgs
+from runner.agent.startup import starting
+from runner.approval.approver import Answer, Halt, No, Question, Yes
+from runner.approval.plan_answer import PlanAnswer, Stay
+from runner.approval.remember_options import NOTHING, Offer
 from runner.audit.log import AuditLog
 from runner.events import (
     Changed,
@@ -43,14 +46,11 @@ from runner.messages import (
     Usage,
     UserMessage,
 )
-from runner.plan_answer import PlanAnswer, Stay
 from runner.problems import Exit, Stopped
 from runner.providers import Opened
 from runner.providers.scripted import ScriptedProvider, Turn
-from runner.run_options import RunArgs
-from runner.sessions.flags import GoOn
+from runner.sessions.selection import GoOn
 from runner.sessions.store import SessionError
-from runner.starting import starting
 
 
 @pytest.fixture

@@ -6,12 +6,12 @@ import io
 import pytest
 from rich.console import Console
 
-from policy.grant import Key, Span
-from policy.matrix import Ruling
-from runner.approval import Answer, No, Terminal, Yes
-from runner.approval_offer import NOTHING, Offer
-from runner.grant_store import GrantStore, Keep
-from runner.remembered import offer
+from policy.grants.grant import Key, Span
+from policy.model.matrix import Ruling
+from runner.approval.approver import Answer, No, Terminal, Yes
+from runner.approval.remember_options import NOTHING, Offer
+from runner.approval.remembered import offer
+from runner.gate.grants.store import GrantStore, Keep
 from tests.support.grant_world import hearing, question
 from tests.terminal.test_approval import Person
 

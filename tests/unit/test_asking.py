@@ -7,18 +7,18 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from policy.grant import Span, What
-from policy.matrix import Ruling
-from policy.permission.shape import CommandPattern
-from policy.tier import Mode
-from policy.verdict import Ask
-from runner.approval import Answer, Edited, Halt, No, Question, Yes
-from runner.approval_offer import NOTHING, Offer
+from policy.grants.grant import Span, What
+from policy.model.command_pattern import CommandPattern
+from policy.model.matrix import Ruling
+from policy.model.tier import Mode
+from policy.model.verdict import Ask
+from runner.approval.approver import Answer, Edited, Halt, No, Question, Yes
+from runner.approval.remember_options import NOTHING, Offer
 from runner.events import Answered, Asked, Denied, Judged, Proposed
-from runner.grant_store import Keep
+from runner.frontends.plain.transcript import Transcript
+from runner.gate.grants.store import Keep
 from runner.problems import Exit
 from runner.providers.scripted import Turn
-from runner.transcript import Transcript
 from tests.process import test_loop
 from tests.process.test_loop import DONE, NETWORK, READ, WORK, Make, Stage, bash, call
 

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from policy.script.reader import read
-from policy.script.tree import Command, Opaque
-from policy.tier import Tier
+from policy.bash.ast import Command, Opaque
+from policy.bash.parser import read
+from policy.model.tier import Tier
 from tests.unit.test_classify import BOOK, judge
 from tests.unit.test_commands import EXAMPLES
 

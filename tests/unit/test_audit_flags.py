@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from runner.audit.flags import log_path, query_of
 from runner.audit.query import Query
-from runner.audit.times import moment
+from runner.audit.time_input import moment
+from runner.cli.audit_filters import log_path, query_of
 from runner.problems import Stopped
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, 89_999, tzinfo=UTC)
@@ -113,7 +113,7 @@ def test_a_mistake_is_said(typed: dict[str, object], what: str, said: str) -> No
 def test_the_filters_stand_where_the_query_stood(tmp_path: Path) -> None:
     import inspect
 
-    from runner.audit.flags import FILTERS, filtered
+    from runner.cli.audit_filters import FILTERS, filtered
 
     def command(query: Query, limit: int = 3) -> int:
         return len(query.verdicts) + limit

@@ -5,10 +5,10 @@ import json
 import pytest
 
 from runner.audit.chain import Record
-from runner.audit.deeds import Deed
-from runner.audit.stats import Stats, _host, unnamed
-from runner.audit.stats_text import Known, stats_json, stats_text
-from runner.audit.view import WIDE
+from runner.audit.decisions import Deed
+from runner.audit.list_view import WIDE
+from runner.audit.reports.stats import Stats, _host, unnamed
+from runner.audit.reports.stats_text import Known, stats_json, stats_text
 from tests.terminal.test_audit_view import all_deeds, golden
 
 KNOWN = Known(

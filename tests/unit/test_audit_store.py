@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from policy.action import RunScript
-from policy.tier import Mode
+from policy.model.action import RunScript
+from policy.model.tier import Mode
 from runner.audit.chain import Sealed
-from runner.audit.deeds import deeds
+from runner.audit.decisions import deeds
 from runner.audit.log import AuditLog
 from runner.audit.query import Query
-from runner.audit.sqlite_file import SCHEMA
-from runner.audit.store import AuditError
+from runner.audit.stores.sqlite_file import SCHEMA
+from runner.audit.stores.store import AuditError
 from runner.audit.verify import verify
 from sandbox.backend import Outcome
 from tests.support.audit_records import allowed, denied, fill, info, refusal

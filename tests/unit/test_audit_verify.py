@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from policy.action import ReadFile, RunScript
-from policy.verdict import Problem
+from policy.model.action import ReadFile, RunScript
+from policy.model.verdict import Problem
 from runner.audit.chain import Broken, Sealed
+from runner.audit.list_view import lines
 from runner.audit.log import AuditLog
 from runner.audit.query import Query
 from runner.audit.records import Refusal
-from runner.audit.store import AuditError
+from runner.audit.stores.store import AuditError
 from runner.audit.verify import Expected, Noted, verify
-from runner.audit.view import lines
 from sandbox.backend import Outcome
 from tests.support.audit_records import allowed, denied, fill, info, unfenced
 

@@ -5,20 +5,20 @@ from pathlib import Path
 
 import pytest
 
-from policy.action import RunScript
-from policy.extra import ExtraRight, ask_for, extra_of
-from policy.grants import approve
-from policy.hearing import EvaluationContext
-from policy.tier import Mode, Tier
-from policy.verdict import UNNAMED, Allow, Ask, Permit, Terms
-from runner.approval import Answer, Halt, No, Question, Yes
-from runner.card import card
+from policy.evaluation import EvaluationContext
+from policy.grants.extra_right import ExtraRight, ask_for, extra_of
+from policy.grants.resolve import approve
+from policy.model.action import RunScript
+from policy.model.tier import Mode, Tier
+from policy.model.verdict import UNNAMED, Allow, Ask, Permit, Terms
+from runner.approval.approver import Answer, Halt, No, Question, Yes
+from runner.approval.card import card
 from runner.events import Answered, Asked, Denied, Finished
 from runner.problems import Exit
 from runner.providers.scripted import Turn
 from sandbox.backend import Outcome, Violation
-from sandbox.egress.dial import Dialer
-from sandbox.violations import explain
+from sandbox.egress.dialer import Dialer
+from sandbox.linux.violations import explain
 from tests.process import test_loop
 from tests.process.test_loop import DONE, WORK, Make, Stage, bash
 from tests.support.grant_world import hearing, settled

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from policy.credential import Credential, asked_openly, lent, telling
-from policy.keyed import KeyedError
-from runner.broker.opened import with_bundle
+from policy.model.credential import Credential, asked_openly, lent, telling
+from policy.toml.schema import KeyedError
 from runner.config import load
+from runner.secrets.broker.session import with_bundle
 from tests.process.test_broker import forge, rows
 
 GOOD = """[[credential]]
@@ -163,7 +163,7 @@ def test_only_your_own_files_lend(tmp_path: Path) -> None:
 
 
 def test_the_file_of_certificates_is_made_for_each_run_under_another_name() -> None:
-    from policy.profile import Profile
+    from policy.model.profile import Profile
 
     def bundle(*more: str) -> str:
         return with_bundle(Profile(*[()] * 8, credentials=forge('["git.example.com"]', *more))).bundle

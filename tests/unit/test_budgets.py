@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
+from runner.engine.budget import BudgetMeter
+from runner.engine.run_limits import RunLimits
 from runner.messages import AssistantMessage, TextBlock, ToolCall, Usage, UserMessage
 from runner.problems import Exit
+from runner.providers.pricing import Price, cost, price_of, published
 from runner.providers.scripted import Turn
-from runner.run_limits import RunLimits
-from runner.sessions.cost import Price, cost, price_of, published
-from runner.spending import BudgetMeter
 from sandbox.backend import Outcome
 from tests.process import test_loop
 from tests.process.test_loop import DONE, READ, Make, bash

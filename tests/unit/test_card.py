@@ -8,18 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policy.action import EditFile, RunArgv, WriteFile
-from policy.grant import Key, Span
-from policy.tier import Mode, Tier
-from policy.verdict import Ask
-from runner.approval_offer import NOTHING
-from runner.card import card
-from runner.card_text import safe, safe_line, squeezed
+from policy.grants.grant import Key, Span
+from policy.model.action import EditFile, RunArgv, WriteFile
+from policy.model.tier import Mode, Tier
+from policy.model.verdict import Ask
+from runner.approval.card import card
+from runner.approval.card_text import safe, safe_line, squeezed
+from runner.approval.remember_options import NOTHING
+from runner.approval.remembered import offer
 from runner.events import Asked, Card
-from runner.grant_store import GrantStore
-from runner.redactor import Redactor
-from runner.remembered import offer
-from runner.secrets import Secret
+from runner.gate.grants.store import GrantStore
+from runner.secrets.redactor import Redactor
+from runner.secrets.secret import Secret
 from tests.support.grant_world import hearing, question
 from tests.support.permission_world import machine
 

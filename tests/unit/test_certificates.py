@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from policy.profile_file import parse_profile
-from runner.environment import child_environment
-from runner.facts import gather
+from policy.toml.profile import parse_profile
+from runner.facts.environment import child_environment
+from runner.facts.gather import gather
 from tests.support.places import ROOT
 
 PROFILE = parse_profile((ROOT / "profiles" / "default.toml").read_text("utf-8"), "default.toml")

@@ -13,7 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policy.action import (
+from policy.bash.ast import Opaque
+from policy.bash.parser import read
+from policy.classify import classify
+from policy.model.action import (
     Action,
     EditFile,
     GlobFiles,
@@ -24,15 +27,12 @@ from policy.action import (
     RunScript,
     WriteFile,
 )
-from policy.assessment import Assessment, EffectKind, RuleKind, Scope
-from policy.classify import classify
-from policy.facts import Facts, Kind, PathFact
-from policy.profile import Profile
-from policy.profile_file import parse_profile
-from policy.rules import RuleBook
-from policy.script.reader import read
-from policy.script.tree import Opaque
-from policy.tier import Tier
+from policy.model.assessment import Assessment, EffectKind, RuleKind, Scope
+from policy.model.facts import Facts, Kind, PathFact
+from policy.model.profile import Profile
+from policy.model.tier import Tier
+from policy.rules.rulebook import RuleBook
+from policy.toml.profile import parse_profile
 
 BOOK = RuleBook.from_files(
     {item.name: item.read_text() for item in (files("policy") / "commands").iterdir() if item.name.endswith(".toml")}

@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from policy.action import RunArgv, RunScript
-from policy.assessment import Assessment, Effect
 from policy.classify import classify
-from policy.facts import Facts, Kind, PathFact
-from policy.little.registry import HANDLERS, grammar
-from policy.profile import Profile
-from policy.profile_file import parse_profile
-from policy.rule import GRAMMARS, CommandRule
-from policy.rule_file import RuleError
-from policy.rules import Example, RuleBook, parse_examples, parse_rules
-from policy.tier import Tier
-from runner.model_workspace import EXAMPLE_FILES
+from policy.handlers.registry import HANDLERS, grammar
+from policy.model.action import RunArgv, RunScript
+from policy.model.assessment import Assessment, Effect
+from policy.model.facts import Facts, Kind, PathFact
+from policy.model.profile import Profile
+from policy.model.tier import Tier
+from policy.rules.rule import GRAMMARS, CommandRule
+from policy.rules.rule_file import RuleError
+from policy.rules.rulebook import Example, RuleBook, parse_examples, parse_rules
+from policy.toml.profile import parse_profile
+from runner.gate.policy_tools.reference_machine import EXAMPLE_FILES
 
 FILES = {
     item.name: item.read_text() for item in (files("policy") / "commands").iterdir() if item.name.endswith(".toml")

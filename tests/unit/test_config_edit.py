@@ -8,13 +8,13 @@ import tomlkit
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from policy.keyed import value_of
+from policy.toml.schema import value_of
 from runner.config.edit import migrated, with_value, without
-from runner.config.keys import KEYS
 from runner.config.migrations import VERSION, renew
-from runner.config.reading import read_all
+from runner.config.read_file import ConfigError
+from runner.config.read_layer import read_all
+from runner.config.schema import KEYS
 from runner.config.toml_value import toml
-from runner.settings_file import ConfigError
 from tests.support.config_strategies import documents, good
 
 LAW = settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])

@@ -12,12 +12,12 @@ import jsonschema
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from runner.config.keys import ENTRIES, KEYS, LISTS, SECTIONS, SHAPES, VARIABLES
+from runner.config.json_schema import FILE, schema, schema_text, shipped_schema
 from runner.config.migrations import renew
 from runner.config.origins import packaged_values
-from runner.config.reading import read_all
-from runner.config.schema import FILE, schema, schema_text, shipped_schema
-from runner.config.starter import starter
+from runner.config.read_layer import read_all
+from runner.config.schema import ENTRIES, KEYS, LISTS, SECTIONS, SHAPES, VARIABLES
+from runner.config.template import starter
 from tests.support.config_model import complaints
 from tests.support.config_strategies import as_toml, documents
 from tests.support.places import ROOT
@@ -35,8 +35,8 @@ def test_the_shipped_schema_and_the_page_are_current() -> None:
         (ROOT / "runner/config" / FILE).write_text(schema_text(), "utf-8")
         page.write_text(module.page(text), "utf-8")
         text = page.read_text("utf-8")
-    assert module.page(text) == text, "after a change of runner/config/keys.py: run it with UPDATE_GOLDEN=1"
-    assert shipped_schema() == schema_text(), "after a change of runner/config/keys.py: run it with UPDATE_GOLDEN=1"
+    assert module.page(text) == text, "after a change of runner/config/schema.py: run it with UPDATE_GOLDEN=1"
+    assert shipped_schema() == schema_text(), "after a change of runner/config/schema.py: run it with UPDATE_GOLDEN=1"
 
 
 def by_hand(text: str) -> list[str]:

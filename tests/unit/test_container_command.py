@@ -5,8 +5,8 @@ import socket
 
 import pytest
 
-from sandbox.container.command import Running
-from sandbox.container.wire import Wire
+from sandbox.container.attach_stream import Wire
+from sandbox.container.exec_stream import Running
 
 
 @pytest.mark.threat("T14")

@@ -10,19 +10,19 @@ import yaml
 from hypothesis import given as where
 from hypothesis import strategies as st
 
-from policy.secrecy import Secrets
+from policy.model.secret_paths import Secrets
+from runner.agent.context_sources import given, own
 from runner.config import load
-from runner.context.context import Context
-from runner.context.front_matter import HeadError, front_matter
-from runner.context.given import given, own
-from runner.context.skills import Broken, Skill, invoked, listing, skill_of
-from runner.facts import gather
-from runner.instructions import block, texts
+from runner.config.agentfiles.front_matter import HeadError, front_matter
+from runner.config.agentfiles.instructions import block, texts
+from runner.config.agentfiles.skills import Broken, Skill, invoked, listing, skill_of
+from runner.config.trust.discover import look
+from runner.config.trust.evaluate import Brought, skills_of
+from runner.engine.context.context import Context
+from runner.facts.gather import gather
+from runner.frontends.slash.dispatch import find
+from runner.frontends.slash.registry import known
 from runner.problems import Stopped
-from runner.slash.dispatch import find
-from runner.slash.known import known
-from runner.trust.brought import Brought, skills_of
-from runner.trust.look import look
 
 GOOD = "---\nname: review\ndescription: Reviews a change. Use it before a commit.\n---\n# How\n\nRead the diff.\n"
 

@@ -8,19 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.action import Action, ReadFile, RunArgv, RunScript, WriteFile
-from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleKind, RuleRef, Scope
 from policy.decide import decide, deciding_cell
-from policy.denied import denied_reason
-from policy.facts import Facts, Kind, PathFact
-from policy.matrix import MATRIX, Ruling
-from policy.matrix_text import rows, table
-from policy.profile import Profile
-from policy.profile_file import parse_profile
-from policy.risk import question
-from policy.secrecy import Secrets
-from policy.tier import Mode, Tier
-from policy.verdict import Allow, Ask, Deny, Limits, Rights, Terms, Verdict
+from policy.describe.matrix import rows, table
+from policy.describe.summary import question
+from policy.interpreter.denied import denied_reason
+from policy.model.action import Action, ReadFile, RunArgv, RunScript, WriteFile
+from policy.model.assessment import Assessment, Effect, EffectKind, Reason, RuleKind, RuleRef, Scope
+from policy.model.facts import Facts, Kind, PathFact
+from policy.model.matrix import MATRIX, Ruling
+from policy.model.profile import Profile
+from policy.model.secret_paths import Secrets
+from policy.model.tier import Mode, Tier
+from policy.model.verdict import Allow, Ask, Deny, Limits, Rights, Terms, Verdict
+from policy.toml.profile import parse_profile
 from tests.support.places import ROOT
 
 PACKAGES = ("policy", "sandbox", "tools", "runner", "profiles")
@@ -659,8 +659,8 @@ def test_only_decide_and_grants_mint_permits() -> None:
             what = ast.unparse(call.args[0]).lower().split(".")[-1]
             if ast.unparse(call.func).endswith("replace") and "permit" in what:
                 copying.append(f"{name}:{call.lineno}")
-    assert minting == {"policy/verdict.py", "policy/decide.py", "policy/grants.py"}
-    assert asking == {"policy/decide.py", "policy/extra.py"}
+    assert minting == {"policy/model/verdict.py", "policy/decide.py", "policy/grants/resolve.py"}
+    assert asking == {"policy/decide.py", "policy/grants/extra_right.py"}
     assert copying == []
 
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.action import EditFile, RunScript
-from policy.assessment import RuleKind, RuleRef
-from policy.matrix import Ruling
-from policy.tier import Mode, Tier
-from policy.verdict import Cell, Problem
+from policy.model.action import EditFile, RunScript
+from policy.model.assessment import RuleKind, RuleRef
+from policy.model.matrix import Ruling
+from policy.model.tier import Mode, Tier
+from policy.model.verdict import Cell, Problem
 from runner import events
 from runner.messages import Failure, Usage
 from sandbox.backend import Connection, Enforcement, Level, Violation

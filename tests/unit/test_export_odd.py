@@ -11,7 +11,7 @@ from opentelemetry.exporter.otlp.proto.common._log_encoder import encode_logs
 from opentelemetry.sdk._logs import ReadableLogRecord
 
 from runner.audit.chain import Record
-from runner.audit.deeds import Deed
+from runner.audit.decisions import Deed
 from runner.audit.export import jsonl, otlp, sarif, table
 from runner.audit.export.page import document
 from tests.process.test_export import valid

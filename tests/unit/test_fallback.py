@@ -8,10 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from policy.verdict import Problem
+from policy.model.verdict import Problem
+from runner.agent.conversation import Talk
+from runner.agent.run_options import RunArgs
+from runner.agent.startup import opener
 from runner.config import load
+from runner.engine.model_pool import OpenModels
+from runner.engine.run_limits import RunLimits
 from runner.events import Changed, Notice, Retrying
-from runner.key_flags import KeyFlags
 from runner.loop import Ending
 from runner.messages import (
     AssistantMessage,
@@ -25,17 +29,13 @@ from runner.messages import (
     ThinkingBlock,
     Usage,
 )
-from runner.open_models import OpenModels
 from runner.problems import Exit, usage
 from runner.providers import Opened
+from runner.providers.backoff import RetryPolicy
 from runner.providers.endpoint import SetupError
-from runner.retry import RetryPolicy
-from runner.run_limits import RunLimits
-from runner.run_options import RunArgs
-from runner.secrets import Secret, SecretError
-from runner.sessions.cost import Price
-from runner.starting import opener
-from runner.talk import Talk
+from runner.providers.key_source import KeyFlags
+from runner.providers.pricing import Price
+from runner.secrets.secret import Secret, SecretError
 from tests.process.test_loop import Make, Stage, busy, stage  # noqa: F401  # the fixture
 from tests.unit.test_replies import Item, Plays, fatal, ls, says
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox.fileops import perform
+from sandbox.inside.files.operations import perform
 
 
 def ask(op: str, **fields: object) -> dict[str, object]:

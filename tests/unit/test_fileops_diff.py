@@ -5,7 +5,7 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox.filediff import DIFF_LINES, unified
+from sandbox.inside.files.diff import DIFF_LINES, unified
 
 NO_END = "\\ no newline at the end of the file"
 TEXT = st.lists(st.sampled_from(["a", "b", "c", "", "+d", "-e", "@@"]), max_size=30).flatmap(

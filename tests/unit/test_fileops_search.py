@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox.fileaccess import Refused
-from sandbox.filematch import Pattern, expand
-from sandbox.fileops import perform
-from sandbox.ripgrep import program
+from sandbox.inside.files.access import Refused
+from sandbox.inside.files.match import Pattern, expand
+from sandbox.inside.files.operations import perform
+from sandbox.inside.files.ripgrep import program
 
 
 def ask(op: str, **fields: object) -> dict[str, object]:

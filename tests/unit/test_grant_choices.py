@@ -2,10 +2,10 @@
 
 import pytest
 
-from policy.action import Action, ListFolder, ReadFile, RunArgv, WriteFile
-from policy.grant_choices import never
-from policy.tier import Mode
-from policy.verdict import Allow, Ask
+from policy.grants.offers import never
+from policy.model.action import Action, ListFolder, ReadFile, RunArgv, WriteFile
+from policy.model.tier import Mode
+from policy.model.verdict import Allow, Ask
 from tests.support.grant_world import TOP, action, agreed, hearing, offered, question, settled
 from tests.support.permission_world import machine
 

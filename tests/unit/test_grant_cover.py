@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policy.action import Action, EditFile, ReadFile, RunArgv, RunScript, WriteFile
-from policy.facts import Kind, PathFact
-from policy.grant import EVERYWHERE, Grant, Key, Span
-from policy.grant_choices import choices, drafted, never
-from policy.grants import resolve
-from policy.hearing import EvaluationContext
-from policy.matrix import Ruling
-from policy.permission.shape import HOLE
-from policy.tier import Mode, Tier
-from policy.verdict import Allow, Ask, Deny
+from policy.evaluation import EvaluationContext
+from policy.grants.grant import EVERYWHERE, Grant, Key, Span
+from policy.grants.offers import choices, drafted, never
+from policy.grants.resolve import resolve
+from policy.model.action import Action, EditFile, ReadFile, RunArgv, RunScript, WriteFile
+from policy.model.command_pattern import HOLE
+from policy.model.facts import Kind, PathFact
+from policy.model.matrix import Ruling
+from policy.model.tier import Mode, Tier
+from policy.model.verdict import Allow, Ask, Deny
 from tests.laws.test_permission_laws import COMMANDS
 from tests.support.grant_world import TOP, action, agreed, hearing, question, settled
 from tests.support.permission_world import machine
@@ -416,7 +416,7 @@ def test_law_a_covered_script_holds_only_what_the_grants_are_about_and_gets_only
 
 
 def _asked(tier: Tier, mode: Mode) -> bool:
-    from policy.matrix import MATRIX
+    from policy.model.matrix import MATRIX
 
     return MATRIX[tier][mode] is Ruling.ASK
 

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policy.grant import EVERYWHERE, Grant, Key, Span, What
-from policy.matrix import Ruling
-from policy.permission.cover import NEVER
-from policy.permission.rule import Tool
-from policy.permission.shape import HOLE, CommandPattern
-from policy.tier import Tier
-from runner.grant_json import from_json, to_json
-from runner.grant_store import NAME, USUAL_LIFE, GrantStore, Keep, pruned
-from runner.state_file import StateError
+from policy.grants.grant import EVERYWHERE, Grant, Key, Span, What
+from policy.model.command_pattern import HOLE, CommandPattern
+from policy.model.matrix import Ruling
+from policy.model.permission_rule import Tool
+from policy.model.tier import Tier
+from policy.permission.allow import NEVER
+from runner.gate.grants.codec import from_json, to_json
+from runner.gate.grants.store import NAME, USUAL_LIFE, GrantStore, Keep, pruned
+from runner.state.json_file import StateError
 from tests.support.grant_world import agreed
 
 WHAT = agreed("npm test", "exactly `npm test`")[0].what
@@ -136,7 +136,7 @@ def _spend_all(folder: Path, grant: Grant, taken: "multiprocessing.Queue[int]") 
 
 @pytest.mark.threat("T78")
 def test_no_use_is_spent_twice_by_several_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runner.state_file._PATIENCE", 300.0)  # of a slow disk
+    monkeypatch.setattr("runner.state.json_file._PATIENCE", 300.0)  # of a slow disk
     grant = Desk(tmp_path).keep(uses=17)
     spawn = multiprocessing.get_context("fork")
     taken: multiprocessing.Queue[int] = spawn.Queue()

@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from policy.action import RunScript
-from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleKind, RuleRef, Scope
 from policy.decide import decide
-from policy.facts import Facts, Kind, PathFact
-from policy.grants import approve, refuse
-from policy.profile import Profile
-from policy.tier import Mode, Tier
-from policy.verdict import Ask, Permit
+from policy.grants.resolve import approve, refuse
+from policy.model.action import RunScript
+from policy.model.assessment import Assessment, Effect, EffectKind, Reason, RuleKind, RuleRef, Scope
+from policy.model.facts import Facts, Kind, PathFact
+from policy.model.profile import Profile
+from policy.model.tier import Mode, Tier
+from policy.model.verdict import Ask, Permit
 
 PROFILE = Profile((".ssh",), (), (), (), (), (), (), ())
 FACTS = Facts("/w", "/home/u", (), (), (), lambda path: PathFact(path, Kind.FILE), lambda name: None)

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.host_rule import HostRule, authority, host_name, host_rule
-from policy.verdict import Problem
+from policy.model.host_rule import HostRule, authority, host_name, host_rule
+from policy.model.verdict import Problem
 
 # fmt: off
 READ = [

@@ -5,8 +5,8 @@ import socket
 
 import pytest
 
-from sandbox import kernellog
-from sandbox.kernellog import Feed
+from sandbox.linux import landlock_log
+from sandbox.linux.landlock_log import Feed
 
 OURS = frozenset((299, 300))
 # As the kernel's admin guide of Landlock shows them.
@@ -65,9 +65,9 @@ def test_what_an_earlier_command_was_denied_is_not_told_of_a_later_one() -> None
 
 def test_the_log_is_read_only_where_it_is_written() -> None:
     """For real: without the right, or with auditing off, there is no feed; and nothing of ours switches it on."""
-    feed = kernellog.feed()
+    feed = landlock_log.feed()
     if os.geteuid() != 0:
         assert feed is None
     if feed is not None:
-        assert feed.denials(kernellog.processes(os.getpid()), 0.0) == ()
+        assert feed.denials(landlock_log.processes(os.getpid()), 0.0) == ()
         feed.close()

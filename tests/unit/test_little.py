@@ -4,20 +4,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.hosts import elsewhere, endpoint, mounted
-from policy.little.awk import read_awk
-from policy.little.jq import read_jq
-from policy.little.program import Reading
-from policy.little.sed import read_sed
-from policy.little.sql import looks_only
-from policy.pieces import computed
-from policy.reckon import evaluate
-from policy.rules import parse_rules
-from policy.script.reader import read
-from policy.script.tree import Arithmetic, Expansion, Script
-from policy.sense import ANYTHING, NUMBER, AbstractWord, below, concatenate, join, literal, unquoted
-from policy.tier import Tier
-from policy.variables import Standing, standing
+from policy.bash.ast import Arithmetic, Expansion, Script
+from policy.bash.parser import read
+from policy.handlers.sql import looks_only
+from policy.interpreter.arithmetic import evaluate
+from policy.interpreter.parameter_ops import computed
+from policy.interpreter.variable_rules import Standing, standing
+from policy.languages.awk import read_awk
+from policy.languages.jq import read_jq
+from policy.languages.language_result import Reading
+from policy.languages.sed import read_sed
+from policy.model.abstract_word import (
+    ANYTHING,
+    NUMBER,
+    AbstractWord,
+    below,
+    concatenate,
+    join,
+    literal,
+    unquoted,
+)
+from policy.model.host_words import elsewhere, endpoint, mounted
+from policy.model.tier import Tier
+from policy.rules.rulebook import parse_rules
 
 R, W, X, N, U = Tier.READ, Tier.WRITE, Tier.EXECUTE, Tier.NETWORK, Tier.UNKNOWN
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from policy.tier import Mode
+from policy.model.tier import Mode
+from runner.agent.conversation import Talk
 from runner.providers.scripted import ScriptedProvider, Turn
-from runner.sessions.begin import Beginning
 from runner.sessions.journal import Journal
-from runner.sessions.mark import Mark
-from runner.talk import Talk
+from runner.sessions.open import Beginning
+from runner.sessions.rewind import Mark
 from tests.process.test_loop import Make, bash, stage  # noqa: F401  # a fixture
 from tests.support.session_files import ID, begun, new_store, run_of
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from runner.model_facts import ModelFacts, ThinkingKind, facts_of
 from runner.providers import PROVIDERS, Remote
-from runner.sessions.cost import published
+from runner.providers.catalog import ModelFacts, ThinkingKind, facts_of
+from runner.providers.pricing import published
 
 
 @pytest.mark.parametrize(

@@ -6,20 +6,20 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from policy import outline as module
-from policy import witness
-from policy.outline import Found, outline
-from policy.script.reader import read
-from policy.script.tree import Script
+from policy.bash import crosscheck
+from policy.bash import plain_scan as module
+from policy.bash.ast import Script
+from policy.bash.parser import read
+from policy.bash.plain_scan import Found, outline
 
 
 def reported(text: str) -> set[Found] | None:
     """What bashlex itself reports, in the words of an outline; None when it refuses."""
-    package: Any = witness._bashlex()
+    package: Any = crosscheck._bashlex()
     found: list[Found] = []
     try:
         for part in package.parse(text):
-            witness._report(part, found)
+            crosscheck._report(part, found)
     except Exception:  # it refuses with exceptions of every kind
         return None
     return placed([("word" if kind == "assignment" else kind, start, end) for kind, start, end in found])
@@ -149,7 +149,7 @@ def test_a_right_tree_is_not_objected_to(tokens: list[tuple[str, str]]) -> None:
     text = "".join(word + joint for word, joint in tokens)
     tree = read(text)
     if isinstance(tree, Script) and outline(text) is not None:
-        assert witness.disagreement(text, tree) is None
+        assert crosscheck.disagreement(text, tree) is None
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from policy.action import RunScript
 from policy.classify import classify
-from policy.profile_file import parse_profile
-from policy.tier import Tier
-from runner.facts import gather
+from policy.model.action import RunScript
+from policy.model.tier import Tier
+from policy.toml.profile import parse_profile
+from runner.facts.gather import gather
 from tests.support.places import ROOT
 from tests.unit.test_commands import BOOK
 

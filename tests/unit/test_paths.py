@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.assessment import Scope
-from policy.facts import Facts, Kind, PathFact
-from policy.paths import Device, PathClassifier
-from policy.profile import Profile
+from policy.interpreter.path_classifier import Device, PathClassifier
+from policy.model.assessment import Scope
+from policy.model.facts import Facts, Kind, PathFact
+from policy.model.profile import Profile
 
 WORK, HOME = "/home/me/work", "/home/me"
 LINKS = {

@@ -4,11 +4,11 @@ from datetime import date
 
 import pytest
 
-from policy.action import Action, EditFile, GrepFiles, ReadFile, RunArgv, WriteFile
-from policy.matrix import Ruling
-from policy.permission.rule import Source
-from policy.tier import Mode, Tier
-from policy.verdict import UNNAMED, Allow, Ask, Deny
+from policy.model.action import Action, EditFile, GrepFiles, ReadFile, RunArgv, WriteFile
+from policy.model.matrix import Ruling
+from policy.model.permission_rule import Source
+from policy.model.tier import Mode, Tier
+from policy.model.verdict import UNNAMED, Allow, Ask, Deny
 from tests.support.permission_world import assess, judge, machine, ruling
 
 A, Q, D = Ruling.ALLOW, Ruling.ASK, Ruling.DENY
@@ -423,8 +423,8 @@ def test_a_denial_holds_in_every_mode(text: str, script: str, expected: Ruling, 
 def test_the_denied_list_looks_at_every_program_that_it_may_be() -> None:
     from dataclasses import replace
 
-    from policy.action import RunScript
     from policy.classify import classify
+    from policy.model.action import RunScript
     from tests.support.permission_world import BOOK, PROFILE
 
     strict = replace(PROFILE, denied=(("rm", "-rf", "*"),))

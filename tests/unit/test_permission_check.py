@@ -4,9 +4,9 @@ from datetime import date
 
 import pytest
 
-from policy.permission.check import check
+from policy.model.permission_rule import Layer
 from policy.permission.finding import RuleFinding, Severity
-from policy.permission.rule import Layer
+from policy.permission.lint import check
 from tests.support.permission_world import BOOK, PROFILE, rules
 from tests.support.places import ROOT
 
@@ -179,8 +179,8 @@ def test_the_worst_comes_first() -> None:
 
 
 def test_the_rules_of_the_page_about_permissions_are_good_ones() -> None:
-    from policy.keyed import read
     from policy.permission.file import LISTS, permissions
+    from policy.toml.schema import read
 
     page = (ROOT / "docs/guide/permissions.md").read_text()
     block = page.partition("\n## By rules")[2].partition("```toml\n")[2].partition("```")[0]

@@ -4,14 +4,14 @@ from datetime import date
 
 import pytest
 
-from policy.assessment import RuleKind, RuleRef
-from policy.keyed import KeyedError, read
-from policy.matrix import Ruling
-from policy.narrow import narrow
+from policy.model.assessment import RuleKind, RuleRef
+from policy.model.matrix import Ruling
+from policy.model.narrowing import narrow
+from policy.model.permission_rule import Layer, PermissionRule, Source, Tool
+from policy.model.tier import Tier
 from policy.permission.file import LISTS, permissions
-from policy.permission.rule import Layer, PermissionRule, Source, Tool
-from policy.profile_file import parse_profile
-from policy.tier import Tier
+from policy.toml.profile import parse_profile
+from policy.toml.schema import KeyedError, read
 from tests.support.places import ROOT
 
 PROFILE = parse_profile((ROOT / "profiles" / "default.toml").read_text(), "profiles/default.toml")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox.picture import Kind, picture
+from sandbox.inside.files.image_check import Kind, picture
 from tests.unit.test_fileops import GIF, JPEG, WEBP, png
 
 WHOLE = png(3)

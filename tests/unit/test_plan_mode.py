@@ -4,17 +4,17 @@ from typing import Any
 
 import pytest
 
-from policy.tier import Mode
-from policy.verdict import Problem
-from runner.approval import Answer, Yes
-from runner.audit.deeds import deeds
+from policy.model.tier import Mode
+from policy.model.verdict import Problem
+from runner.approval.approver import Answer, Yes
+from runner.approval.plan_answer import Leave, PlanAnswer, Stay, answered
+from runner.audit.decisions import deeds
 from runner.audit.export.sarif import document
 from runner.audit.log import AuditLog
-from runner.audit.store import AuditError
+from runner.audit.stores.store import AuditError
+from runner.engine.plan_tool import LONGEST, NAME, plan_tool
 from runner.events import Answered, Changed, Denied, Finished, Malformed, PlanProposed
 from runner.messages import ToolCall
-from runner.plan_answer import Leave, PlanAnswer, Stay, answered
-from runner.plan_tool import LONGEST, NAME, plan_tool
 from runner.problems import Exit
 from runner.providers.scripted import Turn
 from tests.process.test_loop import DONE, Make, bash, stage  # noqa: F401  # a fixture

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from policy.action import RunArgv
-from policy.verdict import _MINT, Permit, Rights, Terms
-from sandbox import pool
-from sandbox.linux import Linux
-from sandbox.slot import Slot
+from policy.model.action import RunArgv
+from policy.model.verdict import _MINT, Permit, Rights, Terms
+from sandbox.linux import helper_pool
+from sandbox.linux.backend import Linux
+from sandbox.linux.helper_handle import Slot
 
 SYSTEM = ("/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache")
 
@@ -24,7 +24,7 @@ def terms(tmp_path: Path) -> Terms:
     return Terms(Rights.WORK, str(tmp_path / "w"), "/nonexistent", system=SYSTEM, env=(("PATH", "/usr/bin:/bin"),))
 
 
-def with_backend(tmp_path: Path, work: Callable[[Linux], Awaitable[None]], rest: float = pool.REST) -> None:
+def with_backend(tmp_path: Path, work: Callable[[Linux], Awaitable[None]], rest: float = helper_pool.REST) -> None:
     async def main() -> None:
         backend = Linux("T1", cache=tmp_path, files=False)
         backend.pool._rest = rest
@@ -80,7 +80,9 @@ def test_two_sessions_share_no_helper(terms: Terms, tmp_path: Path) -> None:
 
 def test_the_least_recently_used_is_ended_first(terms: Terms, tmp_path: Path) -> None:
     async def work(backend: Linux) -> None:
-        many = [replace(terms, limits=replace(terms.limits, pids=100 + number)) for number in range(pool.IDLE + 1)]
+        many = [
+            replace(terms, limits=replace(terms.limits, pids=100 + number)) for number in range(helper_pool.IDLE + 1)
+        ]
         of: list[Slot] = []
         for each in many[:-1]:
             slot = await backend.pool.take(each)
@@ -91,7 +93,7 @@ def test_the_least_recently_used_is_ended_first(terms: Terms, tmp_path: Path) ->
         assert of[1] not in backend.pool.all
         assert of[1].process.returncode is not None
         assert {of[0], *of[2:]} <= backend.pool.all
-        assert len(backend.pool.all) == pool.IDLE
+        assert len(backend.pool.all) == helper_pool.IDLE
         assert not backend.pool._gates
         assert not backend.pool._users, "nothing is kept for terms that nobody uses"
 
@@ -137,11 +139,11 @@ def test_an_idle_helper_that_cannot_be_asked_is_replaced(terms: Terms, tmp_path:
 
 def test_a_further_command_waits_for_a_helper(terms: Terms, tmp_path: Path) -> None:
     async def work(backend: Linux) -> None:
-        taken = [await backend.pool.take(terms) for _ in range(pool.SLOTS)]
+        taken = [await backend.pool.take(terms) for _ in range(helper_pool.SLOTS)]
         waiting = asyncio.create_task(true(backend, terms))
         await asyncio.sleep(0.05)
         assert not waiting.done()
-        assert len(backend.pool.all) == pool.SLOTS
+        assert len(backend.pool.all) == helper_pool.SLOTS
         backend.pool.give_back(terms, taken.pop())
         await waiting
         cancelled = [asyncio.create_task(backend.pool.take(terms)) for _ in range(3)]

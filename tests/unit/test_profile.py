@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.assessment import RuleKind, RuleRef
-from policy.credential import Credential
-from policy.host_rule import HostRule
-from policy.matrix import MATRIX, Ruling
-from policy.narrow import lower, narrow, no_looser
-from policy.permission.rule import Layer, PermissionRule
-from policy.profile import Profile
-from policy.profile_file import LIMITS, ProfileError, parse_profile
-from policy.secrecy import Secrets
-from policy.tier import Mode
-from policy.verdict import Limits, limit_names
+from policy.model.assessment import RuleKind, RuleRef
+from policy.model.credential import Credential
+from policy.model.host_rule import HostRule
+from policy.model.matrix import MATRIX, Ruling
+from policy.model.narrowing import lower, narrow, no_looser
+from policy.model.permission_rule import Layer, PermissionRule
+from policy.model.profile import Profile
+from policy.model.secret_paths import Secrets
+from policy.model.tier import Mode
+from policy.model.verdict import Limits, limit_names
+from policy.toml.profile import LIMITS, ProfileError, parse_profile
 from tests.support.places import ROOT
 
 TEXT = (ROOT / "profiles" / "default.toml").read_text()

@@ -2,12 +2,23 @@
 
 import pytest
 
-from policy.action import RunScript
-from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleKind, RuleRef
-from policy.hearing import within_backend
-from policy.matrix import Ruling
-from policy.tier import Mode, Tier
-from policy.verdict import _MINT, Allow, Ask, Cell, Deny, Permit, Problem, Rights, Terms, Verdict
+from policy.evaluation import within_backend
+from policy.model.action import RunScript
+from policy.model.assessment import Assessment, Effect, EffectKind, Reason, RuleKind, RuleRef
+from policy.model.matrix import Ruling
+from policy.model.tier import Mode, Tier
+from policy.model.verdict import (
+    _MINT,
+    Allow,
+    Ask,
+    Cell,
+    Deny,
+    Permit,
+    Problem,
+    Rights,
+    Terms,
+    Verdict,
+)
 
 ACTION = RunScript("curl https://example.com", "/w")
 CELL = Cell(Tier.NETWORK, Mode.DEFAULT, Ruling.ASK)

@@ -6,11 +6,11 @@ reason that names the place, or the walk says which word it cannot vouch for. `t
 
 import pytest
 
-from policy.assessment import Assessment
-from policy.script.reader import read
-from policy.script.show import show
-from policy.script.tree import Command, Opaque
-from policy.tier import Tier
+from policy.bash.ast import Command, Opaque
+from policy.bash.parser import read
+from policy.bash.printer import show
+from policy.model.assessment import Assessment
+from policy.model.tier import Tier
 from tests.unit.test_classify import judge
 
 # fmt: off

@@ -8,14 +8,14 @@ from dataclasses import FrozenInstanceError, asdict, field, fields, is_dataclass
 
 import pytest
 
-from policy import record
-from policy.action import RunArgv, RunScript
-from policy.script.tree import Text
-from policy.span import SourceSpan
-from policy.verdict import Limits
+from policy.bash.ast import Text
+from policy.model import frozen
+from policy.model.action import RunArgv, RunScript
+from policy.model.span import SourceSpan
+from policy.model.verdict import Limits
 
 
-@record.dataclass(frozen=True, slots=True)
+@frozen.dataclass(frozen=True, slots=True)
 class Point:
     """A place."""
 
@@ -39,12 +39,12 @@ class Usual:
         object.__setattr__(self, "told", f"{self.x}:{self.y}")
 
 
-@record.dataclass(frozen=True, slots=True)
+@frozen.dataclass(frozen=True, slots=True)
 class Point3(Point):
     z: int = 0
 
 
-@record.dataclass(frozen=True, slots=True)
+@frozen.dataclass(frozen=True, slots=True)
 class Alone:
     pass
 
@@ -117,10 +117,10 @@ def test_it_keeps_apart_what_looks_alike() -> None:
 
 def test_nothing_is_compiled_before_the_first_value(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled = []
-    init = record._init
-    monkeypatch.setattr(record, "_init", lambda made: compiled.append(made) or init(made))
+    init = frozen._init
+    monkeypatch.setattr(frozen, "_init", lambda made: compiled.append(made) or init(made))
 
-    @record.dataclass(frozen=True, slots=True)
+    @frozen.dataclass(frozen=True, slots=True)
     class Late:
         x: int
 
@@ -130,11 +130,11 @@ def test_nothing_is_compiled_before_the_first_value(monkeypatch: pytest.MonkeyPa
 
 
 def test_other_kinds_are_left_to_the_standard_library() -> None:
-    @record.dataclass(slots=True)
+    @frozen.dataclass(slots=True)
     class Open:
         x: int = 1
 
-    @record.dataclass(frozen=True, slots=True, eq=False)
+    @frozen.dataclass(frozen=True, slots=True, eq=False)
     class Same:
         x: int = 1
 

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from policy.verdict import Permit, Problem
+from policy.model.verdict import Permit, Problem
 from runner.audit.log import AuditLog
-from runner.compaction.view import View
+from runner.engine.compaction.view import View
+from runner.engine.run_limits import RunLimits
 from runner.events import CallBegun, Event, Finished, Notice, Proposed, Retrying, Said
 from runner.loop import Ending, run
 from runner.messages import (
@@ -32,8 +33,7 @@ from runner.messages import (
     has_thoughts,
 )
 from runner.problems import Exit
-from runner.retry import RetryPolicy
-from runner.run_limits import RunLimits
+from runner.providers.backoff import RetryPolicy
 from sandbox.backend import Listener, Outcome
 from tests.process.test_loop import FakeSandbox, Make, busy, stage  # noqa: F401  # the fixture
 
@@ -416,7 +416,7 @@ def test_nothing_that_is_more_than_reading_is_begun_before_the_answer_is_whole(
 @pytest.mark.threat("T106")
 def test_a_call_that_is_no_reading_is_judged_as_things_are_when_its_turn_comes(stage: Make) -> None:  # noqa: F811
     """Between its coming and its turn the mode may have changed."""
-    from policy.tier import Mode
+    from policy.model.tier import Mode
 
     gate = asyncio.Event()
     made = ls("touch a")

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.verdict import Problem
+from policy.model.verdict import Problem
 from runner.events import Retrying, Said
+from runner.frontends.tui.countdown import Wait
+from runner.frontends.wording import seconds
 from runner.messages import WAITING_HELPS, Failure
-from runner.retry import RetryPolicy
-from runner.telling import seconds
-from runner.tui.wait import Wait
+from runner.providers.backoff import RetryPolicy
 
 USUAL = RetryPolicy()
 

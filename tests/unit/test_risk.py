@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policy.action import EditFile, GrepFiles, ListFolder, ReadFile, RunArgv, WriteFile
-from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleKind, RuleRef, Scope
 from policy.classify import classify
-from policy.risk import doing
-from policy.tier import Tier
+from policy.describe.summary import doing
+from policy.model.action import EditFile, GrepFiles, ListFolder, ReadFile, RunArgv, WriteFile
+from policy.model.assessment import Assessment, Effect, EffectKind, Reason, RuleKind, RuleRef, Scope
+from policy.model.tier import Tier
 from tests.fuzz import fuzz_policy as fuzz
 from tests.support.places import TESTS
 

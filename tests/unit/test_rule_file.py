@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy import rule_file
-from policy.rule_file import Chunk, chunks
-from policy.rules import RuleBook
+from policy.rules import rule_file
+from policy.rules.rule_file import Chunk, chunks
+from policy.rules.rulebook import RuleBook
 from tests.support.places import ROOT
 
 FILES = {path.name: path.read_text("utf-8") for path in sorted((ROOT / "policy" / "commands").glob("*.toml"))}

@@ -2,10 +2,10 @@
 
 import pytest
 
-from policy.assessment import EffectKind
+from policy.model.assessment import EffectKind
+from policy.model.tier import Mode, Tier
+from policy.model.verdict import Allow, Ask, Deny, Limits, Rights, Terms
 from policy.terms import terms_for
-from policy.tier import Mode, Tier
-from policy.verdict import Allow, Ask, Deny, Limits, Rights, Terms
 from tests.fuzz import fuzz_policy as fuzz
 
 WORK, HOME = fuzz.WORK, fuzz.HOME

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sandbox.backend import SandboxUnavailable
-from sandbox.scratch import Scratch
+from sandbox.linux.session_tmp import Scratch
 
 
 @pytest.fixture(autouse=True)

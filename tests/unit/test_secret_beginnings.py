@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policy.action import RunScript
-from policy.budget import Budget
 from policy.classify import classify
-from policy.little.printing import echoed, printed
-from policy.matches import MOST, braced, matched, spelled
-from policy.sense import literal
-from policy.tier import Tier
+from policy.handlers.echo_printf import echoed, printed
+from policy.interpreter.glob_matches import MOST, braced, matched, spelled
+from policy.interpreter.work_budget import Budget
+from policy.model.abstract_word import literal
+from policy.model.action import RunScript
+from policy.model.tier import Tier
 from tests.unit.test_classify import BOOK, machine, profile
 
 # What lies in the workspace of these lines, by folder.

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from policy.action import RunScript
-from policy.backups import originals
 from policy.classify import classify
-from policy.logins import MOST, holds_login
-from policy.secrecy import Secrets
-from policy.tier import Tier
-from sandbox.login import login_at
-from sandbox.scan import scan, secret_names
-from sandbox.tree import Trees
+from policy.model.action import RunScript
+from policy.model.backup_names import originals
+from policy.model.login_files import MOST, holds_login
+from policy.model.secret_paths import Secrets
+from policy.model.tier import Tier
+from sandbox.workspace.folder_cache import Trees
+from sandbox.workspace.login_files import login_at
+from sandbox.workspace.protected_paths import scan, secret_names
 from tests.unit.test_classify import BOOK, judge, machine, profile
 
 # Names without blanks; those with some follow.

@@ -2,7 +2,7 @@
 
 import pytest
 
-from policy.secret_words import DEFAULT, secret_kind
+from policy.describe.secret_kinds import DEFAULT, secret_kind
 
 # fmt: off
 KINDS = (

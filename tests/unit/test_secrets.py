@@ -13,7 +13,7 @@ from collections.abc import Callable
 import pytest
 import rich.pretty
 
-from runner.secrets import Secret
+from runner.secrets.secret import Secret
 
 CANARY = "sk-canary-7f3e9d21c4b8"
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.tier import Mode
+from policy.model.tier import Mode
 from runner.messages import (
     AssistantMessage,
     ImageBlock,
@@ -22,10 +22,10 @@ from runner.messages import (
     Usage,
     UserMessage,
 )
-from runner.redactor import Redactor
-from runner.sessions.begin import Beginning
+from runner.secrets.redactor import Redactor
 from runner.sessions.entries import Answered, Entry, Unsound, line, message_of, of_message, of_result, parse
-from runner.sessions.past import Past, index, past
+from runner.sessions.history import Past, index, past
+from runner.sessions.open import Beginning
 from runner.sessions.store import SessionError, Store, choose
 from tests.support.session_files import ID, begun, calls, new_store, result, run_of, says, talk, user
 

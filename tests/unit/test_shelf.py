@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.shelf import Shelf
+from runner.state.output_store import Shelf
 
 
 def test_both_streams_are_kept_for_the_user_alone(tmp_path: Path) -> None:

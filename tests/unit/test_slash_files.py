@@ -4,15 +4,22 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from runner.context.context import Context
-from runner.context.given import given
-from runner.context.skills import Skill
-from runner.slash.dispatch import find
-from runner.slash.known import known
-from runner.slash.prompt_file import LARGEST, PromptFile, Read, of_contents, of_folder, parse
-from runner.trust.brought import Brought
-from runner.trust.look import look
-from runner.trust.words import description
+from runner.agent.context_sources import given
+from runner.config.agentfiles.custom_commands import (
+    LARGEST,
+    PromptFile,
+    Read,
+    of_contents,
+    of_folder,
+    parse,
+)
+from runner.config.agentfiles.skills import Skill
+from runner.config.trust.discover import look
+from runner.config.trust.evaluate import Brought
+from runner.config.trust.text import description
+from runner.engine.context.context import Context
+from runner.frontends.slash.dispatch import find
+from runner.frontends.slash.registry import known
 
 HEAD = "---\ndescription: Look at it\nargument-hint: FILE\nmodel: another\n---\n"
 

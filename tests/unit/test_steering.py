@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from policy.tier import Mode
-from runner.config.keys import key_of
+from policy.model.tier import Mode
+from runner.agent.conversation import Talk
+from runner.config.schema import key_of
+from runner.engine.steering import Delivery, Steering
+from runner.engine.user_input import Words
 from runner.events import Queued, Steered, Unqueued
 from runner.loop import Ending
 from runner.messages import (
@@ -22,10 +25,7 @@ from runner.messages import (
     UserMessage,
 )
 from runner.problems import Exit
-from runner.sessions.past import index, past
-from runner.steering import Delivery, Steering
-from runner.talk import Talk
-from runner.words import Words
+from runner.sessions.history import index, past
 from tests.process.test_loop import Make, Stage, stage  # noqa: F401  # the fixture
 from tests.support.session_files import ID, begun, new_store
 from tests.unit.test_replies import Item, Plays, fatal, ls, says

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policy.action import Action, ReadFile, RunScript, WriteFile
 from policy.classify import classify
 from policy.decide import decide, open_reasons
-from policy.tier import Mode, Tier
-from policy.verdict import Allow, Verdict
-from runner.suggestion import no_rule_lifts, read_rules, suggested
+from policy.model.action import Action, ReadFile, RunScript, WriteFile
+from policy.model.tier import Mode, Tier
+from policy.model.verdict import Allow, Verdict
+from runner.gate.suggest import no_rule_lifts, read_rules, suggested
 from tests.fuzz import fuzz_policy as fuzz
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from policy.verdict import Problem
+from policy.model.verdict import Problem
 from runner.events import Changed, Compacted, Resumed, Retrying, RunEnded
+from runner.frontends.wording import command_lines, ended, note, resumed
 from runner.messages import Failure, Usage
-from runner.telling import command_lines, ended, note, resumed
 
 BEGAN, UNTIL = "2026-03-04T05:06:07.089Z", "2026-03-05T06:07:08.089Z"
 SO_FAR = "2026-03-04 05:06 to 2026-03-05 06:07 UTC"

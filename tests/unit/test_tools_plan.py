@@ -2,14 +2,23 @@
 
 import pytest
 
-from policy.action import Action, EditFile, GlobFiles, GrepFiles, ListFolder, ReadFile, RunScript, WriteFile
-from policy.verdict import Problem
+from policy.model.action import (
+    Action,
+    EditFile,
+    GlobFiles,
+    GrepFiles,
+    ListFolder,
+    ReadFile,
+    RunScript,
+    WriteFile,
+)
+from policy.model.verdict import Problem
 from tools import TOOLS
 from tools.arguments import Arguments, parse
-from tools.clip import tail
-from tools.counts import count, seconds, size
-from tools.seen import Seen
+from tools.seen_files import Seen
 from tools.tool import find
+from tools.truncate import tail
+from tools.units import count, seconds, size
 
 
 def plan(name: str, arguments: dict[str, object], seen: Seen | None = None, cwd: str = "/w") -> Action | Problem:

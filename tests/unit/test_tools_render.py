@@ -11,16 +11,25 @@ from pathlib import Path
 
 import pytest
 
-from policy.action import Action, EditFile, GlobFiles, GrepFiles, ListFolder, ReadFile, RunScript, WriteFile
-from policy.verdict import Problem
-from runner.live_secrets import MASK
+from policy.model.action import (
+    Action,
+    EditFile,
+    GlobFiles,
+    GrepFiles,
+    ListFolder,
+    ReadFile,
+    RunScript,
+    WriteFile,
+)
+from policy.model.verdict import Problem
+from runner.secrets.registry import MASK
 from sandbox.backend import Outcome, Violation
-from sandbox.fileops import perform
+from sandbox.inside.files.operations import perform
 from tests.support.places import TESTS
 from tools import TOOLS
-from tools.answer import failed
 from tools.arguments import Arguments, parse
-from tools.seen import MASKED, Seen
+from tools.file_result import failed
+from tools.seen_files import MASKED, Seen
 from tools.tool import Finished, ImagePart, Keep, Part, TextPart, Tool, find
 
 GOLDEN = TESTS / "golden" / "tool_results.txt"

@@ -8,15 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from policy.action import EditFile, RunScript
-from policy.assessment import RuleKind, RuleRef
-from policy.matrix import Ruling
-from policy.tier import Mode, Tier
-from policy.verdict import Cell, Problem
+from policy.model.action import EditFile, RunScript
+from policy.model.assessment import RuleKind, RuleRef
+from policy.model.matrix import Ruling
+from policy.model.tier import Mode, Tier
+from policy.model.verdict import Cell, Problem
 from runner import events
+from runner.frontends.plain.transcript import Transcript
 from runner.messages import Usage
-from runner.transcript import Transcript
-from runner.visible import one_line, visible
+from runner.text.sanitize import one_line, visible
 from sandbox.backend import Enforcement, Level, Violation
 
 RULE = RuleRef(RuleKind.COMMAND, "coreutils", 12)

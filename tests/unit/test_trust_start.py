@@ -12,17 +12,17 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as tried
 from hypothesis import strategies as st
 
-from policy.tier import Mode
+from policy.model.tier import Mode
 from runner.config import Settings
 from runner.config import load as load_everything
+from runner.config.trust.cached import remembered
+from runner.config.trust.discover import look
+from runner.config.trust.inventory import Kind
+from runner.config.trust.session_check import Wish, started, weigh
+from runner.config.trust.store import TrustStore
+from runner.config.trust.text import description, summary
+from runner.config.trust.widening import Widening, widenings
 from runner.problems import Stopped
-from runner.trust.inventory import Kind
-from runner.trust.look import look
-from runner.trust.remembered import remembered
-from runner.trust.start import Wish, started, weigh
-from runner.trust.store import TrustStore
-from runner.trust.widening import Widening, widenings
-from runner.trust.words import description, summary
 
 load = partial(load_everything, system=Path("/nonexistent"))  # what this machine's administrator says is no part of it
 

@@ -9,22 +9,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policy.action import Action, EditFile, WriteFile
-from policy.assessment import Reason, RuleKind, RuleRef
-from policy.grant import Key, Span
-from policy.matrix import Ruling
-from policy.tier import Mode, Tier
-from policy.verdict import Ask, Cell
-from runner.approval import Answer, Edited, Halt, No, Question, Yes
-from runner.card import card
-from runner.grant_store import GrantStore
-from runner.remembered import offer
-from runner.tui.approval import ApprovalPanel
-from runner.tui.fragments import Fragments, cells
-from runner.tui.guard import CAREFUL, GUARD
-from runner.tui.panel import Done, Edit, Stay, Step
-from runner.tui.plan_question import PlanQuestion
-from runner.tui.theme import PLAIN
+from policy.grants.grant import Key, Span
+from policy.model.action import Action, EditFile, WriteFile
+from policy.model.assessment import Reason, RuleKind, RuleRef
+from policy.model.matrix import Ruling
+from policy.model.tier import Mode, Tier
+from policy.model.verdict import Ask, Cell
+from runner.approval.approver import Answer, Edited, Halt, No, Question, Yes
+from runner.approval.card import card
+from runner.approval.remembered import offer
+from runner.frontends.tui.approval import ApprovalPanel
+from runner.frontends.tui.fragments import Fragments, cells
+from runner.frontends.tui.keypress_guard import CAREFUL, GUARD
+from runner.frontends.tui.panel import Done, Edit, Stay, Step
+from runner.frontends.tui.plan_question import PlanQuestion
+from runner.frontends.tui.theme import PLAIN
+from runner.gate.grants.store import GrantStore
 from tests.adversary.attack import Attack
 from tests.adversary.attacks_terminal import ATTACKS
 from tests.support.grant_world import hearing, question

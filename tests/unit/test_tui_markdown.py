@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runner.events import Prompted, Said
-from runner.tui.blocks import LONGEST, Block, Blocks, Code, Prose
-from runner.tui.markdown import markdown_rows
-from runner.tui.rows import ansi, cells, measure, plain
-from runner.tui.screen import Screen
-from runner.tui.theme import DARK, PLAIN
-from runner.visible import visible
+from runner.frontends.tui.blocks import LONGEST, Block, Blocks, Code, Prose
+from runner.frontends.tui.markdown import markdown_rows
+from runner.frontends.tui.rows import ansi, cells, measure, plain
+from runner.frontends.tui.screen import Screen
+from runner.frontends.tui.theme import DARK, PLAIN
+from runner.text.sanitize import visible
 
 SGR = re.compile(r"\x1b\[[\d;]*m")
 ESC = "\x1b"

@@ -2,19 +2,19 @@
 
 import pytest
 
-from runner.tui.fragments import cells, fit, wrapped
-from runner.tui.fuzzy import best, score
-from runner.tui.panel import Done, Stay
-from runner.tui.picker import Picker, Row
+from runner.frontends.tui.fragments import cells, fit, wrapped
+from runner.frontends.tui.fuzzy import best, score
+from runner.frontends.tui.panel import Done, Stay
+from runner.frontends.tui.picker import Picker, Row
 
-FILES = ["runner/loop.py", "runner/tui/app.py", "tests/test_loop.py", "docs/loops of yarn.md", "README.md"]
+FILES = ["runner/loop.py", "runner/frontends/tui/app.py", "tests/test_loop.py", "docs/loops of yarn.md", "README.md"]
 
 
 @pytest.mark.parametrize(
     ("query", "first", "why"),
     [
         ("", "runner/loop.py", "nothing typed: as they came"),
-        ("app", "runner/tui/app.py", "whole in the text"),
+        ("app", "runner/frontends/tui/app.py", "whole in the text"),
         ("loop.py", "runner/loop.py", "at the beginning of a word, before the one inside another word"),
         ("rlp", "runner/loop.py", "letters in order"),
         ("LOOP yarn", "docs/loops of yarn.md", "every word, whatever its case"),

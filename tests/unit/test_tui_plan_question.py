@@ -4,10 +4,10 @@ import itertools
 
 import pytest
 
-from policy.tier import Mode
-from runner.plan_answer import Leave, PlanAnswer, Stay
-from runner.tui.panel import Done, Edit
-from runner.tui.plan_question import PlanQuestion
+from policy.model.tier import Mode
+from runner.approval.plan_answer import Leave, PlanAnswer, Stay
+from runner.frontends.tui.panel import Done, Edit
+from runner.frontends.tui.plan_question import PlanQuestion
 
 
 def looked_at() -> PlanQuestion:

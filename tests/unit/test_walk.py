@@ -2,7 +2,7 @@
 
 import pytest
 
-from policy.tier import Tier
+from policy.model.tier import Tier
 from tests.unit.test_classify import judge
 
 # fmt: off

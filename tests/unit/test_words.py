@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.script.reader import read
-from policy.script.tree import (
+from policy.bash.ast import (
     Assignment,
     Command,
     Expansion,
@@ -21,6 +20,7 @@ from policy.script.tree import (
     Tilde,
     Word,
 )
+from policy.bash.parser import read
 
 
 def command(text: str) -> Command:

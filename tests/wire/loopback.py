@@ -21,7 +21,7 @@ from runner.providers.endpoint import Timeouts, parse_endpoint
 from runner.providers.gemini import GeminiProvider
 from runner.providers.openai import OpenAiProvider
 from runner.providers.responses import ResponsesProvider
-from runner.secrets import Secret
+from runner.secrets.secret import Secret
 
 HERE = Path(__file__).parent
 

@@ -1,1 +1,4 @@
-"""The record in the forms that other programs and people read: one module for each."""
+"""Export formats of the audit log: JSON lines, CSV, SARIF, HTML and OTLP, one module for each.
+
+Start reading at `reading.py`, which prepares one decision for all formats.
+"""

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator
 
-from runner.audit.deeds import Deed
-from runner.audit.view import json_line
+from runner.audit.decisions import Deed
+from runner.audit.list_view import json_line
 
 
 def lines(deeds: Iterable[Deed]) -> Iterator[str]:

@@ -16,15 +16,15 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from policy.record import dataclass
-from policy.verdict import Problem
-from runner.audit.deeds import Deed
+from policy.model.frozen import dataclass
+from policy.model.verdict import Problem
+from runner.audit.decisions import Deed
 from runner.audit.export import reading
-from runner.audit.view import json_line
-from runner.gunzip import PackedError, PackedTooLarge, gunzip, layer_of
+from runner.audit.list_view import json_line
 from runner.problems import Exit, Stopped, usage
+from runner.text.gunzip import PackedError, PackedTooLarge, gunzip, layer_of
+from runner.text.sanitize import one_line
 from runner.version import VERSION
-from runner.visible import one_line
 
 if TYPE_CHECKING:
     from opentelemetry.sdk._logs import ReadableLogRecord

@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterable, Iterator
 from pathlib import Path
 from typing import TextIO, TypeVar
 
-from policy.verdict import Problem
+from policy.model.verdict import Problem
 from runner.problems import Exit, Stopped, usage
 
 _Item = TypeVar("_Item")

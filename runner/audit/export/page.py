@@ -13,8 +13,8 @@ from dataclasses import field
 from datetime import datetime
 from importlib.resources import files
 
-from policy.record import dataclass
-from runner.audit.deeds import Deed
+from policy.model.frozen import dataclass
+from runner.audit.decisions import Deed
 from runner.audit.export import reading
 
 MOST = 10_000  # decisions of one report, where nobody says otherwise

@@ -3,10 +3,10 @@
 import re
 from collections.abc import Iterator
 
-from runner.audit.bodies import items as items
-from runner.audit.bodies import mapping as mapping
-from runner.audit.bodies import number as number
-from runner.audit.deeds import Deed
+from runner.audit.decisions import Deed
+from runner.audit.fields import items as items
+from runner.audit.fields import mapping as mapping
+from runner.audit.fields import number as number
 from runner.audit.query import was_question
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")

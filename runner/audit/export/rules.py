@@ -8,9 +8,9 @@ a command (`secret/coreutils`, `network/hosts`), the area of a check (`unknown/s
 import re
 from typing import assert_never
 
-from policy.assessment import RuleKind, RuleRef
-from policy.record import dataclass
-from runner.audit.deeds import Deed
+from policy.model.assessment import RuleKind, RuleRef
+from policy.model.frozen import dataclass
+from runner.audit.decisions import Deed
 from runner.audit.export import reading
 
 # fmt: off

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 from urllib.parse import quote
 
-from policy.assessment import RuleKind, RuleRef
-from runner.audit.deeds import Deed
+from policy.model.assessment import RuleKind, RuleRef
+from runner.audit.decisions import Deed
 from runner.audit.export import reading, rules
+from runner.text.sanitize import one_line, visible
 from runner.version import VERSION
-from runner.visible import one_line, visible
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 MOST = 25_000  # results of one run; dashboards take no more

@@ -4,7 +4,7 @@ import csv
 import io
 from collections.abc import Iterable, Iterator
 
-from runner.audit.deeds import Deed
+from runner.audit.decisions import Deed
 from runner.audit.export import reading
 
 COLUMNS = (
@@ -69,7 +69,7 @@ def _cell(value: object) -> str:
         return ""
     if reading.number(value) is not None:
         return str(value)
-    from runner.visible import visible
+    from runner.text.sanitize import visible
 
     said = str(value)
     shown = visible(said, lines=False)  # one decision, one line

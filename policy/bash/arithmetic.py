@@ -1,0 +1,187 @@
+"""Arithmetic: `$((..))`, `((..))` and the head of `for ((..))`, over decimal numbers and plain names.
+
+bash evaluates the value of a name again (`x='a[$(cmd)]'; $((x))` runs `cmd`). That a name holds nothing but a number
+is for the walk to see, which knows its value at that place.
+"""
+
+import re
+
+from policy.bash.ast import Change, Count, Expression, Name, Number, Operation, Output, Substitution
+from policy.bash.words import Words
+
+_BLANKS = re.compile(r"[ \t]*")
+_NUMBER = re.compile(r"(?:0|[1-9][0-9]{0,17})(?![A-Za-z0-9_#.@])")
+_COUNT = re.compile(r"\$(?:[#?$]|\{#[A-Za-z_][A-Za-z0-9_]*(?:\[[@*]\])?\})(?![A-Za-z0-9_$\[({])")
+_NAME = re.compile(
+    r"(?:(?P<bare>[A-Za-z_][A-Za-z0-9_]*)|\$(?P<plain>[A-Za-z_][A-Za-z0-9_]*|[1-9])"
+    r"|\$\{(?P<braced>[A-Za-z_][A-Za-z0-9_]*|[1-9])\})"
+    r"(?![A-Za-z0-9_$\[({'\"`#\\])"
+)
+_GLUED = re.compile(r"[A-Za-z0-9_$\[({'\"`#\\@.]")
+_CHANGE = re.compile(r"(?:<<|>>|[-+*/%&^|])?=(?!=)")
+_STEP = re.compile(r"\+\+|--")
+_BINARY = re.compile(r"\*\*|<<(?![=(])|>>(?![=(])|<=|>=|==|!=|&&|\|\||[-+*/%&^|](?!=)|[<>](?!\()")
+_UNARY = re.compile(r"!(?!=)|~|\+(?!\+)|-(?!-)")
+# fmt: off
+_BINDS = {
+    "||": 1, "&&": 2, "|": 3, "^": 4, "&": 5, "==": 6, "!=": 6, "<": 7, ">": 7, "<=": 7, ">=": 7, "<<": 8, ">>": 8,
+    "+": 9, "-": 9, "*": 10, "/": 10, "%": 10, "**": 11,
+}
+# fmt: on
+
+
+def arithmetic(words: Words, *, changes: bool) -> Expression:
+    """The expression at the cursor, up to what cannot be part of it. `changes`: it may assign."""
+    reader = _Arithmetic(words, changes)
+    return reader.listed()
+
+
+class _Arithmetic:
+    __slots__ = ("changed", "changes", "words")
+
+    def __init__(self, words: Words, changes: bool) -> None:
+        self.words, self.changes = words, changes
+        self.changed: set[str] = set()
+
+    def listed(self) -> Expression:
+        first = self._assigned()
+        parts = [first]
+        while self._take(","):
+            parts.append(self._assigned())
+        return first if len(parts) == 1 else Operation(",", tuple(parts))
+
+    def _assigned(self) -> Expression:
+        words = self.words
+        words.enter(words.pos)
+        start = self._blanks()
+        found = _NAME.match(words.text, start, words.end)
+        if found and found["bare"]:
+            after = _BLANKS.match(words.text, found.end(), words.end)
+            change = _CHANGE.match(words.text, after.end() if after else found.end(), words.end)
+            if change:
+                self._changes(start)
+                words.pos = change.end()
+                name = found["bare"]
+                operand = self._assigned()
+                self._succeeds(change[0].rstrip("="), operand, start)
+                self.changed.add(name)
+                result: Expression = Change(name, change[0], operand)
+                words.leave()
+                return result
+        result = self._chosen()
+        words.leave()
+        return result
+
+    def _chosen(self) -> Expression:
+        condition = self._joined(1)
+        if not self._take("?"):
+            return condition
+        yes = self._assigned()
+        if not self._take(":"):
+            raise self._refusal()
+        words = self.words
+        words.enter(words.pos)
+        no = self._chosen()  # `a ? b : c = d` would assign to the whole: bash refuses it
+        words.leave()
+        return Operation("?:", (condition, yes, no))
+
+    def _joined(self, least: int) -> Expression:
+        words = self.words
+        left = self._single()
+        while True:
+            at = self._blanks()
+            found = _BINARY.match(words.text, at, words.end)
+            if not found or _BINDS[found[0]] < least:
+                return left
+            words.counted()
+            words.pos = found.end()
+            binds = _BINDS[found[0]]
+            right = self._joined(binds if found[0] == "**" else binds + 1)
+            self._succeeds(found[0], right, at)
+            left = Operation(found[0], (left, right))
+
+    def _single(self) -> Expression:
+        """A number, a name, a group, or one of them after `-`, `+`, `!` or `~`."""
+        words = self.words
+        at = self._blanks()
+        text, end = words.text, words.end
+        words.counted()
+        if found := _NUMBER.match(text, at, end):
+            words.pos = found.end()
+            if _STEP.match(text, self._blanks(), end):
+                raise self._refusal()
+            return Number(int(found[0]))
+        if found := _COUNT.match(text, at, end):
+            words.pos = found.end()
+            return Count(found[0])
+        if found := _STEP.match(text, at, end):
+            words.pos = found.end()
+            name = _NAME.match(text, self._blanks(), end)
+            if not name or not name["bare"]:
+                raise self._refusal()
+            self._changes(at)
+            self.changed.add(name["bare"])
+            words.pos = name.end()
+            return Change(name["bare"], found[0], None)
+        if found := _NAME.match(text, at, end):
+            return self._name(found)
+        if words.ahead("$(") and not words.ahead("$(("):
+            part = words.dollar(at, False)
+            if not isinstance(part, Substitution) or (words.pos < end and _GLUED.match(text, words.pos, end)):
+                raise self._refusal()
+            return Output(part)
+        if found := _UNARY.match(text, at, end):
+            words.enter(at)
+            words.pos = found.end()
+            operand = self._single()
+            words.leave()
+            return Operation(found[0], (operand,))
+        if self._take("("):
+            inner = self.listed()
+            if not self._take(")"):
+                raise self._refusal()
+            return inner
+        raise self._refusal()
+
+    def _succeeds(self, operator: str, right: Expression, start: int) -> None:
+        """bash gives up the rest of the line at a division by zero or a negative exponent: what ran is not certain."""
+        plain = isinstance(right, Number) and (right.value > 0 or operator == "**")
+        if operator in ("/", "%", "**") and not plain:
+            raise self.words.refusal("arithmetic that may fail: divide by a number only", start, self.words.pos)
+
+    def _name(self, found: re.Match[str]) -> Expression:
+        words, start = self.words, found.start()
+        if not found["bare"] and words.text[start - 1] == "-":
+            raise self._refusal()  # with a sign in the value it is `--`
+        words.pos = found.end()
+        name = found["bare"] or found["plain"] or found["braced"]
+        step = _STEP.match(words.text, self._blanks(), words.end)
+        if not step:
+            if not found["bare"] and name in self.changed:
+                raise self._refusal()  # put in as text before anything is changed
+            return Name(name, not found["bare"])
+        if not found["bare"]:
+            raise self._refusal()
+        self._changes(start)
+        self.changed.add(name)
+        words.pos = step.end()
+        return Change(name, step[0], None)
+
+    def _changes(self, start: int) -> None:
+        if not self.changes:
+            raise self.words.refusal("arithmetic that assigns, inside a word", start, self.words.pos + 1)
+
+    def _blanks(self) -> int:
+        found = _BLANKS.match(self.words.text, self.words.pos, self.words.end)
+        if found:
+            self.words.pos = found.end()
+        return self.words.pos
+
+    def _take(self, sign: str) -> bool:
+        if self.words.text.startswith(sign, self._blanks(), self.words.end):
+            self.words.pos += len(sign)
+            return True
+        return False
+
+    def _refusal(self) -> Exception:
+        return self.words.refusal("arithmetic with anything but decimal numbers, plain names and plain operators")

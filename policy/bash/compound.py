@@ -1,0 +1,295 @@
+"""Compound commands: groups, branches, loops, conditions. What they hold is read by the grammar that extends this."""
+
+import re
+from abc import abstractmethod
+
+from policy.bash.ast import (
+    Branch,
+    Case,
+    Command,
+    Compute,
+    Expression,
+    For,
+    Function,
+    Group,
+    If,
+    Loop,
+    Node,
+    Redirect,
+    Script,
+    Subshell,
+    Test,
+    While,
+    Word,
+)
+from policy.bash.parser_switches import objection_to_function, objection_to_variable
+from policy.bash.test_expression import conditions
+from policy.bash.words import Where, Words
+from policy.model.span import SourceSpan
+
+_RESERVED = r"if|then|elif|else|fi|for|while|until|do|done|case|esac|select|function|time|coproc|in|\[\[|\]\]|!|\{|\}"
+KEYWORD = re.compile(rf"({_RESERVED})(?=[ \t\n;|&()]|[<>](?!\()|\Z)")
+_NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?=[ \t\n;]|\Z)")
+_FUNCTION = re.compile(r"([A-Za-z_][A-Za-z0-9_.-]*)[ \t]*\([ \t]*\)")
+_AFTER_FUNCTION = re.compile(r"[ \t]+([A-Za-z_][A-Za-z0-9_.-]*)(?:[ \t]*\([ \t]*\)|(?=[ \t\n]))")
+MAY_REDIRECT = frozenset("<>&0123456789")
+
+_KNOWN = {
+    "select": "`select`",
+    "time": "`time` inside a pipeline",
+    "coproc": "`coproc`",
+}
+
+
+class Compound(Words):
+    """Reads one command that is not simple; the grammar that extends it reads the lists inside."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def simple(self) -> Command:
+        """The simple command at the cursor."""
+
+    @abstractmethod
+    def redirection(self) -> Redirect | None:
+        """The redirection at the cursor, or None when a word begins there."""
+
+    def command(self) -> Node:
+        """One command, without the operator after it."""
+        start = self.pos
+        if self.char() == "(":
+            return self._compute(start) if self.ahead("((") else self._subshell()
+        found = KEYWORD.match(self.text, start, self.end)
+        if not found:
+            named = _FUNCTION.match(self.text, start, self.end)
+            return self._function(named, start) if named else self.simple()
+        keyword = found[1]
+        if keyword == "function" and (named := _AFTER_FUNCTION.match(self.text, found.end(), self.end)):
+            return self._function(named, start)
+        if keyword not in ("if", "for", "while", "until", "{", "[[", "case"):
+            known = _KNOWN.get(keyword)
+            raise self.refusal(
+                f"{known} is not understood yet" if known else f"unexpected `{keyword}`", start, found.end()
+            )
+        self.enter(start)
+        self.pos = found.end()
+        match keyword:
+            case "if":
+                return self._if(start)
+            case "for":
+                return self._for(start)
+            case "{":
+                return self._group(start)
+            case "[[":
+                return self._test(start)
+            case "case":
+                return self._case(start)
+            case _:
+                return self._while(start, keyword == "until")
+
+    def _closing(self) -> str:
+        """Step over the keyword that ended `commands`."""
+        found = KEYWORD.match(self.text, self.pos, self.end)
+        if not found:
+            raise self.refusal("a keyword is missing")
+        self.pos = found.end()
+        return found[1]
+
+    def _finish(self, start: int) -> tuple[tuple[Redirect, ...], SourceSpan]:
+        """After a compound command: its redirections, and where it ends."""
+        self.leave()
+        last = self.pos
+        redirects: list[Redirect] = []
+        self.blanks()
+        while self.char() in MAY_REDIRECT and (redirect := self.redirection()):
+            redirects.append(redirect)
+            last = self.pos
+            self.blanks()
+        return tuple(redirects), SourceSpan(start, last)
+
+    def _function(self, named: re.Match[str], start: int) -> Function:
+        name = named[1]
+        if reason := f"a function named `{name}`" if KEYWORD.fullmatch(name) else objection_to_function(name):
+            raise self.refusal(reason, *named.span())
+        self.enter(start)
+        self.pos = named.end()
+        self.linebreak()
+        body: Group | Subshell
+        first = self.pos
+        if self.char() == "(" and not self.ahead("(("):
+            body = self._subshell()
+        elif self.keyword_here() == "{":
+            self.pos += 1
+            self.enter(first)
+            body = self._group(first)
+        else:
+            raise self.refusal("a function whose body is not `{ .. }` or `( .. )`", start, self.pos + 1)
+        self.leave()
+        return Function(name, body, SourceSpan(start, body.span.end))
+
+    def _subshell(self) -> Subshell:
+        start = self.pos
+        self.enter(start)
+        self.pos += 1
+        body = self.commands(")")
+        if not body.items:
+            raise self.refusal("an empty list of commands", start, self.pos + 1)
+        self.pos += 1
+        return Subshell(body, *self._finish(start))
+
+    def _group(self, start: int) -> Group:
+        if self.char() not in (" ", "\t", "\n"):
+            raise self.refusal("`{` without a blank after it", start, self.pos + 1)
+        body = self.commands("}")
+        self._closing()
+        return Group(body, *self._finish(start))
+
+    def _if(self, start: int) -> If:
+        branches: list[tuple[Script, Script]] = []
+        otherwise: Script | None = None
+        keyword = "if"
+        while keyword != "fi":
+            if keyword == "else":
+                otherwise = self.commands("fi")
+            else:
+                condition = self.commands("then")
+                self._closing()
+                branches.append((condition, self.commands("elif else fi")))
+            keyword = self._closing()
+        return If(tuple(branches), otherwise, *self._finish(start))
+
+    def _while(self, start: int, until: bool) -> While:
+        condition = self.commands("do")
+        self._closing()
+        body = self.commands("done")
+        self._closing()
+        return While(condition, body, until, *self._finish(start))
+
+    def _case(self, start: int) -> Case:
+        self.blanks()
+        if self.char() in ("<", ">"):
+            raise self.refusal("a process substitution as the word of `case`")
+        word = self.word(Where.TEST)
+        self.linebreak()
+        if self.keyword_here() != "in":
+            raise self.refusal("`in` is missing")
+        self.pos += 2
+        self.linebreak()
+        branches: list[Branch] = []
+        self.choosing += 1
+        while self.keyword_here() != "esac":
+            branches.append(self._branch())
+        self.choosing -= 1
+        self.pos += 4
+        return Case(word, tuple(branches), *self._finish(start))
+
+    def _branch(self) -> Branch:
+        start = self.pos
+        bare = self.char() != "("
+        if not bare:
+            self.pos += 1
+        patterns: list[Word] = []
+        while True:
+            self.blanks()
+            if self.keyword_here() == "esac" or self.char() in ("<", ">"):
+                raise self.refusal("a pattern of `case` that is not plain")
+            patterns.append(self.word(Where.TEST))
+            self.blanks()
+            if self.char() == ")":
+                break
+            if self.char() != "|" or self.ahead("||"):
+                raise self.refusal("a pattern of `case` that is not plain", start, self.pos + 1)
+            self.pos += 1
+        self.pos += 1
+        close = self.pos
+        body = self.commands("esac")
+        ended = self.ahead(";;") and "\n" not in self.text[close : self.pos] and self.choosing == 1
+        if bare and self.level and not ended:
+            # Older versions of bash take the `)` for the end of the substitution; then only a `;;` on the same line
+            # makes sure that they run nothing of it.
+            raise self.refusal("a pattern of `case` without `(` before it, inside a substitution", start, close)
+        if self.ahead(";;"):
+            self.pos += 2
+            if self.char() == "&":
+                raise self.refusal("`;;&` goes on with the next pattern", self.pos - 2, self.pos + 1)
+            self.linebreak()
+        return Branch(tuple(patterns), body)
+
+    def _test(self, start: int) -> Test:
+        if self.char() not in (" ", "\t"):
+            raise self.refusal("`[[` without a blank after it", start, self.pos + 1)
+        pieces = conditions(self)
+        return Test(pieces, *self._finish(start))
+
+    def _compute(self, start: int) -> Compute:
+        self.enter(start)
+        self.pos += 2
+        expression = self.arithmetic(changes=True)
+        if not self.ahead("))"):
+            raise self.refusal("arithmetic `((..))` that is not plain", start, self.pos + 1)
+        self.pos += 2
+        return Compute(expression, SourceSpan(start, self.pos), *self._finish(start))
+
+    def _loop(self, start: int) -> Loop:
+        self.pos += 2
+        heads: list[Expression | None] = []
+        for end in (";", ";", "))"):
+            while self.char() in (" ", "\t"):
+                self.pos += 1
+            heads.append(None if self.ahead(end) else self.arithmetic(changes=True))
+            if not self.ahead(end):
+                raise self.refusal("a `for ((..))` that is not plain", start, self.pos + 1)
+            self.pos += len(end)
+        self.blanks()
+        if self.char() == ";":
+            self.pos += 1
+        self.linebreak()
+        first, condition, step = heads
+        return Loop(first, condition, step, self._done(), *self._finish(start))
+
+    def _done(self) -> Script:
+        """`do .. done`."""
+        if self.keyword_here() != "do":
+            raise self.refusal("`do` is missing")
+        self.pos += 2
+        body = self.commands("done")
+        self._closing()
+        return body
+
+    def _for(self, start: int) -> For | Loop:
+        self.blanks()
+        if self.ahead("(("):
+            return self._loop(start)
+        found = _NAME.match(self.text, self.pos, self.end)
+        if not found or KEYWORD.match(self.text, self.pos, self.end):
+            raise self.refusal("`for` without a plain variable name")
+        name = found[1]
+        if reason := objection_to_variable(name, None):
+            raise self.refusal(reason, *found.span())
+        self.pos = found.end()
+        words: list[Word] | None = None
+        self.blanks()
+        if self.char() == ";":
+            self.pos += 1
+            self.linebreak()
+        else:
+            self.linebreak()
+            if self.keyword_here() == "in":
+                self.pos += 2
+                words = self._for_words()
+        return For(name, None if words is None else tuple(words), self._done(), *self._finish(start))
+
+    def _for_words(self) -> list[Word]:
+        words: list[Word] = []
+        self.blanks()
+        while self.char() not in ("", ";", "\n"):
+            words += self.arguments()
+            self.blanks()
+        if self.char() == ";":
+            self.pos += 1
+        self.linebreak()
+        return words
+
+    def keyword_here(self) -> str | None:
+        found = KEYWORD.match(self.text, self.pos, self.end)
+        return found[1] if found else None

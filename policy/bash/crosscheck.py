@@ -1,0 +1,350 @@
+"""The second witness: what bashlex finds in a script and our reader did not makes the script Opaque.
+
+bashlex is not trusted to find everything (it does not), only to be independent. Its refusals say nothing.
+For plain scripts `outline.py` says what bashlex would; the others are given to bashlex itself, which is slow.
+The only file that imports bashlex, and only when a script needs it.
+"""
+
+import hashlib
+import importlib
+import importlib.machinery
+import importlib.util
+import re
+import sys
+import threading
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, Final, assert_never
+
+from policy.bash import bashlex_tables
+from policy.bash.ast import (
+    Arithmetic,
+    ArrayAssignment,
+    Case,
+    Command,
+    Compute,
+    Condition,
+    Expansion,
+    Expression,
+    For,
+    Function,
+    Group,
+    If,
+    Loop,
+    Node,
+    Opaque,
+    Pipeline,
+    Redirect,
+    RedirectOp,
+    Script,
+    Subshell,
+    Substitution,
+    Test,
+    Text,
+    While,
+    Word,
+    outputs,
+)
+from policy.bash.plain_scan import Found, outline
+from policy.model.span import SourceSpan
+
+_SAYS: Final = {
+    "command": "a command",
+    "word": "a word",
+    "assignment": "an assignment",
+    "redirect": "a redirection",
+    "commandsubstitution": "a command substitution",
+    "processsubstitution": "a process substitution",
+    "compound": "a compound command",
+    "function": "a function",
+}
+
+
+def disagreement(text: str, tree: Script) -> Opaque | None:
+    """Opaque when bashlex reports a command, word, substitution or redirection of `text` that `tree` lacks."""
+    ours = _Ours()
+    ours.script(tree)
+    found = outline(text)
+    if found is not None:
+        return _lacking(found, text, ours)
+    try:
+        package = _bashlex()
+    except (
+        Exception
+    ) as error:  # SEAM: whatever keeps it from starting, a missing witness must not look like a silent one
+        return Opaque(f"the second reader (bashlex) does not start: {error}", SourceSpan(0, len(text)))
+    missing = _missing(package, text, text, ours)
+    if missing is not None and "\\\n" in text:
+        # bashlex loses count of positions after a line continuation inside a substitution: ask again without them.
+        joined = _without_continuations(text, ours.texts)
+        missing = _missing(package, joined, text, ours) if joined != text else missing
+    return missing
+
+
+def _missing(package: Any, asked: str, text: str, ours: "_Ours") -> Opaque | None:
+    found: list[Found] = []
+    try:
+        for part in package.parse(asked):
+            _report(part, found)
+    except Exception:
+        # SEAM: what bashlex cannot read it answers with exceptions of every kind (and too much recursion).
+        return None
+    return _lacking(found, text, ours)
+
+
+def _lacking(found: list[Found], text: str, ours: "_Ours") -> Opaque | None:
+    """The first of what was found that is not in our tree."""
+    bodies = [(start, text.find("\n", end) % (len(text) + 1)) for start, end in ours.bodies]
+    for kind, start, end in found:
+        if ours.has(kind, start, end) or any(first <= start <= last for first, last in bodies):
+            continue
+        if any(place.start <= start and end <= place.end for place in ours.foreign):
+            continue
+        first, last = min(start, len(text)), min(max(start, end), len(text))
+        words = " ".join(text[first:last].split())[:60]
+        return Opaque(f"a second reader finds {_SAYS[kind]} here: `{words}`", SourceSpan(first, last))
+    return None
+
+
+def _report(node: Any, found: list[Found]) -> None:  # bashlex has no types
+    """Everything that bashlex says would be run, read or written, as kind and place."""
+    kind = node.kind
+    if kind in _SAYS:
+        found.append((kind, *node.pos))
+    if kind == "redirect":
+        # The delimiter of a here-document is no word of ours. A descriptor (`2>&1`) is a number, not a node.
+        if hasattr(node.output, "kind") and node.type not in ("<<", "<<-"):
+            _report(node.output, found)
+        return
+    parts = list(getattr(node, "parts", ()))
+    if kind == "for":
+        del parts[1]  # the name of the variable
+    elif kind == "function":
+        parts = [part for part in parts if part.kind != "word"]  # its name
+    for below in (*parts, *getattr(node, "list", ()), *getattr(node, "redirects", ())):
+        _report(below, found)
+    if hasattr(node, "command"):
+        _report(node.command, found)
+
+
+@dataclass(slots=True)
+class _Ours:
+    """What our tree holds, by place."""
+
+    starts: set[tuple[str, int]] = field(default_factory=set)
+    words: set[tuple[int, int]] = field(default_factory=set)
+    foreign: list[SourceSpan] = field(default_factory=list)
+    bodies: list[tuple[int, int]] = field(default_factory=list)
+    texts: list[SourceSpan] = field(default_factory=list)
+
+    def has(self, kind: str, start: int, end: int) -> bool:
+        if kind in ("word", "assignment"):
+            return (start, end) in self.words
+        if kind in ("commandsubstitution", "processsubstitution"):
+            # Ours may include the double quote before it. Its end is not compared: bashlex stops at a newline.
+            return ("substitution", start) in self.starts or ("substitution", start - 1) in self.starts
+        return (kind, start) in self.starts
+
+    def script(self, script: Script) -> None:
+        for item in script.items:
+            self.node(item.node)
+
+    def node(self, node: Node) -> None:
+        match node:
+            case Command():
+                self.starts.add(("command", node.span.start))
+                for assignment in node.assignments:
+                    self.words.add((assignment.span.start, assignment.span.end))
+                    for word in assignment.items if isinstance(assignment, ArrayAssignment) else (assignment.value,):
+                        self.word(word)
+                for word in node.words:
+                    self.word(word)
+            case Pipeline():
+                for command in node.commands:
+                    self.node(command)
+                return
+            case Function(body=function):
+                self.starts.add(("function", node.span.start))
+                self.node(function)
+                return
+            case Group() | Subshell():
+                self.script(node.body)
+            case For():
+                for word in node.words or ():
+                    self.word(word)
+                self.script(node.body)
+            case Case():
+                self.word(node.word)
+                for branch in node.branches:
+                    for word in branch.patterns:
+                        self.word(word)
+                    self.script(branch.body)
+            case Loop():
+                for each in (node.first, node.condition, node.step):
+                    if each is not None:
+                        self.expression(each)
+                self.script(node.body)
+            case Test():
+                for piece in node.pieces:
+                    for word in piece.words if isinstance(piece, Condition) else ():
+                        self.word(word)
+            case Compute(place=place):
+                self.foreign.append(place)  # bashlex takes it for two subshells
+                self.expression(node.expression)
+            case While():
+                self.script(node.condition)
+                self.script(node.body)
+            case If():
+                for condition, body in node.branches:
+                    self.script(condition)
+                    self.script(body)
+                if node.otherwise is not None:
+                    self.script(node.otherwise)
+            case never:
+                assert_never(never)
+        if not isinstance(node, Command):
+            self.starts.add(("compound", node.span.start))
+        for redirect in node.redirects:
+            self.redirect(redirect)
+
+    def redirect(self, redirect: Redirect) -> None:
+        self.starts.add(("redirect", redirect.span.start))
+        self.word(redirect.target)
+        if redirect.op is RedirectOp.HERE_DOC:
+            self.bodies.append((redirect.target.span.start, redirect.target.span.end))
+
+    def expression(self, expression: Expression) -> None:
+        for part in outputs(expression):
+            self.starts.add(("substitution", part.span.start))
+            self.script(part.body)
+
+    def word(self, word: Word) -> None:
+        self.words.add((word.span.start, word.span.end))
+        for part in word.parts:
+            if isinstance(part, Substitution):
+                self.starts.add(("substitution", part.span.start))
+                self.script(part.body)
+            elif isinstance(part, Arithmetic):
+                self.expression(part.expression)
+            elif isinstance(part, Text):
+                self.texts.append(part.span)
+            elif isinstance(part, Expansion):
+                for inner in part.words:
+                    self.word(inner)
+
+
+def _without_continuations(text: str, texts: list[SourceSpan]) -> str:
+    """`text` with two blanks for each line continuation between words; all other characters keep their place."""
+    pieces = list(text)
+    for found in re.finditer(r"\\\n", text):
+        at = found.start()
+        line = text[text.rfind("\n", 0, at) + 1 : at]
+        if "#" not in line and not any(span.start <= at < span.end for span in texts):
+            pieces[at : at + 2] = "  "
+    return "".join(pieces)
+
+
+# -- importing bashlex ---------------------------------------------------------------------------------------------
+
+_loading: Final = threading.Lock()
+_loaded: list[Any] = []
+
+
+def _bashlex() -> Any:
+    """The bashlex package, imported at the first call, and kept from running for ever."""
+    if not _loaded:
+        with _loading:
+            if not _loaded:
+                package = _import_bashlex()
+                _make_it_end(importlib.import_module("bashlex.subst"))
+                _loaded.append(package)
+    return _loaded[0]
+
+
+def _make_it_end(expander: Any) -> None:
+    """bashlex 0.18 goes back to the start of a word like `x='${'`, for ever and with ever more memory."""
+    expand = expander._paramexpand
+
+    def expand_forward(parser: Any, text: str, start: int) -> tuple[Any, int]:
+        node, after = expand(parser, text, start)
+        if after <= start:
+            raise ValueError("no way forward")
+        return node, after
+
+    expander._paramexpand = expand_forward
+
+
+def _import_bashlex() -> Any:
+    """Import bashlex with the tables that it would otherwise build anew at every import (100 ms).
+
+    The tables are used only when the sources that determine them are byte for byte those they were made from;
+    in every other case bashlex builds its own, which is right and only slower.
+    """
+    spec = importlib.util.find_spec("bashlex")
+    if "bashlex" in sys.modules or spec is None or spec.loader is None or sources_digest() != bashlex_tables.SOURCES:
+        return importlib.import_module("bashlex")
+    package = importlib.util.module_from_spec(spec)
+    sys.modules["bashlex"] = package  # its submodules can now be imported before it runs
+    try:
+        generator: Any = importlib.import_module("bashlex.yacc")
+        slow = generator.yacc
+        generator.yacc = _parser_from_tables
+        try:
+            spec.loader.exec_module(package)
+        finally:
+            generator.yacc = slow
+    except Exception:
+        # SEAM: whatever went wrong with the short cut, the long way is there.
+        for name in [name for name in sys.modules if name == "bashlex" or name.startswith("bashlex.")]:
+            del sys.modules[name]
+        return importlib.import_module("bashlex")
+    return package
+
+
+def sources_digest() -> str:
+    """sha256 over the sources of the installed bashlex that its tables follow from; empty if they cannot be read."""
+    spec = importlib.util.find_spec("bashlex")
+    loader = spec.loader if spec is not None else None
+    if (
+        spec is None
+        or not spec.submodule_search_locations
+        or not isinstance(loader, importlib.machinery.SourceFileLoader)
+    ):
+        return ""
+    digest = hashlib.sha256()
+    for name in ("parser", "tokenizer", "yacc"):
+        try:
+            digest.update(loader.get_data(f"{spec.submodule_search_locations[0]}/{name}.py"))
+        except OSError:
+            return ""
+    return digest.hexdigest()
+
+
+def _parser_from_tables(**_options: object) -> Any:
+    """Stands in for `bashlex.yacc.yacc` while `bashlex.parser` is imported."""
+    generator: Any = sys.modules["bashlex.yacc"]
+    grammar = vars(sys.modules["bashlex.parser"])
+    productions = []
+    for number, line in enumerate(bashlex_tables.PRODUCTIONS.splitlines()):
+        function, name, *symbols = line.split(" ")
+        production = generator.Production(number, name, symbols, func=None if function == "-" else function)
+        production.bind(grammar)
+        productions.append(production)
+    tables = SimpleNamespace(
+        lr_productions=productions,
+        lr_action=_rows(bashlex_tables.ACTIONS, bashlex_tables.TERMINALS),
+        lr_goto=_rows(bashlex_tables.GOTOS, bashlex_tables.NONTERMINALS),
+    )
+    return generator.LRParser(tables, grammar["p_error"])
+
+
+def _rows(packed: str, symbols: str) -> dict[int, dict[str, int]]:
+    """Tables by state: a line a state, `number:` and the letters of the symbols that lead to that number."""
+    names = dict(zip(bashlex_tables.LETTERS, symbols.split(), strict=False))
+    rows: dict[int, dict[str, int]] = {}
+    for state, line in enumerate(packed.splitlines()):
+        row = rows[state] = {}
+        for entry in line.split():
+            number, letters = entry.split(":")
+            row.update(dict.fromkeys((names[letter] for letter in letters), int(number)))
+    return rows

@@ -1,0 +1,85 @@
+"""Here-documents: from the delimiter after `<<` to the word that the command reads."""
+
+import re
+
+from policy.bash.ast import Part, Text, Word
+from policy.bash.scanner import COST_OF_NESTING, Skipped
+from policy.bash.words import Words
+from policy.model.span import SourceSpan
+
+_DELIMITER = re.compile(
+    r"""(?:(?P<bare>[A-Za-z0-9_.][A-Za-z0-9_.-]*)"""
+    r"""|'(?P<single>[A-Za-z0-9_.][A-Za-z0-9_. -]*)'"""
+    r'''|"(?P<double>[A-Za-z0-9_.][A-Za-z0-9_. -]*)"'''
+    r"""|\\(?P<escaped>[A-Za-z0-9_.][A-Za-z0-9_.-]*))(?=[ \t\n;|&)]|[<>](?!\()|\Z)"""
+)
+_TABS = re.compile(r"^\t+", re.MULTILINE)
+
+
+def here_document(words: Words, strip: bool) -> Word:
+    """Read the delimiter at the cursor, and its body behind the current line (and behind bodies already read)."""
+    words.counted(COST_OF_NESTING)
+    text, start = words.text, words.pos
+    found = _DELIMITER.match(text, start, words.end)
+    if not found:
+        raise words.refusal("a here-document delimiter that is not a plain word")
+    delimiter = found[found.lastgroup or 0]
+    quoted = found.lastgroup != "bare"
+    if words.end < len(text):
+        raise words.refusal("a here-document inside backquotes or another here-document", start, found.end())
+    words.pos = found.end()
+    skipped = words.skipped
+    if skipped is None:
+        line_end = text.find("\n", words.pos)
+        begin = line_end + 1 if line_end >= 0 else len(text)
+    elif skipped.level == words.level and skipped.line_end >= words.pos:
+        line_end, begin = skipped.line_end, skipped.resume
+    else:
+        raise words.refusal("here-documents within each other", start, found.end())
+    close, resume = _find_close(words, start, begin, delimiter, strip, quoted)
+    span = SourceSpan(begin, close)
+    if quoted:
+        body = text[begin:close]
+        parts: tuple[Part, ...] = (Text(_TABS.sub("", body) if strip else body, span, True),)
+    else:
+        parts = words.here_body(begin, close)
+        if strip:
+            parts = tuple(_stripped(words, part, begin) for part in parts)
+    words.skipped = Skipped(line_end, resume, words.level)
+    return Word(parts, span)
+
+
+def _find_close(words: Words, start: int, begin: int, delimiter: str, strip: bool, quoted: bool) -> tuple[int, int]:
+    """Where the body ends, and where the line after its delimiter begins."""
+    text, at = words.text, begin
+    while at < len(text):
+        newline = text.find("\n", at)
+        end = len(text) if newline < 0 else newline
+        line = text[at:end].lstrip("\t") if strip else text[at:end]
+        if line == delimiter:
+            return at, min(end + 1, len(text))
+        if line.startswith(delimiter):
+            # Inside `$(..)` some versions of bash end the body here and run the rest of the line.
+            raise words.refusal("a here-document line that starts with its delimiter", at, end)
+        if not quoted and line.endswith("\\"):
+            raise words.refusal("a line continuation in a here-document", at, end)
+        at = end + 1
+    raise words.refusal(f"a here-document that never meets `{delimiter}`", start, words.pos)
+
+
+def _stripped(words: Words, part: Part, begin: int) -> Part:
+    """`<<-` takes the tabs off before anything in the body is read."""
+    at = part.span.start
+    if isinstance(part, Text):
+        # The decoded text of a Text begins a line only if its source does: escapes never make a newline here.
+        whole = _TABS.sub("", part.text)
+        starts_line = at == begin or words.text[at - 1] == "\n"
+        kept = whole if starts_line else part.text[: _tabs(part.text)] + whole
+        return Text(kept, part.span, True)
+    if "\n\t" in words.text[at : part.span.end]:
+        raise words.refusal("a substitution over several lines in a `<<-` here-document", at, part.span.end)
+    return part
+
+
+def _tabs(text: str) -> int:
+    return len(text) - len(text.lstrip("\t"))

@@ -1,0 +1,189 @@
+"""`${name OPERATOR word}`: the forms whose inside is certain. Inside double quotes other rules hold than outside.
+
+What assigns (`:=`) is for the words of `:` only, as the reader of commands sees. What
+names a name (`!`), expands again (`@`) or computes (`:` with anything but digits) is refused.
+"""
+
+import re
+
+from policy.bash.ast import ASSIGNS, Expansion, Glob, Part, Text, Tilde, Word
+from policy.bash.parser_switches import objection_to_variable
+from policy.bash.words import BRACKET, STARS, Words
+from policy.model.span import SourceSpan
+
+_NUMBER = r"(?:0|[1-9][0-9]{0,8})"
+_NAME = re.compile(
+    r"\$\{(?:([A-Za-z_][A-Za-z0-9_]*)\[([@*]|0|-?[1-9][0-9]{0,4})\]|([A-Za-z_][A-Za-z0-9_]*|0|[1-9][0-9]{0,2})(?=[^A-Za-z0-9_\[]))"
+)
+_OPERATOR = re.compile(r":=|=|:-|-|:\+|\+|:\?|\?|##|#|%%|%|//|/#|/%|/|\^\^|\^|,,|,")
+_SLICE = re.compile(
+    rf"\$\{{(?P<name>[A-Za-z_][A-Za-z0-9_]*|0|[1-9][0-9]{{0,2}}|[@*])"
+    rf":(?P<offset>{_NUMBER}| -{_NUMBER})(?::(?P<length>{_NUMBER}))?\}}"
+)
+_CASES = frozenset(("^", "^^", ",", ",,"))
+_REMOVALS = frozenset(("#", "##", "%", "%%"))
+
+# Nothing here begins a quote, an expansion, or an end. Blanks are part of the word: the brace has not been closed.
+_OUTSIDE = re.compile(r"[A-Za-z0-9_.:,=@%+^\]!# -]+")
+_INSIDE = re.compile(r"""(?:[^"'\\$`{}\n~<>*?\[/]|[<>](?!\())+""")
+_ESCAPED = re.compile(r"\\([/.*?+^()|\[\] -])")
+_LINE = re.compile(r"\$'\\[ntr]'")  # the same whichever way quotes are read
+_TILDE_BEFORE = re.compile(r"[A-Za-z0-9/._-]")
+
+
+def expansion(words: Words, start: int, *, quoted: bool, body: bool) -> Part:
+    """The form at the cursor. `quoted`: inside double quotes or, with `body`, a here-document."""
+    text, at = words.text, words.pos
+    if found := _SLICE.match(text, at, words.end):
+        words.pos = found.end()
+        places = [name for name in ("offset", "length") if found[name] is not None]
+        bounds = tuple(_bound(found[name], SourceSpan(*found.span(name))) for name in places)
+        return Expansion(found["name"], ":", bounds, SourceSpan(start, words.pos), quoted)
+    found = _NAME.match(text, at, words.end)
+    operator = _OPERATOR.match(text, found.end(), words.end) if found else None
+    if not found or not operator:
+        raise _refusal(words, at)
+    words.enter(at)
+    words.pos = operator.end()
+    inner = _Inside(words, at, operator[0], quoted, body)
+    parts = inner.words()
+    words.leave()
+    words.pos += 1
+    if operator[0] in ASSIGNS:
+        if found[2] or not found[3] or found[3][0].isdigit() or objection_to_variable(found[3], None):
+            raise _refusal(words, at)
+        words.given += 1
+    return Expansion(found[1] or found[3], operator[0], parts, SourceSpan(start, words.pos), quoted, found[2] or "")
+
+
+def _bound(text: str, span: SourceSpan) -> Word:
+    return Word((Text(text, span, False),), span)
+
+
+def _refusal(words: Words, at: int) -> Exception:
+    close = words.text.find("}", at, words.end)
+    return words.refusal("a `${..}` form that is not understood", at, close + 1 if close > 0 else at + 2)
+
+
+class _Inside:
+    """The words of one form, up to its `}`."""
+
+    __slots__ = ("at", "body", "operator", "quoted", "reader")
+
+    def __init__(self, reader: Words, at: int, operator: str, quoted: bool, body: bool) -> None:
+        self.reader, self.at, self.operator, self.quoted, self.body = reader, at, operator, quoted, body
+
+    def words(self) -> tuple[Word, ...]:
+        operator = self.operator
+        if operator in _CASES:
+            if self.reader.char() != "}":
+                raise _refusal(self.reader, self.at)
+            return ()
+        if operator[0] != "/":
+            return (self._word("}", pattern=operator in _REMOVALS),)
+        if self.reader.char() in ("/", "}"):
+            raise _refusal(self.reader, self.at)  # an empty pattern
+        pattern = self._word("/}", pattern=True)
+        if self.reader.char() == "}":
+            return (pattern,)
+        self.reader.pos += 1
+        return (pattern, self._word("}", pattern=False))
+
+    def _word(self, stops: str, *, pattern: bool) -> Word:
+        reader = self.reader
+        start = reader.pos
+        parts: list[Part] = []
+        while (char := reader.char()) not in stops or not char:
+            if not char:
+                raise _refusal(reader, self.at)
+            self._part(parts, char, start, pattern)
+        if not parts:
+            parts.append(Text("", SourceSpan(start, start), self.quoted))
+        return Word(tuple(parts), SourceSpan(start, reader.pos))
+
+    def _part(self, parts: list[Part], char: str, start: int, pattern: bool) -> None:
+        reader, at, quoted = self.reader, self.reader.pos, self.quoted
+        text, end = reader.text, reader.end
+        run = (_INSIDE if quoted else _OUTSIDE).match(text, at, end)
+        if run:
+            reader.pos = run.end()
+            reader.put(parts, run[0], at, quoted)
+        elif char == "/":
+            reader.pos += 1
+            reader.put(parts, "/", at, quoted)
+        elif char == "`":
+            parts.append(reader.backquotes(at, quoted))
+        elif char == "$":
+            self._dollar(parts, pattern)
+        elif char in "*?[":
+            self._glob(parts, pattern)
+        elif char == "\\" and pattern and (found := _ESCAPED.match(text, at, end)):
+            reader.pos = found.end()
+            reader.put(parts, found[1], at, True)
+        elif char == "~" and not quoted:
+            self._tilde(parts, start)
+        elif char in "'\"" and self._quotes(char):
+            close = text.find(char, at + 1, end)
+            if char == "'":
+                if close < 0:
+                    raise _refusal(reader, self.at)
+                reader.pos = close + 1
+                reader.put(parts, text[at + 1 : close], at, True)
+            else:
+                reader.pos += 1
+                reader.double(parts, at)
+            self._plain_inside(at)
+        else:
+            raise reader.refusal("a character inside `${..}` that bash may read in more than one way", at)
+
+    def _quotes(self, char: str) -> bool:
+        """Whether this quote surely begins a quoting here. Inside double quotes that depends on form and version."""
+        if not self.quoted:
+            return True
+        return char == '"' and self.operator in _REMOVALS and not self.body
+
+    def _plain_inside(self, start: int) -> None:
+        """Of what stood in quotes: where the form ends must not depend on who reads the quotes."""
+        reader = self.reader
+        inside = reader.text[start + 1 : reader.pos - 1]
+        if (
+            "\\" in inside
+            or "\n" in inside
+            or re.search(r"(?<!\$)\{", inside)
+            or inside.count("}") != inside.count("{")
+        ):
+            raise reader.refusal("quotes inside `${..}` that bash may read in more than one way", start, reader.pos)
+
+    def _dollar(self, parts: list[Part], pattern: bool) -> None:
+        reader, at = self.reader, self.reader.pos
+        if _LINE.match(reader.text, at, reader.end):
+            if self.body or (self.quoted and not pattern):
+                raise _refusal(reader, self.at)
+            reader.ansi(parts)
+        elif reader.text[at + 1 : at + 2] in ("'", '"', "}", "/", " ") or at + 1 >= reader.end:
+            raise reader.refusal("a `$` inside `${..}` that is not followed by a plain name", at, at + 2)
+        else:
+            parts.append(reader.dollar(at, self.quoted, body=self.body))
+
+    def _glob(self, parts: list[Part], pattern: bool) -> None:
+        reader, at = self.reader, self.reader.pos
+        found = STARS.match(reader.text, at, reader.end) or BRACKET.match(reader.text, at, reader.end)
+        if self.quoted and not pattern:
+            reader.pos += 1
+            reader.put(parts, reader.text[at], at, True)
+        elif found:
+            reader.pos = found.end()
+            parts.append(Glob(found[0], SourceSpan(at, reader.pos)))
+        else:
+            raise reader.refusal("a `[..]` that is not plain", at)
+
+    def _tilde(self, parts: list[Part], start: int) -> None:
+        reader, at = self.reader, self.reader.pos
+        if at == start and reader.text[at + 1 : at + 2] in ("/", "}"):
+            reader.pos += 1
+            parts.append(Tilde("", SourceSpan(at, reader.pos)))
+        elif at > start and _TILDE_BEFORE.match(reader.text[at - 1]):
+            reader.pos += 1
+            reader.put(parts, "~", at, False)
+        else:
+            raise reader.refusal("`~` inside `${..}`, where bash may expand it", at)

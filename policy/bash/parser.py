@@ -1,0 +1,324 @@
+"""A strict reader of everyday bash: exactly the tree of what bash would do, or Opaque. It never guesses.
+
+Lists, pipelines, simple commands and redirections are here; `if`, `for`, `case` and `[[` in `compound.py`, words in
+`words.py`, `${..}` in `expansions.py`, `((..))` in `arithmetic.py`, here-documents in `heredoc.py`. What is not in
+one of these modules is refused, so a construct that nobody thought of is refused as well.
+"""
+
+import re
+from typing import Literal as Of
+
+from policy.bash.arithmetic import arithmetic
+from policy.bash.ast import (
+    ASSIGNS,
+    ArrayAssignment,
+    Assignment,
+    Command,
+    Expansion,
+    Expression,
+    Item,
+    Node,
+    Opaque,
+    Part,
+    Pipeline,
+    Redirect,
+    RedirectOp,
+    Script,
+    Text,
+    Word,
+)
+from policy.bash.compound import KEYWORD, MAY_REDIRECT, Compound
+from policy.bash.heredoc import here_document
+from policy.bash.parameter_expansion import expansion
+from policy.bash.parser_switches import objection_to_command, objection_to_variable
+from policy.bash.prescan import objection
+from policy.bash.scanner import RefusalError
+from policy.bash.words import Where
+from policy.model.span import SourceSpan
+
+_ARRAY = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=(?=\()")
+_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=")
+_ELEMENT = re.compile(r"\$\{#?[A-Za-z_][A-Za-z0-9_]*\[(?:[@*]|-?[0-9]+)\]")
+_SUBSCRIPT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\[")
+_REDIRECTION = re.compile(r"([0-9]*)(&>>|&>|<<<|<<-|<<|<>|<&|<|>>|>\||>&|>)")
+_DUPLICATE = re.compile(r"(?:[0-9]{1,3}-?|-)(?=[ \t\n;|&)]|[<>](?!\()|\Z)")
+_NOTHING_PASTED = frozenset("$`\\\"'\n")
+_ENDS_COMMAND = frozenset("\n;|)")
+_NO_COMMAND = frozenset(("", "-", "!", "\n", ";", "|", "&", ")"))
+
+_Then = Of[";", "&", "&&", "||"]
+
+
+def read(text: str) -> Script | Opaque:
+    """The tree of `text`, or Opaque with the reason and the place. Total, and its time is bounded for any input."""
+    refused = objection(text)
+    if refused is not None:
+        return refused
+    reader = _Reader(text)
+    try:
+        tree = reader.commands("")
+    except RefusalError as refusal:
+        return Opaque(refusal.reason, refusal.span)
+    if reader.given:
+        at = max(text.find("="), 0)
+        return Opaque("a `${..}` form that is not understood: `${x:=..}` other than after `:`", SourceSpan(at, at + 1))
+    return tree
+
+
+def read_arithmetic(text: str) -> Expression | None:
+    """What `let` computes for the word `text`, or None when that is not certain."""
+    if objection(text) is not None or not _NOTHING_PASTED.isdisjoint(text):
+        return None
+    reader = _Reader(text)
+    try:
+        expression = reader.arithmetic(changes=True)
+    except RefusalError:
+        return None
+    return expression if reader.pos == len(text) else None
+
+
+def _declares(word: Word) -> bool:
+    """Whether arrays may be assigned in the words of this command."""
+    part = word.parts[0]
+    plain = len(word.parts) == 1 and isinstance(part, Text) and not part.quoted
+    return plain and word.literal in ("local", "declare", "typeset")
+
+
+class _Reader(Compound):
+    __slots__ = ()
+
+    def arithmetic(self, *, changes: bool) -> Expression:
+        return arithmetic(self, changes=changes)
+
+    def expansion(self, start: int, *, quoted: bool, body: bool) -> Part:
+        return expansion(self, start, quoted=quoted, body=body)
+
+    # -- lists and pipelines -------------------------------------------------------------------------------------
+
+    def commands(self, close: str) -> Script:
+        """A list up to `close`, which is not consumed: `)`, keywords separated by blanks, or "" for the end."""
+        keywords = frozenset(close.split()) if close != ")" else frozenset()
+        opening = self.pos
+        items: list[Item] = []
+        self.linebreak()
+        while not self._closed(close, keywords):
+            node = self._pipeline()
+            self.blanks()
+            then, separated = self._operator(close)
+            items.append(Item(node, then))
+            if then in ("&&", "||"):
+                if self._closed(close, keywords):
+                    raise self.refusal(f"nothing after `{then}`")
+            elif not separated:
+                if self.char() not in (")" if close == ")" else ""):
+                    raise self.refusal(f"unexpected `{self.char()}`")
+                break
+        if self.pos >= self.end and close:
+            raise self.refusal(f"`{close.replace(' ', '` or `')}` is missing", max(opening - 1, 0))
+        if self.pos >= self.end and self.skipped is not None:
+            raise self.refusal("a line that starts a here-document is continued inside a word")
+        if not items:
+            if keywords and close != "esac":
+                raise self.refusal("an empty list of commands", opening)
+            return Script((), SourceSpan(opening, opening))
+        return Script(tuple(items), SourceSpan(items[0].node.span.start, items[-1].node.span.end))
+
+    def _closed(self, close: str, keywords: frozenset[str]) -> bool:
+        if self.pos >= self.end:
+            return True
+        if close == ")":
+            return self.char() == ")"
+        if close == "esac" and self.ahead(";;"):
+            return True
+        found = KEYWORD.match(self.text, self.pos, self.end) if keywords else None
+        return found is not None and found[1] in keywords
+
+    def _operator(self, close: str) -> tuple[_Then, bool]:
+        """The operator after a list element, stepped over, and whether it ends the element for sure."""
+        char = self.char()
+        if char == "\n":
+            self.linebreak()
+            return ";", True
+        if char == ";":
+            if close == "esac" and self.ahead(";;") and not self.ahead(";;&"):
+                return ";", True
+            if close == "esac" and (self.ahead(";;&") or self.ahead(";&")):
+                raise self.refusal(
+                    "a branch of `case` that goes on with the next one (`;&`, `;;&`)", self.pos, self.pos + 2
+                )
+            if self.ahead(";;") or self.ahead(";&"):
+                raise self.refusal("`;;` or `;&` outside of `case`", self.pos, self.pos + 2)
+            self.pos += 1
+            self.linebreak()
+            return ";", True
+        if self.ahead("&&") or self.ahead("||"):
+            then: _Then = "&&" if char == "&" else "||"
+            self.pos += 2
+            self.linebreak()
+            return then, False
+        if char == "&":
+            self.pos += 1
+            self.linebreak()
+            return "&", True
+        return ";", False
+
+    def _pipeline(self) -> Node:
+        start = self.pos
+        timed = self._time()
+        negated = self.ahead("! ") or self.ahead("!\t")
+        if negated:
+            self.pos += 1
+            self.blanks()
+        nodes = [self.command()]
+        self.blanks()
+        merged = False
+        while self.char() == "|" and not self.ahead("||"):
+            both = self.ahead("|&")
+            merged = merged or both
+            self.pos += 2 if both else 1
+            self.linebreak()
+            nodes.append(self.command())
+            self.blanks()
+        if len(nodes) == 1 and not negated and not timed:
+            return nodes[0]
+        return Pipeline(tuple(nodes), negated, SourceSpan(start, nodes[-1].span.end), timed, merged)
+
+    def _time(self) -> bool:
+        """Step over `time` and its `-p`."""
+        if self.keyword_here() != "time":
+            return False
+        start = self.pos
+        self.pos += 4
+        self.blanks()
+        if self.ahead("-p ") or self.ahead("-p\t"):
+            self.pos += 2
+            self.blanks()
+        if self.level:
+            raise self.refusal("`time` inside a substitution, where bash may not know it", start, start + 4)
+        blank = self.text[start + 4 : start + 5] in (" ", "\t")
+        if not blank or self.char() in _NO_COMMAND:
+            raise self.refusal("`time` that is not followed by a command", start, start + 4)
+        return True
+
+    # -- simple commands ----------------------------------------------------------------------------------------
+
+    def simple(self) -> Command:
+        self.counted()
+        start = last = self.pos
+        assignments: list[Assignment | ArrayAssignment] = []
+        declared: list[Assignment | ArrayAssignment] = []
+        words: list[Word] = []
+        redirects: list[Redirect] = []
+        declares = False
+        while True:
+            self.blanks()
+            char = self.char()
+            if not char or char in _ENDS_COMMAND or (char == "&" and not self.ahead("&>")):
+                break
+            redirect = self.redirection() if char in MAY_REDIRECT else None
+            if redirect is not None:
+                redirects.append(redirect)
+            elif char == "(":
+                raise self.refusal("`(` after a word (a function?)")
+            elif words:
+                array = _ARRAY.match(self.text, self.pos, self.end) if declares else None
+                if array:
+                    declared.append(self._assignment(array))
+                else:
+                    words += self.arguments()
+            elif found := _ASSIGNMENT.match(self.text, self.pos, self.end):
+                assignments.append(self._assignment(found))
+            elif _SUBSCRIPT.match(self.text, self.pos, self.end):
+                raise self.refusal("an array element or a glob where a command name is expected")
+            elif (assignments or redirects) and (found := KEYWORD.match(self.text, self.pos, self.end)):
+                raise self.refusal(f"`{found[1]}` after an assignment or a redirection", *found.span())
+            else:
+                words += self.arguments(name=True)
+                declares = bool(words) and _declares(words[0])
+            last = self.pos
+        span = SourceSpan(start, last)
+        if last == start:
+            raise self.refusal(f"a command is missing before `{char}`" if char.strip() else "a command is missing")
+        if words and any(isinstance(item, ArrayAssignment) for item in assignments):
+            raise self.refusal("an array before a command", start, last)
+        if words and (reason := objection_to_command(tuple(words))):
+            raise self.refusal(reason, start, last)
+        if words and words[0].literal == ":" and not assignments:
+            self.given -= sum(
+                isinstance(part, Expansion) and part.operator in ASSIGNS for word in words for part in word.parts
+            )
+        return Command((*assignments, *declared), tuple(words), tuple(redirects), span)
+
+    def _assignment(self, found: re.Match[str]) -> Assignment | ArrayAssignment:
+        start = self.pos
+        self.pos = found.end()
+        if self.char() == "(":
+            return self._array(found)
+        value = self.word(Where.ASSIGNED)
+        append = bool(found[2])
+        if reason := objection_to_variable(found[1], None if append else value):
+            raise self.refusal(reason, start, self.pos)
+        return Assignment(found[1], value, append, SourceSpan(start, self.pos))
+
+    def _array(self, found: re.Match[str]) -> ArrayAssignment:
+        start = found.start()
+        if self.level:
+            raise self.refusal("an array inside a substitution, where bash may not read it", start, self.pos + 1)
+        self.enter(start)
+        self.pos += 1
+        items: list[Word] = []
+        while True:
+            self.blanks()
+            char = self.char()
+            if char == "\n" and self.skipped is None:
+                self.newline()
+            elif char == ")":
+                break
+            elif char in ("", "[", "\n"):
+                raise self.refusal("an array with subscripts, or without an end", start, self.pos + 1)
+            else:
+                items += self.arguments()
+        self.pos += 1
+        self.leave()
+        if self.char() not in ("", " ", "\t", "\n", ";", "|", "&", ")"):
+            raise self.refusal("text right after an array", start, self.pos + 1)
+        if "[" in _ELEMENT.sub("", self.text[found.end() : self.pos]):
+            # After a name in an array, bash reads on to the `]`, over blanks and parentheses.
+            raise self.refusal("a `[` in an array", start, self.pos)
+        if reason := objection_to_variable(found[1], None):
+            raise self.refusal(reason, start, self.pos)
+        return ArrayAssignment(found[1], tuple(items), bool(found[2]), SourceSpan(start, self.pos))
+
+    def redirection(self) -> Redirect | None:
+        found = _REDIRECTION.match(self.text, self.pos, self.end)
+        if not found:
+            return None
+        start = self.pos
+        digits, spelled = found[1], found[2]
+        if self.text.startswith("(", found.end(), self.end):
+            if spelled in ("<", ">") and not digits:
+                return None  # a process substitution: a word
+            raise self.refusal("`(` right after a redirection", start, found.end() + 1)
+        if digits and (spelled[0] == "&" or len(digits) > 3):
+            raise self.refusal("a number that may or may not belong to the redirection", start, found.end())
+        fd = int(digits) if digits else None
+        self.pos = found.end()
+        self.blanks()
+        if spelled in ("<<", "<<-"):
+            body = here_document(self, spelled == "<<-")
+            return Redirect(RedirectOp.HERE_DOC, fd, body, SourceSpan(start, self.pos))
+        op = RedirectOp(spelled)
+        if op in (RedirectOp.DUP_IN, RedirectOp.DUP_OUT):
+            target = self._descriptor(op)
+        else:
+            target = self.word(Where.STRING if op is RedirectOp.HERE_STRING else Where.ARGUMENT)
+        return Redirect(op, fd, target, SourceSpan(start, self.pos))
+
+    def _descriptor(self, op: RedirectOp) -> Word:
+        found = _DUPLICATE.match(self.text, self.pos, self.end)
+        if not found:
+            # bash expands such a word twice, even inside single quotes.
+            raise self.refusal(f"`{op}` with anything but a file descriptor")
+        span = SourceSpan(*found.span())
+        self.pos = span.end
+        return Word((Text(found[0], span, False),), span)

@@ -1,0 +1,58 @@
+"""What the whole text must satisfy before anything is read: size, characters, and names that switch the grammar."""
+
+import re
+
+from policy.bash.ast import Opaque
+from policy.model.span import SourceSpan
+
+MOST_CHARACTERS = 16 * 1024
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+
+# Setting one of these makes bash read or translate the rest of the script differently. They are looked for as
+# plain text, wherever they stand: `export`, `read`, `declare` and `printf -v` can all set them.
+_SWITCHING_NAMES = re.compile(r"POSIXLY_CORRECT|BASH_COMPAT|TEXTDOMAIN|histchars|BASH_ALIASES|SHELLOPTS|BASHOPTS")
+# Letters and signs that look like blanks to people.
+_BLANK_LOOKING = re.compile("[\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0]")
+_LOCALE_NAMES = re.compile(r"LC_|LANG")
+
+
+def objection(text: str) -> Opaque | None:
+    """Why `text` cannot be read at all, or None. Time does not grow with texts that are too long."""
+    if len(text) > MOST_CHARACTERS:
+        return Opaque(f"the script is longer than {MOST_CHARACTERS} characters", SourceSpan(0, MOST_CHARACTERS))
+    if found := _CONTROL.search(text):
+        return Opaque(f"control character {_code(found[0])}", SourceSpan(*found.span()))
+    if text[:1] in ("-", "+"):
+        # `bash -c TEXT` would take such a text as options of bash itself.
+        return Opaque("a script that starts with `-` or `+` would be taken as options of bash", SourceSpan(0, 1))
+    if found := _SWITCHING_NAMES.search(text):
+        return Opaque(f"`{found[0]}` changes how bash reads the script", SourceSpan(*found.span()))
+    if not text.isascii():
+        return _beyond_ascii(text)
+    return None
+
+
+def _beyond_ascii(text: str) -> Opaque | None:
+    if not text.replace("\n", " ").replace("\t", " ").isprintable():
+        for at, character in enumerate(text):
+            if character not in "\n\t" and not character.isprintable():
+                return Opaque(f"invisible or unusual blank character {_code(character)}", SourceSpan(at, at + 1))
+    if found := _BLANK_LOOKING.search(text):
+        return Opaque(f"invisible or unusual blank character {_code(found[0])}", SourceSpan(*found.span()))
+    if found := _LOCALE_NAMES.search(text):
+        # In another character set the same bytes may hide or make a `\` or a backquote on a later line.
+        return Opaque(
+            f"`{found[0]}` may change how bash decodes the characters of the script", SourceSpan(*found.span())
+        )
+    return None
+
+
+def splits_somewhere(text: str) -> bool:
+    """True when a byte of `text` is a blank for some C library (macOS: 0x85 and 0xa0 in UTF-8 locales)."""
+    encoded = text.encode("utf-8")
+    return b"\x85" in encoded or b"\xa0" in encoded
+
+
+def _code(character: str) -> str:
+    return f"U+{ord(character):04X}"

@@ -1,0 +1,123 @@
+"""Where the reader stands in the text: blanks, comments, newlines, nesting, here-documents to jump over."""
+
+import re
+
+from policy.model.frozen import dataclass
+from policy.model.span import SourceSpan
+
+DEEPEST = 8  # compound commands and substitutions together
+MOST_WORDS = 1000  # with commands and lines; the witness needs about 25 us for each, and this bounds a decision
+COST_OF_NESTING = 4  # in words, likewise
+
+_SKIPPED = " \t\\#"  # what can begin what is stepped over
+_BLANKS = re.compile(r"[ \t]*")
+_COMMENT = re.compile(r"#[^\n]*")
+
+
+class RefusalError(Exception):
+    """Leaves the descent at once. `read` turns it into Opaque; nothing else sees it."""
+
+    def __init__(self, reason: str, span: SourceSpan) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.span = span
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """Here-document bodies that were already read: the newline at `line_end` continues at `resume`."""
+
+    line_end: int
+    resume: int
+    level: int
+
+
+class Cursor:
+    """A place in `text[:end]`.
+
+    INVARIANT: every newline that separates commands is consumed by `newline`, so a here-document body is never
+    read as commands, and text before it is never read as the body: whoever else steps over `line_end` is refused.
+    """
+
+    __slots__ = ("choosing", "count", "depth", "end", "given", "level", "pos", "skipped", "text")
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.pos = 0
+        self.end = len(text)
+        self.depth = 0
+        self.level = 0  # substitutions around us
+        self.given = 0  # `${x:=..}` that no command has accounted for
+        self.choosing = 0  # `case` around us
+        self.count = 0
+        self.skipped: Skipped | None = None
+
+    def refusal(self, reason: str, start: int | None = None, end: int | None = None) -> RefusalError:
+        """To be raised: `reason` in the user's words, at `start:end` (one character from here if absent)."""
+        first = min(self.pos if start is None else start, len(self.text))
+        last = min(first + 1 if end is None else end, len(self.text))
+        return RefusalError(reason, SourceSpan(first, max(first, last)))
+
+    def char(self) -> str:
+        """The next character, or an empty string at the end."""
+        return self.text[self.pos] if self.pos < self.end else ""
+
+    def ahead(self, text: str) -> bool:
+        return self.text.startswith(text, self.pos, self.end)
+
+    def blanks(self) -> None:
+        """Step over blanks, line continuations that follow a blank, and a comment. Only at the start of a token."""
+        text = self.text
+        if self.pos < self.end and text[self.pos] not in _SKIPPED:
+            return  # as at most places
+        while True:
+            found = _BLANKS.match(text, self.pos, self.end)
+            if found:
+                self.pos = found.end()
+            if not self.ahead("\\\n"):
+                break
+            # Right after an operator or a word bash would glue the next line to it (`|\` + newline + `|` is `||`).
+            if self.pos and text[self.pos - 1] not in " \t\n":
+                raise self.refusal("a line continuation inside a word or an operator", self.pos, self.pos + 2)
+            self.pos += 2
+        if self.char() == "#":
+            found = _COMMENT.match(text, self.pos, self.end)
+            if found:
+                self.pos = found.end()
+
+    def newline(self) -> None:
+        """Step over one newline that ends a line of commands, and over the here-documents that follow it."""
+        skipped = self.skipped
+        self.counted()
+        if skipped is None:
+            self.pos += 1
+        elif skipped.line_end == self.pos and skipped.level == self.level:
+            self.pos = skipped.resume
+            self.skipped = None
+        else:
+            raise self.refusal("a line that starts a here-document is continued inside a word")
+
+    def linebreak(self) -> bool:
+        """Step over blanks, comments and newlines. True when there was a newline."""
+        seen = False
+        while True:
+            self.blanks()
+            if self.char() != "\n":
+                return seen
+            self.newline()
+            seen = True
+
+    def enter(self, start: int) -> None:
+        """Into a compound command or a substitution."""
+        self.depth += 1
+        self.counted(COST_OF_NESTING)
+        if self.depth > DEEPEST:
+            raise self.refusal(f"nested more than {DEEPEST} deep", start)
+
+    def leave(self) -> None:
+        self.depth -= 1
+
+    def counted(self, weight: int = 1) -> None:
+        self.count += weight
+        if self.count > MOST_WORDS:
+            raise self.refusal(f"more than {MOST_WORDS} words, commands and lines")

@@ -1,0 +1,123 @@
+"""`[[ .. ]]`: tests of files and texts. What evaluates a text (`-v`, `-R`, `-o`, numbers from elsewhere) is refused."""
+
+import re
+
+from policy.bash.ast import NUMERIC, Condition, Expansion, Joint, Substitution, Text, Word
+from policy.bash.numbers import evaluated, is_number
+from policy.bash.words import Where, Words
+from policy.model.span import SourceSpan
+
+_UNARY = frozenset(f"-{letter}" for letter in "bcdefghknprstuwxzGLNOS")
+_BINARY = re.compile(r"(==|=~|=|!=|<|>|-(?:eq|ne|lt|le|gt|ge|nt|ot|ef))(?=[ \t])")
+_TOKEN = re.compile(r"[^ \t\n]*")
+_FLAG = re.compile(r"-[A-Za-z]")
+_DIGITS = re.compile(r"[0-9]{1,3}")
+# A regular expression may hold `(` and `|` without quotes. Nothing in this one is expanded.
+_REGEX = re.compile(r"(?:[A-Za-z0-9_./:,=@%+^*?\[\]{}()|!-]|\\[][.*+?(){}|^$/-]|\$(?=[ \t)|]))+(?=[ \t])")
+_UNESCAPED = re.compile(r"\\.|([()])")
+
+
+def conditions(words: Words) -> tuple[Condition | Joint, ...]:
+    """What stands between `[[` (already read) and `]]` (stepped over)."""
+    pieces: list[Condition | Joint] = []
+    depth, expecting = 0, True
+    while True:
+        words.blanks()
+        words.counted()
+        char = words.char()
+        token = _TOKEN.match(words.text, words.pos, words.end)
+        text = token[0] if token else ""
+        if expecting and text == "!":
+            words.pos += 1
+            pieces.append("!")
+        elif expecting and char == "(":
+            words.pos += 1
+            depth += 1
+            pieces.append("(")
+        elif expecting:
+            pieces.append(_condition(words, text))
+            expecting = False
+        elif char == ")" and depth:
+            words.pos += 1
+            depth -= 1
+            pieces.append(")")
+        elif words.ahead("&&") or words.ahead("||"):
+            pieces.append("&&" if char == "&" else "||")
+            words.pos += 2
+            words.linebreak()
+            expecting = True
+        elif words.ahead("]]") and not depth:
+            words.pos += 2
+            if words.char() not in ("", " ", "\t", "\n", ";", "|", "&", ")"):
+                raise words.refusal("text right after `]]`")
+            return tuple(pieces)
+        else:
+            raise words.refusal("a condition in `[[ .. ]]` that is not plain")
+
+
+def _condition(words: Words, text: str) -> Condition:
+    start = words.pos
+    if _FLAG.fullmatch(text):
+        if text not in _UNARY:
+            raise words.refusal(f"`{text}` in `[[ .. ]]`", start, start + 2)
+        words.pos += 2
+        words.blanks()
+        operand = _operand(words)
+        if text == "-t" and not _DIGITS.fullmatch(operand.literal or ""):
+            raise words.refusal("`-t` with anything but a number", start, words.pos)
+        return Condition(text, (operand,), SourceSpan(start, words.pos))
+    left = _operand(words)
+    last = words.pos
+    words.blanks()
+    found = _BINARY.match(words.text, words.pos, words.end)
+    if not found:
+        return Condition("", (left,), SourceSpan(start, last))
+    words.pos = found.end()
+    words.blanks()
+    right = (_regex(words) if found[1] == "=~" else None) or _operand(words)
+    if found[1] in NUMERIC:
+        _numbers(words, (left, right))
+    return Condition(found[1], (left, right), SourceSpan(start, words.pos))
+
+
+def _operand(words: Words) -> Word:
+    token = _TOKEN.match(words.text, words.pos, words.end)
+    text = token[0] if token else ""
+    if text in ("]]", "!", "==", "=~", "=", "!=") or words.char() in ("(", "<", ">", ""):
+        raise words.refusal("a condition in `[[ .. ]]` that is not plain")
+    word = words.word(Where.TEST)
+    if words.char() not in (" ", "\t", ")"):
+        raise words.refusal("a word in `[[ .. ]]` that is not followed by a blank")
+    return word
+
+
+def _regex(words: Words) -> Word | None:
+    found = _REGEX.match(words.text, words.pos, words.end)
+    if not found or not _balanced(found[0]):
+        return None
+    span = SourceSpan(*found.span())
+    words.pos = span.end
+    return Word((Text(found[0], span, True),), span)
+
+
+def _balanced(regex: str) -> bool:
+    depth = 0
+    for found in _UNESCAPED.finditer(regex):
+        depth += {"(": 1, ")": -1}.get(found[1] or "", 0)
+        if depth < 0:
+            return False
+    return depth == 0
+
+
+def _asked_later(word: Word) -> bool:
+    """Whether what is evaluated is known to the walk only."""
+    return len(word.parts) == 1 and isinstance(word.parts[0], (Substitution, Expansion))
+
+
+def _numbers(words: Words, operands: tuple[Word, ...]) -> None:
+    """bash evaluates both sides as arithmetic. Whether values are numbers is for the walk to see."""
+    for operand in operands:
+        if not evaluated(operand) and not is_number(operand) and not _asked_later(operand):
+            raise words.refusal(
+                "a comparison of numbers with anything but numbers", operand.span.start, operand.span.end
+            )

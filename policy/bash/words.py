@@ -1,0 +1,430 @@
+"""One word: every quoting of bash decoded, everything a word may run found. All word positions come through here."""
+
+import re
+from abc import ABC, abstractmethod
+from dataclasses import replace
+from enum import Enum, auto
+
+from policy.bash.ansi_c_quoting import ESCAPE, decode
+from policy.bash.ast import (
+    Arithmetic,
+    Expression,
+    Glob,
+    Parameter,
+    Part,
+    Script,
+    Substitution,
+    Text,
+    Tilde,
+    Word,
+)
+from policy.bash.braces import BRACED, THEMSELVES, expand, spread
+from policy.bash.prescan import splits_somewhere
+from policy.bash.scanner import Cursor
+from policy.model.span import SourceSpan
+
+
+class Where(Enum):
+    """What bash does to a word depends on where it stands."""
+
+    ARGUMENT = auto()  # also `for` lists and redirection targets: globs are live
+    ASSIGNED = auto()  # after `name=`: no globs, no splitting
+    STRING = auto()  # after `<<<`: likewise
+    TEST = auto()  # in `[[ ]]`, and the word and the patterns of `case`: likewise
+
+
+_END = r"(?=[ \t\n;|&)]|\Z)"
+_PLAIN = re.compile(rf"[A-Za-z0-9_./:,=@%+-]+{_END}")
+_RUN = re.compile(r"[A-Za-z0-9_./:,=@%+^\]}!#-]+")
+_BEYOND_ASCII = re.compile(r"[^\x00-\x7f]+")
+_DOUBLE_RUN = re.compile(r'[^"\\$`]+')
+_BODY_RUN = re.compile(r"[^\\$`]+")
+_NAMED = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-])")
+_BRACED = re.compile(r"\$\{(#?)([A-Za-z_][A-Za-z0-9_]*|0|[1-9][0-9]{0,2}|[@*#?$!-])\}")
+_ELEMENT = re.compile(r"\$\{(#?)([A-Za-z_][A-Za-z0-9_]*)\[([@*]|0|-?[1-9][0-9]{0,4})\]\}")
+STARS = re.compile(r"[*?]+")
+_AROUND_STARS = re.compile(r"([*?]+)")
+BRACKET = re.compile(r"\[[!^]?(?:[A-Za-z0-9_.,@%+-]|\[:[a-z]+:\])+\]")
+_OPEN_BRACKET = re.compile(rf"\[[A-Za-z0-9_./:,=@%+}}#-]*{_END}")
+_TILDE = {
+    where: re.compile(rf"~((?:[A-Za-z_][A-Za-z0-9_.-]*)?)(?=[/ \t\n;|&)<>{':' if where is Where.ASSIGNED else ''}]|\Z)")
+    for where in Where
+}
+_BEFORE_PLAIN_TILDE = re.compile(r"[A-Za-z0-9/._^@+-]")
+
+# A `$` before one of these is just a dollar sign. Inside double quotes the closing quote is one of them.
+_AFTER_PLAIN_DOLLAR = frozenset(" \t\n/.,:;%^+=]}|&)<>")
+_ENDS_WORD = frozenset(" \t\n;|&)")
+
+
+class Words(Cursor, ABC):
+    """Reads words; the grammar that extends it reads the commands inside substitutions."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def commands(self, close: str) -> Script:
+        """The list of commands up to `close`, or to the end if that is empty."""
+
+    @abstractmethod
+    def arithmetic(self, *, changes: bool) -> Expression:
+        """The arithmetic at the cursor."""
+
+    @abstractmethod
+    def expansion(self, start: int, *, quoted: bool, body: bool) -> Part:
+        """The `${name OPERATOR word}` at the cursor. `body`: inside a here-document."""
+
+    def arguments(self, *, name: bool = False) -> tuple[Word, ...]:
+        """What the word that starts here becomes where a command or `for` takes words: one word, or several. `name`: it
+        is the first of a command."""
+        found = BRACED.match(self.text, self.pos, self.end) if not _PLAIN.match(self.text, self.pos, self.end) else None
+        expanded = expand(found[0]) if found else None
+        if not found or not expanded:
+            return (self.word(Where.ARGUMENT),) if name else self._several()
+        self.counted(len(expanded))
+        span = SourceSpan(self.pos, found.end())
+        self.pos = span.end
+        return tuple(Word(_globbed(text, span), span) for text in expanded)
+
+    def word(self, where: Where) -> Word:
+        """The word that starts here, never empty in the text except after `name=`."""
+        self.counted()
+        found = _PLAIN.match(self.text, self.pos, self.end)
+        if found:
+            span = SourceSpan(self.pos, found.end())
+            self.pos = span.end
+            return Word((Text(found[0], span, False),), span)
+        return self._slow(where)
+
+    # -- unquoted ------------------------------------------------------------------------------------------------
+
+    def _several(self) -> tuple[Word, ...]:
+        if _PLAIN.match(self.text, self.pos, self.end):
+            return (self.word(Where.ARGUMENT),)
+        self.counted()
+        start = self.pos
+        word, brace = self._read(Where.ARGUMENT)
+        if brace is None:
+            return (word,)
+        words = spread(word, self.text) if self.char() not in ("<", ">") and self._expands(brace) else None
+        if words is None:
+            self._no_brace_expansion(start, brace)
+            return (word,)
+        self.counted(len(words))
+        return words
+
+    def _slow(self, where: Where) -> Word:
+        start = self.pos
+        word, brace = self._read(where)
+        if brace is not None:
+            self._no_brace_expansion(start, brace)
+        return word
+
+    def _read(self, where: Where) -> tuple[Word, int | None]:
+        """A word as if braces meant nothing, and where the first of them is."""
+        text, start = self.text, self.pos
+        parts: list[Part] = []
+        brace: int | None = None
+        while self.pos < self.end:
+            at, char = self.pos, text[self.pos]
+            if char in _ENDS_WORD:
+                break
+            if found := _RUN.match(text, at, self.end):
+                self.pos = found.end()
+                self.put(parts, found[0], at, False)
+            elif char == "'":
+                close = text.find("'", at + 1, self.end)
+                if close < 0:
+                    raise self.refusal("a single quote that is never closed")
+                self.pos = close + 1
+                self.put(parts, text[at + 1 : close], at, True)
+            elif char == '"':
+                self.pos += 1
+                self.double(parts, at)
+            elif char == "\\":
+                self._escape(parts)
+            elif char == "$":
+                self._unquoted_dollar(parts)
+            elif char == "`":
+                parts.append(self.backquotes(at, False))
+            elif char in "<>":
+                if not text.startswith("(", at + 1, self.end):
+                    break
+                return self._process_substitution(at, bool(parts)), None
+            elif char == "(":
+                raise self.refusal("`(` right after a word (function, array, or extended glob)", start, at + 1)
+            elif char in "*?[":
+                self._glob(parts, where)
+            elif char == "~":
+                self._tilde(parts, where, start)
+            elif char == "{":
+                brace = at if brace is None else brace
+                self.pos += 1
+                self.put(parts, "{", at, False)
+            else:
+                self._beyond_ascii(parts)
+        if self.char() in ("<", ">") and text[start : self.pos].isdigit():
+            raise self.refusal("a number before a redirection, where a word is expected", start, self.pos)
+        if not parts:
+            if where is not Where.ASSIGNED:
+                raise self.refusal("a word is missing")
+            parts.append(Text("", SourceSpan(start, start), False))
+        return Word(tuple(parts), SourceSpan(start, self.pos)), brace
+
+    def put(self, parts: list[Part], decoded: str, start: int, quoted: bool) -> None:
+        last = parts[-1] if parts else None
+        if isinstance(last, Text) and last.quoted is quoted:
+            parts[-1] = Text(last.text + decoded, SourceSpan(last.span.start, self.pos), quoted)
+        else:
+            parts.append(Text(decoded, SourceSpan(start, self.pos), quoted))
+
+    def double(self, parts: list[Part], start: int) -> None:
+        first, *rest = self._quoted(start, '"')
+        last = parts[-1] if parts else None
+        if isinstance(first, Text) and isinstance(last, Text) and last.quoted:
+            parts[-1] = Text(last.text + first.text, SourceSpan(last.span.start, first.span.end), True)
+        else:
+            parts.append(first)
+        parts += rest
+
+    def _escape(self, parts: list[Part]) -> None:
+        at = self.pos
+        if at + 1 >= self.end:
+            raise self.refusal("a backslash at the end of the text")
+        if self.text[at + 1] == "\n":
+            raise self.refusal("a line continuation inside a word", at, at + 2)
+        self.pos += 2
+        self.put(parts, self.text[at + 1], at, True)
+
+    def _glob(self, parts: list[Part], where: Where) -> None:
+        at = self.pos
+        if where is not Where.ARGUMENT:
+            self.pos += 1
+            self.put(parts, self.text[at], at, True)  # `quoted` says it: no glob meaning here
+        elif found := STARS.match(self.text, at, self.end) or BRACKET.match(self.text, at, self.end):
+            self.pos = found.end()
+            parts.append(Glob(found[0], SourceSpan(at, self.pos)))
+        elif _OPEN_BRACKET.match(self.text, at, self.end):
+            self.pos += 1
+            self.put(parts, "[", at, False)  # nothing closes it, and nothing that is expanded could
+        else:
+            raise self.refusal("a `[..]` that is not plain", at)
+
+    def _tilde(self, parts: list[Part], where: Where, start: int) -> None:
+        at = self.pos
+        if at == start:
+            found = _TILDE[where].match(self.text, at, self.end)
+            if not found:
+                raise self.refusal("`~` that is not a home folder by itself or before `/`")
+            self.pos = found.end()
+            parts.append(Tilde(found[1], SourceSpan(at, self.pos)))
+            return
+        # bash expands `~` after `=` and `:` in words that look like assignments; only surely plain ones pass.
+        before = self.text[at - 1]
+        if not _BEFORE_PLAIN_TILDE.match(before) and not (before == ":" and "=" not in self.text[start:at]):
+            raise self.refusal("`~` inside a word, where bash may expand it")
+        if before == ":" and where is not Where.ARGUMENT:
+            raise self.refusal("`~` after `:` in an assignment")
+        self.pos += 1
+        self.put(parts, "~", at, False)
+
+    def _expands(self, brace: int) -> bool:
+        spelled = self.text[brace : self.pos]
+        return ("," in spelled or ".." in spelled) and not THEMSELVES.match(spelled)
+
+    def _no_brace_expansion(self, start: int, brace: int) -> None:
+        if self._expands(brace):
+            raise self.refusal("brace expansion", start, self.pos)
+        if self.char() in ("<", ">") and brace == start:
+            raise self.refusal("a file descriptor put into a variable (`{name}>`)", start, self.pos + 1)
+
+    def _beyond_ascii(self, parts: list[Part]) -> None:
+        at = self.pos
+        found = _BEYOND_ASCII.match(self.text, at, self.end)
+        if not found:
+            raise self.refusal(f"unexpected `{self.text[at]}`")
+        if splits_somewhere(found[0]):
+            raise self.refusal("an unquoted character that may end the word on another system", at, found.end())
+        self.pos = found.end()
+        self.put(parts, found[0], at, False)
+
+    # -- quoted --------------------------------------------------------------------------------------------------
+
+    def _quoted(self, start: int, close: str) -> list[Part]:
+        """The inside of double quotes, or of a here-document when `close` is empty; the parts tile `start:pos`."""
+        text = self.text
+        runs, escapable = (_DOUBLE_RUN, '$`"\\') if close else (_BODY_RUN, "$`\\")
+        parts: list[Part] = []
+        pieces: list[str] = []
+        mark = start
+        while True:
+            at, char = self.pos, self.char()
+            if char == close:
+                break
+            if not char:
+                raise self.refusal("a double quote that is never closed", start)
+            if found := runs.match(text, at, self.end):
+                self.pos = found.end()
+                pieces.append(found[0])
+            elif char == "\\":
+                following = text[at + 1 : min(at + 2, self.end)]
+                if following in ("", "\n"):
+                    raise self.refusal("a line continuation inside a word", at, at + 2)
+                self.pos += 2
+                pieces.append(following if following in escapable else "\\" + following)
+            elif char == "$" and self._is_plain_dollar(close):
+                self.pos += 1
+                pieces.append("$")
+            else:
+                if pieces:
+                    parts.append(Text("".join(pieces), SourceSpan(mark, at), True))
+                    pieces, mark = [], at
+                parts.append(self.backquotes(mark, True) if char == "`" else self.dollar(mark, True, body=not close))
+                mark = self.pos
+        self.pos += len(close)
+        if pieces or not parts:
+            parts.append(Text("".join(pieces), SourceSpan(mark, self.pos), True))
+        elif close:
+            last = parts[-1]
+            parts[-1] = replace(last, span=SourceSpan(last.span.start, self.pos))
+        return parts
+
+    def ansi(self, parts: list[Part]) -> None:
+        text, start = self.text, self.pos
+        self.pos += 2
+        pieces: list[str] = []
+        while (char := self.char()) != "'":
+            at = self.pos
+            if not char:
+                raise self.refusal("a single quote that is never closed", start)
+            if char != "\\":
+                pieces.append(char)
+                self.pos += 1
+                continue
+            found = ESCAPE.match(text, at, self.end)
+            decoded = decode(found) if found else None
+            if found is None or decoded is None or text.startswith("{", found.end(), self.end):
+                raise self.refusal("an escape in `$'..'` that is not the same everywhere", at, at + 2)
+            pieces.append(decoded)
+            self.pos = found.end()
+        self.pos += 1
+        self.put(parts, "".join(pieces), start, True)
+
+    # -- what is expanded ----------------------------------------------------------------------------------------
+
+    def _unquoted_dollar(self, parts: list[Part]) -> None:
+        at = self.pos
+        if self.ahead("$'"):
+            self.ansi(parts)
+        elif self.ahead('$"'):
+            self.pos += 2
+            self.double(parts, at)
+        elif self._is_plain_dollar(""):
+            self.pos += 1
+            self.put(parts, "$", at, False)
+        else:
+            parts.append(self.dollar(at, False))
+
+    def _is_plain_dollar(self, close: str) -> bool:
+        following = self.text[self.pos + 1 : min(self.pos + 2, self.end)]
+        return not following or following in _AFTER_PLAIN_DOLLAR or following == close
+
+    def dollar(self, start: int, quoted: bool, *, body: bool = False) -> Part:
+        """What the `$` at the cursor begins. `start` is where the part begins (at a quote before it, maybe)."""
+        text, at = self.text, self.pos
+        if found := _NAMED.match(text, at, self.end):
+            self.pos = found.end()
+            if found[1] == "$" and self.char() in (("{", "(", "[") if quoted else ("{", "(", "[", "'", '"')):
+                # Looking for the end of the quotes, bash takes the second `$` for the start of another expansion.
+                raise self.refusal("`$$` before what could be an expansion", at, self.pos + 1)
+            if not self.char().isascii():
+                raise self.refusal("a letter beyond ASCII right after a variable name", at, self.pos + 1)
+            return Parameter(found[1], SourceSpan(start, self.pos), quoted)
+        if found := _BRACED.match(text, at, self.end):
+            length = bool(found[1])
+            if length and found[2] in "#?$!-":
+                raise self.refusal("a `${#..}` form that versions of bash read differently", at, found.end())
+            self.pos = found.end()
+            return Parameter(found[2], SourceSpan(start, self.pos), quoted, length)
+        if found := _ELEMENT.match(text, at, self.end):
+            self.pos = found.end()
+            return Parameter(found[2], SourceSpan(start, self.pos), quoted, bool(found[1]), found[3])
+        if self.ahead("$(("):
+            self.pos += 3
+            expression = self.arithmetic(changes=False)
+            if not self.ahead("))"):
+                raise self.refusal("arithmetic `$((..))` that is not plain", at, self.pos + 1)
+            self.pos += 2
+            return Arithmetic(expression, SourceSpan(start, self.pos), quoted)
+        if self.ahead("$("):
+            self.pos += 2
+            return Substitution(self._until_parenthesis(at), "command", SourceSpan(start, self.pos), quoted)
+        if self.ahead("${"):
+            return self.expansion(start, quoted=quoted, body=body)
+        if self.ahead("$["):
+            raise self.refusal("arithmetic `$[..]`", at, at + 2)
+        raise self.refusal("a `$` that is not followed by a plain name", at, at + 2)
+
+    def _until_parenthesis(self, start: int) -> Script:
+        self.enter(start)
+        self.level += 1
+        body = self.commands(")")
+        if self.skipped is not None and self.skipped.level == self.level:
+            raise self.refusal("a here-document whose body starts outside its substitution", start)
+        self.level -= 1
+        self.leave()
+        self.pos += 1
+        return body
+
+    def _process_substitution(self, at: int, glued: bool) -> Word:
+        if glued:
+            raise self.refusal("a process substitution glued to other text", at, at + 2)
+        self.pos += 2
+        if self.char() == "(":
+            raise self.refusal("a parenthesis right after `<(` or `>(`, which bash may take for arithmetic", at, at + 3)
+        body = self._until_parenthesis(at)
+        if not body.items:
+            raise self.refusal("an empty process substitution, which bash leaves out", at, self.pos)
+        if self.char() and self.char() not in _ENDS_WORD:
+            raise self.refusal("a process substitution glued to other text", at, self.pos + 1)
+        span = SourceSpan(at, self.pos)
+        kind = self.text[at]
+        return Word((Substitution(body, "process-in" if kind == "<" else "process-out", span, False),), span)
+
+    def backquotes(self, start: int, quoted: bool) -> Substitution:
+        at = self.pos
+        close = self.text.find("`", at + 1, self.end)
+        if close < 0:
+            raise self.refusal("a backquote that is never closed")
+        inside = self.text[at + 1 : close]
+        # A backslash is taken off before the inside is read, and quotes within quotes differ between shells.
+        if "\\" in inside or (quoted and '"' in inside):
+            raise self.refusal("quotes or a backslash inside backquotes", at, close + 1)
+        self.enter(at)
+        self.level += 1
+        self.pos = at + 1
+        end, self.end = self.end, close
+        body = self.commands("")
+        self.end = end
+        self.level -= 1
+        self.leave()
+        self.pos = close + 1
+        return Substitution(body, "command", SourceSpan(start, self.pos), quoted)
+
+    # -- here-documents ------------------------------------------------------------------------------------------
+
+    def here_body(self, start: int, end: int) -> tuple[Part, ...]:
+        """The parts of an unquoted here-document body at `start:end`, which the cursor does not move over."""
+        place, bound, skipped = self.pos, self.end, self.skipped
+        self.pos, self.end, self.skipped = start, end, None
+        parts = tuple(self._quoted(start, ""))
+        self.pos, self.end, self.skipped = place, bound, skipped
+        return parts
+
+
+def _globbed(text: str, span: SourceSpan) -> tuple[Part, ...]:
+    """A word that a brace expansion made, in which globs are live. All its parts are spelled at `span`."""
+    pieces = _AROUND_STARS.split(text)
+    return tuple(
+        Glob(piece, span) if index % 2 else Text(piece, span, False) for index, piece in enumerate(pieces) if piece
+    )

@@ -1,0 +1,26 @@
+"""The permission matrix as text: what `agent policy matrix` prints plainly."""
+
+from policy.model.matrix import MATRIX, Ruling
+from policy.model.tier import Mode, Tier
+
+_WORDS = {Ruling.ALLOW: "allow", Ruling.ASK: "ask", Ruling.DENY: "deny"}
+_NOTES = """\
+A verdict is the strictest cell over all tiers of an action.
+Without somebody to ask (--unattended, no terminal) every `ask` is a `deny`.
+accept-edits allows `write` for the file tools and plain file commands; any other write asks.
+No mode, grant or yes lifts `secret` and `denied`."""
+
+
+def rows() -> tuple[tuple[str, ...], ...]:
+    """The table as words: a heading, then one row a tier, in the order of the matrix."""
+    heading = ("tier", *(mode.value for mode in Mode))
+    return (heading, *((tier.label, *(_WORDS[MATRIX[tier][mode]] for mode in Mode)) for tier in MATRIX))
+
+
+def table() -> str:
+    """The whole page, ending in a newline."""
+    assert set(MATRIX) == set(Tier)  # a tier without a row would be a hole, not a blank line
+    widths = [max(map(len, column)) for column in zip(*rows(), strict=True)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows()]
+    rule = "  ".join("-" * width for width in widths)
+    return "\n".join([lines[0], rule, *lines[1:], "", _NOTES, ""])

@@ -1,0 +1,119 @@
+"""What the gate says to people: what an action does to them, and why it was refused. One safe line each."""
+
+from collections.abc import Sequence
+from typing import Protocol, assert_never
+
+from policy.model.action import (
+    Action,
+    EditFile,
+    GlobFiles,
+    GrepFiles,
+    ListFolder,
+    ReadFile,
+    RunArgv,
+    RunScript,
+    WriteFile,
+)
+from policy.model.secret_paths import inside
+from policy.model.verdict import Rights, Terms
+
+_LONGEST = 100  # characters of an action shown inside a sentence; the whole of it is shown elsewhere
+MOST_NAMED = 3  # paths or hosts named before "and N more"
+
+
+class Around(Protocol):
+    """Where the reader stands: Facts and Terms both say it."""
+
+    @property
+    def workspace(self) -> str: ...
+    @property
+    def home(self) -> str: ...
+
+
+def named(action: Action, around: Around) -> str:
+    """The action in backticks, on one line, cut when long; nothing in it can move a cursor."""
+    return f"`{plain(_text(action, around))}`"
+
+
+def powers(terms: Terms, around: Around, action: Action | None = None) -> str:
+    """All that these terms give beyond reading the workspace and the system. What a file tool does with them is said
+    first: it runs no code but ours."""
+    given = []
+    if terms.rights is Rights.WORK and isinstance(action, WriteFile | EditFile):
+        given.append(f"change {near(action.path, around)} alone, in a sandbox that could change the workspace")
+    elif terms.rights is Rights.WORK:
+        given.append("run code and change files in the workspace")
+    if terms.write:
+        given.append(f"change {listed([near(path, around) for path in terms.write])}")
+    if terms.read:
+        given.append(f"read {listed([near(path, around) for path in terms.read])}")
+    hosts = [plain(host) for host in terms.open_hosts]
+    if hosts:
+        given.append(f"talk to {listed(hosts)}")
+    if terms.credentials:
+        given.append(f"use your credential {listed(list(terms.credentials))} there without seeing it")
+    network = "" if hosts else ", without network"
+    return (
+        f"A yes lets it {joined(given)}{network}, and nothing more" if given else "A yes lets it read, and nothing more"
+    )
+
+
+def near(path: str, around: Around) -> str:
+    """`path` as a person would write it: relative to the workspace, or with `~`."""
+    if inside(path, around.workspace):
+        return plain(path[len(around.workspace.rstrip("/")) + 1 :] or "the workspace")
+    if around.home != "/" and inside(path, around.home):
+        return plain("~" + path[len(around.home) :])
+    return plain(path)
+
+
+def _text(action: Action, around: Around) -> str:
+    match action:
+        case RunScript(script=script):
+            return script.strip()
+        case RunArgv(argv=argv):
+            return " ".join(map(_quoted, argv))
+        case ReadFile(path=path):
+            return f"read {near(path, around)}"
+        case WriteFile(path=path):
+            return f"write {near(path, around)}"
+        case EditFile(path=path):
+            return f"edit {near(path, around)}"
+        case ListFolder(path=path):
+            return f"ls {near(path, around)}"
+        case GlobFiles(pattern=pattern, root=root):
+            return f"glob {_quoted(pattern)} in {near(root, around)}"
+        case GrepFiles(pattern=pattern, root=root):
+            return f"grep {_quoted(pattern)} in {near(root, around)}"
+        case never:
+            assert_never(never)
+
+
+def _quoted(word: str) -> str:
+    bare = word and all(char.isalnum() or char in "@%+=:,./-_" for char in word)
+    return word if bare else "'" + word.replace("'", "'\\''") + "'"
+
+
+def plain(text: str, most: int = _LONGEST) -> str:
+    """One line of printable characters: what cannot be printed is spelled out, so that nothing hides."""
+    if len(text) <= most and text.isprintable():
+        return text
+    shown = "".join(char if char.isprintable() else _spelled(char) for char in text[: most + 1])
+    return shown if len(shown) <= most else shown[: most - 1] + "…"
+
+
+def _spelled(char: str) -> str:
+    return {"\n": "⏎", "\t": " "}.get(char) or f"<U+{ord(char):04X}>"
+
+
+def listed(items: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b, c and 2 more`; each once."""
+    unique = list(dict.fromkeys(items))
+    if len(unique) > MOST_NAMED:
+        return ", ".join(unique[:MOST_NAMED]) + f" and {len(unique) - MOST_NAMED} more"
+    return joined(unique)
+
+
+def joined(items: Sequence[str]) -> str:
+    """`a, b and c`."""
+    return " and ".join([", ".join(items[:-1]), items[-1]] if len(items) > 1 else items)

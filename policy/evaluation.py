@@ -1,0 +1,120 @@
+"""Evaluation of one action: classify the action, decide, and apply the limits of the sandbox backend."""
+
+from dataclasses import field, replace
+from typing import TYPE_CHECKING
+
+from policy.classify import classify
+from policy.decide import decide
+from policy.model.action import Action
+from policy.model.assessment import Assessment, EffectKind
+from policy.model.facts import Facts
+from policy.model.frozen import dataclass
+from policy.model.matrix import MATRIX, Matrix, Ruling
+from policy.model.permission_rule import PermissionRule, Source
+from policy.model.profile import Profile
+from policy.model.tier import Mode
+from policy.model.verdict import Ask, Deny, Limits, Problem, Verdict
+from policy.rules.rulebook import RuleBook
+
+if TYPE_CHECKING:
+    from policy.permission.flag_rights import FlagRights
+
+_YOURSELF = "run it yourself outside the agent, and let the agent work with what it left in the workspace"
+_OPEN = frozenset(["seatbelt"])  # its proxy listens where every program of the machine can ask it
+_CLOSED = frozenset(["T3"])  # without a network of its own there is nothing to open one host of
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationContext:
+    """Everything that a verdict rests on except the action.
+
+    Attributes:
+        facts: The state of the machine at one moment.
+        rules: The command rules that classify the words of a script.
+        profile: The user's settings with the permission rules.
+        mode: The mode whose column of the matrix decides.
+        environment: The variables that the action would get.
+        limits: Resource limits in place of those of the profile, or None.
+        source: The author of the action: the model or a person. Permission rules may depend on the author.
+        typed: The rights that command-line flags add to the action, or None.
+        unattended: True if no person can answer a question. Every question then becomes a denial.
+        backend: The name of the sandbox backend that would run the action, or None if it is not chosen yet.
+        matrix: The permission matrix. Only simulations use a matrix other than the built-in one.
+    """
+
+    facts: Facts
+    rules: RuleBook
+    profile: Profile
+    mode: Mode
+    environment: tuple[tuple[str, str], ...]
+    limits: Limits | None = None
+    source: Source = Source.MODEL
+    typed: "FlagRights | None" = None
+    unattended: bool = False
+    backend: str | None = None
+    matrix: Matrix = field(default_factory=lambda: MATRIX)
+
+    def with_rules(self, rules: tuple[PermissionRule, ...]) -> "EvaluationContext":
+        """Return a copy of this context with `rules` appended to the user's rules."""
+        if not rules:
+            return self
+        return replace(self, profile=replace(self.profile, permissions=(*self.profile.permissions, *rules)))
+
+    def evaluate(
+        self, action: Action, more: tuple[PermissionRule, ...] = (), *, unattended: bool = False
+    ) -> tuple[Assessment, Verdict]:
+        """Classify `action` and decide about it, with `more` appended to the user's rules.
+
+        A verdict that the backend could not keep is a Deny. `unattended` denies questions even if this context asks.
+        """
+        context = self.with_rules(more)
+        assessment = context.classify(action)
+        return assessment, context.decide(assessment, unattended=unattended)
+
+    def classify(self, action: Action) -> Assessment:
+        """Return the effects, tiers and reasons of `action`. They do not depend on the mode."""
+        return classify(action, self.facts, self.rules, self.profile, self.source, self.typed)
+
+    def decide(self, assessment: Assessment, *, mode: Mode | None = None, unattended: bool = False) -> Verdict:
+        """Return the verdict on an action that this context classified; `mode` replaces the mode of this context."""
+        verdict = decide(
+            assessment,
+            self.facts,
+            self.profile,
+            mode or self.mode,
+            unattended=unattended or self.unattended,
+            environment=self.environment,
+            limits=self.limits,
+            matrix=self.matrix,
+        )
+        return within_backend(verdict, assessment, self.backend)
+
+
+def within_backend(verdict: Verdict, assessment: Assessment, backend: str | None = None) -> Verdict:
+    """Return `verdict`, or a Deny if `backend` (None: not chosen yet) cannot provide what the verdict grants.
+
+    Examples are terms that name hosts on a backend without a proxy, and packets that no proxy forwards. Approval of
+    such an action would end in a refusal by the sandbox, so no user is asked, and no refusal suggests asking a user.
+    """
+    raw = any(effect.kind is EffectKind.CONNECTS and not effect.exact for effect in assessment.effects)
+    if isinstance(verdict, Deny):
+        closed = backend in _CLOSED and any(effect.kind is EffectKind.CONNECTS for effect in assessment.effects)
+        if not (raw or closed) or verdict.cell.ruling is not Ruling.ASK:
+            return verdict
+        return replace(verdict, problem=replace(verdict.problem, fix=_YOURSELF))
+    terms = verdict.terms if isinstance(verdict, Ask) else verdict.permit.terms
+    if raw:
+        what, why = "that cannot be reached from a sandbox", "only connections to named hosts pass out, through a proxy"
+    elif terms.credentials and backend in _OPEN:
+        named = ", ".join(f"`{name}`" for name in terms.credentials)
+        what, why = f"sandbox {backend} adds no credential", f"other programs of this machine could use {named} as well"
+        fix = f"run it under `--backend container`, take the credential out of your configuration, or {_YOURSELF}"
+        return Deny(Problem(what, why, fix), verdict.cell, verdict.reason)
+    elif terms.open_hosts and backend in _CLOSED:
+        hosts = ", ".join(f"`{host}`" for host in terms.hosts)
+        what, why = f"sandbox {backend} opens no host", f"this would talk to {hosts}, and it has no network of its own"
+        fix = f"run it under T1 or T2 (`agent doctor` says what they need), or {_YOURSELF}"
+        return Deny(Problem(what, why, fix), verdict.cell, verdict.reason)
+    else:
+        return verdict
+    return Deny(Problem(what, why, _YOURSELF), verdict.cell, verdict.reason)

@@ -1,0 +1,122 @@
+"""One more right for an action that the sandbox stopped: the question about exactly that, and nothing beside it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from policy.describe.phrases import named, near, plain
+from policy.evaluation import EvaluationContext
+from policy.model.action import Action
+from policy.model.assessment import Reason
+from policy.model.builtin_rules import ADDITIONAL_RIGHT
+from policy.model.facts import Facts, Kind
+from policy.model.frozen import dataclass
+from policy.model.host_rule import host_rule
+from policy.model.host_words import nearby
+from policy.model.matrix import MATRIX, Ruling
+from policy.model.secret_paths import inside
+from policy.model.tier import Tier
+from policy.model.verdict import UNNAMED, Ask, Cell, Deny, Problem, Terms
+from policy.permission.flag_rights import FlagRights
+
+_TIERS = {"--read": Tier.READ_OUTSIDE, "--write": Tier.WRITE_OUTSIDE, "--host": Tier.NETWORK}
+_DOING = {"--read": "read", "--write": "change", "--host": "talk to"}
+# What people put there is theirs; a new name in another folder of the root would open a part of the system.
+# SOURCE: FHS 3.0, sections 3.11 to 3.13 and 3.17.
+_OPEN = ("/media", "/mnt", "/opt", "/srv")
+
+
+@dataclass(frozen=True, slots=True)
+class ExtraRight:
+    """`flag` is that of `agent exec` (`--read`, `--write`, `--host`), `target` an absolute path or a host."""
+
+    flag: str
+    target: str
+
+    @property
+    def words(self) -> str:
+        """As it is kept and shown."""
+        return f"{self.flag} {self.target}"
+
+
+def extra_of(words: str) -> ExtraRight | None:
+    """What `words` say; None for anything that is no extra right."""
+    flag, _, target = words.partition(" ")
+    return ExtraRight(flag, target) if flag in _TIERS and target else None
+
+
+def added(asked: Ask, had: Terms) -> ExtraRight:
+    """What a yes gives beside `had`, whatever the program named: to make a file is to write to its folder."""
+    terms = asked.terms
+    rights = (("--write", terms.write, had.write), ("--host", terms.hosts, had.hosts), ("--read", terms.read, had.read))
+    return next(ExtraRight(flag, str(each)) for flag, more, before in rights for each in more if each not in before)
+
+
+def ask_for(
+    context: EvaluationContext, action: Action, had: Terms, extra: ExtraRight, gained: Sequence[ExtraRight] = ()
+) -> Ask | None:
+    """The question whether `action`, which ran with the terms `had`, may run once more with `extra` as well. `gained`
+    was added to these terms in the same way.
+
+    None where nobody may say yes to that: secrets and what a rule denies, this machine and private networks, modes that
+    ask about nothing, and whatever would give more than the one right. INVARIANT: the terms of the question are `had`
+    and exactly that.
+    """
+    tier = _TIERS[extra.flag]
+    if context.unattended or MATRIX[tier][context.mode] is Ruling.DENY:
+        return None
+    typed = _typed(extra, context.facts)
+    if typed is None:
+        return None
+    before = [each for each in (_typed(one, context.facts) for one in gained) if each is not None]
+    whole = FlagRights(
+        read=tuple(dict.fromkeys(path for each in (*before, typed) for path in each.read)),
+        write=tuple(dict.fromkeys(path for each in (*before, typed) for path in each.write)),
+        hosts=tuple(dict.fromkeys(host for each in (*before, typed) for host in each.hosts)),
+    )
+    assessment, verdict = replace(context, typed=whole).evaluate(action)
+    if isinstance(verdict, Deny) or assessment.tiers[0] >= Tier.SECRET:
+        return None
+    terms = verdict.terms if isinstance(verdict, Ask) else verdict.permit.terms
+    if not _exactly(terms, had, typed):
+        return None
+    target = plain(extra.target) if extra.flag == "--host" else near((*typed.read, *typed.write)[0], context.facts)
+    text = f"the sandbox stopped it: this would let it {_DOING[extra.flag]} {target}, too"
+    question = f"{named(action, context.facts)} was stopped. A yes runs it once more, and lets it {_DOING[extra.flag]} "
+    question += f"{target} beside what it had. Allow it?"
+    return Ask(assessment, terms, Cell(tier, context.mode, Ruling.ASK), Reason(tier, text, ADDITIONAL_RIGHT), question)
+
+
+def _typed(extra: ExtraRight, facts: Facts) -> FlagRights | None:
+    """The right as a person would type it; None for what no violation may lead to."""
+    if extra.flag == "--host":
+        rule = host_rule(extra.target)
+        # Only a person's own words open this machine or a private network, and no pattern comes from a program.
+        if isinstance(rule, Problem) or rule.private or nearby(rule.host) or "*" in str(rule):
+            return None
+        return FlagRights(hosts=(str(rule),))
+    path = facts.look(extra.target).real if extra.target.startswith("/") else ""
+    if not path.isprintable() or path in ("", "/") or inside(path, facts.workspace):
+        return None
+    kind = facts.look(path).kind
+    if extra.flag == "--write" and kind is Kind.MISSING:  # to make a name is to write to the folder that holds it
+        path = path.rpartition("/")[0]
+        kind = facts.look(path).kind
+        if (path.count("/") < 2 and path not in _OPEN) or kind is not Kind.FOLDER or inside(path, facts.workspace):
+            return None
+    if kind not in (Kind.FILE, Kind.FOLDER):
+        return None
+    return FlagRights(read=(path,)) if extra.flag == "--read" else FlagRights(write=(path,))
+
+
+def _exactly(terms: Terms, had: Terms, typed: FlagRights) -> bool:
+    """Whether `terms` are `had` with what was typed, and nothing else; what the environment tells of hosts follows."""
+    kept = (set(had.read) <= {*terms.read, *terms.write}, set(had.write) <= set(terms.write),
+            set(had.hosts) <= {*terms.hosts, UNNAMED})  # fmt: skip
+    same = replace(terms, read=had.read, write=had.write, hosts=had.hosts, env=had.env) == had
+    more = (
+        set(terms.read) - set(had.read) <= set(typed.read),
+        set(terms.write) - set(had.write) <= set(typed.write),
+        set(terms.hosts) - set(had.hosts) <= set(typed.hosts),
+    )
+    told = terms.env == had.env or bool(typed.hosts)
+    return same and all(kept) and all(more) and told and terms != had

@@ -1,0 +1,120 @@
+"""What a grant does not allow: near misses, each judged with the grant before anybody is told so."""
+
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+
+from policy.describe.phrases import near, plain
+from policy.evaluation import EvaluationContext
+from policy.grants.grant import Grant, What
+from policy.model.action import (
+    Action,
+    EditFile,
+    GlobFiles,
+    GrepFiles,
+    ListFolder,
+    ReadFile,
+    RunArgv,
+    RunScript,
+    WriteFile,
+)
+from policy.model.command_pattern import HOLE
+from policy.model.verdict import Allow
+from policy.permission.paths import absolute
+
+_SHOWN = 2
+_STRANGE_HOST = "example.net"
+_LONGEST = 100  # characters of one, as it is shown
+_Words = tuple[str, ...]
+
+
+def misses(
+    context: EvaluationContext, action: Action, grants: Sequence[Grant], samples: Sequence[tuple[str, ...]]
+) -> tuple[str, ...]:
+    """Two actions like `action`, in words, that `grants` leave as they are: asked about, or refused.
+
+    `samples`: for each grant, the words of the command that led to it.
+    """
+    rules = tuple(grant.rule for grant in grants)
+    whats = [grant.what for grant in grants]
+    found = (
+        words
+        for other, words in _candidates(action, whats, samples, context)
+        if not isinstance(context.evaluate(other, rules, unattended=True)[1], Allow)
+    )
+    return tuple(islice(dict.fromkeys(found), _SHOWN))
+
+
+def _candidates(
+    action: Action, whats: Sequence[What], samples: Sequence[_Words], context: EvaluationContext
+) -> Iterator[tuple[Action, str]]:
+    match action:
+        case RunScript():
+            for argv, script in _commands(whats, samples, context):
+                yield replace(action, script=script or shlex.join(argv)), _shown(script or shlex.join(argv))
+        case RunArgv():
+            for argv, script in _commands(whats, samples, context):
+                if not script:
+                    yield replace(action, argv=argv), _shown(shlex.join(argv))
+        case _:
+            verb = "changing" if whats[0].write else "reading"
+            for path in _beside(whats[0], context):
+                yield _moved(action, path), f"{verb} `{near(path, context.facts)}`"
+
+
+def _shown(line: str) -> str:
+    return f"`{plain(line, _LONGEST)}`"
+
+
+def _commands(
+    whats: Sequence[What], samples: Sequence[_Words], context: EvaluationContext
+) -> Iterator[tuple[_Words, str]]:
+    """Commands near those of the grants: the words of one, or a script that holds more."""
+    whole = " && ".join(shlex.join(words) for words in samples if words)
+    for what, words in zip(whats, samples, strict=True):
+        paths = [_typed(path, what, context) for path in _beside(what, context)]
+        if not words:
+            yield from (((), f"echo x > {shlex.quote(path)}") for path in paths)
+            continue
+        for host in what.host:
+            if any(host in word for word in words):
+                yield tuple(word.replace(host, _STRANGE_HOST) for word in words), ""
+        if what.read or what.write:
+            yield from (((*words[:-1], path), "") for path in paths)
+        if not what.shape.flags:
+            yield (*words, "--force"), ""
+        if what.shape.flags or HOLE in what.shape.words:
+            yield (*words, "other"), ""
+        elif len(words) > 1:
+            yield (*words[:-1], "other"), ""
+    if whole:
+        yield (), f"{whole} && curl https://{_STRANGE_HOST}"
+        yield (), f"cd .. && {whole}"
+
+
+def _beside(what: What, context: EvaluationContext) -> Iterator[str]:
+    """Absolute paths outside those of the grant; for what is read, such as are likely to be there."""
+    for path in (*what.write, *what.read):
+        above = absolute(path, context.facts).rpartition("/")[0]
+        if what.write:
+            yield f"{above}/other.txt"
+            yield f"{above.rpartition('/')[0]}/other/notes.txt"
+        else:
+            yield above or "/"
+            yield context.facts.home
+
+
+def _typed(path: str, what: What, context: EvaluationContext) -> str:
+    """As it would be typed where the command stands."""
+    return path.removeprefix(f"{absolute(what.shape.folder, context.facts).rstrip('/')}/")
+
+
+def _moved(action: Action, path: str) -> Action:
+    match action:
+        case ReadFile() | WriteFile() | EditFile() | ListFolder():
+            return replace(action, path=path)
+        case GlobFiles() | GrepFiles():
+            return replace(action, root=path)
+        case RunScript() | RunArgv():
+            return action

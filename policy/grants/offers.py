@@ -1,0 +1,271 @@
+"""What may be remembered of one question: the narrowest sensible answers, each tried before it is offered."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from policy.decide import open_reasons
+from policy.evaluation import EvaluationContext
+from policy.grants.grant import Grant, Span, What
+from policy.grants.near_misses import misses
+from policy.grants.resolve import covering
+from policy.model.action import RunArgv, RunScript
+from policy.model.assessment import Assessment, Effect, EffectKind, Reason, Scope, Step
+from policy.model.command_pattern import HOLE, CommandPattern, program_of
+from policy.model.facts import Facts, Kind
+from policy.model.frozen import dataclass
+from policy.model.matrix import Ruling
+from policy.model.permission_rule import Tool
+from policy.model.tier import Mode, Tier
+from policy.model.verdict import Ask, Deny
+from policy.model.word_patterns import is_flag
+from policy.permission.allow import NEVER
+from policy.permission.paths import absolute
+
+_CHANGES = (EffectKind.WRITES, EffectKind.DELETES)
+_SPECIAL = frozenset("*?")  # they mean something in a pattern
+_LONGEST = 600  # characters of a command that somebody can remember having agreed to
+_MOST_WORDS = 48
+_MOST_COMMANDS = 4
+_STREAMS = ("/dev/", "/proc/")
+# What they do is read from their input when they run, unless that many words after their name say it.
+# SOURCE: sqlite3(1), ed(1), vim(1), gdb(1), ssh(1), patch(1), git-am(1), git-apply(1), psql(1), ftp(1), socat(1).
+_NEVER_ENOUGH = 99
+_ORDERED_BY_INPUT = {
+    "sqlite3": 2, "ssh": 2, "patch": 2, "git am": 1, "git apply": 1, "m4": 1, "tclsh": 1, "expect": 1,
+    **dict.fromkeys(("ed", "ex", "vi", "vim", "gdb", "lldb", "psql", "mysql", "mariadb", "redis-cli", "mongosh", "ftp",
+                     "sftp", "telnet", "nc", "ncat", "socat", "cpio", "git fast-import"), _NEVER_ENOUGH),
+}  # fmt: skip
+_READERS = (Tool.READ, Tool.LS, Tool.GLOB, Tool.GREP)
+_WRITERS = (Tool.WRITE, Tool.EDIT)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One answer that may be remembered: every `what` becomes a grant. `not_covered`: two actions, in words, that it
+    was tried on and does not allow."""
+
+    whats: tuple[What, ...]
+    words: str
+    not_covered: tuple[str, ...] = ()
+
+
+def choices(context: EvaluationContext, ask: Ask) -> tuple[Choice, ...]:
+    """The yeses to `ask` that may be remembered, the narrowest first. None when nothing but a single yes is sensible.
+
+    Each was tried: with it, the action is allowed with exactly the terms of the question.
+    """
+    found: dict[tuple[What, ...], Choice] = {}
+    samples: tuple[tuple[str, ...], ...] = ()
+    for whats in _forms(ask.assessment, context):
+        samples = samples or tuple(what.shape.words for what in whats)  # the first are exact
+        grants = tuple(drafted(what, f"draft{index}") for index, what in enumerate(whats))
+        if whats not in found and covering(context, ask, grants) is not None:
+            words = " and ".join(what.words for what in whats)
+            found[whats] = Choice(whats, words, misses(context, ask.assessment.action, grants, samples))
+    return tuple(found.values())
+
+
+def never(context: EvaluationContext, ask: Ask) -> Choice | None:
+    """What a no to `ask` forbids when it is remembered: its one command, or its one path. None when it is not one."""
+    steps = _asking(ask.assessment, context)
+    if steps is None or len(steps) != 1:
+        return None
+    what = _exact(steps[0], ask.assessment, context.facts)
+    if what is None or not (what.shape.words or what.read or what.write):
+        return None
+    grant = replace(drafted(what, "draft0"), ruling=Ruling.DENY)
+    _, verdict = context.evaluate(ask.assessment.action, (grant.rule,))
+    refused = isinstance(verdict, Deny) and verdict.reason.rule == grant.rule.ref
+    return Choice((what,), what.command or what.words) if refused else None
+
+
+def drafted(what: What, name: str) -> Grant:
+    """A grant that nobody has given yet, to be tried."""
+    return Grant(name, what, Ruling.ALLOW, Span.SESSION, "", "", "", 0.0)
+
+
+def _asking(assessment: Assessment, context: EvaluationContext) -> list[Step] | None:
+    """The steps that a yes is needed for; None when nothing of it may be remembered."""
+    if context.mode is Mode.PLAN or assessment.asked:
+        return None
+    wanted = {each for each in open_reasons(assessment, context.mode, context.matrix) if each not in assessment.covered}
+    if not wanted or any(each.tier in NEVER for each in wanted):
+        return None
+    steps = [step for step in assessment.steps if not wanted.isdisjoint(step.reasons)]
+    if len(steps) > _MOST_COMMANDS or any(step.text for step in steps):
+        return None
+    return list({(step.words, step.effects): step for step in steps}.values())
+
+
+def _forms(assessment: Assessment, context: EvaluationContext) -> Iterator[tuple[What, ...]]:
+    steps = _asking(assessment, context)
+    if steps is None:
+        return
+    exact = [_exact(step, assessment, context.facts) for step in steps]
+    whole = tuple(dict.fromkeys(what for what in exact if what is not None))
+    if len(exact) != sum(what is not None for what in exact) or any(_ordered_by_input(step) for step in steps):
+        return
+    yield whole
+    if len(whole) == 1 and len(steps) == 1:
+        for wider in _wider(whole[0], steps[0], context.facts):
+            yield (wider,)
+
+
+def _exact(step: Step, assessment: Assessment, facts: Facts) -> What | None:
+    """Exactly this step: its words, and the paths and hosts that it names. None when they are not certain."""
+    reasons = [reason for reason in step.reasons if reason.tier is not Tier.READ]
+    tiers = {reason.tier for reason in reasons}
+    shape = CommandPattern()
+    if step.words:
+        words, folder = step.literal, _folder(step, facts)
+        if words is None or folder is None or step.set_up or not _tellable(words) or _runs_input(step, words):
+            return None
+        shape = CommandPattern(words, folder=folder, program=program_of(words[0], (step.cwds or ("/",))[0], facts))
+        if Tier.UNKNOWN in tiers:
+            if not step.stranger or sum(reason.tier is Tier.UNKNOWN for reason in reasons) != 1:
+                return None
+            tiers = (tiers - {Tier.UNKNOWN}) | {Tier.EXECUTE}
+    elif Tier.UNKNOWN in tiers:
+        return None
+    writes = _bounds(reasons, step, (Tier.WRITE, Tier.WRITE_OUTSIDE), _CHANGES, facts)
+    reads = _bounds(reasons, step, (Tier.READ_OUTSIDE,), (EffectKind.READS,), facts)
+    if writes is None and (Tier.WRITE_OUTSIDE in tiers or not step.words):
+        return None  # only what a command by its nature changes in the workspace needs no name
+    if reads is None or (Tier.READ_OUTSIDE in tiers and not reads):
+        return None
+    hosts = tuple(dict.fromkeys(each.target for each in step.effects if each.kind is EffectKind.CONNECTS))
+    if Tier.NETWORK in tiers and (not hosts or not all(hosts)):
+        return None  # nobody knows whom it talks to, so nobody can have agreed to it for later
+    tool: tuple[Tool, ...] = (Tool.BASH,)
+    if not isinstance(assessment.action, RunScript | RunArgv):
+        tool = _WRITERS if writes else _READERS
+    return What(shape, tool, reads, writes or (), hosts if Tier.NETWORK in tiers else (), tuple(sorted(tiers)))
+
+
+def _wider(what: What, step: Step, facts: Facts) -> Iterator[What]:
+    """The same with what is likely to differ the next time left open: flags, the last word, the file in a folder."""
+    words, name, runs = what.shape.words, max(step.name, 1), Tier.EXECUTE in what.tiers
+    named = bool(what.read or what.write)
+    if step.stranger:
+        return
+    if runs and not named and Tier.NETWORK not in what.tiers:
+        bare = list(words)
+        while len(bare) > name and is_flag(bare[-1]):
+            bare.pop()
+        yield replace(what, shape=replace(what.shape, words=tuple(bare), flags=True))
+    hole = None
+    if (
+        len(words) > name
+        and not is_flag(words[-1])
+        and not (runs and (name == 1 or is_flag(words[-2])))
+        and (named or not what.host or _names_host(words, what.host))
+    ):
+        hole = replace(what.shape, words=(*words[:-1], HOLE))
+    if hole is not None and not named and not step.interprets and not _takes_orders(words):
+        yield replace(what, shape=hole)
+    if named and not (words and hole is None) and not runs:
+        read, write = _above(what.read, facts, "/"), _above(what.write, facts, "/**")
+        if read is not None and write is not None:
+            yield replace(what, shape=hole or what.shape, read=read, write=write)
+
+
+def _names_host(words: Sequence[str], hosts: Sequence[str]) -> bool:
+    """Whether the last word alone says whom it talks to, so that the hosts bound what may stand there.
+
+    THREAT T76: elsewhere it is what is done or sent there: `ssh host 'rm -rf /'`, `curl URL -X DELETE`, `-d @file`.
+    """
+    names = [re.sub(r":\d+$", "", host) for host in hosts]
+    last, others = words[-1].lower(), " ".join(words[:-1]).lower()
+    return any(name in last and name not in others for name in names)
+
+
+def _folder(step: Step, facts: Facts) -> str | None:
+    """Where it stands, relative to the workspace; None when that is not one folder in it."""
+    if step.cwds is None or len(step.cwds) != 1:
+        return None
+    here = step.cwds[0]
+    if here == facts.workspace:
+        return ""
+    root = f"{facts.workspace.rstrip('/')}/"
+    return here[len(root) :] if here.startswith(root) and here.isprintable() else None
+
+
+def _runs_input(step: Step, words: Sequence[str]) -> bool:
+    """Whether it runs what it is given: then its words say nothing about what was agreed to."""
+    operands = [word for word in words[1:] if not is_flag(word)]
+    return step.interprets and (not operands or any(word == "-" or word.startswith(_STREAMS) for word in operands))
+
+
+def _takes_orders(words: Sequence[str]) -> bool:
+    """Whether its words may be an order to something else, such as a command for another machine: no hole for that."""
+    return words[0].rpartition("/")[2] in _ORDERED_BY_INPUT or " ".join(words[:2]) in _ORDERED_BY_INPUT
+
+
+def _ordered_by_input(step: Step) -> bool:
+    """Whether it does what its input says: that is no part of a grant, so nobody can have agreed to it for later.
+
+    A no may be remembered all the same. Each flag may take a word with it, so the words behind it do not count.
+    """
+    words = step.literal
+    if not words:
+        return False
+    runs = any(reason.tier is Tier.EXECUTE for reason in step.reasons)
+    if runs and any(word == "-" or word.startswith(_STREAMS) for word in words[1:]):
+        return True  # `make -f -`, `awk -f /dev/stdin`
+    name = words[0].rpartition("/")[2]
+    flags = sum(map(is_flag, words[1:]))
+    operands = [word for word in words[1:] if not is_flag(word)]
+    needed = _ORDERED_BY_INPUT.get(name, 0)
+    if operands and (more := _ORDERED_BY_INPUT.get(f"{name} {operands[0]}", 0)):
+        operands, needed = operands[1:], more
+    return bool(needed) and len(operands) - flags < needed
+
+
+def _tellable(words: Sequence[str]) -> bool:
+    """Whether they can be shown whole, and mean in a pattern what they say."""
+    if len(words) > _MOST_WORDS or sum(map(len, words)) > _LONGEST:
+        return False
+    return all(word and word.isprintable() and not _SPECIAL & set(word) for word in words)
+
+
+def _bounds(
+    reasons: Sequence[Reason], step: Step, tiers: Sequence[Tier], kinds: Sequence[EffectKind], facts: Facts
+) -> tuple[str, ...] | None:
+    """The paths behind the reasons of these tiers; None when one of them is not known exactly."""
+    if not any(reason.tier in tiers for reason in reasons):
+        return ()
+    outside = all(tier is not Tier.WRITE for tier in tiers)
+    about = [reason.about for reason in reasons if reason.tier in tiers and reason.about is not None]
+    found: list[Effect] = [
+        *about,
+        *(e for e in step.effects if e.kind in kinds and (not outside or e.scope is Scope.OUTSIDE)),
+    ]
+    if not found or any(not e.exact or not e.target.startswith("/") or e.kind not in kinds for e in found):
+        return None
+    paths = [_path(effect.target, facts) for effect in dict.fromkeys(found)]
+    if any(path is None for path in paths):
+        return None
+    return tuple(dict.fromkeys(path for path in paths if path is not None))
+
+
+def _path(target: str, facts: Facts) -> str | None:
+    """As a grant says it; a folder with all that is in it."""
+    if _SPECIAL & set(target) or not target.isprintable() or target in ("/", facts.home, facts.workspace):
+        return None
+    root = f"{facts.workspace.rstrip('/')}/"
+    path = target[len(root) :] if target.startswith(root) and target[len(root) :][:1] not in "~/" else target
+    return f"{path}/" if facts.look(target).kind is Kind.FOLDER else path
+
+
+def _above(paths: tuple[str, ...], facts: Facts, end: str) -> tuple[str, ...] | None:
+    """The folders that hold them, with `end`; None where that is too much to agree to."""
+    found = []
+    for path in paths:
+        folder = path.rstrip("/").rpartition("/")[0]
+        whole = absolute(folder, facts)
+        broad = whole.count("/") < 2 or f"{facts.home}/".startswith(f"{whole}/")
+        if not folder or broad or f"{facts.workspace}/".startswith(f"{whole}/"):
+            return None
+        found.append(f"{folder}{end}")
+    return tuple(dict.fromkeys(found))

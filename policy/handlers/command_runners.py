@@ -1,0 +1,133 @@
+"""Programs that put a command together before they run it: `watch`, `parallel`, `busybox`, `script`, `fd -x`."""
+
+import re
+from dataclasses import replace
+
+from policy.handlers.wrappers import with_data
+from policy.interpreter.command_call import Call
+from policy.interpreter.judge_command import judge
+from policy.interpreter.name_filters import chosen_by_fd
+from policy.interpreter.operand_roles import apply
+from policy.interpreter.options import ParsedOptions, parse
+from policy.model.abstract_word import ANYTHING, LIMIT, AbstractWord, literal, tokens
+from policy.model.tier import Tier
+from policy.rules.rule import Role
+
+
+def _shape(call: Call) -> ParsedOptions | None:
+    """The words told apart, and the flags judged; None when they could not be, which is said then."""
+    shape = parse(call.rule, call.label, call.words)
+    lost = [flag for flag, value in shape.flags if flag.role is not None and not flag.optional and value is None]
+    if shape.trouble or lost:
+        call.unknown(shape.trouble or f"`{lost[0].name}` of `{call.label}` without its value", shape.where)
+        return None
+    call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
+    for flag, value in shape.flags:
+        if flag.tier is not None:
+            call.add_reason(flag.tier, f"`{call.label} {flag.name}` does more than run a command", value)
+        if flag.role is not None and value is not None:
+            apply(call, flag.role, value)
+    return shape
+
+
+def watch(call: Call) -> None:
+    """`watch COMMAND`: its words, joined, are a script; with `-x` they are a command."""
+    shape = _shape(call)
+    if shape is None or not shape.operands:
+        return
+    if {"-x", "--exec"} & {flag.name for flag, _ in shape.flags}:
+        call.inner(shape.operands)
+        return
+    texts = [word.text for word in shape.operands]
+    if None in texts:
+        call.unknown(f"`{call.label}` reads a script that is known only when it runs", shape.operands[0])
+    else:
+        apply(call, Role.SCRIPT, literal(" ".join(filter(None, texts)), shape.operands[0].span))
+
+
+def busybox(call: Call) -> None:
+    """`busybox APPLET ..`: the applet does what the program of that name does."""
+    if not call.words or (len(call.words) == 1 and call.words[0].text in call.rule.alone):
+        call.add_reason(Tier.READ, f"`{call.label}` lists what it can do")
+    elif call.words[0].text is None or call.words[0].text[:1] == "-":
+        call.unknown(f"`{call.label}` with a flag of its own", call.words[0])
+    else:
+        call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
+        call.inner(call.words)
+
+
+def script(call: Call) -> None:
+    """`script -c COMMAND FILE` (Linux), `script FILE COMMAND ..` (macOS): without a command it is a shell."""
+    shape = _shape(call)
+    if shape is None:
+        return
+    given = {flag.name for flag, _ in shape.flags}
+    apply(call, Role.WRITE, shape.operands[0] if shape.operands else literal("typescript"))
+    if len(shape.operands) > 1:
+        call.inner(shape.operands[1:])
+    elif not {"-c", "--command"} & given:
+        call.findings.runs(call.label, f"`{call.label}` runs what it is given", call.rule.ref, call.span)
+
+
+_PLACE = re.compile(r"\{(?://|/\.|[./#%]|[0-9]+)?\}")
+_SAFE_WORD = re.compile(r"(?:[A-Za-z0-9_./=+:@%^,-]|\{(?://|/\.|[./#%]|[0-9]+)?\})+")
+_SOURCES = frozenset([":::", ":::+", "::::", "::::+"])
+
+
+def parallel(call: Call) -> None:
+    """GNU parallel: a command line for a shell, with quoted data in it."""
+    shape = _shape(call)
+    if shape is None:
+        return
+    words = list(shape.operands)
+    marks = [index for index, word in enumerate(words) if word.text in _SOURCES]
+    data, end = replace(ANYTHING, hints=tokens(call.frame.stdin_texts)), marks[0] if marks else len(words)
+    if marks:
+        values = words[end + 1 :]
+        if len(marks) == 1 and words[end].text == ":::" and len(values) <= LIMIT and all(v.text for v in values):
+            data = AbstractWord(texts=tuple(dict.fromkeys(str(value.text) for value in values)))
+        elif words[end].text in ("::::", "::::+"):
+            for word in values:
+                call.access_path(Role.READ, word)
+    texts = [word.text for word in words[:end]]
+    line = " ".join(filter(None, texts))
+    if not texts or None in texts or "--" in texts:
+        call.unknown(f"`{call.label}` with a command known only when it runs", words[0] if words else None)
+    elif all(_SAFE_WORD.fullmatch(text or "") for text in texts):
+        command = [literal(text) for text in line.split(" ")]
+        for marker in dict.fromkeys(_PLACE.findall(line)):
+            command = with_data(command, marker, data if marker == "{}" else replace(ANYTHING, hints=data.hints))
+        call.inner(command if _PLACE.search(line) else [*command, data])
+    elif re.search(r"['\"\\$`{}]", _PLACE.sub("", line)):
+        call.unknown(f"`{call.label}` with data inside quotes or an expansion", words[0])
+    else:
+        line = line if _PLACE.search(line) else f"{line} {{}}"
+        apply(call, Role.SCRIPT, literal(_PLACE.sub('"$1"', line), words[0].span))
+
+
+_RUNS = frozenset(["-x", "--exec", "-X", "--exec-batch"])
+
+
+def fd(call: Call) -> None:
+    """`fd`: what follows `-x` or `-X` is a command that gets the paths found."""
+    at = next((index for index, word in enumerate(call.words) if word.text in _RUNS), None)
+    if at is None:
+        judge(call)
+        return
+    inner, several = call.words[at + 1 :], call.words[at].text in ("-X", "--exec-batch")
+    call.words = call.words[:at]
+    shape = parse(call.rule, call.label, call.words)
+    lost = any(flag.role is not None and not flag.optional and value is None for flag, value in shape.flags)
+    judge(call)
+    if lost or "--" in [word.text for word in call.words]:
+        call.unknown("`-x` may be the value of the flag before it")
+        return
+    if not inner or any(word.text is None or word.text == ";" for word in inner):
+        call.unknown(f"`{call.label}` runs a command known only when it runs")
+        return
+    found = replace(chosen_by_fd(call, shape), may_split=several)
+    line = " ".join(str(word.text) for word in inner)
+    markers = dict.fromkeys(re.findall(r"\{(?://|/\.|[./])?\}", line))
+    for marker in markers:
+        inner = with_data(inner, marker, found if marker == "{}" else ANYTHING, several=several)
+    call.inner(inner if markers else [*inner, found])

@@ -1,0 +1,97 @@
+"""Programs that fetch files: what they send or write by a word that is more than the name of a file."""
+
+import re
+from dataclasses import replace
+
+from policy.interpreter.command_call import Call
+from policy.interpreter.judge_command import judge
+from policy.interpreter.options import parse
+from policy.model.abstract_word import AbstractWord, literal
+from policy.model.host_words import ADDRESS
+from policy.rules.rule import Role
+
+_GLOB = re.compile(r"[\[{]")
+_NUMBERED = re.compile(r"#[0-9]")
+_OUTPUT = re.compile(r"%output\{(?:>>)?([^}]*)\}")
+_SENT = re.compile(r"[^=]*=")
+_HEADERS = re.compile(r"\s*headers=[@<](.*)", re.DOTALL)
+_SPANS = re.compile(r"-[bcdEFkKLmNprSvqx46]*H[A-Za-z0-9]*")  # `-nH` is another flag
+_TREES = frozenset(["-r", "--recursive", "-m", "--mirror", "-x", "--force-directories", "-p", "--page-requisites"])
+
+
+def curl(call: Call) -> None:
+    """`curl`. Sources: curl(1) for `--upload-file`, `--form`, `--write-out`, `--output`, `--cert`, `--remote-name`."""
+    shape = parse(call.rule, call.label, call.words)
+    judge(call)
+    if call.quiet or shape.trouble:
+        return
+    addresses = [*shape.operands, *(value for flag, value in shape.flags if flag.name == "--url" and value)]
+    globs = any(word.text is None or _GLOB.search(word.text) for word in addresses)
+    named, folder = False, ""
+    for flag, value in shape.flags:
+        name, text = flag.name, value.text if value is not None else None
+        named = named or name in ("-O", "--remote-name", "--remote-name-all")
+        if value is None or text is None:
+            continue
+        if name in ("-T", "--upload-file") and _GLOB.search(text):
+            call.unknown("sends files that it finds by a pattern of its own", value)
+        elif name in ("-F", "--form"):
+            _form(call, text, value)
+        elif name in ("-w", "--write-out"):
+            if text.startswith("@") and text != "@-":
+                call.access_path(Role.READ, literal(text[1:], value.span))
+            for path in _OUTPUT.findall(text):
+                call.access_path(Role.WRITE, literal(path, value.span))
+        elif name in ("-o", "--output") and _NUMBERED.search(text) and globs:
+            call.unknown("writes files that the address names", value)
+        elif name in ("-E", "--cert") and ":" in text:
+            call.access_path(Role.READ, literal(text.partition(":")[0], value.span))  # a password follows
+        elif name == "--output-dir":
+            folder = text
+    if named:
+        _saved(call, addresses, folder)
+
+
+def wget(call: Call) -> None:
+    """`wget`, which names files after addresses unless it is told a name."""
+    shape = parse(call.rule, call.label, call.words)
+    given = {flag.name: value for flag, value in shape.flags}
+    told = bool(given.keys() & {"-O", "--output-document", "--spider"}) and not given.keys() & {"-b", "--background"}
+    if told and not shape.trouble:
+        call.rule = replace(call.rule, changes="")
+    judge(call)
+    if any(_SPANS.fullmatch(text) for word in call.words for text in word.texts):
+        call.connects("")
+    if call.quiet or shape.trouble or told:
+        return
+    folder = given.get("-P") or given.get("--directory-prefix")
+    if not given.keys() & _TREES:
+        _saved(call, shape.operands, folder.text or "" if folder is not None else "")
+
+
+def _form(call: Call, text: str, word: AbstractWord) -> None:
+    """`name=@file,file;type=..`, `name=<file`, `name=text;headers=@file`: each of these files is sent."""
+    found = _SENT.match(text)
+    value = text[found.end() :] if found else ""
+    files = value.startswith(("@", "<"))
+    if '"' in value and (files or "headers" in value):
+        call.unknown("names a file to send in quotes of its own", word)
+        return
+    for index, part in enumerate(value.split(";")):
+        headers = _HEADERS.match(part)
+        names = [headers[1]] if headers else part[1:].split(",") if files and not index else part.split(",")[1:]
+        if headers or files:
+            for name in filter(None, names):
+                call.access_path(Role.READ, literal(name.lstrip("@<"), word.span))
+
+
+def _saved(call: Call, addresses: list[AbstractWord], folder: str) -> None:
+    """The files that get the names at the end of the addresses."""
+    for word in addresses:
+        if word.text is None:
+            continue
+        path = re.split(r"[?#]", word.text, maxsplit=1)[0]
+        rest = path.partition("://")[2] if ADDRESS.match(path) and "://" in path else path
+        name = rest.partition("/")[2].rpartition("/")[2]
+        if name and not _GLOB.search(name):
+            call.access_path(Role.WRITE, literal(f"{folder.rstrip('/')}/{name}" if folder else name, word.span))

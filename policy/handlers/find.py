@@ -1,0 +1,216 @@
+"""find's expression language: an allowlist of tests and actions, every action judged."""
+
+import re
+from dataclasses import replace
+
+from policy.handlers.wrappers import with_data
+from policy.interpreter.command_call import Call
+from policy.interpreter.name_filters import found_by, spelled_out
+from policy.model.abstract_word import AbstractWord, below, literal
+from policy.model.tier import Tier
+from policy.rules.rule import Role
+
+# fmt: off
+_TESTS_0 = frozenset((
+    "-empty", "-nouser", "-nogroup", "-readable", "-writable", "-executable", "-true", "-false",
+))
+_TESTS_1 = frozenset((
+    "-name", "-iname", "-path", "-ipath", "-wholename", "-iwholename", "-regex", "-iregex", "-lname", "-ilname",
+    "-type", "-xtype", "-size", "-mtime", "-atime", "-ctime", "-mmin", "-amin", "-cmin", "-perm", "-user",
+    "-group", "-uid", "-gid", "-links", "-inum", "-fstype", "-used", "-context", "-Btime", "-Bmin",
+))
+_FILE_TESTS = frozenset(["-newer", "-anewer", "-cnewer", "-samefile"])
+_OPTIONS_0 = frozenset((
+    "-depth", "-d", "-mount", "-xdev", "-x", "-noleaf", "-daystart", "-follow", "-f", "-s", "-E", "-X",
+    "-ignore_readdir_race", "-noignore_readdir_race", "-warn", "-nowarn", "-H", "-L", "-P", "-O1", "-O2", "-O3",
+    "-help", "--help", "-version", "--version",
+))
+_OPTIONS_1 = frozenset(["-maxdepth", "-mindepth", "-regextype"])
+_ACTIONS_0 = frozenset(["-print", "-print0", "-ls", "-prune", "-quit"])
+_OPERATORS = frozenset(["(", ")", "!", "-not", "-a", "-and", "-o", "-or", ","])
+_EXEC = frozenset(["-exec", "-execdir", "-ok", "-okdir"])
+_WRITE_FILE = frozenset(["-fprint", "-fprint0", "-fls"])
+_DELETES = frozenset(["-delete"])
+_EVERY = _TESTS_0 | _TESTS_1 | _FILE_TESTS | _OPTIONS_0 | _OPTIONS_1 | _ACTIONS_0 | _OPERATORS | _EXEC
+_EVERY |= _WRITE_FILE | _DELETES | frozenset(["-fprintf", "-printf", "-files0-from", "-D"])
+# fmt: on
+_SPEAKS = (
+    _EXEC
+    | _WRITE_FILE
+    | frozenset(
+        (
+            "-print",
+            "-print0",
+            "-ls",
+            "-printf",
+            "-fprintf",
+            "-help",
+            "--help",
+            "-version",
+            "--version",
+        )
+    )
+)  # fmt: skip
+_NEWER = frozenset("aBcmt")
+# Tests that choose files one by one; a type or a date is true of nearly all of them.
+_NARROW = _FILE_TESTS | frozenset((
+    "-name", "-iname", "-path", "-ipath", "-wholename", "-iwholename", "-regex", "-iregex", "-lname", "-ilname",
+    "-inum",
+))  # fmt: skip
+_NOT = frozenset(["!", "-not"])
+_OR = frozenset(["-o", "-or", ","])
+_HISTORY = re.compile(r"(?:^|/)\\?\.git(?:/|\*|\Z)")
+
+
+def find(call: Call) -> None:
+    """Judge `find [PATHS] [EXPRESSION]`."""
+    words = call.words
+    starts: list[AbstractWord] = []
+    at = 0
+    expression = False
+    todo: list[tuple[str, list[AbstractWord]]] = []
+    narrowed = negated = False
+    every = True  # each alternative so far was narrowed
+    printing: set[str] = set()
+    while at < len(words):
+        word, text = words[at], words[at].text
+        at += 1
+        if text is None:
+            if word.plain or _no_predicate(word):
+                starts.append(word)
+                continue
+            call.unknown("a word known only when it runs may become a test or action of `find`", word)
+            return
+        if text not in ("!", "(", ")", ",") and text[:1] != "-":
+            starts.append(word)
+            continue
+        expression = True
+        if text in _OR:
+            every, narrowed = every and narrowed, False
+        was, negated = negated, text in _NOT
+        every = every and not (was and text == "(")
+        if text in _SPEAKS:
+            printing.add(text)
+        if text in _OPERATORS or text in _OPTIONS_0 or text in _ACTIONS_0:
+            continue
+        if text in _TESTS_0:
+            narrowed = narrowed or (text == "-empty" and not was)
+            continue
+        taken = _arguments(text)
+        if text in _EXEC:
+            taken = _until_end(words, at)
+        elif taken is None:
+            call.unknown(f"`{text}` is not a known test or action of `find`", word)
+            return
+        values = words[at : at + taken]
+        at += taken
+        if text not in _EXEC and any(value.may_split and not (value.plain or _no_predicate(value)) for value in values):
+            call.unknown(f"the value of `{text}` may become further tests or actions of `find`", values[0])
+            return
+        narrowed = narrowed or (text in _NARROW and not was and _picks(values))
+        todo.append((text, values))
+    del expression
+    call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
+    narrowed = narrowed and every
+    starts = starts or [literal(".")]
+    for start in starts:
+        call.access_path(Role.TREE, start)
+    named = _named(call, words, todo, starts)
+    begun = tuple(text for start in starts for text in start.texts if call.findings.classifier.secret_parts(text))
+    call.says = named or begun
+    found = [replace(_found(start, narrowed), hints=named or begun) for start in starts]
+    if printing == {"-print0"}:
+        call.lists = tuple(found)
+    for text, values in todo:
+        _act(call, text, values, found)
+
+
+def _named(
+    call: Call, words: list[AbstractWord], todo: list[tuple[str, list[AbstractWord]]], starts: list[AbstractWord]
+) -> tuple[str, ...]:
+    """The names that every file found has, as they are written, and the secrets that such a pattern finds alone.
+
+    Behind an operator a test says not what is found, but for a choice between tests of names, all of them for secrets.
+    """
+    operators = _CHOOSES.intersection(word.text for word in words)
+    choice = bool(operators) and operators <= _OR_ALONE and all(test in _BY_NAME or test in _EXEC for test, _ in todo)
+    if operators and not choice:
+        return ()
+    tests = [(text, values[0].text or "") for text, values in todo if values]
+    if choice and not all(call.findings.classifier.secret_parts(text) for test, text in tests if test in _BY_NAME):
+        return ()
+    patterns = [text for test, text in tests if test in _BY_NAME]
+    patterns += [spelled_out(text) for test, text in tests if test in _BY_EXPRESSION]
+    return found_by(call, patterns, [text for start in starts for text in start.texts])
+
+
+_BY_NAME = frozenset(["-name", "-iname", "-path", "-ipath", "-wholename", "-iwholename", "-samefile"])
+_OR_ALONE = frozenset(["-o", "-or"])
+_BY_EXPRESSION = frozenset(["-regex", "-iregex"])
+_CHOOSES = frozenset(["!", "-not", "-o", "-or", ",", "-prune"])  # with these, a test says not what is found
+
+
+def _picks(values: list[AbstractWord]) -> bool:
+    """Whether a pattern leaves most files out, and those in which Git keeps all versions."""
+    text = values[0].text if values else None
+    return text is None or (bool(text.strip("*?./")) and not _HISTORY.search(text))
+
+
+def _arguments(text: str) -> int | None:
+    if text in _DELETES:
+        return 0
+    if text in _TESTS_1 or text in _FILE_TESTS or text in _OPTIONS_1 or text in _WRITE_FILE or text == "-printf":
+        return 1
+    if text == "-fprintf":
+        return 2
+    if len(text) == 8 and text.startswith("-newer") and text[6] in _NEWER and text[7] in _NEWER:
+        return 1
+    return None
+
+
+def _until_end(words: list[AbstractWord], at: int) -> int:
+    """How many words an `-exec` takes, its `;` or `{} +` included."""
+    for index in range(at, len(words)):
+        text = words[index].text
+        if text == ";" or (text == "+" and index > at and words[index - 1].text == "{}"):
+            return index + 1 - at
+    return len(words) - at
+
+
+def _no_predicate(word: AbstractWord) -> bool:
+    """A glob whose certain end is the end of no test or action: its matches can only be names."""
+    return word.globbed and bool(word.tail) and not any(name.endswith(word.tail) for name in _EVERY)
+
+
+def _found(start: AbstractWord, narrowed: bool) -> AbstractWord:
+    """What `{}` may be: the start or something below it, which begins as the start does."""
+    if start.text:
+        return replace(below(start.text), subset=narrowed)
+    if start.globbed and start.head:
+        return replace(start, may_split=False, subset=True)
+    return AbstractWord(head=start.head, never_an_option=start.plain)
+
+
+def _act(call: Call, text: str, values: list[AbstractWord], found: list[AbstractWord]) -> None:
+    if text in _FILE_TESTS and values:
+        call.access_path(Role.TREE, values[0])
+    elif text in _WRITE_FILE or text == "-fprintf":
+        if values:
+            call.access_path(Role.WRITE, values[0])
+    elif text in _DELETES:
+        for each in found:
+            call.access_path(Role.DELETE, each)
+    elif text in _EXEC:
+        several = bool(values) and values[-1].text == "+"
+        while values and values[-1].text in (";", "+"):
+            del values[-1]
+        if not values:
+            call.unknown(f"`find {text}` without a command")
+            return
+        if text.endswith("dir"):
+            state = replace(call.state, cwds=None)
+            data = AbstractWord(head="./", globbed=several, never_an_option=True, hints=found[0].hints)
+            call.inner(with_data(values, "{}", data, several=several), state)
+            return
+        for each in found:
+            call.inner(with_data(values, "{}", each, several=several))

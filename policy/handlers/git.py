@@ -1,0 +1,288 @@
+"""git: its subcommands are in the rule file; whose settings it obeys, and what it prints, is decided here."""
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+
+from policy.handlers.git_checkout import brought
+from policy.handlers.git_contents import kept
+from policy.handlers.git_display import starts_nothing
+from policy.handlers.git_output import prints_one
+from policy.handlers.network import network_code
+from policy.interpreter.command_call import Call
+from policy.interpreter.judge_command import descend, judge
+from policy.interpreter.options import ParsedOptions, parse
+from policy.model.abstract_word import literal
+from policy.model.assessment import Scope
+from policy.model.facts import Kind
+from policy.model.host_words import endpoint
+from policy.model.tier import Tier
+from policy.rules.rule import Operands, Role
+
+_HELPER = re.compile(r"[A-Za-z0-9][A-Za-z0-9+.-]*::")  # gitremote-helpers(7)
+_KEY = re.compile(r"[A-Za-z][A-Za-z0-9-]*(?:\.[^=\n]+)?\.[A-Za-z][A-Za-z0-9-]*")
+
+# Values of harmless flags that start something: flag, values, what that does.
+_STARTING = (
+    ("--submodule", ("diff",), "compares by a git of its own in each inner repository"),
+    ("--diff-merges", ("remerge", "r"), "merges anew, with the drivers that the settings name"),
+)
+_REMOTE = frozenset((
+    "git fetch", "git pull", "git push", "git ls-remote", "git clone", "git remote update", "git remote show",
+    "git remote prune", "git remote set-head", "git submodule update", "git submodule add",
+))  # fmt: skip
+_MODIFIES = ("git fetch", "git pull", "git clone", "git push", "git ls-remote", "git remote", "git submodule")
+
+
+def git(call: Call) -> None:
+    """Judge a git command, and the repository it would work in.
+
+    THREAT: a repository's own settings name programs (file-system monitors, filters, pagers) that git starts by
+    itself. The workspace's repository is the one that the executor runs with those switched off.
+    """
+    shape = parse(call.rule, call.label, call.words)
+    sub = descend(call)
+    sub.port = "22"  # of `host:path`; addresses of other kinds say theirs
+    if sub is not call:
+        _given(sub, shape)
+        _whose(sub)
+    if sub is not call and len(sub.words) == 1 and sub.words[0].text == "-h" and not sub.rule.open:
+        sub.add_reason(Tier.READ, f"`{sub.label} -h` prints a text")
+        sub.quiet = True
+    else:
+        _judge(sub)
+        kept(sub, {flag.name for flag, _ in shape.flags} if sub is not call else frozenset())
+        brought(sub)
+    if not sub.quiet and sub.rule.tier is not Tier.READ:
+        _talks(sub)
+    rule = sub.rule
+    if rule.tame:
+        call.prints = prints_one(sub)
+        rule = replace(rule, tame=False)
+    call.hosts, call.rule, call.label, call.flags, call.quiet = sub.hosts, rule, sub.label, sub.flags, sub.quiet
+
+
+def _talks(call: Call) -> None:
+    """The hosts behind the remotes that a command uses, as the repository's settings say: nobody else named them."""
+    words = parse(call.rule, call.label, call.words).operands
+    verb, push = call.label.removeprefix("git "), call.label == "git push"
+    if call.label not in _REMOTE:
+        return
+    texts = [word.text for word in words if word.text is not None]
+    given = {text.partition("=")[0] for word in call.words for text in word.texts}
+    for cwd in call.state.cwds or ():
+        known = call.facts.remotes(cwd)
+        if verb.startswith("submodule"):
+            found = tuple(map(known.rewritten, known.modules))
+        elif verb in ("remote update", "remote show", "remote prune", "remote set-head"):
+            found = known.addresses(texts[:1] if verb == "remote set-head" else texts) if texts else known.every()
+        elif "--all" in given and not push:
+            found = known.every()
+        elif not words:
+            usual = known.usual_push if push else known.usual
+            found = known.addresses((usual,), push=push)
+            if not found and ":" in usual:  # an address in place of a name
+                found = (known.rewritten(usual, push=push),)
+        else:
+            named = texts if "--multiple" in given else texts[:1]
+            found = known.addresses(named, push=push)
+            # An address may be written in short, too: `gh:a/b`.
+            found += tuple(
+                known.rewritten(text, push=push) for text in named if known.rewritten(text, push=push) != text
+            )
+        if "--recurse-submodules" in given:
+            found += tuple(map(known.rewritten, known.modules))
+        for address in found:
+            helped = _HELPER.match(address)
+            if helped:
+                text = f"`{call.label}` starts a program to reach a remote, which the repository's settings name"
+                call.findings.runs(call.label, text, call.rule.ref, call.span)
+                call.connects("", words[0] if words else None, Scope.WORKSPACE)
+            host = endpoint(address, call.port) if ":" in address and not helped else None  # or it is a path
+            call.hosts += 1
+            if host is not None:
+                call.connects(host, words[0] if words else None, Scope.WORKSPACE)
+
+
+def _judge(call: Call) -> None:
+    if call.label != "git":
+        call.rule = replace(call.rule, subs={})  # none of them follows, or `descend` had found it
+    shape = parse(call.rule, call.label, call.words)
+    if call.label == "git remote show" and not shape.operands and not shape.trouble:
+        call.rule = replace(call.rule, tier=Tier.READ, why="lists remotes")
+    if call.label == "git submodule foreach" and len(shape.operands) == 1:
+        call.rule = replace(call.rule, operands=Operands((Role.SCRIPT,)))  # one word is for a shell
+    if shape.trouble and not call.rule.open:
+        call.rule = replace(call.rule, otherwise=None)
+    if call.label == "git config" or call.label.startswith("git config "):
+        _config(call, shape)
+    if call.label in ("git checkout", "git restore") and (files := _restored(call, shape)):
+        call.rule = replace(call.rule, why=f"throws away what is not committed in {files}")
+    if call.rule.grammar == "network-code":
+        network_code(call)
+    else:
+        judge(call)
+    if call.label in _SPECIAL:
+        _SPECIAL[call.label](call, shape)
+    for flag, values, does in _STARTING:
+        value = call.flags.get(flag)
+        if value is not None and (value.text is None or value.text in values):
+            call.findings.runs(call.label, f"`{flag}` {does}", call.rule.ref, value.span or call.span)
+    if call.label.startswith(_MODIFIES):
+        for word in call.words:
+            if any("::" in text for text in word.texts):
+                call.findings.runs(call.label, f"`{call.label}` starts a program to reach `{word.text}`",
+                                   call.rule.ref, word.span or call.span)  # fmt: skip
+
+
+def _given(call: Call, shape: ParsedOptions) -> None:
+    """`-c key=value`, and the repository that flags name. THREAT: almost any setting can name a program."""
+    own = call.facts.workspace
+    named = {flag.name: value for flag, value in shape.flags if flag.name in ("--git-dir", "--work-tree")}
+    for flag, value in shape.flags:
+        if flag.name == "-c" and (value is None or value.text is None or not _harmless(value.text)):
+            shown = value.text.partition("=")[0] if value is not None and value.text is not None else "a setting"
+            call.unknown(f"`git -c` changes `{shown}`, which may name a program", value)
+    if not named:
+        return
+    classifier, cwds = call.findings.classifier, call.state.cwds or ()
+    expected = {"--git-dir": f"{own}/.git", "--work-tree": own}
+    same = bool(cwds) and ("--work-tree" in named or cwds == (own,))
+    for name, value in named.items():
+        role = Role.NAMES if call.rule.tier is Tier.READ else Role.WRITE
+        if value is None or not value.texts:
+            call.unknown(f"`git {name}` with a folder known only when it runs", value)
+            continue
+        call.access_path(role, value)
+        places = {classifier.place(text, cwd).path for text in value.texts for cwd in cwds}
+        same = same and places == {expected[name]}
+    if not same:
+        text = "`git` is told which repository and files to use, and obeys settings that may run programs"
+        call.findings.runs("git", text, call.rule.ref, call.span)
+        given = named.get("--git-dir")
+        if given is not None and call.rule.changes.startswith(".git"):
+            rest = call.rule.changes.removeprefix(".git")
+            call.rule = replace(
+                call.rule, changes=_below(own, {classifier.place(t, c).path + rest for t in given.texts for c in cwds})
+            )
+
+
+def _below(workspace: str, places: set[str]) -> str:
+    """The one place that is changed, as rules write it; without one, anything in the workspace may be."""
+    found = [place[len(workspace) + 1 :] for place in places if place.startswith(f"{workspace}/")]
+    return found[0] if len(found) == len(places) == 1 else "."
+
+
+def _harmless(setting: str) -> bool:
+    key, equals, value = setting.partition("=")
+    return starts_nothing(key, value if equals else None)
+
+
+def _whose(call: Call) -> None:
+    if call.state.cwds is None:
+        call.unknown("`git` in a folder known only when it runs")
+        return
+    facts = call.facts
+    if facts.beyond:
+        text = f"`git` obeys the settings of this repository, which {facts.beyond}"
+        call.findings.runs("git", text, call.rule.ref, call.span)
+    for cwd in call.state.cwds:
+        other = call.interpreter.repositories.foreign(cwd)
+        if other is None:
+            continue
+        shown = call.findings.classifier.shown(other)
+        text = f"`git` obeys the settings of another repository, {shown}, which may run programs"
+        call.findings.runs("git", text, call.rule.ref, call.span)
+        if call.rule.tier is not Tier.READ or call.rule.changes:
+            place = "" if call.rule.changes in ("", ".") else f"/{call.rule.changes}"
+            inside = other.startswith(f"{facts.workspace}/")
+            below = f"{other[len(facts.workspace) + 1 :]}{place}" if inside else ""
+            call.rule = replace(call.rule, changes=below)
+            if not inside and call.rule.tier is not Tier.READ:
+                call.access_path(Role.WRITE, literal(f"{other}{place}"))
+
+
+def _config(call: Call, shape: ParsedOptions) -> None:
+    """Whose settings: the repository's, the user's, the system's, or a file's. A key alone is shown."""
+    given = {flag.name for flag, _ in shape.flags}
+    keys = [word.text for word in shape.operands]
+    changing = any(flag.tier is not None for flag, _ in shape.flags)
+    one = len(keys) == 1 and keys[0] is not None and bool(_KEY.fullmatch(keys[0]))
+    if call.label == "git config" and one and not shape.trouble and not changing:
+        call.rule = replace(call.rule, listing=frozenset())
+        return
+    looks = call.label in ("git config get", "git config list") or (
+        call.label == "git config" and not changing and (not keys or given & call.rule.listing)
+    )
+    words = [word.text or "" for word in call.words]
+    if looks and not shape.trouble:
+        return
+    files = [after for flag, after in pairwise(words) if flag in ("-f", "--file")]
+    files += [word.partition("=")[2] for word in words if word.startswith("--file=")]
+    files += [f"{call.facts.home}/.gitconfig"] if "--global" in words else []
+    files += ["/etc/gitconfig"] if "--system" in words else []
+    if files:
+        call.rule = replace(call.rule, changes="")
+    for file in files:
+        call.access_path(Role.WRITE, literal(file))
+
+
+def _restored(call: Call, shape: ParsedOptions) -> str:
+    """The files whose changes are lost, in backticks; empty when that is not certain, or nothing is lost."""
+    given = {flag.name for flag, _ in shape.flags}
+    if call.label == "git restore" and given & {"--staged", "-S"} and not given & {"--worktree", "-W"}:
+        return ""
+    dashes = next((index for index, word in enumerate(call.words) if word.text == "--"), None)
+    texts = [word.text for word in (call.words[dashes + 1 :] if dashes is not None else shape.operands)]
+    names = [text for text in texts if text is not None]
+    if dashes is None and call.label == "git checkout":
+        own, look = call.facts.workspace, call.facts.look
+        branch = any(look(f"{own}/.git/refs/heads/{name}").kind is not Kind.MISSING for name in names)
+        cwds = call.state.cwds or ()
+        if branch or any(
+            call.findings.classifier.place(name, cwd).kind is Kind.MISSING for name in names for cwd in cwds
+        ):
+            return ""
+    if len(names) != len(texts) or not 0 < len(names) <= _MOST_NAMED:
+        return ""
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _restore(call: Call, shape: ParsedOptions) -> None:
+    """THREAT: `git checkout .` throws away, without a word, all that was not committed."""
+    given = {flag.name for flag, _ in shape.flags}
+    if call.label == "git restore" and given & {"--staged", "-S"} and not given & {"--worktree", "-W"}:
+        return
+    dashes = next((index for index, word in enumerate(call.words) if word.text == "--"), None)
+    paths = call.words[dashes + 1 :] if dashes is not None else shape.operands[:]
+    sure = dashes is not None or call.label == "git restore"
+    classifier, look, cwds = call.findings.classifier, call.facts.look, call.state.cwds or ()
+    for index, word in enumerate(paths):
+        text = word.text
+        folder = text is not None and any(classifier.place(text, cwd).kind is Kind.FOLDER for cwd in cwds)
+        whole = text is None or text in _EVERYTHING or text.endswith("/") or text.startswith(":") or "*" in text
+        branch = text is not None and look(f"{call.facts.workspace}/.git/refs/heads/{text}").kind is not Kind.MISSING
+        if (whole and text is not None) or (text is None and sure) or (folder and (sure or index > 0 or not branch)):
+            shown = text if text is not None else "files known only when it runs"
+            call.add_reason(Tier.DANGEROUS, f"`{call.label}` throws away all changes to `{shown}` not committed", word)
+            return
+
+
+def _archive(call: Call, shape: ParsedOptions) -> None:
+    """The formats of tar and zip are git's own; another one is made by a program, which the settings may name."""
+    for name in ("--format", "-o", "--output"):
+        value = call.flags.get(name)
+        known = ("tar", "zip") if name == "--format" else (".tar", ".zip")
+        if value is not None and not (value.text or "").endswith(known):
+            call.findings.runs(call.label, f"`{call.label}` packs with a program that the settings may name",
+                               call.rule.ref, value.span or call.span)  # fmt: skip
+
+
+_MOST_NAMED = 3  # files that a reason names
+_EVERYTHING = (".", "..", ":/", "*", ":")
+_SPECIAL: dict[str, Callable[[Call, ParsedOptions], None]] = {
+    "git checkout": _restore,
+    "git restore": _restore,
+    "git archive": _archive,
+}

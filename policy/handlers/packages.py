@@ -1,0 +1,128 @@
+"""Package managers: whether they fetch code, and whether the project tells them to run some before they do anything."""
+
+import re
+
+from policy.interpreter.command_call import Call
+from policy.interpreter.judge_command import judge
+from policy.model.abstract_word import literal
+from policy.model.facts import Kind
+from policy.model.tier import Tier
+
+# What a program runs or obeys before its first word counts: files of the current folder or of one above it.
+_OBEYED = {
+    "yarn": (".yarnrc.yml", ".yarnrc"),  # another yarn, as a file of the project
+    "pnpm": (".pnpmfile.cjs", ".pnpmfile.mjs", "pnpmfile.js", "pnpm-workspace.yaml", ".npmrc"),
+    "composer": ("composer.json",),  # plug-ins
+    "poetry": (".poetry", ".venv", "poetry.toml"),  # plug-ins; a Python of the project, asked for its version
+    "pdm": (".pdm-plugins", ".venv", "pdm.toml"),
+    "uv pip": (".venv", "uv.toml", "pyproject.toml", ".python-version"),  # its own version it tells before that
+    "cargo": ("rust-toolchain.toml", "rust-toolchain", ".cargo"),  # another toolchain, another compiler
+}
+
+# Flags of Python that change nothing about which modules it finds, and those that leave the current folder out.
+_QUIET = frozenset(["-B", "-E", "-s", "-u", "-q", "-X"])
+_SAFE = frozenset(["-I", "-P"])
+_MODULES = frozenset(["pip", "json.tool"])  # modules with facts of their own
+# What rpm may make of a tag, and what stands outside of any tag.
+_FORMATS = re.compile(r":(?:date|day|shescape|perms|octal|hex|humansi|humaniec|string|arraysize|fflags|depflags)\}")
+_OUTSIDE = re.compile(r"(?:^|\})[^{%]*")
+_CODE = (".py", ".pyc", ".so", ".pyd")
+# What pip looks for beside the modules of Python itself.
+_MORE = frozenset((
+    "IPython", "OpenSSL", "PIL", "_distutils_hack", "_manylinux", "attr", "brotli", "brotlicffi", "cachecontrol",
+    "certifi", "chardet", "charset_normalizer", "colorama", "cryptography", "ctags", "distlib", "docutils", "filelock",
+    "google", "h2", "idna", "importlib_metadata", "importlib_resources", "ipywidgets", "java", "jinja2", "jnius",
+    "keyring", "lockfile", "mock", "msgpack", "ntlm", "packaging", "pip", "pkg_resources", "platformdirs", "pygments",
+    "pyparsing", "railroad", "redis", "requests", "resolvelib", "rich", "setuptools", "simplejson", "six", "socks",
+    "sphinx", "tenacity", "toml", "tomli", "tomli_w", "tornado", "truststore", "typing_extensions", "urllib3",
+    "urllib3_secure_extra", "webencodings", "wheel", "zstandard",
+))  # fmt: skip
+
+
+def packages(call: Call) -> None:
+    """A package manager. One that fetches also runs what it fetched: install scripts, build back ends."""
+    judge(call)
+    if call.rule.tier is Tier.READ or call.quiet:
+        for program, files in _OBEYED.items():
+            if f"{call.label} ".startswith(f"{program} "):
+                _obeys(call, program, files)
+    elif call.rule.tier is Tier.NETWORK:
+        call.findings.runs(call.label, f"`{call.label}` runs code that it fetched", call.rule.ref, call.span)
+
+
+def npx(call: Call) -> None:
+    """`npx PROGRAM`: one that the project has installed is run; another is fetched first."""
+    first = call.words[0].text if call.words else None
+    cwds = call.state.cwds or ()
+    if first and first[:1] not in ("-", "@", ".") and "/" not in first and cwds:
+        look = call.facts.look
+        if all(look(f"{cwd}/node_modules/.bin/{first}").kind is not Kind.MISSING for cwd in cwds):
+            call.findings.runs(call.label, f"`{first}` is a program of the project", call.rule.ref, call.span)
+            call.quiet = True  # nothing is fetched
+            return
+    packages(call)
+
+
+def rpm(call: Call) -> None:
+    """`rpm -q --qf FORMAT`. THREAT: one of its formats, `:expand`, runs what a package's own text says."""
+    judge(call)
+    for name in ("--qf", "--queryformat"):
+        value = call.flags.get(name)
+        if name not in call.flags:
+            continue
+        rest = _FORMATS.sub("}", value.text) if value is not None and value.text is not None else ":"
+        if ":" in _OUTSIDE.sub("", rest) or "%|" in rest:
+            call.unknown(f"`rpm {name}` with a format that is not known", value)
+
+
+def python(call: Call) -> None:
+    """`python -m pip list` and `-m json.tool` read, where no file of the current folder can stand in for a module."""
+    words = list(call.words)
+    safe = False
+    while words and words[0].text in _QUIET | _SAFE:
+        safe = safe or words[0].text in _SAFE
+        del words[: 2 if words[0].text == "-X" else 1]
+    module = words[1].text if len(words) > 1 and words[0].text == "-m" else None
+    known = module in _MODULES
+    if not known or not (safe or _clean(call)):
+        judge(call)
+    if known:
+        inner = [literal(module or "", words[1].span), *words[2:]]
+        call.after = call.run(inner, call.state)
+        call.quiet = True
+
+
+def _clean(call: Call) -> bool:
+    """Whether the current folder holds nothing by the name of a module that pip may load."""
+    from sys import stdlib_module_names
+
+    names = call.facts.names
+    call.findings.unplain = True  # what the script itself puts there is not looked at
+    for cwd in call.state.cwds or ("",):
+        found = names(cwd) if cwd else None
+        if found is None:
+            return False
+        for name in found:
+            stem, _, rest = name.partition(".")
+            if (not rest or f".{name}".endswith(_CODE)) and (stem in stdlib_module_names or stem in _MORE):
+                return False
+    return True
+
+
+def _obeys(call: Call, program: str, files: tuple[str, ...]) -> None:
+    """THREAT: a list or a version, and yet the project's own program prints it."""
+    look, workspace = call.facts.look, call.facts.workspace
+    call.findings.unplain = True  # what the script itself puts there is not looked at
+    if call.state.cwds is None:
+        call.findings.runs(call.label, f"`{program}` in a folder known only when it runs", call.rule.ref, call.span)
+    for cwd in call.state.cwds or ():
+        at = look(cwd).real
+        while True:
+            for file in files:
+                if look(f"{at.rstrip('/')}/{file}").kind is not Kind.MISSING:
+                    text = f"`{program}` obeys `{file}`, which may name a program of the project"
+                    call.findings.runs(call.label, text, call.rule.ref, call.span)
+                    return
+            if at in ("/", workspace):
+                break
+            at = at.rpartition("/")[0] or "/"

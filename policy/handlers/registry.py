@@ -1,0 +1,73 @@
+"""Handlers of commands: for each name in `policy.rules.rule.GRAMMARS`, a module of this folder and its function.
+
+A module is imported when a command first needs it, because most commands need none.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from policy.interpreter.command_call import Call
+
+HANDLERS = {
+    "alias": "builtins.alias",
+    "assign": "builtins.assign",
+    "busybox": "command_runners.busybox",
+    "cd": "builtins.cd",
+    "command": "wrappers.command",
+    "curl": "curl_wget.curl",
+    "date": "known_output.date",
+    "dd": "dd.dd",
+    "echo": "builtins.echo",
+    "env": "wrappers.env",
+    "eval": "builtins.evaluate",
+    "exec": "wrappers.execute",
+    "fd": "command_runners.fd",
+    "find": "find.find",
+    "forge": "gh_glab.forge",
+    "getopts": "builtins.getopts",
+    "git": "git.git",
+    "let": "builtins.let",
+    "mapfile": "builtins.mapfile",
+    "mktemp": "known_output.mktemp",
+    "network-code": "network.network_code",
+    "npx": "packages.npx",
+    "packages": "packages.packages",
+    "parallel": "command_runners.parallel",
+    "pdftotext": "media.pdftotext",
+    "popd": "builtins.popd",
+    "printf": "builtins.printf",
+    "push": "builtins.push",
+    "python": "python.python",
+    "read": "builtins.read",
+    "rpm": "packages.rpm",
+    "script": "command_runners.script",
+    "set": "builtins.set_options",
+    "sh": "wrappers.shell",
+    "shift": "builtins.shift",
+    "shopt": "builtins.shopt",
+    "socat": "network.socat",
+    "source": "builtins.source",
+    "sqlite": "sqlite.sqlite",
+    "ssh": "network.ssh",
+    "tar": "tar.tar",
+    "test": "test_builtin.test",
+    "transfer": "network.transfer",
+    "trap": "builtins.trap",
+    "umask": "builtins.umask",
+    "unset": "builtins.unset",
+    "watch": "command_runners.watch",
+    "wget": "curl_wget.wget",
+    "xargs": "wrappers.xargs",
+    "yq": "yq.yq",
+}
+
+
+@cache
+def grammar(name: str) -> "Callable[[Call], None]":
+    """Return the function that judges calls by the handler `name`, one of `policy.rules.rule.GRAMMARS`."""
+    module, _, function = HANDLERS[name].partition(".")
+    found: Callable[[Call], None] = getattr(import_module(f"policy.handlers.{module}"), function)
+    return found

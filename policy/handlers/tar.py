@@ -1,0 +1,97 @@
+"""tar: three modes, each with its own short list of flags."""
+
+from policy.interpreter.command_call import Call
+from policy.interpreter.operand_roles import enter
+from policy.model.abstract_word import AbstractWord, literal
+from policy.model.tier import Tier
+from policy.rules.rule import Role
+
+# fmt: off
+_SWITCHES = frozenset("vzjJpkmhaSO")
+_LONG_SWITCHES = frozenset((
+    "--verbose", "--gzip", "--gunzip", "--bzip2", "--xz", "--zstd", "--lzma", "--auto-compress", "--full-time", "--utc",
+    "--keep-old-files", "--touch", "--no-same-owner", "--no-same-permissions", "--preserve-permissions", "--wildcards",
+    "--to-stdout", "--numeric-owner", "--no-recursion", "--show-transformed-names", "--dereference",
+    "--one-file-system",
+))
+# fmt: on
+_LONG_DATA = frozenset(["--exclude", "--strip-components", "--mtime", "--owner", "--group", "--sort"])
+_MODES = {"--list": "t", "--extract": "x", "--get": "x", "--create": "c"}
+
+
+def tar(call: Call) -> None:
+    """Judge `tar` as list, extract or create."""
+    words = list(call.words)
+    if [word.text for word in words] in (["--version"], ["--help"]):
+        call.add_reason(Tier.READ, "`tar` prints a text about itself")
+        return
+    mode, archive, operands, state = "", None, list[AbstractWord](), call.state
+    first = True
+    stdout = False
+    while words:
+        word = words.pop(0)
+        text = word.text
+        if text is None:
+            if not word.plain or (word.may_split and not word.head):
+                call.unknown("a word known only when it runs may become a flag of `tar`", word)
+                return
+            operands.append(word)
+        elif text == "--":
+            operands += words
+            break
+        elif text.startswith("--"):
+            name, equals, value = text.partition("=")
+            if name in _MODES and not equals:
+                mode += _MODES[name]
+            elif name in _LONG_SWITCHES and not equals:
+                stdout = stdout or name == "--to-stdout"
+            elif name in ("--file", "--directory") or name in _LONG_DATA:
+                if not equals and not words:
+                    break
+                given = AbstractWord(texts=(value,), span=word.span) if equals else words.pop(0)
+                if name == "--file":
+                    archive = given
+                elif name == "--directory":
+                    call.state = enter(call, given)
+            else:
+                call.unknown(f"`{name}` is not a known flag of `tar`", word)
+                return
+        elif (text.startswith("-") and len(text) > 1) or first:
+            for at, letter in enumerate(letters := text.lstrip("-"), 1):
+                if letter in "txc":
+                    mode += letter
+                elif letter in ("f", "C") and (words or (text.startswith("-") and letters[at:])):
+                    # With a dash the rest of the cluster is the value; without, values follow in order.
+                    attached = text.startswith("-") and letters[at:]
+                    given = literal(letters[at:], word.span) if attached else words.pop(0)
+                    if letter == "f":
+                        archive = given
+                    else:
+                        call.state = enter(call, given)
+                    if attached:
+                        break
+                elif letter in _SWITCHES:
+                    stdout = stdout or letter == "O"
+                else:
+                    call.unknown(f"`-{letter}` is not a known flag of `tar`", word)
+                    return
+        else:
+            operands.append(word)
+        first = False
+    inside, call.state = call.state, state
+    if len(mode) != 1:
+        call.unknown("`tar` without one clear mode")
+        return
+    made = archive is not None and mode == "c" and archive.globbed and archive.plain and ":" not in archive.head
+    if archive is not None and not made and (archive.text is None or ":" in archive.text):
+        call.unknown("`tar` with an archive known only when it runs, or on another machine", archive)
+        return
+    call.add_reason(Tier.READ, f"`tar` {call.rule.why}")
+    if archive is not None and archive.text != "-":
+        call.access_path(Role.WRITE if mode == "c" else Role.READ, archive)
+    call.state = inside
+    if mode == "c":
+        for operand in operands:
+            call.access_path(Role.READ, operand)
+    elif mode == "x" and not stdout:
+        call.access_path(Role.WRITE, AbstractWord(head="./", globbed=True, subset=True))

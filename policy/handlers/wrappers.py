@@ -1,0 +1,212 @@
+"""Programs whose arguments are another command: `env`, `xargs`, `command`, `exec`, `bash -c`."""
+
+import re
+from dataclasses import replace
+
+from policy.interpreter.command_call import Call
+from policy.interpreter.operand_roles import apply, enter
+from policy.interpreter.options import parse
+from policy.model.abstract_word import ANYTHING, AbstractWord, literal, tokens
+from policy.model.tier import Tier
+from policy.rules.rule import Role
+
+_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
+
+
+def env(call: Call) -> None:
+    """`env [NAME=VALUE].. [COMMAND ..]`."""
+    shape = parse(call.rule, call.label, call.words)
+    if shape.trouble:
+        call.unknown(shape.trouble, shape.where)
+        return
+    call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
+    for flag, value in shape.flags:
+        if flag.role is Role.FOLDER and value is not None:
+            call.state = enter(call, value)
+    state, variables = call.state, call.interpreter.variables
+    operands = list(shape.operands)
+    while operands:
+        text = operands[0].text if operands[0].text is not None else operands[0].head
+        found = _ASSIGNMENT.fullmatch(text)
+        if not found:
+            break
+        value = literal(found[2]) if operands[0].text is not None else ANYTHING
+        state = variables.export(state, found[1], value, operands[0].span or call.span)
+        del operands[0]
+    if operands:
+        call.run(operands, replace(state, variables=call.state.variables))
+
+
+def command(call: Call) -> None:
+    """`command`, `builtin`: the named command itself, or with -v only where it is."""
+    words = list(call.words)
+    if call.label == "command" and words and words[0].text in ("-v", "-V"):
+        call.add_reason(Tier.READ, "`command -v` says where a program is")
+        return
+    if call.label == "command" and words and words[0].text == "-p":
+        del words[0]
+    if words and words[0].text == "--":
+        del words[0]
+    call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
+    if not words:
+        return
+    if words[0].text is not None and words[0].text.startswith("-"):
+        call.unknown(f"`{words[0].text}` is not a known flag of `{call.label}`", words[0])
+        return
+    call.after = call.run(words, call.state)
+
+
+def execute(call: Call) -> None:
+    """`exec COMMAND`, or `exec` with redirections alone (which are judged where they stand)."""
+    call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
+    if not call.words:
+        return
+    if call.words[0].text is not None and call.words[0].text.startswith("-"):
+        call.unknown(f"`exec {call.words[0].text}` changes how the program is started", call.words[0])
+        return
+    call.inner(call.words)
+
+
+def xargs(call: Call) -> None:
+    """`xargs COMMAND`: the command, with words that come from data."""
+    shape = parse(call.rule, call.label, call.words)
+    if shape.trouble:
+        call.unknown(shape.trouble, shape.where)
+        return
+    call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
+    marker: str | None = None
+    counted = False
+    names = {flag.name for flag, _ in shape.flags}
+    given = call.frame.stdin_words if names & _WHOLE and not names & _CUT else ()
+    call.frame = replace(call.frame, stdin_words=())
+    for flag, value in shape.flags:
+        if flag.role is Role.READ and value is not None:
+            apply(call, Role.READ, value)
+        if flag.name in ("-I", "-i", "--replace"):
+            marker = value.text if value is not None else "{}"
+        counted = counted or flag.name in _COUNTS
+    words = list(shape.operands) or [literal("echo")]
+    files = [value for flag, value in shape.flags if flag.name in ("-a", "--arg-file") and value is not None]
+    heard = tokens([text for file in files for text in file.content] if files else call.frame.stdin_texts)
+    for data in given or (replace(ANYTHING, hints=heard),):
+        if marker is not None:
+            call.inner(with_data(words, marker, data))
+        if marker is None or counted:  # of these two flags the later one cancels the other
+            call.inner(with_data(words, None, replace(data, may_split=True)))
+
+
+# Words are taken whole, with blanks, quotes and a leading dash as they are; or cut elsewhere, or read elsewhere.
+_WHOLE = frozenset(["-0", "--null"])
+_CUT = frozenset(["-d", "--delimiter", "-E", "-e", "--eof", "-a", "--arg-file"])
+
+# How many words or lines of data one command gets. Beside -I, GNU xargs lets the later flag win.
+_COUNTS = frozenset(["-n", "--max-args", "-L", "-l", "--max-lines"])
+
+
+def with_data(
+    words: list[AbstractWord], marker: str | None, data: AbstractWord = ANYTHING, *, several: bool = False
+) -> list[AbstractWord]:
+    """`words` with `data` put in for `marker`, or after them when there is none. `several`: it becomes many words.
+
+    INVARIANT: data alone is never the program.
+    """
+    if marker is None:
+        return [*words, data]
+    filled = []
+    for word in words:
+        holds = any(marker in text for text in word.texts) or (not word.texts and marker in word.head + word.tail)
+        if not holds:
+            filled.append(word)
+        elif word.text == marker:
+            filled.append(replace(data, may_split=several, span=word.span))
+        else:
+            head = word.text.partition(marker)[0] if word.text is not None else ""
+            globbed = data.globbed and not head and word.text is not None and ".." not in word.text
+            never_an_option = data.plain and head[:1] != "-"
+            hints = tuple(word.text.replace(marker, each) for each in data.hints) if word.text is not None else ()
+            head = head or data.head
+            filled.append(
+                AbstractWord(head=head, globbed=globbed, never_an_option=never_an_option, hints=hints, span=word.span)
+            )
+    return filled
+
+
+_NAMED = re.compile(r"[-+][eux]*o")
+_LETTERS = re.compile(r"-[abefhilmnuvxlc]*c|-[euxlv]+")
+_PARSERS = frozenset(["bash", "dash", "sh"])  # zsh reads start-up files even then
+
+
+def shell(call: Call) -> None:
+    """`sh`, `bash`: a script given as text is read; one in a file, or on standard input, is not."""
+    words, text_next = list(call.words), False
+    if len(words) > 1 and words[0].text == "-n" and call.label in _PARSERS and _no_switch(words[1]):
+        call.add_reason(Tier.READ, f"`{call.label} -n` looks for mistakes in a script, and runs nothing of it")
+        call.access_path(Role.READ, words[1])
+        return
+    while words and words[0].text is not None and words[0].text[:1] in ("-", "+") and len(words[0].text) > 1:
+        flag = words[0].text
+        if flag in ("--version", "--help"):
+            call.add_reason(Tier.READ, f"`{call.label} {flag}` prints a text")
+            return
+        if flag in ("--norc", "--noprofile", "--posix", "--"):
+            del words[0]
+            if flag == "--":
+                break
+            continue
+        if _NAMED.fullmatch(flag) and len(words) > 1 and words[1].text in ("pipefail", "errexit", "nounset"):
+            del words[:2]
+            continue
+        if not _LETTERS.fullmatch(flag) or "i" in flag:
+            call.unknown(f"`{call.label} {flag}` is not a known flag", words[0])
+            return
+        if "l" in flag:
+            call.findings.runs(call.label, f"`{call.label} -l` reads start-up files", call.rule.ref, call.span)
+        text_next = text_next or "c" in flag
+        del words[0]
+    if text_next:
+        _text(call, words)
+    elif words and words[0].text != "-":
+        call.findings.runs(call.label, f"`{call.label}` runs a script that is not read first", call.rule.ref, call.span)
+        if words[0].text != "/dev/fd/0":
+            call.access_path(Role.READ, words[0])
+        if call.frame.words_from_network:
+            call.add_reason(Tier.DANGEROUS, f"`{call.label}` runs what was just downloaded")
+    else:
+        call.findings.runs(call.label, f"`{call.label}` runs what it is given", call.rule.ref, call.span)
+        for text in call.frame.stdin_texts:
+            call.find_secrets(text)
+        if call.frame.stdin_from_network:
+            call.add_reason(Tier.DANGEROUS, f"`{call.label}` runs what was just downloaded")
+
+
+def _no_switch(word: AbstractWord) -> bool:
+    """Whether it is certainly a file: `+n` would take `-n` back, and no switch has a dot in it."""
+    if word.texts:
+        return all(text[:1] not in ("", "-", "+") for text in word.texts)
+    return word.head[:1] not in ("", "-", "+") or (word.globbed and "." in word.tail)
+
+
+def _text(call: Call, words: list[AbstractWord]) -> None:
+    if not words:
+        call.unknown(f"`{call.label} -c` without a script")
+        return
+    if words[0].text is None:
+        call.unknown(f"the script that `{call.label}` runs is known only when it runs", words[0])
+        for text in (*words[0].heads, *words[0].hints, words[0].head):
+            call.find_secrets(text)
+        if call.frame.words_from_network:
+            call.add_reason(Tier.DANGEROUS, f"`{call.label}` runs what was just downloaded")
+        return
+    call.add_reason(Tier.READ, f"`{call.label} -c` {call.rule.why}")
+    name, arguments = words[1:2], tuple(words[2:])
+    known = not any(word.may_split for word in (words[0], *name))
+    inside = replace(call.state, variables={"0": name[0]} if name and known else {}, stack=())
+    inside = replace(inside, arguments=arguments if known else None)
+    call.run_script(words[0].text, inside, words[0].span)
+    if call.findings.worst < Tier.UNKNOWN:
+        return
+    for word in words[1:]:
+        # A script that is not understood will most likely read what it gets as `$1`.
+        for text in word.texts:
+            if text.startswith(("/", "..")) or call.findings.classifier.secret_parts(text):
+                call.access_path(Role.READ, literal(text, word.span))

@@ -1,0 +1,146 @@
+"""Arithmetic on variables whose values are known."""
+
+import re
+from collections.abc import Callable, Iterator
+from itertools import product
+from typing import assert_never
+
+from policy.bash.ast import Change, Count, Expression, Name, Number, Operation, Output
+from policy.model.abstract_word import LIMIT, NUMBER, AbstractWord
+
+_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
+_BIGGEST = 1 << 62  # bash wraps at 64 bits; nothing near that is taken as known
+_MOST_SHIFTED = 62
+
+Values = tuple[int, ...] | None  # all it may be, or None: some number
+
+
+def is_number(sense: AbstractWord) -> bool:
+    """Return True if a value is certainly a whole number, which bash may evaluate without harm."""
+    return sense.number or (bool(sense.texts) and all(_INTEGER.fullmatch(text) for text in sense.texts))
+
+
+def names(expression: Expression) -> Iterator[str]:
+    """Yield the names whose values are evaluated. A plain `=` reads nothing."""
+    match expression:
+        case Name(name=name):
+            yield name
+        case Operation(operands=operands):
+            for operand in operands:
+                yield from names(operand)
+        case Change(name=name, operator=operator, operand=operand):
+            if operator != "=":
+                yield name
+            if operand is not None:
+                yield from names(operand)
+
+
+def pasted(expression: Expression) -> Iterator[str]:
+    """Yield the names whose values become part of the text before bash reads the expression."""
+    match expression:
+        case Name(name=name, dollar=True):
+            yield name
+        case Operation(operands=operands):
+            for operand in operands:
+                yield from pasted(operand)
+        case Change(operand=operand) if operand is not None:
+            yield from pasted(operand)
+
+
+def changes(expression: Expression) -> Iterator[tuple[Change, bool]]:
+    """Yield the assignments in order, each with True if it certainly happens before everything that follows."""
+    match expression:
+        case Change(operand=operand):
+            if operand is not None:
+                yield from ((change, False) for change, _ in changes(operand))
+            yield expression, operand is None or not any(changes(operand))
+        case Operation(operator=operator, operands=operands):
+            for operand in operands:
+                yield from ((change, sure and operator == ",") for change, sure in changes(operand))
+
+
+def evaluate(expression: Expression, value: Callable[[str], AbstractWord]) -> AbstractWord:
+    """Return the value of the expression, as the text that `$((..))` becomes."""
+    found = _values(expression, value)
+    return NUMBER if found is None else AbstractWord(texts=tuple(str(number) for number in found))
+
+
+def changed(change: Change, value: Callable[[str], AbstractWord]) -> AbstractWord:
+    """Return the value of the name after the change."""
+    if change.operator in ("++", "--"):
+        one = Operation(change.operator[0], (Name(change.name, False), Number(1)))
+        return evaluate(one, value)
+    assert change.operand is not None
+    if change.operator == "=":
+        return evaluate(change.operand, value)
+    return evaluate(Operation(change.operator[:-1], (Name(change.name, False), change.operand)), value)
+
+
+def _values(expression: Expression, value: Callable[[str], AbstractWord]) -> Values:
+    match expression:
+        case Number(value=number):
+            return (number,)
+        case Count() | Change() | Output():
+            return None
+        case Name(name=name, dollar=dollar):
+            sense = value(name)
+            if sense.number or not is_number(sense):
+                return None
+            # `2-$x` is put together as text first: with a sign in the value it may read differently.
+            return None if dollar and any(text[0] == "-" for text in sense.texts) else tuple(map(int, sense.texts))
+        case Operation(operator=operator, operands=operands):
+            known = [_values(operand, value) for operand in operands]
+            certain = [values for values in known if values is not None]
+            if len(certain) < len(known):
+                return None
+            results = {_applied(operator, choice) for choice in product(*certain)}
+            numbers = tuple(sorted(number for number in results if number is not None))
+            return numbers if len(numbers) == len(results) <= LIMIT else None
+        case never:
+            assert_never(never)
+
+
+def _applied(operator: str, operands: tuple[int, ...]) -> int | None:
+    result: int | None
+    if len(operands) == 1:
+        result = {"-": -operands[0], "+": operands[0], "!": int(not operands[0]), "~": ~operands[0]}[operator]
+    elif operator == "?:":
+        result = operands[1] if operands[0] else operands[2]
+    elif operator == ",":
+        result = operands[-1]
+    else:
+        result = _binary(operator, *operands)
+    return result if result is not None and abs(result) < _BIGGEST else None
+
+
+def _binary(operator: str, left: int, right: int) -> int | None:
+    match operator:
+        case "+":
+            return left + right
+        case "-":
+            return left - right
+        case "*":
+            return left * right
+        case "/" | "%":
+            if right == 0:
+                return None
+            quotient = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
+            return quotient if operator == "/" else left - quotient * right
+        case "**":
+            return left**right if 0 <= right <= _MOST_SHIFTED else None
+        case "<<":
+            return left << right if 0 <= right <= _MOST_SHIFTED else None
+        case ">>":
+            return left >> right if 0 <= right <= _MOST_SHIFTED else None
+        case "&":
+            return left & right
+        case "|":
+            return left | right
+        case "^":
+            return left ^ right
+        case "&&":
+            return int(bool(left) and bool(right))
+        case "||":
+            return int(bool(left) or bool(right))
+    order = {"<": left < right, ">": left > right, "<=": left <= right, ">=": left >= right}
+    return int(order.get(operator, (left == right) == (operator == "==")))

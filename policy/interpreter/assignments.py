@@ -1,0 +1,218 @@
+"""Assignments: the values that a script gives to variables, and the variables that the shell or programs obey."""
+
+import re
+from dataclasses import replace
+from functools import partial
+
+from policy.bash.ast import ASSIGNS, ArrayAssignment, Assignment, Expansion, Expression, Text, Word
+from policy.interpreter.arithmetic import changed, changes, is_number
+from policy.interpreter.expansion import Expander
+from policy.interpreter.findings import Findings
+from policy.interpreter.shell_state import ExecutionFrame, State
+from policy.interpreter.traps import TrapTable
+from policy.interpreter.variable_rules import Standing, standing
+from policy.model.abstract_word import (
+    ANYTHING,
+    MOST_HINTS,
+    NUMBER,
+    AbstractWord,
+    concatenate,
+    join,
+    literal,
+)
+from policy.model.builtin_rules import INTEGER_VARIABLE, SPECIAL_VARIABLE
+from policy.model.profile import Profile
+from policy.model.span import SourceSpan
+
+_DECLARATION = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
+_MOVING = frozenset(["SECONDS", "OPTIND"])  # bash changes them by itself
+# What an unset variable of these does to the shell: bash splits as usual, and counts from the start.
+_UNSET = {"IFS": literal(" \t\n"), "OPTIND": literal("1"), "SECONDS": literal("0")}
+_DECLARERS = frozenset(["export", "declare", "typeset", "local", "readonly"])
+
+
+class Variables:
+    """The assignments of a script: the values of its variables, and the variables that bash or programs obey.
+
+    Attributes:
+        arrays: names that may be arrays by now.
+        integers: names whose values bash may evaluate by now (`declare -i`).
+        revealed: names that a function has unset or changed below its own variable of that name.
+    """
+
+    def __init__(self, profile: Profile, findings: Findings, expander: Expander, traps: TrapTable) -> None:
+        self.arrays: set[str] = set()
+        self.integers: set[str] = set()
+        self.revealed: set[str] = set()
+        self._profile = profile
+        self._findings = findings
+        self._expander = expander
+        self._traps = traps
+
+    def marks(self) -> int:
+        """Return how many names are arrays or evaluated. The number only grows."""
+        return len(self.arrays) + len(self.integers)
+
+    def filled(self, words: tuple[Word, ...], state: State, frame: ExecutionFrame) -> State:
+        """Return the state after the assignments inside `words` (`: "${x:=..}"`)."""
+        for part in (part for word in words for part in word.parts):
+            if isinstance(part, Expansion) and part.operator in ASSIGNS:
+                value = self._expander.expand_single(Word((replace(part, quoted=True),), part.span), state, frame)
+                state = self.assign(state, part.name, replace(value, may_split=False), frame.place(part.span))
+        return state
+
+    def expand_command(self, words: tuple[Word, ...], state: State, frame: ExecutionFrame) -> list[AbstractWord]:
+        """Return the expanded words of a command, in which `export`, `local` and so on assign without splitting."""
+        name = words[0].parts[0] if words and len(words[0].parts) == 1 else None
+        if not isinstance(name, Text) or name.quoted or name.text not in _DECLARERS:
+            return self._expander.expand_all(words, state, frame)
+        return self._expander.expand_all(words, state, frame, self._declared)
+
+    def _declared(self, word: Word, state: State, frame: ExecutionFrame) -> list[AbstractWord]:
+        """Expand a word after `local`, `export` and so on: the value is not split, and its globs stay as they are."""
+        first = word.parts[0]
+        found = _DECLARATION.match(first.text) if isinstance(first, Text) and not first.quoted else None
+        if not found or not isinstance(first, Text) or word.literal is not None:
+            return self._expander.expand(word, state, frame)
+        rest = first.text[found.end() :]
+        parts = (replace(first, text=rest), *word.parts[1:]) if rest else word.parts[1:]
+        value = self._expander.expand_single(Word(parts, word.span), state, frame)
+        value = replace(value, may_split=False, globbed=value.globbed and not value.may_split)
+        return [replace(concatenate([literal(found[0]), value], frame.place(word.span)), value=value)]
+
+    def assigned(
+        self, items: tuple[Assignment | ArrayAssignment, ...], state: State, frame: ExecutionFrame
+    ) -> tuple[list[tuple[Assignment | ArrayAssignment, AbstractWord]], State]:
+        """Return what each item assigns, and the state after all. A later item sees the values of earlier items."""
+        found = []
+        for item in items:
+            value = self._value(item, state, frame)
+            state = state.assign(item.name, value)
+            found.append((item, value))
+        return found, state
+
+    def _value(self, item: Assignment | ArrayAssignment, state: State, frame: ExecutionFrame) -> AbstractWord:
+        if isinstance(item, ArrayAssignment):
+            return self._array(item, state, frame)
+        value = self._expander.expand_single(item.value, state, frame)
+        # An assignment is not split, and its globs stay as they are.
+        value = replace(value, may_split=False, globbed=value.globbed and not value.may_split)
+        if item.name in self.integers:
+            self.number(item.name, value, frame.place(item.span))
+            return NUMBER if item.append else value  # it adds
+        if item.append:
+            old = state.variables.get(item.name)
+            return concatenate([old, value], None) if old is not None else AbstractWord()
+        return value
+
+    def _array(self, item: ArrayAssignment, state: State, frame: ExecutionFrame) -> AbstractWord:
+        self.arrays.add(item.name)
+        items: tuple[AbstractWord, ...] | None = tuple(self._expander.expand_all(item.items, state, frame))
+        self._findings.classifier.budget.spend(len(items or ()))
+        hints = tuple(text for each in items or () for text in self.likely_words(each, state))[:MOST_HINTS]
+        if items is not None and any(each.may_split for each in items):
+            items = None
+        old = state.variables.get(item.name) if item.append else None
+        if item.append and items is not None:
+            items = (*old.items, *items) if old is not None and old.items is not None else None
+        if items:
+            return replace(items[0], items=items, span=None)
+        hints = tuple(dict.fromkeys((*(old.hints if old is not None else ()), *hints)))[:MOST_HINTS]
+        return replace(ANYTHING, items=items, hints=hints)
+
+    def likely_words(self, word: AbstractWord, state: State) -> tuple[str, ...]:
+        """Return the texts that a word may be, as far as known data or the files that a pattern finds tell."""
+        found = word.texts or word.hints
+        if found or not word.pattern:
+            return found
+        return tuple(
+            text for cwd in state.cwds or () for text in self._findings.classifier.only_secrets(word.pattern, cwd)
+        )
+
+    def declare(self, state: State, name: str, value: AbstractWord, span: SourceSpan, *, own: bool) -> State:
+        """Return the state after `local name=(..)`."""
+        if own:
+            return self.assign(state.own(name, ANYTHING), name, value, span)
+        return self.assign(state, name, self.beneath(state, name, value), span)
+
+    def beneath(self, state: State, name: str, value: AbstractWord) -> AbstractWord:
+        """Return the value of a name after `declare -g`. A function's own variable hides the one that changes."""
+        if state.locals is None:
+            return value
+        self.revealed.add(name)
+        return join(state.variables.get(name, ANYTHING), value)
+
+    def assign(self, state: State, name: str, value: AbstractWord, span: SourceSpan | None) -> State:
+        """Assign without exporting. A name that is in the environment already reaches later programs all the same."""
+        own = self.may_assign(name, value, span, exported=False)
+        if not own:
+            state = self._passed(state, name, value)
+        value = value if own and name not in _MOVING else ANYTHING
+        self._traps.note_value(name, value)
+        return state.assign(name, value)
+
+    def hidden(self, state: State, name: str, span: SourceSpan | None, *, array: bool) -> State:
+        """Judge a declaration without a value, which hides the value from the shell, and an array's from programs too.
+
+        A local variable is unset at first, so that bash finds no `PATH` in it. Arrays are never exported (bash(1)).
+        """
+        if self.standing(name, _UNSET.get(name, ANYTHING), exported=False) is Standing.SHELL:
+            self.obeyed(name, span)
+        return self._passed(state, name, ANYTHING) if array else state
+
+    def _passed(self, state: State, name: str, value: AbstractWord) -> State:
+        """Note that later programs see the change of a variable that was exported from the start."""
+        if self.standing(name, value, exported=False) is Standing.PASSED:
+            state = replace(state, exports=tuple(dict.fromkeys((*state.exports, name))))
+            self._traps.note_state(state)
+        return state
+
+    def may_assign(self, name: str, value: AbstractWord, span: SourceSpan | None, *, exported: bool) -> bool:
+        """Return True if setting a variable changes no program. Report a variable that the shell itself obeys."""
+        if name in self.integers:
+            self.number(name, value, span)
+        verdict = self.standing(name, value, exported=exported)
+        if verdict is Standing.SHELL:
+            self.obeyed(name, span)
+        return verdict is Standing.OWN
+
+    def standing(self, name: str, value: AbstractWord, *, exported: bool) -> Standing:
+        """Tell how far setting `name` to any of the texts of `value` reaches: the farthest of them."""
+        texts = value.texts or (None,)
+        found = {standing(name, text, self._profile.environment, exported=exported) for text in texts}
+        return next(each for each in (Standing.SHELL, Standing.PASSED, Standing.OWN) if each in found)
+
+    def number(self, name: str, value: AbstractWord, span: SourceSpan | None) -> None:
+        """Report a value of a `declare -i` variable that may not be a number, because bash evaluates it."""
+        each = (value,) if value.items is None else value.items
+        if not all(is_number(item) and not item.empty for item in each):
+            said = f"bash evaluates what is assigned to `{name}`, which is not certainly a number"
+            self._findings.unknown(said, INTEGER_VARIABLE, span)
+
+    def obeyed(self, name: str, span: SourceSpan | None) -> None:
+        """Report that the script sets a variable that the shell or programs obey."""
+        self._findings.unknown(f"sets {name}, which the shell or other programs obey", SPECIAL_VARIABLE, span)
+
+    def export(self, state: State, name: str, value: AbstractWord | None, span: SourceSpan | None) -> State:
+        """Return the state after a variable was exported to every later program."""
+        known = value if value is not None else state.variables.get(name, ANYTHING)
+        if not self.may_assign(name, known, span, exported=True):
+            state = replace(state, exports=(*state.exports, name))
+            self._traps.note_state(state)
+        if value is None:
+            return state
+        self._traps.note_value(name, value)
+        return state.assign(name, value)
+
+    def compute(self, expression: Expression | None, state: State, frame: ExecutionFrame, span: SourceSpan) -> State:
+        """Return the state after `((..))`."""
+        if expression is None:
+            return state
+        self._expander.evaluate(expression, state, frame, span, fails=any(changes(expression)))
+        for change, certain in changes(expression):
+            before = partial(self._expander.value, state=state)
+            known = changed(change, before)
+            if not certain:
+                known = join(before(change.name), NUMBER)
+            state = self.assign(state, change.name, known, frame.place(span))
+        return state

@@ -1,0 +1,142 @@
+"""One command that is being judged: its rule, its words, and what is found out about it."""
+
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from policy.interpreter.assignments import Variables
+from policy.interpreter.findings import Findings
+from policy.interpreter.foreign_git import Repositories
+from policy.interpreter.redirections import Redirections
+from policy.interpreter.shell_state import CommandResult, ExecutionFrame, ExitStates, State
+from policy.interpreter.traps import TrapTable
+from policy.interpreter.unread_script import find_secrets
+from policy.model.abstract_word import AbstractWord, literal, tokens
+from policy.model.assessment import EffectKind, RuleRef, Scope
+from policy.model.facts import Facts
+from policy.model.span import SourceSpan
+from policy.model.tier import Tier
+from policy.rules.rule import CommandRule, Role
+
+
+class ShellInterpreter(Protocol):
+    """The interpreter as a command sees it. `policy.interpreter.interpreter.Interpreter` is the one implementation."""
+
+    facts: Facts
+    findings: Findings
+    variables: Variables
+    traps: TrapTable
+    redirections: Redirections
+    repositories: Repositories
+
+    def simple(
+        self, words: list[AbstractWord], state: State, span: SourceSpan | None, frame: ExecutionFrame
+    ) -> CommandResult: ...
+
+    def run_script_text(
+        self, script: str, state: State, frame: ExecutionFrame, span: SourceSpan | None, rule: RuleRef
+    ) -> None: ...
+
+    def run_text(
+        self, script: str, state: State, frame: ExecutionFrame, span: SourceSpan | None, rule: RuleRef
+    ) -> ExitStates: ...
+
+
+@dataclass(slots=True)
+class Call:
+    """One command that is about to be judged.
+
+    Attributes:
+        label: the command as a user names it (`git log`).
+        words: the words after the name.
+        state: the state of the shell before the command.
+        frame: the input of the command and the place of its text.
+        hosts: number of hosts that were found so far.
+        port: the port to which a bare host name is connected.
+        quiet: the command only prints a text about itself, whatever its rule says.
+        after: the states after the command, if they differ from `state`.
+        prints: a bound on the text that the command prints, if one is known.
+        lists: the words that the command prints, with a NUL after each, if they are known.
+        says: texts that the command is known to print.
+        flags: the values of the flags that were given.
+    """
+
+    interpreter: ShellInterpreter
+    rule: CommandRule
+    label: str
+    words: list[AbstractWord]
+    state: State
+    span: SourceSpan | None
+    frame: ExecutionFrame
+    hosts: int = 0
+    port: str = ""
+    quiet: bool = False
+    after: ExitStates | None = None
+    prints: AbstractWord | None = None
+    lists: tuple[AbstractWord, ...] = ()
+    says: tuple[str, ...] = ()
+    flags: dict[str, AbstractWord | None] = field(default_factory=dict)
+
+    @property
+    def facts(self) -> Facts:
+        return self.interpreter.facts
+
+    @property
+    def findings(self) -> Findings:
+        return self.interpreter.findings
+
+    def add_reason(self, tier: Tier, text: str, word: AbstractWord | None = None) -> None:
+        self.findings.add_reason(tier, text, self.rule.ref, (word.span if word else None) or self.span)
+
+    def unknown(self, text: str, word: AbstractWord | None = None) -> None:
+        self.findings.unknown(text, self.rule.ref, (word.span if word else None) or self.span)
+        if word is not None:
+            self.suspect(word)
+
+    def suspect(self, word: AbstractWord) -> None:
+        """Report a word of unknown role and uncertain text that may name a secret."""
+        if word.content:
+            word = replace(word, texts=(), hints=(*word.hints, *tokens(word.content)))
+        if not word.texts:
+            self.findings.suspect(Role.READ, word, self.state.cwds, self.rule.ref, word.span or self.span)
+
+    def connects(self, host: str, word: AbstractWord | None = None, scope: Scope = Scope.NONE) -> None:
+        """Report a connection to `host` (as from `policy.model.host_words.endpoint`), which settings of `scope`
+        name.
+        """
+        span = (word.span if word else None) or self.span
+        self.findings.connects(host, self.rule.ref, span, scope, exact=not self.rule.unreached)
+
+    def access_path(self, role: Role, word: AbstractWord) -> None:
+        if word.depends_on_substitution and role in (Role.DELETE, Role.MOVE) and (word.tail or word.may_split):
+            # `rm -rf "$d"/*` is `rm -rf /*` when the command that was to print `$d` failed.
+            self.unknown("deletes another path when the command that names it fails", word)
+        self.findings.access_path(role, word, self.state.cwds, self.rule.ref, word.span or self.span)
+
+    def named(self) -> None:
+        """Record for the users' rules which words are the program and its subcommands."""
+        name, step = self.label.split(), self.findings.step
+        step.named, step.name, step.also = (*map(literal, name), *self.words), len(name), tuple(self.rule.name.split())
+
+    def inner(self, words: list[AbstractWord], state: State | None = None) -> None:
+        """Judge the command that this one runs, in its place."""
+        self.run(words, state or self.state)
+
+    def changes(self, tier: Tier) -> None:
+        """Add the effect of a tier that no operand explains. The sandbox grants exactly the effects."""
+        place = self.rule.changes or ("." if tier is Tier.WRITE and not self.rule.operands.writes else "")
+        if place and tier is not Tier.READ:
+            workspace = self.facts.workspace
+            path = workspace if place == "." else f"{workspace}/{place}"
+            self.findings.add_effect(EffectKind.WRITES, path, Scope.WORKSPACE, place != ".")
+
+    def run(self, words: list[AbstractWord], state: State) -> ExitStates:
+        """Judge the command `words` with the input of this one, and return the states after it."""
+        return self.interpreter.simple(words, state, self.span, self.frame).states
+
+    def run_script(self, script: str, state: State, span: SourceSpan | None) -> None:
+        """Judge bash text that this command runs in a shell of its own."""
+        self.interpreter.run_script_text(script, state, self.frame, span or self.span, self.rule.ref)
+
+    def find_secrets(self, text: str) -> None:
+        """Report the secrets that a text of an unknown language names in plain sight."""
+        find_secrets(self.findings, self.facts, text, self.state, self.rule.ref, self.span)

@@ -1,0 +1,412 @@
+"""Expansion: the words that the words of a script become, as far as they are certain."""
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import assert_never
+
+from policy.bash.ast import (
+    ASSIGNS,
+    Arithmetic,
+    Command,
+    Expansion,
+    Expression,
+    Glob,
+    Parameter,
+    Part,
+    Pipeline,
+    Redirect,
+    RedirectOp,
+    Script,
+    Substitution,
+    Text,
+    Tilde,
+    Word,
+    outputs,
+)
+from policy.interpreter.arithmetic import evaluate, is_number, names, pasted
+from policy.interpreter.findings import Findings
+from policy.interpreter.foreign_git import Repositories
+from policy.interpreter.parameter_ops import computed
+from policy.interpreter.path_classifier import SCRATCH
+from policy.interpreter.shell_state import CommandResult, ExecutionFrame, State
+from policy.model.abstract_word import (
+    ANYTHING,
+    COUNT,
+    MAYBE_NUMBER,
+    MOST_HINTS,
+    MOST_MAYBE,
+    NOTHING,
+    AbstractWord,
+    concatenate,
+    fields,
+    join,
+    literal,
+    tokens,
+    unquoted,
+)
+from policy.model.builtin_rules import (
+    AMBIGUOUS_WORD,
+    ARITHMETIC_EVALUATION,
+    ARRAY_INDEX,
+    PATTERN_LISTING,
+    TOO_MANY_WORDS,
+    UNKNOWN_HOME,
+)
+from policy.model.facts import Facts, Kind
+from policy.model.frozen import dataclass
+from policy.model.span import SourceSpan
+from policy.model.tier import Tier
+from policy.rules.rule import Role
+
+_LIVE = frozenset("*?[]\\")
+_ENDING = re.compile(r"\.[A-Za-z0-9]+\Z")
+_FLAG_SIGNS = ("-", "+", "@")  # some programs take words that begin like these for more than names
+_BLANKS = frozenset(" \t")
+
+MOST_WORDS = 400  # of one command, after expansion
+_SOME = "\0"  # a word that is not spelled out
+_COUNTING = re.compile(r"-[EFivwx]*c[EFivwx]*")
+_STATED = ("%s", "%b", "%h", "%i", "%u", "%g", "%X", "%Y", "%Z")  # sizes and ids; then times, maybe before 1970
+_ABSENT = frozenset([":-", "-", ":+", "+"])
+_COUNTS = frozenset(["?", "#", "$"])
+_NUMBERS = _COUNTS | {"!", "PPID", "UID", "EUID", "RANDOM", "SECONDS", "LINENO", "EPOCHSECONDS"}
+
+
+@dataclass(frozen=True, slots=True)
+class Expander:
+    """The expansion of words during one interpretation. Commands inside a word are interpreted on the way.
+
+    Attributes:
+        run_script: interprets the body of a substitution.
+    """
+
+    facts: Facts
+    findings: Findings
+    repositories: Repositories
+    run_script: Callable[[Script, State, ExecutionFrame], CommandResult]
+
+    def expand_single(self, word: Word, state: State, frame: ExecutionFrame) -> AbstractWord:
+        """Return the meaning of `word` where bash does not split it. Its substitutions are interpreted."""
+        parts = word.parts
+        if len(parts) == 1 and isinstance(parts[0], Text):
+            return AbstractWord(texts=(parts[0].text,), span=frame.place(word.span))
+        self.findings.classifier.budget.spend(5 * len(parts))
+        whole = concatenate([self._part(part, state, frame) for part in parts] or [NOTHING], frame.place(word.span))
+        if len(whole.likely_texts) >= MOST_MAYBE:
+            self.findings.unknown("a word that may mean too many things", AMBIGUOUS_WORD, whole.span)
+        return whole
+
+    def expand_all(
+        self,
+        words: tuple[Word, ...],
+        state: State,
+        frame: ExecutionFrame,
+        expand: Callable[[Word, State, ExecutionFrame], list[AbstractWord]] | None = None,
+    ) -> list[AbstractWord]:
+        """Return the words that `words` become by `expand`, or by `self.expand`; at most about `MOST_WORDS`."""
+        self.findings.classifier.budget.spend(3 * len(words))
+        found: list[AbstractWord] = []
+        for word in words:
+            found += (expand or self.expand)(word, state, frame)
+            if len(found) > MOST_WORDS:
+                self.findings.unknown("a command with too many words", TOO_MANY_WORDS, frame.place(word.span))
+                return [*found[:1], ANYTHING]
+        return found
+
+    def expand(self, word: Word, state: State, frame: ExecutionFrame) -> list[AbstractWord]:
+        """Return the words that `word` becomes: several if an unquoted known value is certainly split."""
+        whole = self.expand_single(word, state, frame)
+        if whole.pattern:  # bash itself lists the folder, whatever the words are for
+            self.findings.suspect(Role.NAMES, whole, state.cwds, PATTERN_LISTING, whole.span)
+        if isinstance(word.parts[0], Glob) and not whole.never_an_option:
+            # A bare `*` stays what it is: whoever reads the line later cannot see that the folder held no flag.
+            only = all(isinstance(part, (Glob, Text)) for part in word.parts) and _ENDING.search(whole.tail) is not None
+            whole = replace(whole, never_an_option=only and self._no_dashes(state))
+        part = word.parts[0]
+        if len(word.parts) == 1 and isinstance(part, (Parameter, Expansion)) and part.name == "@":
+            arguments = _arguments(part, state.arguments)
+            if arguments is not None:
+                self.findings.classifier.budget.spend(3 * len(arguments))
+                return [replace(item, span=whole.span) for item in arguments]
+        if len(word.parts) == 1 and isinstance(part, Parameter) and part.subscript == "@" and not part.length:
+            items = self.value(part.name, state, whole=True).items
+            self.findings.classifier.budget.spend(5 * len(items or ()))
+            placed = None if items is None else [_placed(item, part.quoted) for item in items]
+            if placed is not None and (part.quoted or all(item.texts for item in placed)):
+                return [replace(item, span=whole.span) for item in placed]
+        if "IFS" in state.variables:
+            return [whole]
+        if whole.may_split and len(word.parts) == 1 and isinstance(part, (Parameter, Expansion)) and not part.quoted:
+            raw = self._raw(part, state)
+            if raw is not None and raw.text is not None and not _LIVE.intersection(raw.text):
+                return [literal(text, whole.span) for text in fields(raw.text)]
+        return [whole]
+
+    def _no_dashes(self, state: State) -> bool:
+        """Return True if no name that `*` may become looks like a flag: no file is so named, nothing was changed."""
+        facts, findings = self.facts, self.findings
+        if state.cwds is None or findings.worst > Tier.READ:
+            return False
+        for cwd in state.cwds:
+            names = facts.names(cwd) if findings.classifier.within(cwd, facts.workspace) else None
+            if names is None or any(name.startswith(_FLAG_SIGNS) for name in names):
+                return False
+        return True
+
+    def _part(self, part: Part, state: State, frame: ExecutionFrame) -> AbstractWord:
+        match part:
+            case Text(text=text):
+                return AbstractWord(texts=(text,))
+            case Tilde(user=user, span=span):
+                if user:
+                    self.findings.unknown(
+                        f"`~{user}` is a home folder that is not known", UNKNOWN_HOME, frame.place(span)
+                    )
+                    # Where homes usually are: what would happen there counts, too.
+                    beside = self.facts.home.rpartition("/")[0]
+                    likely = ("/root",) if user == "root" else (f"{beside}/{user}", f"/home/{user}")
+                    return AbstractWord(never_an_option=True, likely_texts=likely)
+                return AbstractWord(texts=(self.facts.home,))
+            case Glob(text=text):
+                return AbstractWord(globbed=True, may_split=True, pattern=text)
+            case Parameter():
+                return self._parameter(part, state, frame)
+            case Expansion():
+                return self._expansion(part, state, frame)
+            case Arithmetic(expression=expression, span=span):
+                return self.evaluate(expression, state, frame, span)
+            case Substitution(body=body, kind=kind, quoted=quoted):
+                return self._substitution(body, kind, quoted, state, frame)
+            case never:
+                assert_never(never)
+
+    def evaluate(
+        self, expression: Expression, state: State, frame: ExecutionFrame, span: SourceSpan, *, fails: bool = True
+    ) -> AbstractWord:
+        """Return the value of an arithmetic expression, and report names that may hold something other than a number.
+
+        `fails` is true where a missing number makes bash give up the rest of the line."""
+        for name in names(expression):
+            if name not in _NUMBERS and not is_number(self.value(name, state)):
+                self.require_number(f"arithmetic on `{name}`", frame.place(span))
+        for part in outputs(expression):
+            printed = self._substitution(part.body, part.kind, True, state, frame)
+            if not is_number(printed) or (fails and printed.empty):
+                self.require_number("arithmetic on what a command prints", frame.place(span))
+        for name in pasted(expression):
+            if fails and self.value(name, state).empty:
+                self.require_number(f"arithmetic on `${name}`", frame.place(span))
+        return evaluate(expression, lambda name: self.value(name, state))
+
+    def require_number(self, what: str, span: SourceSpan) -> None:
+        """Report a text that bash evaluates as arithmetic: a subscript of an array in it may run a command."""
+        said = f"{what}, which is not certainly a number: bash evaluates what it holds"
+        self.findings.unknown(said, ARITHMETIC_EVALUATION, span)
+
+    def _parameter(self, part: Parameter, state: State, frame: ExecutionFrame) -> AbstractWord:
+        name = part.name
+        self._from_the_end(part, state, frame)
+        if part.length or name in _COUNTS:
+            return COUNT
+        if name in _NUMBERS:
+            return replace(MAYBE_NUMBER, may_split=not part.quoted)  # `$!` may be empty
+        arguments = None if "IFS" in state.variables else state.arguments
+        if name == "*" and part.quoted and arguments is not None and not any(word.may_split for word in arguments):
+            apart = [each for word in arguments for each in (literal(" "), word)]
+            return concatenate(apart[1:] or [NOTHING], None)
+        if name in ("@", "*"):
+            return ANYTHING if name == "@" or not part.quoted else AbstractWord()
+        if part.subscript in ("@", "*"):
+            whole = self.value(name, state, whole=True)
+            hints = (*whole.hints, *(text for item in whole.items or () for text in item.texts))[:MOST_HINTS]
+            return replace(ANYTHING if part.subscript == "@" or not part.quoted else AbstractWord(), hints=hints)
+        return _placed(self.value(name, state, part.subscript), part.quoted)
+
+    def value(self, name: str, state: State, subscript: str = "", *, whole: bool = False) -> AbstractWord:
+        """Return the value of a variable, of one element of an array, or with `whole` of the array."""
+        value = state.variables.get(name)
+        if whole:
+            return value or ANYTHING
+        if subscript not in ("", "0"):
+            items = value.items if value is not None else None
+            place = int(subscript)
+            known = items is not None and -len(items) <= place < len(items)
+            unknown = ANYTHING if value is None else replace(ANYTHING, hints=value.hints)
+            return items[place] if items is not None and known else unknown
+        if name.isdigit():
+            argument = state.argument(int(name)) if name != "0" else value
+            hints = tuple(hint for word in state.arguments or () for hint in word.hints)
+            return replace(ANYTHING, hints=hints[:MOST_HINTS]) if argument is None else argument
+        if value is not None:
+            return replace(value, items=None)
+        if name == "HOME":
+            return literal(self.facts.home)
+        if name == "TMPDIR":
+            return literal(SCRATCH)  # the environment of every command says so
+        if name == "PWD" and state.cwds is not None:
+            return AbstractWord(texts=state.cwds)
+        return ANYTHING
+
+    def _from_the_end(self, part: Parameter | Expansion, state: State, frame: ExecutionFrame) -> None:
+        """Report `${x[-1]}` of an array that may have no such element: bash then skips the rest of the line."""
+        if not part.subscript.startswith("-"):
+            return
+        items = self.value(part.name, state, whole=True).items
+        if items is None or len(items) < -int(part.subscript):
+            said = f"`{part.name}[{part.subscript}]`, which is not certainly there"
+            self.findings.unknown(said, ARRAY_INDEX, frame.place(part.span))
+
+    def _raw(self, part: Parameter | Expansion, state: State) -> AbstractWord | None:
+        """Return the value of a known variable before it is split. No command is interpreted a second time."""
+        if part.name in ("@", "*") or part.name in _NUMBERS or part.subscript in ("@", "*"):
+            return None
+        value = self.value(part.name, state, part.subscript)
+        if isinstance(part, Parameter):
+            return None if part.length else value
+        return computed(part, value)
+
+    def _expansion(self, part: Expansion, state: State, frame: ExecutionFrame) -> AbstractWord:
+        self._from_the_end(part, state, frame)
+        inner = [self._inside(word, state, frame) for word in part.words]  # walked, whether bash gets to it or not
+        if part.name in ("@", "*") or part.subscript in ("@", "*"):
+            return ANYTHING if "@" in (part.name, part.subscript) or not part.quoted else AbstractWord()
+        value = self.value(part.name, state, part.subscript)
+        if part.operator in ASSIGNS:
+            part = replace(part, operator=":-" if part.operator == ":=" else "-")
+        here = _placed(value, part.quoted)
+        if part.name.isdigit() and state.arguments is not None and int(part.name) > 0:
+            unset = int(part.name) > len(state.arguments) and not any(word.may_split for word in state.arguments)
+            if unset and part.operator in _ABSENT:
+                return inner[0] if part.operator in (":-", "-") else _placed(NOTHING, part.quoted)
+            texts = value.texts
+        else:
+            # Only what the script itself has set is set for certain.
+            texts = value.texts if part.name in state.variables else ()
+        full = tuple(text for text in texts if text)
+        filled = _placed(replace(value, texts=full), part.quoted) if full else None
+        match part.operator:
+            case ":-" | "-" if not texts:
+                return join(here, inner[0])
+            case ":-" if filled is None or len(full) < len(texts):
+                return inner[0] if filled is None else join(filled, inner[0])
+            case ":-" | "-":
+                return here
+            case ":+" if texts and filled is None:
+                return _placed(NOTHING, part.quoted)
+            case ":+" | "+" if not texts or (part.operator == ":+" and len(full) < len(texts)):
+                return join(inner[0], _placed(NOTHING, part.quoted))
+            case ":+" | "+":
+                return inner[0]
+            case ":?" | "?":
+                return here if filled is None or part.operator == "?" else filled  # without a value the script ends
+        known = computed(part, value)
+        return AbstractWord(may_split=not part.quoted) if known is None else _placed(known, part.quoted)
+
+    def _inside(self, word: Word, state: State, frame: ExecutionFrame) -> AbstractWord:
+        """Return the meaning of a word inside `${..}`. Outside double quotes, bash splits its unquoted text, too."""
+        senses = [self._part(part, state, frame) for part in word.parts]
+        split = [isinstance(part, Text) and not part.quoted and bool(_BLANKS & set(part.text)) for part in word.parts]
+        if any(split):
+            return unquoted(senses[0]) if len(senses) == 1 else ANYTHING
+        return concatenate(senses, None)
+
+    def _substitution(self, body: Script, kind: str, quoted: bool, state: State, frame: ExecutionFrame) -> AbstractWord:
+        worst = self.findings.worst
+        inside = replace(frame, stdin_from_network=False, output=[])
+        result = self.run_script(body, state, inside)
+        texts = tuple(dict.fromkeys(inside.output))
+        if kind != "command":
+            return replace(literal("/dev/fd/0"), content=texts)  # a pipe that bash makes; its other end was interpreted
+        word = self._output(body, result.printed, quoted, worst, state)
+        if word.texts or not texts:
+            return word
+        return replace(word, hints=tuple(text.rstrip("\n") for text in texts) if quoted else tokens(texts))
+
+    def _output(
+        self, body: Script, printed: AbstractWord | None, quoted: bool, worst: Tier, state: State
+    ) -> AbstractWord:
+        """Return the text that replaces a command substitution, whose last command prints `printed`."""
+        counted = self._counted(body, state)
+        if counted is not None:
+            return replace(counted, may_split=counted.empty and not quoted)
+        command = body.items[0].node if len(body.items) == 1 else None
+        if not isinstance(command, Command) or command.assignments or not all(map(_keeps_output, command.redirects)):
+            return AbstractWord(may_split=not quoted)
+        words = [word.literal for word in command.words]
+        if not words or words[0] in state.functions:
+            return AbstractWord(may_split=not quoted)
+        printed = None if None in words else printed
+        if printed is not None and printed.head:
+            return printed  # one word, whose start holds even for what was just made
+        if self.findings.worst > max(worst, Tier.READ):
+            return AbstractWord(may_split=not quoted)
+        known = self._known_output(words, state)
+        if known is not None:
+            return literal(known) if quoted else unquoted(literal(known))
+        # Commands marked tame print numbers, ids, or paths below the workspace: one word when that has no blanks.
+        if printed is None or any(char.isspace() or char in _LIVE for char in self.facts.workspace):
+            return AbstractWord(may_split=not quoted)
+        return replace(printed, may_split=not quoted)  # when it fails it prints nothing, and the word is gone
+
+    def _counted(self, body: Script, state: State) -> AbstractWord | None:
+        """Return the output of a command that prints one number, or nothing if it fails; None for other commands."""
+        node = body.items[0].node if len(body.items) == 1 else None
+        commands = [*node.commands] if isinstance(node, Pipeline) and not node.timed else [node]
+        last = commands[-1]
+        if not isinstance(last, Command) or last.assignments or not all(map(_keeps_output, last.redirects)):
+            return None
+        words = [text if (text := word.literal) is not None else _SOME for word in last.words]
+        if not words or words[0] in state.functions:
+            return None
+        match words:
+            case ["nproc"] | ["id", "-u" | "-g"] | ["date", "+%s"]:
+                return COUNT
+            case ["wc", "-l" | "-c" | "-w" | "-m"] | ["git", "rev-list", "--count", "HEAD" | "--all"]:
+                return MAYBE_NUMBER
+            case ["git", "rev-list", "--count", revision] if revision[:1] not in ("-", "", _SOME):
+                return MAYBE_NUMBER
+            case ["stat", "-c" | "-Lc", format, file] if format in _STATED and file[:1] not in ("-", "", _SOME):
+                return MAYBE_NUMBER if format in _STATED[:6] else replace(MAYBE_NUMBER, never_an_option=False)
+            case ["grep", flags, pattern, *files] if _COUNTING.fullmatch(flags) and pattern[:1] not in ("-", ""):
+                one = not files or (len(files) == 1 and files[0][:1] not in ("-", "", _SOME))
+                return MAYBE_NUMBER if one and pattern != _SOME else None
+        return None
+
+    def _known_output(self, words: list[str | None], state: State) -> str | None:
+        """Return the output of a command that only prints known facts (`pwd`), or None for other commands."""
+        if words == ["pwd"] and state.cwds is not None and len(state.cwds) == 1:
+            return state.cwds[0]
+        if words == ["git", "rev-parse", "--show-toplevel"] and state.cwds is not None:
+            inside = all(self.findings.classifier.within(cwd, self.facts.workspace) for cwd in state.cwds)
+            here = self.facts.look(f"{self.facts.workspace}/.git").kind is not Kind.MISSING
+            if inside and here and not any(self.repositories.foreign(cwd) for cwd in state.cwds):
+                return self.facts.workspace
+        return None
+
+
+def _keeps_output(redirect: Redirect) -> bool:
+    """Return True if the redirection leaves the output of a command as it is. Error messages must not get into it."""
+    inputs = (RedirectOp.IN, RedirectOp.HERE_DOC, RedirectOp.HERE_STRING)
+    return redirect.op in inputs or (redirect.fd == 2 and redirect.target.literal == "/dev/null")
+
+
+def _arguments(part: Parameter | Expansion, arguments: tuple[AbstractWord, ...] | None) -> list[AbstractWord] | None:
+    """Return the words of `$@` or of `${@:2}`, or None if they are not certain."""
+    if arguments is None or (isinstance(part, Parameter) and part.length):
+        return None
+    if isinstance(part, Expansion):
+        bounds = [int(word.literal or "") for word in part.words] if part.operator == ":" else [0]
+        first = bounds[0] - 1
+        if first < 0 or any(word.may_split for word in arguments[: first + sum(bounds[1:])]):
+            return None
+        arguments = arguments[first : first + bounds[1] if len(bounds) > 1 else None]
+    if part.quoted:
+        return list(arguments)
+    placed = [_placed(word, False) for word in arguments]
+    return placed if all(word.texts for word in placed) else None
+
+
+def _placed(value: AbstractWord, quoted: bool) -> AbstractWord:
+    """Return the meaning of a value at its place in a word: one word inside double quotes, else split."""
+    return replace(value, may_split=False) if quoted else unquoted(value)

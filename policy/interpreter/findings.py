@@ -1,0 +1,368 @@
+"""Findings: the effects of an action and the reasons for its tiers, collected while it is judged."""
+
+from collections.abc import Callable
+from dataclasses import field
+
+from policy.describe.phrases import plain
+from policy.describe.secret_kinds import secret_kind
+from policy.interpreter.path_classifier import Device, PathClassifier, ResolvedPath, socket_host
+from policy.model.abstract_word import AbstractWord
+from policy.model.assessment import Effect, EffectKind, Reason, RuleRef, Scope, Step
+from policy.model.facts import Kind
+from policy.model.frozen import dataclass
+from policy.model.span import SourceSpan
+from policy.model.tier import Tier
+from policy.rules.rule import Role
+
+_SECRETLY = {Role.READ: "reads", Role.REVISION: "reads", Role.DELETE: "deletes", Role.MOVE: "moves"}
+
+
+@dataclass(slots=True)
+class StepBuilder:
+    """A Step that is being judged."""
+
+    words: tuple[AbstractWord, ...] = ()
+    named: tuple[AbstractWord, ...] = ()
+    name: int = 1
+    also: tuple[str, ...] = ()
+    text: str = ""
+    cwds: tuple[str, ...] | None = None
+    set_up: bool = False
+    stranger: bool = False
+    interprets: bool = False
+    reasons: dict[Reason, None] = field(default_factory=dict)
+    effects: dict[Effect, None] = field(default_factory=dict)
+
+    def step(self) -> Step:
+        return Step(
+            self.words,
+            self.named,
+            self.name,
+            self.also,
+            self.text,
+            self.cwds,
+            self.set_up,
+            self.stranger,
+            self.interprets,
+            tuple(self.reasons),
+            tuple(self.effects),
+        )
+
+
+class Findings:
+    """The effects and reasons found so far for one action."""
+
+    __slots__ = (
+        "_effects",
+        "_reasons",
+        "_steps",
+        "_worst",
+        "classifier",
+        "connected",
+        "deleted",
+        "loops",
+        "step",
+        "unless_read",
+        "unplain",
+    )
+
+    def __init__(self, classifier: PathClassifier) -> None:
+        self.classifier = classifier
+        self._effects: dict[Effect, None] = {}
+        self._reasons: dict[Reason, None] = {}
+        self._worst = Tier.READ
+        self.step = StepBuilder()  # what the findings belong to now
+        self._steps = [self.step]
+        self.connected = 0  # how many times something talked to a network
+        self.deleted = False  # whether a folder may be gone by now
+        self.loops = 0  # how many loops are around what is looked at now
+        self.unless_read: list[Callable[[], None]] = []  # to be judged at the end, unless all of it only reads
+        self.unplain = False  # whether something other than a plain file command changes files
+
+    @property
+    def effects(self) -> tuple[Effect, ...]:
+        return tuple(self._effects)
+
+    @property
+    def reasons(self) -> tuple[Reason, ...]:
+        """Worst first; in the order of the script among equals."""
+        return tuple(sorted(self._reasons, key=lambda reason: -reason.tier))
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """Return the commands with their effects and reasons. The first step is what lies between the commands."""
+        return tuple(footing.step() for footing in self._steps)
+
+    @property
+    def ground(self) -> StepBuilder:
+        """Return the step of what lies between the commands: redirections, assignments, the shell's own words."""
+        return self._steps[0]
+
+    def begin(self, step: StepBuilder) -> None:
+        """Make `step` the step of all later findings, until the caller restores the `step` of before."""
+        self._steps.append(step)
+        self.step = step
+
+    def __len__(self) -> int:
+        return len(self._reasons)
+
+    def changed_since(self, count: int, rules: tuple[RuleRef, ...]) -> bool:
+        """Return True if one of `rules` gave a reason worse than reading after the first `count` reasons."""
+        if len(self._reasons) == count:
+            return False
+        return any(reason.tier > Tier.READ and reason.rule in rules for reason in list(self._reasons)[count:])
+
+    @property
+    def worst(self) -> Tier:
+        return self._worst
+
+    def add_reason(
+        self, tier: Tier, text: str, rule: RuleRef, span: SourceSpan | None, about: Effect | None = None
+    ) -> None:
+        reason = Reason(tier, text, rule, span, about)
+        self._reasons[reason] = self.step.reasons[reason] = None
+        self._worst = max(self._worst, tier)
+        if tier is Tier.NETWORK:
+            self.connected += 1
+
+    def add_effect(self, kind: EffectKind, target: str, scope: Scope = Scope.NONE, exact: bool = True) -> Effect:
+        effect = Effect(kind, target, scope, exact)
+        self._effects[effect] = self.step.effects[effect] = None
+        return effect
+
+    def unknown(self, text: str, rule: RuleRef, span: SourceSpan | None) -> None:
+        """Report something that cannot be judged."""
+        self.add_effect(EffectKind.UNKNOWN, text)
+        self.add_reason(Tier.UNKNOWN, text, rule, span)
+
+    def runs(self, what: str, text: str, rule: RuleRef, span: SourceSpan | None) -> None:
+        """Report code that is run without being read."""
+        self.add_effect(EffectKind.RUNS, what)
+        self.add_reason(Tier.EXECUTE, text, rule, span)
+
+    def connects(
+        self, host: str, rule: RuleRef, span: SourceSpan | None, scope: Scope = Scope.NONE, *, exact: bool = True
+    ) -> None:
+        """Report a connection to `host`, empty if it is only known at run time. `scope`, `exact` as in Effect."""
+        effect = self.add_effect(EffectKind.CONNECTS, host, scope, exact)
+        named = ", which the repository's settings name" if scope is Scope.WORKSPACE else ""
+        text = f"talks to {host or 'a host known only when it runs'}{named}"
+        self.add_reason(Tier.NETWORK, text, rule, span, effect)
+
+    # Paths
+
+    def access_path(
+        self, role: Role, word: AbstractWord, cwds: tuple[str, ...] | None, rule: RuleRef, span: SourceSpan | None
+    ) -> None:
+        """Record what `role` does to the path that `word` means, in every folder that may be the current one."""
+        self.classifier.budget.spend(12)
+        if not word.texts or cwds is None:
+            self.suspect(role, word, cwds, rule, span)
+        paths: list[ResolvedPath] = []
+        if word.texts:
+            for text in word.texts:
+                if not text:
+                    continue
+                if text.startswith("/"):
+                    paths.append(self.classifier.place(text, "/"))
+                elif cwds is None:
+                    self._somewhere(role, f"`{text}` below a folder known only when it runs", rule, span)
+                    return
+                else:
+                    paths += [self.classifier.place(text, cwd) for cwd in cwds]
+        elif word.globbed and (word.head.startswith("/") or cwds is not None):
+            folder, _, start = word.head.rpartition("/")
+            folder = folder or ("/" if word.head.startswith("/") else ".")
+            if start in (".", "..") and role not in (Role.READ, Role.NAMES, Role.TREE):
+                folder += "/.."  # older bash lets `.*` match the parent folder too
+            paths += [self.classifier.place(folder, cwd, bound=True) for cwd in cwds or ("/",)]
+            if role not in (Role.NAMES, Role.TREE) and any(
+                self.classifier.aimed(word.head, word.tail, cwd) for cwd in cwds or ("/",)
+            ):
+                text = f"{_SECRETLY.get(role, 'changes')} {word.head}*{word.tail}, which finds keys and passwords"
+                self.add_reason(Tier.SECRET, text, rule, span)
+            if role in (Role.WRITE, Role.DELETE, Role.MOVE):
+                paths += self._reached(word, folder, start, cwds or ("/",), rule, span)
+        else:
+            self._somewhere(role, "a path known only when it runs", rule, span)
+            return
+        whole = word.globbed and not word.subset and not word.tail.strip("/") and word.head[-1:] in ("", "/")
+        self.classifier.budget.spend(8 * len(paths))
+        for place in paths:
+            self._path(role, place, rule, span, whole=whole)
+
+    def suspect(
+        self, role: Role, word: AbstractWord, cwds: tuple[str, ...] | None, rule: RuleRef, span: SourceSpan | None
+    ) -> None:
+        """Refuse an uncertain word that may name a secret: by known data, its beginning, its end, or its matches."""
+        told = _SECRETLY.get(role, "lists" if role in (Role.NAMES, Role.TREE) else "changes")
+        content = role not in (Role.NAMES, Role.TREE)
+        for text in filter(None, word.texts or word.hints):
+            if cwds is None and text[:1] != "/":
+                if content and self.classifier.secret_parts(text):
+                    self.add_reason(Tier.SECRET, f"{told} {text}, {secret_kind(text)}", rule, span)
+            elif not word.texts:
+                for place in (self.classifier.place(text, cwd) for cwd in cwds or ("/",)):
+                    if place.scope is Scope.SECRET:
+                        self._path(role, place, rule, span, whole=False)
+        if word.texts:
+            return
+        for head in filter(None, word.heads or (word.head,)):
+            for cwd in (cwds or ()) if head[:1] != "/" else ("/",):
+                # Only names: `ls -d ~/.ssh*` says no more than that the folder is there.
+                store = self.classifier.store(head if content else head.rpartition("/")[0] + "/", cwd)
+                if store:
+                    self.add_reason(Tier.SECRET, f"{told} files below {store}, {secret_kind(store)}", rule, span)
+        if not content:
+            return
+        if store := self.classifier.shaped_store(word.shape):
+            self.add_reason(Tier.SECRET, f"{told} files such as {store}, {secret_kind(store)}", rule, span)
+        _, slash, end = word.tail.partition("/")
+        if slash and not word.globbed and self.classifier.secret_end(word.head, end):
+            self.add_reason(Tier.SECRET, f"{told} {end} in some folder, {secret_kind(end)}", rule, span)
+        for cwd in (cwds or ()) if word.pattern else ():
+            if found := self.classifier.only_secrets(word.pattern, cwd):
+                text = f"{told} {', '.join(found[:3])} by a pattern that finds nothing but secrets"
+                self.add_reason(Tier.SECRET, text, rule, span)
+
+    def _reached(
+        self, word: AbstractWord, folder: str, start: str, cwds: tuple[str, ...], rule: RuleRef, span: SourceSpan | None
+    ) -> list[ResolvedPath]:
+        """Return the paths run by other programs that a pattern may match: `.gi*` also matches `.git`."""
+        end, more, rest = word.tail.partition("/")
+        names = self.classifier.locked_names(start, "" if more else end)
+        places = [self.classifier.place(f"{folder}/{name}", cwd, bound=bool(more)) for name in names for cwd in cwds]
+        if rest and self.classifier.locked_anywhere(rest):
+            text = f"changes `{rest}` in some folder, which other programs run or obey by themselves"
+            self.add_reason(Tier.DANGEROUS, text, rule, span)
+        return [place for place in places if place.kind is not Kind.MISSING]
+
+    def _somewhere(self, role: Role, what: str, rule: RuleRef, span: SourceSpan | None) -> None:
+        if role in (Role.READ, Role.NAMES, Role.TREE, Role.REVISION):
+            # Harmless to allow: a permit that only reads shows the workspace and system files, and nothing else.
+            self.add_effect(EffectKind.READS, what, Scope.NONE)
+            return
+        verb = "deletes" if role in (Role.DELETE, Role.MOVE) else "writes"
+        self.add_effect(EffectKind.DELETES if verb == "deletes" else EffectKind.WRITES, what, Scope.NONE)
+        self.add_reason(Tier.UNKNOWN, f"{verb} {what}", rule, span)
+
+    def _path(self, role: Role, place: ResolvedPath, rule: RuleRef, span: SourceSpan | None, *, whole: bool) -> None:
+        if role is Role.MOVE:
+            self._path(Role.READ, place, rule, span, whole=whole)
+            self._path(Role.DELETE, place, rule, span, whole=whole)
+        elif role in (Role.NAMES, Role.TREE):
+            self._look(role, place, rule, span)
+        elif role in (Role.READ, Role.REVISION):
+            self._read(place, rule, span)
+        elif role is Role.DELETE:
+            self._delete(place, rule, span, whole=whole)
+        else:
+            self._write(place, rule, span, whole=whole)
+
+    def _socket(self, place: ResolvedPath, rule: RuleRef, span: SourceSpan | None) -> bool:
+        if place.device is Device.SOCKET:
+            self.connects(socket_host(place.path) or "", rule, span)
+        return place.device is Device.SOCKET
+
+    def _secret(self, verb: str, place: ResolvedPath, rule: RuleRef, span: SourceSpan | None) -> None:
+        text = f"{verb} {place.shown}, {secret_kind(place.path)}"
+        self.add_reason(Tier.SECRET, text, rule, span)
+
+    def _read(self, place: ResolvedPath, rule: RuleRef, span: SourceSpan | None) -> None:
+        if place.device is Device.HARMLESS or self._socket(place, rule, span):
+            return
+        if place.scope is Scope.SECRET and place.bound and self.classifier.named_secret(place.path):
+            return  # a folder whose name looks secret: the sandbox masks what is in it
+        if place.scope is Scope.OUTSIDE and place.kind is Kind.MISSING:
+            # Nothing would be granted for it, so there is nothing to ask: the command sees that it is not there.
+            self.add_effect(EffectKind.READS, f"{place.shown}, which is not there", Scope.NONE)
+            return
+        effect = self.add_effect(EffectKind.READS, place.path, place.scope, not place.bound)
+        what = f"files {_below(place)}" if place.bound else place.shown
+        if place.scope is Scope.SECRET:
+            self._secret("reads", place, rule, span)
+        elif place.scope is Scope.OUTSIDE:
+            self.add_reason(Tier.READ_OUTSIDE, f"reads {what}, outside the workspace", rule, span, effect)
+        elif place.scope is Scope.WORKSPACE and (names := self.classifier.kept(place.path)) != ():
+            among = f"may have `{plain(names[0])}`" if names else "may have secret files, which is not known"
+            self.add_reason(Tier.READ_OUTSIDE, f"reads {what}, where Git {among}", rule, span, effect)
+
+    def _look(self, role: Role, place: ResolvedPath, rule: RuleRef, span: SourceSpan | None) -> None:
+        """Names and dates only. What the sandbox does not show is not there to be listed."""
+        if place.device is not Device.NONE and place.device is not Device.SOCKET:
+            return
+        if self._socket(place, rule, span):
+            return
+        if place.scope is Scope.SECRET:
+            if self.classifier.named_secret(place.path):
+                return
+            self.add_effect(EffectKind.READS, place.path, place.scope, not place.bound)
+            self._secret("lists", place, rule, span)
+        elif place.scope is Scope.OUTSIDE:
+            if role is Role.TREE or place.above or place.kind is Kind.MISSING:
+                text = f"names below {place.shown}, as far as the sandbox shows them"
+                self.add_effect(EffectKind.READS, text, Scope.NONE)
+                return
+            effect = self.add_effect(EffectKind.READS, place.path, place.scope, not place.bound)
+            self.add_reason(Tier.READ_OUTSIDE, f"lists {place.shown}, outside the workspace", rule, span, effect)
+        else:
+            self.add_effect(EffectKind.READS, place.path, place.scope, not place.bound and role is Role.NAMES)
+
+    def _change(
+        self, verb: str, kind: EffectKind, place: ResolvedPath, rule: RuleRef, span: SourceSpan | None
+    ) -> Effect | None:
+        """Report a change of a path. Return its effect if the caller has to give the reason, else None."""
+        if place.device is Device.HARMLESS or self._socket(place, rule, span):
+            return None
+        effect = self.add_effect(kind, place.path, place.scope, not place.bound)
+        if place.device is Device.OTHER:
+            self.add_reason(Tier.DANGEROUS, f"{verb} the device {place.path}", rule, span, effect)
+        elif place.scope is Scope.SECRET:
+            self._secret(verb, place, rule, span)
+        elif place.path.startswith(("/proc/", "/sys/")):
+            self.add_reason(Tier.DANGEROUS, f"{verb} {place.path}, a switch of the system", rule, span, effect)
+        elif place.locked:
+            text = f"{verb} {place.shown}, which other programs run or obey by themselves"
+            self.add_reason(Tier.DANGEROUS, text, rule, span, effect)
+        else:
+            return effect
+        return None
+
+    def _write(self, place: ResolvedPath, rule: RuleRef, span: SourceSpan | None, *, whole: bool) -> None:
+        effect = self._change("writes", EffectKind.WRITES, place, rule, span)
+        if effect is None:
+            return
+        what = f"files {_below(place)}" if place.bound else place.shown
+        if place.scope is Scope.WORKSPACE and place.bound and whole and place.shown == "the workspace":
+            self.add_reason(Tier.DANGEROUS, "changes every file in the workspace", rule, span, effect)
+        elif place.scope in (Scope.WORKSPACE, Scope.SCRATCH):
+            self.add_reason(Tier.WRITE, f"writes {what}", rule, span, effect)
+        elif place.path == "/":
+            self.add_reason(Tier.DANGEROUS, "changes the root folder of the system", rule, span, effect)
+        else:
+            self.add_reason(Tier.WRITE_OUTSIDE, f"writes {what}, outside the workspace", rule, span, effect)
+
+    def _delete(self, place: ResolvedPath, rule: RuleRef, span: SourceSpan | None, *, whole: bool) -> None:
+        self.deleted = True
+        effect = self._change("deletes", EffectKind.DELETES, place, rule, span)
+        if effect is None:
+            return
+        what = f"files {_below(place)}" if place.bound else place.shown
+        if place.scope is Scope.SCRATCH:
+            self.add_reason(Tier.WRITE, f"deletes {what}, in the sandbox's own /tmp", rule, span, effect)
+        elif place.scope is Scope.WORKSPACE and self.classifier.history(place.path):
+            self.add_reason(Tier.DANGEROUS, f"deletes {what}, a part of the project's history", rule, span, effect)
+        elif place.scope is Scope.WORKSPACE and place.shown != "the workspace":
+            self.add_reason(Tier.WRITE, f"deletes {what} in the workspace", rule, span, effect)
+        elif place.scope is Scope.WORKSPACE and place.bound and not whole:
+            self.add_reason(Tier.WRITE, f"deletes files in {place.shown}", rule, span, effect)
+        elif place.scope is Scope.WORKSPACE:
+            self.add_reason(Tier.DANGEROUS, "deletes everything in the workspace", rule, span, effect)
+        elif place.scope is Scope.SYSTEM or place.above or place.shown == "~":
+            self.add_reason(Tier.DANGEROUS, f"deletes {what}, which cannot be undone", rule, span, effect)
+        else:
+            self.add_reason(Tier.WRITE_OUTSIDE, f"deletes {what}, outside the workspace", rule, span, effect)
+
+
+def _below(place: ResolvedPath) -> str:
+    return "in the workspace" if place.shown == "the workspace" else f"below {place.shown}"

@@ -1,0 +1,267 @@
+"""Judgement of a simple command by its rule: flags letter by letter, operands by position."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+
+from policy.describe.consequences import LOSSES
+from policy.interpreter.command_call import Call
+from policy.interpreter.operand_roles import LOCAL_URL, OTHERWISE, apply, enter, scan
+from policy.interpreter.options import ParsedOptions, parse
+from policy.model.abstract_word import AbstractWord, literal, tokens
+from policy.model.assessment import EffectKind, Scope
+from policy.model.facts import Kind
+from policy.model.secret_paths import inside
+from policy.model.tier import Tier
+from policy.rules.rule import CommandRule, Flag, Operands, Role
+
+_VERBS = {
+    Tier.WRITE: "changes files",
+    Tier.EXECUTE: "runs another program",
+    Tier.NETWORK: "talks to a network",
+    Tier.WRITE_OUTSIDE: "changes files outside the workspace",
+    Tier.READ_OUTSIDE: "reads files outside the workspace",
+    Tier.DANGEROUS: "cannot be undone or goes around protections",
+    Tier.UNKNOWN: "is not a use that can be judged",
+}
+
+
+_RUNNING = frozenset(["packages", "network-code", "npx"])  # grammars of what runs the code that it fetched
+
+
+_SEARCHES = re.compile(r"(?:e|f|z|ze|zf|xz|xze|xzf|bz|bze|bzf|pdf)?grep|rg|ag|ack")
+_REVISIONS_ON_INPUT = frozenset(["--batch", "--stdin"])  # of Git: flags by which it reads revisions from its input
+# Flags whose value is a file that lists paths; `-f` is one of `file` alone.
+_LISTS = frozenset(["-T", "-a", "--arg-file", "-i", "--input-file", "file -f"])
+
+
+def judge(call: Call) -> None:
+    """Judge a command by its table alone."""
+    rule = call.rule
+    if rule.alone and len(call.words) == 1 and call.words[0].text in rule.alone:
+        heeded = _heeded(call)
+        if heeded is not None:
+            text = f"`{call.label}` obeys {heeded}, which may run a program of the workspace"
+            call.findings.runs(call.label, text, rule.ref, call.span)
+            return
+        call.add_reason(Tier.READ, f"`{call.label} {call.words[0].text}` only prints a text")
+        call.quiet = True
+        return
+    shape = parse(rule, call.label, call.words)
+    if shape.operands and rule.subs and not shape.trouble:
+        shape.trouble, shape.where = f"`{call.label}` with a subcommand that is not known", shape.operands[0]
+    if shape.trouble:
+        _not_described(call, shape)
+        return
+    operands = shape.operands
+    given = {flag.name for flag, _ in shape.flags}
+    call.flags = {flag.name: value for flag, value in shape.flags}
+    call.port = port_of(rule, shape.flags) or call.port
+    if looks_only(rule, given) or (given & rule.lists and not given & rule.unless):
+        call.rule = rule = replace(rule, tier=Tier.READ, changes="", operands=_looking(rule.operands))
+    if rule.listing and operands and not given & rule.listing:
+        shape.trouble = f"`{call.label}` with operands"
+        _not_described(call, shape)
+        return
+    roles = _roles(rule, given, len(operands))
+    if roles is None:
+        shape.trouble = f"`{call.label}` takes fewer operands than that"
+        shape.where = operands[-1]
+        _not_described(call, shape)
+        return
+    if _shifts(rule, given, operands, roles) and not (rule.anywhere and rule.tier is Tier.READ):
+        # Which position a word takes is only certain while the words before it are single words.
+        shape.trouble = f"a word known only when it runs may shift the operands of `{call.label}`"
+        _not_described(call, shape)
+        return
+    for flag, value in shape.flags:
+        if flag.role is Role.FOLDER and value is not None:
+            call.state = enter(call, value)
+    for role, word in zip(roles, operands, strict=True):
+        if role is Role.PORT:
+            call.port = _port(word)
+    _say(call, given)
+    if _SEARCHES.fullmatch(call.label):
+        from policy.interpreter.name_filters import aims  # only where there is a search
+
+        aims(call, shape)
+    edits = any(flag.edits for flag, _ in shape.flags)
+    for flag, value in shape.flags:
+        _apply_flag(call, flag, value)
+    for index, (role, word) in enumerate(zip(roles, operands, strict=True)):
+        if role is Role.RUN:
+            call.inner(operands[index:])
+            break
+        if role is Role.ARGS:
+            call.access_path(Role.READ, word)
+            scan(call, operands[index + 1 :], Tier.EXECUTE)
+            break
+        if role is Role.AWAY:
+            break  # what runs elsewhere is not judged as if it ran here; the tier of the rule stands for it
+        apply(call, role, word)
+        if edits and role is Role.READ:
+            call.access_path(Role.WRITE, word)
+    if not operands and (rule.here_always or given & rule.here):
+        role = rule.operands.rest or Role.READ
+        call.access_path(role, literal("."))
+        if edits and role is Role.READ:
+            call.access_path(Role.WRITE, literal("."))
+
+
+def descend(call: Call) -> Call:
+    """Follow subcommand words: `docker image ls`. Flags before the subcommand are the program's own."""
+    rule = call.rule
+    if not rule.subs or (len(call.words) == 1 and call.words[0].text in rule.alone):
+        return call
+    shape = parse(rule, call.label, call.words)
+    found = None if shape.trouble or not shape.operands else rule.sub(shape.operands[0].text)
+    if found is None:
+        return call
+    for flag, value in shape.flags:
+        if flag.role is Role.FOLDER and value is not None:
+            call.state = enter(call, value)
+        else:
+            _apply_flag(call, flag, value)
+    name = shape.operands[0].text or ""
+    label = f"{call.label} {name}"
+    sub = Call(call.interpreter, found, label, shape.operands[1:], call.state, call.span, call.frame, call.hosts)
+    sub.named()
+    return descend(sub)
+
+
+def _roles(rule: CommandRule, given: set[str], count: int) -> tuple[Role, ...] | None:
+    operands = rule.operands
+    head, tail = operands.head, operands.tail
+    if head and given & rule.instead:
+        head = head[1:]
+    if tail and given & rule.target:
+        tail = tail[:-1]
+    if operands.runs:
+        return operands.inner(count)
+    return Operands(head, operands.rest, tail).roles(count)
+
+
+def looks_only(rule: CommandRule, given: set[str]) -> bool:
+    """Return True if the flags `given` make a command read what it would otherwise change."""
+    return any(given.issuperset(flags.split("+")) for flags in rule.looks)
+
+
+def _looking(operands: Operands) -> Operands:
+    """Return the operands of a command that reads what it would otherwise change."""
+    head, tail = (tuple(map(_look, roles)) for roles in (operands.head, operands.tail))
+    return Operands(head, operands.rest and _look(operands.rest), tail)
+
+
+def _look(role: Role) -> Role:
+    return Role.READ if role in (Role.WRITE, Role.OUT, Role.MOVE, Role.DELETE) else role
+
+
+def _shifts(rule: CommandRule, given: set[str], operands: list[AbstractWord], roles: tuple[Role, ...]) -> bool:
+    """Return True if a word that becomes several words would change its role or those of later words."""
+    for index, word in enumerate(operands):
+        if not word.may_split:
+            continue
+        if not word.globbed and len(set(roles)) > 1:
+            return True  # it may also become nothing
+        if rule.operands.runs:
+            continue
+        longer = _roles(rule, given, len(operands) + 1)
+        if longer != (*roles[: index + 1], *roles[index:]):
+            return True
+    return False
+
+
+def port_of(rule: CommandRule, flags: Iterable[tuple[Flag, AbstractWord | None]]) -> str:
+    """Return the port to which a bare host name is connected: that of the last flag, or that of the rule."""
+    told = [value for flag, value in flags if flag.role is Role.PORT and value is not None]
+    return _port(told[-1]) if told else rule.port
+
+
+def _port(word: AbstractWord) -> str:
+    return word.text if word.text is not None and word.text.isascii() and word.text.isdigit() else "*"
+
+
+def _say(call: Call, given: set[str]) -> None:
+    rule = call.rule
+    text = f"`{call.label}` {rule.why}"
+    call.add_reason(rule.tier, text)
+    call.changes(rule.tier)
+    if rule.tier is Tier.NETWORK and rule.changes == "." and rule.grammar not in _RUNNING:
+        # Whoever allows the host has not said yet that files may change.
+        call.add_reason(Tier.WRITE, f"writes files in the workspace, as `{call.label}` does")
+    if rule.tier is Tier.EXECUTE:
+        call.findings.add_effect(EffectKind.RUNS, call.label)
+    elif rule.tier is Tier.DANGEROUS:
+        call.findings.add_effect(EffectKind.PRIVILEGE, call.label)
+    elif rule.tier is Tier.UNKNOWN:
+        call.findings.add_effect(EffectKind.UNKNOWN, text)
+
+
+def _apply_flag(call: Call, flag: Flag, value: AbstractWord | None) -> None:
+    name = flag.name if flag.name != "-#" else "-N"
+    if flag.tier is not None:
+        if flag.tier is Tier.EXECUTE:
+            call.findings.add_effect(EffectKind.RUNS, f"{call.label} {name}")
+        elif flag.tier is Tier.NETWORK and flag.role in (None, Role.READ):
+            call.findings.add_effect(EffectKind.CONNECTS, "")
+        does = LOSSES.get(f"{call.label} {name}") or _VERBS.get(flag.tier, "is not a plain read")
+        call.add_reason(flag.tier, f"`{call.label} {name}` {does}", value)
+        if flag.role is None:
+            call.changes(flag.tier)
+    if flag.edits:
+        call.add_reason(Tier.WRITE, f"`{call.label} {name}` changes files in place", value)
+    if flag.role is not None and flag.role is not Role.FOLDER and value is not None:
+        apply(call, flag.role, value)
+        if flag.role is Role.READ and ("files" in name or not _LISTS.isdisjoint((name, f"{call.label} {name}"))):
+            # A list of paths: known when the data is (`<(echo x)`, or the standard input as `-`).
+            listed = value.content or (call.frame.stdin_texts if value.text == "-" else ())
+            call.access_path(Role.READ, AbstractWord(may_split=True, hints=tokens(listed)))
+        elif flag.role is Role.DATA and len(name) > 2:
+            for text in value.texts:
+                if found := LOCAL_URL.match(text):
+                    call.access_path(Role.READ, literal(text[found.end() :], value.span))
+    if name in _REVISIONS_ON_INPUT and call.rule.operands.rest is Role.REVISION:
+        apply(call, Role.REVISION, AbstractWord(may_split=True, hints=tokens(call.frame.stdin_texts)))
+
+
+def _heeded(call: Call) -> str | None:
+    """Return the project file in the current folder or above that the program obeys at its start, or None."""
+    if not call.rule.heeds:
+        return None
+    # What the script itself puts there is not looked at, so with a change in it, it is more than plain edits.
+    call.findings.unplain = True
+    if call.state.cwds is None:
+        return "the settings of a folder known only when it runs"
+    facts = call.facts
+    for cwd in call.state.cwds:
+        place = call.findings.classifier.place(cwd, "/")
+        if place.scope not in (Scope.WORKSPACE, Scope.SYSTEM):
+            return f"the settings in {place.shown}"
+        folder = place.path
+        while place.scope is Scope.WORKSPACE and inside(folder, facts.workspace):
+            for name in call.rule.heeds:
+                if facts.look(f"{folder}/{name}").kind is not Kind.MISSING:
+                    return f"`{name}`"
+            folder = folder.rpartition("/")[0]
+    return None
+
+
+def _not_described(call: Call, shape: ParsedOptions) -> None:
+    """Judge words that the rule does not describe: by the rule's own tier for that, or as `unknown`."""
+    rule = call.rule
+    tier = rule.tier if rule.open else rule.otherwise
+    if tier is None:
+        call.unknown(shape.trouble or f"`{call.label}` is used in a way that is not known", shape.where)
+        for word in call.words:
+            call.suspect(word)
+        return
+    if rule.open:
+        _say(call, set())
+    else:
+        call.add_reason(tier, f"`{call.label}` {OTHERWISE.get(tier, rule.why)} when used like this", shape.where)
+        if rule.tier > tier:  # what every use of it does, this one does too
+            call.add_reason(rule.tier, f"`{call.label}` {rule.why}")
+        call.changes(tier)
+        if tier is Tier.EXECUTE:
+            call.findings.add_effect(EffectKind.RUNS, call.label)
+    scan(call, call.words, tier)

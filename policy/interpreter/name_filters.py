@@ -1,0 +1,97 @@
+"""Files that a command picks by name patterns (`find -name`, `grep --include`, `grep '^x$'` of a list).
+
+The results only serve to find secrets: they make no verdict milder.
+"""
+
+import re
+from collections.abc import Iterable
+
+from policy.describe.secret_kinds import secret_kind
+from policy.interpreter.command_call import Call
+from policy.interpreter.options import ParsedOptions
+from policy.model.abstract_word import AbstractWord, tokens
+from policy.model.assessment import EffectKind, Scope
+from policy.model.tier import Tier
+
+_SIGNS = frozenset("*?[")
+_ESCAPED = re.compile(r"\\(.)")
+_AROUND = re.compile(r"\A\^?(?:\.\*)?/?|\$?\Z")  # what leaves a regular expression's name as it is
+# The flags that choose files by patterns for their names: of grep, ripgrep, and ag (a regular expression).
+_CHOOSING = frozenset(["--include", "-g", "--glob", "--iglob", "-G"])
+_PRINTS_A_FIELD = re.compile(r"\s*\{\s*print(?:\s+\$\w+)?\s*;?\s*\}\s*")
+_NO_CONTENT = frozenset(["--files", "--type-list"])  # ripgrep prints names only
+# Of grep: names are not what it prints, or not what it is given.
+_OTHER_LINES = frozenset(
+    ["-v", "--invert-match", "-r", "-R", "--recursive", "--dereference-recursive", "-c", "--count"]
+)
+
+
+def found_by(call: Call, patterns: Iterable[str], folders: Iterable[str] = (".",)) -> tuple[str, ...]:
+    """Return names that patterns as `find -name` takes them stand for: as written, and the secrets they find alone.
+
+    A pattern that begins with a sign may find anything below the folders, so only its own text counts.
+    """
+    classifier, found = call.findings.classifier, dict[str, None]()
+    for pattern in patterns:
+        found[pattern] = None
+        name = pattern.rpartition("/")[2]
+        if not _SIGNS.intersection(name) or name[:1] in ("*", "?", ""):
+            continue
+        for cwd in call.state.cwds or ():
+            for folder in folders:
+                found |= dict.fromkeys(classifier.only_secrets(name, classifier.absolute(folder, cwd)))
+    return tuple(found)
+
+
+def spelled_out(expression: str) -> str:
+    """Return the name that a regular expression such as `.*/\\.env$` or `^id_rsa$` stands for, if it is for one."""
+    return _ESCAPED.sub(r"\1", _AROUND.sub("", expression))
+
+
+def aims(call: Call, shape: ParsedOptions) -> None:
+    """Refuse a search whose flags let it read nothing but files with names of secrets."""
+    given = {flag.name for flag, _ in shape.flags}
+    if given.isdisjoint(_CHOOSING) or not given.isdisjoint(_NO_CONTENT):
+        return
+    chosen = [value for flag, value in shape.flags if flag.name in _CHOOSING and value is not None]
+    texts = [text for value in chosen for text in value.texts if text[:1] != "!"]
+    if "-G" in given:
+        texts = [spelled_out(text) for text in texts]
+    unknown = any(not value.texts for value in chosen)
+    classifier = call.findings.classifier
+    secret = [name for text in texts for name in found_by(call, [text])[-1:] if classifier.secret_parts(name)]
+    if texts and not unknown and len(secret) == len(texts):
+        call.findings.add_effect(EffectKind.READS, secret[0], Scope.SECRET)
+        call.add_reason(Tier.SECRET, f"reads nothing but {', '.join(secret[:3])}, {secret_kind(secret[0])}", chosen[0])
+
+
+def picked(shape: ParsedOptions) -> tuple[str, ...]:
+    """Return the names that `grep` picks from its input: its one pattern, where it is for one name."""
+    if not {flag.name for flag, _ in shape.flags}.isdisjoint(_OTHER_LINES):
+        return ()
+    patterns = [value for flag, value in shape.flags if flag.name in ("-e", "--regexp") and value is not None]
+    operands = shape.operands
+    if not patterns:
+        patterns, operands = operands[:1], operands[1:]
+    return () if operands else tuple(spelled_out(text) for word in patterns for text in word.texts)
+
+
+def cut_out(program: str, words: list[AbstractWord], heard: tuple[str, ...]) -> tuple[str, ...]:
+    """Return what a program leaves of known lines that it only cuts apart: `cut`, `tr -d`, `awk '{print $2}'`."""
+    texts = [word.text or "" for word in words]
+    if program == "cut":
+        whole = True
+    elif program == "tr":
+        whole = texts[:1] in (["-d"], ["-s"])
+    else:
+        whole = bool(texts) and _PRINTS_A_FIELD.fullmatch(texts[-1]) is not None
+    return (*heard, *tokens(heard)) if whole else ()
+
+
+def chosen_by_fd(call: Call, shape: ParsedOptions) -> AbstractWord:
+    """Return what `fd` hands to a command, as far as its patterns say."""
+    texts = [spelled_out(text) for word in shape.operands[:1] for text in word.texts]
+    endings = [
+        f"*.{text}" for flag, word in shape.flags if flag.name in ("-e", "--extension") and word for text in word.texts
+    ]
+    return AbstractWord(globbed=True, hints=(*found_by(call, texts), *endings))

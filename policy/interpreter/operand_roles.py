@@ -1,0 +1,253 @@
+"""Operand roles: the effects that a program has through one of its words."""
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from policy.describe.secret_kinds import secret_kind
+from policy.interpreter.command_call import Call
+from policy.interpreter.shell_state import State
+from policy.model.abstract_word import AbstractWord, literal
+from policy.model.assessment import EffectKind, Scope
+from policy.model.host_words import (
+    ADDRESS,
+    LOGIN,
+    SENT_FILE,
+    WHOLE_HOST,
+    elsewhere,
+    endpoint,
+    mounted,
+)
+from policy.model.login_files import sometimes
+from policy.model.tier import Tier
+from policy.rules.rule import Role
+
+if TYPE_CHECKING:
+    from policy.languages.language_result import Reading
+
+OTHERWISE = {
+    Tier.WRITE: "changes files",
+    Tier.EXECUTE: "may run another program",
+    Tier.NETWORK: "may talk to a network",
+    Tier.DANGEROUS: "changes settings or the system",
+}
+
+_LANGUAGES = (Role.SED, Role.AWK, Role.JQ)
+LOCAL_URL = re.compile(r"file:(?://(?:(?:localhost|127\.0\.0\.1)(?=/))?)?", re.IGNORECASE)
+# Roles whose words mean something else in another spelling. Texts: `re` compiles them at their first use.
+_SPELLED = {
+    Role.FORMAT: r"[A-Za-z0-9_+-]+",
+    Role.KEY: r"[A-Za-z0-9_.*/:-]+",
+    Role.FILE: r"[A-Za-z0-9_./~+-][A-Za-z0-9_./~+ @,-]*",
+    Role.PAIR: r"(?s:(?![%:])(?:[^=:]|:(?!=))*(?:=(?![%:]).*)?)",
+    Role.XPATH: r"(?si:(?!.*(?:document|evaluate|unparsed|extension|script))[^\0]*)",
+    Role.PICTURE: r"(?i:[A-Za-z0-9_./~+-][A-Za-z0-9_./~+ -]*\.(?:png|jpe?g|gif|bmp|tiff?|webp|ico|avif))",
+}
+_LEFT_OUT = re.compile(r":(?:[!^]|\(exclude\))")  # gitglossary(7), pathspec
+_FETCHED = re.compile(r"(?:https?|ftps?)://", re.IGNORECASE)
+
+
+def apply(call: Call, role: Role, word: AbstractWord) -> None:
+    """Add the effects of one word, by its role."""
+    if role in _LANGUAGES:
+        _program(call, role, word)
+    elif role is Role.HOST:
+        connect(call, word)
+    elif role in _SPELLED:
+        if word.text is None or not re.fullmatch(_SPELLED[role], word.text):
+            _other_spelling(call, word)
+        elif role in (Role.FILE, Role.PICTURE):
+            call.access_path(Role.READ, word)
+        elif role is Role.PAIR:
+            apply(call, Role.UPLOAD, word)
+    elif role is Role.CODE:
+        call.findings.runs(call.label, f"`{call.label}` runs code that is not read first", call.rule.ref, word.span)
+        if word.text is not None and " " not in word.text and ("/" in word.text or _hidden_secret(call, word.text)):
+            call.access_path(Role.READ, word)
+    elif role is Role.REFSPEC:
+        for text in word.texts:
+            if text.startswith(("+", ":")):
+                call.add_reason(Tier.DANGEROUS, f"`{call.label}` overwrites or deletes a branch by `{text}`", word)
+    elif role is Role.REMOTE:
+        if word.text is None or ADDRESS.match(word.text) or word.text.startswith(("/", "./", "../", "~")):
+            connect(call, word)
+    elif role is Role.UPLOAD:
+        found = SENT_FILE.match(word.text if word.text is not None else word.head)
+        if found and found[1] != "-":
+            call.access_path(
+                Role.READ, literal(found[1], word.span) if word.text is not None else replace(word, head=found[1])
+            )
+    elif role in (Role.FROM, Role.TO):
+        if word.text is None or not elsewhere(word.text):
+            call.access_path(Role.READ if role is Role.FROM else Role.WRITE, word)
+    elif role is Role.OUT:
+        if word.text != "-":
+            call.access_path(Role.WRITE, word)
+    elif role is Role.MOUNT:
+        _mount(call, word)
+    elif role is Role.SCRIPT:
+        if word.text is None:
+            call.unknown(f"the script that `{call.label}` runs is known only when it runs", word)
+        else:
+            state = replace(call.state, variables={}, arguments=None)
+            call.run_script(word.text, state, word.span)
+    elif role is Role.REVISION:
+        _revision(call, word)
+    elif role is Role.FOLDER:
+        call.state = enter(call, word)
+    elif role in (Role.READ, Role.TREE) and word.text is not None and _FETCHED.match(word.text):
+        connect(call, word)  # some programs fetch what they are told to read
+    elif role in (Role.READ, Role.TREE) and word.text is not None and LOCAL_URL.match(word.text):
+        call.access_path(
+            role, literal(LOCAL_URL.sub("", word.text), word.span)
+        )  # and some know files by their addresses
+    elif role not in (Role.DATA, Role.PORT):
+        call.access_path(role, word)
+        if word.text is not None and word.text[:1] == "@":  # some take their words from a file that is named like this
+            call.access_path(role, AbstractWord(hints=(word.text[1:],), span=word.span))
+
+
+def _hidden_secret(call: Call, text: str) -> bool:
+    """Return True if a script's text is the name of a hidden secret such as `.env`, not code such as `process.env`."""
+    return text[:1] == "." and call.findings.classifier.secret_name(text)
+
+
+def _mount(call: Call, word: AbstractWord) -> None:
+    """Report a path that a container gets to use. The container may also write it, unless the word says otherwise."""
+    if word.text is None:
+        call.unknown(f"`{call.label}` hands over a path known only when it runs", word)
+        return
+    source, fixed = mounted(word.text)
+    if source:
+        call.access_path(Role.READ, literal(source, word.span))
+        if not fixed:
+            call.access_path(Role.WRITE, literal(source, word.span))
+
+
+def _other_spelling(call: Call, word: AbstractWord) -> None:
+    """Judge a word that is not spelled as its role requires, as a use that the rule does not describe."""
+    tier = call.rule.otherwise
+    if tier is None:
+        call.unknown(f"a word that may mean something else to `{call.label}`", word)
+    else:
+        call.add_reason(tier, f"`{call.label}` {OTHERWISE.get(tier, call.rule.why)} when used like this", word)
+        call.changes(tier)
+
+
+def _program(call: Call, role: Role, word: AbstractWord) -> None:
+    if word.text is None and role is Role.JQ and call.rule.anywhere:
+        return  # no jq program changes, runs or sends anything; a module that it loads is a file it reads
+    if not word.texts:
+        call.unknown(f"the program given to `{call.label}` is known only when it runs", word)
+    for text in word.texts:
+        call.findings.classifier.budget.spend(len(text))
+        _does(call, _read(role, text), word)
+
+
+def _does(call: Call, reading: "Reading", word: AbstractWord) -> None:
+    if reading.tier is not Tier.READ:
+        if reading.tier is Tier.EXECUTE:
+            call.findings.add_effect(EffectKind.RUNS, call.label)
+        elif reading.tier is Tier.UNKNOWN:
+            call.findings.add_effect(EffectKind.UNKNOWN, reading.why)
+        call.add_reason(reading.tier, f"`{call.label}`: {reading.why}", word)
+    for path in reading.writes:
+        call.access_path(Role.WRITE, literal(path, word.span))
+    for path in reading.reads:
+        call.access_path(Role.READ, literal(path, word.span))
+
+
+def _read(role: Role, text: str) -> "Reading":
+    """Return the effects of a program in sed, awk or jq. Only the reader of that language is imported."""
+    if role is Role.SED:
+        from policy.languages.sed import read_sed
+
+        return read_sed(text)
+    if role is Role.AWK:
+        from policy.languages.awk import read_awk
+
+        return read_awk(text)
+    from policy.languages.jq import read_jq
+
+    return read_jq(text)
+
+
+def connect(call: Call, word: AbstractWord) -> None:
+    """Report the host that a word names: a URL, `user@host:path`, or a bare name."""
+    if len(word.texts) > 1:  # `https://host/$i`, one of a few
+        for each in word.texts:
+            connect(call, literal(each, word.span))
+        return
+    text = word.text
+    if text is None and WHOLE_HOST.match(word.head):
+        text = word.head  # only the end of the address is open: `https://host/path?query` is a glob to bash
+    call.hosts += 1
+    host = endpoint(text, call.port) if text is not None else ""
+    if host is None and text is not None:
+        # A local path where a host could stand; `file://` may name this machine before it.
+        local = unquote(LOCAL_URL.sub("", text)) if LOCAL_URL.match(text) else text
+        call.access_path(Role.READ, word if local == text else literal(local, word.span))
+    else:
+        call.connects(host or "", word)
+
+
+def _revision(call: Call, word: AbstractWord) -> None:
+    """Judge a Git revision or a path. `REV:PATH` shows a file of the past, so the name of that file counts too."""
+    if word.pattern:
+        call.suspect(word)
+    for text in word.texts or word.hints:
+        if _LEFT_OUT.match(text):
+            continue  # a path that is not looked at
+        path = text.rpartition(":")[2] if ":" in text else text
+        if text.startswith(("/", "~", "..")) or "/../" in text:
+            call.access_path(Role.READ, literal(text, word.span))
+        elif call.findings.classifier.secret_parts(path):
+            target = f"{call.facts.workspace}/{path}"  # of the past, maybe; its name says what is in it
+            call.findings.add_effect(EffectKind.READS, target, Scope.SECRET)
+            call.add_reason(Tier.SECRET, f"reads {path}, {secret_kind(path)}", word)
+        elif ":" in text and sometimes(path.rpartition("/")[2]):
+            _kept_login(call, text, path, word)
+
+
+def _kept_login(call: Call, text: str, path: str, word: AbstractWord) -> None:
+    """Refuse settings as Git keeps them (`REV:PATH`) when that version, or one that may be meant, holds a login."""
+    facts, revision = call.facts, text.partition(":")[0]
+    kept = facts.tracked(f"tree of {revision}" if revision else "index")
+    here = path[:1] == "." and path.startswith(("./", "../"))  # relative to a folder that may be any
+    last = path.rpartition("/")[2]
+    found = any(name == path or (here and name.rpartition("/")[2] == last) for name in kept or ())
+    if found or (kept is None and facts.login(f"{facts.workspace}/{path}")):
+        call.findings.add_effect(EffectKind.READS, f"{facts.workspace}/{path}", Scope.SECRET)
+        call.add_reason(Tier.SECRET, f"reads {path}, settings that hold a login", word)
+
+
+def enter(call: Call, word: AbstractWord) -> State:
+    """Return the state of a program that first changes to the folder `word`, which must exist."""
+    call.access_path(Role.NAMES, word)
+    state = call.state
+    if not word.texts or (state.cwds is None and not all(text.startswith("/") for text in word.texts)):
+        return state.moved(None)
+    classifier = call.findings.classifier
+    folders = tuple(
+        dict.fromkeys(classifier.absolute(text, cwd) for text in word.texts for cwd in state.cwds or ("/",))
+    )
+    return state.moved(folders)
+
+
+def scan(call: Call, words: list[AbstractWord], tier: Tier) -> None:
+    """Judge every word that looks like a path or a URL, where flags are not told from operands."""
+    for word in words:
+        call.suspect(word)
+        for text in word.texts:
+            value = text.partition("=")[2] if text.startswith("-") else text
+            if text.startswith("-") and "://" in text.partition("=")[0]:
+                value = text.lstrip("-")  # `-ihttps://..`, where whatever stands before the host does not count
+            if "://" in value or LOGIN.match(value):
+                connect(call, literal(value, word.span))
+            elif value.startswith(("/", "..")) or "/../" in value:
+                call.access_path(
+                    Role.WRITE if tier in (Tier.WRITE, Tier.WRITE_OUTSIDE) else Role.READ, literal(value, word.span)
+                )
+            elif call.findings.classifier.secret_parts(value):
+                call.access_path(Role.READ, literal(value, word.span))

@@ -1,0 +1,82 @@
+"""Parameter operations: `${x#..}`, `${x%..}`, `${x/..}`, `${x^}` and `${x:1:2}` on a known value."""
+
+from policy.bash.ast import Expansion, Glob, Part, Text, Word
+from policy.model.abstract_word import AbstractWord
+
+
+def computed(part: Expansion, value: AbstractWord) -> AbstractWord | None:
+    """Return the value after the operation, or None if it is not certain."""
+    if not value.texts or not all(text.isascii() for text in value.texts):
+        return None
+    results = [_apply(part.operator, part.words, text) for text in value.texts]
+    texts = tuple(dict.fromkeys(text for text in results if text is not None))
+    return AbstractWord(texts=texts) if None not in results else None
+
+
+def _apply(operator: str, words: tuple[Word, ...], text: str) -> str | None:
+    match operator:
+        case "#" | "##" | "%" | "%%":
+            return _without(operator, words[0], text)
+        case "/" | "//" | "/#" | "/%":
+            return _replaced(operator, words, text)
+        case "^^":
+            return text.upper()
+        case ",,":
+            return text.lower()
+        case "^":
+            return text[:1].upper() + text[1:]
+        case ",":
+            return text[:1].lower() + text[1:]
+        case ":":
+            return _slice([int(word.literal or "") for word in words], text)
+    return None
+
+
+def _without(operator: str, pattern: Word, text: str) -> str | None:
+    """The patterns that people write: plain text, `*` and text, text and `*`."""
+    first, last = pattern.parts[0], pattern.parts[-1]
+    known: str | None
+    if pattern.literal is not None:
+        known = pattern.literal
+        return text.removeprefix(known) if operator[0] == "#" else text.removesuffix(known)
+    if operator[0] == "#" and isinstance(first, Glob) and first.text == "*":
+        known = _text(pattern.parts[1:])
+        if known is None or known not in text:
+            return None if known is None else text
+        return text.partition(known)[2] if operator == "#" else text.rpartition(known)[2]
+    if operator[0] == "%" and isinstance(last, Glob) and last.text == "*":
+        known = _text(pattern.parts[:-1])
+        if known is None or known not in text:
+            return None if known is None else text
+        return text.rpartition(known)[0] if operator == "%" else text.partition(known)[0]
+    return None
+
+
+def _text(parts: tuple[Part, ...]) -> str | None:
+    """Certain text, not empty."""
+    texts = [part.text for part in parts if isinstance(part, Text)]
+    return "".join(texts) or None if len(texts) == len(parts) else None
+
+
+def _replaced(operator: str, words: tuple[Word, ...], text: str) -> str | None:
+    old = words[0].literal
+    new = words[1].literal if len(words) > 1 else ""
+    if not old or new is None or "&" in new or "\\" in new:  # some versions of bash put the match in for `&`
+        return None
+    match operator:
+        case "//":
+            return text.replace(old, new)
+        case "/":
+            return text.replace(old, new, 1)
+        case "/#":
+            return new + text[len(old) :] if text.startswith(old) else text
+    return text[: -len(old)] + new if text.endswith(old) else text
+
+
+def _slice(bounds: list[int], text: str) -> str:
+    offset = bounds[0] if bounds[0] >= 0 else len(text) + bounds[0]
+    if not 0 <= offset <= len(text):
+        return ""
+    if len(bounds) == 1:
+        return text[offset:]
+    return text[offset : offset + bounds[1]]

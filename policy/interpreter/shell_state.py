@@ -1,0 +1,178 @@
+"""The abstract state of a shell at one point of a script, and the frame in which a command runs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field, replace
+from typing import NamedTuple
+
+from policy.bash.ast import Group, Subshell
+from policy.model.abstract_word import ANYTHING, NOTHING, AbstractWord, join
+from policy.model.frozen import dataclass
+from policy.model.span import SourceSpan
+
+MOST_FOLDERS = 6
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Defined:
+    """A function, and where the text that defines it stands in the user's script. Each is the same as itself only."""
+
+    body: Group | Subshell
+    anchor: SourceSpan | None
+
+
+UNDEFINED: tuple[Defined | None, ...] = (None,)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """`cwds`: the folders that may be the current one, or None when that is not known.
+
+    `variables`: names assigned by the script. `exports`: names that it gave to every later program and that those may
+    obey. `stack`: what `popd` returns to; None when not known. `previous`: what `cd -` returns to. `fixed`: names that
+    may be read-only by now, so that assigning to them fails. `functions`: what each name that was ever defined as one
+    may be, None among it when it may be no function. `arguments`: what `"$@"` becomes, or None when that is not known.
+    `locals`: inside a function, the names it has made its own, each with the value that comes back afterwards.
+    """
+
+    cwds: tuple[str, ...] | None
+    variables: Mapping[str, AbstractWord] = field(default_factory=dict)
+    exports: tuple[str, ...] = ()
+    stack: tuple[tuple[str, ...] | None, ...] | None = ()
+    previous: tuple[str, ...] | None = None
+    fixed: frozenset[str] = frozenset()
+    functions: Mapping[str, tuple[Defined | None, ...]] = field(default_factory=dict)
+    arguments: tuple[AbstractWord, ...] | None = None
+    locals: Mapping[str, AbstractWord] | None = None
+
+    def assign(self, name: str, value: AbstractWord) -> "State":
+        if name in self.fixed:
+            value = join(self.variables.get(name, ANYTHING), value)
+        return replace(self, variables={**self.variables, name: value})
+
+    def own(self, name: str, value: AbstractWord) -> "State":
+        """Inside a function, make the variable the function's own."""
+        if self.locals is None:
+            return self.assign(name, value)
+        kept = {name: self.variables.get(name, ANYTHING), **self.locals}
+        return replace(self.assign(name, value), locals=kept)
+
+    def define(self, name: str, meanings: tuple[Defined | None, ...]) -> "State":
+        return replace(self, functions={**self.functions, name: meanings})
+
+    def argument(self, number: int) -> AbstractWord | None:
+        """Return the value of `$number`: the empty text if there is no such argument, None if it is not known."""
+        if self.arguments is None or any(word.may_split for word in self.arguments[:number]):
+            return None
+        return self.arguments[number - 1] if number <= len(self.arguments) else NOTHING
+
+    def moved(self, cwds: tuple[str, ...] | None) -> "State":
+        return replace(self, cwds=cwds, previous=self.cwds)
+
+
+class ExitStates(NamedTuple):
+    """The states after a command that succeeded and after one that failed."""
+
+    on_success: State
+    on_failure: State
+
+    @classmethod
+    def same(cls, state: State) -> "ExitStates":
+        """Return the exit states of a command after which `state` holds in both cases."""
+        return cls(state, state)
+
+
+class CommandResult(NamedTuple):
+    """The outcome of interpreting one command.
+
+    Attributes:
+        states: the states after success and after failure.
+        printed: a bound on the text that the command prints, or None if there is none.
+        words: the words that the command prints, with a NUL after each; empty if they are not known.
+    """
+
+    states: ExitStates
+    printed: AbstractWord | None = None
+    words: tuple[AbstractWord, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionFrame:
+    """The surroundings of a command: its place, its standard input, and the lists that collect what leaves it.
+
+    Attributes:
+        anchor: the place of the interpreted text in the user's script; None for the user's script itself.
+        in_shell: a shell runs the command, so the builtins of the shell are commands.
+        depth: number of scripts around the command that were given as text.
+        program: the command that runs the interpreted text, as a user names it (`bash`).
+        stdin_from_network: the standard input comes from a network.
+        words_from_network: words or input of the command that is being judged come from a network.
+        stdin_texts: texts that are known to arrive on the standard input.
+        stdin_words: the words, with a NUL after each, that are known to arrive on the standard input.
+        output: collects texts that commands are known to print.
+        loop_exits: collects the states in which `break` or `continue` leaves the body of the loop.
+        returns: collects the states in which `return` leaves the function.
+    """
+
+    anchor: SourceSpan | None = None
+    in_shell: bool = True
+    depth: int = 0
+    program: str = ""
+    stdin_from_network: bool = False
+    words_from_network: bool = False
+    stdin_texts: tuple[str, ...] = ()
+    stdin_words: tuple[AbstractWord, ...] = ()
+    output: list[str] = field(default_factory=list)
+    loop_exits: list[State] = field(default_factory=list)
+    returns: list[State] = field(default_factory=list)
+
+    def place(self, span: SourceSpan) -> SourceSpan:
+        """Return the range of the user's script that `span` of the interpreted text stands for."""
+        return self.anchor or span
+
+
+def join_exits(results: Sequence[ExitStates]) -> ExitStates:
+    """Return the exit states of a command that may do any of several things. `results` is not empty."""
+    success, failure = results[0]
+    for other in results[1:]:
+        success, failure = join_states(success, other.on_success), join_states(failure, other.on_failure)
+    return ExitStates(success, failure)
+
+
+def join_states(first: State, second: State) -> State:
+    """Return the state that covers both `first` and `second`."""
+    if first is second or first == second:
+        return first
+    cwds: tuple[str, ...] | None = None
+    if first.cwds is not None and second.cwds is not None:
+        cwds = tuple(dict.fromkeys((*first.cwds, *second.cwds)))
+        if len(cwds) > MOST_FOLDERS:
+            cwds = None
+    names = {*first.variables, *second.variables}
+    variables = {
+        name: join(first.variables.get(name, ANYTHING), second.variables.get(name, ANYTHING)) for name in names
+    }
+    exports = tuple(dict.fromkeys((*first.exports, *second.exports)))
+    stack = first.stack if first.stack == second.stack else None
+    previous = first.previous if first.previous == second.previous else None
+    functions = first.functions
+    if functions is not second.functions:
+        functions = {
+            name: tuple(dict.fromkeys((*first.functions.get(name, UNDEFINED), *second.functions.get(name, UNDEFINED))))
+            for name in {**first.functions, **second.functions}
+        }
+    arguments = first.arguments if first.arguments == second.arguments else None
+    fixed = first.fixed | second.fixed
+    both = _locals(first.locals, second.locals)
+    return State(cwds, variables, exports, stack, previous, fixed, functions, arguments, both)
+
+
+def _locals(
+    first: Mapping[str, AbstractWord] | None, second: Mapping[str, AbstractWord] | None
+) -> Mapping[str, AbstractWord] | None:
+    if first is None or second is None:
+        return second if first is None else first
+    # Where only one of the two has made a name its own, the other has changed what comes back.
+    return {
+        name: join(first[name], second[name]) if name in first and name in second else ANYTHING
+        for name in {**first, **second}
+    }

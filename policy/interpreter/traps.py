@@ -1,0 +1,125 @@
+"""Traps: shell text that runs later, when the shell ends or a signal arrives, in any state that may hold by then."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from policy.interpreter.findings import Findings
+from policy.interpreter.shell_state import UNDEFINED, Defined, ExecutionFrame, ExitStates, State
+from policy.model.abstract_word import ANYTHING, AbstractWord, join
+from policy.model.assessment import RuleRef
+from policy.model.frozen import dataclass
+from policy.model.span import SourceSpan
+
+MOST_TRAPS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Trap:
+    """One trap that the script sets.
+
+    Attributes:
+        text: the shell text.
+        state: the state in which the trap was set.
+        at_end: the trap only runs when the shell ends, so nothing of the script comes after it.
+    """
+
+    text: str
+    state: State
+    span: SourceSpan | None
+    rule: RuleRef
+    at_end: bool
+
+
+# Interprets a text in the shell that runs the script: text, state, frame, place, rule.
+RunText = Callable[[str, State, ExecutionFrame, SourceSpan | None, RuleRef], ExitStates]
+
+
+class TrapTable:
+    """The traps that a script has set, and what the script has changed since the first of them.
+
+    Attributes:
+        wandered: the shell may have changed its folder.
+    """
+
+    def __init__(self, findings: Findings) -> None:
+        self.wandered = False
+        self._findings = findings
+        self._pending: list[Trap] = []
+        self._values: dict[str, AbstractWord] = {}
+        self._meanings: dict[str, tuple[Defined | None, ...]] = {}
+        self._exports: tuple[str, ...] = ()
+        self._fixed: frozenset[str] = frozenset()
+
+    @property
+    def pending(self) -> bool:
+        """Return True if a trap may run."""
+        return bool(self._pending)
+
+    def add(self, trap: Trap) -> None:
+        """Remember a trap."""
+        if trap not in self._pending:
+            self._pending.append(trap)
+
+    def note_value(self, name: str, value: AbstractWord) -> None:
+        """Remember that a variable gets `value`."""
+        if self._pending:
+            self._values[name] = join(self._values.get(name, value), value)
+
+    def note_function(self, name: str, meanings: tuple[Defined | None, ...]) -> None:
+        """Remember that a function gets one of `meanings`."""
+        if self._pending:
+            self._meanings[name] = tuple(dict.fromkeys((*self._meanings.get(name, ()), *meanings)))
+
+    def note_state(self, state: State) -> None:
+        """Remember the exported and the read-only names of `state`."""
+        if self._pending:
+            self._exports = tuple(dict.fromkeys((*self._exports, *state.exports)))
+            self._fixed |= state.fixed
+
+    def in_another_shell(self, run: Callable[[], None]) -> None:
+        """Call `run` for a shell that has no traps yet."""
+        outer, self._pending = self._pending, []
+        run()
+        self._pending = outer
+
+    def spring(self, frame: ExecutionFrame, run_text: RunText, marks: Callable[[], int]) -> None:
+        """Judge every trap at the end of the shell, each in a state that covers all in which it may run.
+
+        `marks` counts the names with a special meaning, which are no part of a State.
+        """
+        for count, trap in enumerate(self._pending):  # a trap may set another one
+            if count >= MOST_TRAPS:
+                self._findings.unknown("too many traps", trap.rule, trap.span)
+                break
+            begin = self._state_when_run(trap.state)
+            if not trap.at_end:
+                begin = _marked(begin)
+            wandered, self.wandered = self.wandered, False
+            marked = marks()
+            inside = replace(frame, stdin_from_network=False, loop_exits=[], returns=[])
+            ends = run_text(trap.text, begin, inside, trap.span, trap.rule)
+            leaves = bool(inside.loop_exits or inside.returns) or (self.wandered and begin.cwds is None)
+            self.wandered = self.wandered or wandered
+            if not trap.at_end and (leaves or marks() > marked or any(end != begin for end in ends)):
+                self._findings.unknown("a trap that changes what the rest of the script does", trap.rule, trap.span)
+
+    def _state_when_run(self, state: State) -> State:
+        variables = dict(state.variables)
+        for name, value in self._values.items():
+            variables[name] = join(variables.get(name, ANYTHING), value)
+        functions = dict(state.functions)
+        for name, meanings in self._meanings.items():
+            functions[name] = tuple(dict.fromkeys((*functions.get(name, UNDEFINED), *meanings)))
+        cwds = None if self.wandered else state.cwds
+        exports = tuple(dict.fromkeys((*state.exports, *self._exports)))
+        then = replace(state, cwds=cwds, variables=variables, functions=functions, exports=exports, arguments=None)
+        return replace(then, stack=None, previous=None, locals=None, fixed=state.fixed | self._fixed)
+
+
+def _marked(state: State) -> State:
+    """Return `state` so that every change shows: also one to the same value, and one that drops an argument."""
+    variables = {
+        name: replace(value, span=SourceSpan(-number, -number))
+        for number, (name, value) in enumerate(state.variables.items(), 1)
+    }
+    return replace(state, variables=variables, arguments=(ANYTHING,), fixed=frozenset())

@@ -1,0 +1,210 @@
+"""The text of Git's own files: configuration files, `.git` files and `commondir`, read as Git reads them.
+
+The world is closed: text that Git refuses, and text that Git's versions read differently, raises GitConfigError, so
+every answer is the one that Git gives. `tests/fuzz/fuzz_git.py` compares the answers with a real Git.
+
+Sources: git-config(1), gitrepository-layout(5), and in Git's source code `get_next_char`, `parse_value`,
+`get_base_var`, `parse_config_key` (config.c) and `read_gitfile_gently`, `get_common_dir_noenv` (setup.c).
+"""
+
+import re
+
+from policy.model.frozen import dataclass
+
+LONGEST = 1 << 20  # bytes of a file that is read here; Git reads longer ones
+_MOST = 50_000  # sections and settings of a file: reading as many takes a fraction of a second
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_HEADER = re.compile(rb'\[([A-Za-z0-9.-]+)(?:[ \t]+"((?:[^"\\\n]|\\[^\n])*)")?\]')
+_KEY = re.compile(rb"([A-Za-z][A-Za-z0-9-]*)[ \t]*(=|\n|\Z)")
+_ESCAPED = re.compile(rb"\\(.)")
+_PLAIN = re.compile(rb'[^ \t"\\#;\n]+')
+_QUOTED = re.compile(rb'[^"\\\n]+')
+_BLANK = re.compile(rb"[ \t]+")
+_ESCAPES = {b"n": b"\n", b"t": b"\t", b"b": b"\b", b"\\": b"\\", b'"': b'"'}
+
+
+class GitConfigError(Exception):
+    """A file that cannot be read with certainty. The text of the exception is the reason, in a user's words.
+
+    Attributes:
+        line: the line of the file, counted from 1; 0 where the file has no lines.
+    """
+
+    def __init__(self, why: str, line: int = 0) -> None:
+        super().__init__(why)
+        self.line = line
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One variable of a configuration file. Bytes that are not UTF-8 are kept as surrogate escapes (PEP 383).
+
+    Attributes:
+        section: what stands before the first dot of the full name, in lower case.
+        subsection: what stands between the first and the last dot, or None. Git joins a header and a key to one name
+            and splits that at its first and last dot, so `[diff.X "Y"]` has the section `diff` and the subsection
+            `x.Y`. The part that is not quoted is in lower case.
+        key: what stands after the last dot, in lower case.
+        value: the value; None for a key without `=`, which Git takes for true.
+        older: the value in Git before 2.45, which puts a space in place of each tab that stands unquoted inside a
+            value. Nearly always equal to `value`.
+        line: the line on which the setting begins, counted from 1.
+        last: the line on which it ends.
+    """
+
+    section: str
+    subsection: str | None
+    key: str
+    value: str | None
+    older: str | None
+    line: int
+    last: int
+
+    @property
+    def name(self) -> str:
+        """The full name, as `git config --list` prints it."""
+        middle = "" if self.subsection is None else f"{self.subsection}."
+        return f"{self.section}.{middle}{self.key}"
+
+    @property
+    def values(self) -> frozenset[str]:
+        """The value in each version of Git; empty for a key without a value."""
+        return frozenset(each for each in (self.value, self.older) if each is not None)
+
+
+def read_settings(content: bytes) -> tuple[Setting, ...]:
+    """Return the settings of one configuration file, in their order. Raises GitConfigError for every text of which the
+    meaning is not certain; includes are not followed here."""
+    if len(content) > LONGEST:
+        raise GitConfigError("is very long")
+    text = content.removeprefix(_BYTE_ORDER_MARK).replace(b"\r\n", b"\n")
+    for byte, what in ((b"\0", "a NUL byte"), (b"\r", "a carriage return inside a line")):
+        if byte in text:
+            raise GitConfigError(f"holds {what}", 1 + text.count(b"\n", 0, text.index(byte)))
+    found: list[Setting] = []
+    base, at, line, counted = "", 0, 1, 0
+    for _ in range(_MOST):
+        at = _next(text, at)
+        line, counted = line + text.count(b"\n", counted, at), at
+        if at >= len(text):
+            return tuple(found)
+        if header := _HEADER.match(text, at):
+            base = _base(header[1], header[2], line)
+            at = header.end()
+        elif (setting := _KEY.match(text, at)) and base:
+            start = at
+            value, older, at = _value(text, setting.end(), line) if setting[2] == b"=" else (None, None, setting.end())
+            section, _, rest = base.partition(".")
+            found.append(
+                Setting(
+                    section=section,
+                    subsection=rest[:-1] if rest else None,
+                    key=setting[1].decode().lower(),
+                    value=value,
+                    older=older,
+                    line=line,
+                    last=line + text.count(b"\n", start, at - 1),
+                )
+            )
+        else:
+            raise GitConfigError("has a line that is neither a section, a setting nor a comment", line)
+    raise GitConfigError("has very many settings", line)
+
+
+def _next(text: bytes, at: int) -> int:
+    """Return the place of the next section or setting, or the end of the text. Only blanks and comments lie before."""
+    while at < len(text) and text[at] in b" \t\n#;":
+        at = _line_end(text, at) if text[at] in b"#;" else at + 1
+    return at
+
+
+def _line_end(text: bytes, at: int) -> int:
+    end = text.find(b"\n", at)
+    return end if end >= 0 else len(text)
+
+
+def _base(name: bytes, quoted: bytes | None, line: int) -> str:
+    """The part of full names that a header gives, with the dot at its end."""
+    text = name.decode().lower()
+    if text.startswith("."):
+        raise GitConfigError("has a section without a name", line)
+    if quoted is None:
+        return f"{text}."
+    subsection = _text(_ESCAPED.sub(rb"\1", quoted))
+    return f"{text}.{subsection}."
+
+
+def _value(text: bytes, at: int, line: int) -> tuple[str, str, int]:
+    """The value that begins at `at`, in newer and in older versions, and where the next line begins."""
+    end = _line_end(text, at)
+    whole = text[at:end].strip(b" \t")
+    if not any(special in whole for special in (b'"', b"\\", b"#", b";", b"\t")):
+        return _text(whole), _text(whole), end + 1  # nearly every value
+    found, tabs = bytearray(), []
+    blanks, quoted = b"", False
+    while at < len(text) and text[at : at + 1] != b"\n":
+        if not quoted and (blank := _BLANK.match(text, at)):
+            blanks += blank[0] if found else b""  # at the end of the value they do not count
+            at = blank.end()
+            continue
+        if not quoted and text[at] in b"#;":
+            at = _line_end(text, at)
+            break
+        tabs += [len(found) + index for index, blank in enumerate(blanks) if blank == ord("\t")]
+        found += blanks
+        blanks = b""
+        if run := (_QUOTED if quoted else _PLAIN).match(text, at):
+            found += run[0]
+            at = run.end()
+        elif text[at : at + 1] == b'"':
+            quoted = not quoted
+            at += 1
+        else:
+            escaped = text[at + 1 : at + 2]
+            if escaped != b"\n":
+                if escaped not in _ESCAPES:
+                    raise GitConfigError("has a backslash before something that it does not escape", line)
+                found += _ESCAPES[escaped]
+            at += 2
+    if quoted:
+        raise GitConfigError("has a quotation mark that is not closed", line)
+    older = bytearray(found)
+    for index in tabs:
+        older[index] = ord(" ")
+    return _text(found), _text(older), at + 1
+
+
+def gitdir_target(content: bytes) -> str:
+    """Return the folder that a `.git` file names; a relative one counts from the folder of that file. Raises
+    GitConfigError for a file that is not exactly `gitdir: ` and a path."""
+    if not content.startswith(b"gitdir: "):
+        raise GitConfigError("does not begin with `gitdir: `")
+    return _path(content.removeprefix(b"gitdir: "))
+
+
+def commondir_target(content: bytes) -> str:
+    """Return the folder that `commondir` names; a relative one counts from the folder of that file. Raises
+    GitConfigError for a file that does not hold exactly one path."""
+    return _path(content)
+
+
+def _path(content: bytes) -> str:
+    target = content.rstrip(b"\r\n")  # blanks belong to the name
+    if not target or b"\0" in target or len(content) > LONGEST:
+        raise GitConfigError("does not hold a path")
+    return _text(target)
+
+
+def expanded(path: str, home: str) -> str:
+    """Return a path of a setting with a leading `~` replaced by `home`. Raises GitConfigError for the home of a named
+    user, for `%(prefix)`, the folder that Git was installed in, and for `:(optional)`, which newer versions know."""
+    if path == "~" or path.startswith("~/"):
+        return home + path[1:]
+    if path.startswith(("~", "%(", ":(")):
+        raise GitConfigError("names a path that only Git can expand")
+    return path
+
+
+def _text(raw: bytes | bytearray) -> str:
+    return raw.decode("utf-8", "surrogateescape")

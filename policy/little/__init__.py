@@ -1,1 +1,0 @@
-"""Commands with an argument language of their own: small allowlist grammars."""

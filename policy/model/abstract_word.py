@@ -1,0 +1,311 @@
+"""Abstract words: the texts that one word of a script may expand to, or a bound on these texts."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from policy.model.frozen import dataclass
+from policy.model.span import SourceSpan
+
+MOST_MAYBE = 41  # one more than is ever tried, so that nothing is cut without a word
+MOST_TEXT = 16 * 1024  # no value is followed beyond that
+MOST_HINTS = 24  # likely texts that are only looked at for secrets
+LIMIT = 12  # more possible texts than this are "known only when it runs"
+
+
+@dataclass(frozen=True, slots=True)
+class AbstractWord:
+    """The set of words that one word of a script may become, as far as it is known before the script runs.
+
+    Attributes:
+        texts: all texts that the word may be; empty if they are not known.
+        head: the certain beginning of a word whose texts are not known.
+        tail: the certain end of a word whose texts are not known.
+        globbed: the unknown middle consists of names of existing files.
+        may_split: the word may become several words or none.
+        never_an_option: no word that it becomes starts with `-`.
+        subset: the word stands for some of the files that a pattern finds, not for all of them.
+        likely_texts: texts that an unknown word is likely to be (`${x:-/etc/shadow}`). Their effects are judged, too.
+        unsplittable: the word contains no blank and no glob, so bash never splits it: it is one word, or none.
+        hints: texts that known data would give an unknown word (`$(echo x)`, lines of a here-string). They only serve
+            to find secrets: a word that may name a secret is refused.
+        heads: the beginnings that the word may have, where none is certain. They, too, only serve to find secrets.
+        pattern: the glob by which bash finds the existing files.
+        shape: the whole word as a glob, with `*` for each unknown part.
+        content: the likely content of the file that the word names.
+        number: the word is a whole number, perhaps with a sign; with `empty`, it may also be the empty text.
+        depends_on_substitution: the word contains the output of a command substitution. If that command fails, the
+            output is empty: `rm -rf "$(cmd)"/*` becomes `rm -rf /*`.
+        items: the elements of a known array.
+        value: for a word that declares a variable (`local x=$y`), the value of the variable, which bash does not split.
+        empty: see `number`.
+        span: the range of the script that the word comes from.
+    """
+
+    texts: tuple[str, ...] = ()
+    head: str = ""
+    tail: str = ""
+    globbed: bool = False
+    may_split: bool = False
+    never_an_option: bool = False
+    unsplittable: bool = False
+    subset: bool = False
+    likely_texts: tuple[str, ...] = ()
+    hints: tuple[str, ...] = ()
+    heads: tuple[str, ...] = ()
+    pattern: str = ""
+    shape: str = ""
+    content: tuple[str, ...] = ()
+    number: bool = False
+    depends_on_substitution: bool = False
+    items: "tuple[AbstractWord, ...] | None" = None
+    value: "AbstractWord | None" = None
+    empty: bool = False
+    span: SourceSpan | None = None
+
+    @property
+    def text(self) -> str | None:
+        """Return the one text that the word certainly is, or None."""
+        return self.texts[0] if len(self.texts) == 1 else None
+
+    @property
+    def plain(self) -> bool:
+        """Return True if this is certainly one word that is not a flag, so it can only be an operand."""
+        if self.texts:
+            return all(text[:1] != "-" or text == "-" for text in self.texts)
+        return self.never_an_option or (self.head[:1] not in ("", "-") and not self.may_split)
+
+
+NOTHING = AbstractWord(texts=("",))
+ANYTHING = AbstractWord(may_split=True)
+NUMBER = AbstractWord(number=True, globbed=True)  # a path with a number in it stays in its folder
+MAYBE_NUMBER = AbstractWord(number=True, never_an_option=True, empty=True)  # and so it bounds no path
+COUNT = AbstractWord(number=True, globbed=True, never_an_option=True)
+
+
+def literal(text: str, span: SourceSpan | None = None) -> AbstractWord:
+    """Return the word that is certainly `text`."""
+    return AbstractWord(texts=(text,), span=span)
+
+
+def below(folder: str, span: SourceSpan | None = None) -> AbstractWord:
+    """Return one word that is some path below `folder` (`./x` or `/x`), known only at run time."""
+    head = folder if folder.endswith("/") else f"{folder}/"
+    return AbstractWord(head=head, globbed=True, never_an_option=head[:1] != "-", span=span)
+
+
+def concatenate(parts: Sequence[AbstractWord], span: SourceSpan | None) -> AbstractWord:
+    """Return the concatenation of the parts of one word."""
+    if len(parts) == 1:
+        return replace(parts[0], span=span)
+    texts: list[str] = [""]
+    certain = True
+    for part in parts:
+        if not part.texts or len(texts) * len(part.texts) > LIMIT:
+            certain = False
+            break
+        texts = [text + more for text in texts for more in part.texts]
+        if len(texts[0]) > MOST_TEXT:
+            return (
+                AbstractWord(head=texts[0], never_an_option=texts[0][:1] != "-", span=span)
+                if len(texts) == 1
+                else AbstractWord(span=span)
+            )
+    content = tuple(text for part in parts for text in part.content)[:MOST_HINTS]
+    if certain:
+        return AbstractWord(texts=tuple(dict.fromkeys(texts)), content=content, span=span)
+    head = ""
+    for part in parts:
+        head += part.head if part.text is None else part.text
+        if part.text is None:
+            break
+    # Without a certain start, any part may turn out to be the start, when the ones before it are empty.
+    tame_start = bool(head) or all(_starts_calm(part) for part in parts)
+    tail = ""
+    for part in reversed(parts):
+        if part.text is None:
+            tail = part.tail + tail
+            break
+        tail = part.text + tail
+    unknown = [part for part in parts if part.text is None]
+    may_split = any(part.may_split for part in unknown)
+    splits = [
+        index
+        for index, part in enumerate(parts)
+        if part.text is None and part.may_split and not part.globbed and not part.unsplittable
+    ]
+    # Where a part splits, the next one may become the start of a word.
+    calm = all(parts[index].never_an_option and all(map(_starts_calm, parts[index + 1 :])) for index in splits)
+    never_an_option = head[:1] != "-" and tame_start and calm
+    # A `..` after the unknown part would lead out of the folder that bounds it.
+    globbed = all(part.globbed for part in unknown) and not any(".." in (part.text or "") for part in parts)
+    depends_on_substitution = any(part.depends_on_substitution for part in parts)
+    shape = _pattern(parts)
+    return AbstractWord(
+        head=head,
+        tail=tail,
+        globbed=globbed,
+        may_split=may_split,
+        never_an_option=never_an_option,
+        unsplittable=all(map(_solid, parts)),
+        depends_on_substitution=depends_on_substitution,
+        likely_texts=_likely(parts),
+        hints=_hinted(parts),
+        heads=_heads(parts, head),
+        pattern=shape if all(part.globbed for part in unknown) else "",
+        shape=shape,
+        content=content,
+        span=span,
+    )
+
+
+def _hinted(parts: Sequence[AbstractWord]) -> tuple[str, ...]:
+    """Return the texts of the whole where known data gives one to each unknown part."""
+    if not any(part.hints for part in parts):
+        return ()
+    texts = [""]
+    for part in parts:
+        texts = [text + more for text in texts for more in (part.texts or part.likely_texts or part.hints)][:MOST_HINTS]
+    return tuple(dict.fromkeys(texts))
+
+
+def _heads(parts: Sequence[AbstractWord], head: str) -> tuple[str, ...]:
+    """Return how the whole may begin, up to the first part of which nothing is known; empty when `head` says it all."""
+    heads = [""]
+    for part in parts:
+        texts = part.texts or (*part.likely_texts, *part.hints)
+        ends = not texts
+        texts = texts or part.heads or (part.head,)
+        heads = [each + more for each in heads for more in texts][:MOST_HINTS]
+        if ends:
+            break
+    found = tuple(dict.fromkeys(heads))
+    return () if found == (head,) else found
+
+
+def _pattern(parts: Sequence[AbstractWord]) -> str:
+    return "".join(part.pattern or ("*" if part.text is None else _GLOB.sub(r"[\g<0>]", part.text)) for part in parts)
+
+
+def _solid(part: AbstractWord) -> bool:
+    return part.unsplittable or (bool(part.texts) and not any(_SPECIAL.intersection(text) for text in part.texts))
+
+
+def _starts_calm(part: AbstractWord) -> bool:
+    """Return True if no word that begins with this part begins with `-`."""
+    return all(text[:1] != "-" for text in part.texts) if part.texts else part.plain
+
+
+def _likely(parts: Sequence[AbstractWord]) -> tuple[str, ...]:
+    """Return the texts of the whole if each unknown part has a likely text."""
+    texts = [""]
+    for part in parts:
+        texts = [text + more for text in texts for more in (part.texts or part.likely_texts)][:MOST_MAYBE]
+    return tuple(dict.fromkeys(texts))
+
+
+def join(first: AbstractWord, second: AbstractWord) -> AbstractWord:
+    """Return the word that covers both `first` and `second`."""
+    if first == second:
+        return first
+    if first.texts and second.texts:
+        texts = tuple(dict.fromkeys((*first.texts, *second.texts)))
+        if len(texts) <= LIMIT:
+            return AbstractWord(texts=texts)
+    likely_texts = tuple(dict.fromkeys((*first.texts, *first.likely_texts, *second.texts, *second.likely_texts)))[
+        :MOST_MAYBE
+    ]
+    hints = tuple(dict.fromkeys((*first.hints, *second.hints)))[:MOST_HINTS]
+    heads = tuple(dict.fromkeys((*_begins(first), *_begins(second))))[:MOST_HINTS]
+    if _numeric(first) and _numeric(second):
+        empty = first.empty or second.empty
+        return AbstractWord(
+            number=True,
+            globbed=not empty,
+            never_an_option=first.plain and second.plain,
+            likely_texts=likely_texts,
+            empty=empty,
+        )
+    may_split, unsplittable = first.may_split or second.may_split, _solid(first) and _solid(second)
+    return AbstractWord(
+        may_split=may_split,
+        never_an_option=first.plain and second.plain,
+        unsplittable=unsplittable,
+        likely_texts=likely_texts,
+        hints=hints,
+        heads=heads,
+    )
+
+
+def _begins(sense: AbstractWord) -> tuple[str, ...]:
+    return sense.texts or sense.heads or ((sense.head,) if sense.head else ())
+
+
+def _numeric(sense: AbstractWord) -> bool:
+    return sense.number or (bool(sense.texts) and all(_NUMERIC.fullmatch(text) for text in sense.texts))
+
+
+def unquoted(value: AbstractWord) -> AbstractWord:
+    """Return a variable's value at a place where bash splits it into words and expands its globs."""
+    if value.number:
+        return replace(value, may_split=True) if value.empty else value
+    if value.unsplittable:
+        return replace(value, may_split=True)  # without a text it is no word at all
+    hints = _fields(value.hints)
+    if value.texts:
+        if all(text and not _SPECIAL.intersection(text) for text in value.texts):
+            return value
+        calm = all(_calm(text) for text in value.texts)
+        globs = _globbed(value.texts)
+        heads = tuple(_GLOB.split(glob)[0] for glob in globs)
+        pattern = globs[0] if len(globs) == 1 else ""
+        return AbstractWord(
+            may_split=True, never_an_option=calm, likely_texts=_fields(value.texts), heads=heads, pattern=pattern
+        )
+    return replace(
+        value,
+        may_split=True,
+        never_an_option=False,
+        globbed=False,
+        likely_texts=_fields(value.likely_texts),
+        hints=hints,
+    )
+
+
+_NUMERIC = re.compile(r"0|-?[1-9][0-9]{0,17}")
+_SPECIAL = frozenset(" \t\n*?[]\\")
+_GLOBS = frozenset("*?[]\\")
+_GLOB = re.compile(r"[*?\[\]]")
+
+
+def _fields(texts: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the words that the texts are split into, without words with globs, which become unknown file names."""
+    words = (word for text in texts if not _GLOBS.intersection(text) for word in fields(text))
+    return tuple(dict.fromkeys(words))[:MOST_MAYBE]
+
+
+def _globbed(texts: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the words with globs that the texts are split into."""
+    found = dict.fromkeys(word for text in texts for word in fields(text) if _GLOBS.intersection(word))
+    return tuple(found)[:MOST_HINTS]
+
+
+def fields(text: str) -> list[str]:
+    """Return the words that bash splits a value into."""
+    return re.findall(r"[^ \t\n]+", text)
+
+
+def tokens(texts: Sequence[str]) -> tuple[str, ...]:
+    """Return the words that a program may take out of lines of text: whole lines, fields, and what NUL separates."""
+    found: dict[str, None] = {}
+    for text in texts:
+        lines = re.split(r"[\0\n]", text)
+        found |= dict.fromkeys(
+            filter(None, (*lines, *(word for line in lines for word in re.split(r"[ \t,;|]+", line))))
+        )
+    return tuple(found)[:MOST_HINTS]
+
+
+def _calm(text: str) -> bool:
+    """Return True if no word of `text`, once split, starts with `-`."""
+    return not any(word.startswith("-") for word in fields(text)) and not _SPECIAL.intersection(text) - set(" \t\n")

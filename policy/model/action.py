@@ -1,0 +1,98 @@
+"""The actions that tools plan, the policy judges and the sandbox runs, as one sum type.
+
+`kind` names the class of an action in records, events, JSON and requests to a confined process. It never changes, even
+if the class gets another name.
+"""
+
+from typing import ClassVar
+
+from policy.model.frozen import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class RunScript:
+    """Run `script` under bash in `cwd` (absolute). `timeout` is wall seconds."""
+
+    kind: ClassVar[str] = "RunScript"
+    script: str
+    cwd: str
+    timeout: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunArgv:
+    """Run one program with these exact words, no shell in between."""
+
+    kind: ClassVar[str] = "RunArgv"
+    argv: tuple[str, ...]
+    cwd: str
+    timeout: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFile:
+    """Read `path` (absolute). `offset` is the first line, from 1; `limit` a count of lines."""
+
+    kind: ClassVar[str] = "ReadFile"
+    path: str
+    offset: int = 1
+    limit: int = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class WriteFile:
+    """Put `content` at `path` (absolute), making parent folders; atomic, an existing mode is kept."""
+
+    kind: ClassVar[str] = "WriteFile"
+    path: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class EditFile:
+    """Replace `old` by `new` in `path`. `seen` is the sha256 (hex) of the content the model last read, or None."""
+
+    kind: ClassVar[str] = "EditFile"
+    path: str
+    old: str
+    new: str
+    replace_all: bool = False
+    seen: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ListFolder:
+    """List the entries of the folder `path` (absolute)."""
+
+    kind: ClassVar[str] = "ListFolder"
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class GlobFiles:
+    """Find files below `root` (absolute) whose relative path matches `pattern` (`**` crosses folders)."""
+
+    kind: ClassVar[str] = "GlobFiles"
+    pattern: str
+    root: str
+
+
+@dataclass(frozen=True, slots=True)
+class GrepFiles:
+    """Search file contents below `root` (a file or a folder, absolute) for the regular expression `pattern`."""
+
+    kind: ClassVar[str] = "GrepFiles"
+    pattern: str
+    root: str
+    glob: str | None = None
+    ignore_case: bool = False
+    files_only: bool = False
+    context: int = 0
+    limit: int = 200
+
+
+Action = RunScript | RunArgv | ReadFile | WriteFile | EditFile | ListFolder | GlobFiles | GrepFiles
+
+ACTIONS: dict[str, type[Action]] = {
+    each.kind: each for each in (RunScript, RunArgv, ReadFile, WriteFile, EditFile, ListFolder, GlobFiles, GrepFiles)
+}

@@ -1,0 +1,172 @@
+"""What an action would do, in tiers, each tier with the words that it rests on."""
+
+from collections.abc import Mapping
+from dataclasses import field
+from enum import StrEnum
+
+from policy.model.abstract_word import AbstractWord
+from policy.model.action import Action
+from policy.model.frozen import dataclass
+from policy.model.span import SourceSpan
+from policy.model.tier import Tier
+
+
+class EffectKind(StrEnum):
+    READS = "reads"
+    WRITES = "writes"
+    DELETES = "deletes"
+    RUNS = "runs"  # code the classifier cannot see through
+    CONNECTS = "connects"
+    PRIVILEGE = "needs-privilege"
+    UNKNOWN = "cannot-tell"
+
+
+class Scope(StrEnum):
+    WORKSPACE = "workspace"
+    SYSTEM = "system"
+    OUTSIDE = "outside"
+    SCRATCH = "scratch"  # /tmp: every session has its own, and nothing of the machine's
+    SECRET = "secret"  # noqa: S105  # the name of a scope
+    NONE = "none"  # not a path
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """One thing the action would do. `target` is a resolved path, a host, a program, or a reason.
+
+    `exact` is False when `target` only bounds the effect: a folder below which a glob may match; for a host, when it is
+    asked by packets that no proxy passes on. The `scope` of a host says where it is named: `workspace` in settings of
+    the repository, `outside` in the person's own, `none` by the command itself.
+    """
+
+    kind: EffectKind
+    target: str
+    scope: Scope = Scope.NONE
+    exact: bool = True
+
+
+class RuleKind(StrEnum):
+    """The origin of a rule. The values of BUILTIN, COMMAND and GRANT begin the text of a reference."""
+
+    BUILTIN = "builtin"  # a check that is written in code; `policy/model/builtin_rules.py` lists all of them
+    COMMAND = "command"  # a table of a rule file that comes with the program
+    USER = "user"  # a rule in a configuration file, whichever layer the file belongs to
+    GRANT = "grant"  # a remembered answer
+    FLAG = "flag"  # a flag of the command line
+
+
+_MOST_DIGITS = 9  # of a line number
+_PREFIXED = (RuleKind.BUILTIN, RuleKind.COMMAND, RuleKind.GRANT)
+_LIKE_ANOTHER = ("--", *(f"{kind}:" for kind in _PREFIXED))
+
+
+@dataclass(frozen=True, slots=True)
+class RuleRef:
+    """A reference to the rule that decided. It names no source file, so that moving code does not change records.
+
+    The text form is `builtin:AREA/CHECK`, `command:FILE:LINE`, `grant:ID`, the flag itself (`--read`), and for a rule
+    in a configuration file `PATH:LINE`.
+
+    Attributes:
+        kind: The origin of the rule.
+        id: `AREA/CHECK` of a check, the name of the rule file without `.toml`, the path of the configuration file, the
+            id of the grant, or the flag with its dashes.
+        line: Line of the rule in its file, from 1; 0 where the rule has no line.
+    """
+
+    kind: RuleKind
+    id: str
+    line: int = 0
+
+    def __str__(self) -> str:
+        text = self.id
+        if self.kind in _PREFIXED:
+            text = f"{self.kind}:{text}"
+        elif self.kind is RuleKind.USER and text.startswith(_LIKE_ANOTHER):
+            text = f"./{text}"  # a relative path must not read like a reference of another kind
+        return f"{text}:{self.line}" if self.line else text
+
+    @classmethod
+    def parse(cls, text: str) -> "RuleRef":
+        """Return the reference whose text form is `text`. Total: any other text is taken for the name of a file."""
+        name, colon, digits = text.rpartition(":")
+        line = int(digits) if colon and digits.isascii() and digits.isdigit() and digits[0] != "0" else 0
+        if line and len(digits) > _MOST_DIGITS:
+            line = 0
+        name = name if line else text
+        for kind in _PREFIXED:
+            if text.startswith(f"{kind}:") and (kind is RuleKind.COMMAND) == bool(line):
+                return cls(kind, name[len(kind) + 1 :], line)
+        return cls(RuleKind.FLAG if text.startswith("--") else RuleKind.USER, name, line)
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why one tier applies: in the user's words, pointing at the words of the script.
+
+    `about`: the one effect that it is about, when it says nothing else.
+    """
+
+    tier: Tier
+    text: str
+    rule: RuleRef
+    span: SourceSpan | None = None
+    about: Effect | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A simple command, also one inside a wrapper, a substitution or a script given as text; the innermost counts.
+
+    `words`: as expanded, the program first; empty for what lies between the commands. `named`: the same as the walk
+    understands it, without options before a subcommand: the first `name` words are the program and its subcommands.
+    `also`: another spelling of those words (`npm install` for `npm i`). `text`: a script that could not be read.
+    `cwds`: the folders that may be the current one, or None. `set_up`: variables were set that it may obey.
+    `stranger`: nothing is known about the program. `interprets`: it may run what it is given on standard input.
+    """
+
+    words: tuple[AbstractWord, ...] = ()
+    named: tuple[AbstractWord, ...] = ()
+    name: int = 1
+    also: tuple[str, ...] = ()
+    text: str = ""
+    cwds: tuple[str, ...] | None = None
+    set_up: bool = False
+    stranger: bool = False
+    interprets: bool = False
+    reasons: tuple[Reason, ...] = ()
+    effects: tuple[Effect, ...] = ()
+
+    @property
+    def literal(self) -> tuple[str, ...] | None:
+        """The words, when every one of them is certain."""
+        texts = [word.text for word in self.words]
+        return tuple(text for text in texts if text is not None) if texts and None not in texts else None
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """The classifier's whole answer for one action. `plain_edit` marks what `accept-edits` may allow.
+
+    `steps`: the same reasons and effects, by the command that brings them. `asked`: the users' rules that want a
+    question first, whatever the tiers say. `covered`: the reasons that their rules allow, each with the rule's reason.
+    `opened`: the hosts that those rules open for an effect, more exactly than the effect says it. `typed`: the effects
+    that a person's flags added for this one action.
+    """
+
+    action: Action
+    effects: tuple[Effect, ...]
+    reasons: tuple[Reason, ...]
+    plain_edit: bool = False
+    tree: str = field(default="", compare=False)  # the parse, printed for people
+    steps: tuple[Step, ...] = field(default=(), compare=False, repr=False)
+    asked: tuple[Reason, ...] = ()
+    covered: Mapping[Reason, Reason] = field(default_factory=dict)
+    opened: Mapping[Effect, tuple[str, ...]] = field(default_factory=dict)
+    typed: tuple[Effect, ...] = ()
+
+    @property
+    def tiers(self) -> tuple[Tier, ...]:
+        """The tiers that apply, worst first. Never empty: nothing to say is `unknown`."""
+        found = sorted({reason.tier for reason in self.reasons}, reverse=True)
+        return tuple(found) or (Tier.UNKNOWN,)

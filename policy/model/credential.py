@@ -1,0 +1,156 @@
+"""One `[[credential]]`: requests that get a header which the command never sees, and what tells programs how to ask.
+
+Nothing secret is here: only where the runner finds it.
+"""
+
+from collections.abc import Iterable
+
+from policy.model.assessment import RuleRef
+from policy.model.frozen import dataclass
+from policy.model.host_rule import USUAL, HostRule, host_rule
+
+PLACEHOLDER = "held-by-ringfence"  # for programs that do nothing before they have some token
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """`rules`: the requests that it goes with. `header`: its name, and `value` with `{secret}` in it; an empty `value`
+    is Basic with the user name `user`.
+
+    `source`: `env NAME`, `keyring NAME` or `helper ARGV..`. `use`: programs, or variables by their names, each with the
+    address that they would be given without this. `intercept`: the TLS of its hosts is opened. `plain`: they are
+    spoken to without TLS.
+    """
+
+    name: str
+    rules: tuple[HostRule, ...]
+    header: str
+    value: str
+    user: str
+    source: tuple[str, ...]
+    use: tuple[tuple[str, str], ...]
+    intercept: bool
+    plain: bool
+    ref: RuleRef
+
+    @property
+    def port(self) -> int:
+        """What its rules mean that name no port."""
+        return 80 if self.plain else 443
+
+    def names(self, host: str, port: int) -> bool:
+        """Whether some requests for this host (in the form of `host_name`) and port are its own."""
+        return any(self._meant(rule, port) and rule.names(host, port) for rule in self.rules)
+
+    def meets(self, host: str, port: int, method: str, path: str) -> bool:
+        """Whether this request gets it. `path`: as sent, without the query."""
+        return any(self._meant(rule, port) and rule.meets(host, port, method, path) for rule in self.rules)
+
+    def reached_by(self, hosts: Iterable[str]) -> bool:
+        """Whether an allowlist with these entries lets some request through that gets it."""
+        allowed = [rule for rule in map(host_rule, hosts) if isinstance(rule, HostRule)]
+        return any(self._shared(own, rule) for own in self.rules for rule in allowed)
+
+    def addresses(self) -> tuple[tuple[str, str], ...]:
+        """The beginnings of addresses of its hosts, and what a program asks for in their place."""
+        scheme = "http" if self.plain else "https"
+        found = {}
+        for rule in self.rules:
+            if not rule.host.startswith("*."):
+                port = rule.ports[0] if len(rule.ports) == 1 else self.port
+                below = rule.prefix.rstrip("/") + "/"
+                named = rule.host if port == self.port else f"{rule.host}:{port}"
+                found[f"{scheme}://{named}{below}"] = f"http://{rule.host}:{port}{below}"
+        return tuple(found.items())
+
+    def _meant(self, rule: HostRule, port: int) -> bool:
+        return rule.ports != USUAL or port == self.port
+
+    def _shared(self, own: HostRule, other: HostRule) -> bool:
+        ports = (self.port,) if own.ports == USUAL else own.ports
+        if other.ports and not set(ports) & set(other.ports):
+            return False
+        if own.methods and other.methods and not set(own.methods) & set(other.methods):
+            return False
+        return _alike(own.host, other.host) and _nested(own.prefix, other.prefix)
+
+
+def asked_openly(address: str) -> str:
+    """How a program asks the proxy for `https://HOST[:PORT]/PATH`, so that it is the one that speaks TLS: in the open,
+    for the port of TLS. The other way round, `http://` stays what it is."""
+    scheme, _, rest = address.partition("://")
+    host, slash, path = rest.partition("/")
+    if scheme == "https":
+        tail = host.rpartition("]")[2] if host.startswith("[") else host
+        host = host if ":" in tail else f"{host}:443"
+    return f"http://{host}/{path}" if slash else f"http://{host}/"
+
+
+def lent(credentials: tuple[Credential, ...], hosts: tuple[str, ...]) -> tuple[Credential, ...]:
+    """Those that a command gets which may talk to `hosts`."""
+    return tuple(credential for credential in credentials if credential.reached_by(hosts))
+
+
+def telling(lent: tuple[Credential, ...], environment: dict[str, str], bundle: str = "") -> dict[str, str]:
+    """`environment` with what tells programs to ask in a way that the proxy can add to; and without the secrets.
+
+    `bundle`: the file of certificates by which opened TLS is believed.
+    """
+    found = dict(environment)
+    count = int(found.get("GIT_CONFIG_COUNT", "0"))
+    for credential in lent:
+        for name, address in credential.use:
+            pairs = [(address, asked_openly(address))]
+            if name == "git":
+                for old, new in pairs if address else credential.addresses():
+                    found[f"GIT_CONFIG_KEY_{count}"] = f"url.{new}.insteadOf"
+                    found[f"GIT_CONFIG_VALUE_{count}"] = old
+                    count += 1
+                found["GIT_CONFIG_COUNT"] = str(count)
+            else:
+                found |= _told(name, address, credential)
+    if bundle and any(credential.intercept for credential in lent):
+        found |= dict.fromkeys(TRUSTING, bundle)
+    return found
+
+
+# Where programs are told which certificates to believe: OpenSSL, requests, curl, pip, Node, Git, Cargo, AWS, Deno, Nix,
+# and npm, whose own list comes before Node's.
+TRUSTING = (
+    "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT", "NODE_EXTRA_CA_CERTS", "GIT_SSL_CAINFO",
+    "CARGO_HTTP_CAINFO", "AWS_CA_BUNDLE", "DENO_CERT", "NIX_SSL_CERT_FILE",
+    "npm_config_cafile",
+)  # fmt: skip
+
+
+def _told(name: str, address: str, credential: Credential) -> dict[str, str]:
+    """What one program, or one variable, is told."""
+    if address == "placeholder":
+        return {name: PLACEHOLDER}
+    asked = address if credential.intercept else asked_openly(address)
+    at = asked.split("/")[2]
+    match name:
+        case "pip":
+            # It asks no index in the open, unless that is trusted. What it leads to over TLS is still verified.
+            return {"PIP_INDEX_URL": asked} | ({} if credential.intercept else {"PIP_TRUSTED_HOST": at})
+        case "npm":
+            # An index names its files by whole addresses.
+            return {"npm_config_registry": asked, "npm_config_replace_registry_host": "always"}
+        case "gh":
+            if at in ("github.com", "api.github.com"):
+                return {"GH_TOKEN": PLACEHOLDER}
+            return {"GH_HOST": at, "GH_ENTERPRISE_TOKEN": PLACEHOLDER}
+    return {name: asked}
+
+
+def _alike(one: str, other: str) -> bool:
+    """Whether two hosts of rules have a name in common."""
+    below, above = (one, other) if len(one) >= len(other) else (other, one)
+    if above.startswith("*."):
+        return below.removeprefix("*").endswith(above[1:]) or below == above
+    return one == other
+
+
+def _nested(one: str, other: str) -> bool:
+    one, other = one.rstrip("/") + "/", other.rstrip("/") + "/"
+    return one.startswith(other) or other.startswith(one)

@@ -1,0 +1,216 @@
+"""One entry of `Terms.hosts`: `[METHOD[,METHOD] ]HOST[:PORT|:*][/PATH-PREFIX][ private]`.
+
+HOST is a name, `*.NAME` (what lies below it, not itself) or an IP address in its usual spelling, IPv6 in brackets.
+Without a port 80 and 443 are meant. METHOD and PATH-PREFIX bind plain HTTP, where they can be seen: an entry with one
+of them opens no tunnel. `private`: the host may lie on this machine or in a private network; only a person's own
+configuration may say so, which is for the caller to check.
+"""
+
+import re
+from urllib.parse import unquote
+
+from policy.model.frozen import dataclass
+from policy.model.verdict import Problem
+
+USUAL = (80, 443)
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND", "REPORT", "MKCOL", "COPY", "MOVE")
+LONGEST_NAME = 253  # RFC 1035, 2.3.4
+_LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\Z")
+_NUMERIC = re.compile(r"([0-9]+|0x[0-9a-f]*)\Z")
+_PORT = re.compile(r"[1-9][0-9]{0,4}\Z")
+_PREFIX = re.compile(r"/[A-Za-z0-9/._~!$&'()*+,=:@-]*\Z")  # RFC 3986, 3.3, without `%` and `;`
+_BARE_SIX = re.compile(r"[0-9a-fA-F]*:[0-9a-fA-F:.]*:[0-9a-fA-F:.]*\Z")
+_FIX = "write it like `example.org`, `*.example.org:8443` or `GET example.org/api`"
+
+
+@dataclass(frozen=True, slots=True)
+class HostRule:
+    """`host`: canonical; with a leading `*.` for what lies below it. `ports`: empty for all of them.
+
+    `methods`, `prefix`: empty for any, else what plain HTTP is bound to. `private`: may resolve to this machine or to
+    a private network.
+    """
+
+    host: str
+    ports: tuple[int, ...] = USUAL
+    methods: tuple[str, ...] = ()
+    prefix: str = ""
+    private: bool = False
+
+    def __str__(self) -> str:
+        """The canonical text: two rules are equal exactly when this is. Parsed again it gives the same rule."""
+        methods = ",".join(self.methods) + " " if self.methods else ""
+        port = "" if self.ports == USUAL else f":{self.ports[0]}" if self.ports else ":*"
+        return f"{methods}{self.host}{port}{self.prefix}{' private' if self.private else ''}"
+
+    @property
+    def bound(self) -> bool:
+        """Whether it allows only some plain HTTP, and so no tunnel."""
+        return bool(self.methods or self.prefix)
+
+    def names(self, host: str, port: int) -> bool:
+        """Whether it is about this host (in the form of `host_name`) and port, whatever else it asks for."""
+        below = self.host.startswith("*.") and host.endswith(self.host[1:]) and len(host) >= len(self.host)
+        return (host == self.host or below) and (not self.ports or port in self.ports)
+
+    def meets(self, host: str, port: int, method: str = "", path: str = "") -> bool:
+        """Whether it allows a request by `method` for `path` (as sent, without the query), or without these, a tunnel.
+
+        A path that servers may read in two ways is not below any prefix.
+        """
+        if not self.names(host, port):
+            return False
+        if not self.bound:
+            return True
+        if not method or (self.methods and method not in self.methods):
+            return False
+        return not self.prefix or (_certain(path) and _below(path, self.prefix))
+
+
+def host_rule(text: str) -> HostRule | Problem:
+    """The rule that `text` writes, or what is wrong with it."""
+    words = text.split()
+    private = len(words) > 1 and words[-1] == "private"
+    words = words[:-1] if private else words
+    methods: tuple[str, ...] = ()
+    if len(words) == 2:
+        methods = tuple(sorted(set(words[0].split(","))))
+        for method in methods:
+            if method not in METHODS:
+                return _wrong(
+                    text, f"`{method}` is no method that can be named here", f"use some of {', '.join(METHODS)}"
+                )
+    elif len(words) != 1:
+        return _wrong(text, "it is not one host", _FIX)
+    rest = words[-1]
+    if "://" in rest:
+        return _wrong(text, "it has a scheme", "leave that out: " + _FIX)
+    if "?" in rest or "#" in rest:
+        return _wrong(text, "only the path is looked at, not what follows `?` or `#`", "end it at the path")
+    if "@" in rest.partition("/")[0]:
+        return _wrong(text, "it holds a user name", _FIX)
+    authority, slash, after = rest.partition("/")
+    prefix = slash + after if after else ""
+    if prefix and not (_PREFIX.match(prefix) and _certain(prefix)):
+        return _wrong(text, "servers may read that path in two ways", "write it without `%`, `;`, `//`, `.` and `..`")
+    if _BARE_SIX.match(authority):
+        return _wrong(
+            text, "it cannot be told where the address ends", "put an IPv6 address in brackets: `[2001:db8::1]`"
+        )
+    host, port = _split(authority)
+    ports: tuple[int, ...] = USUAL
+    if port == "*":
+        ports = ()
+    elif port is not None:
+        if not _PORT.match(port) or int(port) > 65535:
+            return _wrong(text, f"`{port}` is no port", "use a number from 1 to 65535, or `*` for all")
+        ports = (int(port),)
+    star = "*." if host.startswith("*.") else ""
+    named = _name(host[len(star) :])
+    if isinstance(named, Problem):
+        return Problem(f"`{text}` is no host that can be allowed", named.why, named.fix)
+    if star and (named.startswith("[") or _NUMERIC.match(named.rpartition(".")[2])):
+        return _wrong(text, "an address has nothing below it", "name the address itself")
+    return HostRule(star + named, ports, methods, prefix, private)
+
+
+def host_name(text: str) -> str | None:
+    """The one spelling of a host that a program names: lower case, without the dot at the end. None where it is none.
+
+    Numbers that some programs take for an address (`127.1`, `0x7f.0.0.1`, `2130706433`) are none.
+    """
+    found = _name(text) if text.isascii() else None
+    return found if isinstance(found, str) else None
+
+
+def authority(text: str) -> tuple[str, int | None] | None:
+    """`HOST`, `HOST:PORT` or `[ADDRESS]:PORT`, as in a request; the host in the form of `host_name`."""
+    host, port = _split(text)
+    if port is not None and (not _PORT.match(port) or int(port) > 65535):
+        return None
+    name = host_name(host)
+    return None if name is None else (name, int(port) if port else None)
+
+
+def _split(text: str) -> tuple[str, str | None]:
+    host, colon, port = text.rpartition(":")
+    if not colon or port.endswith("]"):
+        return text, None
+    return host, port
+
+
+def _name(text: str) -> str | Problem:
+    if text.startswith("[") and text.endswith("]"):
+        return _six(text)
+    if not text.isascii():
+        written = _ascii(text)
+        if written is None:
+            return _wrong(text, "its letters can be read as more than one name", "write it as it is sent: `xn--...`")
+        text = written
+    name = text.lower()
+    name = name[:-1] if name.endswith(".") and len(name) > 1 else name
+    labels = name.split(".")
+    if name == "*":
+        return _wrong(text, "that is the whole internet", "name the hosts that you mean")
+    if len(name) > LONGEST_NAME or not all(_LABEL.match(label) for label in labels):
+        return _wrong(text, "it is no name of a host", _FIX)
+    if _NUMERIC.match(labels[-1]):
+        # As browsers do (WHATWG URL, "ends in a number"): this is an address or nothing.
+        numbers = [int(label) for label in labels if label.isdigit()]
+        if len(numbers) == len(labels) == 4 and max(numbers) < 256 and name == ".".join(map(str, numbers)):
+            return name
+        return _wrong(text, "programs do not agree which address that is", "write it like `192.0.2.1`")
+    return name
+
+
+def _six(text: str) -> str | Problem:
+    import ipaddress  # only here: it is slow to load, and few rules need it
+
+    try:
+        address = ipaddress.IPv6Address(text[1:-1])
+    except ValueError:
+        return _wrong(text, "it is no IPv6 address", "write it like `[2001:db8::1]`")
+    if address.scope_id is not None or address.ipv4_mapped is not None:
+        why = "an address in an interface's scope, or of IPv4 inside IPv6, is none of its own"
+        return _wrong(text, why, "name the address without its interface, or the IPv4 address itself")
+    return f"[{address.compressed}]"
+
+
+def _ascii(text: str) -> str | None:
+    """The name as it is sent (RFC 3490), when older and newer rules agree about it: it must come back whole."""
+    try:
+        sent = text.encode("idna").decode("ascii")
+        return sent.lower() if sent.encode("ascii").decode("idna").lower() == text.lower() else None
+    except UnicodeError:
+        return None
+
+
+def _certain(path: str) -> bool:
+    """Whether every server takes `path` for what it says. Unsure: decoding twice, `..;x/`, backslashes, empty parts,
+    bytes that are no UTF-8 (a dot in two bytes, CVE-2008-2938), and letters that some take for a dot or a slash."""
+    whole = unquote(path, "latin-1")
+    if not whole.isascii() and not _alone(whole):
+        return False
+    odd = any(char in "\\%\x7f" or char < " " for char in whole)
+    if odd or "//" in whole or whole.count("/") != path.count("/") or not whole.startswith("/"):
+        return False
+    return not any(part.partition(";")[0] in (".", "..") for part in re.split("[/?#]", whole))
+
+
+def _alone(whole: str) -> bool:
+    """Whether a path beyond ASCII, each byte a character, holds nothing that is like one of ASCII's marks."""
+    import unicodedata  # only here: few paths need it
+
+    try:
+        text = whole.encode("latin-1").decode("utf-8")
+    except UnicodeError:
+        return False
+    return not any(set(unicodedata.normalize("NFKC", char)) & set("./\\%;?#") for char in text if char > "~")
+
+
+def _below(path: str, prefix: str) -> bool:
+    return path == prefix or path.startswith(prefix.rstrip("/") + "/")
+
+
+def _wrong(text: str, why: str, fix: str) -> Problem:
+    return Problem(f"`{text}` is no host that can be allowed", why, fix)

@@ -1,0 +1,118 @@
+"""Hosts and files inside the words of network programs."""
+
+import re
+
+ADDRESS = re.compile(r"[A-Za-z0-9+.-]+://|([A-Za-z0-9_.-]+@)?[A-Za-z0-9_-][A-Za-z0-9_.-]+:(?!\\)")
+LOGIN = re.compile(r"[A-Za-z0-9_.+-]+@[A-Za-z0-9_.-]+:")
+WHOLE_HOST = re.compile(r"[A-Za-z0-9+.-]+://[^/?#]+[/?#]")
+SENT_FILE = re.compile(r"[^@<]*[@<]([^;]+)", re.DOTALL)  # `@path`, `name=@path;type=..`, `name@path`
+
+
+# Where programs connect when an address names no port (IANA's list of service names). Web addresses are not among them:
+# a host alone stands for 80 and 443, since one answer may send from the first to the second.
+_PORTS = {
+    "ssh": "22", "sftp": "22", "scp": "22", "git+ssh": "22", "ssh+git": "22", "git": "9418", "rsync": "873",
+    "ftp": "21", "ftps": "990", "telnet": "23", "ldap": "389", "ldaps": "636", "smtp": "25", "smtps": "465",
+    "imap": "143", "imaps": "993", "pop3": "110", "pop3s": "995", "mqtt": "1883", "dict": "2628", "gopher": "70",
+    "socks4": "1080", "socks4a": "1080", "socks5": "1080", "socks5h": "1080",
+}  # fmt: skip
+_WEB = frozenset(["http", "https", "ws", "wss", "ftp", "ssh", "git"])
+_ELSEWHERE = re.compile(
+    r"[?&](host|hostaddr|port|service|servicefile)="
+)  # libpq: these count, not the name before them
+_SLASHED = re.compile(r"(https?|wss?|ftps?):/", re.IGNORECASE)
+_DIGITS = re.compile(r"[0-9]+")
+_COPIED = re.compile(r"([^@:/]*@)?(\[[^\]/]*\]|[^@:/\[\]]+):")  # `host:path`, as `scp` and Git read it
+
+
+def endpoint(text: str, port: str = "") -> str | None:
+    """The host that `text` names, as Terms name it: with its port, unless that is 80 or 443 by the kind of address.
+
+    None for a local path; empty when it is no name that everybody reads alike. `port` is where a bare name would be
+    connected to: digits, `*` for any, or nothing for the web's.
+    """
+    scheme, found, rest = text.partition("://")
+    if found:
+        if scheme.lower() == "file":
+            return None
+        led = scheme.lower().endswith("+srv") or (scheme.lower() not in _WEB and _ELSEWHERE.search(rest))
+        if led:
+            return ""
+        named = _authority(rest)
+        return _joined(*named, _PORTS.get(scheme.lower(), "")) if named else ""
+    if _SLASHED.match(text):
+        return ""  # some programs take one slash for two
+    if text.startswith((".", "/", "~")) or text[:6].lower() == "file:/":
+        return None
+    away = _COPIED.match(text)
+    if away and (away[1] or port == "22"):
+        double = text.startswith("::", away.end() - 1)  # a module of an rsync server
+        return _joined(away[2], "", "873" if double else port or "22")
+    named = _authority(text)
+    return _joined(*named, port) if named else ""
+
+
+def nearby(host: str) -> bool:
+    """Whether an entry of an allowlist names this machine or a private network by itself, and does not say `private`.
+
+    A name that leads there is found out when it is looked up; until then nobody can say.
+    """
+    from policy.model.host_rule import HostRule, host_rule
+
+    rule = host_rule(host)
+    if not isinstance(rule, HostRule) or rule.private:
+        return False
+    name = rule.host.removeprefix("*.")
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    if not name.startswith("[") and not name.replace(".", "").isdigit():
+        return False
+    import ipaddress  # only for addresses: it is slow to load
+
+    return not ipaddress.ip_address(name.strip("[]")).is_global
+
+
+def _authority(text: str) -> tuple[str, str] | None:
+    """The name and the port of `[LOGIN@]NAME[:PORT][/..]`."""
+    whole = re.split(r"[/?#]", text, maxsplit=1)[0]
+    if "\\" in whole or "@" in text.partition("/")[0][len(whole) :]:
+        return None  # where the host ends, and so what stands before it as a login, programs do not agree
+    whole = whole.rpartition("@")[2]
+    name, colon, port = whole.rpartition(":")
+    if not colon or port.endswith("]"):
+        return whole, ""
+    return (name, port) if not port or _DIGITS.fullmatch(port) else None
+
+
+def _joined(name: str, port: str, usual: str) -> str:
+    from policy.model.host_rule import host_name, host_rule  # most commands name no host
+    from policy.model.verdict import Problem
+
+    known = host_name(name)
+    port = port or usual
+    if known is None:
+        return ""
+    rule = host_rule(f"{known}:{port}" if port else known)
+    return "" if isinstance(rule, Problem) else str(rule)
+
+
+def elsewhere(text: str) -> bool:
+    """Whether `text` is `NAME:PATH`, a path on another machine or in a container, rather than a local one."""
+    before, found, _ = text.partition(":")
+    return bool(found) and "/" not in before and bool(before)
+
+
+_MOUNT = re.compile(r"[a-z-]+(=|,|\Z)")
+
+
+def mounted(text: str) -> tuple[str, bool]:
+    """The local path that a mount option hands over (empty for a volume by its name), and whether for reading only."""
+    if _MOUNT.match(text) and "=" in text:
+        fields = {name: value for name, _, value in (part.partition("=") for part in text.split(","))}
+        source = next((fields[name] for name in ("source", "src") if name in fields), "")
+        kept = [fields[name] for name in ("readonly", "ro") if name in fields]
+        fixed = bool(kept) and all(value in ("", "true", "1") for value in kept)
+        return source if fields.get("type") != "volume" or "/" in source else "", fixed
+    source, _, rest = text.partition(":")
+    options = rest.partition(":")[2].split(",")
+    return source if source.startswith(("/", ".", "~")) else "", "ro" in options and "rw" not in options

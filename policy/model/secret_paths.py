@@ -1,0 +1,221 @@
+"""Which paths hold secrets, and which folders would show one: the profile's lists, applied to resolved paths."""
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from dataclasses import field, replace
+from typing import Any
+
+from policy.model.backup_names import originals
+from policy.model.frozen import dataclass
+from policy.model.glob import glob
+from policy.model.profile import Profile
+
+
+@dataclass(frozen=True, slots=True)
+class Secrets:
+    """The floor under every mode. Paths given to it are absolute and real.
+
+    `home` is the real home folder, `private` our own state and configuration. In the profile's patterns `*` and `?`
+    match within one name; all else is literal. Upper and lower case are the same everywhere: on some file systems
+    they are, and nobody loses much where they are not.
+    """
+
+    profile: Profile
+    home: str
+    private: tuple[str, ...]
+    _index: "_Index" = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        index = _latest[0] if _latest else None
+        if index is None or index.of[0] is not self.profile or index.of[1:] != (self.home, self.private):
+            index = _sort(self.profile, self.home, self.private)
+            _latest[:] = [index]
+        object.__setattr__(self, "_index", index)
+
+    def __hash__(self) -> int:
+        return hash((self.home, self.private))  # the profile is long, and nearly always the same one
+
+    def holds(self, path: str) -> bool:
+        """`path` is a secret, or lies inside a secret place."""
+        return self.holds_folder(path) or self.named(path)
+
+    def holds_folder(self, path: str) -> bool:
+        """`path` is one of the secret places, or lies inside one; its own name is not looked at."""
+        words, index = _words(path), self._index
+        if words and words[0] in index.tops:
+            places, below = index.places, words[0]
+            if below in places:
+                return True
+            for word in words[1:]:
+                below = f"{below}/{word}"
+                if below in places:
+                    return True
+        return any(_match(part[: len(place)], place) for part, place in self._patterns(path, words))
+
+    def named(self, path: str) -> bool:
+        """Return True if the last name of `path`, alone or with the folder it lies in, makes it a secret anywhere.
+
+        The copy that an editor makes of such a file (`.env~`, `.server.key.swp`) is secret like the file, and the copy
+        of one that holds nothing secret (`.env.example.bak`) is none.
+        """
+        folder, _, name = folded(path.rstrip("/")).rpartition("/")
+        names, below = self._index.secret, self._index.pairs.get(folder.rpartition("/")[2])
+        every = (name, *originals(name))
+        held = any(names.hold(each) or (below is not None and below.hold(each)) for each in every)
+        return held and not any(map(self._index.public.hold, every))
+
+    def exposed_by(self, path: str) -> bool:
+        """All of `path` would show a secret place: it is `/`, the home, or a folder above one of them."""
+        words, index = _words(path), self._index
+        if not words or inside(folded(self.home), folded(path)) or "/".join(words) in index.above:
+            return True
+        return any(_match(part, place[: len(part)]) for part, place in self._patterns(path, words))
+
+    def locked_in(self, path: str, workspace: str) -> bool:
+        """`path` in `workspace` is, or lies in, what other programs run by themselves (in a nested repository too)."""
+        if not inside(path, workspace):
+            return False
+        words, locked = _words(path)[len(_words(workspace)) :], self._index.locked
+        wild = locked.get("", ())
+        return any(
+            _match(words[start : start + len(pattern)], pattern)
+            for start, word in enumerate(words)
+            for pattern in (*locked.get(word, ()), *wild)
+        )
+
+    def _patterns(self, path: str, words: list[str]) -> list[tuple[list[str], list[str]]]:
+        """Every place that holds a `*` and may fit, beside the part of the path that it is about."""
+        found, index = [], self._index
+        if words:
+            found = [(words, place) for place in (*index.patterns.get(words[0], ()), *index.patterns.get("", ()))]
+        if inside(folded(path), folded(self.home)):
+            below = words[index.depth :]
+            places = index.home_patterns
+            found += [(below, place) for place in (*places.get(below[0], ()), *places.get("", ()))] if below else ()
+        return found
+
+
+def paired(patterns: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """Return the name patterns of those of `patterns` that are `FOLDER/NAME`, by the folder."""
+    found: dict[str, tuple[str, ...]] = {}
+    for folder, name in (pattern.split("/") for pattern in patterns if "/" in pattern.strip("/")):
+        found[folder] = (*found.get(folder, ()), name)
+    return found
+
+
+def inside(path: str, root: str) -> bool:
+    """`path` is `root` or lies below it. Both are absolute."""
+    return path == root or path.startswith(root.rstrip("/") + "/")
+
+
+def folded(text: str) -> str:
+    """One spelling for all that a file system without upper and lower case takes for the same name.
+
+    THREAT: `.git` with an invisible character in it, or with a Kelvin sign for a k, is the same name there.
+    """
+    if text.isascii():
+        return text.lower()
+    return "".join(char for char in text if unicodedata.category(char) != "Cf").casefold()
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """Patterns of file names, sorted so that nearly every name costs three looks."""
+
+    exact: frozenset[str]
+    ends: tuple[str, ...]  # of `*.pem`
+    starts: tuple[str, ...]  # of `id_rsa*`
+    others: tuple[str, ...]
+    heads: tuple[str, ...]  # what names of `others` begin with
+
+    def hold(self, name: str) -> bool:
+        if name in self.exact or name.endswith(self.ends) or name.startswith(self.starts):
+            return True
+        return name.startswith(self.heads) and any(_fits(name, pattern) for pattern in self.others)
+
+
+def _names(patterns: tuple[str, ...]) -> _Names:
+    wild = [pattern for pattern in patterns if _wild(pattern)]
+    ends = [pattern for pattern in wild if pattern[0] == "*" and not _wild(pattern[1:])]
+    starts = [pattern for pattern in wild if pattern[-1] == "*" and not _wild(pattern[:-1])]
+    others = tuple(pattern for pattern in wild if pattern not in ends and pattern not in starts)
+    return _Names(
+        exact=frozenset(pattern for pattern in patterns if not _wild(pattern)),
+        ends=tuple(pattern[1:] for pattern in ends),
+        starts=tuple(pattern[:-1] for pattern in starts),
+        others=others,
+        heads=tuple(re.split(r"[*?]", pattern)[0] for pattern in others),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Index:
+    """The lists, sorted for looking up: most entries are literal, and those cost one look into a set.
+
+    `places` and `above` (the folders over them, and they themselves) are without the leading `/`; `tops` are the first
+    names of `places`. `patterns` and `home_patterns` (from the home on, which is `depth` names deep) are the places
+    with `*` or `?`, as names. They and `locked` are by first name; those that start with a pattern are under "".
+    """
+
+    of: tuple[Profile, str, tuple[str, ...]]
+    places: frozenset[str]
+    tops: frozenset[str]
+    above: frozenset[str]
+    patterns: dict[str, list[list[str]]]
+    home_patterns: dict[str, list[list[str]]]
+    depth: int
+    locked: dict[str, list[list[str]]]
+    secret: _Names
+    pairs: dict[str, _Names]  # by the folder that they lie in
+    public: _Names
+
+
+_latest: list[_Index] = []  # hashing a profile takes longer than most decisions look into it
+
+
+def _sort(profile: Profile, home: str, private: tuple[str, ...]) -> _Index:
+    listed = [*(f"{home}/{entry}" for entry in profile.secret_home if not _wild(entry)), *private]
+    places = [_words(path) for path in (*listed, *(path for path in profile.secret_paths if not _wild(path)))]
+    where: dict[str, Any] = {
+        "of": (profile, home, private),
+        "places": frozenset("/".join(words) for words in places),
+        "tops": frozenset(words[0] for words in places if words),
+        "above": frozenset("/".join(words[:count]) for words in places for count in range(1, len(words) + 1)),
+        "depth": len(_words(home)),
+    }
+    if _latest and _latest[0].of[0] is profile:  # the other lists are the same, wherever the home and our state lie
+        return replace(_latest[0], **where)
+    return _Index(
+        **where,
+        patterns=_by_first(path for path in profile.secret_paths if _wild(path)),
+        home_patterns=_by_first(entry for entry in profile.secret_home if _wild(entry)),
+        locked=_by_first((*profile.locked, *profile.personal)),
+        secret=_names(tuple(folded(name) for name in profile.secret_names if "/" not in name)),
+        pairs={folder: _names(names) for folder, names in paired(tuple(map(folded, profile.secret_names))).items()},
+        public=_names(tuple(map(folded, profile.public_names))),
+    )
+
+
+def _by_first(paths: Iterable[str]) -> dict[str, list[list[str]]]:
+    found: dict[str, list[list[str]]] = {}
+    for words in map(_words, paths):
+        found.setdefault("" if _wild(words[0]) else words[0], []).append(words)
+    return found
+
+
+def _match(words: list[str], pattern: list[str]) -> bool:
+    return len(words) == len(pattern) and all(map(_fits, words, pattern))
+
+
+def _fits(name: str, pattern: str) -> bool:
+    return glob(name, pattern) if _wild(pattern) else name == pattern
+
+
+def _wild(text: str) -> bool:
+    return "*" in text or "?" in text
+
+
+def _words(path: str) -> list[str]:
+    """The names on a path, in the one spelling that everything here is compared in."""
+    return [word for word in folded(path).split("/") if word]

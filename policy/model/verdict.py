@@ -1,0 +1,179 @@
+"""The answer of the gate, and the only thing a sandbox accepts."""
+
+import hashlib
+import json
+from dataclasses import asdict, field, fields
+from enum import StrEnum
+from typing import ClassVar
+
+from policy.model.action import Action
+from policy.model.assessment import Assessment, Reason
+from policy.model.frozen import dataclass
+from policy.model.matrix import Ruling
+from policy.model.tier import Mode, Tier
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What went wrong, why, and how to fix it; in the user's words."""
+
+    what: str
+    why: str
+    fix: str
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.why}. {self.fix}"
+
+
+class ProblemError(Exception):
+    """An error that the program raises on purpose. `problem` tells the user about it.
+
+    Attributes:
+        exit_code: The exit status of the program if the error ends it; a value of `Exit` in `runner/problems.py`, as a
+            number, because lower packages do not know the runner. 2 stands for usage and configuration.
+    """
+
+    exit_code: ClassVar[int] = 2
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(str(problem))
+        self.problem = problem
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one command and all that it starts may use up together. Seconds and bytes; `pids` counts processes and
+    threads; `file` is the largest single file, `open_files` holds for each process, `disk` for all that it adds."""
+
+    wall: float = 120.0
+    cpu: int = 7200
+    pids: int = 1024
+    memory: int = 8 << 30
+    file: int = 10 << 30
+    open_files: int = 4096
+    output: int = 10 << 20
+    disk: int = 20 << 30
+
+    @property
+    def largest(self) -> int:
+        """Bytes that a single file may reach (RLIMIT_FSIZE, getrlimit(2)): one file may not use up more than `disk`."""
+        return min(self.file, self.disk) if self.disk else self.file
+
+
+# Where a command under `look` may write: empty at its start and gone at its end, seen by nobody else.
+LOOK_TMP = "/run/tmp"
+
+# Stands in Terms for hosts that nobody can name before a command runs. None is open by it: the proxy listens, lets
+# nothing through, and tells whom it was asked for. SOURCE: RFC 6761, section 6.4: `.invalid` names nothing.
+UNNAMED = "unnamed.invalid"
+
+
+class Rights(StrEnum):
+    """The standard right sets that effects are rounded up to."""
+
+    LOOK = "look"  # workspace and system, read-only; no network, no sockets
+    WORK = "work"  # workspace writable; loopback of its own
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Exact rights. Paths are absolute and real; what is not named does not exist inside.
+
+    `system`: readable roots. `read`, `write`: paths outside the workspace that were named. `hidden`: name patterns of
+    secret files that are masked wherever they lie. `locked`: workspace-relative patterns that stay read-only even
+    under `work`. `env`: the whole environment of the command. `cache`: the folder on the host that is the sandbox's own
+    cache for this workspace, writable inside as `HOME/.cache` under `work`; empty for none. `unix`: whether sockets of
+    the family AF_UNIX may be made under `work`; a listener in a path that is granted can then be reached.
+    `credentials`: the names of those that the proxy adds to requests; the values are nowhere in here.
+    """
+
+    rights: Rights
+    workspace: str
+    home: str
+    system: tuple[str, ...] = ()
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+    shown: tuple[str, ...] = ()
+    locked: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+    cache: str = ""
+    unix: bool = False
+    limits: Limits = field(default_factory=Limits)
+    credentials: tuple[str, ...] = ()
+
+    @property
+    def open_hosts(self) -> tuple[str, ...]:
+        """The hosts that the proxy lets through."""
+        return tuple(host for host in self.hosts if host != UNNAMED)
+
+    @property
+    def digest(self) -> str:
+        """sha256 (hex) of the canonical JSON form: the key of a confined helper, and what the audit log names."""
+        text = json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class Mint:
+    """The right to make Permits. `policy.decide` and `policy.grants.resolve` hold the only instance."""
+
+    __slots__ = ()
+
+
+_MINT = Mint()
+
+
+@dataclass(frozen=True, slots=True)
+class Permit:
+    """An action and the exact rights it may use. Constructed by `decide` and `grants` alone."""
+
+    action: Action
+    terms: Terms
+    mint: Mint = field(repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.mint is not _MINT:
+            raise TypeError("a Permit is minted by policy.decide or policy.grants.resolve, nowhere else")
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """The cell of the matrix that decided."""
+
+    tier: Tier
+    mode: Mode
+    ruling: Ruling
+
+
+@dataclass(frozen=True, slots=True)
+class Allow:
+    permit: Permit
+    cell: Cell
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A person must decide. `terms` is what a yes would grant."""
+
+    assessment: Assessment
+    terms: Terms
+    cell: Cell
+    reason: Reason
+    question: str
+
+
+@dataclass(frozen=True, slots=True)
+class Deny:
+    problem: Problem
+    cell: Cell
+    reason: Reason
+
+
+Verdict = Allow | Ask | Deny
+
+
+def limit_names() -> tuple[str, ...]:
+    """The names `--limit NAME=VALUE` accepts, as a user types them."""
+    return tuple(item.name.replace("_", "-") for item in fields(Limits))

@@ -1,0 +1,201 @@
+"""What the users' rules allow: exactly one command, or exactly the paths and hosts that are named."""
+
+from collections.abc import Mapping, Sequence
+
+from policy.model.assessment import Assessment, Effect, EffectKind, Reason, Scope, Step
+from policy.model.facts import Facts
+from policy.model.permission_rule import Layer, PermissionRule
+from policy.model.secret_paths import inside
+from policy.model.tier import Tier
+from policy.model.word_patterns import exact
+from policy.permission.describe import about, whose
+from policy.permission.hosts import opens
+from policy.permission.paths import covers, meant
+
+_CHANGES = (EffectKind.WRITES, EffectKind.DELETES)
+_ORDINARY = frozenset([Tier.WRITE, Tier.EXECUTE])  # what a rule with `run` allows when it names no tiers
+NEVER = frozenset([Tier.DANGEROUS, Tier.MCP_EXTERNAL, Tier.AGENT_SPAWN, Tier.SECRET, Tier.DENIED])
+# They make plain files and folders, or nothing. Whatever else changes a folder may put a link there.
+_NO_LINKS = frozenset(["mkdir", "touch", "tee", "rm", "rmdir", "unlink", "truncate", "sed", "sort"])
+
+
+Opened = dict[Effect, tuple[str, ...]]
+
+
+def covered(
+    assessment: Assessment, facts: Facts, rules: Sequence[PermissionRule]
+) -> tuple[dict[Reason, Reason], Opened]:
+    """The reasons that the rules allow, for every command that gives them; and what they open of the hosts behind.
+
+    INVARIANT: what nobody sees through gets no host by a rule about another command: one action has one set of rights.
+    """
+    found_by: dict[Reason, Reason] = {}
+    opened: Opened = {}
+    refused: set[Reason] = set()
+    shut: set[Reason] = set()
+    linked = _linked(assessment.steps)
+    alone = [rule for rule in rules if not rule.run and rule.shape is None]
+    bound = [rule for rule in rules if rule.run or rule.shape is not None]
+    by_step = [[rule for rule in bound if _runs(rule, step, facts)] for step in assessment.steps]
+    own = [_reached(step, running, alone) for step, running in zip(assessment.steps, by_step, strict=True)]
+    unread = [index for index, step in enumerate(assessment.steps) if _opaque(step)]
+    for index, step in enumerate(assessment.steps):
+        running = by_step[index]
+        crowded = any(other != index and not own[index] <= own[other] for other in unread)
+        for reason in step.reasons:
+            if reason.tier is Tier.READ or reason.tier in NEVER:
+                continue
+            found = _allowing(reason, step, running, alone, facts, linked)
+            if found is None:
+                refused.add(reason)
+                shut.add(reason)
+                continue
+            if crowded and reason.tier is Tier.NETWORK and found.layer is not Layer.TYPED:
+                refused.add(reason)  # it is asked about, and a yes opens what the rule names
+            text = f"allowed by {whose(found, facts)}: {found.why or about(found)}"
+            found_by.setdefault(reason, Reason(reason.tier, text, found.ref, reason.span))
+            if reason.tier is Tier.NETWORK:
+                opened |= {
+                    effect: hosts for effect in _behind(reason, step) if (hosts := _hosts(effect, running, alone))
+                }
+    closed = {effect for step in assessment.steps for reason in step.reasons if reason in shut
+              for effect in (_behind(reason, step) if reason.tier is Tier.NETWORK else ())}  # fmt: skip
+    return (
+        {reason: by for reason, by in found_by.items() if reason not in refused},
+        {effect: hosts for effect, hosts in opened.items() if effect not in closed},
+    )
+
+
+def _reached(step: Step, running: Sequence[PermissionRule], alone: Sequence[PermissionRule]) -> frozenset[str]:
+    """The hosts that the rules open to this command, by themselves."""
+    talks = [effect for effect in step.effects if effect.kind is EffectKind.CONNECTS]
+    return frozenset(host for effect in talks for host in _hosts(effect, running, alone))
+
+
+def _opaque(step: Step) -> bool:
+    """Whether it runs code that nobody reads: that gets the hosts of its own command, not those of another."""
+    return bool(step.text) or any(reason.tier in (Tier.EXECUTE, Tier.UNKNOWN) for reason in step.reasons)
+
+
+def _behind(reason: Reason, step: Step) -> list[Effect]:
+    """The effects that a reason is about."""
+    return [reason.about] if reason.about else [effect for effect in step.effects if _of(reason.tier, effect)]
+
+
+def _hosts(effect: Effect, running: Sequence[PermissionRule], alone: Sequence[PermissionRule]) -> tuple[str, ...]:
+    """What the rules open of the host behind `effect`; of one that nobody knows, what they name for this command."""
+    usable = [rule for rule in (*running, *alone) if rule.host and (not rule.tier or Tier.NETWORK in rule.tier)]
+    if effect.target:
+        found = [host for rule in usable for host in opens(rule.host, effect.target)]
+    else:
+        found = [host for rule in usable if _speaks_of_unknown(rule) for host in rule.host]
+    return tuple(dict.fromkeys(found))
+
+
+def _speaks_of_unknown(rule: PermissionRule) -> bool:
+    """Whether its hosts are said for one command, so that they bound what it reaches, whichever it tries."""
+    return bool(rule.run) or rule.layer is Layer.TYPED
+
+
+def _runs(rule: PermissionRule, step: Step, facts: Facts) -> bool:
+    """Whether the rule is about exactly this command, started as plainly as the rule's writer had in mind."""
+    if rule.shape is not None:
+        return rule.shape.fits(step, facts)
+    words = step.literal
+    if words is None or not exact(words, rule.run, more=rule.more):
+        return False
+    if step.set_up or step.cwds is None or not all(inside(cwd, facts.workspace) for cwd in step.cwds):
+        return False
+    # The rule's `./run` is the one of the workspace, not of whatever folder is the current one.
+    elsewhere = "/" in words[0] and not words[0].startswith("/") and step.cwds != (facts.workspace,)
+    return not elsewhere
+
+
+def _allowing(
+    reason: Reason,
+    step: Step,
+    running: Sequence[PermissionRule],
+    alone: Sequence[PermissionRule],
+    facts: Facts,
+    linked: Mapping[str, set[int]],
+) -> PermissionRule | None:
+    if step.text:
+        return None
+    tier = reason.tier
+    for rule in running:
+        if tier is Tier.UNKNOWN:
+            if Tier.UNKNOWN in rule.tier or (_only_a_stranger(step) and (not rule.tier or Tier.EXECUTE in rule.tier)):
+                return rule
+        elif tier in (rule.tier or _ORDINARY) and not _globs(rule, tier) and not _led_out(reason, step):
+            return rule
+    if tier not in (Tier.READ_OUTSIDE, Tier.NETWORK, Tier.WRITE, Tier.WRITE_OUTSIDE):
+        return None
+    effects = _behind(reason, step)
+    # Without words, a rule is about paths and hosts that are named; not about what a program does by its nature.
+    named = reason.about is not None or (tier in (Tier.WRITE, Tier.NETWORK) and bool(step.words))
+    usable = [rule for rule in (*running, *(alone if named else ())) if not rule.tier or tier in rule.tier]
+    if any(_led_astray(effect.target, step, linked) for effect in effects if effect.target.startswith("/")):
+        return None
+    by = [next((rule for rule in usable if _inside(rule, tier, effect, facts)), None) for effect in effects]
+    return by[0] if by and None not in by else None
+
+
+def _linked(steps: Sequence[Step]) -> dict[str, set[int]]:
+    """Where a command of the action may have put a link by then, so that a path leads elsewhere; and which command.
+
+    THREAT T49: `ln -s ../src docs/z; echo x > docs/z/y` writes below src.
+    """
+    found: dict[str, set[int]] = {}
+    for step in steps:
+        if step.words and (step.named or step.words)[0].text not in _NO_LINKS:
+            for effect in step.effects:
+                if effect.kind in _CHANGES:
+                    found.setdefault(effect.target, set()).add(id(step))
+    return found
+
+
+def _led_astray(path: str, step: Step, linked: Mapping[str, set[int]]) -> bool:
+    """Whether `path` may lead elsewhere because of what another command made."""
+    while path not in ("", "/"):
+        if linked.get(path, set()) - {id(step)}:
+            return True
+        path = path.rpartition("/")[0]
+    return False
+
+
+def _only_a_stranger(step: Step) -> bool:
+    """That nothing is known about the program is all that is not known."""
+    return step.stranger and sum(reason.tier is Tier.UNKNOWN for reason in step.reasons) == 1
+
+
+def _led_out(reason: Reason, step: Step) -> bool:
+    """Whether a host is named by the repository: a rule must name it too. THREAT T68: a remote that leads elsewhere."""
+    return reason.tier is Tier.NETWORK and any(effect.scope is Scope.WORKSPACE for effect in _behind(reason, step))
+
+
+def _globs(rule: PermissionRule, tier: Tier) -> tuple[str, ...]:
+    if tier in (Tier.WRITE, Tier.WRITE_OUTSIDE):
+        return rule.write
+    return {Tier.READ_OUTSIDE: rule.read, Tier.NETWORK: rule.host}.get(tier, ())
+
+
+def _of(tier: Tier, effect: Effect) -> bool:
+    if tier in (Tier.WRITE, Tier.WRITE_OUTSIDE):
+        return effect.kind in _CHANGES
+    if tier is Tier.NETWORK:
+        return effect.kind is EffectKind.CONNECTS
+    return effect.kind is EffectKind.READS and effect.scope is Scope.OUTSIDE
+
+
+def _inside(rule: PermissionRule, tier: Tier, effect: Effect, facts: Facts) -> bool:
+    if tier is Tier.NETWORK and effect.exact:
+        return bool(opens(rule.host, effect.target)) if effect.target else bool(rule.host) and _speaks_of_unknown(rule)
+    if not effect.exact or not effect.target:
+        return False
+    if rule.layer is Layer.TYPED:  # paths as they are, no patterns
+        return any(inside(effect.target, path) for path in _globs(rule, tier))
+    if not effect.target.startswith("/"):
+        return False
+    if rule.layer is Layer.GRANT:
+        return any(meant(path, effect.target, facts) for path in _globs(rule, tier))
+    return any(covers(path, effect.target, facts) for path in _globs(rule, tier))

@@ -1,0 +1,180 @@
+"""Rules that can never take effect: an error each, so that none passes for a protection that it is not."""
+
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+
+from policy.describe.secret_kinds import secret_kind
+from policy.model.matrix import Ruling
+from policy.model.permission_rule import REST, Layer, PermissionRule, Tool
+from policy.model.profile import Profile
+from policy.model.secret_paths import Secrets
+from policy.model.tier import Tier
+from policy.model.verdict import Problem
+from policy.model.word_patterns import is_flag
+from policy.permission.allow import NEVER
+from policy.permission.finding import RuleFinding, Severity
+from policy.rules.rule import CommandRule
+from policy.rules.rulebook import RuleBook
+
+WRAPPERS = frozenset(["env", "xargs", "command", "exec", "eval"])
+_NAME = r"(?:\*\.)?[a-z0-9*?_-]+(?:\.[a-z0-9*?_-]+)*\.?"
+_HOST = re.compile(rf"{_NAME}(?::[0-9]+)?|\[[0-9a-f:]+\](?::[0-9]+)?|[0-9a-f:]*:[0-9a-f:]+")
+_READING = frozenset([Tool.READ, Tool.EDIT, Tool.GLOB, Tool.GREP, Tool.LS, Tool.BASH])
+_WRITING = frozenset([Tool.WRITE, Tool.EDIT, Tool.BASH])
+
+
+def faults(rule: PermissionRule, rulebook: RuleBook, profile: Profile | None = None) -> Iterator[RuleFinding]:
+    """Every reason why `rule` as a whole, or a part of it, would be met by nothing."""
+
+    def fault(code: str, text: str, fix: str) -> RuleFinding:
+        return RuleFinding(Severity.ERROR, code, rule.ref, text, fix)
+
+    for pattern in (*rule.read, *rule.write):
+        if why := _path_fault(pattern):
+            yield fault("path", f"no path is ever like `{pattern}`: {why[0]}", why[1])
+    for host in rule.host:
+        if rule.verdict is Ruling.ALLOW:
+            from policy.model.host_rule import host_rule  # only where somebody names hosts
+
+            if isinstance(found := host_rule(host), Problem):
+                yield fault("host", f"{found.what}: {found.why}", found.fix)
+        elif not _HOST.fullmatch(host):
+            fix = 'write the host alone, such as "example.com" or "*.example.com"'
+            yield fault("host", f"`{host}` is not the name of a host", fix)
+    if (REST,) in rule.run or any(REST in word for word in rule.run):
+        yield fault(
+            "rest", "`**` stands for any further words, so nothing may follow it", "make it the last word, alone"
+        )
+    for program in rule.run[0] if rule.run else ():
+        if any(char.isspace() for char in program):
+            words = ", ".join(f'"{word}"' for word in program.split())
+            yield fault("blank", f"no program is named `{program}`", f"write each word by itself: run = [{words}]")
+    yield from _tool_faults(rule)
+    if rule.verdict is Ruling.ALLOW:
+        yield from _allow_faults(rule, rulebook, profile)
+
+
+def _path_fault(pattern: str) -> tuple[str, str] | None:
+    parts = pattern.split("/")
+    if pattern in ("/", "~", "~/", ""):
+        return "it names everything there is", "name a folder in it"
+    if pattern.endswith("/"):
+        return "paths do not end in `/`", f"write `{pattern}**` for all that is in it"
+    if parts[0].startswith("~") and parts[0] != "~":
+        return "only your own home is known, as `~/`", "write the whole path"
+    if any(part in (".", "..") for part in parts):
+        return "paths are compared after `.` and `..` are gone", "write where it leads to"
+    if "" in parts[1:]:
+        return "it has an empty name", "write one `/`"
+    if any("**" in part and part != "**" for part in parts):
+        return "`**` stands for whole names", "put it between `/`, or write one `*` within a name"
+    if any(first == second == "**" for first, second in pairwise(parts)):
+        return "two `**` say the same as one", "leave one out"
+    return None
+
+
+def _tool_faults(rule: PermissionRule) -> Iterator[RuleFinding]:
+    tools = frozenset(rule.tool)
+    if not tools:
+        return
+    names = ", ".join(f"`{tool.value}`" for tool in rule.tool)
+    for given, key, does in (
+        (bool(rule.run), "run", frozenset([Tool.BASH])),
+        (bool(rule.host), "host", frozenset([Tool.BASH])),
+        (bool(rule.read) and not rule.write, "read", _READING),
+        (bool(rule.write) and not rule.read, "write", _WRITING),
+    ):
+        if given and not tools & does:
+            fix = f"drop `tool`, or name {' or '.join(f'`{tool.value}`' for tool in sorted(does))}"
+            yield RuleFinding(Severity.ERROR, "tool", rule.ref, f"`{key}` is never about the tool {names}", fix)
+
+
+def _allow_faults(rule: PermissionRule, rulebook: RuleBook, profile: Profile | None) -> Iterator[RuleFinding]:
+    def fault(code: str, text: str, fix: str) -> RuleFinding:
+        return RuleFinding(Severity.ERROR, code, rule.ref, text, fix)
+
+    if rule.layer is Layer.REPOSITORY:
+        fix = "put it into your own configuration if you want it"
+        yield fault("repository", "a rule that came with the repository may ask and deny, never allow", fix)
+    if not any((rule.run, rule.read, rule.write, rule.host)):
+        fix = "name a command, a path or a host, or choose another --mode"
+        yield fault("allow-what", "a tool or tier alone says nothing about what is done with it", fix)
+        return
+    for tier in rule.tier:
+        if tier in NEVER:
+            yield fault("never", f"no rule allows tier `{tier.label}`", "take it out; a person is asked each time")
+    if rule.tier and not set(rule.tier) - NEVER - {Tier.READ}:
+        return
+    if rule.tier and not rule.run and not set(rule.tier) & _by_paths(rule):
+        fix = "name the command with `run`, or drop `tier`"
+        yield fault("tier", "its tiers have nothing to do with its paths and hosts", fix)
+    if rule.run and all("*" not in word and "?" not in word for word in rule.run[0]):
+        found = [why for word in rule.run[0] if (why := _never_run(word, rule, rulebook))]
+        if len(found) == len(rule.run[0]):
+            yield fault("never", *found[0])
+    if profile is not None:
+        secrets = Secrets(profile, "/~", ())
+        for pattern in (*rule.read, *rule.write):
+            if _secret(pattern, secrets):
+                text = f"`{pattern}` is {secret_kind(pattern)}; no rule opens it"
+                yield fault("secret", text, "take it out")
+
+
+def _by_paths(rule: PermissionRule) -> set[Tier]:
+    found = {Tier.READ_OUTSIDE} if rule.read else set()
+    found |= {Tier.WRITE, Tier.WRITE_OUTSIDE} if rule.write else set()
+    return found | ({Tier.NETWORK} if rule.host else set())
+
+
+def _secret(pattern: str, secrets: Secrets) -> bool:
+    certain = []
+    for part in pattern.replace("~", "/~", 1).split("/") if pattern.startswith("~/") else pattern.split("/"):
+        if "*" in part:
+            break
+        certain.append(part)
+    path = "/".join(certain)
+    last = pattern.rpartition("/")[2]
+    named = "*" not in last and "?" not in last and secrets.named(last)
+    return named or (path.startswith("/") and len(path) > 1 and secrets.holds_folder(path))
+
+
+def _never_run(program: str, rule: PermissionRule, rulebook: RuleBook) -> tuple[str, str] | None:
+    """Why an allow of `program` with the words of `rule` changes nothing, as text and fix."""
+    known, rest = follow(program, rule, rulebook)
+    if known is None:
+        return None
+    label = f"`{known.name}`"
+    if known.tier in NEVER:
+        text = f"{label} is tier `{known.tier.label}`, which no rule allows"
+        return text, "remove it; a person is asked each time"
+    given = [word[0] for word in rest if len(word) == 1 and is_flag(word[0])]
+    for name in given:
+        flag = known.flags.get(name.partition("=")[0])
+        if flag is not None and flag.tier in NEVER:
+            text = f"`{known.name} {name}` is tier `{flag.tier.label}`, which no rule allows" if flag.tier else ""
+            return text, "remove it; a person is asked each time"
+    shell = known.grammar == "sh" and any("-c" in word for word in rest[:1])
+    wraps = known.grammar in WRAPPERS or known.operands.runs or shell
+    if (
+        wraps
+        and known.tier is Tier.READ
+        and not known.interpreter
+        and not rule.tier
+        and not rule.write
+        and not rule.read
+    ):
+        text = f"what {label} runs is judged by itself, so this allows nothing"
+        return text, "write a rule for the command that it runs"
+    return None
+
+
+def follow(
+    program: str, rule: PermissionRule, rulebook: RuleBook
+) -> tuple[CommandRule | None, tuple[tuple[str, ...], ...]]:
+    """The facts about what `rule` names, down to the subcommand, and the words after it. None: no facts."""
+    known = rulebook.find(program.rpartition("/")[2] if program.startswith("/") else program)
+    rest = rule.run[1:]
+    while known is not None and known.subs and rest and len(rest[0]) == 1 and rest[0][0] in known.subs:
+        known, rest = known.subs[rest[0][0]], rest[1:]
+    return known, rest

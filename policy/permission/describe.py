@@ -1,0 +1,32 @@
+"""How a rule is named to people: whose it is, where it stands, what it is about."""
+
+from policy.describe.phrases import near
+from policy.model.facts import Facts
+from policy.model.matrix import Ruling
+from policy.model.permission_rule import Layer, PermissionRule
+
+_OWNERS = {
+    Layer.SYSTEM: "the system's rule",
+    Layer.REPOSITORY: "the repository's rule",
+    Layer.TRUSTED: "the repository's rule",
+}
+
+
+def whose(rule: PermissionRule, facts: Facts) -> str:
+    """`your rule ~/.config/ringfence/config.toml:12`, `the repository's rule FILE:3`, `your grant g1`."""
+    if rule.layer is Layer.TYPED:
+        return f"`{rule.ref.id}` of this command line"
+    if rule.layer is Layer.GRANT:
+        kind = "grant" if rule.verdict is Ruling.ALLOW else "remembered no"
+        return f"your {kind} {rule.ref.id}"
+    return f"{_OWNERS.get(rule.layer, 'your rule')} {near(rule.ref.id, facts)}:{rule.ref.line}"
+
+
+def about(rule: PermissionRule) -> str:
+    """`git push **`, changing `docs/**`."""
+    said = [f"`{rule.pattern}`"] if rule.run else []
+    said += [f"{verb} `{path}`" for verb, paths in (("reading", rule.read), ("changing", rule.write)) for path in paths]
+    said += [f"talking to `{host}`" for host in rule.host]
+    said += [f"tier `{tier.label}`" for tier in rule.tier]
+    said += [f"the tool `{tool.value}`" for tool in rule.tool if rule.layer is not Layer.GRANT]
+    return ", ".join(said)

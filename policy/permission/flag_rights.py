@@ -1,0 +1,72 @@
+"""What a person adds to one action by flags: paths, hosts and variables beyond what the action itself asks for."""
+
+from dataclasses import replace
+
+from policy.describe.secret_kinds import secret_kind
+from policy.interpreter.path_classifier import PathClassifier
+from policy.model.assessment import Assessment, Effect, EffectKind, Reason, RuleKind, RuleRef, Scope
+from policy.model.facts import Facts
+from policy.model.frozen import dataclass
+from policy.model.matrix import Ruling
+from policy.model.permission_rule import Layer, PermissionRule
+from policy.model.profile import Profile
+from policy.model.tier import Tier
+
+_ASKED = {"--read": EffectKind.READS, "--write": EffectKind.WRITES}
+_VERBS = {EffectKind.READS: "reads", EffectKind.WRITES: "changes"}
+
+
+@dataclass(frozen=True, slots=True)
+class FlagRights:
+    """`read`, `write`: absolute paths that exist. `hosts`: entries of an allowlist, in their one spelling."""
+
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def rules(self) -> tuple[PermissionRule, ...]:
+        """What the flags allow, as rules that are about this one action."""
+        found = (
+            PermissionRule(Ruling.ALLOW, RuleRef(RuleKind.FLAG, "--read"), Layer.TYPED, read=self.read),
+            PermissionRule(
+                Ruling.ALLOW, RuleRef(RuleKind.FLAG, "--write"), Layer.TYPED, read=self.write, write=self.write
+            ),
+            PermissionRule(Ruling.ALLOW, RuleRef(RuleKind.FLAG, "--host"), Layer.TYPED, host=self.hosts),
+        )
+        return tuple(rule for rule in found if rule.read or rule.write or rule.host)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The flags as they are kept and shown: variables without their values."""
+        named = (("--read", self.read), ("--write", self.write), ("--host", self.hosts))
+        found = [f"{flag} {value}" for flag, values in named for value in values]
+        return (*found, *(f"--env {name}" for name, _ in self.env))
+
+    def __bool__(self) -> bool:
+        return bool(self.read or self.write or self.hosts or self.env)
+
+
+def widened(assessment: Assessment, typed: FlagRights, facts: Facts, profile: Profile) -> Assessment:
+    """`assessment` with what was typed as further effects, so that every floor and every denial is about them, too.
+
+    INVARIANT: it adds no tier but `secret`, and takes none away; whether the action may run is judged as ever.
+    """
+    classifier = PathClassifier(facts, profile)
+    effects: list[Effect] = []
+    reasons: list[Reason] = []
+    for flag, kind in _ASKED.items():
+        for path in typed.read if kind is EffectKind.READS else typed.write:
+            place = classifier.place(path, "/")
+            effects.append(Effect(kind, place.path, place.scope))
+            if place.scope is Scope.SECRET:
+                text = f"`{flag}` {_VERBS[kind]} {place.shown}, {secret_kind(place.path)}"
+                reasons.append(Reason(Tier.SECRET, text, RuleRef(RuleKind.FLAG, flag), about=effects[-1]))
+    effects += [Effect(EffectKind.CONNECTS, host) for host in typed.hosts]
+    return replace(
+        assessment,
+        effects=tuple(dict.fromkeys((*assessment.effects, *effects))),
+        reasons=(*reasons, *assessment.reasons),
+        typed=tuple(effects),
+    )

@@ -1,0 +1,80 @@
+"""Rules that deny paths, as rights: what the sandbox keeps read-only or hides, so that they hold for any code."""
+
+from collections.abc import Iterable
+
+from policy.model.facts import Facts
+from policy.model.matrix import Ruling
+from policy.model.permission_rule import PermissionRule
+from policy.permission.paths import parts_of, touches
+
+ANYWHERE = "**"
+
+
+def path_denials(rules: Iterable[PermissionRule], facts: Facts) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What to lock and what to hide, as `Terms` say it. A hidden one with a first `/` is a place in the workspace."""
+    locked: dict[str, None] = {}
+    hidden: dict[str, None] = {}
+    for rule in rules:
+        if _is_wall(rule) and not rule.expired(facts.today):
+            locked |= dict.fromkeys(filter(None, (locked_by(path, facts) for path in rule.write)))
+            hidden |= dict.fromkeys(filter(None, (hidden_by(path, facts) for path in rule.read)))
+    return tuple(locked), tuple(hidden)
+
+
+def locked_by(pattern: str, facts: Facts) -> str | None:
+    """The pattern of the workspace that keeps what is meant read-only, or None when there is none."""
+    parts = _anchored(pattern, facts)
+    return "/".join(parts) if parts else None
+
+
+def hidden_by(pattern: str, facts: Facts) -> str | None:
+    """The name, or with a first `/` the place in the workspace, that hides what is meant, or None."""
+    parts = pattern.split("/")
+    if parts[0] == ANYWHERE:
+        parts = parts[1:-1] if parts[-1] == ANYWHERE else parts[1:]
+        return parts[0] if len(parts) == 1 and _usable(parts) else None
+    anchored = _anchored(pattern, facts)
+    return "/" + "/".join(anchored) if anchored else None
+
+
+def holds_writing(rule: PermissionRule, pattern: str, facts: Facts) -> bool:
+    """Whether no code can change what `pattern` denies: it is locked, or nothing outside can be changed unnamed."""
+    if rule.verdict is not Ruling.DENY:
+        return False
+    return (_is_wall(rule) and locked_by(pattern, facts) is not None) or not _reaches(
+        pattern, (facts.workspace,), facts
+    )
+
+
+def holds_reading(rule: PermissionRule, pattern: str, facts: Facts) -> bool:
+    """The same for reading: it is hidden, or lies where nothing is shown unless it was named."""
+    if rule.verdict is not Ruling.DENY:
+        return False
+    shown = (facts.workspace, *facts.system)
+    return (_is_wall(rule) and hidden_by(pattern, facts) is not None) or not _reaches(pattern, shown, facts)
+
+
+def _is_wall(rule: PermissionRule) -> bool:
+    """Whether it denies paths whatever the command, so that a right can say it."""
+    return rule.verdict is Ruling.DENY and not (rule.run or rule.tool or rule.tier or rule.source)
+
+
+def _reaches(pattern: str, roots: Iterable[str], facts: Facts) -> bool:
+    return any(touches(pattern, root, facts, below=True) for root in roots)
+
+
+def _anchored(pattern: str, facts: Facts) -> tuple[str, ...]:
+    """The names below the workspace, or nothing when the sandbox cannot say it."""
+    parts = parts_of(pattern, facts.workspace, facts.home)
+    root = parts_of(facts.workspace, "", "")
+    if parts[: len(root)] != root:
+        return ()
+    below = parts[len(root) :]
+    below = below[:-1] if below[-1:] == (ANYWHERE,) else below
+    return below if _usable(below) else ()
+
+
+def _usable(parts: Iterable[str]) -> bool:
+    """The sandbox reads `[` as a set of characters, and locks nothing that could be everything."""
+    parts = list(parts)
+    return bool(parts) and all("**" not in part and "[" not in part for part in parts) and bool(parts[0].strip("*?"))

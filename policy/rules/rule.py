@@ -1,0 +1,172 @@
+"""What is known about one command: roles of words, flags, operands."""
+
+from collections.abc import Mapping
+from dataclasses import field, replace
+from enum import StrEnum
+from fnmatch import fnmatchcase
+
+from policy.model.assessment import RuleRef
+from policy.model.frozen import dataclass
+from policy.model.tier import Tier
+
+# Names of the handlers that `grammar` in a rule file may have: `policy.handlers.registry` maps each to a function.
+GRAMMARS = frozenset((
+    "alias", "assign", "busybox", "cd", "command", "curl", "date", "dd", "echo", "env", "eval", "exec", "fd", "find",
+    "forge", "getopts", "git", "let", "mapfile", "mktemp", "network-code", "npx", "packages", "parallel", "pdftotext",
+    "popd", "printf", "push", "python", "read", "rpm", "script", "set", "sh", "shift", "shopt", "socat", "source",
+    "sqlite", "ssh", "tar", "test", "transfer", "trap", "umask", "unset", "watch", "wget", "xargs", "yq",
+))  # fmt: skip
+
+
+class Role(StrEnum):
+    """What a program does with one of its words."""
+
+    DATA = "data"  # plain data: nothing
+    READ = "read"  # a path whose content it reads
+    NAMES = "names"  # a path of which it reads names, sizes and dates, not content
+    TREE = "tree"  # the same for everything below it
+    WRITE = "write"  # a path it creates or overwrites
+    OUT = "out"  # the same, and `-` is the standard output
+    DELETE = "delete"
+    MOVE = "move"  # a path that is read and then gone
+    HOST = "host"  # a host or URL it talks to
+    PORT = "port"  # the port of the host that it talks to
+    REMOTE = "remote"  # the name of a remote, or its address
+    UPLOAD = "upload"  # data to send; `@path` sends a file
+    RUN = "run"  # the first word of a command it runs (the rest belongs to it)
+    ARGS = "args"  # a program file that it runs; the rest are that program's own words
+    AWAY = "away"  # the first word of a command that runs elsewhere: in a container, on another machine
+    MOUNT = "mount"  # `SOURCE:PLACE[:ro]` or `type=bind,source=..`: a path that it gives to somebody else
+    FROM = "from"  # a path that is read, or `NAME:PATH` elsewhere
+    TO = "to"  # a path that is written, or `NAME:PATH` elsewhere
+    CODE = "code"  # a program text or file we do not read
+    SCRIPT = "script"  # bash text that it runs
+    FOLDER = "folder"  # the folder it changes to first
+    REVISION = "rev"  # a Git revision, or a path
+    REFSPEC = "refspec"  # what to push where; `+` forces, `:` deletes
+    SED = "sed"
+    AWK = "awk"
+    JQ = "jq"
+    FORMAT = "format"  # the name of a format, where a program would also take a file of code
+    KEY = "key"  # the name of a setting, where `name=value` would set it
+    FILE = "file"  # a path that is read, where other spellings (`x:y`, `|x`, `@x`) mean more than a file
+    PAIR = "pair"  # `name=value`, where other spellings take the value out of a file
+    XPATH = "xpath"  # an expression that picks out of XML, and may load more of it
+    PICTURE = "picture"  # the same, with the ending of a plain picture
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """One flag. `role` is None when it takes no value; `optional` when only an attached value counts; `second` when it
+    takes two.
+
+    `tier` raises the command; `edits` makes it write the files it would only read.
+    """
+
+    name: str
+    role: Role | None = None
+    optional: bool = False
+    tier: Tier | None = None
+    edits: bool = False
+    second: Role | None = None
+
+
+# Where one of these stands, the flags of the program end.
+_BEGINS = frozenset([Role.RUN, Role.ARGS, Role.AWAY])
+
+
+@dataclass(frozen=True, slots=True)
+class Operands:
+    """Roles by position: `head`, then any number of `rest`, then `tail`."""
+
+    head: tuple[Role, ...] = ()
+    rest: Role | None = None
+    tail: tuple[Role, ...] = ()
+
+    def roles(self, count: int) -> tuple[Role, ...] | None:
+        """The role of each of `count` operands, or None when the program takes fewer than that."""
+        tail = self.tail[-count:] if count else ()
+        left = count - len(tail)
+        head = self.head[:left]
+        more = left - len(head)
+        if more and self.rest is None:
+            return None
+        return head + ((self.rest,) * more if self.rest is not None else ()) + tail
+
+    def inner(self, count: int) -> tuple[Role, ...]:
+        """The same where an operand begins another command, to which all the later ones belong."""
+        first = next(role for role in (*self.head, self.rest) if role in _BEGINS)
+        return (self.head + (first,) * count)[:count]
+
+    @property
+    def writes(self) -> bool:
+        return bool({Role.WRITE, Role.OUT, Role.DELETE, Role.MOVE} & {*self.head, self.rest, *self.tail})
+
+    @property
+    def runs(self) -> bool:
+        return bool(_BEGINS & {*self.head, self.rest})
+
+
+@dataclass(frozen=True, slots=True)
+class CommandRule:
+    """What is known about one program or subcommand. Closed world: a flag or operand not named here is not known.
+
+    `anywhere`: no flag of it can write, run or connect, so words known only at run time may stand anywhere.
+    `open`: nothing is promised about flags; the tier stands for all of them (never `read`).
+    `otherwise`: the tier of any use that the flags and operands here do not describe.
+    `listing`: operands are data only beside one of these flags. `instead`: these flags stand in for the first operand,
+    `target` for the last. `here`: without operands it works on the current folder (always, or with these flags).
+    `looks`: with one of these flags (`-a+-b`: with both) it only reads what it would change otherwise; with one of
+    `lists` too, unless one of `unless` is there.
+    `changes`: what it changes beside its operands, relative to the workspace (`.`: anything there, `.git/config`).
+    `alone`: words that, as the only one, make any tier a read (`--version`); `below`: the same for all its subcommands.
+    `heeds`: files of the project that it obeys even then (`rust-toolchain`). `interpreter`: runs what its input says.
+    `single`: no flag given alone does more than the program, so a single word known only at run time may be an operand.
+    `words`: its flags are whole words, so letters behind one dash are never several flags.
+    `port`: where it connects when it is told a name alone (a number, or `*` for any); without one, 80 and 443.
+    `registry`: by that name, `Facts.registries` knows which hosts it asks for packages.
+    `unreached`: what it sends (name queries, pings, packets of its own) passes through no proxy.
+    `plain`: a file command that accept-edits allows. `tame`: prints one word, or several, that start with no `-`.
+    """
+
+    name: str
+    ref: RuleRef
+    why: str
+    tier: Tier = Tier.READ
+    flags: Mapping[str, Flag] = field(default_factory=dict)
+    operands: Operands = field(default_factory=Operands)
+    anywhere: bool = False
+    open: bool = False
+    otherwise: Tier | None = None
+    listing: frozenset[str] = frozenset()
+    instead: frozenset[str] = frozenset()
+    target: frozenset[str] = frozenset()
+    here: frozenset[str] = frozenset()
+    here_always: bool = False
+    alone: frozenset[str] = frozenset()
+    below: frozenset[str] = frozenset()
+    heeds: tuple[str, ...] = ()
+    looks: frozenset[str] = frozenset()
+    lists: frozenset[str] = frozenset()
+    unless: frozenset[str] = frozenset()
+    changes: str = ""
+    interpreter: bool = False
+    plain: bool = False
+    builtin: bool = False
+    tame: bool = False
+    single: bool = False
+    words: bool = False
+    unreached: bool = False
+    grammar: str = ""
+    port: str = ""
+    registry: str = ""
+    subs: Mapping[str, "CommandRule"] = field(default_factory=dict)
+
+    def sub(self, name: str | None) -> "CommandRule | None":
+        """The subcommand `name`: by its exact name, else by the first pattern (`describe-*`) that it matches."""
+        found = self.subs.get(name or "")
+        if found is None and name is not None and name[:1] != "-":
+            found = next((self.subs[word] for word in self.subs if "*" in word and fnmatchcase(name, word)), None)
+        if found is None or not self.below:
+            return found
+        return replace(found, alone=found.alone | self.below, below=self.below | found.below)

@@ -1,0 +1,130 @@
+"""One rule file of `policy/commands` as its tables: cut at the headers, and each read when someone asks for it.
+
+The files are TOML. What they are made of, `key = "text"` and `key = true`, is read by one regular expression; a table
+with anything else in it goes to the TOML parser of the standard library, which takes a hundred times as long.
+"""
+
+import re
+from collections.abc import Iterator
+
+from policy.model.assessment import RuleKind, RuleRef
+from policy.model.frozen import dataclass
+from policy.model.verdict import Problem
+
+_HEADER = re.compile(r'^\[(?:"([^"\]]+)"|([A-Za-z0-9_.+-]+)|\[example\])\]\s*(?:#.*)?$')
+_COMMENT = r"(?:\#[^\x00-\x08\x0a-\x1f\x7f]*+)?"
+_SIMPLE_HEADER = re.compile(rf'\[(?:[A-Za-z0-9_-]+|"[^"\\\x00-\x1f\x7f]+")\][ \t]*+{_COMMENT}(?:\n|\Z)')
+_LINE = re.compile(
+    rf"""[ \t]*+(?:
+    ([A-Za-z0-9_-]++)[ \t]*+=[ \t]*+(?:
+        "(?!"")([^"\\\x00-\x08\x0a-\x1f\x7f]*+)"|(true|false)|\"""\n?+([^"\\\x00-\x08\x0b-\x1f\x7f]*+)\"""
+    )[ \t]*+)?{_COMMENT}(?:\n|\Z)""",
+    re.VERBOSE,
+)
+_ALSO = re.compile(r'^also\s*=\s*"([^"]*)"', re.MULTILINE)
+
+
+class RuleError(Exception):
+    """A rule file that does not load: where, and what to do about it."""
+
+    def __init__(self, file: str, line: int, problem: Problem) -> None:
+        super().__init__(f"{file}:{line}: {problem}")
+        self.file, self.line, self.problem = file, line, problem
+
+
+def rule_error(file: str, line: int, why: str, fix: str = "") -> RuleError:
+    fix = fix or "write it as the other tables of that folder do"
+    return RuleError(file, line, Problem("a rule file does not load", f"{file}:{line}: {why}", fix))
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """One table as text. `words` name the command; an example has none."""
+
+    words: tuple[str, ...]
+    text: str
+    file: str
+    line: int
+
+    @property
+    def ref(self) -> RuleRef:
+        return RuleRef(RuleKind.COMMAND, self.file.removesuffix(".toml"), self.line)
+
+    @property
+    def also(self) -> list[str]:
+        """The other names of the command, told without reading the table."""
+        found = _ALSO.search(self.text) if "\nalso" in self.text else None
+        return found[1].split() if found else []
+
+    def table(self) -> dict[str, object]:
+        """Its keys and values. Raises RuleError when it is not TOML."""
+        found = _simple(self.text)
+        return found if found is not None else _any(self)
+
+    def line_of(self, key: str) -> int:
+        """Where `key` is set, else where the table begins."""
+        for offset, line in enumerate(self.text.split("\n")):
+            if line.split("=")[0].strip() == key:
+                return self.line + offset
+        return self.line
+
+
+def chunks(text: str, file: str, *, examples: bool = False) -> Iterator[Chunk]:
+    """The tables of a rule file in their order: those of commands, or the examples. Raises RuleError."""
+    starts = [0] if text.startswith("[") else []
+    at = text.find("\n[")
+    while at >= 0:
+        starts.append(at + 1)
+        at = text.find("\n[", at + 1)
+    for number, line in enumerate(text[: starts[0] if starts else None].split("\n"), 1):
+        if line.strip() and not line.lstrip().startswith("#"):
+            raise rule_error(file, number, f"`{line.strip()}` stands before the first table")
+    at, line_number = 0, 1
+    for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
+        line_number += text.count("\n", at, start)
+        at = start
+        if text.startswith("[[example]]\n", start) and not examples:
+            continue
+        whole = text[start:end]
+        header = whole.partition("\n")[0]
+        found = _HEADER.match(header)
+        if found is None:
+            raise rule_error(file, line_number, f"`{header}` is not a table of a rule file")
+        name = found[1] or found[2] or ""
+        if bool(name) is not examples:
+            yield Chunk(tuple(name.split()), whole, file, line_number)
+
+
+def _simple(text: str) -> dict[str, object] | None:
+    """The table if it is made of plain texts and switches, else None. Never another answer than TOML's."""
+    header = _SIMPLE_HEADER.match(text)
+    if header is None:
+        return None
+    table: dict[str, object] = {}
+    at, end = header.end(), len(text)
+    while at < end:
+        line = _LINE.match(text, at)
+        if line is None:
+            return None
+        at = line.end()
+        key, plain, switch, long = line.groups()
+        if key is None:
+            continue
+        if key in table:
+            return None
+        table[key] = plain if plain is not None else long if long is not None else switch == "true"
+    return table
+
+
+def _any(chunk: Chunk) -> dict[str, object]:
+    import tomllib  # some milliseconds that most programs do not pay
+
+    try:
+        whole = tomllib.loads(chunk.text)
+    except tomllib.TOMLDecodeError as error:
+        found = re.search(r"at line (\d+)", str(error))
+        line = chunk.line + (int(found[1]) - 1 if found else 0)
+        raise rule_error(chunk.file, line, f"not TOML: {error}") from None
+    (value,) = whole.values()
+    table = value[0] if isinstance(value, list) else value
+    return {str(key): item for key, item in table.items()} if isinstance(table, dict) else {}

@@ -1,1 +1,0 @@
-"""Reading bash: text to a small tree, or Opaque."""

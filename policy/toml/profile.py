@@ -1,0 +1,153 @@
+"""A profile as TOML text: read once, strictly, into a Profile."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+from policy.model.profile import Profile
+from policy.model.verdict import Limits, Problem, ProblemError
+from policy.toml.schema import Keyed, KeyedError, Path, Shape, Value, read
+
+LIMITS: Mapping[str, Shape] = {
+    "wall": Shape.SECONDS,
+    "cpu": Shape.WHOLE_SECONDS,
+    "pids": Shape.WHOLE,
+    "memory": Shape.SIZE,
+    "file": Shape.SIZE,
+    "open_files": Shape.WHOLE,
+    "disk": Shape.SIZE,
+    "output": Shape.SIZE,
+}
+
+# fmt: off
+_LISTS: Mapping[Path, str] = {  # where it stands in the file -> the field of Profile
+    ("secret", "home"):       "secret_home",
+    ("secret", "paths"):      "secret_paths",
+    ("secret", "names"):      "secret_names",
+    ("secret", "public"):     "public_names",
+    ("locked", "paths"):      "locked",
+    ("system", "folders"):    "system",
+    ("system", "etc"):        "etc",
+    ("environment", "names"): "environment",
+}
+# fmt: on
+_ABSOLUTE = {("secret", "paths"), ("system", "folders")}
+_NAMES = {("secret", "names"), ("secret", "public"), ("environment", "names")}
+_CREDENTIAL = re.compile(
+    r"TOKEN|SECRET|PASSW|CREDENTIAL|_KEY|APIKEY|AUTH(?!ORS?(?:_|\Z))|COOKIE|SESSION", re.IGNORECASE
+)
+
+
+class ProfileError(ProblemError):
+    """The profile cannot be used, so nothing may run. `problem` names file, line and key."""
+
+
+def parse_profile(text: str, source: str) -> Profile:
+    """A whole profile: every list must be there. `source` is the file as the user knows it."""
+    try:
+        keyed = read(text, source, shapes())
+        lists: dict[str, Any] = {field: check_list(keyed, path) for path, field in _LISTS.items()}
+        return Profile(**lists, denied=denied(keyed), limits=limits(keyed.values, Limits()), permissions=())
+    except KeyedError as error:
+        raise ProfileError(error.problem) from None
+
+
+def shapes() -> dict[Path, Shape]:
+    """The keys of a whole profile."""
+    found = dict.fromkeys(_LISTS, Shape.TEXTS)
+    found[("deny", "commands")] = Shape.PATTERNS
+    return found | {("limits", name): shape for name, shape in LIMITS.items()}
+
+
+def check_list(keyed: Keyed, path: Path) -> tuple[str, ...]:
+    """The list at `path`, each entry checked for what it stands for. Raises KeyedError."""
+    if path not in keyed.values:
+        raise KeyedError(
+            Problem(
+                f"{keyed.source}: `{'.'.join(path)}` is missing",
+                "without this list something would be silently unprotected",
+                f"add `{path[-1]} = []` under `[{path[0]}]` if it is meant to be empty",
+            )
+        )
+    entries = texts(keyed.values[path])
+    if fault := list_fault(entries, path):
+        raise keyed.complain(path, *fault)
+    return tuple(dict.fromkeys(entries))
+
+
+def list_fault(value: Value, path: Path) -> tuple[str, str] | None:
+    """What is wrong with the first entry of the list at `path` that stands for nothing sensible, and what to do."""
+    for entry in texts(value):
+        if why := _fault(entry, path):
+            return f"`{entry}` {why}", "correct or remove that entry"
+    return None
+
+
+def denied(keyed: Keyed) -> tuple[tuple[str, ...], ...]:
+    """The patterns of `[deny] commands`. Raises KeyedError for one that can never match or that matches everything."""
+    path = ("deny", "commands")
+    found = patterns(keyed.values.get(path, ()))
+    if fault := patterns_fault(found):
+        raise keyed.complain(path, *fault)
+    return found
+
+
+def patterns(value: Value) -> tuple[tuple[str, ...], ...]:
+    """A list of lists of words as such; `read` has made sure that it is one."""
+    return tuple(item for item in value if isinstance(item, tuple)) if isinstance(value, tuple) else ()
+
+
+def patterns_fault(value: Value) -> tuple[str, str] | None:
+    """What is wrong with the first pattern whose first word would stand for every program, and what to do."""
+    for words in patterns(value):
+        if not words[0].strip("*?"):
+            why = f"the first word of {list(words)} would stand for every program"
+            return why, "start the pattern with a program's name"
+    return None
+
+
+def limits(values: Mapping[Path, Value], base: Limits) -> Limits:
+    """`base` with what `[limits]` says put over it."""
+    given = {field.name: values.get(("limits", field.name)) for field in fields(Limits)}
+    whole = {name: int(value) for name, value in given.items() if isinstance(value, int | float) and name != "wall"}
+    wall = given["wall"]
+    return replace(base, **whole, wall=float(wall) if isinstance(wall, int | float) else base.wall)
+
+
+def texts(value: Value) -> tuple[str, ...]:
+    """A list of texts as such; `read` has made sure that it is one."""
+    return tuple(item for item in value if isinstance(item, str)) if isinstance(value, tuple) else ()
+
+
+def _fault(entry: str, path: Path) -> str | None:
+    words = [word for word in entry.split("/") if word]
+    if "[" in entry or "]" in entry or "\0" in entry or "\n" in entry or not words:
+        return "may hold only a name, `/`, `*` and `?`"
+    if path == ("secret", "names") and len(words) == 2 and not any(char in words[0] for char in "*?"):
+        words = words[1:]  # a folder, and a name in it
+    if path in _NAMES and len(words) != 1:
+        return "is a path, but this list takes names"
+    if path == ("environment", "names"):
+        return _name_fault(entry)
+    if path not in _NAMES and (path in _ABSOLUTE) != entry.startswith("/"):
+        return "must start with `/`" if path in _ABSOLUTE else "must not start with `/`"
+    if "." in words or ".." in words or "~" in words:
+        return "may not contain `.`, `..` or `~` as a part"
+    if path not in (("secret", "public"),) and not "".join(words).strip("*?"):
+        return "would stand for everything"
+    return None
+
+
+def names_credential(name: str) -> bool:
+    """Whether a variable of this name holds a credential more often than not."""
+    return _CREDENTIAL.search(name) is not None
+
+
+def _name_fault(entry: str) -> str | None:
+    stem = entry[:-1] if entry.endswith("*") else entry
+    if not stem.replace("_", "").isalnum() or not stem.isascii() or (stem != entry and len(stem) < 3):
+        return "is not a variable name (a `*` may end one of three letters or more)"
+    if names_credential(entry):
+        return "looks like a credential, and those never enter the sandbox"
+    return None

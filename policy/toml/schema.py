@@ -1,0 +1,422 @@
+"""TOML read strictly against a table of the keys it may hold; every complaint names file, line and nearest key."""
+
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import field
+from datetime import date, datetime
+from enum import Enum
+from functools import lru_cache
+from typing import TypeGuard
+
+from policy.model.frozen import dataclass
+from policy.model.verdict import Problem, ProblemError
+
+_HEADER = re.compile(r"\s*\[\[?\s*([^\]]+?)\s*\]\]?\s*(?:#.*)?$")
+_KEY = re.compile(r"""\s*((?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*'))*)\s*=""")
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_DEEPEST = 16  # parts of a key
+_STRING = re.compile(r""""(?:[^"\\]|\\.)*(?:"|\\?$)|'[^']*(?:'|$)""")  # what does not end, ends with its line
+_BETWEEN = re.compile(r"[][{}=,]")
+_WHERE = re.compile(r"\(at (?:line (\d+), column \d+|end of document)\)")
+
+
+class Shape(Enum):
+    """What a value must look like, in the words of a complaint."""
+
+    TEXT = "a text in quotes"
+    TEXTS = "a list of texts in quotes"
+    PATTERNS = "a list of lists of words"
+    WHOLE = "a whole number above 0"
+    SECONDS = 'a time above 0: a number of seconds, or a text like "90s" or "5m"'
+    WHOLE_SECONDS = 'a time above 0: a whole number of seconds, or a text like "90s" or "5m"'
+    NUMBER = "a number, 0 or more"
+    SIZE = 'a size above 0: bytes, or a text like "512 MiB"'
+    WORDS = "a list of words, each one a text or a list of texts"
+    SWITCH = "true or false"
+    DATE = "a date without quotes and without a time"
+
+
+Path = tuple[str, ...]
+Value = str | float | date | tuple[str, ...] | tuple[tuple[str, ...], ...]
+
+
+class KeyedError(ProblemError):
+    """The text cannot be used. `problem` names file, line and key; `line` is 0 when it is about no single line."""
+
+    def __init__(self, problem: Problem, line: int = 0) -> None:
+        super().__init__(problem)
+        self.line = line
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One `[[name]]` of a file: its keys, each with its line. `line` is that of the header, from 1."""
+
+    source: str
+    name: str
+    line: int
+    values: Mapping[str, Value]
+    lines: Mapping[str, int]
+
+    def complain(self, key: str, why: str, fix: str) -> KeyedError:
+        """An error about one key of it; about the whole when it has no such key."""
+        what = f"`{self.name}.{key}`" if key in self.values else f"`[[{self.name}]]`"
+        line = self.lines.get(key, self.line)
+        return KeyedError(Problem(f"{self.source}:{line}: {what} cannot be used", why, fix), line)
+
+
+@dataclass(frozen=True, slots=True)
+class Keyed:
+    """`values`: every key that was given, by its path, in the order of the text; all known, all well formed.
+
+    `entries`: those of every `[[name]]`, in order. `was`: where the text has a key by an older name, that name.
+    """
+
+    source: str
+    text: str
+    values: Mapping[Path, Value]
+    entries: tuple[Entry, ...] = ()
+    was: Mapping[Path, Path] = field(default_factory=dict)
+
+    def line(self, path: Path) -> int:
+        """The line of a key, from 1; the nearest line above it that is known when it is written in an unusual way."""
+        return _line(self.text, self.was.get(path, path))
+
+    def complain(self, path: Path, why: str, fix: str) -> KeyedError:
+        """An error about the value at `path`."""
+        return _error(self.source, self.text, self.was.get(path, path), why, fix)
+
+
+def read(
+    text: str,
+    source: str,
+    shapes: Mapping[Path, Shape],
+    lists: Mapping[str, Mapping[str, Shape]] | None = None,
+) -> Keyed:
+    """Raises KeyedError for bad syntax, an unknown key, or a value of the wrong shape. `*` in a path is any name.
+
+    `lists`: what may stand as `[[name]]`, any number of times, and the keys of each.
+    """
+    found, faults = survey(text, source, shapes, lists, most=1)
+    if faults:
+        raise faults[0]
+    return found
+
+
+def survey(
+    text: str,
+    source: str,
+    shapes: Mapping[Path, Shape],
+    lists: Mapping[str, Mapping[str, Shape]] | None = None,
+    *,
+    most: int,
+    renew: Callable[[dict[str, object]], Mapping[Path, Path]] | None = None,
+) -> tuple[Keyed, list[KeyedError]]:
+    """What can be used of a text, and what is wrong with the rest, up to `most` faults. Of bad syntax, nothing can.
+
+    `renew` gives the keys of an older format their new names, in place, and answers what each of them was called.
+    """
+    faults: list[KeyedError] = []
+    if line := too_deep(text):
+        why, fix = f"a key has more than {_DEEPEST} parts", "correct that line"
+        return Keyed(source, text, {}), [KeyedError(Problem(f"{source}:{line} cannot be read", why, fix), line)]
+    try:
+        document = tomllib.loads(text)
+    except ValueError as error:  # TOMLDecodeError, or a number too long to be one
+        return Keyed(source, text, {}), [_syntax(error, source, text)]
+    except RecursionError:
+        why, fix = "its lists are nested too deeply", "write it with less nesting"
+        return Keyed(source, text, {}), [KeyedError(Problem(f"{source} cannot be read", why, fix))]
+    was = renew(document) if renew else {}
+    values: dict[Path, Value] = {}
+    entries: list[Entry] = []
+    for name, keys in (lists or {}).items():
+        if name in document:
+            entries += _entries(document.pop(name), name, source, text, keys, faults, most)
+    _walk(document, (), _Reading(source, text, shapes, lists or {}, values, faults, most, was))
+    return Keyed(source, text, values, tuple(entries), was), faults[:most]
+
+
+def too_deep(text: str) -> int | None:
+    """The first line with a key of very many parts, from 1; None when there is none.
+
+    THREAT T23: tomllib takes quadratic time and memory for `a.a.a.a`: hours for a file of 1 MiB that came with a
+    repository.
+    """
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.count(".") >= _DEEPEST:
+            if '"""' in line or "'''" in line:  # it may begin or end in the middle of a text: no telling what is one
+                return number
+            plain = _STRING.sub("s", line).partition("#")[0]
+            if any(part.count(".") >= _DEEPEST for part in _BETWEEN.split(plain)):
+                return number
+    return None
+
+
+def _syntax(error: ValueError, source: str, text: str) -> KeyedError:
+    found = _WHERE.search(str(error))
+    end = text.count("\n") + (not text.endswith("\n"))
+    line = int(found[1]) if found and found[1] else max(end, 1)
+    known = isinstance(error, tomllib.TOMLDecodeError)
+    why = _WHERE.sub("", str(error)).strip().rstrip(".") if known else "a number in it is too long"
+    why = f"it is not valid TOML: {why[:1].lower()}{why[1:]}"
+    return KeyedError(Problem(f"{source}:{line} cannot be read", why, "correct that line"), line)
+
+
+def _entries(
+    raw: object,
+    name: str,
+    source: str,
+    text: str,
+    keys: Mapping[str, Shape],
+    faults: list[KeyedError],
+    most: int,
+) -> list[Entry]:
+    tables = raw if isinstance(raw, list) else []
+    if not isinstance(raw, list) or not all(isinstance(table, dict) for table in tables):
+        why = "it is written once for each entry, in two brackets"
+        faults.append(_error(source, text, (name,), why, f"write `[[{name}]]`"))
+        return []
+    found = []
+    for table, (line, lines) in zip(tables, _places(text, name, len(tables)), strict=True):
+        if len(faults) >= most:
+            break
+        entry = Entry(source, name, line, dict.fromkeys(table, ""), lines)
+        values: dict[str, Value] = {}
+        before = len(faults)
+        for key, given in table.items():
+            if key not in keys:
+                faults.append(_no_key(entry, key, keys))
+                continue
+            value = value_of(given, keys[key])
+            if value is None:
+                faults.append(entry.complain(key, f"it must be {keys[key].value}", f"write {_example(key, keys[key])}"))
+            else:
+                values[key] = value
+        if len(faults) == before:
+            found.append(Entry(source, name, line, values, lines))
+    return found
+
+
+def _no_key(entry: Entry, key: str, keys: Mapping[str, Shape]) -> KeyedError:
+    from difflib import get_close_matches  # only for complaints: most starts need none
+
+    near = get_close_matches(key, keys, n=1, cutoff=0.5)
+    fix = f"did you mean `{near[0]}`?" if near else f"the keys of a `[[{entry.name}]]` are {_or(list(keys))}"
+    line = entry.lines.get(key, entry.line)
+    what = f"{entry.source}:{line}: `{dotted((entry.name, key))}` cannot be used"
+    return KeyedError(Problem(what, "there is no such key", fix), line)
+
+
+def _places(text: str, name: str, count: int) -> list[tuple[int, dict[str, int]]]:
+    """For each `[[name]]` its line and those of its keys. Written in an unusual way, all have that of the first."""
+    found: list[tuple[int, dict[str, int]]] = []
+    within, first = False, 0
+    for number, line in enumerate(text.split("\n"), 1):
+        header = _HEADER.match(line)
+        key = None if header else _KEY.match(line)
+        if header:
+            within = _split(header[1]) == (name,)
+            if within:
+                found.append((number, {}))
+        elif key and within:
+            found[-1][1].setdefault(_split(key[1])[0], number)
+        if not first and name in line:
+            first = number
+    return found if len(found) == count else [(first or 1, {})] * count
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    source: str
+    text: str
+    shapes: Mapping[Path, Shape]
+    lists: Mapping[str, object]
+    values: dict[Path, Value]
+    faults: list[KeyedError]
+    most: int
+    was: Mapping[Path, Path]
+
+
+def _walk(table: Mapping[str, object], at: Path, reading: _Reading) -> None:
+    shapes, source, text = reading.shapes, reading.source, reading.text
+    for key, raw in table.items():
+        if len(reading.faults) >= reading.most:
+            return
+        path = (*at, key)
+        shape = shape_of(path, shapes)
+        if shape is not None:
+            value = value_of(raw, shape)
+            if value is None:
+                why, fix = f"it must be {shape.value}", f"write {_example(key, shape)}"
+                reading.faults.append(_error(source, text, reading.was.get(path, path), why, fix))
+            else:
+                reading.values[path] = value
+        elif any(_fits(path, known[: len(path)]) and len(known) > len(path) for known in shapes):
+            if isinstance(raw, dict):
+                _walk(raw, path, reading)
+                continue
+            inner = sorted({known[len(path)] for known in shapes if _fits(path, known[: len(path)])} - {"*"})
+            fix = f"write `[{dotted(path)}]` and below it {_or(inner)}" if inner else f"write `[{dotted(path)}.NAME]`"
+            why = "it is a table of settings, not a single value"
+            reading.faults.append(_error(source, text, path, why, fix))
+        else:
+            reading.faults.append(_unknown(path, source, text, shapes, {} if at else reading.lists))
+
+
+def shape_of(path: Path, shapes: Mapping[Path, Shape]) -> Shape | None:
+    """The shape that a path has, which may be one with `*` in it."""
+    exact = shapes.get(path)
+    if exact is not None:
+        return exact
+    return next((shape for known, shape in shapes.items() if "*" in known and _fits(path, known)), None)
+
+
+def _unknown(
+    path: Path, source: str, text: str, shapes: Mapping[Path, Shape], lists: Mapping[str, object]
+) -> KeyedError:
+    from difflib import get_close_matches  # only for complaints: most starts need none
+
+    at, key = path[:-1], path[-1]
+    here = sorted({known[len(at)] for known in shapes if len(known) > len(at) and _fits(at, known[: len(at)])} - {"*"})
+    near = get_close_matches(key, [*here, *lists], n=1, cutoff=0.5)
+    if near and near[0] in lists:
+        return _error(source, text, path, "there is no such key", f"did you mean `[[{near[0]}]]`?")
+    if near:
+        return _error(source, text, path, "there is no such key", f"did you mean `{dotted((*at, near[0]))}`?")
+    # The right key in the wrong table is the other common slip.
+    elsewhere = [known for known in shapes if known[-1] == key]
+    if elsewhere:
+        return _error(source, text, path, "there is no such key here", f"did you mean `{dotted(elsewhere[0])}`?")
+    where = f"in [{dotted(at)}]" if at else "at the top"
+    return _error(source, text, path, "there is no such key", f"the keys {where} are {_or([*here, *lists])}")
+
+
+def _error(source: str, text: str, path: Path, why: str, fix: str) -> KeyedError:
+    line = _line(text, path)
+    return KeyedError(Problem(f"{source}:{line}: `{dotted(path)}` cannot be used", why, fix), line)
+
+
+def _fits(path: Path, known: Path) -> bool:
+    return len(path) == len(known) and all(want in ("*", word) for word, want in zip(path, known, strict=True))
+
+
+def value_of(raw: object, shape: Shape) -> Value | None:
+    """`raw` as `shape` wants it, or None when it is something else."""
+    match shape:
+        case Shape.TEXT:
+            return raw if isinstance(raw, str) and raw else None
+        case Shape.TEXTS:
+            return _texts(raw)
+        case Shape.PATTERNS:
+            lists = [_texts(item) for item in raw] if isinstance(raw, list) else [None]
+            return tuple(item for item in lists if item) if all(lists) else None
+        case Shape.WHOLE:
+            return raw if isinstance(raw, int) and not isinstance(raw, bool) and 0 < raw < 1 << 62 else None
+        case Shape.SECONDS:
+            raw = seconds(raw) if isinstance(raw, str) else raw
+            good = isinstance(raw, int | float) and not isinstance(raw, bool)
+            return float(raw) if good and isinstance(raw, int | float) and 0 < raw <= 7 * 86_400 else None
+        case Shape.WHOLE_SECONDS:
+            span = seconds(raw) if isinstance(raw, str) else None
+            return value_of(int(span) if span is not None and span.is_integer() else raw, Shape.WHOLE)
+        case Shape.NUMBER:
+            good = isinstance(raw, int | float) and not isinstance(raw, bool)
+            return float(raw) if good and isinstance(raw, int | float) and 0 <= raw <= 1e15 else None
+        case Shape.SIZE:
+            return size(raw) if isinstance(raw, str) else value_of(raw, Shape.WHOLE)
+        case Shape.WORDS:
+            words = [_texts(word) if isinstance(word, list) else _texts([word]) for word in raw] if _filled(raw) else []
+            return tuple(word for word in words if word) if words and all(words) else None
+        case Shape.SWITCH:
+            return raw if isinstance(raw, bool) else None
+        case Shape.DATE:
+            return raw if isinstance(raw, date) and not isinstance(raw, datetime) else None
+
+
+def size(text: str) -> int | None:
+    """`512 MiB`, `4G`, `1000` in bytes; None when it is no size."""
+    found = re.fullmatch(r"\s*(\d{1,15})\s*(?:([KMGT])(?:i?B)?|B)?\s*", text, re.IGNORECASE | re.ASCII)
+    if not found:
+        return None
+    value = int(found[1]) << {None: 0, "K": 10, "M": 20, "G": 30, "T": 40}[found[2].upper() if found[2] else None]
+    return value if 0 < value < 1 << 62 else None
+
+
+def seconds(text: str) -> float | None:
+    """`90s`, `1.5 min`, `250ms`, `20` in seconds; None when it is no time."""
+    found = re.fullmatch(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*(ms|s|m|min|h)?\s*", text, re.IGNORECASE | re.ASCII)
+    if not found:
+        return None
+    number, unit = float(found[1]), (found[2] or "s").lower()
+    return number / 1000 if unit == "ms" else number * {"s": 1, "m": 60, "min": 60, "h": 3600}[unit]
+
+
+def _filled(raw: object) -> TypeGuard[list[object]]:
+    return isinstance(raw, list) and bool(raw)
+
+
+def _texts(raw: object) -> tuple[str, ...] | None:
+    if not isinstance(raw, list) or not all(isinstance(item, str) and item for item in raw):
+        return None
+    return tuple(raw)
+
+
+def _example(key: str, shape: Shape) -> str:
+    examples = {
+        Shape.TEXT: f'`{key} = "..."`',
+        Shape.TEXTS: f'`{key} = ["...", "..."]`',
+        Shape.PATTERNS: f'`{key} = [["rm", "-rf", "*"]]`',
+        Shape.WHOLE: f"`{key} = {1 if key == 'version' else 100}`",
+        Shape.SECONDS: f"`{key} = 120`",
+        Shape.WHOLE_SECONDS: f"`{key} = 120`",
+        Shape.NUMBER: f"`{key} = 1.5`",
+        Shape.SIZE: f'`{key} = "4 GiB"`',
+        Shape.WORDS: f'`{key} = ["npm", "run", ["build", "lint"]]`',
+        Shape.SWITCH: f"`{key} = true`",
+        Shape.DATE: f"`{key} = 2030-12-31`",
+    }
+    return examples[shape]
+
+
+def _line(text: str, path: Path) -> int:
+    """Lines are read one by one; a key inside an inline table has the line of that table."""
+    lines = lines_of(text)
+    return next((lines[path[:most]] for most in range(len(path), 0, -1) if path[:most] in lines), 1)
+
+
+@lru_cache(maxsize=8)
+def lines_of(text: str) -> Mapping[Path, int]:
+    """The first line of every key and table, from 1."""
+    found: dict[Path, int] = {}
+    at: Path = ()
+    within = ""  # the quotes of a text of several lines
+    for number, line in enumerate(text.split("\n"), 1):
+        if within:
+            within = "" if line.count(within) % 2 else within
+            continue
+        within = next((quotes for quotes in ('"""', "'''") if line.count(quotes) % 2), "")
+        header = _HEADER.match(line)
+        key = None if header else _KEY.match(line)
+        if header:
+            at = _split(header[1])
+            found.setdefault(at, number)
+        elif key:
+            found.setdefault((*at, *_split(key[1])), number)
+    return found
+
+
+def _split(dotted: str) -> Path:
+    words = re.findall(r"""[A-Za-z0-9_-]+|"[^"]*"|'[^']*'""", dotted)
+    return tuple(word.strip("\"'") for word in words)
+
+
+def dotted(path: Path) -> str:
+    """As written in a file. A name from somebody else's file may hold anything; only what prints is shown."""
+    words = (word if _BARE.fullmatch(word) or word == "*" else f'"{word}"' for word in path)
+    return "".join(char if char.isprintable() else "?" for char in ".".join(words))[:200]
+
+
+def _or(words: list[str]) -> str:
+    return ", ".join(f"`{word}`" for word in words)

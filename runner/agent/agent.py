@@ -1,0 +1,216 @@
+"""An agent for a program: a conversation that is opened, asked, turned to another session, and closed.
+
+    async with Agent(cwd="project", approver=decide) as agent:
+        async for event in agent.prompt("why does the build fail?"):
+            ...
+
+The terminal, JSON mode and tests are programs of this kind. docs/guide/embedding.md describes it, with every event.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from policy.model.tier import Mode
+from runner.agent.active_session import OneSession
+from runner.agent.callback_approver import approver_of
+from runner.agent.conversation import Talk
+from runner.agent.event_stream import Answering, stop
+from runner.agent.run_options import RunArgs
+from runner.agent.startup import Start, starting
+from runner.approval.approver import Unattended
+from runner.engine.limit_flags import BudgetFlags
+from runner.problems import usage
+from runner.sessions.selection import GoOn
+
+if TYPE_CHECKING:
+    from runner.agent.callback_approver import Decide
+    from runner.approval.approver import Approver
+    from runner.config import Settings
+    from runner.events import Emit, Event
+    from runner.loop import Ending
+    from runner.providers import Opened
+
+
+class Agent:
+    """One conversation after another in one folder. Everything belongs to one event loop.
+
+    Nothing is read or opened before it is asked for. Leaving `async with`, `close`, or the end of the event loop ends
+    every child and seals the record.
+    """
+
+    def __init__(
+        self,
+        cwd: str | Path | None = None,
+        *,
+        model: "str | Opened | None" = None,
+        mode: Mode | str | None = None,
+        approver: "Approver | Decide | None" = None,
+        emit: "Emit | None" = None,
+        go_on: GoOn | None = None,
+        limits: tuple[str, ...] = (),
+        budget: BudgetFlags | None = None,
+        config: str | None = None,
+        trust_config: str | None = None,
+        start: Callable[[], Start] | None = None,
+    ) -> None:
+        """`approver` answers questions: a function of one `Question` that answers True, or an `Answer`; or an Approver.
+        Without one nobody is there, and every question is a denial.
+
+        `model` is `provider:model`, or a provider of the program's own. `emit` is called with every event of every
+        session, also of those that nobody iterates over. `go_on`: an earlier session (`GoOn(resume=ID)`), or none kept
+        (`GoOn(unkept=True)`). What the repository brings counts where it was trusted before, or has the hash
+        `trust_config`; nobody is asked about it. `start`, in place of all but `approver` and `emit`: how it begins.
+        """
+        self._told = emit
+        named = model if isinstance(model, str) else None
+        args = RunArgs(
+            mode=None if mode is None else _mode(mode),
+            model=named,
+            cwd=str(cwd) if cwd is not None else None,
+            limits=limits,
+            config=config,
+            go_on=go_on or GoOn(),
+            trust_config=trust_config,
+            budget=budget or BudgetFlags(),
+        )
+        given = None if isinstance(model, str) else model
+        begin = start or (lambda: starting(args, unattended=approver is None, asks=False, model=given))
+        self._session = OneSession(begin, approver_of(approver) or Unattended(self._emit), self._emit)
+        self._events: asyncio.Queue[Event | None] | None = None  # of whoever iterates
+        self._work: asyncio.Task[Ending] | None = None
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self, type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    @property
+    def talk(self) -> Talk:
+        """Return the open conversation. `resume`, `clear` and `fork` open another one."""
+        return self._session.talk
+
+    @property
+    def settings(self) -> "Settings":
+        """Return the settings of the configuration."""
+        return self._session.start.settings
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        """Return the environment variables of the agent."""
+        return self._session.start.environ
+
+    @property
+    def busy(self) -> bool:
+        """Return True while a run is in progress."""
+        return self._session.found is not None and self._session.found.busy
+
+    async def open(self) -> Talk:
+        """Open the session if none is open. Raises what `starting` and `open_session` raise; then nothing is open."""
+        return await self._session.open()
+
+    def prompt(self, text: str) -> "Answering":
+        """Work on `text`, and on what is queued meanwhile: every event, in order, to the last `run_ended`.
+
+        Leaving the iteration stops the run and whatever it started. Raises what `open` raises, and what the approver
+        raises: then nothing more was run.
+        """
+        return Answering(lambda events: self._begun(text, events))
+
+    async def run(self, text: str) -> "Ending":
+        """As `prompt`, for whoever listens by `emit`; answers how the last run ended. A time that is over stops it, and
+        is raised as everywhere (`asyncio.timeout`)."""
+        task = asyncio.current_task()
+        before = task.cancelling() if task is not None else 0
+        ending = await self._asked(text)
+        if task is not None and task.cancelling() > before:  # a run ends well when it is stopped; its caller does not
+            raise asyncio.CancelledError
+        return ending
+
+    def steer(self, text: str) -> None:
+        """Send `text` to the model within its turn, after the current batch of calls."""
+        self.talk.steer(text)
+
+    def follow_up(self, text: str) -> None:
+        """Send `text` to the model at the end of the turn."""
+        self.talk.follow_up(text)
+
+    def interrupt(self) -> bool:
+        """Stop the run with everything it started. Return True if a run was in progress."""
+        return self._session.found is not None and self._session.found.interrupt()
+
+    async def resume(self, id: str) -> Talk:
+        """Go on with that session of this workspace, by its name or the beginning of it. What cannot be opened leaves
+        the present one as it is. Raises SessionError, Stopped while a run is on its way, and as `open` does."""
+        kept = self.talk.ctx.journal.kept
+        if kept is not None and len(id) >= 4 and kept.startswith(id):
+            raise usage(f"the session {id} is the one that is open", "this conversation is it", "just go on")
+        return await self.switch(GoOn(resume=id))
+
+    async def clear(self) -> Talk:
+        """Begin a new session. Raises as `resume` does."""
+        return await self.switch(GoOn(unkept=self._session.start.options.beginning is None))
+
+    async def fork(self, id: str | None = None) -> Talk:
+        """Go on from here, or from where the session `id` is, in a new one. Raises as `resume` does."""
+        name = id or self.talk.ctx.journal.kept
+        if name is None:
+            raise usage("there is nothing to fork", "nothing was kept of this session", "say something first")
+        return await self.switch(GoOn(fork=name))
+
+    async def close(self) -> None:
+        """Stop what runs, close the session and the models. The agent can be opened again, in a new session."""
+        if self._work is not None:
+            stop(self._work)
+            await asyncio.wait({self._work})
+        await self._session.close()
+
+    async def _asked(self, text: str) -> "Ending":
+        if not text.strip():
+            raise usage("the prompt is empty", "there is nothing to work on", "say what to do")
+        return await (await self.open()).prompt(text)
+
+    async def _begun(self, text: str, events: "asyncio.Queue[Event | None]") -> "asyncio.Task[Ending]":
+        await self._idle()
+        work = self._work = asyncio.ensure_future(self._asked(text))
+        self._events = events
+        work.add_done_callback(self._over)
+        return work
+
+    def _over(self, _: "asyncio.Task[Ending]") -> None:
+        events, self._events, self._work = self._events, None, None
+        if events is not None:
+            events.put_nowait(None)
+
+    async def _idle(self) -> None:
+        """Raises a usage error while a run is on its way, and waits for one that was stopped."""
+        if self._work is not None and self._work.cancelling():
+            await asyncio.wait({self._work})
+        if self.busy or self._work is not None:
+            raise usage("a run is on its way", "one agent works on one thing at a time", "wait for it, or interrupt it")
+
+    async def switch(self, where: GoOn) -> Talk:
+        """Leave this session, which is kept, and go on in another. Raises as `resume` does."""
+        async with self._session.door:
+            await self._idle()
+            return await self._session.move(where)
+
+    def _emit(self, event: "Event") -> None:
+        if self._events is not None:
+            self._events.put_nowait(event)
+        if self._told is not None:
+            self._told(event)
+
+
+def _mode(said: Mode | str) -> Mode:
+    try:
+        return Mode(said)
+    except ValueError:
+        known = ", ".join(Mode)
+        raise usage(f"there is no mode `{said}`", f"the modes are {known}", "name one of them") from None

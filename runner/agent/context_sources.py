@@ -1,0 +1,162 @@
+"""What a person keeps for the model, and what of a repository they trusted: the context that a session begins with.
+
+The person's own lies in their configuration folder (SYSTEM.md, APPEND_SYSTEM.md) and in `~/.agents/skills`, which every
+sandbox may read: the configuration folder itself is shown to no command.
+"""
+
+import os
+import stat
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from policy.model.frozen import dataclass
+from policy.model.verdict import Problem
+from runner.config.agentfiles import instructions
+from runner.config.agentfiles.skills import FILE, Broken, Skill, chosen, skills_in
+from runner.engine.context.context import Context, Text
+from runner.problems import Exit, Stopped
+from runner.state import paths
+from runner.text.sanitize import one_line, visible
+
+if TYPE_CHECKING:
+    from runner.config.agentfiles.custom_commands import PromptFile
+    from runner.config.trust.inventory import Inventory
+
+BASE_FILE, ADDED_FILE = "SYSTEM.md", "APPEND_SYSTEM.md"
+LONGEST = 64 << 10  # bytes
+_TOLD = 3  # broken skills that are named
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The context, and what the person should know of it."""
+
+    context: Context
+    notices: tuple[str, ...]
+
+
+def given(inventory: "Inventory | None", environ: Mapping[str, str], *, skilled: bool = True) -> Given:
+    """`inventory` is what was trusted of the repository. Raises Stopped for a file of the person's own that cannot be
+    used: who wrote a prompt does not want to work without it."""
+    folder = os.path.dirname(str(paths.config_file(environ)))
+    base, added = (own(os.path.join(folder, name)) for name in (BASE_FILE, ADDED_FILE))
+    theirs = _prompts(inventory) if inventory is not None else {}
+    notices = []
+    if project := theirs.get(BASE_FILE):
+        base = project
+        notices.append(f"`{project.source}`, which you trusted, stands for what ringfence says of the work")
+    texts = tuple(each for each in (added, theirs.get(ADDED_FILE)) if each is not None)
+    if ADDED_FILE in theirs:
+        notices.append(f"`{theirs[ADDED_FILE].source}`, which you trusted, is part of the system prompt")
+    skills, broken = skills_at(inventory, environ) if skilled else ((), ())
+    files = tuple(each.path for each in instructions.texts(inventory)) if inventory is not None else ()
+    commands = _commands(inventory) if inventory is not None else ()
+    return Given(Context(base, texts, skills, commands=commands, files=files), (*notices, *_said(broken)))
+
+
+def own(path: str) -> Text | None:
+    """A text of the person's own; None where there is none. A link of theirs may lead to it. Raises Stopped."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise _unfit(path, (error.strerror or "it cannot be opened").lower()) from None
+    try:
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode):
+            raise _unfit(path, "it is no plain file")
+        if found.st_uid not in (0, os.geteuid()) or found.st_mode & stat.S_IWOTH:
+            raise _unfit(path, "others can write to it, so its words need not be yours")
+        with open(handle, "rb", closefd=False) as file:
+            data = file.read(LONGEST + 1)
+    finally:
+        os.close(handle)
+    if len(data) > LONGEST:
+        raise _unfit(path, f"it is longer than {LONGEST >> 10} KiB")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise _unfit(path, "it is not UTF-8 text") from None
+    return Text(path, visible(text, prose=True)) if text.strip() else None
+
+
+def _unfit(path: str, why: str) -> Stopped:
+    return Stopped(Problem(f"`{path}` cannot be given to the model", why, "mend it, or move it away"), Exit.USAGE)
+
+
+def _prompts(inventory: "Inventory") -> dict[str, Text]:
+    """By name. A trusted file that is too long is none: the question said how long it is."""
+    from runner.config.trust.inventory import Kind
+
+    found = {}
+    for entry in inventory.entries:
+        data = inventory.contents.get(entry.path, b"")
+        if entry.kind is Kind.PROMPT and data.strip():
+            found[os.path.basename(entry.path)] = Text(entry.path, visible(data.decode("utf-8"), prose=True))
+    return found
+
+
+def _commands(inventory: "Inventory") -> "tuple[PromptFile, ...]":
+    """The `/commands` that were trusted; what is no command was said with the question."""
+    from runner.config.trust.evaluate import commands_of
+
+    return commands_of(inventory).found
+
+
+def skills_at(
+    inventory: "Inventory | None", environ: Mapping[str, str]
+) -> tuple[tuple[Skill, ...], tuple[Broken, ...]]:
+    """The person's skills, then the trusted ones of the repository; and what is not used, with the reason. Paths are
+    absolute."""
+    home = os.path.realpath(paths.home(environ))
+    groups: list[tuple[Skill, ...]] = []
+    broken: list[Broken] = []
+    place = os.path.join(home, *OWN_SKILLS)
+    if os.path.isdir(place) and not _others_may_write(place):
+        mine, bad = _below(place)
+        groups.append(mine)
+        broken += bad
+    elif os.path.isdir(place):
+        broken.append(Broken(place, "is not used: others can write to it"))
+    if inventory is not None:
+        from runner.config.trust.evaluate import skills_of
+
+        theirs, bad = skills_of(inventory)
+        groups.append(tuple(_placed(each, inventory.workspace) for each in theirs))
+        broken += bad
+    found, left = chosen(groups)
+    return found, (*broken, *left)
+
+
+OWN_SKILLS = (".agents", "skills")
+
+
+def _below(place: str) -> tuple[tuple[Skill, ...], tuple[Broken, ...]]:
+    from runner.config.trust.discover import look_below
+
+    found = look_below(place, FILE)
+    files = {os.path.join(place, path): data for path, data in found.contents.items()}
+    good, bad = skills_in(files, "yours")
+    refused = (
+        Broken(os.path.join(place, each.path).rstrip("/"), each.refused) for each in found.entries if each.refused
+    )
+    return good, (*bad, *refused)
+
+
+def _others_may_write(place: str) -> bool:
+    found = os.stat(place)
+    return found.st_uid not in (0, os.geteuid()) or bool(found.st_mode & stat.S_IWOTH)
+
+
+def _placed(skill: Skill, workspace: str) -> Skill:
+    from dataclasses import replace
+
+    return replace(skill, path=os.path.join(workspace, skill.path))
+
+
+def _said(broken: tuple[Broken, ...]) -> tuple[str, ...]:
+    shown = [f"`{one_line(each.path, 200)}` is no skill: it {each.why}" for each in broken[:_TOLD]]
+    if len(broken) > _TOLD:
+        shown.append(f"{len(broken) - _TOLD} more skills are not used either")
+    return tuple(shown)

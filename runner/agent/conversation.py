@@ -1,0 +1,242 @@
+"""A conversation with a model, which the terminal, JSON mode and programs use."""
+
+import asyncio
+from collections.abc import Sequence
+
+from policy.model.tier import Mode
+from policy.model.verdict import Problem
+from runner.engine.budget import BudgetMeter
+from runner.engine.run_context import RunContext
+from runner.engine.tool_calls import Call
+from runner.engine.user_input import Words
+from runner.events import Changed, Failed, Notice, Prompted, Queued, RunEnded, Unqueued
+from runner.loop import BREAKS, Ending, handle_call, run
+from runner.messages import Message, TextBlock, Thinking, ToolCall, Usage, UserMessage, without_thoughts
+from runner.problems import Exit, Stopped
+from runner.sessions.rewind import OWN, Mark
+from runner.text.untrusted import marked
+
+_ONE_MODEL = Problem(
+    "the model cannot be changed here", "this program gave the session one model", "start a session with another"
+)
+
+
+_STOPS = (Exit.INTERRUPTED, Exit.FAILED, Exit.SANDBOX)  # the next prompt would only fail as well
+
+
+BUSY = Problem("something is on its way already", "one thing at a time", "wait for it, or interrupt it")
+_HALTED = "it was stopped"
+
+
+class Talk:
+    """One conversation. Only the thread of the event loop calls its methods.
+
+    Attributes:
+        ctx: The services and the live settings of the session.
+        history: The messages of the conversation.
+        marks: The prompts that the user can return to.
+        usage: The tokens of all runs, as the provider counts them.
+        cost: The cost of all runs, or None if the price is unknown.
+        turns: The number of turns of all runs.
+    """
+
+    def __init__(self, ctx: RunContext, history: list[Message], marks: Sequence[Mark] = ()) -> None:
+        """`history` and `marks` are those of earlier runs of the session."""
+        self.ctx = ctx
+        self.history = history
+        self.marks = list(marks)
+        self.usage = Usage()
+        self.cost: float | None = None
+        self.turns = 0
+        self._running: asyncio.Task[object] | None = None
+        self._typed = 0  # commands that the user typed
+
+    @property
+    def busy(self) -> bool:
+        """Return True while a run is in progress."""
+        return self._running is not None
+
+    async def prompt(self, text: str, typed: str = "") -> Ending:
+        """Work on `text` and then on the queued messages, and return the end of the last run.
+
+        `typed` is shown to users in place of `text`. Messages stay queued after a run that was stopped or that failed.
+        Raise Stopped while `busy`.
+        """
+        self._free()
+        words = Words(text, typed)
+        while True:
+            ending = await self._run(words)
+            if ending.exit in _STOPS or (more := self.ctx.steering.next()) is None:
+                return ending
+            words = more
+
+    async def _run(self, words: Words) -> Ending:
+        undo = self.ctx.undo
+        news = undo.news() if undo is not None else ""
+        latest = undo.latest() if undo is not None else 0
+        self.marks.append(Mark(words.shown, len(self.history), self.ctx.journal.leaf, latest))
+        said = Words(f"{news}{words.text}", words.shown) if news else words
+        self._running = running = asyncio.create_task(run(said.text, self.ctx, self.history, said.typed))
+        try:
+            ending = await running
+            self._spent(ending.usage, ending.cost)
+            self.turns += ending.turns
+            return ending
+        except asyncio.CancelledError:
+            if _cancelled():
+                raise
+            self.marks.pop()
+            return self.unbegun(words.text, words.typed)
+        finally:
+            self._running = None
+
+    def unbegun(self, text: str, typed: str = "") -> Ending:
+        """Report a prompt that was interrupted before its first step."""
+        mask = self.ctx.redactor.text
+        self.ctx.emit(Prompted(mask(text), mask(typed)))
+        ending = Ending(Exit.INTERRUPTED, "stopped by the user", 0, Usage(), ())
+        self.ctx.emit(RunEnded(int(ending.exit), ending.reason, 0, ending.usage, ()))
+        return ending
+
+    def _free(self) -> None:
+        if self.busy:
+            raise Stopped(BUSY, Exit.USAGE)
+
+    def _spent(self, usage: Usage, cost: float | None) -> None:
+        names = ("input", "output", "cache_read", "cache_write")
+        self.usage = Usage(*(getattr(self.usage, name) + getattr(usage, name) for name in names))
+        if cost is not None:
+            self.cost = (self.cost or 0.0) + cost
+
+    def rewind(self, mark: Mark) -> None:
+        """Continue from before the prompt `mark`. The session file keeps the messages after it.
+
+        Raise Stopped while `busy`.
+        """
+        self._free()
+        del self.history[mark.length :]
+        del self.marks[self.marks.index(mark) :]
+        self.ctx.journal.back_to(mark.leaf)
+        self.ctx.view.rewound(self.history, self.ctx.model_access())
+
+    async def compact(self, focus: str = "") -> bool:
+        """Replace old messages by notes in what the model is sent. Return True if anything became shorter.
+
+        `focus` names what the notes are to keep. Raise ProviderError, CancelledError if it was interrupted, and Stopped
+        while `busy`.
+        """
+        self._free()
+        ctx, spent = self.ctx, BudgetMeter(self.ctx.live.limits, unattended=self.ctx.unattended)
+        self._running = running = asyncio.create_task(ctx.view.compact(self.history, ctx.model_access(), focus, spent))
+        try:
+            return await running is not None
+        finally:
+            self._running = None
+            self._spent(spent.usage, spent.money)
+
+    async def shell(self, script: str) -> None:
+        """Run a command that the user typed, evaluated and confined like every other, and add it to the conversation.
+
+        The model answers with the next prompt. Raise Stopped while `busy`.
+        """
+        self._free()
+        self._typed += 1
+        self._running = running = asyncio.create_task(self._shell(f"!{self._typed}", script))
+        try:
+            told = await running
+        except asyncio.CancelledError:
+            if _cancelled():
+                raise
+            told = _HALTED  # before its first step
+        finally:
+            self._running = None
+        script, told = self.ctx.redactor.text(script), self.ctx.redactor.text(told)
+        # THREAT: what it printed is in a message of the person, and has no more authority than any other output.
+        said = f"{OWN}\n$ {script}\n{marked('command-output', told)}"
+        message = UserMessage((TextBlock(said),))
+        self.history.append(message)
+        try:
+            self.ctx.journal.message(message)
+        except BREAKS as error:
+            self.ctx.emit(Failed(error.problem))
+
+    async def _shell(self, key: str, script: str) -> str:
+        """Return the text about the command for the model."""
+        try:
+            report = await handle_call(Call(key, ToolCall(key, "bash", {"command": script})), self.ctx)
+        except BREAKS as error:
+            self.ctx.emit(Failed(error.problem))
+            return f"not done: {error.problem}"
+        except asyncio.CancelledError:  # the person, who goes on talking
+            self.ctx.emit(Notice("the command was stopped"))
+            return _HALTED
+        return "\n".join(block.text for block in report.result.content if isinstance(block, TextBlock))
+
+    async def stopped(self) -> None:
+        """Stop the run in progress, and return when it has ended."""
+        running = self._running
+        if running is not None:
+            self.interrupt()
+            await asyncio.wait({running})
+
+    def interrupt(self) -> bool:
+        """Stop the run with everything it started. Return True if a run was in progress."""
+        running = self._running
+        if running is None or running.cancelling():  # once: a second cancel would cut short the killing of its child
+            return False
+        return running.cancel()
+
+    def steer(self, text: str) -> None:
+        """Send `text` to the model within its turn, after the current batch of calls."""
+        text = self.ctx.redactor.text(text)
+        self.ctx.steering.steer(text)
+        self.ctx.emit(Queued(text, "steer"))
+
+    def follow_up(self, text: str, typed: str = "") -> None:
+        """Send `text` to the model at the end of the turn; `typed` is as for `prompt`."""
+        words = self.ctx.redactor.mask(Words(text, typed))
+        self.ctx.steering.follow_up(words.text, words.typed)
+        self.ctx.emit(Queued(words.shown, "follow_up"))
+
+    def take_back(self) -> tuple[str, ...]:
+        """Remove and return all queued messages."""
+        texts = self.ctx.steering.take_back()
+        if texts:
+            self.ctx.emit(Unqueued(texts))
+        return texts
+
+    def set_mode(self, mode: Mode, why: str = "") -> None:
+        """Change the mode from the next call on."""
+        was = self.ctx.live.mode
+        if was is not mode:
+            self.ctx.live.mode = mode
+            self.ctx.journal.mode(mode)
+            self.ctx.emit(Changed("mode", was.value, mode.value, why))
+
+    def set_model(self, spec: str) -> None:
+        """Change the model from the next request on. Raise Stopped, SetupError or SecretError without a change."""
+        ctx = self.ctx
+        if ctx.models is None:
+            raise Stopped(_ONE_MODEL, Exit.USAGE)
+        opened = ctx.models.get(spec)
+        was, now = ctx.live.named, opened.named
+        if now == was:
+            return
+        limits = ctx.models.limits(ctx.live.limits, opened)
+        ctx.live.use_model(opened.provider, opened.model, limits)
+        without_thoughts(self.history)
+        ctx.journal.model(now, limits.price)
+        ctx.emit(Changed("model", was, now))
+
+    def set_thinking(self, thinking: Thinking) -> None:
+        """Change the amount of reasoning from the next request on."""
+        was = self.ctx.live.thinking
+        if was is not thinking:
+            self.ctx.live.thinking = thinking
+            self.ctx.emit(Changed("thinking", was.value, thinking.value))
+
+
+def _cancelled() -> bool:
+    """Return True if the current task itself was cancelled, not only the run it awaits."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -1,0 +1,219 @@
+"""The opening of a session: from settings to a RunContext, in an order that fails early."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import field, replace
+from pathlib import Path
+
+from policy.grants.grant import MAIN, Key
+from policy.model.frozen import dataclass
+from policy.model.matrix import Ruling
+from policy.model.tier import Mode
+from policy.model.verdict import Problem
+from policy.rules.fingerprint import fingerprint
+from runner.agent.session_view import view_of
+from runner.approval.approver import Approver
+from runner.audit import location
+from runner.audit.open_log import open_log
+from runner.audit.records import SessionInfo
+from runner.audit.session_totals import Ends
+from runner.changes.undo.settings import keeper
+from runner.config import Settings
+from runner.config.amounts import apply_limits
+from runner.engine.context.context import Context
+from runner.engine.context.environment_note import surroundings
+from runner.engine.event_redaction import Watch
+from runner.engine.model_pool import OpenModels
+from runner.engine.run_context import LiveSettings, RunContext
+from runner.engine.run_limits import RunLimits
+from runner.engine.steering import Delivery, Steering
+from runner.events import Emit, Notice
+from runner.facts.environment import child_environment
+from runner.facts.gather import gather
+from runner.facts.git.head import head_commit
+from runner.gate.grants.codec import to_json
+from runner.gate.grants.store import GrantStore
+from runner.messages import Thinking
+from runner.providers import Opened
+from runner.providers.pricing import Price
+from runner.secrets.broker.session import lending, with_bundle
+from runner.secrets.from_environment import from_environment
+from runner.secrets.redactor import Redactor
+from runner.sessions.journal import Journal
+from runner.sessions.open import Beginning, Run
+from runner.state.output_store import Shelf
+from runner.state.paths import cache_dir, state_dir
+from sandbox.backend import Level
+from sandbox.backends import open_backend
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOptions:
+    """The options of a session. `cwd` is real and absolute; `limits` are `NAME=VALUE`; `argv` is for the record.
+
+    `instructions`: the texts of the repository that the model is given; `context`: what else it is told.
+    """
+
+    cwd: Path
+    unattended: bool
+    mode: Mode | None = None
+    limits: tuple[str, ...] = ()
+    backend: str | None = None
+    least: str | None = None
+    bounds: RunLimits = field(default_factory=RunLimits)
+    argv: tuple[str, ...] = ()
+    beginning: Beginning | None = None  # where the session is kept, and what it goes on from; None: nowhere
+    instructions: str = ""
+    context: Context = field(default_factory=Context)
+
+
+@contextlib.asynccontextmanager
+async def open_session(
+    options: SessionOptions,
+    settings: Settings,
+    environ: Mapping[str, str],
+    *,
+    model: Opened,
+    approver: Approver,
+    emit: Emit,
+    opener: Callable[[str], Opened] | None = None,
+    models: OpenModels | None = None,
+) -> AsyncIterator[RunContext]:
+    """Open the sandbox and the record of a session, and yield its RunContext. Leaving ends every child process.
+
+    What is emitted or recorded holds no secret that this process knows, and nothing that is a key by its shape.
+
+    `opener` opens a model by `provider:model`, for whoever turns to another; `models`, in its place, are those of a
+    program that closes them itself.
+
+    Raises SandboxUnavailable, AuditError, PlaceError, or a usage error for a limit; then nothing was run.
+    """
+    from tools import TOOLS
+    from tools.seen_files import Seen
+
+    cwd = str(options.cwd)
+    profile = replace(settings.profile, limits=apply_limits(settings.profile.limits, options.limits))
+    profile = with_bundle(profile)
+    facts = gather(cwd, environ, profile)
+    minimum = Level(options.least.upper()) if options.least else settings.sandbox_minimum
+    mode = options.mode or settings.mode or Mode.DEFAULT
+    state = state_dir(environ)
+    from_environment(environ)
+    redactor = Redactor(model.secrets, live=True, shapes=True)
+    emit = Watch(redactor, emit)
+    async with contextlib.AsyncExitStack() as stack:
+        if models is None:
+            models = OpenModels(model, opener, settings)
+            stack.push_async_callback(models.close)
+        audit = stack.enter_context(open_log(settings, environ, redact=redactor.text))
+        sandbox, enforcement = await open_backend(
+            options.backend,
+            minimum,
+            cache=cache_dir(environ),
+            aside=state / "aside",
+            container=settings.container,
+            lend=stack.enter_context(lending(profile, environ, facts.workspace)),
+            insisted=options.least == "full",
+        )
+        stack.push_async_callback(sandbox.close)
+        info = SessionInfo(
+            mode=mode.value,
+            workspace=facts.workspace,
+            unattended=options.unattended,
+            enforcement=enforcement,
+            argv=options.argv,
+            model=model.named,
+            commit=head_commit(facts.workspace),
+            sources=settings.sources,
+            policy=fingerprint(profile, settings.rules),
+            hashes=settings.hashes,
+            original=settings.original,
+            apart=settings.apart,
+        )
+        session = audit.session(info)
+        ends = Ends(audit, session)
+        told = emit  # the end is told when the session is closed already
+        stack.callback(lambda: _told(ends.problem, told))
+        stack.push(ends.record)
+        if address := settings.value("audit", "otlp"):
+            from runner.audit.otlp_stream import sending
+
+            sent, clear = sending(location.of(settings, environ), session, str(address))
+            stack.callback(lambda: _noticed(sent(), told))
+            _noticed(clear, emit)
+        emit = ends.watch(emit)
+        journal = Journal()
+        if options.beginning is not None:
+            run = Run(session, facts.workspace, cwd, mode.value, str(info.model), options.unattended)
+            journal = options.beginning.journal(run, redactor, _prices(info.model, options.bounds))
+            stack.callback(options.beginning.close)
+            stack.callback(_end, journal, emit)
+            emit = journal.watch(emit)
+        for notice in settings.notices:
+            emit(Notice(notice))
+        earlier = options.beginning.earlier if options.beginning is not None else None
+        undo = keeper(facts, settings, environ, session, emit, earlier)
+        stack.callback(undo.close)
+        grants = GrantStore(
+            state,
+            Key(facts.workspace, MAIN, session),
+            lambda text: emit(Notice(text)),
+            journal=lambda grant: journal.grant(to_json(grant)),
+            redact=redactor.text,
+        )
+        if options.beginning is not None and (before := options.beginning.past) is not None:
+            for grant in grants.restore(before.grants, fork=options.beginning.fork):
+                said = "allows again" if grant.ruling is Ruling.ALLOW else "forbids again"
+                if options.unattended and grant.ruling is Ruling.ALLOW:
+                    said = "allows nothing while nobody is there"
+                emit(Notice(f"grant {grant.id} of this session {said}: {grant.what.words}"))
+        around = await asyncio.to_thread(surroundings, facts.workspace)  # a large index takes a moment
+        ctx = RunContext(
+            session=session,
+            cwd=cwd,
+            live=LiveSettings(
+                mode, model.provider, model.model, options.bounds, Thinking(str(settings.value("thinking")))
+            ),
+            unattended=options.unattended,
+            tools=TOOLS,
+            seen=Seen(),
+            look=lambda: gather(cwd, environ, profile),
+            rules=settings.rules,
+            profile=profile,
+            environment=child_environment(facts, environ, profile),
+            approver=approver,
+            audit=audit,
+            sandbox=sandbox,
+            enforcement=enforcement,
+            shelf=Shelf(state / "outputs" / session),
+            emit=emit,
+            redactor=redactor,
+            journal=journal,
+            context=redactor.mask(replace(options.context, instructions=options.instructions, surroundings=around)),
+            undo=undo,
+            grants=grants,
+            models=models,
+            view=view_of(settings),
+            fallback=str(settings.value("fallback_model") or ""),
+            steering=Steering(Delivery(str(settings.value("queue", "delivery")))),
+        )
+        ctx.gauge.fixed(ctx.system_prompt() + ctx.context.before, ctx.tool_specs())
+        yield ctx
+
+
+def _prices(model: str | None, bounds: RunLimits) -> dict[str, Price]:
+    return {model: bounds.price} if model is not None and bounds.price is not None else {}
+
+
+def _end(journal: Journal, emit: Emit) -> None:
+    _told(journal.close(), emit)
+
+
+def _told(problem: Problem | None, emit: Emit) -> None:
+    _noticed(f"{problem.what}: {problem.why}" if problem is not None else None, emit)
+
+
+def _noticed(text: str | None, emit: Emit) -> None:
+    if text is not None:
+        emit(Notice(text))

@@ -1,0 +1,212 @@
+"""The options of the command line, each declared once, for `agent`, `run`, `ci`, `exec`, `why` and `sandbox show`.
+
+Two parsers are built from the table: the short one of `exec`, `why`, `sandbox show` and of plain `agent` at a terminal,
+which does without typer, whose import alone costs 50 ms, and the one of typer, which also makes the help pages and the
+completion (`runner/cli/gate.py`).
+"""
+
+from collections.abc import Iterable, Mapping
+
+from policy.model.frozen import dataclass
+from policy.model.tier import Mode
+from policy.model.verdict import limit_names
+from runner.problems import usage
+from runner.text.suggest import nearest
+
+FILE_TOOLS = ("read", "write", "edit", "ls", "glob", "grep")
+
+_GATE = ("exec", "why", "sandbox show")
+_MODEL = ("run", "ci", "agent", "terminal")
+_TALK = ("run", "agent", "terminal")
+_TYPED = ("run", "agent")
+_BUDGET = ("run", "ci")
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option of some commands.
+
+    Attributes:
+        name: the long form, with its dashes.
+        metavar: the placeholder of the value in help pages; empty for a switch, which takes no value.
+        commands: the commands that know the option. `terminal` is plain `agent` at a terminal as far as its words are
+            parsed without typer.
+        many: True if the option may be repeated, and every value counts. Otherwise the last one counts.
+        least: the lowest value of an option that takes a whole number; None if the value is a text.
+        short: a form with one dash, or empty.
+        complete: the kind of completion, or empty (see `runner/cli/gate.py`).
+    """
+
+    name: str
+    metavar: str
+    help: str
+    commands: tuple[str, ...]
+    many: bool = False
+    least: int | None = None
+    short: str = ""
+    complete: str = ""
+
+    @property
+    def key(self) -> str:
+        """The name without dashes, as Python spells names. A keyword of Python gets an underscore."""
+        found = self.name.removeprefix("--").replace("-", "_")
+        return f"{found}_" if found == "continue" else found
+
+
+# fmt: off
+OPTIONS: tuple[Option, ...] = (
+    Option("--prompt-file", "FILE", "Read the prompt from this file.", _BUDGET),
+    Option("--mode", "MODE", f"How much is allowed without a question: {', '.join(mode.value for mode in Mode)}.",
+           (*_GATE, *_MODEL), complete="mode"),
+    Option("--model", "PROVIDER:MODEL", "Which model: anthropic:NAME, openai:NAME, gemini:NAME, scripted:FILE.",
+           _MODEL, complete="model"),
+    Option("--provider", "NAME", "Its provider alone, for the default model.", _MODEL),
+    Option("--fallback-model", "PROVIDER:MODEL", "Goes on where the model stays busy.", _MODEL, complete="model"),
+    Option("--json", "", "JSON mode: one JSON object a line on stdin, one event a line on stdout "
+           "(docs/guide/embedding.md).", ("agent",)),
+    Option("--json", "", "One JSON event a line on stdout.", _BUDGET),
+    Option("--input", "FORMAT", "What stdin is: text (unless said), or with --json, json: lines that drive a whole "
+           "session.", ("run",)),
+    Option("--review", "", "Work in a copy; what was done is the patch. Needs --patch.", ("ci",)),
+    Option("--patch", "FILE", "The patch of --review, for `agent apply` or `git apply`.", ("ci",)),
+    Option("--patch-ignored", "", "In the patch also files that Git ignores.", ("ci",)),
+    Option("--summary", "FILE", "Markdown for the summary of a job.", ("ci",)),
+    Option("--sarif", "FILE", "What was denied, for code scanning.", ("ci",)),
+    Option("--events", "FILE", "One JSON event a line, as it happens.", ("ci",)),
+    Option("--result", "FILE", "The last line of stdout, as a file.", ("ci",)),
+    Option("--seal", "FILE", "The head of the log, to prove later that nothing was cut off.", ("ci",)),
+    Option("--files-in-workspace", "", "These files may lie where commands of the model may write.", ("ci",)),
+    Option("--unattended", "", "Nobody is there: every question becomes a denial.", (*_GATE, *_TYPED)),
+    Option("--max-turns", "N", "The most requests to the model (50).", _BUDGET, least=1),
+    Option("--max-tokens", "N", "The most tokens, sent and received.", _BUDGET, least=1),
+    Option("--max-cost", "AMOUNT", "The most money, by the known price of the model.", _BUDGET),
+    Option("--max-output", "SIZE", "The most that all commands together print: 500K, 20M.", _BUDGET),
+    Option("--max-denials", "N", "Denials that end it when nobody is there (20, or 3 in a row).", _BUDGET, least=1),
+    Option("--cwd", "FOLDER", "Work there instead of here.", (*_GATE, *_MODEL)),
+    Option("--config", "FILE", "One more configuration file; it may widen.", (*_GATE, *_MODEL)),
+    Option("--json", "", "Machine-readable output.", _GATE),
+    Option("--limit", "NAME=VALUE", f"What one command may use up: {', '.join(limit_names())}. Repeatable; memory=2G, "
+           "cpu=30s.", (*_GATE, *_MODEL), many=True, complete="limit"),
+    Option("--timeout", "TIME", "Wall time: 30s, 5m. The same as --limit wall=TIME.", _GATE),
+    Option("--timeout", "TIME", "The most wall time of the run: 90s, 30m, 2h.", _BUDGET),
+    Option("--read", "PATH", "Let this one action read PATH as well. Repeatable; never a secret.", _GATE, many=True),
+    Option("--write", "PATH", "Let it change PATH, which exists, and what is in it. Repeatable.", _GATE, many=True),
+    Option("--host", "HOST", "Let it talk to HOST: example.org, *.example.org, example.org:8443, 'localhost:3000 "
+           "private'. Repeatable.", _GATE, many=True),
+    Option("--env", "NAME=VALUE", "Set a variable for it, unless that would undo a guard. Repeatable.", _GATE,
+           many=True),
+    Option("--tool", "NAME", f"A file tool of the model: {', '.join(FILE_TOOLS)}.", ("why",)),
+    Option("--path", "PATH", "With --tool: what it works on.", ("why",)),
+    Option("--backend", "T1|T2|T3|container", "Use this sandbox and no other.", ("exec", *_MODEL), complete="backend"),
+    Option("--accept-partial", "", "Run even when the sandbox can enforce only a part (`agent doctor`).",
+           ("exec", *_TALK)),
+    Option("--require", "full|partial", "The least a sandbox must enforce, whatever the configuration says; else exit "
+           "4.", ("exec", *_TALK), complete="enforcement"),
+    Option("--unix", "", "Let it make AF_UNIX sockets; a listener whose socket lies in the workspace can then be "
+           "reached.", _GATE),
+    Option("--continue", "", "Go on with the latest session of this workspace.", _TALK, short="-c"),
+    Option("--resume", "[ID]", "Go on with that session; without ID, pick one from a list.", _TALK),
+    Option("--fork", "ID", "Go on from that session in a new one; the old one stays as it is.", _TALK),
+    Option("--no-session", "", "Keep nothing of this session, except the audit log.", _TALK),
+    Option("--trust-config", "SHA256", "Use what the repository brings if its hash is this one (`agent trust show`); "
+           "otherwise exit 2.", _MODEL),
+    Option("--no-instructions", "", "Give the model no AGENTS.md, CLAUDE.md or GEMINI.md.", _TALK),
+    Option("--account", "NAME", "Which of your accounts; see agent auth status.", _MODEL),
+    Option("--api-key-stdin", "", "The API key is the first line of stdin.", ("run", "ci", "agent")),
+    Option("--plain", "", "Lines only, nothing drawn: for screen readers and odd terminals.", ("agent",)),
+    Option("--version", "", "Print the version and leave.", ("agent",), short="-V"),
+)
+# fmt: on
+
+
+def options_of(command: str) -> dict[str, Option]:
+    """Return the options of `command` by each of their forms, in the order of the table."""
+    own = [option for option in OPTIONS if command in option.commands]
+    return {name: option for option in own for name in (option.name, option.short) if name}
+
+
+class Given:
+    """The values that a command line gave to the options of one command, by the names of `Option.key`."""
+
+    def __init__(self, values: Mapping[str, object]) -> None:
+        self._values = values
+
+    @classmethod
+    def of_words(cls, command: str, words: Iterable[tuple[str, str]]) -> "Given":
+        """Return the values of options in the order of the command line. A switch has any value."""
+        known, values = options_of(command), dict[str, object]()
+        for name, value in words:
+            option = known[name]
+            before = values.get(option.key)
+            many = (*before, value) if isinstance(before, tuple) else (value,)
+            values[option.key] = True if not option.metavar else many if option.many else value
+        return cls(values)
+
+    def text(self, key: str) -> str | None:
+        """Return the value of an option; None if it was not given."""
+        value = self._values.get(key)
+        return value if isinstance(value, str) else None
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        """Return the values of an option that may be repeated."""
+        value = self._values.get(key)
+        return tuple(str(each) for each in value) if isinstance(value, list | tuple) else ()
+
+    def number(self, key: str) -> int | None:
+        """Return the value of an option that takes a whole number; None if it was not given."""
+        value = self._values.get(key)
+        return value if isinstance(value, int) else None
+
+    def switch(self, key: str) -> bool:
+        """Return True if the switch was given."""
+        return self._values.get(key) is True
+
+    def any(self) -> bool:
+        """Return True if any option was given."""
+        return any(value not in (None, False, [], ()) for value in self._values.values())
+
+
+def least(accept: bool, required: str | None) -> str | None:
+    """The least enforcement that a person asked for, as `sandbox.minimum` spells it; None when nothing was said."""
+    if required not in (None, "full", "partial"):
+        raise usage(
+            f"`--require {required}` is not known",
+            "a sandbox enforces `full` or `partial`",
+            nearest(str(required), ["full", "partial"]) or "write `--require full`",
+        )
+    if accept and required == "full":
+        raise usage(
+            "`--require full` and `--accept-partial` say the opposite",
+            "only one of them can hold",
+            "leave one of them out",
+        )
+    return "partial" if accept else required
+
+
+def parse_backend(text: str | None) -> str | None:
+    """One of the sandboxes that this version has, whether or not it can be used here; None for None."""
+    if text is None:
+        return None
+    from sandbox.backends import BACKENDS  # whoever names one is about to use it
+
+    if text not in BACKENDS:
+        near = nearest(text, list(BACKENDS))
+        known = ", ".join(BACKENDS)
+        raise usage(
+            f"there is no backend called `{text}`",
+            f"this version has {known}",
+            near or "leave --backend out to get the best one",
+        )
+    return text
+
+
+def parse_mode(text: str | None) -> Mode | None:
+    """The mode of that name; None for None."""
+    if text is None:
+        return None
+    try:
+        return Mode(text)
+    except ValueError:
+        near = nearest(text, [mode.value for mode in Mode])
+        names = ", ".join(mode.value for mode in Mode)
+        raise usage(f"there is no mode `{text}`", f"the modes are {names}", near or "pick one of them") from None

@@ -1,0 +1,188 @@
+"""The start of an agent: everything that can be decided before a session is opened."""
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from policy.model.frozen import dataclass
+from runner.agent.run_options import RunArgs
+from runner.problems import usage
+from runner.providers.key_source import KeyFlags, wanted
+
+if TYPE_CHECKING:
+    from runner.agent.open_session import SessionOptions
+    from runner.config import Settings
+    from runner.config.trust.prompt import Asker
+    from runner.engine.run_limits import RunLimits
+    from runner.providers import Opened
+    from runner.secrets.secret import Secret
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The values that the sessions of one agent are opened with.
+
+    Attributes:
+        options: The options of the first session.
+        settings: The settings of the configuration.
+        environ: The environment variables of the program.
+        model: The model of the first session.
+        opener: A function that opens another model by `provider:model`, or None.
+    """
+
+    options: "SessionOptions"
+    settings: "Settings"
+    environ: Mapping[str, str]
+    model: "Opened"
+    opener: "Callable[[str], Opened] | None" = None
+
+
+def starting(
+    args: RunArgs,
+    *,
+    unattended: bool,
+    asks: bool = True,
+    asker: "Asker | None" = None,
+    model: "Opened | None" = None,
+) -> Start:
+    """Return the values for the first session, before anything is opened. The disk is read.
+
+    With `asks`, a question about trust may be put on this terminal or to `asker`. Raise Stopped, ConfigError,
+    SetupError, SecretError, SessionError, StateError or PlaceError; KeyboardInterrupt if the user leaves.
+    """
+    options, settings = prepared(args, unattended, asks=asks, asker=asker)
+    model = model or chosen_model(args, settings, options.cwd)
+    options = begun(args, options, settings, model)
+    return Start(options, settings, os.environ, model, opener(args, settings, options.cwd, model))
+
+
+def begun(args: RunArgs, options: "SessionOptions", settings: "Settings", model: "Opened") -> "SessionOptions":
+    """Return `options` with the session to continue and the price of the model.
+
+    Called before anything is opened, so that a list to pick a session from disturbs nothing.
+    """
+    from runner.engine.limit_settings import priced
+    from runner.sessions.choose import beginning
+
+    where = beginning(args.go_on, options.cwd, os.environ, model.named, unattended=options.unattended)
+    return replace(options, beginning=where, bounds=priced(options.bounds, model, settings))
+
+
+def prepared(
+    args: RunArgs,
+    unattended: bool,
+    *,
+    repository: bool = True,
+    usual: "RunLimits | None" = None,
+    asks: bool = True,
+    asker: "Asker | None" = None,
+) -> "tuple[SessionOptions, Settings]":
+    """Return the options and the settings of a session, from the options as typed and the configuration.
+
+    Without `repository`, no setting of the repository counts, not even one that tightens. `usual` are the limits where
+    neither options nor settings name any. `asks`: a question about trust may be put on this terminal or by `asker`.
+    """
+    from functools import partial
+
+    from runner.agent.context_sources import given
+    from runner.agent.open_session import SessionOptions
+    from runner.config import load
+    from runner.config.amounts import apply_limits
+    from runner.config.flags import said, with_flags
+    from runner.config.trust.session_check import Wish, started, workspace_at
+    from runner.engine.limit_settings import bounds
+    from runner.gate.gate import folder, refuse_folder
+
+    cwd = folder(args.cwd)
+    config = Path(args.config) if args.config else None
+    again = partial(load, cwd, os.environ, config=config, unattended=unattended, repository=repository)
+    settings = again()
+    refuse_folder(str(cwd), os.environ, settings.profile)
+    wish = Wish(
+        workspace=workspace_at(str(cwd), os.environ),
+        attended=not unattended,
+        pinned=args.trust_config,
+        reads=bool(settings.value("instructions")) and not args.no_instructions,
+        asks=asks,
+        asker=asker,
+        skilled=bool(settings.value("skills")),
+        cwd=str(cwd),
+    )
+    instructions, brought = "", None
+    if repository:
+        settings, instructions, brought = started(wish, settings, os.environ, lambda trusted: again(trusted=trusted))
+    told = given(brought, os.environ, skilled=bool(settings.value("skills")))
+    settings = replace(settings, notices=(*settings.notices, *told.notices))
+    flags = said(
+        mode=args.mode,
+        model=args.model,
+        fallback=args.fallback,
+        max_turns=args.budget.turns,
+        budget=args.budget.said(),
+        least=args.least,
+        no_instructions=args.no_instructions,
+        limits=args.limits,
+        total=apply_limits(settings.profile.limits, args.limits),
+    )
+    settings = with_flags(settings, flags)
+    options = SessionOptions(
+        cwd=cwd,
+        unattended=unattended,
+        mode=args.mode,
+        limits=args.limits,
+        backend=args.backend,
+        least=args.least,
+        bounds=bounds(args.budget, settings, usual),
+        argv=("agent", *sys.argv[1:]),
+        instructions=instructions,
+        context=told.context,
+    )
+    return options, settings
+
+
+def chosen_model(args: RunArgs, settings: "Settings", cwd: Path, given: "Secret | None" = None) -> "Opened":
+    """Open the model that options and settings name. `given` is the key that was read from standard input before."""
+    from runner.providers import PROVIDERS, open_provider
+
+    spec = args.model or args.provider or settings.model
+    if args.model and args.provider and not args.model.startswith(f"{args.provider}:"):
+        if args.model.partition(":")[0] in PROVIDERS:
+            raise usage(
+                f"`{args.model}` is not a model of `{args.provider}`",
+                "--provider and --model name two providers",
+                "leave --provider out, since --model says it too",
+            )
+        spec = f"{args.provider}:{args.model}"
+    if not spec:
+        raise usage(
+            "no model is chosen",
+            "neither --model nor --provider was given, and the configuration names none",
+            "add for example --model anthropic:claude-sonnet-5-5, or try `agent demo`, which needs no model",
+        )
+    if ":" not in spec and spec in settings.models:
+        spec = f"{spec}:{settings.models[spec]}"
+    name = spec.strip().partition(":")[0]
+    key = wanted(settings, name, os.environ, cwd, args.key)
+    key = key if given is None else replace(key, stdin_key=given)
+    api = settings.value("provider", "openai", "api") if name == "openai" else None
+    url = settings.base_urls.get(name)
+    return open_provider(spec, base_url=url, environ=os.environ, key=key, api=str(api) if api else None)
+
+
+def opener(args: RunArgs, settings: "Settings", cwd: Path, first: "Opened") -> "Callable[[str], Opened]":
+    """Return a function that opens another model in the session that began with `first`.
+
+    THREAT T21: the options about the key (--api-key-stdin, --account) are about the provider of the first model. The
+    server of another provider is never sent that key. Standard input is not read again.
+    """
+
+    def another(spec: str) -> "Opened":
+        same = spec.strip().partition(":")[0] == first.provider.name
+        flags = args.key if same and not args.key.from_stdin else KeyFlags()
+        given = first.secrets[0] if same and args.key.from_stdin and first.secrets else None
+        return chosen_model(replace(args, model=spec, provider=None, key=flags), settings, cwd, given)
+
+    return another

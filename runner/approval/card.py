@@ -1,0 +1,105 @@
+"""A question as a person sees it: what a yes does to them, why they are asked, and what may be answered.
+
+One value for every front end: the card on the screen, plain lines, and JSON. All text in it is safe to show.
+"""
+
+from policy.describe.phrases import Around, near
+from policy.describe.summary import caveats, doing
+from policy.model.action import Action, EditFile, RunScript, WriteFile
+from policy.model.assessment import Assessment, EffectKind
+from policy.model.facts import Kind
+from policy.model.matrix import MATRIX, Ruling
+from policy.model.tier import Tier
+from policy.model.verdict import Ask
+from runner.approval.card_diff import change
+from runner.approval.card_text import marked, safe, safe_line
+from runner.approval.remember_options import NOTHING, Offer, where_words
+from runner.events import Card, Change, Mark, Pick
+from runner.gate.wording import action_words, cell_words, terms_words
+from runner.text.sanitize import look_alikes
+
+_MOST_PATHS = 50  # that a command names for itself; the line and the terms bound all of them
+_MOST_REASONS = 40
+
+
+def card(ask: Ask, offer: Offer = NOTHING, *, around: Around | None = None, before: str | None = None) -> Card:
+    """The card of a question. `around`: the machine as it was judged, which knows what exists. `before`: the text of
+    the file that would be written, None where there is none or nobody may look."""
+    assessment, action = ask.assessment, ask.assessment.action
+    around = around or ask.terms
+    worst = max(assessment.tiers[0], ask.cell.tier)
+    command, marks, letters = _command(ask)
+    return Card(
+        question=safe_line(ask.question),
+        line=_first_up(safe_line(doing(assessment, around))),
+        tier=ask.cell.tier,
+        tiers=assessment.tiers,
+        command=command,
+        marks=marks,
+        letters=tuple(safe_line(line) for line in letters),
+        why=safe_line(ask.reason.text),
+        rule=safe_line(str(ask.reason.rule)),
+        cell=cell_words(ask.cell),
+        more=tuple(
+            safe_line(f"{each.tier.label}: {each.text} ({each.rule})")
+            for each in (*assessment.asked, *assessment.reasons)
+            if each is not ask.reason and each.tier is not Tier.READ
+        )[:_MOST_REASONS],
+        terms=tuple((label, safe_line(words)) for label, words in terms_words(ask.terms, action)),
+        caveats=tuple(safe_line(each) for each in caveats(assessment, ask.terms)),
+        paths=_paths(assessment, around),
+        change=_change(action, before, around),
+        choices=_picks(offer),
+        careful=worst >= Tier.DANGEROUS,
+        editable=isinstance(action, RunScript),
+    )
+
+
+def _command(ask: Ask) -> tuple[str, tuple[Mark, ...], tuple[str, ...]]:
+    """The action whole, the words of it that keep it from being allowed, and the letters in it that pose."""
+    action: Action = ask.assessment.action
+    if not isinstance(action, RunScript):
+        said = action_words(action, ask.terms.workspace)
+        return safe(said), (), look_alikes(said)
+    asked = ask.assessment.asked
+    open_ = (each for each in ask.assessment.reasons if MATRIX[each.tier][ask.cell.mode] is not Ruling.ALLOW)
+    command, marks = marked(action.script, (*open_, *asked))
+    return command, marks, look_alikes(action.script)
+
+
+def _change(action: Action, before: str | None, around: Around) -> Change | None:
+    if not isinstance(action, WriteFile | EditFile):
+        return None
+    look = getattr(around, "look", None)
+    new = look is not None and look(action.path).kind is Kind.MISSING
+    return change(action, before, near(action.path, around), new=new)
+
+
+def _paths(assessment: Assessment, around: Around) -> tuple[str, ...]:
+    """What a command says it changes, one path each; a file tool's only path stands in its diff."""
+    if isinstance(assessment.action, WriteFile | EditFile):
+        return ()
+    found = [
+        f"{'changes' if effect.kind is EffectKind.WRITES else 'deletes'} {near(effect.target, around)}"
+        + ("" if effect.exact else " (what is in it)")
+        for effect in assessment.effects
+        if effect.kind in (EffectKind.WRITES, EffectKind.DELETES) and effect.target.startswith("/")
+    ]
+    found = list(dict.fromkeys(map(safe_line, found)))
+    return (*found[:_MOST_PATHS], f"and {len(found) - _MOST_PATHS} more") if len(found) > _MOST_PATHS else tuple(found)
+
+
+def _picks(offer: Offer) -> tuple[Pick, ...]:
+    """Return the choices that can be remembered, each with its letter."""
+    picks = []
+    for letter, choice, span in offer.lettered:
+        missed = tuple(map(safe_line, choice.not_covered))
+        picks.append(Pick((letter,), safe_line(choice.words), where_words(span, yes=True), missed, True))
+    if offer.never is not None:
+        where = where_words(offer.spans[0], yes=False)
+        picks.append(Pick(("d",), safe_line(offer.never.words), where, (), False))
+    return tuple(picks)
+
+
+def _first_up(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,114 @@
+"""The answers to a question that are remembered: the letter of each, its line, and what may be typed behind it."""
+
+import re
+
+from policy.grants.grant import Span
+from policy.grants.offers import Choice
+from policy.model.frozen import dataclass
+from policy.model.matrix import Ruling
+from runner.gate.grants.store import USUAL_LIFE, Keep
+from runner.text.sanitize import one_line
+
+HELP = (
+    "the letter of a line remembers the yes. After it you may say for how long (`7d`, `12h`, `30m`), how often (`3x`), "
+    "`user` for all your projects, and `because ...`: `p 7d because of the release`"
+)
+# The letters of the first, second and third choice in each reach; a capital covers more. Digits are never answers:
+# questions are counted with them, so a digit meant for another question could grant something.
+_LETTERS = {Span.SESSION: "sSt", Span.PROJECT: "pPT", Span.USER: "uUv"}
+_SECONDS = {"m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+_LIFE = re.compile(r"([1-9][0-9]{0,3})([mhdw])")
+_USES = re.compile(r"([1-9][0-9]{0,5})x")
+_MOST_LIFE = 3650 * 86_400.0
+_WHERE = {
+    Span.SESSION: "in this session",
+    Span.PROJECT: f"in this project for {USUAL_LIFE / 86_400:g} days",
+    Span.USER: f"in all your projects for {USUAL_LIFE / 86_400:g} days",
+}
+_FOREVER = {Span.SESSION: "in this session", Span.PROJECT: "in this project", Span.USER: "in any of your projects"}
+
+
+def where_words(span: Span, *, yes: bool) -> str:
+    """How far an answer reaches, and a yes for how long."""
+    return (_WHERE if yes else _FOREVER)[span]
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What may be remembered of one question, and how far: the first of `spans` is what `d` means."""
+
+    choices: tuple[Choice, ...]
+    never: Choice | None
+    spans: tuple[Span, ...]
+
+    @property
+    def lettered(self) -> tuple[tuple[str, Choice, Span], ...]:
+        """The choices in each reach, with the letter that takes each of them."""
+        return tuple(
+            (_LETTERS[span][place], choice, span)
+            for place, choice in enumerate(self.choices[: len(_LETTERS[Span.SESSION])])
+            for span in self.spans
+        )
+
+    @property
+    def keys(self) -> str:
+        """The keys that the prompt lists, such as `/s/p/S/P/d`."""
+        letters = [letter for letter, _, _ in self.lettered] + (["d"] if self.never is not None else [])
+        return "".join(f"/{letter}" for letter in letters)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The choices as they are shown; each says what it does not cover before anybody takes it."""
+        found = []
+        for letter, choice, span in self.lettered:
+            said = choice.words if span is self.spans[0] else "the same"
+            found.append(f"{letter}  yes, and later {said}, {_WHERE[span]}")
+            if span is self.spans[-1] and choice.not_covered:
+                found.append(f"   but not {' or '.join(choice.not_covered)}")
+        if self.never is not None:
+            found.append(f"d  no, and never {self.never.words}, {_FOREVER[self.spans[0]]}")
+        return tuple(found)
+
+    def picked(self, text: str) -> Keep | str | None:
+        """Return what a line says to keep; why it is no answer, as a text; or None for words of another kind.
+
+        A number, alone or with what belongs behind a letter, is no answer: the question is put again.
+        """
+        first, *rest = text.split()
+        if first == "d" and self.never is not None:
+            return _said(Keep(self.never.whats, Ruling.DENY, self.spans[0]), rest)
+        for letter, choice, span in self.lettered:
+            if first == letter:
+                return _said(Keep(choice.whats, Ruling.ALLOW, span), rest)
+        if first.isnumeric() and _said(Keep((), Ruling.ALLOW, Span.PROJECT), rest) is not None:
+            return (
+                f"`{one_line(first, 20)}` is no answer here; answer {', '.join(['y', 'n', *self.keys.split('/')[1:]])}"
+            )
+        return None
+
+
+NOTHING = Offer((), None, ())
+
+
+def _said(keep: Keep, words: list[str]) -> Keep | None:
+    """With what stands behind a letter; None when that is something else, such as a sentence that begins with one."""
+    span, life, uses, reason = keep.span, keep.life, keep.uses, ""
+    told: set[str] = set()  # of two times, or two folders, nobody can say which was meant
+    for place, word in enumerate(words):
+        lasting, often = _LIFE.fullmatch(word), _USES.fullmatch(word)
+        if word == "because" and words[place + 1 :]:
+            reason = " ".join(words[place + 1 :])
+            break
+        kind = "life" if lasting else "uses" if often else "span"
+        if kind in told:
+            return None
+        told.add(kind)
+        if word in ("project", "user"):
+            span = Span(word)
+        elif lasting and int(lasting[1]) * _SECONDS[lasting[2]] <= _MOST_LIFE:
+            life = int(lasting[1]) * _SECONDS[lasting[2]]
+        elif often and keep.ruling is Ruling.ALLOW:
+            uses = int(often[1])
+        else:
+            return None
+    return Keep(keep.whats, keep.ruling, span, life, uses, reason)

@@ -1,0 +1,41 @@
+"""A decision with its session and with what became of it: what every reader of the log walks over."""
+
+from collections.abc import Iterator
+
+from policy.model.frozen import dataclass
+from runner.audit.chain import Record
+from runner.audit.log import AuditLog
+from runner.audit.query import Query
+
+DECISIONS = ("decided", "refused", "applied", "planned")  # the kinds of record that say what was to be done
+SESSIONS = 256  # that are held at a time: a log may have as many of them as it has decisions
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """`record` is one of DECISIONS. `session` is None in a log whose beginning was pruned; `finished` is None
+    when nothing ran, when it still runs, or when the program died."""
+
+    record: Record
+    session: Record | None
+    finished: Record | None
+
+
+def deeds(log: AuditLog, query: Query | None = None, *, limit: int | None = None) -> Iterator[Deed]:
+    """What `query` wants, newest first, `limit` at most."""
+    wanted = query or Query()
+    sessions: dict[str, Record | None] = {}
+    left = limit
+    for record in log.rows(kind=DECISIONS, query=wanted):
+        if left == 0:
+            return
+        name = str(record.body.get("session", ""))
+        if name not in sessions:
+            if len(sessions) >= SESSIONS:
+                sessions.clear()
+            sessions[name] = log.named("session", name)
+        session = sessions[name]
+        finished = log.outcome_of(record.id) if record.body.get("verdict") != "deny" else None  # nothing ran
+        if wanted.matches(record.body, session.body if session else {}, finished.body if finished else {}):
+            left = None if left is None else left - 1
+            yield Deed(record, session, finished)

@@ -1,0 +1,135 @@
+"""A recorded decision as the values it was made of, as far as the record keeps them.
+
+Total: a record of another version, or one that somebody changed, gives less, and never an error. What was cut when it
+was recorded ends with an ellipsis.
+"""
+
+from dataclasses import MISSING, fields, replace
+
+from policy.model.action import ACTIONS, Action
+from policy.model.assessment import Effect, EffectKind, Reason, RuleRef, Scope
+from policy.model.matrix import Ruling
+from policy.model.span import SourceSpan
+from policy.model.tier import Mode, Tier
+from policy.model.verdict import Cell, Limits, Problem, Rights, Terms
+from runner.audit.fields import Body, items, mapping, number, text, texts
+from runner.gate.explain import Explanation
+
+_TIERS = {tier.label: tier for tier in Tier}
+
+
+def action_of(body: Body) -> Action | None:
+    """What was asked; None when the record has no action of a kind that this version knows.
+
+    The words of a command whose whole was cut come back as the beginning of the last one they have.
+    """
+    told = mapping(body.get("action"))
+    made = ACTIONS.get(text(told.get("type")))
+    if made is None:
+        return None
+    values: dict[str, object] = {}
+    for item in fields(made):
+        found = told.get(item.name)
+        if item.name == "argv":
+            values["argv"] = texts(found) if isinstance(found, list) else tuple(text(found).split("\0"))
+        elif isinstance(found, dict) or item.default is MISSING:
+            values[item.name] = text(found)
+        elif item.name in told:
+            values[item.name] = found
+    return made(**values)  # type: ignore[arg-type]  # texts where texts belong; the rest is only shown
+
+
+def was_cut(body: Body) -> bool:
+    """Whether the record holds only the beginning of what was asked."""
+    return any(isinstance(value, dict) for value in mapping(body.get("action")).values())
+
+
+def effects_of(body: Body) -> tuple[Effect, ...]:
+    return tuple(_effect(mapping(item)) for item in items(body.get("effects")))
+
+
+def reasons_of(body: Body, name: str = "reasons") -> tuple[Reason, ...]:
+    """`name` may be `rules`: what the users' own rules said."""
+    return tuple(reason_of(mapping(item)) for item in items(body.get(name)))
+
+
+def reason_of(told: Body) -> Reason:
+    ref = RuleRef.parse(text(told.get("rule")))
+    span = told.get("span")
+    ends = [max(each, 0) for each in items(span) if isinstance(each, int)]
+    return Reason(tier_of(told.get("tier")), text(told.get("text")), ref, SourceSpan(*ends) if len(ends) == 2 else None)
+
+
+def tier_of(label: object) -> Tier:
+    """The tier of that name; `unknown` for a name that this version does not know."""
+    return _TIERS.get(text(label), Tier.UNKNOWN)
+
+
+def cell_of(body: Body) -> Cell:
+    told = mapping(body.get("cell"))
+    mode = next((mode for mode in Mode if mode.value == told.get("mode")), Mode.DEFAULT)
+    ruling = next((each for each in Ruling if each.name.lower() == told.get("ruling")), Ruling.DENY)
+    return Cell(tier_of(told.get("tier")), mode, ruling)
+
+
+def problem_of(value: object) -> Problem | None:
+    told = mapping(value)
+    return Problem(text(told.get("what")), text(told.get("why")), text(told.get("fix"))) if told else None
+
+
+def terms_of(body: Body) -> Terms | None:
+    """The rights that were granted, without the values of the environment; None for a denial.
+
+    Its digest is another: the record has the one that counted.
+    """
+    told = mapping(body.get("terms"))
+    if not told:
+        return None
+    rights = Rights.WORK if told.get("rights") == Rights.WORK.value else Rights.LOOK
+    none, usual = Terms(rights, "", ""), Limits()
+    values: dict[str, object] = {}
+    for item in fields(Terms):
+        found, shape = told.get(item.name), type(getattr(none, item.name))
+        if item.name == "env":
+            values["env"] = tuple((name, "") for name in texts(found))
+        elif shape is tuple:
+            values[item.name] = texts(found)
+        elif shape in (str, bool) and type(found) is shape:
+            values[item.name] = found
+    amounts: dict[str, object] = {}
+    for item in fields(Limits):
+        amount = number(mapping(told.get("limits")).get(item.name))
+        if amount is not None and isinstance(amount, int | type(getattr(usual, item.name))):
+            amounts[item.name] = amount
+    return replace(none, **values, limits=replace(usual, **amounts))  # type: ignore[arg-type]  # of the shapes they have
+
+
+def explanation_of(body: Body, workspace: str) -> Explanation | None:
+    """The explanation that a decision rested on, as `agent why` has it; None when its action is not known here."""
+    action = action_of(body)
+    if action is None:
+        return None
+    allowed = body.get("verdict") == "allow"
+    return Explanation(
+        action=action,
+        tree=text(body.get("tree")),
+        effects=effects_of(body),
+        tiers=tuple(tier_of(label) for label in items(body.get("tiers"))),
+        reasons=reasons_of(body),
+        cell=cell_of(body),
+        because=reason_of(mapping(body.get("because"))),
+        verdict=Ruling.ALLOW if allowed else Ruling.DENY,
+        problem=problem_of(body.get("problem")),
+        question=None,
+        terms=terms_of(body),
+        ways=(),
+        rules=reasons_of(body, "rules"),
+        workspace=workspace,
+        digest=text(body.get("digest")),
+    )
+
+
+def _effect(told: Body) -> Effect:
+    kind = next((each for each in EffectKind if each.value == told.get("kind")), EffectKind.UNKNOWN)
+    scope = next((each for each in Scope if each.value == told.get("scope")), Scope.NONE)
+    return Effect(kind, text(told.get("target")), scope, told.get("exact") is not False)

@@ -1,0 +1,277 @@
+"""Everything about one decision, as people read it: what it rested on, what was granted, enforced and done."""
+
+import json
+import shlex
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from runner.audit.chain import Record
+from runner.audit.decisions import Deed
+from runner.audit.decode import explanation_of, reason_of, was_cut
+from runner.audit.fields import Body, items, mapping, number, text, texts
+from runner.audit.list_view import place
+from runner.gate.explain import Section, caret_lines, sections, shown, titled
+from runner.text.sanitize import visible
+
+# What a section of its own tells; every other field of a record is shown as it is, so that nothing is left out.
+# fmt: off
+_DECIDED = frozenset((
+    "kind", "time", "session", "tool", "action", "tree", "effects", "tiers", "reasons", "counts", "mode", "cell",
+    "verdict", "because", "problem", "terms", "digest", "backend", "answer", "typed", "grants", "arguments", "source",
+    "granted", "reach", "rules", "facts", "model",
+))
+_FINISHED = frozenset((
+    "kind", "time", "decided", "status", "seconds", "ended_by", "bytes", "truncated", "problem", "violations",
+    "connections", "connected", "enforcement", "started", "used", "changed", "changes",
+))
+# fmt: on
+_SESSION = (
+    ("workspace", "workspace"),
+    ("mode", "mode"),
+    ("model", "model"),
+    ("began", "time"),
+    ("program", "program"),
+    ("python", "python"),
+    ("kernel", "kernel"),
+    ("user", "user"),
+    ("process", "process"),
+    ("commit", "commit"),
+    ("policy", "policy"),
+)
+_OF_SESSION = frozenset(
+    {"kind", "session", "unattended", "sources", "hashes", "offset", "argv", "enforcement", *(f for _, f in _SESSION)}
+)
+
+
+def deed_text(deed: Deed, *, colour: bool = False) -> str:
+    """One decision, whole. Safe to print on a terminal."""
+    body = deed.record.body
+    told = [*_head(deed), *_decision(deed), *_answer(body), *_enforced(deed), *_outcome(deed)]
+    told += _session(deed.session)
+    told += _rest("also recorded", body, _DECIDED)
+    told += _rest("also recorded of the outcome", deed.finished.body, _FINISHED) if deed.finished else []
+    told.append(("sealed", shown(list(_seals(deed)))))
+    return titled(told, colour=colour)
+
+
+def record_text(record: Record, *, ended: Record | None = None, colour: bool = False) -> str:
+    """A record that is no decision: of a session, with its end where it has one, or of the log itself."""
+    if record.kind == "session":
+        told = _session(record)
+        told += _rest("ended", ended.body, frozenset({"kind", "session"})) if ended else []
+    else:
+        told = _rest(
+            visible(f"record {record.id}, {record.kind or 'of no kind'}", lines=False), record.body, frozenset()
+        )
+    told.append(("sealed", shown([_seal(record)])))
+    return titled(told, colour=colour)
+
+
+def _head(deed: Deed) -> Iterator[Section]:
+    body = deed.record.body
+    tool = text(body.get("tool"))
+    model = text(body.get("model")) or "the model"
+    who = {"person": f"typed by a person ({tool})", "model": f"wanted by {model} ({tool})"}
+    wanted = who.get(text(body.get("source")), f"wanted by {tool}")
+    yield f"record {deed.record.id}", shown([f"decided {_clock(body)}, {wanted}"])
+
+
+def _decision(deed: Deed) -> list[Section]:
+    body = deed.record.body
+    workspace = text(deed.session.body.get("workspace")) if deed.session else ""
+    explanation = explanation_of(body, workspace)
+    if explanation is None:
+        problem = mapping(body.get("problem"))
+        refusal = [text(problem.get("what"))] + [f"{name}: {text(problem.get(name))}" for name in ("why", "fix")]
+        verdict = text(body.get("verdict"))
+        action = body.get("arguments", body.get("action"))
+        return [
+            ("arguments, as the model sent them", shown([_plain(action)])),
+            ("verdict", shown(["denied" if verdict == "deny" else verdict, *(refusal if problem else [])])),
+        ]
+    found = sections(explanation)
+    more = [f"the record keeps the beginning of it: {told}" for told in _cuts(body)] if was_cut(body) else []
+    more += [
+        f"the record keeps {len(items(body.get(name)))} of {count} {name}"
+        for name, count in mapping(body.get("counts")).items()
+        if isinstance(count, int) and count > len(items(body.get(name)))
+    ]
+    because = reason_of(mapping(body.get("because")))
+    because = because if because not in explanation.reasons else replace(because, span=None)  # its words stand above
+    at = next(index for index, (title, _) in enumerate(found) if title == "verdict") + 1
+    found[at:at] = [("because", list(caret_lines(explanation.action, because)))]
+    return [*found[:1], ("cut", shown(more)), *found[1:]]
+
+
+def _cuts(body: Body) -> Iterator[str]:
+    for name, value in mapping(body.get("action")).items():
+        if isinstance(value, dict):
+            yield f"{name} of {value.get('length')} characters, sha256 {value.get('sha256')}"
+
+
+def _answer(body: Body) -> Iterator[Section]:
+    answer = mapping(body.get("answer"))
+    if answer:
+        lines = [text(answer.get("question")), f"{'yes' if answer.get('yes') else 'no'}, by {text(answer.get('by'))}"]
+        waited = number(answer.get("seconds"))
+        lines += [f"after {waited:g} s"] if waited is not None else []
+        lines += [f"with the words: {text(answer.get('feedback'))}"] if answer.get("feedback") else []
+        yield "answer", shown(lines)
+    elif mapping(body.get("cell")).get("ruling") == "ask" and body.get("verdict") == "deny":
+        yield "answer", shown(["nobody was there to ask"])
+    kept = {text(grant.get("id")): grant for grant in map(mapping, items(body.get("granted")))}
+    names = dict.fromkeys([*texts(body.get("grants")), *kept])
+    yield "grants", shown([_grant(name, kept.get(name, {})) for name in names])
+    yield "added by flags", shown(list(texts(body.get("typed"))))
+
+
+def _grant(name: str, kept: Body) -> str:
+    """A grant that was used, by its name and the words of the action that it was given for."""
+    what = mapping(kept.get("what"))
+    about = shlex.join(texts(what.get("words"))) or ", ".join(texts(what.get("write")) or texts(what.get("read")))
+    return f"{name}: {about}, for {text(kept.get('scope'))}" if about else name
+
+
+def _enforced(deed: Deed) -> Iterator[Section]:
+    body = deed.record.body
+    backend = text(body.get("backend"))
+    report = mapping(deed.finished.body.get("enforcement")) if deed.finished else {}
+    reach = text(body.get("reach"))
+    if reach and reach != backend:
+        yield "judged for", shown([f"the reach of {reach}"])
+    if report:
+        yield "enforced", shown(list(_report(report)))
+    elif backend and backend != "none":
+        known = mapping(deed.session.body.get("enforcement")) if deed.session else {}
+        yield "to be enforced", shown(list(_report(known)) or [f"by {backend}; nothing more is known"])
+
+
+def _report(report: Body) -> Iterator[str]:
+    yield f"{text(report.get('level'))} by {text(report.get('backend'))}"
+    checks = mapping(report.get("checks"))
+    held = [name for name, held in checks.items() if held]
+    if held:
+        yield f"held: {', '.join(held)}"
+    if len(held) < len(checks):
+        yield f"did not hold: {', '.join(name for name, held in checks.items() if not held)}"
+    for missing in texts(report.get("missing")):
+        yield f"not enforced: {missing}"
+    if report.get("limits"):
+        yield f"limits counted by {text(report.get('limits'))}"
+
+
+def _outcome(deed: Deed) -> Iterator[Section]:
+    if deed.finished is None:
+        if deed.record.body.get("verdict") == "allow":
+            yield "outcome", shown(["no end was recorded: it still runs, or the program was killed"])
+        return
+    body = deed.finished.body
+    seconds = number(body.get("seconds"))
+    took = f" after {seconds:.2f} s" if seconds is not None else ""
+    began = f", from {_clock({'time': body['started']})}" if body.get("started") else ""
+    lines = [f"exit {body.get('status')}{took}{began} to {_clock(body)}"]
+    lines += [f"ended by: {text(body.get('ended_by'))}"] if body.get("ended_by") else []
+    counts = mapping(body.get("bytes"))
+    streams = [(name, counts.get(name)) for name in ("stdin", "stdout", "stderr")]
+    sizes = [f"{count} bytes of {name}" for name, count in streams if isinstance(count, int)]
+    cut = ", cut at the limit" if body.get("truncated") else ""
+    lines += [f"{', '.join(sizes)}{cut}"] if sizes else []
+    used = mapping(body.get("used"))
+    cpu, memory = number(used.get("cpu")), used.get("memory")
+    lines += [f"{cpu:g} s of CPU" + (f", {memory} bytes of memory" if memory else "")] if cpu is not None else []
+    problem = mapping(body.get("problem"))
+    lines += [text(problem.get("what")), f"why: {text(problem.get('why'))}"] if problem else []
+    yield "outcome", shown(lines)
+    yield "changed", shown([*_changed(body)])
+    yield "stopped by the sandbox", shown([line for item in items(body.get("violations")) for line in _violation(item)])
+    yield "network", shown([*_connections(body)])
+
+
+def _changed(body: Body) -> Iterator[str]:
+    told = [mapping(item) for item in items(body.get("changed"))]
+    yield from (f"{text(item.get('how'))} {text(item.get('path'))}" for item in told)
+    total = body.get("changes")
+    if isinstance(total, int) and total > len(told):
+        yield f"and {total - len(told)} more files"
+
+
+def _violation(item: object) -> Iterator[str]:
+    told = mapping(item)
+    seen = "concluded from its own message" if told.get("inferred") else f"seen by {text(told.get('layer'))}"
+    yield f"{text(told.get('what'))} ({seen})"
+    if told.get("fix"):
+        yield f"  fix: {text(told.get('fix'))}"
+
+
+def _connections(body: Body) -> Iterator[str]:
+    made = [mapping(item) for item in items(body.get("connections"))]
+    for each in made:
+        verdict = "allowed" if each.get("allowed") else "denied"
+        parts = [f"{place(each)} {verdict}", text(each.get("asked"))]
+        parts += [f"at {text(each.get('address'))}"] if each.get("address") else []
+        parts += [f"sent {_count(each, 'sent')} bytes, received {_count(each, 'received')}"]
+        parts += [f"with credential {text(each.get('credential'))}"] if each.get("credential") else []
+        parts += [text(each.get("why"))] if each.get("why") else []
+        yield "; ".join(part for part in parts if part)
+    total = body.get("connected")
+    if isinstance(total, int) and total > len(made):
+        yield f"and {total - len(made)} more attempts"
+
+
+def _count(each: Body, name: str) -> int:
+    found = each.get(name)
+    return found if isinstance(found, int) else 0
+
+
+def _session(record: Record | None) -> list[Section]:
+    if record is None:
+        return [("session", shown(["its record is not in this log"]))]
+    body = record.body
+    lines = [f"{'name':<9} {text(body.get('session'))}"]
+    for label, field in _SESSION:
+        value = body.get(field)
+        if value is not None:
+            lines.append(f"{label:<9} {_clock(body) if field == 'time' else _plain(value)}")
+    lines.append(f"{'attended':<9} {'nobody was there' if body.get('unattended') else 'somebody was there'}")
+    hashes = mapping(body.get("hashes"))
+    for index, name in enumerate(texts(body.get("sources"))):
+        digest = text(hashes.get(name))
+        lines.append(f"{'' if index else 'settings':<9} {name}{f' (sha256 {digest})' if digest else ''}")
+    if body.get("argv"):
+        lines.append(f"{'started':<9} {shlex.join(texts(body.get('argv')))}")
+    report = mapping(body.get("enforcement"))
+    lines += (
+        [f"{'sandbox' if not index else '':<9} {line}" for index, line in enumerate(_report(report))] if report else []
+    )
+    return [("session", shown(lines)), *_rest("also recorded of the session", body, _OF_SESSION)]
+
+
+def _seals(deed: Deed) -> Iterator[str]:
+    yield _seal(deed.record)
+    if deed.finished:
+        yield _seal(deed.finished, ", its outcome")
+    if deed.session:
+        yield _seal(deed.session, ", its session")
+
+
+def _seal(record: Record, what: str = "") -> str:
+    place = f" ({record.number} of log {record.log})" if record.log else ""
+    return f"record {record.id}{place}{what}: {record.hash}"
+
+
+def _rest(title: str, body: Body, told: Iterable[str]) -> list[Section]:
+    """The fields that no section tells; what is empty says nothing."""
+    left = {name: value for name, value in body.items() if name not in told and value not in (None, "", [], {})}
+    return [(title, shown([f"{name}: {_plain(value)}" for name, value in left.items()]))] if left else []
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict) and "cut" in value:
+        return text(value)
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _clock(body: Body) -> str:
+    return text(body.get("time")).replace("T", " ").replace("Z", " UTC")

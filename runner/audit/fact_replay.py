@@ -1,0 +1,197 @@
+"""The machine as it was recorded: facts that answer what was asked then, follow what certainly follows from that, and
+note everything else as missing."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from datetime import date
+from typing import TypeVar
+
+from policy.model.assessment import Scope
+from policy.model.facts import Facts, Kind, PathFact
+from policy.model.git_remotes import Remotes
+
+_Value = TypeVar("_Value")
+_KINDS = {kind.value: kind for kind in Kind}
+_SCOPES = {scope.value: scope for scope in Scope}
+
+
+class Recorded:
+    """Facts of one recorded decision. `missing`: what was asked of them and is not recorded, in words; whatever was
+    judged by then is worth nothing. `today_disk`: asked in place of that, where somebody wants it; `looked` then says
+    for what.
+
+    Raises ValueError for parts that are none.
+    """
+
+    def __init__(
+        self,
+        machine: Mapping[str, object],
+        top: Mapping[str, object],
+        asked: Mapping[str, object],
+        today: date | None,
+        now: Callable[[str], PathFact] | None = None,
+    ) -> None:
+        self.missing: list[str] = []
+        self.looked: list[str] = []
+        self._now = now
+        self._places = {path: _fact(path, found) for path, found in _table(asked, "look").items()}
+        self._which = _table(asked, "which")
+        self._names = _table(asked, "names")
+        self._remotes = _table(asked, "remotes")
+        self._registries = _table(asked, "registries")
+        self._tracked = _table(asked, "tracked") if "tracked" in asked else {}  # records of earlier versions have none
+        self._logins = _table(asked, "logins") if "logins" in asked else {}  # only where somebody asked
+        self.facts = Facts(
+            workspace=_text(machine, "workspace"),
+            home=_text(machine, "home"),
+            path=_texts(machine.get("path")),
+            system=_texts(machine.get("system")),
+            private=_texts(machine.get("private")),
+            beyond=_text(machine, "beyond"),
+            cache=_text(machine, "cache"),
+            today=today,
+            look=self._look,
+            which=self._found,
+            names=self._listed,
+            remotes=self._remote,
+            tracked=self._kept,
+            login=self._login,
+            registries=self._registry,
+        )
+        real = [fact.real for fact in self._places.values() if fact.kind in (Kind.FILE, Kind.FOLDER)]
+        self._top(top)
+        self._folders = {above for path in (*real, f"{self.facts.workspace}/.") for above in _above(path)}
+
+    def _top(self, top: Mapping[str, object]) -> None:
+        """What lay directly in the workspace; whatever was asked for says it once more."""
+        own = self.facts.workspace.rstrip("/")
+        self._whole = top.get("whole") is True
+        for kind in _KINDS.values():
+            for name in _texts(top.get(kind.value, [])):
+                self._places.setdefault(f"{own}/{name}", PathFact(f"{own}/{name}", kind))
+        for name, found in _table(top, "links").items():
+            self._places.setdefault(f"{own}/{name}", _fact(f"{own}/{name}", found))
+
+    def _look(self, path: str) -> PathFact:
+        fact = self._places.get(path) or self._follows(path)
+        if fact is None:
+            if self._now is not None:
+                self.looked.append(path)
+                fact = self._now(path)
+            else:
+                self.missing.append(f"what `{path}` is")
+                fact = PathFact(path, Kind.OTHER)
+            self._places[path] = fact
+        return fact
+
+    def _follows(self, path: str) -> PathFact | None:
+        """What is certain of a path: whatever lies above a real one is a real folder, and nothing is below a file."""
+        if path in self._folders:
+            return PathFact(path, Kind.FOLDER)
+        if {"", ".", ".."} & set(path.split("/")[1:]):
+            return None
+        own = self.facts.workspace.rstrip("/")
+        if self._whole and path.startswith(f"{own}/"):
+            name = path[len(own) + 1 :].partition("/")[0]
+            if f"{own}/{name}" not in self._places:
+                return PathFact(path, Kind.MISSING)  # nothing of that name lay there
+        for above in _above(path):
+            fact, rest = self._places.get(above), path[len(above) :]
+            if fact is not None and fact.kind in (Kind.FILE, Kind.MISSING):
+                return PathFact(fact.real + rest, Kind.MISSING)
+            if fact is not None and fact.kind is Kind.FOLDER and fact.real not in (above, "/"):
+                return self._places.get(fact.real + rest) or self._follows(fact.real + rest)
+        return None
+
+    def _found(self, name: str) -> str | None:
+        found = self._answer(self._which, name, f"where the program `{name}` is")
+        return found if isinstance(found, str) else None
+
+    def _listed(self, folder: str) -> tuple[str, ...] | None:
+        found = self._answer(self._names, folder, f"what is in `{folder}`")
+        return self._read(_texts, found) if found is not None else None
+
+    def _remote(self, folder: str) -> Remotes:
+        found = self._answer(self._remotes, folder, f"the remotes of `{folder}`")
+        return self._read(_remotes, found) or Remotes()
+
+    def _kept(self, where: str) -> tuple[str, ...] | None:
+        found = self._answer(self._tracked, where, f"which secret files the {where} of the repository holds")
+        return self._read(_texts, found) if found is not None else None
+
+    def _login(self, path: str) -> bool:
+        return self._answer(self._logins, path, f"whether `{path}` holds a login") is True
+
+    def _registry(self, program: str, folder: str) -> tuple[tuple[str, Scope], ...]:
+        found = self._answer(self._registries, f"{program}\0{folder}", f"the registries of `{program}` in `{folder}`")
+        return self._read(_registries, found) or ()
+
+    def _read(self, read: Callable[[object], _Value], found: object) -> _Value | None:
+        """What was answered then; one that is no answer is none."""
+        try:
+            return read(found) if found is not None else None
+        except ValueError as error:
+            self.missing.append(str(error))
+            return None
+
+    def _answer(self, table: Mapping[str, object], name: str, what: str) -> object:
+        if name not in table:
+            self.missing.append(what)
+        return table.get(name)
+
+
+def _above(path: str) -> list[str]:
+    """Every folder above `path`, the nearest first."""
+    parts = path.split("/")
+    return ["/".join(parts[:count]) or "/" for count in range(len(parts) - 1, 0, -1)]
+
+
+def _fact(path: str, found: object) -> PathFact:
+    kind, real = found if isinstance(found, list) and len(found) == 2 else (found, path)
+    if not isinstance(real, str) or not isinstance(kind, str) or kind not in _KINDS:
+        raise ValueError(f"`{path}` is not described as paths are")
+    return PathFact(real, _KINDS[kind])
+
+
+def _remotes(found: object) -> Remotes:
+    if not isinstance(found, dict) or set(found) != {each.name for each in fields(Remotes)}:
+        raise ValueError("these are no remotes")
+    shapes = {each.name: type(getattr(Remotes(), each.name)) for each in fields(Remotes)}
+    if any(type(value) is not {tuple: list}.get(shapes[name], shapes[name]) for name, value in found.items()):
+        raise ValueError("these are no remotes")
+    values = {name: _frozen(value) for name, value in found.items()}
+    return Remotes(**values)  # type: ignore[arg-type]  # its own fields, in the forms that JSON has of them
+
+
+def _registries(found: object) -> tuple[tuple[str, Scope], ...]:
+    pairs = [each for each in found if isinstance(each, list) and len(each) == 2] if isinstance(found, list) else []
+    if not isinstance(found, list) or len(pairs) != len(found) or not all(str(scope) in _SCOPES for _, scope in pairs):
+        raise ValueError("these are no registries")
+    return tuple((str(host), _SCOPES[scope]) for host, scope in pairs)
+
+
+def _frozen(value: object) -> object:
+    """Lists as tuples, at any depth."""
+    if isinstance(value, list):
+        return tuple(map(_frozen, value))
+    return {name: _frozen(each) for name, each in value.items()} if isinstance(value, dict) else value
+
+
+def _table(part: Mapping[str, object], name: str) -> dict[str, object]:
+    found = part.get(name)
+    if not isinstance(found, dict):
+        raise ValueError(f"there is no `{name}` in it")
+    return found
+
+
+def _text(part: Mapping[str, object], name: str) -> str:
+    found = part.get(name)
+    if not isinstance(found, str):
+        raise ValueError(f"there is no `{name}` in it")
+    return found
+
+
+def _texts(found: object) -> tuple[str, ...]:
+    if not isinstance(found, list):
+        raise ValueError("a list is missing")
+    return tuple(map(str, found))

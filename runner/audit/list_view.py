@@ -1,0 +1,224 @@
+"""The audit log as people read it (one verdict, two lines) and as programs do (one JSON object a line)."""
+
+import json
+import textwrap
+from collections.abc import Iterator
+
+from policy.model.frozen import dataclass
+from runner.audit.chain import Record
+from runner.audit.decisions import Deed, deeds
+from runner.audit.fields import Body, items, mapping, number, text
+from runner.audit.log import AuditLog
+from runner.audit.query import Query
+from runner.text.sanitize import one_line, visible
+
+_RED, _GREEN, _YELLOW, _DIM, _END = "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[2m", "\x1b[0m"
+# The tiers that no rule and no remembered yes lifts are the loud ones; what only reads is quiet.
+_LOUD = "\x1b[1;31m"
+_HUES = {"read": _DIM, "dangerous": _LOUD, "unknown": _LOUD, "secret": _LOUD, "denied": _LOUD, "malformed": _LOUD}
+# What an action's line shows, by the field of the action that says most.
+_TELLING = ("script", "argv", "pattern", "path", "root", "plan")
+_HOSTS = 5  # that are named of one command
+_INDENT = " " * 7
+NARROW = 84  # columns below which an action gets a line of its own
+WIDE = 400  # characters of a line that nobody looks at through a terminal
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One decision and what became of it, in words."""
+
+    id: int
+    time: str
+    tool: str
+    verdict: str
+    tier: str
+    action: str
+    why: str
+    rule: str
+    cell: str
+    answer: str
+    outcome: str
+    network: str  # whom it connected to, and whom it did not
+    violations: tuple[str, ...]
+    typed: str = ""
+    log: str = ""  # which of several logs that were merged
+
+
+def lines(
+    log: AuditLog, query: Query | None = None, *, limit: int | None = None, colour: bool = False, width: int = 110
+) -> Iterator[str]:
+    """The listing for people, safe to print on a terminal. Says so when there is nothing to list, or more of it."""
+    shown = 0
+    for deed in deeds(log, query, limit=None if limit is None else limit + 1):
+        if shown == limit:
+            told = f"there are older ones; these are the newest {limit} (--limit N)"
+            yield f"{_DIM}{told}{_END}" if colour else told
+            return
+        shown += 1
+        yield from entry_lines(entry(deed), colour=colour, width=width)
+    if not shown:
+        yield nothing(query)
+
+
+def nothing(query: Query | None) -> str:
+    """What to say when a query found nothing."""
+    if query is None or query == Query():
+        return "nothing was decided yet"
+    return "nothing was denied" if query == Query(verdicts=("deny",)) else "no decision matches"
+
+
+def json_lines(log: AuditLog, query: Query | None = None, *, limit: int | None = None) -> Iterator[str]:
+    """The same decisions with every field of their records, and `outcome` (null when nothing ran)."""
+    for deed in deeds(log, query, limit=limit):
+        yield json_line(deed)
+
+
+def json_line(deed: Deed) -> str:
+    """One of them; of a merged file with its chain, and its number in that."""
+    outcome = {"id": deed.finished.id, **deed.finished.body} if deed.finished else None
+    return json.dumps({**_named(deed.record), **deed.record.body, "outcome": outcome})
+
+
+def _named(record: Record) -> dict[str, object]:
+    chain = {"log": record.log, "number": record.number} if record.log else {}
+    return {"id": record.id, "hash": record.hash, **chain}
+
+
+def whole(log: AuditLog, found: Record) -> str:
+    """One record with its session and its outcome as indented JSON."""
+    session = log.named("session", str(found.body.get("session")))
+    finished = log.outcome_of(found.id)
+    told = {**_named(found), **found.body}
+    told["session_record"] = session.body if session and session.id != found.id else None
+    told["outcome"] = finished.body if finished else None
+    return json.dumps(told, indent=2)
+
+
+def entry(deed: Deed) -> Entry:
+    """One decision in words. They are as untrusted as the record: `entry_lines` makes them safe to print."""
+    record, finished = deed.record, deed.finished
+    body = record.body
+    because, cell, problem = mapping(body.get("because")), mapping(body.get("cell")), mapping(body.get("problem"))
+    answer = mapping(body.get("answer"))
+    said = ("yes" if answer.get("yes") else "no") if answer else ""
+    malformed = record.kind == "refused"
+    stopped = items(finished.body.get("violations")) if finished else []
+    return Entry(
+        id=record.id,
+        time=text(body.get("time")),
+        tool=text(body.get("tool")),
+        verdict=text(body.get("verdict")),
+        tier="malformed" if malformed else text(cell.get("tier")),
+        action=text(body.get("arguments")) if malformed else action_line(mapping(body.get("action"))),
+        why=text(problem.get("what") if malformed else because.get("text")),
+        rule=text(because.get("rule")),
+        cell="" if malformed else _cell(cell, unanswered=body.get("verdict") == "deny" and not answer),
+        answer=f"{said}, by {text(answer.get('by'))}{_kept(body, answer)}" if answer else "",
+        outcome=_outcome(finished.body) if finished else "",
+        typed=", ".join(map(text, items(body.get("typed")))),
+        network=_network(finished.body) if finished else "",
+        violations=tuple(text(mapping(item).get("what")) for item in stopped),
+        log=record.log,
+    )
+
+
+def entry_lines(told: Entry, *, colour: bool, width: int) -> Iterator[str]:
+    """Safe lines of at most `width` columns at a terminal; what is longer than `WIDE` is for no terminal, and whole."""
+    red, green, yellow, dim, end = (_RED, _GREEN, _YELLOW, _DIM, _END) if colour else ("",) * 5
+    hue = red if told.verdict == "deny" else green
+    tier = _HUES.get(told.tier, "") if colour else ""
+    narrow = width < NARROW
+    day = visible(
+        f"{told.time[5:10]} {told.time[11:16]}" if narrow else f"{told.time[:10]} {told.time[11:19]}", lines=False
+    )
+    head = f"{told.id:>5}  {day}  "
+    verdict, badge = (f"{visible(told.verdict, lines=False):<5}  ", f"{visible(told.tier, lines=False):<13}  ")
+    who = visible(f"{told.log[:8]}  {told.tool}" if told.log else told.tool, lines=False)
+    start = f"{dim}{head}{end}{hue}{verdict}{end}{tier}{badge}{end if tier else ''}{who}"
+    if narrow:
+        yield start
+        yield f"{_INDENT}{one_line(told.action, max(width - len(_INDENT), 20))}"
+    else:
+        room = max(width - len(head) - len(verdict) - len(badge) - len(who) - 2, 20)
+        yield f"{start}  {one_line(told.action, room)}"
+    where = "; ".join(part for part in (told.rule, told.cell) if part)
+    said = [f"{told.why} ({where})" if told.rule else told.why]
+    said += [f"added by flags: {told.typed}"] if told.typed else []
+    said += [f"answered: {told.answer}"] if told.answer else []
+    said += [told.outcome] if told.outcome else []
+    said += [f"network: {told.network}"] if told.network else []
+    for part in said:
+        yield from (f"{dim}{line}{end}" for line in _folded(part, width))
+    for part in told.violations:
+        yield from (f"{yellow}{line}{end}" for line in _folded(f"stopped: {part}", width))
+
+
+def finished_line(record: Record, *, colour: bool, width: int) -> Iterator[str]:
+    """What became of a decision, told apart from it."""
+    dim, yellow, end = (_DIM, _YELLOW, _END) if colour else ("",) * 3
+    network = _network(record.body)
+    told = f"{record.body.get('decided')!s:>5}  {_outcome(record.body)}{f'; network: {network}' if network else ''}"
+    yield f"{dim}{one_line(told, max(width, 20)) if width < WIDE else visible(told, lines=False)}{end}"
+    for item in items(record.body.get("violations")):
+        stopped = text(mapping(item).get("what"))
+        yield from (f"{yellow}{line}{end}" for line in _folded(f"stopped: {stopped}", width))
+
+
+def action_line(action: Body) -> str:
+    """What was asked, in short: the script, the words, the path."""
+    kind = text(action.get("type"))
+    shown = next((action[name] for name in _TELLING if name in action), "")
+    said = " ".join(text(word) for word in shown) if isinstance(shown, list) else text(shown)
+    if kind in ("RunScript", "RunArgv"):
+        return f"$ {said}"
+    where = f" in {text(action['root'])}" if "pattern" in action and "root" in action else ""
+    return f"{said}{where}"
+
+
+def _folded(words: str, width: int) -> list[str]:
+    """Indented lines for a terminal of `width` columns; one line where there is none."""
+    shown = visible(words, lines=False)
+    if width >= WIDE or len(shown) + len(_INDENT) <= width:
+        return [f"{_INDENT}{shown}"]
+    fits = max(width, len(_INDENT) + 20)
+    return textwrap.wrap(shown, fits, initial_indent=_INDENT, subsequent_indent=f"{_INDENT}  ", break_on_hyphens=False)
+
+
+def _kept(body: Body, answer: Body) -> str:
+    """Under which names an answer was remembered; nothing where a grant gave it."""
+    names = [text(name) for name in items(body.get("grants"))]
+    return f", remembered as {', '.join(names)}" if names and answer.get("by") == "terminal" else ""
+
+
+def _cell(cell: Body, *, unanswered: bool) -> str:
+    nobody = ", with nobody there to ask" if unanswered and cell.get("ruling") == "ask" else ""
+    return f"{cell.get('tier')} x {cell.get('mode')} = {cell.get('ruling')}{nobody}"
+
+
+def _outcome(body: Body) -> str:
+    seconds = number(body.get("seconds"))
+    took = f" after {seconds:.2f} s" if seconds is not None else ""
+    ended = f", ended by: {body['ended_by']}" if body.get("ended_by") else ""
+    return f"exit {body.get('status')}{took}{ended}"
+
+
+def _network(body: Body) -> str:
+    """Every host and port once, in the order of the first attempt, with the verdict; a few of them."""
+    made = [mapping(item) for item in items(body.get("connections"))]
+    said = [
+        f"{place(each)} {'allowed' if each.get('allowed') else 'denied'}"
+        + (f" with credential {text(each.get('credential'))}" if each.get("credential") else "")
+        for each in made
+    ]
+    found = list(dict.fromkeys(said))
+    return ", ".join(found[:_HOSTS]) + (f" and {len(found) - _HOSTS} more" if len(found) > _HOSTS else "")
+
+
+def place(made: Body) -> str:
+    """Host and port of a connection as an allowlist spells them; a name that could not be read has neither."""
+    host, port = text(made.get("host")), made.get("port")
+    if not host:
+        return "nobody"
+    host = f"[{host}]" if ":" in host else host
+    return f"{host}:{port}" if port else host

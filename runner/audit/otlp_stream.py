@@ -1,0 +1,115 @@
+"""Sending a session's decisions to a collector while it goes on, beside the log and never in its way.
+
+A thread follows the log with a connection of its own, so nothing waits for a collector, and nothing is lost with one:
+what could not be sent is in the log, and `close` says how to send it later.
+"""
+
+import threading
+from collections.abc import Callable
+
+from policy.model.verdict import Problem
+from runner.audit.decisions import DECISIONS, Deed
+from runner.audit.export.otlp import BATCH, Collector, Sent, Unsent, endpoint, in_clear
+from runner.audit.location import Place
+from runner.audit.log import AuditLog
+from runner.audit.query import Query
+from runner.audit.stores.store import AuditError
+from runner.problems import Stopped
+from runner.text.counts import many
+
+EVERY = 2.0  # seconds between two looks at the log
+PATIENCE = 10.0  # seconds that the end of a session waits for the rest to be taken,
+SHORT = 2.0  # and by a collector that failed before
+_AGAIN = 30.0  # seconds after which a collector that failed is tried again
+
+
+class Sending:
+    """Sends what `session` decides, from now on, to the collector at `address`; each decision when it has its outcome,
+    or at the end. `close` once."""
+
+    def __init__(self, log: Place, session: str, address: str) -> None:
+        self._log, self._session, self._address = log, session, address
+        self._closing = threading.Event()
+        self._collector: Collector | None = None
+        self._problem: Problem | None = None
+        self._sent = Sent(0, 0)
+        self._waiting: list[int] = []  # decisions that were seen and not sent, oldest first
+        self._last = 0  # of those that were seen
+        self._failing = False  # the last try
+        self._broken = False  # it gave up before the end
+        self._thread = threading.Thread(target=self._follow, name="otlp", daemon=True)
+        self._thread.start()
+
+    def close(self, patience: float | None = None) -> str | None:
+        """Send the rest, and wait that many seconds for it. What has to be said of what was not sent, in one line."""
+        self._closing.set()
+        if patience is None:
+            patience = SHORT if self._failing else PATIENCE
+        self._thread.join(patience)
+        if self._thread.is_alive():
+            if self._collector is not None:
+                self._collector.close()  # which ends its waiting for another try; the thread dies with us
+            return self._said(self._problem.why if self._problem else "it did not answer in time")
+        return (
+            self._said(self._problem.why if self._problem else "it broke off")
+            if self._waiting or self._broken
+            else None
+        )
+
+    def _said(self, otherwise: str) -> str:
+        why = self._problem.why if self._problem else otherwise
+        later = f"agent audit export --format otlp --session {self._session} --endpoint {self._address}"
+        number = len(self._waiting)
+        what = f"{many(number, 'decision')} of this session" if number else "part of this session"
+        return (
+            f"{what} did not reach the collector at {self._address}: {why}; the log has all, `{later}` sends it later"
+        )
+
+    def _follow(self) -> None:
+        try:
+            with AuditLog.open_to_read(self._log) as log:
+                self._collector = Collector(self._address)  # now: loading the SDK takes a while
+                pause = EVERY
+                while not self._closing.wait(pause):
+                    self._failing = not self._look(log, self._collector, whole=False)
+                    pause = _AGAIN if self._failing else EVERY
+                self._look(log, self._collector, whole=True)
+        except (AuditError, Stopped) as error:  # the log, or the SDK: the session goes on without
+            self._problem, self._broken = error.problem, True
+        finally:
+            if self._collector is not None:
+                self._collector.close()
+
+    def _look(self, log: AuditLog, collector: Collector, *, whole: bool) -> bool:
+        """Send what is complete; with `whole` also what has no outcome yet. False when the collector failed."""
+        rows = log.rows(kind=DECISIONS, query=Query(sessions=(self._session,)), after=self._last)
+        seen = sorted(record.id for record in rows if record.body.get("session") == self._session)
+        if seen:
+            self._waiting += seen
+            self._last = seen[-1]
+        beginning = log.named("session", self._session)
+        batch: list[Deed] = []
+        for number in self._waiting[:BATCH] if not whole else self._waiting:
+            record = log.get(number)
+            if record is None:
+                continue
+            finished = log.outcome_of(number)
+            if whole or finished is not None or record.body.get("verdict") == "deny":
+                batch.append(Deed(record, beginning, finished))
+        for first in range(0, len(batch), BATCH):
+            part = batch[first : first + BATCH]
+            try:
+                self._sent = collector.take(part, self._sent)
+            except Unsent as error:
+                self._problem = error.problem
+                return False
+            gone = {deed.record.id for deed in part}
+            self._waiting = [number for number in self._waiting if number not in gone]
+        return True
+
+
+def sending(log: Place, session: str, address: str) -> tuple[Callable[[], str | None], str | None]:
+    """Begin to send: what ends it, and what is to be said at the beginning. `address`: as `audit.otlp` has it."""
+    whole = endpoint(address, {})
+    clear = f"the record of this session travels to {whole} in clear; https would hide it" if in_clear(whole) else None
+    return Sending(log, session, whole).close, clear

@@ -1,0 +1,253 @@
+"""Recorded actions before another policy: what it would say of each, and where it cannot be said. Runs nothing."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import field, fields, replace
+from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
+
+from policy.evaluation import EvaluationContext
+from policy.grants.grant import Grant
+from policy.grants.resolve import resolve
+from policy.model.action import ACTIONS, Action
+from policy.model.assessment import Assessment
+from policy.model.facts import PathFact
+from policy.model.frozen import dataclass
+from policy.model.matrix import MATRIX, Matrix, Ruling
+from policy.model.permission_rule import Source
+from policy.model.profile import Profile
+from policy.model.tier import Mode
+from policy.model.verdict import Allow, Ask, Verdict
+from policy.permission.flag_rights import FlagRights
+from policy.rules.rulebook import RuleBook
+from runner.audit.decisions import Deed
+from runner.audit.fact_recorder import lists
+from runner.audit.fact_replay import Recorded
+from runner.audit.fields import number
+from runner.gate.grants.codec import from_json
+
+NOT_ASKED = "facts that were not asked for then"  # the kind that today's disk can do something about
+_CONTENTS = ("content", "old", "new")  # what a verdict on a file does not depend on: cut or masked, it is judged
+_DECIDING = ("kind", "action", "facts", "granted", "typed", "mode", "source", "reach", "redacted")
+_PARTS, _CASES = 256, 20_000  # kept in memory: recorded parts, and verdicts
+_FLAGS = {"--read": "read", "--write": "write", "--host": "hosts"}
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What to judge by. `mode`, `unattended`: None for what it was then."""
+
+    profile: Profile
+    rules: RuleBook
+    matrix: Matrix = field(default_factory=lambda: MATRIX)
+    mode: Mode | None = None
+    unattended: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NotRecorded:
+    """Why nobody can tell what the policy would have said. `kind` is the same for all of one sort; `why` names it."""
+
+    kind: str
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """A verdict on a recorded action. `by`: the remembered answers that it rests on. `without`: the ruling without
+    them and without what flags added; None where there were neither. `looked`: paths that were looked up on today's
+    disk, since nobody had asked about them then."""
+
+    assessment: Assessment
+    verdict: Verdict
+    by: tuple[Grant, ...] = ()
+    without: Ruling | None = None
+    looked: tuple[str, ...] = ()
+
+
+class Replay:
+    """Judges what is in one log, and the same case only once: most of a log says again what was said before."""
+
+    def __init__(
+        self, facts: Callable[[str], dict[str, object] | None], now: Callable[[str], PathFact] | None = None
+    ) -> None:
+        """As for `rejudge`."""
+        self._facts = lru_cache(maxsize=_PARTS)(facts)
+        self._now = now
+        self._known: dict[tuple[int, str], Again | NotRecorded] = {}
+        self._policies: dict[int, Policy] = {}
+
+    def rejudge(self, deed: Deed, policy: Policy) -> Again | NotRecorded:
+        if deed.session is None:
+            return rejudge(deed, policy, self._facts, now=self._now)
+        self._policies[id(policy)] = policy  # kept, so that no other gets its number
+        key = id(policy), _case(deed.record.body, deed.session.body)
+        found = self._known.get(key)
+        if found is None:
+            if len(self._known) >= _CASES:
+                self._known.clear()
+            found = self._known[key] = rejudge(deed, policy, self._facts, now=self._now)
+        return found
+
+
+def _case(body: Mapping[str, object], session: Mapping[str, object]) -> str:
+    """All that a verdict follows from but the policy. The day is one of it: rules may end."""
+    said = [body.get(name) for name in _DECIDING]
+    return json.dumps([*said, session.get("unattended"), session.get("offset"), str(body.get("time"))[:13]])
+
+
+class _UnknownError(Exception):
+    def __init__(self, kind: str, why: str = "") -> None:
+        super().__init__(why or kind)
+        self.found = NotRecorded(kind, why)
+
+
+def rejudge(
+    deed: Deed,
+    policy: Policy,
+    facts: Callable[[str], dict[str, object] | None],
+    *,
+    now: Callable[[str], PathFact] | None = None,
+) -> Again | NotRecorded:
+    """What `policy` says of a recorded action. `facts` finds a recorded part by its name (`AuditLog.facts`); `now`
+    looks at today's disk where nothing is recorded; without it, nothing is guessed."""
+    try:
+        return _judged(deed, policy, facts, now)
+    except _UnknownError as error:
+        return error.found
+
+
+def ruled(verdict: Verdict) -> Ruling:
+    if isinstance(verdict, Allow):
+        return Ruling.ALLOW
+    return Ruling.ASK if isinstance(verdict, Ask) else Ruling.DENY
+
+
+def ruled_then(body: Mapping[str, object]) -> Ruling:
+    """What the gate said, before a person was asked: their yes is theirs, and not the policy's."""
+    answer = body.get("answer")
+    if isinstance(answer, dict) and not str(answer.get("by", "")).startswith(("grant ", "remembered no ")):
+        return Ruling.ASK
+    return Ruling.ALLOW if body.get("verdict") == "allow" else Ruling.DENY
+
+
+def _judged(
+    deed: Deed,
+    policy: Policy,
+    facts: Callable[[str], dict[str, object] | None],
+    now: Callable[[str], PathFact] | None,
+) -> Again:
+    body = deed.record.body
+    if deed.record.kind != "decided":
+        raise _UnknownError("a call that made no sense", "it never became an action")
+    action = _action(body)
+    machine, top, asked = _parts(body, facts)
+    if machine.get("lists") != lists(policy.profile):
+        raise _UnknownError("other system folders", "the policy names others, and what lies there is not recorded")
+    if deed.session is None:
+        raise _UnknownError("no session", "the record of its session is gone")
+    try:
+        recorded = Recorded(machine, top, asked, _day(body, deed.session.body), now)
+        grants = tuple(map(from_json, _list(body, "granted")))
+        typed = _typed(_list(body, "typed"))
+        reach = body.get("reach")
+        context = EvaluationContext(
+            facts=recorded.facts,
+            rules=policy.rules,
+            profile=policy.profile,
+            mode=policy.mode or Mode(str(body.get("mode"))),
+            environment=(),  # the values of variables decide nothing
+            source=Source(str(body.get("source"))),
+            typed=typed,
+            unattended=deed.session.body.get("unattended") is True if policy.unattended is None else policy.unattended,
+            backend=reach if isinstance(reach, str) else None,
+            matrix=policy.matrix,
+        )
+    except (ValueError, OverflowError) as error:
+        raise _UnknownError("not as this version writes it", str(error)) from None
+    assessment, verdict = context.evaluate(action)
+    by: tuple[Grant, ...] = ()
+    without: Ruling | None = None
+    if grants:
+        settled = resolve(context, assessment, verdict, grants)
+        without, by = ruled(verdict), settled.by
+        assessment, verdict = settled.assessment, settled.verdict
+    if typed is not None:
+        without = ruled(replace(context, typed=None).evaluate(action)[1])
+    if recorded.missing:
+        raise _UnknownError(NOT_ASKED, recorded.missing[0])
+    return Again(assessment, verdict, by, without, tuple(recorded.looked))
+
+
+def _action(body: Mapping[str, object]) -> Action:
+    found = body.get("action")
+    said = dict(found) if isinstance(found, dict) else {}
+    kind = ACTIONS.get(str(said.pop("type", "")))
+    if kind is None:
+        raise _UnknownError("not as this version writes it", "there is no such kind of action")
+    lost = body.get("redacted")
+    for name, value in said.items():
+        if name in _CONTENTS:
+            said[name] = ""
+        elif isinstance(value, dict):
+            raise _UnknownError("text that was cut", f"its {name} was too long to be kept whole")
+        elif isinstance(value, list):
+            said[name] = tuple(map(str, value))
+    for place in lost if isinstance(lost, list) else ():
+        top, _, name = str(place).partition(".")
+        if top in ("granted", "typed") or (top == "action" and name not in _CONTENTS):
+            raise _UnknownError("a secret was taken out", f"of {name or 'what flags or grants added'}")
+    known = {each.name: each.type for each in fields(kind)}
+    if set(said) != set(known) or not all(_fits(value, known[name]) for name, value in said.items()):
+        raise _UnknownError("not as this version writes it", "its action has other fields")
+    return kind(**said)
+
+
+def _fits(value: object, shape: object) -> bool:
+    """Whether a value from JSON is of a field's type; a number may have lost its fraction."""
+    if shape == tuple[str, ...]:
+        return isinstance(value, tuple)  # of texts: it was made so
+    if isinstance(value, int) and not isinstance(value, bool) and shape is not int:
+        return number(value) is not None and isinstance(float(value), shape)  # type: ignore[arg-type]  # as below
+    return isinstance(value, shape)  # type: ignore[arg-type]  # a class or a union of some
+
+
+def _parts(
+    body: Mapping[str, object], facts: Callable[[str], dict[str, object] | None]
+) -> tuple[dict[str, object], dict[str, object], dict[str, object]]:
+    names = body.get("facts")
+    if not isinstance(names, list) or not names:
+        raise _UnknownError("facts that were not recorded", "an older version wrote it")
+    found = {str(part.get("about")): part for name in names if (part := facts(str(name))) is not None}
+    if set(found) != {"machine", "top", "asked"}:
+        raise _UnknownError("facts that are gone", "the log does not hold them any more, or not as they were")
+    return found["machine"], found["top"], found["asked"]
+
+
+def _day(body: Mapping[str, object], session: Mapping[str, object]) -> date:
+    """The day of the decision, where it was made."""
+    offset = session.get("offset")
+    when = datetime.fromisoformat(str(body.get("time")).replace("Z", "+00:00")).astimezone(UTC)
+    return (when + timedelta(seconds=offset if isinstance(offset, int) else 0)).date()
+
+
+def _typed(words: list[object]) -> FlagRights | None:
+    """The flags as they were granted; variables without their values, which decide nothing."""
+    if not words:
+        return None
+    found: dict[str, list[str]] = {name: [] for name in _FLAGS.values()}
+    env: list[tuple[str, str]] = []
+    for word in words:
+        flag, _, value = str(word).partition(" ")
+        if not isinstance(word, str) or (flag not in _FLAGS and flag != "--env"):
+            raise ValueError("it holds a flag that was cut, or that is not known")
+        if flag == "--env":
+            env.append((value, ""))
+        else:
+            found[_FLAGS[flag]].append(value)
+    return FlagRights(tuple(found["read"]), tuple(found["write"]), tuple(found["hosts"]), tuple(env))
+
+
+def _list(body: Mapping[str, object], name: str) -> list[object]:
+    found = body.get(name)
+    return found if isinstance(found, list) else []

@@ -1,0 +1,216 @@
+"""What a replay found, added up and told: by what changes, and by the rules that decide then and now."""
+
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+
+from policy.model.frozen import dataclass
+from policy.model.matrix import Ruling
+from policy.model.tier import Tier
+from runner.audit.decisions import Deed
+from runner.audit.export import reading
+from runner.audit.reports.replay import NOT_ASKED, Again, NotRecorded, ruled, ruled_then
+from runner.text.counts import many
+from runner.text.sanitize import one_line, visible
+
+_SHOWN = 3  # actions of one group
+_NAMED = 5  # numbers of records of one reason why something is not known
+_RED, _GREEN, _YELLOW, _DIM, _END = "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[2m", "\x1b[0m"
+
+
+class Change(StrEnum):
+    """In the order in which they are told."""
+
+    ALLOWED = "now allowed"
+    ASKED = "now asked"
+    DENIED = "now denied"
+    TIER = "other tiers"
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One verdict. `tier` is the one that decides, `tiers` all of them, `rule` where it says so."""
+
+    ruling: Ruling
+    tier: str
+    tiers: tuple[str, ...]
+    rule: str
+    why: str
+
+    @property
+    def words(self) -> str:
+        return f"{self.ruling.name.lower()} ({self.tier}; {self.rule})"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One recorded action that another policy decides in another way. `without`: what that says without remembered
+    answers and flags; None where there were none. `worst`: its worst tier now."""
+
+    deed: Deed
+    change: Change
+    then: Side
+    now: Side
+    worst: Tier
+    without: Ruling | None
+    looked: tuple[str, ...]
+
+
+class Replayed:
+    """Adds up, newest first."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.looked = 0  # verdicts that rest on today's disk
+        self.differences: list[Difference] = []
+        self.unknown: dict[NotRecorded, list[int]] = {}
+
+    def add(self, deed: Deed, found: Again | NotRecorded) -> None:
+        self.count += 1
+        if isinstance(found, NotRecorded):
+            kind = NotRecorded(found.kind)
+            self.unknown.setdefault(kind, []).append(deed.record.id)
+            return
+        self.looked += bool(found.looked)
+        difference = _difference(deed, found)
+        if difference is not None:
+            self.differences.append(difference)
+
+    def above(self, tier: Tier) -> list[Difference]:
+        """What is newly allowed and riskier than `tier`."""
+        return [each for each in self.differences if each.change is Change.ALLOWED and each.worst > tier]
+
+    @property
+    def groups(self) -> list[list[Difference]]:
+        """Those that differ in the same way, by the same rules; the most frequent first, then the newest."""
+        found: dict[tuple[object, ...], list[Difference]] = {}
+        for each in self.differences:
+            key = (each.change, each.then.ruling, each.then.tier, each.then.rule, each.now.words, each.now.tiers)
+            found.setdefault(key, []).append(each)
+        order = list(Change)
+        return sorted(found.values(), key=lambda group: (order.index(group[0].change), -len(group)))
+
+
+def _difference(deed: Deed, found: Again) -> Difference | None:
+    then, now = _then(deed), _now(found)
+    if then.ruling is now.ruling:
+        if set(then.tiers) == set(now.tiers):
+            return None
+        change = Change.TIER
+    else:
+        change = {Ruling.ALLOW: Change.ALLOWED, Ruling.ASK: Change.ASKED, Ruling.DENY: Change.DENIED}[now.ruling]
+    return Difference(deed, change, then, now, found.assessment.tiers[0], found.without, found.looked)
+
+
+def _then(deed: Deed) -> Side:
+    body = deed.record.body
+    tiers = tuple(map(reading.text, reading.items(body.get("tiers"))))
+    because = reading.mapping(body.get("because"))
+    cell = reading.mapping(body.get("cell"))
+    return Side(
+        ruled_then(body),
+        reading.text(cell.get("tier")),
+        tiers,
+        reading.text(because.get("rule")),
+        reading.text(because.get("text")),
+    )
+
+
+def _now(found: Again) -> Side:
+    verdict = found.verdict
+    tiers = tuple(tier.label for tier in found.assessment.tiers)
+    return Side(ruled(verdict), verdict.cell.tier.label, tiers, str(verdict.reason.rule), verdict.reason.text)
+
+
+def lines(found: Replayed, *, colour: bool = False, width: int = 110) -> Iterator[str]:
+    """For people, safe to print on a terminal: each group with its rules and its newest actions, then the counts."""
+    hues = {Change.ALLOWED: _YELLOW, Change.ASKED: "", Change.DENIED: _RED, Change.TIER: _DIM} if colour else {}
+    dim, end = (_DIM, _END) if colour else ("", "")
+    for group in found.groups:
+        first = group[0]
+        hue = hues.get(first.change, "")
+        yield f"{hue}{first.change.value:<12}{end if hue else ''} {len(group):>5}  {_told(first.now)}"
+        yield f"{dim}       was  {' ' * 6}  {_told(first.then)}{end}"
+        seen: set[str] = set()
+        for each in group:
+            action = one_line(reading.action(each.deed), max(width - 20, 30))
+            if action in seen:
+                continue
+            seen.add(action)
+            if len(seen) > _SHOWN:
+                yield f"{'':>20} and {len(group) - _SHOWN} more"
+                break
+            yield f"{each.deed.record.id:>18}  {action}{_without(each)}"
+    yield from _counts(found)
+
+
+def _told(side: Side) -> str:
+    return visible(f"{side.ruling.name.lower()}: {side.why} ({side.tier}; {side.rule})", lines=False)
+
+
+def _without(each: Difference) -> str:
+    if each.without is None:
+        return ""
+    body = each.deed.record.body
+    typed = reading.items(body.get("typed"))
+    what = "the flags" if typed else "the remembered answer"
+    return f"  [without {what}: {each.without.name.lower()}]"
+
+
+def _counts(found: Replayed) -> Iterator[str]:
+    counts = dict.fromkeys(Change, 0)
+    for each in found.differences:
+        counts[each.change] += 1
+    said = ", ".join(f"{count} {change.value}" for change, count in counts.items() if count)
+    decisions = many(found.count, "decision")
+    known = found.count - sum(map(len, found.unknown.values()))
+    if found.count and not known:
+        yield f"none of {decisions} could be replayed"
+    else:
+        yield f"{f'{known} of ' if found.unknown else ''}{decisions} replayed: {said or 'none differs'}"
+    for kind, numbers in found.unknown.items():
+        named = ", ".join(map(str, numbers[:_NAMED])) + (", ..." if len(numbers) > _NAMED else "")
+        way = "; --look asks today's disk" if kind.kind == NOT_ASKED else ""
+        yield visible(f"unknown {len(numbers):>5}  {kind.kind} (record {named}){way}", lines=False)
+    if found.looked:
+        yield f"{found.looked} of the verdicts rest on what is on the disk today"
+
+
+def document(found: Replayed, policy: str, above: Iterable[Difference] = ()) -> dict[str, object]:
+    """For programs. `policy` is the fingerprint of the one that was tried; `above`: what is newly allowed and riskier
+    than it may be."""
+    return {
+        "replayed": found.count,
+        "policy": policy,
+        "differences": [_json(each) for each in found.differences],
+        "counts": {change.name.lower(): _count(found.differences, change) for change in Change},
+        "unknown": [{"why": kind.kind, "records": numbers} for kind, numbers in found.unknown.items()],
+        "looked": found.looked,
+        "above": [each.deed.record.id for each in above],
+    }
+
+
+def _count(differences: Iterable[Difference], change: Change) -> int:
+    return sum(each.change is change for each in differences)
+
+
+def _json(each: Difference) -> dict[str, object]:
+    return {
+        "record": each.deed.record.id,
+        "session": each.deed.record.body.get("session"),
+        "change": each.change.name.lower(),
+        "action": reading.action(each.deed),
+        "then": _side(each.then),
+        "now": _side(each.now),
+        "without": each.without.name.lower() if each.without is not None else None,
+        "looked": list(each.looked),
+    }
+
+
+def _side(side: Side) -> dict[str, object]:
+    return {
+        "verdict": side.ruling.name.lower(),
+        "tier": side.tier,
+        "tiers": list(side.tiers),
+        "rule": side.rule,
+        "why": side.why,
+    }

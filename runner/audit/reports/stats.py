@@ -1,0 +1,165 @@
+"""What a log says as a whole: counts by tier, rule, host, command and mode; what was asked most, and what took long.
+
+One pass over the decisions; what is kept grows with the number of different actions, not with their length.
+"""
+
+import heapq
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from runner.audit.decisions import Deed
+from runner.audit.fields import Body, items, mapping, number, text
+from runner.audit.list_view import action_line
+from runner.audit.query import command_of, was_question
+
+LINE = 200  # characters of an action by which it is told from others
+ANSWERS = ("yes", "no", "remembered", "by rule", "nobody")
+
+
+@dataclass(slots=True)
+class Count:
+    """How often something was allowed and denied, how often it was a question, and the record that has it last."""
+
+    allow: int = 0
+    deny: int = 0
+    asked: int = 0
+    last: int = 0
+
+    @property
+    def all(self) -> int:
+        return self.allow + self.deny
+
+    def add(self, *, allowed: bool, asked: bool, number: int) -> None:
+        self.allow += allowed
+        self.deny += not allowed
+        self.asked += asked
+        self.last = max(self.last, number)
+
+
+@dataclass(slots=True)
+class Asked:
+    """A question, how it was answered each time, and what it was about."""
+
+    tier: str
+    answers: Counter[str] = field(default_factory=Counter)
+    last: int = 0
+
+
+def _counts() -> defaultdict[str, Count]:
+    return defaultdict(Count)
+
+
+@dataclass(slots=True)
+class Stats:
+    """Add every decision, in any order; then read."""
+
+    top: int = 10
+    first: str = ""
+    last: str = ""
+    sessions: set[str] = field(default_factory=set)
+    whole: Count = field(default_factory=Count)
+    answers: Counter[str] = field(default_factory=Counter)
+    tiers: defaultdict[str, Count] = field(default_factory=_counts)
+    modes: defaultdict[str, Count] = field(default_factory=_counts)
+    tools: defaultdict[str, Count] = field(default_factory=_counts)
+    rules: defaultdict[str, Count] = field(default_factory=_counts)
+    hosts: defaultdict[str, Count] = field(default_factory=_counts)
+    commands: defaultdict[str, Count] = field(default_factory=_counts)
+    questions: dict[str, Asked] = field(default_factory=dict)
+    denials: dict[str, tuple[Count, str, str]] = field(default_factory=dict)
+    named: set[str] = field(default_factory=set)  # every rule that spoke, whether it decided or not
+    slow: list[tuple[float, int, str]] = field(default_factory=list)
+
+    def add(self, deed: Deed) -> None:
+        body, place = deed.record.body, deed.record.id
+        time, session = text(body.get("time")), text(body.get("session"))
+        self.first = min(self.first or time, time)
+        self.last = max(self.last, time)
+        self.sessions.add(session)
+        allowed, asked = body.get("verdict") == "allow", was_question(body)
+        malformed = deed.record.kind == "refused"
+        tier = "malformed" if malformed else text(mapping(body.get("cell")).get("tier"))
+        rule = text(mapping(body.get("because")).get("rule"))
+        line = text(body.get("arguments")) if malformed else action_line(mapping(body.get("action")))
+        line = line[:LINE]
+        counted: list[tuple[dict[str, Count], str]] = [
+            (self.tiers, tier),
+            (self.modes, text(body.get("mode"))),
+            (self.tools, text(body.get("tool"))),
+        ]
+        counted += [(self.rules, rule), (self.commands, command_of(body))]
+        for counts, name in counted:
+            if name:
+                counts[name].add(allowed=allowed, asked=asked, number=place)
+        self.whole.add(allowed=allowed, asked=asked, number=place)
+        for host, through in _hosts(deed).items():
+            self.hosts[host].add(allowed=through, asked=asked, number=place)
+        self.named |= {text(mapping(each).get("rule")) for each in _reasons(body)}
+        if asked:
+            self._ask(line, tier, answer_of(body), place)
+        if not allowed:
+            count, _, _ = self.denials.setdefault(line, (Count(), tier, rule))
+            count.add(allowed=False, asked=asked, number=place)
+        seconds = number(deed.finished.body.get("seconds")) if deed.finished else None
+        if seconds is not None:
+            entry = (float(seconds), place, line)
+            heapq.heappush(self.slow, entry) if len(self.slow) < self.top else heapq.heappushpop(self.slow, entry)
+
+    def _ask(self, line: str, tier: str, answer: str, number: int) -> None:
+        self.answers[answer] += 1
+        asked = self.questions.setdefault(line, Asked(tier))
+        asked.answers[answer] += 1
+        asked.last = max(asked.last, number)
+
+    def most(self, counts: Mapping[str, Count]) -> list[tuple[str, Count]]:
+        """The names that were counted most, `top` at most; ties by name."""
+        return sorted(counts.items(), key=lambda each: (-each[1].all, each[0]))[: self.top]
+
+    def asked_most(self) -> list[tuple[str, Asked]]:
+        return sorted(self.questions.items(), key=lambda each: (-each[1].answers.total(), each[0]))[: self.top]
+
+    def denied_most(self) -> list[tuple[str, tuple[Count, str, str]]]:
+        return sorted(self.denials.items(), key=lambda each: (-each[1][0].deny, each[0]))[: self.top]
+
+    def slowest(self) -> list[tuple[float, int, str]]:
+        return sorted(self.slow, reverse=True)
+
+
+def unnamed(stats: Stats, rules: Iterable[str]) -> list[str]:
+    """Those of `rules` (in the text form of `RuleRef`) that no decision names."""
+    return [rule for rule in dict.fromkeys(rules) if rule not in stats.named]
+
+
+def _reasons(body: Body) -> list[object]:
+    return [*items(body.get("reasons")), *items(body.get("rules")), body.get("because")]
+
+
+def answer_of(body: Body) -> str:
+    answer = mapping(body.get("answer"))
+    if answer:
+        by = text(answer.get("by"))
+        return "remembered" if by.startswith(("grant", "remembered")) else "yes" if answer.get("yes") else "no"
+    return "by rule" if body.get("verdict") == "allow" else "nobody"
+
+
+def _hosts(deed: Deed) -> dict[str, bool]:
+    """Every host that a decision is about, once: whether it was, or would have been, let through."""
+    allowed = deed.record.body.get("verdict") == "allow"
+    found: dict[str, bool] = {}
+    for effect in map(mapping, items(deed.record.body.get("effects"))):
+        if effect.get("kind") == "connects" and (host := _host(text(effect.get("target")))):
+            found[host] = allowed
+    for made in map(mapping, items(deed.finished.body.get("connections")) if deed.finished else []):
+        if host := text(made.get("host")):
+            found[host] = found.get(host, True) and bool(made.get("allowed"))
+    return found
+
+
+def _host(target: str) -> str:
+    """Without its port: `[2001:db8::1]:443` and `example.org:443` are hosts, `2001:db8::1` is one too."""
+    target = target.partition(" ")[0]  # `private` may stand behind it
+    if target.startswith("["):
+        return target[1:].partition("]")[0]
+    name, mark, port = target.rpartition(":")
+    return name if mark and port.isdigit() and ":" not in name else target

@@ -1,0 +1,313 @@
+"""Which rules would have settled the questions and denials of a log: worked out, put together, and tried.
+
+Nothing here changes anything. Every rule is tried on the recorded actions it is for, as they were recorded; what it
+would let through besides is looked for among the other actions of the log, the examples of the rule files, and actions
+next to the ones it is for.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import field, replace
+
+from policy.decide import open_reasons
+from policy.evaluation import EvaluationContext
+from policy.model.action import RunScript
+from policy.model.frozen import dataclass
+from policy.model.permission_rule import PermissionRule
+from policy.model.tier import Mode, Tier
+from policy.model.verdict import Allow, Deny
+from policy.permission.finding import RuleFinding, Severity
+from policy.permission.lint import check
+from runner.audit.decisions import Deed
+from runner.audit.fields import mapping, text
+from runner.audit.list_view import action_line
+from runner.audit.query import was_question
+from runner.audit.reports.replay import Again, NotRecorded, Policy, rejudge
+from runner.audit.reports.stats import answer_of
+from runner.audit.reports.suggest_rules import SuggestedRule, exactly, probes, read, together, wider
+from runner.gate.suggest import no_rule_lifts, read_rules, suggested
+from runner.text.sanitize import look_alikes
+
+Facts = Callable[[str], dict[str, object] | None]  # AuditLog.facts
+_SHOWN = 2  # near misses that are told
+_DIFFERS = "the answers differ"
+_SETTLED = "settled by what holds now"
+_NEVER = "no rule allows it"
+_INEXACT = "no rule says exactly that"
+
+
+@dataclass(frozen=True, slots=True)
+class Besides:
+    """An action that a rule would newly allow. `source`: `log`, `examples` or `near`; `record` where it has one."""
+
+    source: str
+    action: str
+    record: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """A rule, and the records that it settles; with `others`, those that it settles with further rules of the answer.
+
+    `answers` counts how they were answered: `yes`, `no`, `nobody`, or `denied` where there was no question. `wider` is
+    a pattern in place of many alternatives, and what that costs.
+    """
+
+    rule: SuggestedRule
+    records: tuple[int, ...]
+    others: tuple[int, ...]
+    answers: tuple[tuple[str, int], ...]
+    workspaces: tuple[str, ...]
+    besides: tuple[Besides, ...] = ()
+    refused: tuple[str, ...] = ()  # near misses that it does not let through
+    notes: tuple[str, ...] = ()  # what the check of rules says about it
+    wider: "Suggestion | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """Records for which nothing is suggested, and why; `about` is the tier, or what is not known."""
+
+    why: str
+    about: str
+    records: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    looked: int  # questions and denials
+    more: bool  # there are older ones
+    suggestions: tuple[Suggestion, ...]
+    left: tuple[Left, ...]
+    examples: int  # of the rule files, on which rules were tried
+
+
+@dataclass(slots=True)
+class _Case:
+    """One recorded action that nobody's rule settled."""
+
+    deed: Deed
+    policy: Policy
+    answer: str
+    line: str
+    rules: tuple[SuggestedRule, ...] = ()
+
+    @property
+    def number(self) -> int:
+        return self.deed.record.id
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    workspace: str
+    home: str
+
+
+@dataclass(slots=True)
+class Search:
+    """A search for rules that would settle recorded questions and denials.
+
+    `context` evaluates examples and near misses in the folder where the search is started.
+    """
+
+    facts: Facts
+    policy_of: Callable[[Deed], Policy | NotRecorded]
+    context: EvaluationContext
+    examples: Sequence[str]
+    left: defaultdict[tuple[str, str], list[int]] = field(default_factory=lambda: defaultdict(list))
+    _judged: dict[object, Again | NotRecorded] = field(default_factory=dict)
+    _today: dict[str, bool] = field(default_factory=dict)  # whether a script is allowed here and now
+
+    def report(self, deeds: Iterable[Deed], *, limit: int, least: int) -> Report:
+        """What settles the newest `limit` questions and denials of `deeds`; no rule with fewer records than `least`."""
+        looked, more, cases = 0, False, []
+        for deed in deeds:
+            if not _unsettled(deed):
+                continue
+            if looked == limit:
+                more = True
+                break
+            looked += 1
+            case = self._case(deed)
+            if case is not None:
+                cases.append(case)
+        cases = list(self._agreed(cases))
+        whole = together(rule for case in cases for rule in case.rules)
+        for case in cases:
+            case.rules = tuple(dict.fromkeys(whole[rule] for rule in case.rules))
+        cases = [case for case in cases if self._settled(case)]
+        by_rule: dict[SuggestedRule, list[_Case]] = {}
+        for case in cases:
+            for rule in case.rules:
+                by_rule.setdefault(rule, []).append(case)
+        enough = {rule: found for rule, found in by_rule.items() if len(found) >= least}
+        for rule, found in by_rule.items():
+            if rule not in enough:
+                self.left["fewer records than --min", ""] += [case.number for case in found]
+        made = [self._suggestion(rule, found, cases) for rule, found in enough.items()]
+        made.sort(key=lambda each: (-len(each.records) - len(each.others), each.rule.verdict, each.rule.says()))
+        left = tuple(Left(why, about, tuple(sorted(set(ids)))) for (why, about), ids in sorted(self.left.items()))
+        return Report(looked, more, tuple(made), left, len(self.examples))
+
+    def _case(self, deed: Deed) -> _Case | None:
+        body, number = deed.record.body, deed.record.id
+        policy = self.policy_of(deed)
+        again = self._rejudge(deed, policy) if isinstance(policy, Policy) else policy
+        if isinstance(again, NotRecorded) or isinstance(policy, NotRecorded):
+            why = again.kind if isinstance(again, NotRecorded) else ""
+            self.left["it cannot be judged again", why].append(number)
+            return None
+        answer = answer_of(body) if was_question(body) else "denied"
+        verdict, assessment = again.verdict, again.assessment
+        if isinstance(verdict, Allow):
+            self.left[_SETTLED, ""].append(number)
+            return None
+        beyond = no_rule_lifts(assessment)
+        if beyond is not None:
+            self.left[_NEVER, beyond.label].append(number)
+            return None
+        mode = policy.mode or Mode(text(body.get("mode")))
+        machine = next(self._parts(body), {})
+        places = _Places(text(machine.get("workspace")), text(machine.get("home")))
+        said = suggested(assessment, open_reasons(assessment, mode), places)
+        if said is None:
+            self.left[_INEXACT, text(mapping(body.get("cell")).get("tier"))].append(number)
+            return None
+        line = action_line(mapping(body.get("action"))).removeprefix("$ ")
+        rules = read(said, "deny" if answer == "no" else "allow")
+        if answer == "no":
+            rules = tuple(replace(rule, why="somebody said no to it") for rule in rules)
+        return _Case(deed, policy, answer, line, rules)
+
+    def _parts(self, body: dict[str, object]) -> Iterator[dict[str, object]]:
+        names = body.get("facts")
+        for name in names if isinstance(names, list) else []:
+            part = self.facts(str(name))
+            if part is not None and part.get("about") == "machine":
+                yield part
+
+    def _agreed(self, cases: Sequence[_Case]) -> Iterator[_Case]:
+        """Without those about which somebody said yes once and no another time."""
+        denied = {
+            replace(rule, verdict="allow", why="") for case in cases for rule in case.rules if case.answer == "no"
+        }
+        wanted = {rule for case in cases for rule in case.rules if case.answer != "no"}
+        both = denied & wanted
+        for case in cases:
+            if both & {replace(rule, verdict="allow", why="") for rule in case.rules}:
+                self.left[_DIFFERS, ""].append(case.number)
+            else:
+                yield case
+
+    def _settled(self, case: _Case) -> bool:
+        """Whether the rules of the case do settle it, with nobody there."""
+        again = self._rejudge(case.deed, case.policy, case.rules)
+        done = isinstance(again, Again) and isinstance(again.verdict, Allow)
+        if case.answer == "no":  # with nobody there all of them are denied: it must be this rule that does
+            done = (
+                isinstance(again, Again) and isinstance(again.verdict, Deny) and again.verdict.cell.tier is Tier.DENIED
+            )
+        done = done and not any(self._refused(rule) for rule in case.rules)
+        if not done:
+            self.left[_INEXACT, text(mapping(case.deed.record.body.get("cell")).get("tier"))].append(case.number)
+        return done
+
+    def _suggestion(self, rule: SuggestedRule, found: Sequence[_Case], cases: Sequence[_Case]) -> Suggestion:
+        alone = tuple(sorted(case.number for case in found if case.rules == (rule,)))
+        others = tuple(sorted(case.number for case in found if case.rules != (rule,)))
+        answers: defaultdict[str, int] = defaultdict(int)
+        for case in found:
+            answers[case.answer] += 1
+        places = tuple(sorted({text(case.deed.session.body.get("workspace")) for case in found if case.deed.session}))
+        made = Suggestion(rule, alone, others, tuple(sorted(answers.items())), places, notes=self._notes(rule))
+        if rule.verdict == "deny":
+            return made
+        besides, refused = self._around(rule, found, cases)
+        made = replace(made, besides=besides, refused=refused)
+        for broad in wider(rule):
+            if not self._refused(broad) and all(self._does(broad, case) for case in found if case.rules == (rule,)):
+                besides, refused = self._around(broad, found, cases)
+                more = replace(made, rule=broad, besides=besides, refused=refused, notes=self._notes(broad))
+                return replace(made, wider=more)
+        return made
+
+    def _does(self, rule: SuggestedRule, case: _Case) -> bool:
+        again = self._rejudge(case.deed, case.policy, (rule,))
+        return isinstance(again, Again) and isinstance(again.verdict, Allow)
+
+    def _around(
+        self, rule: SuggestedRule, found: Sequence[_Case], cases: Sequence[_Case]
+    ) -> tuple[tuple[Besides, ...], tuple[str, ...]]:
+        """What the rule would let through that it is not for; and what is next to that, and stays as it is."""
+        own = {case.line for case in found} | set(exactly(rule))
+        besides = [
+            Besides("log", case.line, case.number)
+            for case in cases
+            if case.line not in own and _likely(rule, case.line) and self._does(rule, case)
+        ]
+        more = read_rules(rule.text())
+        besides += [
+            Besides("examples", script)
+            for script in dict.fromkeys(self.examples)
+            if script not in own and _likely(rule, script) and self._newly(script, more)
+        ]
+        near = [(script, self._newly(script, more)) for script in probes(rule) if script not in own]
+        besides += [Besides("near", script) for script, allowed in near if allowed]
+        refused = [script for script, allowed in near if not allowed and not self._allowed(script)]
+        return tuple(besides), tuple(refused[:_SHOWN])
+
+    def _allowed(self, script: str) -> bool:
+        if script not in self._today:
+            self._today[script] = self._may(script, ())
+        return self._today[script]
+
+    def _newly(self, script: str, more: tuple[PermissionRule, ...]) -> bool:
+        """Whether the rules make the difference, with nobody there to say yes."""
+        return not self._allowed(script) and self._may(script, more)
+
+    def _may(self, script: str, more: tuple[PermissionRule, ...]) -> bool:
+        action = RunScript(script, self.context.facts.workspace)
+        return isinstance(self.context.evaluate(action, more, unattended=True)[1], Allow)
+
+    def _findings(self, rule: SuggestedRule) -> tuple[RuleFinding, ...]:
+        return check(read_rules(rule.text()), self.context.rules, None, self.context.profile)
+
+    def _refused(self, rule: SuggestedRule) -> bool:
+        """Whether a configuration file with this rule would not load."""
+        return any(finding.severity is Severity.ERROR for finding in self._findings(rule))
+
+    def _notes(self, rule: SuggestedRule) -> tuple[str, ...]:
+        warned = [finding.text for finding in self._findings(rule) if finding.severity is Severity.WARNING]
+        return (*warned, *(f"a letter that passes for another: {each}" for each in look_alikes(rule.says())))
+
+    def _rejudge(self, deed: Deed, policy: Policy, rules: tuple[SuggestedRule, ...] = ()) -> Again | NotRecorded:
+        """Each different action once: a log holds the same one many times."""
+        body = deed.record.body
+        session = text(body.get("session"))
+        same = [str(body.get(name)) for name in ("action", "facts", "mode", "source", "typed", "reach", "granted")]
+        key = (*same, session if deed.session is None else text(deed.session.body.get("workspace")), rules)
+        if key not in self._judged:
+            more = tuple(each for rule in rules for each in read_rules(rule.text()))
+            profile = replace(policy.profile, permissions=(*policy.profile.permissions, *more))
+            tried = replace(policy, profile=profile, unattended=bool(rules) or policy.unattended)
+            self._judged[key] = rejudge(deed, tried, self.facts)
+        return self._judged[key]
+
+
+def _unsettled(deed: Deed) -> bool:
+    """A question that a person answered or nobody did, or a plain denial; not what a rule, flag or grant settled."""
+    body = deed.record.body
+    if deed.record.kind != "decided":
+        return False
+    if was_question(body):
+        return answer_of(body) in ("yes", "no", "nobody")
+    return body.get("verdict") == "deny"
+
+
+def _likely(rule: SuggestedRule, line: str) -> bool:
+    """Whether a script can be about what the rule is about; the gate is asked only then."""
+    if rule.run:
+        return any(word in line for word in rule.run[0])
+    if rule.host:
+        return any(host.split()[0].lstrip("*.") in line for host in rule.host)
+    return any(path.removesuffix("**").removeprefix("~/") in line for path in (*rule.write, *rule.read))

@@ -1,0 +1,147 @@
+"""Rules as they are suggested: the exact ones of single actions, put together without letting anything more through."""
+
+import itertools
+import json
+import os.path
+import shlex
+import tomllib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Literal
+
+from policy.model.frozen import dataclass
+
+Words = tuple[tuple[str, ...], ...]  # of a command line: each word with its alternatives
+
+_ALTERNATIVES = 3  # of one word, or of paths, from which on a pattern is worth a thought
+_KEYS = ("read", "write", "host")
+
+
+@dataclass(frozen=True, slots=True)
+class SuggestedRule:
+    """One `[[rule]]`. Of `read`, `write`, `host` any value will do, as in a configuration file."""
+
+    verdict: Literal["allow", "deny"]
+    run: Words = ()
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
+    host: tuple[str, ...] = ()
+    why: str = ""
+
+    def text(self) -> str:
+        """As TOML, to be put into a configuration file as it is."""
+        lines = ["[[rule]]", f"{'verdict':<7} = {_quoted(self.verdict)}"]
+        if self.run:
+            words = [word[0] if len(word) == 1 else list(word) for word in self.run]
+            lines.append(f"{'run':<7} = {_quoted(words)}")
+        lines += [f"{key:<7} = {_quoted(list(getattr(self, key)))}" for key in _KEYS if getattr(self, key)]
+        lines += [f"{'why':<7} = {_quoted(self.why)}"] if self.why else []
+        return "\n".join(lines)
+
+    def says(self) -> str:
+        """What it is about, in one line: `npm run {build,lint}`, `example.org`."""
+        words = [word[0] if len(word) == 1 else "{" + ",".join(word) + "}" for word in self.run]
+        about = " ".join(words)
+        named = [f"{key} {', '.join(getattr(self, key))}" for key in _KEYS if getattr(self, key)]
+        return "; ".join([about, *named] if about else named)
+
+
+def read(text: str, verdict: Literal["allow", "deny"]) -> tuple[SuggestedRule, ...]:
+    """The `[[rule]]` tables of a suggestion for one action."""
+    found = []
+    for table in tomllib.loads(text)["rule"]:
+        reads, writes, hosts = (tuple(table.get(key, ())) for key in _KEYS)
+        run = tuple((word,) for word in table.get("run", ()))
+        found.append(SuggestedRule(verdict, run, reads, writes, hosts))
+    return tuple(found)
+
+
+def together(rules: Iterable[SuggestedRule]) -> dict[SuggestedRule, SuggestedRule]:
+    """For each rule the one that it becomes a part of. All of those let through what the given ones do, and no more:
+    commands are joined that differ in one word, and rules that name nothing but paths, or nothing but hosts."""
+    given = list(dict.fromkeys(rules))
+    into: dict[SuggestedRule, SuggestedRule] = {}
+    lists: defaultdict[tuple[str, str], list[SuggestedRule]] = defaultdict(list)
+    alike: defaultdict[object, list[tuple[int, SuggestedRule]]] = defaultdict(list)
+    for rule in given:
+        named = [key for key in _KEYS if getattr(rule, key)]
+        if not rule.run and len(named) == 1:
+            lists[rule.verdict, named[0]].append(rule)
+        for place in range(1, len(rule.run)):
+            around = (rule.run[:place], rule.run[place + 1 :])
+            alike[replace(rule, run=()), len(rule.run), place, around].append((place, rule))
+    for (_, key), group in lists.items():
+        values = sorted({value for rule in group for value in getattr(rule, key)})
+        reads, writes, hosts = (tuple(values) if each == key else () for each in _KEYS)
+        joined = SuggestedRule(group[0].verdict, (), reads, writes, hosts)
+        into.update(dict.fromkeys(group, joined))
+    for found in sorted(alike.values(), key=len, reverse=True):
+        group = [rule for _, rule in found if rule not in into]
+        if len(group) > 1:
+            place = found[0][0]
+            words = tuple(sorted({word for rule in group for word in rule.run[place]}))
+            joined = replace(group[0], run=(*group[0].run[:place], words, *group[0].run[place + 1 :]))
+            into.update(dict.fromkeys(group, joined))
+    return {rule: into.get(rule, rule) for rule in given}
+
+
+def wider(rule: SuggestedRule) -> Iterator[SuggestedRule]:
+    """Rules in place of one with alternatives: any word there, any command that talks to the same host, everything
+    below the folder that the paths share. Nothing for one that forbids."""
+    if rule.verdict == "deny":
+        return
+    many = [place for place, word in enumerate(rule.run) if len(word) > 1]
+    if many and rule.host:
+        yield replace(rule, run=())
+    elif len(many) == 1 and len(rule.run[many[0]]) >= _ALTERNATIVES:
+        place = many[0]
+        if not any(word.startswith("-") for word in rule.run[place]):
+            yield replace(rule, run=(*rule.run[:place], ("*",), *rule.run[place + 1 :]))
+    elif not rule.run and len(rule.write) >= _ALTERNATIVES and (folder := _shared(rule.write)):
+        yield replace(rule, write=(f"{folder}/**",))
+
+
+def exactly(rule: SuggestedRule) -> Iterator[str]:
+    """The command lines that it is about, where it has no pattern."""
+    if rule.run and ("*",) not in rule.run:
+        yield from (shlex.join(words) for words in itertools.product(*rule.run))
+
+
+def probes(rule: SuggestedRule) -> Iterator[str]:
+    """Scripts next to what the rule is about: with another flag, another word, and with something behind it."""
+    words = [word[0] if word != ("*",) else "other" for word in rule.run]
+    if not words:
+        yield from (f"echo x > {shlex.quote(_beside(path))}" for path in rule.write[:1])
+        yield from (f"curl -s https://{host}/other" for host in _plain(rule.host)[:1])
+        yield from (f"curl -s https://sub.{host}/" for host in _plain(rule.host)[:1])
+        return
+    whole = shlex.join(words)
+    yield f"{whole} --force"
+    yield f"{whole} other"
+    yield shlex.join([*words[:-1], "other"]) if len(words) > 1 else f"{whole} -x"
+    yield f"{whole} && curl https://example.net"
+    yield f"cd .. && {whole}"
+
+
+def _plain(hosts: tuple[str, ...]) -> list[str]:
+    return [host for host in hosts if " " not in host and "*" not in host]
+
+
+def _beside(path: str) -> str:
+    folder = path.removesuffix("/**") if path.endswith("/**") else os.path.dirname(path)
+    return f"{folder}/other.txt" if folder else "other.txt"
+
+
+def _shared(paths: tuple[str, ...]) -> str:
+    """The folder that all of them are below; nothing where that is the workspace, the home or the root."""
+    folders = [os.path.dirname(path) for path in paths]
+    if len({path.startswith("/") for path in paths}) > 1:
+        return ""
+    shared = os.path.commonpath(folders) if all(folders) else ""
+    return "" if shared in ("", "/", "~") else shared
+
+
+def _quoted(value: object) -> str:
+    """As TOML and JSON both say it."""
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,112 @@
+"""Suggested rules as people and as programs read them."""
+
+from runner.audit.reports.suggest import Left, Report, Suggestion
+from runner.gate.explain import shown
+from runner.text.counts import many
+from runner.text.sanitize import one_line, visible
+
+_LISTED = 12  # records that are named in one line
+_BESIDES = 8  # actions that are named of one rule
+_SAID = {
+    "yes": "a person said yes {}",
+    "no": "a person said no {}",
+    "nobody": "nobody was there to ask, {}",
+    "denied": "denied without a question, {}",
+}
+_SOURCES = {"log": "of this log", "examples": "of the examples of the rule files", "near": "next to it"}
+
+
+def report_text(report: Report, *, config: str, colour: bool, width: int) -> str:
+    """Safe to print on a terminal. `config` is the user's own configuration file."""
+    bold, dim, end = ("\x1b[1m", "\x1b[2m", "\x1b[0m") if colour else ("", "", "")
+    settled = {number for each in report.suggestions for number in (*each.records, *each.others)}
+    newest = "newest " if report.more else ""
+    lines = [
+        f"{many(len(report.suggestions), 'rule')} would have settled {len(settled)} of the {newest}"
+        f"{report.looked} questions and denials; nothing was changed"
+    ]
+    for number, each in enumerate(report.suggestions, 1):
+        lines += ["", f"{bold}{number}. {visible(one_line(each.rule.says(), max(width - 5, 40)))}{end}"]
+        lines += [f"   {line}" for line in _evidence(each)]
+        lines += _suggestion(each, report, width)
+        if each.wider is not None:
+            lines += [f"   {dim}or, wider:{end}", *_suggestion(each.wider, report, width)]
+        lines += [f"   {line.strip()}" for line in shown([_where(each, config)])]
+    if report.left:
+        lines += ["", f"{bold}nothing is suggested for{end}"]
+        lines += [f"  {_left(each)}" for each in report.left]
+    return "\n".join(lines)
+
+
+def report_json(report: Report, *, config: str) -> dict[str, object]:
+    return {
+        "looked": report.looked,
+        "more": report.more,
+        "suggestions": [{**_object(each), "config": config} for each in report.suggestions],
+        "left": [{"why": each.why, "about": each.about, "records": list(each.records)} for each in report.left],
+    }
+
+
+def _object(each: Suggestion) -> dict[str, object]:
+    return {
+        "verdict": each.rule.verdict,
+        "rule": each.rule.text(),
+        "records": list(each.records),
+        "with_others": list(each.others),
+        "answers": dict(each.answers),
+        "workspaces": list(each.workspaces),
+        "besides": [{"from": one.source, "action": one.action, "record": one.record or None} for one in each.besides],
+        "refused": list(each.refused),
+        "notes": list(each.notes),
+        "wider": _object(each.wider) if each.wider is not None else None,
+    }
+
+
+def _evidence(each: Suggestion) -> list[str]:
+    answers = "; ".join(_SAID[name].format(_times(count)) for name, count in each.answers)
+    lines = [answers]
+    if each.records:
+        lines.append(f"settles {_records(each.records)}")
+    if each.others:
+        lines.append(f"settles with other rules of these: {_records(each.others)}")
+    if each.rule.verdict == "allow" and "yes" not in dict(each.answers):
+        lines.append("no person ever said yes to it: look at it as if you were asked now")
+    return lines
+
+
+def _suggestion(each: Suggestion, report: Report, width: int) -> list[str]:
+    lines = [f"     {line.strip()}" for line in shown(each.rule.text().split("\n"))]
+    lines += [f"   note: {visible(note, lines=False)}" for note in each.notes]
+    if each.rule.verdict == "deny":
+        return lines
+    told = f"   lets nothing else of this log through, and none of {report.examples} examples"
+    lines.append("   would also let through:" if each.besides else told)
+    for one in each.besides[:_BESIDES]:
+        record = f" ({one.record})" if one.record else ""
+        lines.append(f"     {one_line(one.action, max(width - 48, 30))}{record}, {_SOURCES[one.source]}")
+    if len(each.besides) > _BESIDES:
+        lines.append(f"     and {len(each.besides) - _BESIDES} more (--json)")
+    if each.refused:
+        lines.append(f"   but not {' or '.join(f'`{one_line(line, 60)}`' for line in each.refused)}")
+    return lines
+
+
+def _where(each: Suggestion, config: str) -> str:
+    if each.rule.verdict == "allow" and len(each.workspaces) == 1 and each.workspaces[0]:
+        local = f"{each.workspaces[0]}/.ringfence/config.local.toml"
+        return f"put it into {config} for every folder, or into {local} for that one (then `agent trust`)"
+    return f"put it into {config}; it holds in every folder"
+
+
+def _left(each: Left) -> str:
+    about = f" ({visible(each.about, lines=False)})" if each.about else ""
+    return f"{_records(each.records)}: {each.why}{about}"
+
+
+def _records(numbers: tuple[int, ...]) -> str:
+    more = f" and {len(numbers) - _LISTED} more" if len(numbers) > _LISTED else ""
+    return f"record{'' if len(numbers) == 1 else 's'} {', '.join(map(str, numbers[:_LISTED]))}{more}"
+
+
+def _times(count: int) -> str:
+    return {1: "once", 2: "twice"}.get(count, f"{count} times")

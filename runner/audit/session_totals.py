@@ -1,0 +1,63 @@
+"""How a session ended, added up from its runs, for the last record of it."""
+
+import asyncio
+from types import TracebackType
+
+from policy.model.verdict import Problem
+from runner.audit.log import AuditLog
+from runner.audit.records import SessionEnd
+from runner.audit.stores.store import AuditError
+from runner.events import Emit, Event, RunEnded
+from runner.messages import Usage
+from runner.problems import Exit
+
+
+class Ends:
+    """Sees every event of a session. What it cost is known when every run of it knew."""
+
+    def __init__(self, audit: AuditLog, session: str) -> None:
+        self._audit = audit
+        self._session = session
+        self._cost: float | None = 0.0
+        self._last: RunEnded | None = None
+        self._turns = 0
+        self._usage = Usage()
+        self.problem: Problem | None = None  # why the end is not in the log
+
+    def watch(self, emit: Emit) -> Emit:
+        def watching(event: Event) -> None:
+            if isinstance(event, RunEnded):
+                self._last = event
+                self._turns += event.turns
+                self._usage = _sum(self._usage, event.usage)
+                known = self._cost is not None and event.cost is not None
+                self._cost = (self._cost or 0.0) + (event.cost or 0.0) if known else None
+            emit(event)
+
+        return watching
+
+    def record(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """At the end of the session, for an exit stack. Raises nothing: all that it did is in the log already."""
+        code, reason = (
+            (self._last.exit, self._last.reason) if self._last is not None else (Exit.DONE, "nothing was asked")
+        )
+        if kind is not None and self._last is None:
+            interrupted = issubclass(kind, asyncio.CancelledError | KeyboardInterrupt)
+            code, reason = (Exit.INTERRUPTED, "stopped by the user") if interrupted else (Exit.FAILED, "it broke off")
+        usage = self._usage
+        counts = tuple((name, getattr(usage, name)) for name in ("input", "output", "cache_read", "cache_write"))
+        try:
+            self._audit.ended(self._session, SessionEnd(int(code), reason, self._turns, counts, self._cost))
+        except AuditError as failed:
+            self.problem = failed.problem
+
+
+def _sum(one: Usage, other: Usage) -> Usage:
+    return Usage(
+        one.input + other.input,
+        one.output + other.output,
+        one.cache_read + other.cache_read,
+        one.cache_write + other.cache_write,
+    )

@@ -1,0 +1,50 @@
+"""Ed25519 signatures of checkpoints, tombstones and seals. Only making or checking one loads `cryptography`.
+
+A signed body names its public key (`key`, hexadecimal) and ends with `signature`, over all the rest of it. SOURCE:
+RFC 8032; what a signature is over is `chain.statement`.
+"""
+
+import re
+from typing import TYPE_CHECKING
+
+from runner.audit.chain import statement
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from runner.secrets.secret import Secret
+
+PUBLIC = re.compile("[0-9a-f]{64}")  # a public key
+
+
+class Signer:
+    """Signs with one private key: 32 bytes, as 64 hexadecimal digits. Raises ValueError for anything else."""
+
+    __slots__ = ("_secret", "public")
+
+    def __init__(self, secret: "Secret") -> None:
+        self._secret = secret
+        self.public = self._key().public_key().public_bytes_raw().hex()
+
+    def signed(self, body: dict[str, object]) -> dict[str, object]:
+        """`body` with the public key and the signature."""
+        whole = body | {"key": self.public}
+        return whole | {"signature": self._key().sign(statement(whole)).hex()}
+
+    def _key(self) -> "Ed25519PrivateKey":
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+        return Ed25519PrivateKey.from_private_bytes(bytes.fromhex(self._secret.reveal()))
+
+
+def holds(body: dict[str, object]) -> bool:
+    """Whether the signature of a signed body is that of the key it names."""
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    try:
+        key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(str(body["key"])))
+        key.verify(bytes.fromhex(str(body["signature"])), statement(body))
+    except (InvalidSignature, ValueError, KeyError):
+        return False
+    return True

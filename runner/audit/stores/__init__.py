@@ -1,0 +1,4 @@
+"""Stores of the audit log: SQLite files and PostgreSQL databases behind one protocol.
+
+Imports only the chain of records from `runner.audit`. Start reading at `store.py`, the protocol.
+"""

@@ -1,0 +1,171 @@
+"""A PostgreSQL database as a log needs it: its tables, how it is reached, and what is said when that fails.
+
+`synchronous_commit` is on for each append, and a server that does not sync is refused. No password stands in a URL:
+libpq reads it from a password file (SOURCE: PostgreSQL's documentation, "The Password File"), or a certificate does
+without. To a host that is not this machine the connection is by TLS with the server's name verified, unless the URL
+says otherwise.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from ipaddress import ip_address
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+
+from policy.model.verdict import Problem
+from runner.audit.chain import ZERO
+from runner.audit.index_columns import Card
+from runner.audit.stores.postgres_rights import install
+from runner.audit.stores.store import AuditError
+
+SCHEMA = 1
+OWN = 1  # the chain that is appended to
+_LOCK = 0x72696E6766656E63  # "ringfenc": held while the tables are made
+_OPTIONS = "-c lock_timeout=15s -c idle_in_transaction_session_timeout=60s -c synchronous_commit=on"
+
+_TABLES = sa.MetaData()
+LOGS = sa.Table(
+    "ringfence_logs",
+    _TABLES,
+    sa.Column("number", sa.Integer, primary_key=True),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("last", sa.BigInteger, nullable=False),
+    sa.Column("hash", sa.Text, nullable=False),
+    sa.Column("schema", sa.Integer, nullable=False),
+)
+RECORDS = sa.Table(
+    "ringfence_records",
+    _TABLES,
+    sa.Column("id", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("body", sa.Text, nullable=False),
+    sa.Column("hash", sa.Text, nullable=False),
+    *(sa.Column(name, ARRAY(sa.Text) if name in ("tiers", "rules") else sa.Text) for name in Card._fields[:-1]),
+    sa.Column("decided", sa.BigInteger),
+)
+for _name, _column, _where in (
+    ("outcome", "decided", "decided IS NOT NULL"),
+    ("denial", "id", "verdict = 'deny'"),
+    ("name", "name", "name IS NOT NULL"),
+    ("mark", "id", "kind IN ('checkpoint', 'tombstone')"),
+):
+    sa.Index(f"ringfence_by_{_name}", RECORDS.c[_column], postgresql_where=sa.text(_where))
+_FENCE = """
+CREATE OR REPLACE FUNCTION ringfence_append_only() RETURNS trigger LANGUAGE plpgsql AS
+    $$BEGIN RAISE EXCEPTION 'the audit log is append-only'; END$$;
+CREATE TRIGGER ringfence_fence BEFORE UPDATE OR DELETE OR TRUNCATE ON ringfence_records
+    FOR EACH STATEMENT EXECUTE FUNCTION ringfence_append_only();
+"""
+FENCED = "ALTER TABLE ringfence_records {} TRIGGER ringfence_fence"
+
+
+def prepare(connection: sa.Connection) -> None:
+    """Make the tables where there are none. Raises ValueError for a server that does not sync."""
+    if connection.exec_driver_sql("SHOW fsync").scalar_one() != "on":
+        raise ValueError("the server does not sync to its disk (`fsync = off`)")
+    if not sa.inspect(connection).has_table(LOGS.name):
+        # Two first users. Any role can hold an advisory lock, so it is not asked for once there are tables.
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
+        if not sa.inspect(connection).has_table(LOGS.name):
+            _TABLES.create_all(connection)
+            connection.exec_driver_sql(_FENCE)
+            connection.execute(LOGS.insert().values(number=OWN, name="", last=0, hash=ZERO, schema=SCHEMA))
+    install(connection)
+
+
+def understand(connection: sa.Connection) -> None:
+    """Raises ValueError for a database without a log, or with one of a newer version."""
+    if not sa.inspect(connection).has_table(LOGS.name):
+        raise ValueError("there is no log in it; it is made by the first `agent exec` or `agent run`")
+    if connection.execute(sa.select(LOGS.c.schema).where(LOGS.c.number == OWN)).scalar_one() > SCHEMA:
+        raise ValueError("a newer ringfence wrote it; use that one")
+
+
+@contextlib.contextmanager
+def speaking(name: str, what: str) -> Iterator[None]:
+    """Turn what the server called `name` and its driver say into a Problem."""
+    try:
+        yield
+    except (SQLAlchemyError, ValueError) as error:
+        raise AuditError(Problem(what, f"`{name}`: {_said(error)}", _fix(_said(error)))) from None
+
+
+def engine_of(url: str, write: bool) -> tuple[sa.Engine, str]:
+    """The engine, and its name for people. Raises AuditError for a URL that cannot be used."""
+    what = "the address of the audit log cannot be used"
+    try:
+        asked = sa.make_url(url)
+    except (ArgumentError, ValueError):
+        fix = "write it as postgresql://USER@HOST/DATABASE"
+        raise AuditError(Problem(what, "it is no URL of a database", fix)) from None
+    if asked.get_backend_name() != "postgresql":
+        why = f"`{asked.get_backend_name()}` is no database that it can be kept in"
+        raise AuditError(Problem(what, why, "write it as postgresql://USER@HOST/DATABASE"))
+    if asked.password is not None or any("password" in key.lower() for key in asked.query):
+        why = "there is a password in it, which others would read where addresses are kept and shown"
+        fix = "take it out, and put it into ~/.pgpass (mode 0600): HOST:PORT:DATABASE:USER:PASSWORD"
+        raise AuditError(Problem(what, why, fix))
+    options: dict[str, object] = {"options": _OPTIONS, "connect_timeout": 10, "application_name": "ringfence"}
+    if not write:
+        options["options"] = f"{_OPTIONS} -c default_transaction_read_only=on"
+    if given := asked.query.get("options"):
+        options["options"] = f"{given} {options['options']}"
+    if "sslmode" not in asked.query and not _here(asked, os.environ):
+        options["sslmode"] = "verify-full"
+        if "sslrootcert" not in asked.query:
+            options["sslrootcert"] = "system"
+    driven = asked.set(drivername="postgresql+psycopg")
+    return sa.create_engine(
+        driven, connect_args=options, pool_pre_ping=True
+    ), url  # in the one spelling that people know
+
+
+def _here(url: sa.URL, environ: Mapping[str, str]) -> bool:
+    """Whether it is a socket in a folder, or an address of this machine itself.
+
+    SOURCE: PostgreSQL's documentation, "Parameter Key Words" and "Environment Variables": `hostaddr` goes before the
+    host, what the URL leaves out is read from the environment, and a service may name any of it.
+    """
+    if "service" in url.query or environ.get("PGSERVICE"):
+        return False
+    named = [url.host, url.query.get("host")]
+    named = [
+        *(named if any(named) else [environ.get("PGHOST")]),
+        url.query.get("hostaddr") or environ.get("PGHOSTADDR"),
+    ]
+    hosts = [host for each in named if each for host in ((each,) if isinstance(each, str) else each)]
+
+    def here(host: str) -> bool:
+        if not host or host.startswith(("/", "@")) or host == "localhost":
+            return True
+        try:
+            return ip_address(host).is_loopback
+        except ValueError:
+            return False
+
+    return all(here(part) for host in hosts for part in host.split(","))
+
+
+def _said(error: Exception) -> str:
+    """The server's own words, in one line."""
+    text = str(getattr(error, "orig", None) or error).strip()
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return (lines[0] if lines else type(error).__name__).removeprefix("ERROR:").strip().rstrip(".").lower()
+
+
+def _fix(why: str) -> str:
+    if "password" in why or "authentication" in why:
+        return "put the password into ~/.pgpass (mode 0600), or name a certificate with sslcert= and sslkey="
+    if "certificate" in why or "ssl" in why:
+        return "name the authority of the server's certificate with sslrootcert=FILE in the URL"
+    if "holds the log" in why:
+        return "what that role is, `SELECT * FROM pg_stat_activity` says; nothing runs until it lets go"
+    if "permission denied" in why:
+        return "see docs/guide/audit.md for the rights that a writer and a reader need"
+    if "there is no log" in why or "no url" in why:
+        return "run something first, or check `audit.url` in your configuration"
+    if "fsync" in why:
+        return "switch it on: a record that a crash can take back proves nothing"
+    return "check that the server runs and can be reached, or take `audit.url` out to keep the log in a file here"

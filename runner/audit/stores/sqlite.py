@@ -1,0 +1,333 @@
+"""The store in one SQLite file (WAL, synced before a transaction is over): what is asked of it; see `sqlite_file`."""
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from runner.audit.chain import NAME, ZERO
+from runner.audit.legacy import rule_beginnings
+from runner.audit.stores.sqlite_file import (
+    CARDS,
+    FENCE,
+    FIELDS,
+    NAMES,
+    RECORDS,
+    SCHEMA,
+    VALUES,
+    begin,
+    claim,
+    connect,
+    files,
+    has_heads,
+    prepare,
+    speaking,
+    statements,
+    understand,
+    unlike,
+)
+from runner.audit.stores.sqlite_schema import damage
+from runner.audit.stores.store import Head, Row, Span, Wanted
+
+_OWN = 1  # the chain that is appended to
+
+_ROW = "SELECT records.id, logs.name, cards.number, records.hash, body, cards.kind FROM"
+_JOINED = f"{_ROW} records JOIN cards ON cards.id = records.id JOIN logs ON logs.number = cards.log"
+# CROSS JOIN: the cards are read, in their order or by one of their indexes, and bodies only of those that are taken.
+_CARDS_FIRST = f"{_ROW} cards CROSS JOIN records ON records.id = cards.id CROSS JOIN logs ON logs.number = cards.log"
+_EVERY = (
+    "SELECT records.id, coalesce(logs.name, ''), coalesce(cards.number, records.id), records.hash, body, cards.kind"
+    " FROM records LEFT JOIN cards ON cards.id = records.id LEFT JOIN logs ON logs.number = coalesce(cards.log, 1)"
+    " ORDER BY records.id"
+)
+_INSERT = f"INSERT INTO cards (id, log, number, {NAMES}) SELECT ?2, ?3, ?4, {VALUES} FROM (SELECT ?1 AS body)"  # noqa: S608  # constants only
+
+
+class SqliteStore:
+    """One open file. Its methods are those of `store.Store`."""
+
+    schema = SCHEMA
+    marks = True
+
+    def __init__(
+        self, database: sqlite3.Connection, path: Path, mode: str = "ro", *, heads: bool = True, unreadable: str = ""
+    ) -> None:
+        self._database = database
+        self._unreadable = unreadable
+        self._mode = mode  # in which it can be opened once more to read
+        self._files = files(path)
+        self.path = path
+        self.name = str(path)
+        with speaking(path, "the audit log cannot be read"):
+            self.merged = database.execute("SELECT max(merged) FROM logs").fetchone()[0] == 1 if heads else False
+
+    @classmethod
+    def open(cls, path: Path) -> "SqliteStore":
+        """Open for appending; a new file is 0600, and one of an earlier format is brought to this one."""
+        with speaking(path, "the audit log cannot be opened"):
+            claim(path)
+            database = connect(path, "rw")
+            try:
+                prepare(database)
+            except BaseException:
+                database.close()
+                raise
+        return cls(database, path)
+
+    @classmethod
+    def open_to_read(cls, path: Path, *, whatever: bool = False) -> "SqliteStore":
+        """Open an existing log for reading only; works on a copy in a read-only folder too.
+
+        A file whose schema this program did not make is refused, unless `whatever` is asked for, to verify it.
+        """
+        with speaking(path, "the audit log cannot be read"):
+            if not path.exists():
+                raise FileNotFoundError("there is no such file; it is made by the first `agent exec` or `agent run`")
+            # A log whose write-ahead file is gone is complete in one file: SQLite may then skip its side files.
+            complete = not path.with_name(path.name + "-wal").exists()
+            mode = "ro&immutable=1" if complete and not os.access(path.parent, os.W_OK) else "ro"
+            database = connect(path, mode)
+            try:
+                unreadable = understand(database, whatever=whatever)
+                heads = not whatever or (not unreadable and has_heads(database))
+            except BaseException:
+                database.close()
+                raise
+        return cls(database, path, mode, heads=heads, unreadable=unreadable)
+
+    def close(self) -> None:
+        self._database.close()
+
+    @contextlib.contextmanager
+    def writing(self, failure: str) -> Iterator["SqliteWriting"]:
+        """One transaction that nobody else's comes between. `failure` says what it means when it fails."""
+        with speaking(self.path, failure):
+            begin(self._database)
+            try:
+                yield SqliteWriting(self._database)
+                self._database.execute("COMMIT")
+                if files(self.path) != self._files:  # then what was just written is in a file without a name
+                    raise FileNotFoundError("it, or the write-ahead file beside it, was removed or replaced")
+            except BaseException:
+                with contextlib.suppress(sqlite3.Error):  # SQLite already rolled back when the disk is full
+                    self._database.execute("ROLLBACK")
+                raise
+
+    def select(self, wanted: Wanted) -> Iterator[Row]:
+        where, values = _conditions(wanted)
+        clause = f" WHERE {' AND '.join(where)}" if where else ""
+        query = f"{_CARDS_FIRST}{clause} ORDER BY cards.id DESC LIMIT ?"
+        return self._rows(query, (*values, -1 if wanted.limit is None else wanted.limit))
+
+    def get(self, number: int) -> Row | None:
+        return next(self._rows(f"{_JOINED} WHERE records.id = ?", (number,)), None)
+
+    def outcome_of(self, decided: int) -> Row | None:
+        cause = "(SELECT {} FROM cards WHERE id = ?1)"
+        where = f"cards.decided = {cause.format('number')} AND cards.log = {cause.format('log')}"
+        return next(self._rows(f"{_JOINED} WHERE {where} ORDER BY cards.id LIMIT 1", (decided,)), None)
+
+    def cause_of(self, finished: int) -> Row | None:
+        own = "(SELECT {} FROM cards WHERE id = ?1)"
+        number = own.format("decided")  # no id is less than the number
+        where = f"cards.id >= {number} AND cards.number = {number} AND cards.log = {own.format('log')}"
+        return next(self._rows(f"{_CARDS_FIRST} WHERE {where} ORDER BY cards.id LIMIT 1", (finished,)), None)
+
+    def named(self, kind: str, name: str) -> Row | None:
+        """The newest record of a kind with this name: of `session` and `ended` the session's, of others `sha256`."""
+        query = f"{_JOINED} WHERE cards.name = ? AND cards.kind = ? ORDER BY cards.id DESC"
+        name = name.encode("utf-8", "replace").decode()  # SQLite takes no lone surrogates, and no name has any
+        return next(self._rows(query, (name, kind)), None)
+
+    def latest(self, kind: str, log: str = "") -> Row | None:
+        """The newest checkpoint or tombstone of a chain; without a name of the one that is appended to."""
+        chain = "(SELECT number FROM logs WHERE name = ?)" if log else str(_OWN)
+        query = f"{_CARDS_FIRST} WHERE cards.kind = '{kind}' AND cards.log = {chain} ORDER BY cards.id DESC LIMIT 1"
+        return next(self._rows(query, (log,) if log else ()), None)
+
+    def hashes(self, first: int, last: int, log: str = "") -> Iterator[str]:
+        query = "SELECT hash FROM records WHERE id BETWEEN ? AND ? ORDER BY id"
+        if log:  # else the own chain, whose numbers are the ids
+            query = (
+                "SELECT records.hash FROM cards CROSS JOIN records ON records.id = cards.id"
+                " WHERE number BETWEEN ? AND ? AND log = (SELECT number FROM logs WHERE name = ?) ORDER BY cards.id"
+            )
+        with speaking(self.path, "the audit log cannot be read"):
+            for (found,) in self._database.execute(query, (first, last, log) if log else (first, last)):
+                yield found
+
+    def older(self, before: str) -> tuple[int, int]:
+        """The first record, and the last one before any that is not older; that is 0 where there is none."""
+        border = "(SELECT min(id) - 1 FROM cards WHERE time >= ?)"
+        query = f"SELECT coalesce(min(id), 1), coalesce({border}, max(id), 0) FROM cards"  # noqa: S608  # constants only
+        with speaking(self.path, "the audit log cannot be read"):
+            first, last = self._database.execute(query, (before,)).fetchone()
+        return first, last
+
+    def spans(self, last: int) -> Iterator[Span]:
+        query = (
+            "SELECT owner, min(id), max(id), max(kind = 'ended'), max(time) FROM (SELECT id, kind, time, coalesce("
+            "session, (SELECT session FROM cards AS cause WHERE cause.id = cards.decided)) AS owner FROM cards)"
+            " WHERE owner IS NOT NULL GROUP BY owner HAVING min(id) <= ?"
+        )
+        with speaking(self.path, "the audit log cannot be read"):
+            yield from map(Span._make, self._database.execute(query, (last,)))
+
+    @contextlib.contextmanager
+    def walking(self) -> Iterator["SqliteWalk"]:
+        """Everything at one moment, so that a writer in between does not look like tampering."""
+        self._database.execute("BEGIN")
+        try:
+            yield SqliteWalk(self._database)
+        finally:
+            self._database.execute("ROLLBACK")
+
+    def strays(self) -> int | None:
+        """The first record whose card says something else than its body, or that has none, or a card without one."""
+        same = " AND ".join(f"cards.{name} IS {value}" for name, value in FIELDS.items())
+        query = (
+            f"SELECT id FROM records LEFT JOIN cards USING (id) WHERE NOT ({same}) ORDER BY id LIMIT 1",  # noqa: S608
+            "SELECT id FROM cards WHERE id NOT IN (SELECT id FROM records) ORDER BY id LIMIT 1",
+        )
+        other = connect(self.path, self._mode)
+        with contextlib.closing(other):
+            if other.execute("PRAGMA user_version").fetchone()[0] != SCHEMA:
+                return None  # its cards were made from its bodies just now
+            try:
+                found = [row[0] for each in query for row in other.execute(each)]
+            except sqlite3.OperationalError:  # what is no JSON has no fields to compare
+                found = [row[0] for row in other.execute("SELECT id FROM records WHERE NOT json_valid(body)")]
+                if not found:
+                    raise
+        return min(found, default=None)
+
+    def unreadable(self) -> str:
+        return self._unreadable
+
+    def faults(self) -> str:
+        """Describe how the file differs from one that this program makes. The text is empty if nothing differs."""
+        with contextlib.closing(connect(self.path, self._mode)) as other:
+            if found := unlike(other):
+                return found
+            first = other.execute("PRAGMA user_version").fetchone()[0] != SCHEMA
+            return damage(other, "" if first else "logs")
+
+    def cautions(self) -> tuple[str, ...]:
+        return ()  # only its user can write to it, or it is not opened
+
+    def shrink(self) -> None:
+        """Give the room of removed records back. Needs as much room again for a moment."""
+        with speaking(self.path, "the room of the removed records could not be given back"):
+            self._database.execute("VACUUM")
+            self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def _rows(self, query: str, values: tuple[str | int, ...]) -> Iterator[Row]:
+        with speaking(self.path, "the audit log cannot be read"):
+            yield from map(Row._make, self._database.execute(query, values))
+
+
+class SqliteWriting:
+    """The inside of a transaction: see `store.Writing`."""
+
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self._database = database
+        # The head, not the last row: when rows were cut off, the next id leaves a gap that `verify` names.
+        found = database.execute("SELECT name, last, hash, merged FROM logs WHERE number = 1").fetchone()
+        if found and found[3]:
+            raise sqlite3.OperationalError("it was merged from other logs, and nothing is added to such a file")
+        self.head = Head(*found[:3]) if found else Head("", 0, ZERO)
+
+    def add(self, digest: str, text: str) -> int:
+        number = self.head.number + 1
+        self.head = Head(self.head.log or digest[:NAME], number, digest)
+        self._database.execute("INSERT INTO records (id, body, hash) VALUES (?, ?, ?)", (number, text, digest))
+        self._database.execute(_INSERT, (text, number, _OWN, number))
+        self._database.execute(
+            "INSERT OR REPLACE INTO logs VALUES (1, ?, ?, ?, 0)", (self.head.log, number, self.head.hash)
+        )
+        return number
+
+    def remove(self, last: int) -> None:
+        self._database.execute("DROP TRIGGER no_delete")
+        self._database.execute("DELETE FROM records WHERE id <= ?", (last,))
+        self._database.execute("DELETE FROM cards WHERE id <= ?", (last,))
+        self._database.execute(FENCE.strip().splitlines()[1])
+
+
+class SqliteWalk:
+    """All records at one moment: see `store.Walk`."""
+
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self._database = database
+        self.count = database.execute("SELECT count(*) FROM cards").fetchone()[0]
+        self.heads = tuple(Head(*row) for row in database.execute("SELECT name, last, hash FROM logs ORDER BY number"))
+
+    def rows(self) -> Iterator[Row]:
+        return map(Row._make, self._database.execute(_EVERY))
+
+
+def write_merged(path: Path, heads: Iterable[Head], rows: Iterable[Row]) -> None:
+    """A new file with these chains, whose records come in the order of their ids to be. Whole when this returns."""
+    with speaking(path, "the logs were not merged"):
+        claim(path)
+        database = connect(path, "rw")
+        with contextlib.closing(database):
+            database.execute("BEGIN")
+            for statement in statements(RECORDS + CARDS.format(temp="", where="")):
+                database.execute(statement)
+            places = {}
+            for place, head in enumerate(heads, 1):
+                places[head.log] = place
+                database.execute("INSERT INTO logs VALUES (?, ?, ?, ?, 1)", (place, head.log, head.number, head.hash))
+            for number, row in enumerate(rows, 1):
+                database.execute("INSERT INTO records VALUES (?, ?, ?)", (number, row.body, row.hash))
+                database.execute(_INSERT, (row.body, number, places[row.log], row.number))
+            for statement in statements(FENCE):
+                database.execute(statement)
+            database.execute(f"PRAGMA user_version = {SCHEMA}")
+            database.execute("COMMIT")
+
+
+def _conditions(wanted: Wanted) -> tuple[list[str], list[str | int]]:
+    """What of a selection the cards can tell. A condition that they cannot is left out: then more is given."""
+    query = wanted.query
+    where: list[str] = []
+    values: list[str | int] = []
+
+    def one_of(column: str, names: tuple[str, ...]) -> None:
+        if names and all(map(_plain, names)):
+            where.append(f"{column} IN ({', '.join('?' * len(names))})")
+            values.extend(names)
+
+    def any_of(condition: str, names: tuple[str, ...], form: str) -> None:
+        if names and all(map(_plain, names)):
+            where.append(f"({' OR '.join([condition] * len(names))})")
+            values.extend(form.format(name) for name in names)
+
+    one_of("cards.kind", wanted.kinds)
+    for condition, number in (("cards.id <= ?", wanted.first), ("cards.id > ?", wanted.after)):
+        if number is not None:
+            where.append(condition)
+            values.append(number)
+    if query is None:
+        return where, values
+    if query.verdicts == ("deny",):
+        where.append("cards.verdict = 'deny'")  # spelled out, since the index of denials is used for this text alone
+    else:
+        one_of("cards.verdict", query.verdicts)
+    one_of("cards.mode", query.modes)
+    one_of("cards.tool", query.tools)
+    any_of("instr(cards.tiers, ?)", query.tiers, '"{}"')
+    any_of("(instr(cards.rules, ?) OR cards.rules NOT LIKE '%,null]')", rule_beginnings(query.rules), '"{}')
+    any_of("instr(char(10) || cards.session, ?)", query.sessions, "\n{}")
+    for condition, text in (("cards.time >= ?", query.since), ("cards.time < ?", query.until)):
+        if text and _plain(text):
+            where.append(condition)
+            values.append(text)
+    return where, values
+
+
+def _plain(text: str) -> bool:
+    """Whether JSON spells it as it is."""
+    return text.isascii() and text.isprintable() and '"' not in text and "\\" not in text

@@ -1,0 +1,274 @@
+"""A SQLite file as a log needs it: its tables, how it is made ours and opened, and what is said when that fails.
+
+`records` holds what was sealed. `cards` holds a few fields of every record, so that a selection reads a twentieth of
+the file; they are made from the bodies by the expressions below, and `strays` compares them. `logs` holds the head of
+each chain. The triggers that refuse UPDATE and DELETE are only a fence against accidents.
+"""
+
+import contextlib
+import os
+import sqlite3
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from policy.model.verdict import Problem
+from runner.audit.chain import NAME
+from runner.audit.stores.sqlite_schema import difference, replaced
+from runner.audit.stores.store import AuditError
+
+NO_LOG = "it holds no log: another program made it, or nothing was written to it yet"
+SCHEMA = 2  # `PRAGMA user_version`; 0 is a new file, or one of the first format
+BUSY_SECONDS = 15.0
+_LOOK = 5  # milliseconds, in which SQLite tries three times to have the lock
+_INDEX = 1 << 16  # bytes; SOURCE: sqlite.org/walformat.html, the index grows by 32 KiB, and the log needs a page
+_REASONS = 8  # whose rules are on a card
+
+# What a card says of a body. Times, names and tiers are as the body spells them; `tiers` and `rules` are JSON lists.
+# fmt: off
+FIELDS = {
+    "kind":    "json_extract(body, '$.kind')",
+    "time":    "json_extract(body, '$.time')",
+    "session": "json_extract(body, '$.session')",
+    "decided": "json_extract(body, '$.decided')",
+    "verdict": "json_extract(body, '$.verdict')",
+    "mode":    "json_extract(body, '$.mode')",
+    "tool":    "json_extract(body, '$.tool')",
+    "tiers":   "json_extract(body, '$.tiers')",
+    "rules":   "iif(json_extract(body, '$.reasons') IS NULL, NULL, json_extract(body, '$.because.rule', "
+               + ", ".join(f"'$.reasons[{n}].rule'" for n in range(_REASONS + 1)) + "))",
+    "name":    "iif(json_extract(body, '$.kind') IN ('session', 'ended'), json_extract(body, '$.session'), "
+               "json_extract(body, '$.sha256'))",
+}
+# fmt: on
+NAMES, VALUES = ", ".join(FIELDS), ", ".join(FIELDS.values())
+_FIRST_HASH = f"substr((SELECT hash FROM records WHERE id = 1), 1, {NAME})"  # noqa: S608  # constants only
+
+RECORDS = "CREATE TABLE records (id INTEGER PRIMARY KEY, body TEXT NOT NULL, hash TEXT NOT NULL);"
+CARDS = f"""
+CREATE {{temp}} TABLE cards (id INTEGER PRIMARY KEY, log INTEGER NOT NULL, number INTEGER NOT NULL,
+    {NAMES.replace("decided", "decided INTEGER")});
+CREATE {{temp}} TABLE logs (number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, last INTEGER NOT NULL,
+    hash TEXT NOT NULL, merged INTEGER NOT NULL);
+CREATE INDEX {{where}}card_of_outcome ON cards (decided) WHERE decided IS NOT NULL;
+CREATE INDEX {{where}}card_of_denial ON cards (verdict) WHERE verdict = 'deny';
+CREATE INDEX {{where}}card_by_name ON cards (name) WHERE name IS NOT NULL;
+CREATE INDEX {{where}}card_of_checkpoint ON cards (log) WHERE kind = 'checkpoint';
+CREATE INDEX {{where}}card_of_tombstone ON cards (log) WHERE kind = 'tombstone';
+"""
+FENCE = """
+CREATE TRIGGER no_update BEFORE UPDATE ON records BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
+CREATE TRIGGER no_delete BEFORE DELETE ON records BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
+"""
+_FILL = f"""
+INSERT INTO cards (id, log, number, {NAMES}) SELECT id, 1, id, {VALUES} FROM records WHERE json_valid(body);
+INSERT INTO cards (id, log, number) SELECT id, 1, id FROM records WHERE NOT json_valid(body);
+INSERT INTO logs SELECT 1, coalesce({_FIRST_HASH}, ''), id, hash, 0 FROM head;
+"""  # noqa: S608  # constants only
+# The first format had its fields as computed columns, each with an index of its own.
+_OLD = """
+DROP INDEX IF EXISTS outcome_of; DROP INDEX IF EXISTS by_verdict;
+DROP INDEX IF EXISTS by_facts; DROP TABLE head;
+ALTER TABLE records DROP COLUMN kind; ALTER TABLE records DROP COLUMN verdict; ALTER TABLE records DROP COLUMN decided;
+"""
+# The first format: what of it is known, with and without the index by which facts were found.
+_FIRST = """
+CREATE TABLE records (id INTEGER PRIMARY KEY, body TEXT NOT NULL, hash TEXT NOT NULL,
+    kind TEXT GENERATED ALWAYS AS (json_extract(body, '$.kind')) VIRTUAL,
+    verdict TEXT GENERATED ALWAYS AS (json_extract(body, '$.verdict')) VIRTUAL,
+    decided INTEGER GENERATED ALWAYS AS (json_extract(body, '$.decided')) VIRTUAL);
+CREATE INDEX outcome_of ON records (decided) WHERE decided IS NOT NULL;
+CREATE INDEX by_verdict ON records (verdict) WHERE verdict IS NOT NULL;
+CREATE TABLE head (one INTEGER PRIMARY KEY CHECK (one = 1), id INTEGER NOT NULL, hash TEXT NOT NULL);
+"""
+_BY_FACTS = "CREATE INDEX by_facts ON records (json_extract(body, '$.sha256')) WHERE kind = 'facts';"
+
+
+def layouts(version: int) -> tuple[tuple[str, ...], ...]:
+    """The schemas that a file with this `user_version` may have, as statements that make them."""
+    first = statements(_FIRST + FENCE)
+    cards = statements(CARDS.format(temp="", where=""))
+    if version == SCHEMA:
+        return (*statements(RECORDS), *cards, *statements(FENCE)), (*first, *cards, *statements(_OLD))
+    return tuple(first), (*first, _BY_FACTS)
+
+
+def unlike(database: sqlite3.Connection) -> str:
+    """Say what of the schema this program did not make; empty when it made all of it."""
+    found = difference(database, *layouts(_version(database)))
+    return f"{found}; somebody changed the file" if found else ""
+
+
+def claim(path: Path) -> None:
+    """Make the file ours and private, or refuse: a symlink or another user's file could leak or lose records."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+    descriptor = os.open(path, flags, 0o600)
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+            raise PermissionError("it is not a plain file that belongs to you")
+        if stat.S_IMODE(found.st_mode) & 0o077:
+            os.fchmod(descriptor, 0o600)
+    finally:
+        os.close(descriptor)
+
+
+def files(path: Path) -> list[tuple[int, int] | None]:
+    """Which files lie there now: the log, and the write-ahead file, which stays as long as anybody has the log open."""
+    found: list[tuple[int, int] | None] = []
+    for name in (str(path), f"{path}-wal"):
+        try:
+            there = os.lstat(name)
+        except FileNotFoundError:
+            found.append(None)
+        else:
+            found.append((there.st_dev, there.st_ino))
+    return found
+
+
+def connect(path: Path, mode: str) -> sqlite3.Connection:
+    # Two slashes at the start (HOME=/) would make the first name a host.
+    quoted = ("/" + str(path.absolute()).lstrip("/")).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+    return sqlite3.connect(f"file:{quoted}?mode={mode}", uri=True, timeout=BUSY_SECONDS, isolation_level=None)
+
+
+def begin(database: sqlite3.Connection) -> None:
+    """Begin to write, as soon as nobody else does; sqlite3.OperationalError when that takes BUSY_SECONDS.
+
+    SQLite's own wait looks ten times a second at last (sqlite3.c, sqliteDefaultBusyCallback), and so starves beside
+    others that write without a pause.
+    """
+    database.execute(f"PRAGMA busy_timeout = {_LOOK}")
+    try:
+        _insist(database, "BEGIN IMMEDIATE", 0)
+    finally:
+        database.execute(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}")
+
+
+def _insist(database: sqlite3.Connection, statement: str, pause: float) -> sqlite3.Cursor:
+    """Try again and again while others have the lock, for BUSY_SECONDS at most."""
+    give_up = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            return database.execute(statement)
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > give_up:
+                raise
+            time.sleep(pause)
+
+
+def prepare(database: sqlite3.Connection) -> None:
+    # Two first users of a new file: SQLite does not call its busy handler for this switch.
+    (journal,) = _insist(database, "PRAGMA journal_mode = WAL", 0.01).fetchone()
+    if journal != "wal":
+        raise sqlite3.OperationalError(f"the file system does not allow a write-ahead log (got `{journal}`)")
+    database.execute("PRAGMA synchronous = FULL")
+    if _version(database) == SCHEMA:
+        _refuse(unlike(database))
+        return
+    begin(database)
+    try:
+        if _version(database) != SCHEMA:  # another process did it, in the meantime
+            cards = CARDS.format(temp="", where="")
+            if _is_old(database):
+                _refuse(unlike(database))
+            for statement in statements(cards + _FILL + _OLD if _is_old(database) else RECORDS + cards + FENCE):
+                database.execute(statement)
+            database.execute(f"PRAGMA user_version = {SCHEMA}")
+        database.execute("COMMIT")
+    except BaseException:
+        with contextlib.suppress(sqlite3.Error):
+            database.execute("ROLLBACK")
+        raise
+
+
+def understand(database: sqlite3.Connection, *, whatever: bool = False) -> str:
+    """Give a file of the first format, which is not ours to write now, its cards in memory.
+
+    Answer, where `whatever` is asked for, what stands in the place of a table; then nothing was read, and nothing is to
+    be: it would run what somebody put there. Raises ValueError for a file without a log, and, unless `whatever` is
+    asked for, for one with another schema than this program makes: what is selected from it might leave records out.
+    """
+    if {"id", "body", "hash"} - {row[1] for row in database.execute("PRAGMA table_info(records)")}:
+        raise ValueError(NO_LOG)
+    if not whatever:
+        _refuse(unlike(database))
+    elif found := replaced(database, *layouts(_version(database))):
+        return f"{found}; somebody changed the file"
+    if _version(database) == SCHEMA:
+        return ""
+    database.execute("PRAGMA temp_store = MEMORY")
+    for statement in statements(CARDS.format(temp="TEMP", where="temp.") + (_FILL if _is_old(database) else "")):
+        database.execute(statement)
+    return ""
+
+
+def has_heads(database: sqlite3.Connection) -> bool:
+    """Return True if the file has a table with the heads of the chains. The file may have been changed by anybody."""
+    return any(row[1] == "merged" for row in database.execute("PRAGMA table_info(logs)"))
+
+
+def _refuse(why: str) -> None:
+    if why:
+        raise ValueError(why)
+
+
+def _version(database: sqlite3.Connection) -> int:
+    found = int(database.execute("PRAGMA user_version").fetchone()[0])
+    if found > SCHEMA:
+        raise sqlite3.OperationalError("a newer ringfence wrote it; use that one")
+    return found
+
+
+def _is_old(database: sqlite3.Connection) -> bool:
+    return bool(database.execute("SELECT count(*) FROM sqlite_master WHERE name = 'head'").fetchone()[0])
+
+
+def statements(script: str) -> list[str]:
+    """One by one, since `executescript` would end the transaction that they belong to."""
+    found, rest = [], ""
+    for part in script.split(";"):
+        rest += part + ";"
+        if sqlite3.complete_statement(rest):
+            found.append(rest)
+            rest = ""
+    return found
+
+
+@contextlib.contextmanager
+def speaking(path: Path, what: str) -> Iterator[None]:
+    """Turn what SQLite and the kernel say into a Problem."""
+    try:
+        yield
+    except (sqlite3.Error, OSError, ValueError) as error:
+        why = (error.strerror if isinstance(error, OSError) and error.strerror else str(error)).lower()
+        if "i/o" in why and _full(path.parent):
+            why = "the disk is full"  # all that SQLite says when the index beside the log finds no room
+        raise AuditError(Problem(what=what, why=f"`{path}`: {why}", fix=_fix(path, why))) from error
+
+
+def _full(folder: Path) -> bool:
+    try:
+        free = os.statvfs(folder)
+    except OSError:
+        return False  # what SQLite said stands
+    return free.f_bavail * free.f_frsize < _INDEX
+
+
+def _fix(path: Path, why: str) -> str:
+    if "full" in why or "space" in why or "large" in why:
+        return "free some disk space, or set RINGFENCE_STATE_DIR to a folder on another disk"
+    if "malformed" in why or "not a database" in why:
+        return f"run `agent audit verify`; to go on with a new log, move this one aside: mv '{path}' '{path}.damaged'"
+    if NO_LOG in why:
+        return "run something first, or name another file"
+    if "somebody changed the file" in why:
+        return (
+            f"run `agent audit verify`, and keep it as evidence; to go on with a new log: mv '{path}' '{path}.changed'"
+        )
+    if "replaced" in why:
+        return f"see who changes `{path.parent}`, and run it again"
+    if "no such file" in why:
+        return "run something first, or set RINGFENCE_STATE_DIR to the folder that holds the log"
+    return f"check who owns `{path.parent}` and that you may write there, or set RINGFENCE_STATE_DIR to another folder"

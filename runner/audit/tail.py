@@ -1,0 +1,133 @@
+"""The decisions and outcomes of a log as they are written, whatever becomes of the file meanwhile."""
+
+import os
+import select
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from runner.audit.chain import Record
+from runner.audit.decisions import DECISIONS, Deed, deeds
+from runner.audit.location import Place
+from runner.audit.log import AuditLog
+from runner.audit.lookup import deed_of
+from runner.audit.query import Query
+from runner.audit.stores.store import AuditError
+
+POLL = 0.25  # seconds between two looks
+_PATIENCE = 40  # looks at a file that cannot be read, such as one that is being made, before that is an error
+
+Event = Deed | Record  # a decision; later, once it ran, its `finished` record
+
+
+def latest(log: AuditLog, query: Query, count: int) -> list[Deed]:
+    """The newest `count` decisions, the oldest of them first."""
+    return list(deeds(log, query, limit=count))[::-1] if count else []
+
+
+class Follower:
+    """Reads on from where it stopped. A log that was pruned goes on; one that was moved away begins anew."""
+
+    def __init__(self, path: Place, query: Query) -> None:
+        self._path, self._query = path, query
+        self._seen: tuple[int, str] | None = None  # the newest record that was read, and its hash
+        self._running: set[int] = set()  # decisions that were told, without an outcome so far
+        self._state: object = None
+
+    def start(self, count: int) -> list[Deed]:
+        """The newest `count` decisions; `more` goes on behind them. Nothing where there is no log yet."""
+        self._state = self._look()
+        if self._state is None:
+            return []
+        with AuditLog.open_to_read(self._path) as log:
+            newest = next(log.rows(limit=1), None)
+            self._seen = (newest.id, newest.hash) if newest else None
+            told = latest(log, self._query, count)
+        told = [deed for deed in told if newest is not None and deed.record.id <= newest.id]
+        self._running = {deed.record.id for deed in told if deed.finished is None}
+        return told
+
+    def more(self) -> list[Event]:
+        """What came since the last time, oldest first. Raises AuditError when the file is there and no log."""
+        state = self._look()
+        if state == self._state or state is None:
+            self._state = state
+            return []
+        with AuditLog.open_to_read(self._path) as log:
+            found = list(self._events(log))
+        self._state = state
+        return found
+
+    def _events(self, log: AuditLog) -> Iterator[Event]:
+        newest = next(log.rows(limit=1), None)
+        if newest is None:
+            return
+        if self._seen is not None and not self._goes_on(log, newest):
+            self._seen, self._running = None, set()
+        since = self._seen[0] if self._seen else 0
+        fresh = list(log.rows(kind=(*DECISIONS, "finished"), first=newest.id, after=since))
+        for record in reversed(fresh):
+            if record.kind == "finished":
+                decided = record.body.get("decided")
+                if isinstance(decided, int) and decided in self._running:
+                    self._running.discard(decided)
+                    yield record
+                continue
+            deed = deed_of(log, record)
+            if deed is None or not self._wanted(deed):
+                continue
+            yield Deed(deed.record, deed.session, None)
+            self._running.add(record.id)
+        self._seen = (newest.id, newest.hash)
+
+    def _goes_on(self, log: AuditLog, newest: Record) -> bool:
+        """Whether the last record that was read is still in it, or was pruned from it."""
+        number, sealed = self._seen or (0, "")
+        if newest.id < number:
+            return False
+        found = log.get(number)
+        return found is None or found.hash == sealed
+
+    def _wanted(self, deed: Deed) -> bool:
+        session = deed.session.body if deed.session else {}
+        outcome = deed.finished.body if deed.finished else {}
+        return self._query.matches(deed.record.body, session, outcome)
+
+    def _look(self) -> object:
+        """What tells whether the log changed: its file and its write-ahead file. None when there is no log.
+
+        A database tells nothing unasked: it counts as changed once a second.
+        """
+        if not isinstance(self._path, Path):
+            return int(time.monotonic())
+        state = []
+        for path in (self._path, self._path.with_name(f"{self._path.name}-wal")):
+            try:
+                found = os.stat(path)
+                state.append((found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns))
+            except FileNotFoundError:
+                state.append((0, 0, 0, 0))
+        return tuple(state) if state[0][1] else None
+
+
+def follow(follower: Follower) -> Iterator[Event]:
+    """What comes, for ever. Raises BrokenPipeError as soon as nobody reads stdout any more."""
+    failures = 0
+    while True:
+        try:
+            yield from follower.more()
+            failures = 0
+        except AuditError:
+            failures += 1
+            if failures > _PATIENCE:
+                raise
+        if _unread():
+            raise BrokenPipeError
+        time.sleep(POLL)
+
+
+def _unread() -> bool:
+    """SOURCE: poll(2): POLLERR is set for the writing end of a pipe whose reading end was closed."""
+    poll = select.poll()
+    poll.register(1, 0)
+    return any(state & select.POLLERR for _, state in poll.poll(0))

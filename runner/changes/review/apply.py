@@ -1,0 +1,238 @@
+"""Doing a plan: every file of it, or none. What was there is kept for `agent undo`."""
+
+import hashlib
+import os
+import stat
+import threading
+import time
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+
+from policy.model.frozen import dataclass
+from policy.model.verdict import Problem, Terms
+from runner.changes import safe_open
+from runner.changes.review import tree_diff
+from runner.changes.review.apply_plan import Plan, Planned
+from runner.changes.review.patch_parser import PatchError
+from runner.changes.review.patch_quoting import LINK, PROGRAM, Side
+from runner.changes.review.risk_flags import changes_of
+from runner.changes.undo.apply import NOT_EMPTY, restore
+from runner.changes.undo.blobs import Place
+from runner.changes.undo.errors import UndoError
+from runner.changes.undo.file_state import Change, Entry, Kind, entry_of
+from runner.changes.undo.plan import Item
+from runner.changes.undo.recover import recover
+from runner.changes.undo.scope import Ground, below_root, inventory_of
+from runner.changes.undo.snapshot import Taker
+from runner.changes.undo.store import Store
+
+_NOW = "somebody changed it just now"
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """`step`: names it for `agent undo`; None when it changed nothing that is kept. `lasting`: the paths that `agent
+    undo` cannot take back: secrets, and what lies in folders that it keeps nothing of."""
+
+    step: int | None
+    lasting: tuple[str, ...]
+
+
+def apply(
+    plan: Plan, ground: Ground, store: Store, words: str, session: str, warned: Collection[str] | None = None
+) -> Applied:
+    """Do all of `plan`, which has no problem. `warned`: the paths of it of which the user was told that other programs
+    run them by themselves; None when that does not matter. Raises PatchError when something came in between: then every
+    file is as it was, or it names those that are not; UndoError when an action runs here; OSError, sqlite3.Error."""
+    root = ground.workspace
+    with store.turns.locked():
+        if not store.turns.alone():
+            raise UndoError(
+                Problem(
+                    "nothing was applied",
+                    "an action of an agent is running in this workspace, and changes files right now",
+                    "wait until it is done, or stop it with Ctrl-C",
+                )
+            )
+        terms = ground.terms(())
+        rules = ground.rules(terms)
+        store.under(ground.digest(terms))
+        taker = Taker(store, ground.choice.bounds, threading.Event())
+        items = tuple(_items(root, plan.items))
+        paths = tuple(item.path for item in items)
+        with store.transaction():
+            recover(store, taker, lambda each: below_root(rules, each))
+            taker.take_paths(root, paths, below_root(rules, root))
+            _keep(store, plan.items)
+            step = store.begin("action", words, session, "", ((root, paths),))
+        _still(root, plan.items)
+        if warned is not None:
+            _no_news(ground, terms, plan, warned)
+        done = restore(store, items, step)
+        if failed := [item for item in done if item.problem and item.problem != NOT_EMPTY]:
+            left = _back(store, root, done, step)
+        with store.transaction():
+            after = taker.take_paths(root, paths, below_root(rules, root))
+            store.note(step, after.changes)
+            kept = {each.path for each in store.changes(step) if _can_come_back(each)}
+            lasting = tuple(item.path for item in done if item.path not in kept)
+            store.end(step, tuple(f"not kept: {path}" for path in lasting) if kept else ())
+    if failed:
+        raise PatchError(_failure(failed, left))
+    return Applied(step if kept else None, lasting)
+
+
+def _can_come_back(change: Change) -> bool:
+    return not any(each is not None and each.unkept for each in (change.before, change.after))
+
+
+def _failure(failed: list[Item], left: list[str]) -> Problem:
+    first = failed[0]
+    why = f"`{first.path}`: {first.problem}"
+    if left:
+        named = ", ".join(f"`{each}`" for each in left[:5])
+        return Problem("the patch was applied in part", f"{why}; not put back: {named}", "look at these files yourself")
+    return Problem("nothing was applied", why, "every file is as it was; try again")
+
+
+def _items(root: str, planned: Iterable[Planned]) -> list[Item]:
+    """Every path that changes, with the folders that are made for it and those that nothing is left in."""
+    mask = os.umask(0)
+    os.umask(mask)
+    top = safe_open.open_root(root)
+    try:
+        after: dict[str, Side | None] = {}
+        for each in planned:
+            if each.was:
+                after[each.was] = None
+            after[each.path] = each.new
+        found = {path: _now(top, path) for path in after}
+        items = {path: Item(root, path, found[path], _wanted(side, found[path], mask)) for path, side in after.items()}
+        for path, side in after.items():
+            if side is not None:
+                _make(top, root, path, items, mask)
+        for path in sorted(after, key=lambda path: -path.count("/")):
+            now = found[path]
+            if after[path] is None or (now is not None and now.kind == Kind.FOLDER):
+                _drop(top, root, path, items)
+        return [items[path] for path in sorted(items)]
+    finally:
+        os.close(top)
+
+
+def _make(top: int, root: str, path: str, items: dict[str, Item], mask: int) -> None:
+    above = safe_open.split(path)[0]
+    while above:
+        known = items.get(above)
+        if known is None or known.wanted is None:
+            now = _now(top, above)
+            if now is not None and now.kind == Kind.FOLDER:
+                return
+            folder = Entry(Kind.FOLDER, 0o777 & ~mask, 0, 0, 0, time.time_ns(), 0, False)
+            items[above] = Item(root, above, now, folder)
+        above = safe_open.split(above)[0]
+
+
+def _drop(top: int, root: str, path: str, items: dict[str, Item]) -> None:
+    """The folders that hold nothing any more, from the inside out."""
+    inner = _now(top, path)
+    above = path if inner is not None and inner.kind == Kind.FOLDER else safe_open.split(path)[0]
+    while above:
+        now = _now(top, above)
+        if now is None or now.kind != Kind.FOLDER:
+            return
+        names = set()
+        with suppress(OSError), safe_open.folder(top, above) as handle:
+            names = set(os.listdir(handle))
+        for name in names:
+            item = items.get(f"{above}/{name}")
+            if item is None or item.wanted is not None:
+                return
+        if any(item.wanted is not None and item.path.startswith(f"{above}/") for item in items.values()):
+            return
+        if above not in items:
+            items[above] = Item(root, above, now, None)
+        above = safe_open.split(above)[0]
+
+
+def _now(top: int, path: str) -> Entry | None:
+    above, name = safe_open.split(path)
+    try:
+        with safe_open.folder(top, above) as folder:
+            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            content = b""
+            if stat.S_ISLNK(status.st_mode):
+                content = os.fsencode(os.readlink(name, dir_fd=folder))
+    except OSError:
+        return None
+    side = tree_diff.side(top, path) if stat.S_ISREG(status.st_mode) else None
+    return entry_of(status, False, _digest(side.data) if side is not None else content)
+
+
+def _wanted(side: Side | None, now: Entry | None, mask: int) -> Entry | None:
+    """As it is to be. What the patch says nothing about stays: the owner, and rights beyond running it."""
+    if side is None:
+        return None
+    file = now is not None and now.kind == Kind.FILE
+    if side.mode == LINK:
+        return Entry(Kind.LINK, 0o777, 0, 0, len(side.data), time.time_ns(), 0, False, side.data)
+    mode = now.mode if file and now is not None else 0o666 & ~mask
+    if side.mode == PROGRAM and not mode & 0o100:
+        mode |= (mode & 0o444) >> 2
+    elif side.mode != PROGRAM:
+        mode &= ~0o111
+    uid, gid = (now.uid, now.gid) if file and now is not None else (-1, -1)
+    size, content = len(side.data), _digest(side.data)
+    return Entry(Kind.FILE, mode, 0, 0, size, time.time_ns(), 0, False, content, "", uid, gid)
+
+
+def _keep(store: Store, planned: Iterable[Planned]) -> None:
+    """Both contents of every file, also of those that `agent undo` keeps nothing of: to put them there, and back."""
+    places: dict[bytes, Place] = {}
+    for each in planned:
+        for side in (each.old, each.new):
+            if side is None or side.mode == LINK:
+                continue
+            digest = _digest(side.data)
+            if digest not in places and store.place(digest) is None:
+                places[digest] = store.packs.add(side.data)
+    store.packs.flush()
+    if places:
+        store.keep(places)
+
+
+def _still(root: str, planned: Iterable[Planned]) -> None:
+    """Raises PatchError when a file is not what the plan was made for."""
+    top = safe_open.open_root(root)
+    try:
+        for each in planned:
+            for path, side in ((each.was, each.old), (each.path, None)) if each.was else ((each.path, each.old),):
+                try:
+                    same = tree_diff.side(top, path) == side
+                except tree_diff.Unreadable:
+                    same = False
+                if not same:
+                    raise PatchError(Problem("nothing was applied", f"`{path}`: {_NOW}", "try again"))
+    finally:
+        os.close(top)
+
+
+def _no_news(ground: Ground, terms: Terms, plan: Plan, warned: Collection[str]) -> None:
+    """Raises PatchError when other programs would by now run a path by themselves of which the user was not told."""
+    found = inventory_of(ground, terms, ground.workspace).findings(changes_of(plan.items))
+    for path in found.keys() - set(warned):
+        raise PatchError(Problem("nothing was applied", f"`{path}`: by now, {found[path].why}", "look at it again"))
+
+
+def _back(store: Store, root: str, done: tuple[Item, ...], step: int) -> list[str]:
+    """Put back what was done; answers the paths of which that failed."""
+    top = safe_open.open_root(root)
+    try:
+        reverse = [Item(root, item.path, _now(top, item.path), item.now) for item in done if not item.problem]
+    finally:
+        os.close(top)
+    return [item.path for item in restore(store, reverse, step) if item.problem]
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest()

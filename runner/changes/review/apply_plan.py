@@ -1,0 +1,198 @@
+"""What applying a patch would do to a workspace, file by file, and what stands in the way. Changes nothing."""
+
+import os
+import stat
+from collections.abc import Callable, Sequence
+
+from policy.model.frozen import dataclass
+from runner.changes import safe_open
+from runner.changes.review import tree_diff
+from runner.changes.review.hunk_match import Unfit, fitted
+from runner.changes.review.line_diff import Hunk
+from runner.changes.review.patch_parser import Section
+from runner.changes.review.patch_quoting import Side
+
+_LONGEST = 4000  # characters of a path
+HIDDEN_UNFIT = "it is a secret, and the patch does not fit what it holds"  # in other words a guess could be tested
+HIDDEN_SOURCE = "it is a secret, which no patch copies or moves to another name"
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One path: as it is and as it would be, None where there is none.
+
+    Attributes:
+        was: where a renamed one is now, whose content is `old` then.
+        moved: hunks that fit at another line than they say (number, said, found).
+        only: of a secret that is there already, the hunks of the patch: no more may be shown. None for others.
+    """
+
+    path: str
+    old: Side | None
+    new: Side | None
+    was: str = ""
+    moved: tuple[tuple[int, int, int], ...] = ()
+    only: tuple[Hunk, ...] | None = None
+
+    @property
+    def how(self) -> str:
+        if self.was:
+            return "renamed"
+        return "added" if self.old is None else "deleted" if self.new is None else "modified"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`problems`: path and why, in words; with one of them nothing may be done."""
+
+    items: tuple[Planned, ...]
+    problems: tuple[tuple[str, str], ...]
+
+
+def plan(workspace: str, sections: Sequence[Section], secret: Callable[[str], bool]) -> Plan:
+    """Plan every section on what the ones before it leave. `secret(path)`: whether no command may read what lies there:
+    nothing is copied or moved away from it. Raises OSError when the workspace cannot be read."""
+    top = safe_open.open_root(workspace)
+    try:
+        work = _Work(top, secret)
+        for section in sections:
+            work.take(section)
+        return work.plan()
+    finally:
+        os.close(top)
+
+
+def refused(path: str) -> str:
+    """Why no patch may name this path; empty when it may."""
+    names = path.split("/")
+    if path.startswith("/") or "\0" in path or len(path) > _LONGEST:
+        return "it is no path in the workspace"
+    if ".." in names:
+        return "it leads out of the workspace"
+    if "" in names or "." in names:
+        return "it is no plain path"
+    if any(tree_diff.like_git(name) for name in names):
+        return "it lies in Git's own folder"
+    return ""
+
+
+class _Work:
+    def __init__(self, top: int, secret: Callable[[str], bool]) -> None:
+        self._top = top
+        self._secret = secret
+        self._before: dict[str, Side | None] = {}
+        self._after: dict[str, Side | None] = {}
+        self._moved: dict[str, tuple[tuple[int, int, int], ...]] = {}
+        self._was: dict[str, str] = {}
+        self._said: dict[str, tuple[Hunk, ...]] = {}
+        self._problems: dict[str, str] = {}
+
+    def take(self, section: Section) -> None:
+        for path in {section.old, section.new} - {None}:
+            assert path is not None  # it was taken out
+            if why := refused(path):
+                self._problems.setdefault(path, why)
+                return
+        if section.old is not None and section.new not in (None, section.old) and self._secret(section.old):
+            self._problems.setdefault(section.old, HIDDEN_SOURCE)
+            return
+        try:
+            old = self._source(section)
+            found = fitted(section, old)
+            fresh = section.new is not None and section.new != section.old
+            if fresh and section.new is not None and self._there(section.new) is not None:
+                raise Unfit("there is such a file already")
+        except (Unfit, tree_diff.Unreadable) as error:
+            gone = section.old is not None and self._after.get(section.old) is None
+            why = self._blocked(section.old) if gone and section.old is not None else ""
+            if not why and not gone and self._secret(section.path):
+                why = HIDDEN_UNFIT
+            self._problems.setdefault(section.path, why or str(error))
+            return
+        self._said[section.path] = (*self._said.get(section.path, ()), *section.hunks)
+        if section.old is not None and section.old != section.new and not section.same:
+            self._after[section.old] = None
+        if section.new is not None:
+            self._after[section.new] = found.side
+            self._moved[section.new] = found.moved
+            if section.old is not None and section.old != section.new and not section.same:
+                self._was[section.new] = section.old
+
+    def _source(self, section: Section) -> Side | None:
+        """What a section starts from. A copy is of what was there before the patch, whatever comes earlier in it
+        (git-diff(1), "generating patch text with -p"). Raises Unreadable."""
+        if section.old is None:
+            return None
+        now = self._there(section.old)
+        before = self._before[section.old]
+        return before if section.same and before is not None else now
+
+    def _there(self, path: str) -> Side | None:
+        """What the sections so far leave there. Raises Unreadable."""
+        if path not in self._after:
+            self._after[path] = self._before[path] = tree_diff.side(self._top, path)
+        return self._after[path]
+
+    def _blocked(self, path: str) -> str:
+        """The first folder on the way that would be none, and what it is instead, in words; empty when all are."""
+        names = path.split("/")[:-1]
+        for count in range(1, len(names) + 1):
+            above = "/".join(names[:count])
+            if above in self._after:
+                side = self._after[above]
+                if side is not None:
+                    return f"its folder `{above}` is a file or link of this patch"
+                if self._before[above] is not None:
+                    return ""  # it goes, so what follows is new
+                continue
+            mode = _mode(self._top, above)
+            if mode is None:
+                return ""
+            if not stat.S_ISDIR(mode):
+                return f"its folder `{above}` is a {'link' if stat.S_ISLNK(mode) else 'file'}"
+        return ""
+
+    def plan(self) -> Plan:
+        for path, side in self._after.items():
+            if side is None or path in self._problems:
+                continue
+            if why := self._blocked(path) or self._in_the_way(path):
+                self._problems[path] = why
+        items = []
+        for path in sorted(self._after, key=os.fsencode):
+            old, new = self._before.get(path), self._after[path]
+            if old == new and path not in self._was:
+                continue
+            if new is None and path in self._was.values() and path not in self._problems:
+                continue  # told with the new name
+            was = self._was.get(path, "")
+            source = self._before.get(was) if was and old is None else old
+            only = self._said.get(path, ()) if old is not None and self._secret(path) else None
+            items.append(Planned(path, source, new, was if old is None else "", self._moved.get(path, ()), only))
+        return Plan(tuple(items), tuple(sorted(self._problems.items())))
+
+    def _in_the_way(self, path: str) -> str:
+        """Why a folder that lies there cannot make room; empty when it can, or there is none."""
+        mode = _mode(self._top, path)
+        if mode is None or not stat.S_ISDIR(mode):
+            return ""
+        left = [path]
+        while left:
+            above = left.pop()
+            with safe_open.folder(self._top, above) as handle:
+                for name in os.listdir(handle):
+                    inner = f"{above}/{name}"
+                    if stat.S_ISDIR(os.stat(name, dir_fd=handle, follow_symlinks=False).st_mode):
+                        left.append(inner)
+                    elif self._after.get(inner, self) is not None:
+                        return "a folder with other files lies there"
+        return ""
+
+
+def _mode(top: int, path: str) -> int | None:
+    above, name = safe_open.split(path)
+    try:
+        with safe_open.folder(top, above) as folder:
+            return os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+    except OSError:
+        return None

@@ -1,0 +1,245 @@
+"""One folder into another, name by name; no link is followed, and what cannot be had is noted.
+
+THREAT T18: the original may change while it is copied, and belongs to whoever writes there. Every step goes by one
+name, below a descriptor, and follows no link.
+"""
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterator
+
+from runner.changes import safe_open
+from runner.changes.review.file_stamp import Stamp, stamp
+from runner.state import reflink
+
+_CHUNK = 1 << 20
+_TRIES = 3  # of a file that changes while it is read
+_EVERY = 1000  # files between two words of progress
+SECRET = "it is a secret"  # noqa: S105  # words for the user
+
+Progress = Callable[[int, int], None]
+
+
+class Copying:
+    """What was done so far. `secret(path)`: whether a path below the original is left out."""
+
+    def __init__(self, progress: Progress | None, secret: Callable[[str], bool] | None) -> None:
+        self._secret = secret
+        self._progress = progress
+        self._reflinks = True  # until the file system says otherwise
+        self._device = 0
+        self._root = os.geteuid() == 0
+        self.files = self.bytes = self.cloned = 0
+        self.left_out: list[tuple[str, str]] = []
+        self.torn: list[str] = []
+        self.stamps: dict[str, tuple[Stamp, Stamp]] = {}
+        self.folders: list[str] = []
+
+    def folder(self, source: str, target: str) -> None:
+        """All of `source` into the empty folder `target`. Raises OSError when either cannot be used at all."""
+        stack: list[tuple[int, int, str, Iterator[str]]] = []
+        try:
+            above = safe_open.open_root(source)
+            stack.append((above, safe_open.open_root(target), "", iter(())))
+            self._device = os.fstat(above).st_dev
+            stack[-1] = (*stack[-1][:3], iter(self._entries(above, stack[-1][1], "")))
+            while stack:
+                above, into, path, waiting = stack[-1]
+                name = next(waiting, None)
+                if name is None:
+                    stack.pop()
+                    self._finish(above, into, path)
+                    continue
+                inner = f"{path}/{name}" if path else name
+                opened = self._entered(name, above, into, inner, len(stack))
+                if opened is not None:
+                    stack.append((*opened, inner, iter(())))
+                    stack[-1] = (*stack[-1][:3], iter(self._entries(*opened, inner)))
+        finally:
+            for above, into, *_ in stack:
+                os.close(above)
+                os.close(into)
+
+    def _entered(self, name: str, above: int, into: int, path: str, depth: int) -> tuple[int, int] | None:
+        """Both folders, open, when this one is to be copied; None when it is left out, which is noted."""
+        try:
+            inner = safe_open.open_folder(name, above)
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                raise
+            if error.errno != errno.ENOENT:
+                self.left_out.append((path, words(error)))
+            return None
+        why = ""
+        if os.fstat(inner).st_dev != self._device:
+            why = "another file system is mounted there"
+        elif depth > safe_open.DEEPEST:
+            why = "it lies too deep"
+        try:
+            os.mkdir(name, 0o700, dir_fd=into)
+            if why:
+                self.left_out.append((path, why))
+                os.close(inner)
+                return None
+            return inner, safe_open.open_folder(name, into)
+        except BaseException:
+            os.close(inner)
+            raise
+
+    def _entries(self, above: int, into: int, path: str) -> list[str]:
+        """Copy what is in one folder, but for the folders in it: their names are answered."""
+        folders: list[str] = []
+        try:
+            names = os.listdir(above)
+        except OSError as error:
+            self.left_out.append((path or ".", words(error)))
+            return folders
+        for name in names:
+            inner = f"{path}/{name}" if path else name
+            try:
+                with _reading():
+                    status = os.stat(name, dir_fd=above, follow_symlinks=False)
+                if self._secret is not None and self._secret(inner):
+                    self.left_out.append((inner, SECRET))
+                elif stat.S_ISDIR(status.st_mode):
+                    folders.append(name)
+                elif stat.S_ISREG(status.st_mode):
+                    self._file(name, above, into, inner)
+                elif stat.S_ISLNK(status.st_mode):
+                    self._link(name, above, into, inner, status)
+                else:
+                    self.left_out.append((inner, _strange(status.st_mode)))
+            except _Unread as error:
+                if not isinstance(error.error, FileNotFoundError):  # it went meanwhile
+                    self.left_out.append((inner, words(error.error)))
+        return folders
+
+    def _link(self, name: str, above: int, into: int, path: str, status: os.stat_result) -> None:
+        with _reading():
+            target = os.readlink(name, dir_fd=above)
+        os.symlink(target, name, dir_fd=into)
+        self._owned(status, name, into)
+        os.utime(name, ns=(status.st_atime_ns, status.st_mtime_ns), dir_fd=into, follow_symlinks=False)
+        self.stamps[path] = stamp(status), stamp(os.stat(name, dir_fd=into, follow_symlinks=False))
+
+    def _file(self, name: str, above: int, into: int, path: str) -> None:
+        with _reading():
+            source, status = safe_open.open_file(name, above)
+        try:
+            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            target = os.open(name, flags, 0o600, dir_fd=into)
+            try:
+                for _ in range(_TRIES):
+                    size, whole = self._content(source, target, status)
+                    before, status = status, os.fstat(source)
+                    if whole and stamp(before) == stamp(status):
+                        break
+                else:
+                    self.torn.append(path)
+                if self._root:
+                    os.fchown(target, status.st_uid, status.st_gid)
+                os.fchmod(target, status.st_mode & 0o777)  # never setuid
+                os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
+                self.stamps[path] = stamp(status), stamp(os.fstat(target))
+            finally:
+                os.close(target)
+        finally:
+            os.close(source)
+        self.files += 1
+        self.bytes += size
+        if self._progress is not None and self.files % _EVERY == 0:
+            self._progress(self.files, self.bytes)
+
+    def _content(self, source: int, target: int, status: os.stat_result) -> tuple[int, bool]:
+        """Make `target` what `source` is; answers the bytes, and whether these are as many as there should be."""
+        size = status.st_size
+        os.ftruncate(target, 0)
+        if size and self._reflinks:
+            self._reflinks = reflink.shared(source, target)
+            if self._reflinks:
+                self.cloned += 1
+                return os.fstat(target).st_size, True
+        at = 0
+        # It may grow while we read, for ever: no more than was there is taken.
+        for start, end in _parts(source, size, status.st_blocks * 512 < size):
+            at = start
+            os.lseek(source, start, os.SEEK_SET)
+            os.lseek(target, start, os.SEEK_SET)
+            while at < end:
+                with _reading():
+                    data = os.read(source, min(_CHUNK, end - at))
+                if not data:
+                    break
+                rest = memoryview(data)
+                while rest:
+                    rest = rest[os.write(target, rest) :]
+                at += len(data)
+        os.ftruncate(target, size)
+        return size, os.fstat(source).st_size == size
+
+    def _finish(self, above: int, into: int, path: str) -> None:
+        """Mode, owner and times, after everything in it is there. Closes both."""
+        try:
+            status = os.fstat(above)
+            if self._root:
+                os.fchown(into, status.st_uid, status.st_gid)
+            os.fchmod(into, status.st_mode & 0o777)
+            os.utime(into, ns=(status.st_atime_ns, status.st_mtime_ns))
+            self.folders.append(path)
+        finally:
+            os.close(above)
+            os.close(into)
+
+    def _owned(self, status: os.stat_result, name: str, into: int) -> None:
+        if self._root:
+            os.chown(name, status.st_uid, status.st_gid, dir_fd=into, follow_symlinks=False)
+
+
+class _Unread(Exception):
+    """The original refused it; what the copy refuses is an OSError and ends everything."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+@contextlib.contextmanager
+def _reading() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise
+        raise _Unread(error) from None
+
+
+def _parts(source: int, size: int, holes: bool) -> Iterator[tuple[int, int]]:
+    """Where there is something in a file (lseek(2), SEEK_DATA): of one without holes, all of it."""
+    if not holes or not hasattr(os, "SEEK_DATA"):
+        if size:
+            yield 0, size
+        return
+    end = 0
+    while end < size:
+        try:
+            start = os.lseek(source, end, os.SEEK_DATA)
+            end = min(os.lseek(source, start, os.SEEK_HOLE), size)
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # nothing but a hole up to the end
+                return
+            raise _Unread(error) from None
+        if start < end:
+            yield start, end
+
+
+def _strange(mode: int) -> str:
+    if stat.S_ISSOCK(mode):
+        return "it is a socket"
+    return "it is a pipe" if stat.S_ISFIFO(mode) else "it is a device"
+
+
+def words(error: OSError) -> str:
+    """What the system says of it."""
+    return (error.strerror or str(error)).lower()

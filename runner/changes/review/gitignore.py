@@ -1,0 +1,424 @@
+"""Which files Git would not take up by itself: gitignore(5), read without Git.
+
+No program runs. What Git keeps already is never ignored, whatever a pattern says.
+
+THREAT T120: a command may have written these lists to keep the runner busy. Each list is compiled once, lines without
+wildcards are looked up in a table, and the lists, their lines and all tries together have bounds. Beyond a bound
+nothing is ignored: rather is a file shown that Git ignores than one hidden that Git does not ignore.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+
+from policy.model.frozen import dataclass
+from runner.changes.review.deadline import never
+from runner.text.sanitize import visible
+
+_LONGEST = 1 << 20  # bytes of one list
+_LONGEST_LINE = 4096  # bytes: as long as a path can be, path_resolution(7)
+_MOST_LINES = 10_000  # of one list
+_MOST_WILD = 200_000  # bytes of lines with wildcards, of all lists together: each is compiled and kept
+_MOST_TRIES = 5_000_000  # for all paths together: a try is of one name of a path and one of a pattern with wildcards
+_INDEX = 128 << 20
+_NAMES = 256 << 20  # bytes of all paths in an index: version 4 writes a long one in a few bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Pattern:
+    """One line. `words`: the names of a path below its folder, as patterns; `anywhere`: at any depth. `back`: it takes
+    back what an earlier line said; `folders`: it is about folders alone."""
+
+    words: tuple[str, ...]
+    anywhere: bool
+    back: bool
+    folders: bool
+
+    @property
+    def literal(self) -> str | None:
+        """The name or path that this matches and no other; None with wildcards."""
+        return None if any(_SPECIAL.search(word) for word in self.words) else "/".join(self.words)
+
+
+_SPECIAL = re.compile(r"[*?\[\\]")
+
+
+@dataclass(frozen=True, slots=True)
+class _Wild:
+    """A pattern with wildcards. `line`: its number. `parts`: of a path, name by name, None for any number of names."""
+
+    line: int
+    parts: "tuple[re.Pattern[str] | None, ...]"
+    back: bool
+    folders: bool
+
+    @property
+    def simple(self) -> "re.Pattern[str] | None":
+        """The one name, where the pattern is a name at any depth."""
+        return self.parts[1] if len(self.parts) == 2 and self.parts[0] is None else None
+
+    def fits(self, names: list[str]) -> bool:
+        """By a table, so that no pattern takes long."""
+        if self.simple is not None:
+            return self.simple.match(names[-1]) is not None
+        ends = {0}  # how many names the parts so far may have taken
+        for number, part in enumerate(self.parts):
+            if part is None:
+                last = number == len(self.parts) - 1  # at the end: something must be in it
+                ends = set(range(min(ends) + last, len(names) + 1)) if ends else ends
+            else:
+                ends = {end + 1 for end in ends if end < len(names) and part.match(names[end])}
+        return len(names) in ends
+
+
+def _pattern(line: str) -> _Pattern | None:
+    """What one line means; None when it is none."""
+    if not line.strip() or line.startswith("#"):
+        return None
+    # Blanks at the end do not count unless a backslash stands before them.
+    stripped = line.rstrip(" ")
+    slashes = len(stripped) - len(stripped.rstrip("\\"))
+    line = stripped + (" " if slashes % 2 and len(stripped) < len(line) else "")
+    back = line.startswith("!")
+    line = line[1:] if back else line
+    folders = line.endswith("/")
+    line = line[:-1] if folders else line
+    if not line:
+        return None
+    words = _words(line.removeprefix("/"))
+    return None if words is None else _Pattern(tuple(words), "/" not in line, back, folders)
+
+
+def _parts(pattern: _Pattern) -> "tuple[re.Pattern[str] | None, ...] | None":
+    """The names of a pattern, compiled; None when it matches nothing."""
+    parts: list[re.Pattern[str] | None] = [None] if pattern.anywhere else []
+    for word in pattern.words:
+        if word == "**" and len(pattern.words) > 1:
+            if not parts or parts[-1] is not None:
+                parts.append(None)
+            continue
+        found = _regex(word)
+        if found is None:
+            return None
+        parts.append(found)
+    return tuple(parts)
+
+
+def _words(line: str) -> list[str] | None:
+    """The names of a pattern: a slash ends one, escaped or not, but in a set of characters. None: it fits nothing."""
+    words, at = [""], 0
+    while at < len(line):
+        end = at + 1
+        if line[at] == "[":
+            part, end = _bracket(line, at)
+            if part is None:
+                return None
+        elif line[at] == "\\":
+            at += line[at + 1 : at + 2] == "/"
+            end = at + 1 if line[at] == "/" else at + 2
+        if line[at] == "/":
+            words.append("")
+        else:
+            words[-1] += line[at:end]
+        at = end
+    return words
+
+
+@lru_cache(maxsize=4096)
+def _regex(word: str) -> "re.Pattern[str] | None":
+    """A pattern of one name as a regular expression; None when it matches nothing."""
+    pieces: list[str] = [""]  # between stars
+    at = 0
+    while at < len(word):
+        char = word[at]
+        if char == "*":
+            if pieces[-1] or len(pieces) == 1:  # several in a row are as good as one
+                pieces.append("")
+            at += 1
+            continue
+        if char == "[":
+            part, at = _bracket(word, at)
+            if part is None:
+                return None
+            pieces[-1] += part
+            continue
+        if char == "\\":
+            at += 1
+            if at >= len(word):
+                return None
+        pieces[-1] += "." if char == "?" else re.escape(word[at])
+        at += 1
+    # The first place that fits is as good as any while another star follows: never tried twice, so it takes no time.
+    middle = "".join(f"(?>.*?{piece})" for piece in pieces[1:-1])
+    last = f".*{pieces[-1]}" if len(pieces) > 1 else ""
+    return re.compile(pieces[0] + middle + last + r"\Z", re.DOTALL)
+
+
+_CLASSES = {
+    "alnum": "0-9A-Za-z", "alpha": "A-Za-z", "blank": r" \t", "cntrl": r"\x00-\x1f\x7f", "digit": "0-9",
+    "graph": "!-~", "lower": "a-z", "print": " -~", "punct": r"!-/:-@\[-`{-~", "space": r"\s", "upper": "A-Z",
+    "xdigit": "0-9A-Fa-f",
+}  # fmt: skip
+
+
+def _bracket(line: str, at: int) -> tuple[str | None, int]:
+    """A set of characters as a regular expression, and where it ends."""
+    end = at + 1
+    negated = line[end : end + 1] in ("!", "^")
+    end += negated
+    parts: list[str] = []
+    first = True
+    while end < len(line) and (first or line[end] != "]"):
+        first = False
+        if line.startswith("[:", end) and (close := line.find(":]", end)) > 0:
+            name = line[end + 2 : close]
+            if name not in _CLASSES:
+                return None, end
+            parts.append(_CLASSES[name])
+            end = close + 2
+            continue
+        low, end = _one(line, end)
+        if low is None:
+            return None, end
+        if line[end : end + 1] == "-" and line[end + 1 : end + 2] not in ("", "]"):
+            high, end = _one(line, end + 1)
+            if high is None:
+                return None, end
+            if low <= high:
+                parts.append(f"{re.escape(low)}-{re.escape(high)}")
+            continue
+        parts.append(re.escape(low))
+    if end >= len(line):
+        return None, end
+    inner = "".join(parts)
+    if negated:
+        return (f"[^{inner}]" if inner else "."), end + 1
+    return (f"[{inner}]" if inner else "(?!)"), end + 1
+
+
+def _one(line: str, at: int) -> tuple[str | None, int]:
+    if line[at] == "\\":
+        at += 1
+        if at >= len(line):
+            return None, at
+    return line[at], at + 1
+
+
+class _List:
+    """The lines of one list, compiled. Of lines without wildcards the last one for each name or path is looked up."""
+
+    __slots__ = ("paths", "size", "wild")
+
+    def __init__(self, lines: list[str], most: int) -> None:
+        """Raises _TooMuch when the lines with wildcards have more than `most` bytes."""
+        # By (at any depth, for a folder) and the name or path: the number of its line, and whether it takes back.
+        self.paths: dict[tuple[bool, bool], dict[str, tuple[int, bool]]] = {
+            (anywhere, folder): {} for anywhere in (False, True) for folder in (False, True)
+        }
+        self.wild: list[_Wild] = []  # the last line first
+        left = most
+        for number, line in enumerate(lines):
+            pattern = _pattern(line)
+            if pattern is None:
+                continue
+            if (literal := pattern.literal) is not None:
+                self.paths[pattern.anywhere, True][literal] = number, pattern.back
+                if not pattern.folders:
+                    self.paths[pattern.anywhere, False][literal] = number, pattern.back
+                continue
+            left -= len(line)
+            if left < 0:
+                raise _TooMuch("there are too many lines with wildcards in all lists")
+            if (parts := _parts(pattern)) is not None:
+                self.wild.append(_Wild(number, parts, pattern.back, pattern.folders))
+        self.wild.reverse()
+        self.size = most - left
+
+    def told(self, path: str, folder: bool) -> tuple[bool | None, int]:
+        """Return the verdict of the last line that matches a path below this list, and the number of comparisons made.
+
+        The verdict is True for an ignored path, False for one that is taken in again, None if no line matches.
+        """
+        names = path.split("/")
+        last, back = max(
+            self.paths[False, folder].get(path, (-1, False)), self.paths[True, folder].get(names[-1], (-1, False))
+        )
+        tried = 0
+        for pattern in self.wild:
+            if pattern.line < last:
+                break
+            tried += len(pattern.parts) * (1 if pattern.simple else len(names))
+            if (folder or not pattern.folders) and pattern.fits(names):
+                return not pattern.back, tried
+        return (None if last < 0 else not back), tried
+
+
+class _TooMuch(Exception):
+    """A list is beyond a bound. Its text says which."""
+
+
+class Ignored:
+    """`read(path)`: the bytes of a file below the top, None when there is none. `kept`: what Git keeps already.
+    `first`: further lists for the whole tree, those that count least first. `over()`: the time for this is up.
+
+    `unread`: lists that do not count, and why; nothing below the folder of one is ignored. `gave_up`: why nothing was
+    ignored any more from some path on; empty otherwise.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[str], bytes | None],
+        kept: frozenset[str] = frozenset(),
+        first: tuple[bytes, ...] = (),
+        over: Callable[[], bool] = never,
+    ) -> None:
+        self.unread: dict[str, str] = {}
+        self.gave_up = ""
+        self._read = read
+        self._kept = kept
+        self._over = over
+        self._wild = _MOST_WILD
+        self._tries = _MOST_TRIES
+        self._first = [self._compiled("a list for the whole tree", each) for each in first]
+        self._lists: dict[str, _List | None] = {}
+        self._folders: dict[str, bool] = {"": False}
+
+    @property
+    def bounds(self) -> Iterator[str]:
+        """Which bounds were reached, a sentence for each."""
+        if self.unread:
+            path, why = next(iter(self.unread.items()))
+            more = f" (and {len(self.unread) - 1:,} more lists)" if len(self.unread) > 1 else ""
+            yield f"what `{visible(path, lines=False)}`{more} lets Git ignore is not left out: {why}"
+        if self.gave_up:
+            yield f"not all that Git ignores is left out: {self.gave_up}"
+
+    def __call__(self, path: str) -> bool:
+        """Whether the file or link at `path` is one; a folder with a `/` at its end."""
+        if path in self._kept:
+            return False
+        if path.endswith("/"):
+            return self._folder(path[:-1])
+        return self._folder(os.path.dirname(path)) or self._matched(path, False)
+
+    def _folder(self, path: str) -> bool:
+        if path not in self._folders:
+            self._folders[path] = self._folder(os.path.dirname(path)) or self._matched(path, True)
+        return self._folders[path]
+
+    def _matched(self, path: str, folder: bool) -> bool:
+        """By the last pattern that fits, of the nearest list that has one."""
+        if self._over():
+            self.gave_up = "the time was over"
+        above = path
+        while above and not self.gave_up:
+            above = os.path.dirname(above)
+            below = path[len(above) + 1 :] if above else path
+            if (found := self._told(self._list(above), below, folder)) is not None:
+                return found
+        for each in reversed(self._first):
+            if self.gave_up:
+                break
+            if (found := self._told(each, path, folder)) is not None:
+                return found
+        return False
+
+    def _told(self, rules: _List | None, path: str, folder: bool) -> bool | None:
+        if rules is None:
+            return False
+        found, tried = rules.told(_text(path), folder)
+        self._tries -= tried
+        if self._tries < 0:
+            self.gave_up = "the lists take too long to read"
+        return found
+
+    def _list(self, folder: str) -> _List | None:
+        """The list in a folder; None when it is beyond a bound."""
+        if folder not in self._lists:
+            path = f"{folder}/.gitignore" if folder else ".gitignore"
+            self._lists[folder] = self._compiled(path, self._read(path) or b"")
+        return self._lists[folder]
+
+    def _compiled(self, path: str, data: bytes) -> _List | None:
+        try:
+            found = _List(_lines(data), self._wild)
+        except _TooMuch as error:
+            self.unread[path] = str(error)
+            return None
+        self._wild -= found.size
+        return found
+
+
+def _text(path: str) -> str:
+    """A character for each byte, as Git looks at them."""
+    return os.fsencode(path).decode("latin-1")
+
+
+def _lines(data: bytes) -> list[str]:
+    """The lines of a list. Raises _TooMuch."""
+    if len(data) > _LONGEST:
+        raise _TooMuch(f"it has more than {_LONGEST:,} bytes")
+    if data.count(b"\n") >= _MOST_LINES:
+        raise _TooMuch(f"it has more than {_MOST_LINES:,} lines")
+    lines = data.removeprefix(b"\xef\xbb\xbf").decode("latin-1").split("\n")
+    if any(len(line) > _LONGEST_LINE for line in lines):
+        raise _TooMuch(f"it has a line of more than {_LONGEST_LINE:,} bytes")
+    return [line.removesuffix("\r") for line in lines]
+
+
+def kept_by_git(index: bytes | None) -> frozenset[str]:
+    """The paths in Git's index (gitformat-index(5), versions 2 to 4); none when it cannot be read with certainty."""
+    if not index or index[:4] != b"DIRC" or len(index) > _INDEX:
+        return frozenset()
+    version, count = (int.from_bytes(index[at : at + 4], "big") for at in (4, 8))
+    for hash_size in (20, 32):
+        found = _entries(index, version, count, hash_size) if 2 <= version <= 4 else None
+        if found is not None:
+            return frozenset(os.fsdecode(path) for path in found)
+    return frozenset()
+
+
+def _entries(index: bytes, version: int, count: int, hash_size: int) -> list[bytes] | None:
+    found: list[bytes] = []
+    at, before = 12, b""
+    left = _NAMES
+    for _ in range(count):
+        start = at
+        at += 40 + hash_size
+        if at + 2 > len(index):
+            return None
+        flags = int.from_bytes(index[at : at + 2], "big")
+        at += 4 if version >= 3 and flags & 0x4000 else 2
+        if version == 4:
+            drop, at = _varint(index, at)
+            if drop > len(before):
+                return None
+        end = index.find(b"\0", at)
+        if end < 0:
+            return None
+        name = index[at:end]
+        if version == 4:
+            name = before[: len(before) - drop] + name
+            at = end + 1
+        else:
+            at = start + (end - start + 8) // 8 * 8
+        if flags & 0xFFF not in (len(name), 0xFFF) or not name:
+            return None  # not this size of hashes
+        found.append(name)
+        before = name
+        left -= len(name)
+        if left < 0:
+            return None
+    return found
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """As in the offsets of pack files (gitformat-pack(5))."""
+    byte = data[at] if at < len(data) else 0
+    value = byte & 0x7F
+    while byte & 0x80:
+        at += 1
+        byte = data[at] if at < len(data) else 0
+        value = ((value + 1) << 7) | (byte & 0x7F)
+    return value, at + 1

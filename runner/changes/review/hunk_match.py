@@ -1,0 +1,131 @@
+"""What a file is after its part of a patch. A hunk fits where its old lines stand, exactly; nothing is bent to fit."""
+
+import itertools
+from collections.abc import Iterable, Sequence
+
+from policy.model.frozen import dataclass
+from runner.changes.review.line_diff import Hunk, split
+from runner.changes.review.patch_parser import LARGEST, Binary, Section, plain_blob
+from runner.changes.review.patch_quoting import FILE, LINK, Side
+from runner.facts.git.delta import DeltaError, WrongBaseError, applied
+
+
+class Unfit(Exception):
+    """Why it does not fit, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """`moved`: hunks that fit at another line than they say: the number of each, where it said, and where it is."""
+
+    side: Side | None
+    moved: tuple[tuple[int, int, int], ...] = ()
+
+
+def fitted(section: Section, old: Side | None) -> Fitted:
+    """`old` as it is after `section`, which is about it. Raises Unfit."""
+    if section.old is not None:
+        if old is None:
+            raise Unfit("there is no such file")
+        if section.old_mode is not None and (section.old_mode == LINK) != (old.mode == LINK):
+            raise Unfit("it is a link" if old.mode == LINK else "it is no link")
+        if section.new_mode == LINK != old.mode:  # its content would be where the link leads, for everybody to see
+            raise Unfit("a file does not become a link, it is taken away and a link is added")
+    data = old.data if old is not None and section.old is not None else b""
+    moved: tuple[tuple[int, int, int], ...] = ()
+    if section.forth is not None:
+        data = _binary(section, section.forth, data)
+    elif section.hunks:
+        data, moved = _text(section.hunks, data)
+    if section.new is None:
+        if data:
+            raise Unfit("it holds more than what the patch takes away" if section.hunks else _more(section, data))
+        return Fitted(None, moved)
+    # What a patch says nothing about stays as it is.
+    mode = old.mode if old is not None and section.old is not None else FILE
+    if section.new_mode is not None and section.new_mode != section.old_mode:
+        mode = section.new_mode
+    if mode == LINK and (not data or b"\0" in data):
+        raise Unfit("it leads nowhere")
+    return Fitted(Side(mode, data), moved)
+
+
+def _more(section: Section, data: bytes) -> str:
+    if section.blobs[0] and Side(FILE, data).blob.startswith(section.blobs[0]):
+        return "the patch does not hold what it takes away"
+    return "it is not empty"
+
+
+def _binary(section: Section, forth: Binary, data: bytes) -> bytes:
+    before, after = (plain_blob(name) for name in section.blobs)
+    if section.old is not None and before and Side(FILE, data).blob != before:
+        if after and Side(FILE, data).blob == after:
+            raise Unfit("it is as the patch would make it already")
+        raise Unfit("its content is not the one that the patch was made from")
+    if section.old is not None and not before:
+        raise Unfit("the patch does not say which content it was made from")
+    made = _undelta(forth.data, data) if forth.delta else forth.data
+    if after and Side(FILE, made).blob != after:
+        raise Unfit("what the patch makes of it is not what it says")
+    return made
+
+
+def _text(hunks: Sequence[Hunk], data: bytes) -> tuple[bytes, tuple[tuple[int, int, int], ...]]:
+    lines = split(data)
+    made: list[bytes] = []
+    moved: list[tuple[int, int, int]] = []
+    at = shift = 0  # how far the old lines are used, and how much further down the last hunk was
+    for number, hunk in enumerate(hunks, 1):
+        old = [line[1:] for line in hunk.lines if line[:1] != b"+"]
+        new = [line[1:] for line in hunk.lines if line[:1] != b"-"]
+        place = _place(lines, old, hunk, at, shift)
+        if place is None:
+            if _place(lines, new, hunk, at, shift) is not None:
+                raise Unfit(f"hunk {number} of {len(hunks)} (line {hunk.old[0] + 1}) is in it already")
+            raise Unfit(f"hunk {number} of {len(hunks)} (line {hunk.old[0] + 1}) does not fit: other lines stand there")
+        if place != hunk.old[0]:
+            moved.append((number, hunk.old[0] + 1, place + 1))
+        made += lines[at:place] + new
+        at, shift = place + len(old), place - hunk.old[0]
+    made += lines[at:]
+    for line in made[:-1]:
+        if not line.endswith(b"\n"):
+            raise Unfit("a line without an end would not be the last one")
+    return b"".join(made), tuple(moved)
+
+
+def _place(lines: list[bytes], old: list[bytes], hunk: Hunk, least: int, shift: int) -> int | None:
+    """Where the old lines stand, the nearest place first. One at the top or the end of a file must be there."""
+    context = any(line[:1] == b" " for line in hunk.lines)
+    wanted = hunk.old[0] + shift
+    last = len(lines) - len(old)
+    top = hunk.old[0] == 0
+    bottom = context and hunk.lines[-1][:1] != b" "
+    places: Iterable[int]
+    if top and bottom:
+        places = (0,) if last == 0 else ()
+    elif top:
+        places = (0,)
+    elif bottom:
+        places = (last,)
+    elif not context:
+        places = (wanted,)  # nothing says where it belongs but the number
+    else:
+        far = max(wanted - least, last - wanted, 0)
+        steps = range(1, far + 1)
+        places = itertools.chain((wanted,), (each for step in steps for each in (wanted - step, wanted + step)))
+    for place in places:
+        if not least <= place <= last or (old and lines[place] != old[0]):
+            continue
+        if lines[place : place + len(old)] == old:
+            return place
+    return None
+
+
+def _undelta(delta: bytes, base: bytes) -> bytes:
+    try:
+        return applied(delta, base, LARGEST)
+    except WrongBaseError:
+        raise Unfit("its content is not the one that the patch was made from") from None
+    except DeltaError:
+        raise Unfit("the patch is damaged") from None

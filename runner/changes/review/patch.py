@@ -1,0 +1,287 @@
+"""What changed in a copy of a workspace, as a patch that `agent apply` and `git apply` take.
+
+Made without Git: nothing that the workspace's settings name (filters, hooks, drivers, file system monitors) can run.
+"""
+
+import os
+import stat
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from policy.model.frozen import dataclass
+from runner.changes import safe_open
+from runner.changes.review import tree_diff
+from runner.changes.review.deadline import never
+from runner.changes.review.file_stamp import Stamp, stamp
+from runner.changes.review.gitignore import Ignored, kept_by_git
+from runner.changes.review.line_diff import Effort
+from runner.changes.review.patch_quoting import LINK, Side, changed, node_of, renamed
+from runner.changes.review.workspace_copy import Copy
+from runner.secrets import registry
+from runner.text.sanitize import visible
+from sandbox.workspace.folder_cache import SHORT_MARGIN
+from sandbox.workspace.inventory import Changes
+
+_STEPS = 20_000_000  # of comparing lines, in all files together
+_SHOWN = 5  # paths in a line
+_LARGEST = 512 << 20  # bytes of all contents in one patch
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One path of a patch. `how`: added, modified, deleted or renamed; `was`: where a renamed one was before."""
+
+    path: str
+    how: str
+    was: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """`text`: empty when nothing changed. `ignored`: files that changed and that Git ignores, left out unless asked
+    for. `secrets`: paths with changes that are never in a patch, since what they hold is secret. `unfit`: paths whose
+    change no patch can say, with why; `empty`: folders that are new and hold nothing, which no patch can say either.
+    `moved`: paths that changed in the original meanwhile: the patch is about what is there now. `obeyed`: paths of it
+    that other programs run by themselves once it is applied, or that make them run what is there already. `bounds`:
+    which bounds were reached, in sentences; `cut`: the time was over before all was looked at.
+    """
+
+    text: bytes
+    files: tuple[Change, ...]
+    ignored: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = ()
+    unfit: tuple[tuple[str, str], ...] = ()
+    empty: tuple[str, ...] = ()
+    moved: tuple[str, ...] = ()
+    obeyed: tuple[str, ...] = ()
+    bounds: tuple[str, ...] = ()
+    cut: bool = False
+
+    @property
+    def left_out(self) -> tuple[tuple[str, str], ...]:
+        """Every path whose change is not in it, with why."""
+        secret = ((path, "it is a secret") for path in self.secrets)
+        ignored = ((path, "Git ignores it") for path in self.ignored)
+        empty = ((path, "it is an empty folder") for path in self.empty)
+        return (*secret, *self.unfit, *empty, *ignored)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is not in it, in a few lines."""
+        said = [f"not in the patch, since they are secrets: {listed(self.secrets)}"] if self.secrets else []
+        if self.unfit:
+            named = tuple(f"{path} ({why})" for path, why in self.unfit)
+            said.append(f"not in the patch: {listed(named)}")
+        if self.empty:
+            said.append(f"not in the patch, since they are empty folders: {listed(self.empty)}")
+        if self.ignored:
+            said.append(f"not in the patch, since Git ignores them (`--patch-ignored`): {listed(self.ignored)}")
+        if self.obeyed:
+            said.append(f"other programs run these by themselves, so look twice: {listed(self.obeyed)}")
+        if self.moved:
+            said.append(f"changed in the workspace meanwhile, so look twice: {listed(self.moved)}")
+        return (*said, *self.bounds)
+
+
+def listed(paths: Sequence[str]) -> str:
+    """A few of them, and how many more there are."""
+    shown = ", ".join(visible(path, lines=False) for path in paths[:_SHOWN])
+    return shown if len(paths) <= _SHOWN else f"{shown} and {len(paths) - _SHOWN:,} more"
+
+
+def patch_of(
+    copy: Copy,
+    secret: Callable[[str], bool],
+    *,
+    with_ignored: bool = False,
+    excludes: Iterable[bytes] = (),
+    judge: Callable[[Changes], Iterable[str]] = tuple,
+    over: Callable[[], bool] = never,
+) -> Patch:
+    """The difference between what the original is now and what the copy is now, but for what changed only there.
+
+    `secret(path)`: whether a path below the workspace may not be shown to anybody. `excludes`: the user's own lists of
+    what Git ignores. `judge(changes)`: which changes to the original other programs obey by themselves. Where `over()`
+    becomes true, what was not looked at is among `unfit`. Raises OSError when one of the two is gone.
+    """
+    work = _Work(copy, secret, over)
+    try:
+        ignored = work.ignored(tuple(excludes))
+        now = tree_diff.found(copy.path, over)
+        if not with_ignored:
+            work.pass_over(ignored)
+        for path in sorted(_touched(copy, now), key=os.fsencode):
+            work.look(path)
+        for path, why in now.closed.items():
+            work.unfit.append((path, why))
+        empty = tuple(sorted(path for path in now.empty if path not in copy.stamps))
+        made = work.patch(empty, judge)
+        cut = work.cut or tree_diff.OVERTIME in now.closed.values()
+        return replace(made, bounds=tuple(ignored.bounds), cut=cut)
+    finally:
+        work.close()
+
+
+def _touched(copy: Copy, now: tree_diff.Found) -> set[str]:
+    """Paths of files and links that may have changed in the copy."""
+    found = set()
+    for path, status in now.files.items():
+        known = copy.stamps.get(path)
+        if known is None or known[1] != stamp(status):
+            found.add(path)
+        elif known[1][4] > copy.whole - _margin(known[1][4]) and status.st_size <= tree_diff.LARGEST:
+            found.add(path)  # what changes it just after us may leave the same time
+    for path in copy.stamps:
+        if path not in now.files and not now.unseen(path) and tree_diff.GIT not in path.split("/"):
+            found.add(path)
+    return found
+
+
+def _margin(ctime: int) -> int:
+    """Nanoseconds that a file system's clock may stand still: a time with a fraction was told by a fine one."""
+    return SHORT_MARGIN if ctime % 10**9 else 2_500_000_000
+
+
+class _Work:
+    """What was found so far."""
+
+    def __init__(self, copy: Copy, secret: Callable[[str], bool], over: Callable[[], bool]) -> None:
+        self._copy = copy
+        self._over = over
+        self.cut = False
+        self._secret = secret
+        self._ignored: Callable[[str], bool] = lambda path: False
+        self._old = os.open(copy.original, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self._new = os.open(copy.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except BaseException:
+            os.close(self._old)
+            raise
+        self._changes: dict[str, tuple[Side | None, Side | None]] = {}
+        self._size = 0
+        self.secrets: list[str] = []
+        self.left: list[str] = []
+        self.unfit: list[tuple[str, str]] = []
+        self.moved: list[str] = []
+
+    def close(self) -> None:
+        os.close(self._old)
+        os.close(self._new)
+
+    def ignored(self, excludes: tuple[bytes, ...]) -> Ignored:
+        """By the lists in the copy: what a model let Git ignore is ignored. What Git keeps is what it keeps in the
+        original."""
+
+        def read(top: int, path: str) -> bytes | None:
+            try:
+                found = tree_diff.side(top, path)
+            except tree_diff.Unreadable:
+                return None
+            return found.data if found is not None else None
+
+        mine = read(self._old, f"{tree_diff.GIT}/info/exclude")
+        kept = kept_by_git(read(self._old, f"{tree_diff.GIT}/index"))
+        first = (*excludes, *([mine] if mine else ()))
+        return Ignored(lambda path: read(self._new, path), kept, first, self._over)
+
+    def pass_over(self, ignored: Callable[[str], bool]) -> None:
+        self._ignored = ignored
+
+    def look(self, path: str) -> None:
+        """Compare one path, and enter it where it belongs."""
+        if self._late(path):
+            return
+        secret = self._secret(path)
+        if not secret and path not in self._copy.stamps and self._ignored(path):
+            self.left.append(path)  # thousands of them, where something was installed: none is read
+            return
+        try:
+            new = tree_diff.side(self._new, path)
+            old = tree_diff.side(self._old, path)
+        except tree_diff.Unreadable as error:
+            if secret:
+                self.secrets.append(path)
+            else:
+                self.unfit.append((path, str(error)))
+            return
+        if old == new or self._others(path, secret):
+            return
+        if secret or any(registry.held_in(side.data) for side in (old, new) if side is not None):
+            self.secrets.append(path)
+        elif any(tree_diff.like_git(name) for name in path.split("/")):
+            self.unfit.append((path, "some systems take this name for Git's own folder"))
+        elif self._ignored(path):
+            self.left.append(path)
+        else:
+            self._size += sum(len(side.data) for side in (old, new) if side is not None)
+            if self._size > _LARGEST:
+                self.unfit.append((path, f"a patch holds no more than {_LARGEST >> 20} MB"))
+                return
+            self._changes[path] = old, new
+
+    def _late(self, path: str) -> bool:
+        """Return True if the time is over, and record then that `path` was not compared."""
+        if not self._over():
+            return False
+        self.cut = True
+        self.unfit.append((path, tree_diff.OVERTIME))
+        return True
+
+    def _others(self, path: str, secret: bool) -> bool:
+        """Whether only the original changed; where both did, that is noted."""
+        known = self._copy.stamps.get(path)
+        then = known[0] if known else None
+        if then == _stamp(path, self._old):
+            return False
+        if known is not None and known[1] == _stamp(path, self._new):
+            return True
+        if not secret:
+            self.moved.append(path)
+        return False
+
+    def patch(self, empty: tuple[str, ...], judge: Callable[[Changes], Iterable[str]]) -> Patch:
+        """What was found, as a patch."""
+        obeyed = judge({path: node_of(new) for path, (_, new) in self._changes.items()})
+        gone: dict[tuple[str, bool], list[str]] = {}
+        for path, (old, new) in self._changes.items():
+            if new is None and old is not None and old.data:
+                gone.setdefault((old.blob, old.mode == LINK), []).append(path)
+        effort = Effort(_STEPS, self._over)
+        parts: dict[str, bytes] = {}
+        files: dict[str, Change] = {}
+        sources: set[str] = set()
+        for path, (old, new) in self._changes.items():
+            if self._late(path):
+                continue
+            if old is None and new is not None and (before := gone.get((new.blob, new.mode == LINK))):
+                was = before.pop(0)
+                source = self._changes[was][0]
+                assert source is not None  # it is gone, so it was there
+                sources.add(was)
+                parts[path] = renamed(os.fsencode(was), os.fsencode(path), source, new)
+                files[path] = Change(path, "renamed", was)
+                continue
+            parts[path] = changed(os.fsencode(path), old, new, effort)
+            files[path] = Change(path, "added" if old is None else "deleted" if new is None else "modified")
+        kept = [path for path in parts if path not in sources]
+        return Patch(
+            b"".join(parts[path] for path in kept),
+            tuple(files[path] for path in kept),
+            tuple(self.left),
+            tuple(self.secrets),
+            tuple(self.unfit),
+            empty,
+            tuple(self.moved),
+            tuple(sorted(obeyed)),
+        )
+
+
+def _stamp(path: str, top: int) -> Stamp | None:
+    """Of a file or link; None where there is none."""
+    above, _, name = path.rpartition("/")
+    try:
+        with safe_open.folder(top, above) as folder:
+            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            return None if stat.S_ISDIR(status.st_mode) else stamp(status)
+    except OSError:
+        return None

@@ -1,0 +1,135 @@
+"""Work that is looked at before it counts: everything happens in a copy, and the result is a patch."""
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from policy.model.frozen import dataclass
+from policy.model.verdict import Problem
+from runner.changes.review.copy_tree import SECRET, Progress
+from runner.changes.review.deadline import never
+from runner.changes.review.patch import Patch, listed, patch_of
+from runner.changes.review.workspace_copy import Copy, CopyError, copied, place
+from runner.changes.undo.scope import Ground, inventory_of, secret_of
+from runner.changes.undo.settings import choice_of, ground_of
+from runner.config import Settings
+from runner.config.path_mapping import mapped
+from runner.facts.gather import gather
+from runner.state.paths import cache_dir, state_dir
+from runner.state.workspace import workspace_of
+from sandbox.workspace.inventory import Changes, Finding
+
+_LONGEST = 1 << 20  # bytes of a list
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """A copy of a workspace to work in. `cwd`: the same place in it; `original`: the workspace that is left alone.
+
+    `settings`: those of the original, as they hold for the copy. `notes`: what the copy lacks, for whoever looks on.
+    """
+
+    cwd: Path
+    original: str
+    copy: Copy
+    settings: Settings
+    notes: tuple[str, ...]
+    _secret: Callable[[str], bool]
+    _excludes: tuple[bytes, ...]
+    _ground: Ground
+
+    @property
+    def workspace(self) -> str:
+        """The copy of the original."""
+        return self.copy.path
+
+    @property
+    def told(self) -> str:
+        """What the model has to know."""
+        return (
+            f"The workspace {self.workspace} is a copy of {self.original}, made for this run. The original does not "
+            "exist for you; what you change in the copy is looked at as a patch. Use relative paths, and where you are "
+            f"told a path below {self.original}, the same path below {self.workspace}. Secret files are not in it."
+        )
+
+    def patch(self, *, ignored: bool = False, over: Callable[[], bool] = never) -> Patch:
+        """Return the changes so far as a patch, with `ignored` also those of files that Git ignores.
+
+        The patch names every file that was not compared before `over()` became true. Raises OSError when one of the
+        two folders is gone."""
+        ground = self._ground
+
+        def judge(changes: Changes) -> Mapping[str, Finding]:
+            return inventory_of(ground, ground.terms(()), ground.workspace).findings(changes)
+
+        excludes = self._excludes
+        return patch_of(self.copy, self._secret, with_ignored=ignored, excludes=excludes, judge=judge, over=over)
+
+
+@contextlib.contextmanager
+def reviewed(
+    cwd: Path,
+    environ: Mapping[str, str],
+    settings: Settings,
+    *,
+    where: str | None = None,
+    keep: bool = False,
+    progress: Progress | None = None,
+) -> Iterator[Review]:
+    """A copy of the workspace around `cwd`, a real path; taken away at the end unless `keep`. `where`: the folder to
+    make it in. Raises CopyError before anything runs, or places.PlaceError.
+
+    Secrets are not copied. The original does not exist for what runs in the copy, in any mode. A rule of the user's
+    that names a path in the original holds for the same path in the copy. Answers that were remembered for the original
+    are not taken over: they are about paths there.
+    """
+    facts = gather(str(cwd), environ, settings.profile)
+    ground = ground_of(facts, settings.profile, choice_of(settings), cache_dir(environ), state_dir(environ))
+    secret = secret_of(ground)
+    copy = copied(facts.workspace, where, progress, secret)
+    try:
+        top = workspace_of(copy.path, facts.home)
+        if top != copy.path:
+            why = f"`{top}` is a Git repository around it, which would be taken for the workspace"
+            fix = "set TMPDIR to a folder elsewhere"
+            raise CopyError(Problem(f"no copy can be made in `{where or place()}`", why, fix))
+        inner = Path(copy.path) / os.path.relpath(cwd, facts.workspace)
+        yield Review(
+            Path(os.path.realpath(inner)),
+            facts.workspace,
+            copy,
+            mapped(settings, facts.workspace, copy.path, facts.home),
+            tuple(_notes(copy)),
+            secret,
+            _excludes(facts.home, environ),
+            ground,
+        )
+    finally:
+        if keep:
+            copy.keep()
+        else:
+            copy.remove()
+
+
+def _excludes(home: str, environ: Mapping[str, str]) -> tuple[bytes, ...]:
+    """What the user has Git ignore everywhere (gitignore(5)), where it usually stands."""
+    base = environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
+    try:
+        with open(f"{base}/git/ignore", "rb") as file:
+            return (file.read(_LONGEST),)
+    except OSError:
+        return ()
+
+
+def _notes(copy: Copy) -> Iterator[str]:
+    secrets = [path for path, why in copy.left_out if why == SECRET]
+    if secrets:
+        yield f"not in the copy, since they are secrets: {listed(secrets)}"
+    others = [f"{path} ({why})" for path, why in copy.left_out if why != SECRET]
+    if others:
+        yield f"not in the copy: {listed(others)}"
+    if copy.torn:
+        yield f"changed while they were copied: {listed(copy.torn)}"
+    if os.path.isfile(f"{copy.path}/.git"):
+        yield "Git does not work in the copy: the repository of a linked worktree or a submodule lies outside of it"

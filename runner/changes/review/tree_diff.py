@@ -1,0 +1,175 @@
+"""What lies in a workspace and in its copy, and the contents of it; no link is followed (THREAT T18)."""
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterator
+
+from policy.model.frozen import dataclass
+from policy.model.secret_paths import folded
+from runner.changes import safe_open
+from runner.changes.review.deadline import never
+from runner.changes.review.patch_quoting import FILE, LINK, PROGRAM, Side
+from sandbox.inside import safe_rmtree
+
+GIT = ".git"
+OVERTIME = "the time was over before it was looked at"
+LARGEST = 100 << 20  # bytes of a file that is put into a patch
+
+
+class Unreadable(Exception):
+    """Why a content cannot be had, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """By path below the top. `files`: files and links; `closed`: folders that we cannot look into, with why."""
+
+    files: dict[str, os.stat_result]
+    closed: dict[str, str]
+    empty: list[str]  # folders with nothing in them
+
+    def unseen(self, path: str) -> bool:
+        """Return True where `path` may lie in a folder that was not looked into."""
+        if not self.closed:
+            return False
+        if "" in self.closed:
+            return True
+        parts = path.split("/")
+        return any("/".join(parts[:end]) in self.closed for end in range(1, len(parts)))
+
+
+def like_git(name: str) -> bool:
+    """Whether some system takes this name for Git's own folder: without upper and lower case, with invisible
+    characters, by a short name, or with what Windows drops at the end (git-config(1), `core.protectNTFS`)."""
+    plain = folded(name).partition(":")[0].partition("\\")[0].rstrip(". ")
+    return plain in (GIT, "git~1")
+
+
+def found(top: str, over: Callable[[], bool] = never) -> Found:
+    """Everything below `top` but for Git's own folders. Raises OSError when `top` itself cannot be read.
+
+    Folders that were not looked at when `over()` became true are among `closed`, for OVERTIME.
+    """
+    files: dict[str, os.stat_result] = {}
+    closed: dict[str, str] = {}
+    empty: list[str] = []
+    stack: list[tuple[int, str, Iterator[str]]] = []
+    handle = safe_open.open_root(top)
+    try:
+        result = Found(files, closed, empty)
+        stack.append((handle, "", iter(_listed(handle, "", result, over))))
+        while stack:
+            above, path, waiting = stack[-1]
+            name = next(waiting, None)
+            if name is None:
+                os.close(above)
+                stack.pop()
+                continue
+            inner = f"{path}/{name}" if path else name
+            if len(stack) > safe_open.DEEPEST or over():
+                closed[inner] = "it lies too deep" if len(stack) > safe_open.DEEPEST else OVERTIME
+                continue
+            try:
+                opened = _opened(name, above)
+            except OSError as error:
+                if error.errno in (errno.EMFILE, errno.ENFILE):
+                    raise
+                if error.errno != errno.ENOENT:
+                    closed[inner] = (error.strerror or "it cannot be read").lower()
+                continue
+            stack.append((opened, inner, iter(())))
+            stack[-1] = (opened, inner, iter(_listed(opened, inner, result, over)))
+    finally:
+        for above, *_ in stack:
+            os.close(above)
+    return result
+
+
+def _opened(name: str, above: int) -> int:
+    """A folder; one that was closed to us and is ours is opened again."""
+    try:
+        return safe_open.open_folder(name, above)
+    except PermissionError:
+        safe_rmtree.regain(f"/proc/self/fd/{above}/{name}")
+        return safe_open.open_folder(name, above)
+
+
+def _listed(handle: int, path: str, result: Found, over: Callable[[], bool]) -> list[str]:
+    """The folders in one folder; its files are entered."""
+    folders: list[str] = []
+    count = 0
+    for name in os.listdir(handle):
+        if over():
+            result.closed[path] = OVERTIME
+            return []
+        with contextlib.suppress(FileNotFoundError):
+            status = os.stat(name, dir_fd=handle, follow_symlinks=False)
+            count += 1
+            if name == GIT:
+                continue
+            if stat.S_ISDIR(status.st_mode):
+                folders.append(name)
+            else:
+                result.files[f"{path}/{name}" if path else name] = status
+    if not count and path:
+        result.empty.append(path)
+    return folders
+
+
+def side(top: int, path: str) -> Side | None:
+    """The file or link at `path` below the open folder `top`; None when there is none.
+
+    Raises Unreadable for what cannot be had, or is no file.
+    """
+    above, name = safe_open.split(path)
+    try:
+        with safe_open.folder(top, above) as folder:
+            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            if stat.S_ISLNK(status.st_mode):
+                return Side(LINK, os.fsencode(os.readlink(name, dir_fd=folder)))
+            if stat.S_ISDIR(status.st_mode):
+                return None
+            if not stat.S_ISREG(status.st_mode):
+                raise Unreadable("it is no file, folder or link")
+            handle = _file(name, folder)
+            try:
+                return Side(PROGRAM if status.st_mode & stat.S_IXUSR else FILE, _read(handle))
+            finally:
+                os.close(handle)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            return None
+        raise Unreadable((error.strerror or str(error)).lower()) from None
+
+
+def _file(name: str, folder: int) -> int:
+    try:
+        return safe_open.open_file(name, folder)[0]
+    except PermissionError:  # closed to us, and perhaps ours
+        path = f"/proc/self/fd/{folder}/{name}"
+        if os.lstat(path).st_uid != os.geteuid() or not hasattr(os, "O_PATH"):
+            raise
+        handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        try:
+            mode = stat.S_IMODE(os.fstat(handle).st_mode)
+            os.chmod(f"/proc/self/fd/{handle}", mode | stat.S_IRUSR)
+            try:
+                return safe_open.open_file(name, folder)[0]
+            finally:
+                os.chmod(f"/proc/self/fd/{handle}", mode)
+        finally:
+            os.close(handle)
+
+
+def _read(handle: int) -> bytes:
+    if os.fstat(handle).st_size > LARGEST:
+        raise Unreadable(f"it is larger than {LARGEST >> 20} MB")
+    parts, size = [], 0
+    while data := os.read(handle, 1 << 20):
+        parts.append(data)
+        size += len(data)
+        if size > LARGEST:
+            raise Unreadable(f"it is larger than {LARGEST >> 20} MB")
+    return b"".join(parts)

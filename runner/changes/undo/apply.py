@@ -1,0 +1,219 @@
+"""Doing a plan: every path is as it was, or as it is now, whenever we are stopped.
+
+THREAT T18: files are made under a name of ours and renamed into place below a descriptor of their folder, so nothing is
+written through a link, into a file with other names (a hard link gets a file of its own), or out of the workspace.
+"""
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from runner.changes import safe_open
+from runner.changes.undo.blobs import Lost
+from runner.changes.undo.file_state import Entry, Kind
+from runner.changes.undo.plan import Item
+from runner.changes.undo.recover import DRAFT
+from runner.changes.undo.store import Store
+
+NOT_EMPTY = "other files are in it"
+_JUST_NOW = "somebody changed it just now"
+
+
+def restore(store: Store, items: Sequence[Item], step: int) -> tuple[Item, ...]:
+    """Do all items without a problem; answers all, with why one was not done after all. Raises nothing for one path."""
+    done: dict[tuple[str, str], Item] = {(item.root, item.path): item for item in items}
+    for root in {item.root for item in items}:
+        mine = [item for item in items if item.root == root and not item.problem]
+        try:
+            top = safe_open.open_root(root)
+        except OSError as error:
+            done |= {(root, item.path): replace(item, problem=_words(error)) for item in mine}
+            continue
+        try:
+            for item, work in _ordered(mine):
+                if done[root, item.path].problem:
+                    continue  # an earlier part of it failed
+                try:
+                    work(_Hand(top, store, step), item)
+                except (OSError, Lost) as error:
+                    done[root, item.path] = replace(item, problem=_words(error))
+        finally:
+            os.close(top)
+    os.sync()  # once: a rename may reach the disk before what it names, and a sync of each file takes far longer
+    return tuple(done.values())
+
+
+class _Hand:
+    """What changes one path below the open root `top`."""
+
+    def __init__(self, top: int, store: Store, step: int) -> None:
+        self._top = top
+        self._store = store
+        self._draft = f"{DRAFT}{step}-{os.urandom(4).hex()}"
+
+    def make_folder(self, item: Item) -> None:
+        with self._above(item) as (above, name):
+            if item.now is not None:
+                _unchanged(above, name, item.now)
+                os.unlink(name, dir_fd=above)
+            os.mkdir(name, 0o700, dir_fd=above)
+
+    def move(self, item: Item) -> None:
+        source_folder, source = safe_open.split(item.moved)
+        with safe_open.folder(self._top, source_folder) as source_above, _writable(source_above), self._above(item) as (
+            above,
+            name,
+        ):  # fmt: skip
+            with contextlib.suppress(FileNotFoundError):
+                os.stat(name, dir_fd=above, follow_symlinks=False)
+                raise OSError(_JUST_NOW)
+            os.rename(source, name, src_dir_fd=source_above, dst_dir_fd=above)
+
+    def remove(self, item: Item) -> None:
+        with self._above(item) as (above, name):
+            assert item.now is not None  # a plan has no item to remove what is not there
+            _unchanged(above, name, item.now)
+            os.unlink(name, dir_fd=above)
+
+    def remove_folder(self, item: Item) -> None:
+        with self._above(item) as (above, name):
+            try:
+                os.rmdir(name, dir_fd=above)
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+                raise OSError(NOT_EMPTY) from None
+
+    def write(self, item: Item) -> None:
+        wanted = item.wanted
+        assert wanted is not None  # a plan has no item to write nothing
+        if item.now is not None and item.now.kind == wanted.kind == Kind.FILE and item.now.content == wanted.content:
+            with self._above(item) as (above, name):
+                if _chmod(above, name, wanted.mode):
+                    return
+        place = self._store.place(wanted.content) if wanted.kind == Kind.FILE else None
+        if wanted.kind == Kind.FILE and place is None:
+            raise Lost("its content is not kept any more")
+        with self._above(item) as (above, name):
+            try:
+                if place is None:
+                    os.symlink(wanted.content, self._draft, dir_fd=above)
+                else:
+                    _fill(above, self._draft, self._store.packs.read(place, wanted.content), wanted)
+                if item.now is not None and item.now.kind != Kind.FOLDER:
+                    _unchanged(above, name, item.now)
+                elif _there(above, name):
+                    raise OSError(_JUST_NOW)
+                os.rename(self._draft, name, src_dir_fd=above, dst_dir_fd=above)
+            except BaseException:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(self._draft, dir_fd=above)
+                raise
+
+    def set_mode(self, item: Item) -> None:
+        wanted = item.wanted
+        assert wanted is not None  # as above
+        above, name = safe_open.split(item.path)
+        with safe_open.folder(self._top, above) as folder:
+            try:
+                handle = safe_open.open_folder(name, folder)
+            except PermissionError:  # closed to us, and ours
+                _chmod(folder, name, wanted.mode)
+                return
+            try:
+                os.fchmod(handle, wanted.mode)
+                os.utime(handle, ns=(wanted.mtime, wanted.mtime))
+            finally:
+                os.close(handle)
+
+    @contextlib.contextmanager
+    def _above(self, item: Item) -> Iterator[tuple[int, str]]:
+        folder, name = safe_open.split(item.path)
+        with safe_open.folder(self._top, folder) as above, _writable(above):
+            yield above, name
+
+
+def _ordered(items: Sequence[Item]) -> Iterator[tuple[Item, Callable[[_Hand, Item], None]]]:
+    """Folders are there before what is in them, empty before they go, and get their mode when nothing more is done."""
+
+    def is_folder(entry: Entry | None) -> bool:
+        return entry is not None and entry.kind == Kind.FOLDER
+
+    folders = [item for item in items if is_folder(item.wanted) and not item.moved]
+    yield from ((item, _Hand.make_folder) for item in folders if not is_folder(item.now))
+    yield from ((item, _Hand.move) for item in items if item.moved)
+    rest = [item for item in items if not item.moved and not is_folder(item.wanted)]
+    yield from ((item, _Hand.remove) for item in rest if item.wanted is None and not is_folder(item.now))
+    yield from ((item, _Hand.remove_folder) for item in reversed(rest) if is_folder(item.now))
+    yield from ((item, _Hand.write) for item in rest if item.wanted is not None)
+    yield from ((item, _Hand.set_mode) for item in reversed(folders))
+
+
+def _fill(above: int, name: str, content: Iterator[bytes], wanted: Entry) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    handle = os.open(name, flags, 0o600, dir_fd=above)
+    try:
+        for piece in content:
+            rest = memoryview(piece)
+            while rest:
+                rest = rest[os.write(handle, rest) :]
+        with contextlib.suppress(PermissionError):  # only root gives files away
+            os.fchown(handle, wanted.uid, wanted.gid)
+        os.fchmod(handle, wanted.mode & 0o777)  # never setuid
+        os.utime(handle, ns=(wanted.mtime, wanted.mtime))
+    finally:
+        os.close(handle)
+
+
+def _chmod(above: int, name: str, mode: int) -> bool:
+    """Give a folder or file the mode; False for a file that has other names, which would all get it.
+
+    SAFETY: open(2), O_PATH | O_NOFOLLOW, and proc(5): the descriptor's own inode is changed, whatever the name is now.
+    """
+    if not hasattr(os, "O_PATH"):  # not Linux
+        os.chmod(name, mode, dir_fd=above, follow_symlinks=False)
+        return True
+    handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
+    try:
+        status = os.fstat(handle)
+        if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
+            return False
+        os.chmod(f"/proc/self/fd/{handle}", mode)
+        return True
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def _writable(above: int) -> Iterator[None]:
+    """A folder that is write-protected and ours is opened for the moment."""
+    mode = os.fstat(above)
+    closed = mode.st_uid == os.geteuid() and mode.st_mode & 0o300 != 0o300
+    if closed:
+        os.fchmod(above, stat.S_IMODE(mode.st_mode) | 0o300)
+    try:
+        yield
+    finally:
+        if closed:
+            os.fchmod(above, stat.S_IMODE(mode.st_mode))
+
+
+def _there(above: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=above, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _unchanged(above: int, name: str, known: Entry) -> None:
+    status = os.stat(name, dir_fd=above, follow_symlinks=False)
+    if (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns) != (*known[2:6],):
+        raise OSError(_JUST_NOW)
+
+
+def _words(error: OSError | Lost) -> str:
+    return (error.strerror or str(error)).lower() if isinstance(error, OSError) else str(error)

@@ -1,0 +1,147 @@
+"""The kept contents: many small ones in one file, each large one in a file of its own, a reflink where that can be.
+
+A hundred thousand files of their own would take ten times as long to make as to read. What is read back is checked
+against its hash, so nothing here needs to reach the disk before the action runs; after a power cut a content may be
+missing, never be a wrong one.
+"""
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from policy.model.frozen import dataclass
+from runner.state import reflink
+
+LARGE = 1 << 20  # bytes; from here on a content has a file of its own
+_CHUNK = 1 << 20
+_FULL = 64 << 20  # bytes, after which a new pack is begun: packs are dropped and rewritten as a whole
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a content lies: a pack's number, and the bytes in it."""
+
+    pack: int
+    offset: int
+    size: int
+
+
+class Lost(Exception):
+    """A kept content is not there any more, or is not what it was."""
+
+
+class Packs:
+    """The files of kept contents in `folder`, which is ours alone. `number` is the first that was never used."""
+
+    def __init__(self, folder: Path, number: int) -> None:
+        self._folder = folder
+        self._number = number
+        self._open: int | None = None
+        self._offset = 0
+        self._pending = bytearray()
+        self.reflinks = True  # until the file system says otherwise
+
+    def resume(self, number: int) -> None:
+        """Another process may have used the numbers up to this one."""
+        self._number = max(self._number, number)
+
+    def add(self, data: bytes) -> Place:
+        """Append one small content. Raises OSError (a full disk); what was added before stays."""
+        if self._open is None or self._offset > _FULL:
+            self.flush()
+            self._begin()
+        place = Place(self._number, self._offset, len(data))
+        self._offset += len(data)
+        self._pending += data
+        if len(self._pending) >= _CHUNK:
+            self._write()
+        return place
+
+    def clone(self, source: int, size: int) -> tuple[Place, bytes] | None:
+        """Keep all of the open file `source`, and answer its sha256; None when it is not `size` bytes long any more."""
+        self.flush()
+        self._begin()
+        number, target = self._number, self._open
+        assert target is not None  # `_begin` opened it
+        digest, copied = hashlib.sha256(), 0
+        whole = self.reflinks and self._cloned(source, target)
+        reader = target if whole else source
+        os.lseek(reader, 0, os.SEEK_SET)
+        while data := os.read(reader, _CHUNK):
+            copied += len(data)
+            if copied > size:  # it grows while we read: there may be no end
+                break
+            digest.update(data)
+            if not whole:
+                _write_all(target, data)
+        self.flush()
+        if copied != size:
+            self.drop(number)
+            return None
+        return Place(number, 0, size), digest.digest()
+
+    def read(self, place: Place, digest: bytes) -> Iterator[bytes]:
+        """The content in pieces. Raises Lost at the end when they are not what was kept: use nothing before that."""
+        found, left = hashlib.sha256(), place.size
+        try:
+            with open(self._path(place.pack), "rb", buffering=0) as file:
+                file.seek(place.offset)
+                while left and (data := file.read(min(left, _CHUNK))):
+                    left -= len(data)
+                    found.update(data)
+                    yield data
+        except OSError as error:
+            raise Lost((error.strerror or "it cannot be read").lower()) from None
+        if left or found.digest() != digest:
+            raise Lost("what was kept is damaged")
+
+    def flush(self) -> None:
+        """Nothing is held back in memory afterwards. Raises OSError."""
+        if self._open is not None:
+            handle, self._open = self._open, None
+            try:
+                self._write(handle)
+            finally:
+                os.close(handle)
+
+    def give_up(self) -> None:
+        """Forget what is not written: the disk refused it, or nobody needs it any more."""
+        self._pending.clear()
+        with contextlib.suppress(OSError):
+            self.flush()
+
+    def drop(self, number: int) -> None:
+        """Remove a pack, if it is there."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._path(number))
+
+    def numbers(self) -> set[int]:
+        """The packs that lie here."""
+        return {int(name[:-5], 16) for name in os.listdir(self._folder) if name.endswith(".pack")}
+
+    def _begin(self) -> None:
+        self._number += 1
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._open, self._offset = os.open(self._path(self._number), flags, 0o600), 0
+
+    def _cloned(self, source: int, target: int) -> bool:
+        # Another file system, or one that has no reflinks: the next file there will not do either.
+        self.reflinks = reflink.shared(source, target)
+        return self.reflinks
+
+    def _write(self, handle: int | None = None) -> None:
+        handle = self._open if handle is None else handle
+        if self._pending and handle is not None:
+            data, self._pending = self._pending, bytearray()
+            _write_all(handle, data)
+
+    def _path(self, number: int) -> Path:
+        return self._folder / f"{number:08x}.pack"
+
+
+def _write_all(handle: int, data: bytes | bytearray) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(handle, rest) :]

@@ -1,0 +1,247 @@
+"""One look at all that lies below a root: which names changed since the last look. Reads no content.
+
+Unchanged files cost a stat each, so this is what every action that may write pays twice.
+"""
+
+import errno
+import os
+import stat
+import threading
+import time
+from collections.abc import Callable
+
+from policy.model.frozen import dataclass
+from runner.changes import safe_open
+from runner.changes.undo import file_state
+from runner.changes.undo.exclusions import left_out
+from runner.changes.undo.file_state import Entry, Kind, entry_of
+from sandbox.workspace.folder_cache import SHORT_MARGIN
+
+Names = dict[str, Entry]
+Index = dict[str, Names]  # folder below the root ("" for itself) -> name -> what it is
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What is never read. `secret`: by name; `masked`: paths below the root that are secret by their place or by a
+    link; `more`: further names of folders that are left out. `most`: files and folders that are looked at."""
+
+    secret: Callable[[str], bool]
+    masked: frozenset[str] = frozenset()
+    more: frozenset[str] = frozenset()
+    most: int = 300_000
+
+
+class TooMany(Exception):
+    """There is more below the root than is looked at."""
+
+
+class Stopped(Exception):
+    """Whoever asked does not want the answer any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """`index`: all that is there now; entries that did not change are the ones given. `fresh`: regular files whose
+    content has to be read, by folder. `gone`: folders of the old index that are there no more."""
+
+    index: Index
+    fresh: dict[str, list[str]]
+    gone: tuple[str, ...]
+
+
+def look(root: str, known: Index, rules: Rules, stop: threading.Event) -> Seen:
+    """Everything below `root`, a real path, without following a link. What cannot be entered is as it was known.
+
+    Raises OSError when `root` itself cannot be read, TooMany, or Stopped.
+    """
+    settled_before = time.time_ns() - SHORT_MARGIN
+    index: Index = {}
+    fresh: dict[str, list[str]] = {}
+    count = 0
+    stack = [(safe_open.open_root(root), "", iter(("",)))]  # an open folder, its path, the folders in it still to enter
+    try:
+        while stack:
+            above, path, waiting = stack[-1]
+            name = next(waiting, None)
+            if name is None:
+                os.close(above)
+                stack.pop()
+                continue
+            if stop.is_set():
+                raise Stopped
+            try:
+                handle = os.dup(above) if len(stack) == 1 else safe_open.open_folder(name, above)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                if error.errno in (errno.EMFILE, errno.ENFILE):
+                    raise
+                _closed(index, known, path, name, file_state.CLOSED)
+                continue
+            inner = f"{path}/{name}" if path else name
+            old = known.get(inner, {})
+            try:
+                names, folders, fresh_here = _read(handle, inner, old, known, rules, settled_before)
+            except OSError:
+                os.close(handle)
+                if len(stack) == 1:
+                    raise
+                _closed(index, known, path, name, file_state.CLOSED)
+                continue
+            index[inner] = names
+            count += len(names)
+            if count > rules.most:
+                os.close(handle)
+                raise TooMany
+            if fresh_here:
+                fresh[inner] = fresh_here
+            for each in [each for each, found in names.items() if found.kind == Kind.FOLDER and found.unkept]:
+                _closed(index, known, inner, each, names[each].unkept)
+            if folders and len(stack) > safe_open.DEEPEST:
+                for each in folders:
+                    _closed(index, known, inner, each, file_state.TOO_DEEP)
+                folders = []
+            stack.append((handle, inner, iter(folders)))
+    finally:
+        for handle, *_ in stack:
+            os.close(handle)
+    return Seen(index, fresh, tuple(folder for folder in known if folder not in index))
+
+
+def _read(
+    handle: int, path: str, old: Names, known: Index, rules: Rules, settled_before: int
+) -> tuple[Names, list[str], list[str]]:
+    """One folder: its names, the folders among them to enter, the files to read."""
+    names: Names = {}
+    folders: list[str] = []
+    fresh: list[str] = []
+    with os.scandir(handle) as entries:
+        for each in entries:
+            name = each.name
+            try:
+                status = each.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+            before = old.get(name)
+            mode, ctime = status.st_mode, status.st_ctime_ns
+            if (
+                before is not None
+                and before.settled
+                and before.inode == status.st_ino
+                and before.ctime == ctime
+                and before.mtime == status.st_mtime_ns
+                and before.size == status.st_size
+                and before.device == status.st_dev
+                and before.mode == mode & 0o777
+                and not stat.S_ISDIR(mode)
+            ):
+                names[name] = before
+                continue
+            # A time with a fraction of a second was told by a clock of a few milliseconds.
+            settled = ctime < (settled_before if ctime % 10**9 else settled_before - 2_500_000_000)
+            inner = f"{path}/{name}" if path else name
+            if stat.S_ISDIR(mode):
+                reason = ""
+                if rules.secret(inner) or inner in rules.masked:
+                    reason = file_state.SECRET
+                elif inner not in known and left_out(name, handle, rules.more):
+                    reason = file_state.LEFT_OUT
+                else:
+                    folders.append(name)
+                if before is None or before[:4] != (Kind.FOLDER, mode & 0o777, status.st_dev, status.st_ino) or reason:
+                    before = entry_of(status, True, b"", reason)
+                names[name] = before
+            elif stat.S_ISREG(mode):
+                if rules.secret(inner) or inner in rules.masked:
+                    names[name] = entry_of(status, settled, b"", file_state.SECRET)
+                else:
+                    names[name] = entry_of(status, settled, b"", file_state.CLOSED)  # until it is read
+                    fresh.append(name)
+            elif stat.S_ISLNK(mode):
+                try:
+                    target = os.fsencode(os.readlink(name, dir_fd=handle))
+                except OSError:
+                    continue  # swapped meanwhile: it is none any more
+                names[name] = entry_of(status, settled, target)
+            else:
+                names[name] = entry_of(status, settled, b"", file_state.STRANGE)
+    return names, folders, fresh
+
+
+def _closed(index: Index, known: Index, path: str, name: str, why: str) -> None:
+    """A folder that is not entered: what was known of it holds until it is."""
+    if path in index and name in index[path]:
+        index[path][name] = index[path][name]._replace(unkept=why)
+    inner = f"{path}/{name}" if path else name
+    if inner not in known:
+        return
+    for folder, names in known.items():
+        if folder == inner or folder.startswith(f"{inner}/"):
+            index[folder] = names
+
+
+def glance(root: str, known: Index, rules: Rules, paths: tuple[str, ...]) -> Seen:
+    """The same for single `paths` below `root` and the folders above them: for an action that changes nothing else.
+
+    `index` holds only folders on the way, each with all that is known of it and what there is now of those paths.
+    """
+    settled_before = time.time_ns() - SHORT_MARGIN
+    index: Index = {}
+    fresh: dict[str, list[str]] = {}
+    gone: set[str] = set()
+    top = safe_open.open_root(root)
+    try:
+        for path in paths:
+            handle, folder = os.dup(top), ""
+            try:
+                for name in path.split("/"):
+                    names = index.setdefault(folder, dict(known.get(folder, {})))
+                    found, read = _one(handle, name, folder, known, rules, settled_before)
+                    inner = f"{folder}/{name}" if folder else name
+                    if found is None or found.kind != Kind.FOLDER:
+                        gone |= {each for each in known if each == inner or each.startswith(f"{inner}/")}
+                    if found is None:
+                        names.pop(name, None)
+                        break
+                    names[name] = found
+                    if read and name not in fresh.setdefault(folder, []):
+                        fresh[folder].append(name)
+                    if found.kind != Kind.FOLDER or found.unkept:
+                        break
+                    entered = safe_open.open_folder(name, handle)
+                    os.close(handle)
+                    handle, folder = entered, inner
+            except OSError:
+                continue  # it went, or was swapped, between two steps
+            finally:
+                os.close(handle)
+    finally:
+        os.close(top)
+    return Seen(index, {folder: names for folder, names in fresh.items() if names}, tuple(gone))
+
+
+def _one(
+    above: int, name: str, folder: str, known: Index, rules: Rules, settled_before: int
+) -> tuple[Entry | None, bool]:
+    """One name as it is, and whether its content has to be read."""
+    try:
+        status = os.stat(name, dir_fd=above, follow_symlinks=False)
+    except FileNotFoundError:
+        return None, False
+    path = f"{folder}/{name}" if folder else name
+    before = known.get(folder, {}).get(name)
+    settled = status.st_ctime_ns < settled_before - (0 if status.st_ctime_ns % 10**9 else 2_500_000_000)
+    secret = rules.secret(path) or path in rules.masked
+    if stat.S_ISREG(status.st_mode):
+        now = entry_of(status, settled, b"", file_state.SECRET if secret else file_state.CLOSED)
+        if before is not None and before.settled and before[:7] == now[:7]:
+            return before, False
+        return now, not secret
+    if stat.S_ISLNK(status.st_mode):
+        return entry_of(status, settled, os.fsencode(os.readlink(name, dir_fd=above))), False
+    reason = file_state.STRANGE
+    if stat.S_ISDIR(status.st_mode):
+        out = path not in known and left_out(name, above, rules.more)
+        reason = file_state.SECRET if secret else file_state.LEFT_OUT if out else ""
+    return entry_of(status, True, b"", reason), False

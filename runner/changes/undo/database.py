@@ -1,0 +1,84 @@
+"""The SQLite file in which the steps are listed: made, opened, and set aside when it is damaged."""
+
+import contextlib
+import os
+import sqlite3
+from pathlib import Path
+
+from runner.changes.undo.errors import unusable
+from runner.changes.undo.lock import PATIENCE, opened
+
+_FORMAT = 1
+_TABLES = """
+CREATE TABLE meta(name TEXT PRIMARY KEY, value) WITHOUT ROWID;
+CREATE TABLE names(root BLOB, folder BLOB, body BLOB NOT NULL, PRIMARY KEY(root, folder)) WITHOUT ROWID;
+CREATE TABLE content(
+  hash BLOB PRIMARY KEY, pack INTEGER NOT NULL, start INTEGER NOT NULL, size INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE step(
+  id INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, words TEXT NOT NULL, session TEXT NOT NULL,
+  call TEXT NOT NULL, started REAL NOT NULL, ended REAL, notes TEXT NOT NULL DEFAULT '[]', undone INTEGER,
+  takes_back TEXT NOT NULL DEFAULT '[]', roots TEXT NOT NULL DEFAULT '[]'
+);
+CREATE TABLE change(
+  step INTEGER NOT NULL, root BLOB NOT NULL, path BLOB NOT NULL, was BLOB, became BLOB,
+  hash_was BLOB, hash_became BLOB, PRIMARY KEY(step, root, path)
+) WITHOUT ROWID;
+"""
+
+
+class Database(sqlite3.Connection):
+    """Tables and the few values that have a name. One thread at a time, which the lock of a look sees to."""
+
+    def value(self, name: str, default: str | int) -> str | int:
+        row = self.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
+        return default if row is None else row[0]
+
+    def set_value(self, name: str, value: str | int) -> None:
+        self.execute("INSERT OR REPLACE INTO meta VALUES(?, ?)", (name, value))
+
+
+def connect(folder: Path) -> tuple[Database, tuple[str, ...]]:
+    """The file in `folder`, with notices for the person. For who holds the lock.
+
+    One that is damaged is set aside, and an empty one made. Raises UndoError when the system refuses it.
+    """
+    path = folder / "steps.db"
+    db, notices = _open(path), tuple[str, ...]()
+    try:
+        if db.value("format", 0) != _FORMAT:
+            raise sqlite3.DatabaseError("another format")
+    except sqlite3.DatabaseError as error:
+        db.close()
+        if isinstance(error, sqlite3.OperationalError) and "no such table" not in str(error):
+            raise unusable(folder, f"the list of steps cannot be opened ({error})") from None
+        if not _blank(path):
+            notices = (_set_aside(path),)
+        db = _open(path)
+        db.executescript(_TABLES)
+        db.set_value("format", _FORMAT)
+    return db, notices
+
+
+def _open(path: Path) -> Database:
+    os.close(opened(path))
+    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=PATIENCE, factory=Database)
+    with contextlib.suppress(sqlite3.DatabaseError):  # no database: whoever reads it finds out
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = NORMAL")  # a power cut may take the last steps, and leaves the rest whole
+    return db
+
+
+def _blank(path: Path) -> bool:
+    return path.stat().st_size <= 4096  # made a moment ago, by us or by somebody who was killed at it
+
+
+def _set_aside(path: Path) -> str:
+    number = 1
+    while (aside := path.with_name(f"steps.db.corrupt-{number}")).exists():
+        number += 1
+    os.rename(path, aside)
+    for suffix in ("-wal", "-shm"):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(f"{path}{suffix}")
+    return f"the list of what can be undone is damaged; it is now `{aside}`, and what was done before cannot be undone"

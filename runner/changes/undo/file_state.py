@@ -1,0 +1,107 @@
+"""What one name in a folder was: enough to tell whether it changed, and to make it again."""
+
+import os
+import stat
+from enum import StrEnum
+from typing import NamedTuple
+
+from policy.model.frozen import dataclass
+
+
+class Kind(StrEnum):
+    FILE = "file"
+    FOLDER = "folder"
+    LINK = "link"
+    OTHER = "other"  # a pipe, socket or device
+
+
+class Entry(NamedTuple):
+    """A tuple and no dataclass: there are as many of them as files.
+
+    `mode`: permission bits without setuid, setgid and sticky. `settled`: what changes later gets another stamp (the
+    numbers up to `ctime`). `content`: the sha256 of a file that is kept, where a link leads. `unkept`: in words, why
+    the content is not kept; empty when it is.
+    """
+
+    kind: str
+    mode: int
+    device: int
+    inode: int
+    size: int
+    mtime: int  # nanoseconds
+    ctime: int
+    settled: bool
+    content: bytes = b""
+    unkept: str = ""
+    uid: int = -1
+    gid: int = -1
+
+    @property
+    def stamp(self) -> tuple[int, int, int, int, int]:
+        return self.device, self.inode, self.size, self.mtime, self.ctime
+
+
+SECRET = "it is a secret"  # noqa: S105  # words for the user
+LEFT_OUT = "it can be made again"
+CLOSED = "it could not be read"
+MOVING = "it changed while it was read"
+TOO_BIG = "it is too big"
+NO_ROOM = "there was no room for it"
+TOO_DEEP = "it lies too deep"
+STRANGE = "it is no file, folder or link"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What an action did to one path below `root`, in its spelling on the disk. None: nothing was there."""
+
+    root: str
+    path: str
+    before: Entry | None
+    after: Entry | None
+
+    @property
+    def sign(self) -> str:
+        """`+` for what was made, `-` for what was taken away, `~` for the rest."""
+        return "+" if self.before is None else "-" if self.after is None else "~"
+
+
+def entry_of(status: os.stat_result, settled: bool, content: bytes = b"", unkept: str = "") -> Entry:
+    mode = status.st_mode
+    kind = (
+        Kind.FILE if stat.S_ISREG(mode)
+        else Kind.FOLDER if stat.S_ISDIR(mode)
+        else Kind.LINK if stat.S_ISLNK(mode)
+        else Kind.OTHER
+    )  # fmt: skip
+    return Entry(
+        *(kind, mode & 0o777, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns),
+        *(settled, content, unkept, status.st_uid, status.st_gid),
+    )
+
+
+def same(one: Entry | None, other: Entry | None) -> bool:
+    """Whether a person would find the same there: kind, mode and content. Of what is not kept, whether it is the same
+    file, untouched; of a folder that is left out, whether it is the same folder."""
+    if one is None or other is None:
+        return one is other
+    if one.kind != other.kind:
+        return False
+    if one.kind == Kind.LINK:
+        return one.content == other.content
+    if one.mode != other.mode:
+        return False
+    if one.kind == Kind.FOLDER:
+        return not (one.unkept or other.unkept) or one[2:4] == other[2:4]
+    if one.unkept or other.unkept or one.kind == Kind.OTHER:
+        return one.stamp == other.stamp
+    return one.content == other.content
+
+
+def pack(entry: Entry | None) -> tuple[object, ...] | None:
+    """As plain values, for the store; `unpack` reads it."""
+    return None if entry is None else (str(entry.kind), *entry[1:])
+
+
+def unpack(row: tuple[object, ...] | None) -> Entry | None:
+    return None if row is None else Entry(*row)  # type: ignore[arg-type]  # our own store, checked by its digest

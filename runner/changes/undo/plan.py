@@ -1,0 +1,150 @@
+"""What taking back the last steps would do, path by path, and what stands in the way. Changes nothing."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
+
+from policy.model.frozen import dataclass
+from runner.changes.undo import file_state as entry
+from runner.changes.undo.file_state import Entry, Kind, same
+from runner.changes.undo.recover import found
+from runner.changes.undo.store import Step, Store
+from sandbox.workspace.inventory import Changes, Finding, Node
+
+AUTO_RUN = "`--auto-run` brings it back as it was before the action"
+CHANGED = "somebody else changed it since; `--force` overwrites that"
+UNSURE = "the runner was killed, so somebody else may have made this change; `--force` takes it back"
+BETWEEN = "somebody else changed it between these actions; `--force` overwrites that"
+UNSAFE = "what is there now could not be kept; `--force` overwrites it for good"
+STAYS = "it stays: it was not kept, since it can be made again"
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One path: as it is `now`, as it was and is `wanted` again. None: nothing is there.
+
+    `problem`: why it is not done, in words; empty when it is. `moved`: where the wanted file itself lies now, when its
+    content was not kept but it was only moved. `mild`: nothing is lost by it.
+    """
+
+    root: str
+    path: str
+    now: Entry | None
+    wanted: Entry | None
+    problem: str = ""
+    moved: str = ""
+    mild: bool = False
+
+    @property
+    def deed(self) -> str:
+        """What is done, in a word."""
+        if self.moved:
+            return "move back"
+        if self.wanted is None:
+            return "remove"
+        if self.now is None or self.now.kind != self.wanted.kind:
+            return "bring back"
+        return "change back" if self.now.content != self.wanted.content else "mode"
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """What a person said beyond the plain wish. `force`: changes of others may be lost; `auto_run`: files that other
+    programs run by themselves may be written."""
+
+    force: bool = False
+    auto_run: bool = False
+
+
+Judge = Callable[[str, Changes], Mapping[str, Finding]]
+
+
+def plan(store: Store, steps: Sequence[Step], allowed: Allowed, judge: Judge) -> tuple[Item, ...]:
+    """Take back `steps`, newest first, as one. `judge(root, changes)`: which changes below `root` would make files that
+    other programs run by themselves.
+
+    A path that is already as it was is no item. The store has just looked at every path of these steps.
+    """
+    first: dict[tuple[str, str], Entry | None] = {}
+    last: dict[tuple[str, str], Entry | None] = {}
+    broken: set[tuple[str, str]] = set()
+    unsure = any(step.kind == "action" and any("was killed" in note for note in step.notes) for step in steps)
+    for step in reversed(steps):
+        for change in store.changes(step.id):
+            key = (change.root, change.path)
+            if key in last and not same(last[key], change.before):
+                broken.add(key)
+            first.setdefault(key, change.before)
+            last[key] = change.after
+    there = {key: now for key in sorted(first) if not same(now := found(store, *key), first[key])}
+    obeyed: dict[tuple[str, str], Finding] = {}
+    for root in {root for root, _ in there if not allowed.auto_run}:
+        changes = {path: _node(first[root, path]) for each, path in there if each == root}
+        obeyed |= {(root, path): finding for path, finding in judge(root, changes).items()}
+    items = []
+    for key, now in there.items():
+        others = BETWEEN if key in broken else "" if same(now, last[key]) else CHANGED
+        others = others or (UNSURE if unsure else "")
+        items.append(_item(key, now, first[key], others, allowed, obeyed.get(key)))
+    again = all(step.kind == "undo" for step in steps)
+    return _with_moves(items, lambda item: (item.root, item.path) not in obeyed, again)
+
+
+def _node(entry: Entry | None) -> Node | None:
+    if entry is None:
+        return None
+    kind: Literal["file", "folder", "link"] = "folder" if entry.kind == Kind.FOLDER else "file"
+    return Node("link", entry.content) if entry.kind == Kind.LINK else Node(kind)
+
+
+def _item(
+    key: tuple[str, str],
+    now: Entry | None,
+    wanted: Entry | None,
+    others: str,
+    allowed: Allowed,
+    obeyed: Finding | None,
+) -> Item:
+    def item(problem: str, mild: bool = False) -> Item:
+        return Item(*key, now, wanted, problem, mild=mild)
+
+    if wanted is None and now is not None and now.kind == Kind.FOLDER and now.unkept == entry.LEFT_OUT:
+        return item(STAYS, mild=True)
+    folders = now is not None and wanted is not None and now.kind == wanted.kind == Kind.FOLDER
+    if wanted is not None and wanted.unkept and not folders:
+        return item(f"it was not kept: {wanted.unkept}")
+    if entry.SECRET in ((now.unkept if now else ""), (wanted.unkept if wanted else "")):
+        return item(f"it is left alone: {entry.SECRET}")
+    # What the action itself put there may go: that starts nothing. Nothing is put there unasked.
+    if obeyed is not None and (obeyed.completes or wanted is not None or others):
+        return item(f"{obeyed.why}; {AUTO_RUN}")
+    if not allowed.force and now is not None and now.unkept and now.kind != Kind.FOLDER:
+        return item(UNSAFE)
+    return item(others if not allowed.force else "")
+
+
+def _with_moves(items: list[Item], free: Callable[[Item], bool], again: bool) -> tuple[Item, ...]:
+    """What was not kept, but lies elsewhere now as the very same file or folder, is moved back.
+
+    SAFETY: what was kept comes from the store, unless an undo that moved it is taken back (`again`). Where an action
+    put it nobody looked into it, and it may hold what the action put there, too.
+    """
+    lying = {
+        item.now[2:4]: item
+        for item in items
+        if item.wanted is None and item.now is not None and item.problem in ("", UNSAFE, STAYS)
+    }
+    moved: dict[str, Item] = {}
+    for item in items:
+        wanted = item.wanted
+        if wanted is not None and item.now is None:
+            source = lying.get(wanted[2:4])
+            if source is None or source.now is None or source.root != item.root or source.now.kind != wanted.kind:
+                continue
+            forth = again and not item.problem and source.problem == STAYS
+            if not (item.problem.startswith("it was not kept") or forth) or not free(item):
+                continue
+            if wanted.kind == Kind.FOLDER or (source.now.size, source.now.mtime) == (wanted.size, wanted.mtime):
+                moved[source.path] = Item(item.root, item.path, None, wanted, moved=source.path)
+    targets = {item.path for item in moved.values()}
+    kept = [item for item in items if item.path not in moved and item.path not in targets]
+    return tuple(sorted((*kept, *moved.values()), key=lambda item: (item.root, item.path)))

@@ -1,0 +1,353 @@
+"""Before an action that may write, and after it: what the loop calls. Nothing is done for an action that only looks."""
+
+import asyncio
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import wraps
+from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
+
+from policy.model.action import EditFile, WriteFile
+from policy.model.frozen import dataclass
+from policy.model.secret_paths import inside
+from policy.model.verdict import Permit, Problem, Rights, Terms
+from runner.changes.undo import file_state
+from runner.changes.undo.change_scan import Rules, Stopped, TooMany
+from runner.changes.undo.errors import UndoError, unusable
+from runner.changes.undo.exclusion_text import not_kept, unkept_of
+from runner.changes.undo.file_state import Change
+from runner.changes.undo.ownership import Whose, undoable
+from runner.changes.undo.purge import sign
+from runner.changes.undo.recover import recover
+from runner.changes.undo.revert import Taken, Wish, take_back
+from runner.changes.undo.scope import Ground, below_root
+from runner.changes.undo.snapshot import Snapshot, Taker
+from runner.changes.undo.store import Store
+from runner.state.lineage import Earlier
+from runner.text.sanitize import one_line
+
+_SLOW = 1.0  # seconds of a look that are worth a word
+_SAID = frozenset((file_state.TOO_BIG, file_state.NO_ROOM, file_state.CLOSED, file_state.MOVING, file_state.TOO_DEEP))
+_UNKNOWN = 1 << 53  # a step behind all others: where the list cannot be read, nothing counts as done since
+_LONGEST = 1000  # characters of what the model is told of a /rewind
+
+Say = Callable[[str], None]
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _alone(method: "Callable[Concatenate[Keeper, P], T]") -> "Callable[Concatenate[Keeper, P], T]":
+    """One thread at a time. SAFETY: a command that was stopped goes on in its thread, and a list of steps that is
+    closed under it ends the whole program (a connection of SQLite is for one thread)."""
+
+    @wraps(method)
+    def waiting(self: "Keeper", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with self.using:
+            return method(self, *args, **kwargs)
+
+    return waiting
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """An action between `before` and `after`. `step` names its snapshot."""
+
+    step: int
+    roots: tuple[tuple[str, tuple[str, ...], Rules], ...]  # a folder, the only paths in it that count (none: all)
+    notes: tuple[str, ...]
+
+
+class Keeper:
+    """Keeps what the actions of one session change. `folder`: of this workspace, in our state; `say` tells the user;
+    `earlier`: what the session goes on from."""
+
+    def __init__(self, folder: Path, session: str, ground: Ground, say: Say, earlier: Earlier | None = None) -> None:
+        self._folder = folder
+        self._session = session
+        self._earlier = earlier or Earlier()
+        self._whose = Whose(session, self._earlier)
+        self._ground = ground
+        self._choice = ground.choice
+        self._say = say
+        self._stop = threading.Event()
+        self.using = threading.RLock()
+        self._store: Store | None = None
+        self._told: set[str] = set()
+        self._shown: set[str] = set()  # folders of which it was said what is not kept
+        self._later: list[str] = []
+        self._full = False  # it was said that the oldest step goes for each new one
+        self._given_up: set[str] = set()  # folders that hold too much
+        self._news: list[str] = []
+        # (path, `added`, `modified` or `deleted`) of the action that `after` was called for last, as far as it is kept;
+        # None when nobody looked, or could.
+        self.changed: tuple[tuple[str, str], ...] | None = None
+
+    async def before(self, permit: Permit, words: str, call: str) -> Running | None:
+        """Take a snapshot of all that the action may write. None when there is nothing, or it cannot be done, which is
+        said. Raises UndoError when it must be done: then the action must not run."""
+        roots = _roots(permit) if self._choice.enabled else ()
+        if not roots:
+            return None
+        self._stop.clear()
+        work = asyncio.ensure_future(asyncio.to_thread(self._before, permit.terms, roots, words, call))
+        try:
+            running = await asyncio.shield(work)
+            self._speak()
+            return running
+        except asyncio.CancelledError:
+            self._stop.set()
+            (answer,) = await asyncio.gather(work, return_exceptions=True)
+            if isinstance(answer, Running):
+                self.after(answer)
+            raise
+
+    @_alone
+    def after(self, running: Running | None) -> int | None:
+        """Note what the action changed; answers the step, None when it changed nothing that is kept."""
+        self.changed = None
+        if running is None or self._store is None:
+            return None
+        store = self._store
+        self._stop.clear()
+        try:
+            with store.turns.locked(), store.transaction():
+                store.turns.leave()
+                notes = running.notes
+                for root, paths, rules in running.roots:
+                    taken = self._take(root, paths, rules)
+                    store.note(running.step, taken.changes)
+                    notes += self._tell(taken.unkept)
+                store.end(running.step, notes)
+                if store.drop_oldest(self._choice.bounds.steps):
+                    store.sweep()
+                    if not self._full:
+                        self._later.append(
+                            f"only the last {self._choice.bounds.steps} actions can be undone (`undo.steps`)"
+                        )
+                    self._full = True
+                self._speak()
+                self.changed = _changed(store, running.step)
+                return running.step if any(step.id == running.step for step in store.steps()) else None
+        except (OSError, sqlite3.Error, UndoError, TooMany, Stopped) as error:
+            store.turns.leave()
+            return self._without_contents(store, running, error)
+
+    def _without_contents(self, store: Store, running: Running, error: Exception) -> int | None:
+        """The disk is full, say: what was there before is kept already, so only what is there now is not."""
+        bounds = replace(self._choice.bounds, bytes=0)
+        try:
+            with store.turns.locked(), store.transaction():
+                taker = Taker(store, bounds, self._stop, may_drop=False)
+                for root, paths, rules in running.roots:
+                    taken = taker.take_paths(root, paths, rules) if paths else taker.take(root, rules)
+                    store.note(running.step, taken.changes)
+                self.changed = _changed(store, running.step)
+                store.end(running.step, (*running.notes, f"what it left behind is not kept: {_why(error)}"))
+            self._say(f"what this action made is not kept, so taking it back may need `--force`: {_why(error)}")
+            return running.step
+        except (OSError, sqlite3.Error, UndoError, TooMany, Stopped) as again:
+            # The step stays open: whoever looks next notes what it changed.
+            self._say(f"what this action changed could not be noted, which the next action tries again: {_why(again)}")
+            return None
+
+    def _speak(self) -> None:
+        """Say what came up; in the thread that the listeners are used to."""
+        if self._store is not None and self._store.lost:
+            count, self._store.lost = self._store.lost, 0
+            which = "the oldest action" if count == 1 else f"the oldest {count} actions"
+            self._later.append(f"to make room, {which} kept here cannot be undone any more (`undo.size`)")
+        later, self._later = self._later, []
+        for text in later:
+            self._say(text)
+
+    @_alone
+    def take_back(self, count: int) -> Taken:
+        """Bring the files back as they were before the last `count` actions of this session. Raises UndoError,
+        OSError."""
+        self._store = self._store or Store(self._folder)
+        return take_back(self._store, self._ground, Wish(count, session=self._session, whose=self._whose))
+
+    @_alone
+    def rewind(self, count: int) -> tuple[bool, tuple[str, ...]]:
+        """The same, for somebody in a talk: whether it was done, and what came of it, in lines. Raises nothing."""
+        from runner.changes.undo.text import taken_text
+
+        try:
+            taken = self.take_back(count)
+        except (OSError, sqlite3.Error, UndoError) as error:
+            return False, (f"nothing was taken back: {_why(error)}",)
+        if done := [item.path for item in taken.items if not item.problem]:
+            self._news.append(one_line(", ".join(done), _LONGEST))
+        return True, tuple(taken_text(taken, self._ground.workspace, dry=False, redo=False))
+
+    @_alone
+    def latest(self) -> int:
+        """The newest step of this session; 0 when there is none. Waits for no other process."""
+        try:
+            kept = self._store.steps() if self._store is not None else []  # else nothing was written by this process
+        except sqlite3.Error:
+            return _UNKNOWN
+        return max((step.id for step in kept if self._whose.holds(step)), default=self._earlier.last)
+
+    @_alone
+    def actions(self) -> tuple[int, ...]:
+        """The steps of this session that changed files and were not taken back, newest first. Raises UndoError."""
+        try:
+            if self._store is None and self._earlier != Earlier() and (self._folder / "steps.db").exists():
+                self._store = Store(self._folder)
+            return tuple(step.id for step in undoable(self._store, self._whose)) if self._store is not None else ()
+        except (OSError, sqlite3.Error) as error:
+            raise unusable(self._folder, _why(error)) from None
+
+    @_alone
+    def diff(self) -> list[str]:
+        """What this session's actions changed, from before the first of them to what is there now; empty for nothing.
+        Raises UndoError."""
+        from runner.changes.undo.text import diff_text
+
+        count = len(self.actions())
+        if not count or self._store is None:
+            return []
+        wish = Wish(count, dry=True, session=self._session, whose=self._whose)
+        try:
+            taken = take_back(self._store, self._ground, wish)
+            return list(diff_text(self._store, taken.items, self._ground.workspace, forward=True))
+        except (OSError, sqlite3.Error) as error:
+            raise unusable(self._folder, _why(error)) from None
+
+    def news(self) -> str:
+        """What the model has to know, once, before it goes on; empty when nothing was taken back."""
+        paths, self._news = ", ".join(self._news), []
+        return f"[I took back your last changes with /rewind. As they were before: {paths}]\n\n" if paths else ""
+
+    @_alone
+    def close(self) -> None:
+        if self._store is not None:
+            self._store.close()
+            self._store = None
+
+    # ---- in a thread of its own: the first look at a large folder takes seconds
+
+    @_alone
+    def _before(
+        self, terms: Terms, roots: tuple[tuple[str, tuple[str, ...]], ...], words: str, call: str
+    ) -> Running | None:
+        try:
+            if self._store is not None and self._store.turns.cleared():
+                self.close()
+            if self._store is None:
+                self._store = Store(self._folder)
+                sign(self._folder, self._ground.workspace)
+                self._later += self._store.notices
+            store = self._store
+            if self._given_up.intersection(root for root, _ in roots) and not self._choice.required:
+                return None
+            return self._begun(store, terms, roots, words[:_LONGEST], call)
+        except Stopped:
+            return None
+        except (OSError, sqlite3.Error, UndoError, TooMany) as error:
+            if self._choice.required:
+                raise UndoError(
+                    Problem(
+                        "nothing was run, since it could not be undone",
+                        f"{_why(error)}, and your configuration has `undo.required`",
+                        "make room, or take `required` out of [undo]",
+                    )
+                ) from None
+            more = ""
+            if isinstance(error, TooMany):
+                self._given_up |= {root for root, _ in roots}
+                more = "; nor can what the next ones change"
+            self._later.append(f"what this action changes cannot be undone: {_why(error)}{more}")
+            return None
+
+    def _begun(
+        self, store: Store, terms: Terms, roots: tuple[tuple[str, tuple[str, ...]], ...], words: str, call: str
+    ) -> Running:
+        with store.turns.locked():
+            store.under(self._ground.digest(terms))
+            alone = store.turns.alone()
+            with store.transaction():
+                taker = Taker(store, self._choice.bounds, self._stop)
+                every = self._ground.rules(terms)
+                started, known = time.monotonic(), bool(store.index(roots[0][0]))
+                dead = recover(store, taker, lambda root: below_root(every, root)) if alone else []
+                others = [] if alone else store.open_steps()
+                notes: tuple[str, ...] = () if alone else (BESIDE,)
+                running = []
+                for root, paths in roots:
+                    complete = bool(store.index(root))
+                    taken = self._take(root, paths, below_root(every, root))
+                    if complete and others:  # whoever runs there made these; nobody else is known to have
+                        store.note(others[0].id, taken.changes)
+                    self._tell(
+                        unkept_of(root, store.index(root)) if complete and root not in self._shown else taken.unkept
+                    )
+                    self._shown.add(root)
+                    running.append((root, paths, below_root(every, root)))
+                step = store.begin("action", words, self._session, call, roots)
+            store.turns.join()
+        if dead:
+            self._later.append("the last run was killed in an action: `agent undo --list` shows what it changed")
+        seconds = time.monotonic() - started
+        if not known and seconds > _SLOW:
+            self._later.append(f"the files here were kept for `agent undo`, once: {seconds:.1f} s")
+        return Running(step, tuple(running), notes)
+
+    def _take(self, root: str, paths: tuple[str, ...], rules: Rules) -> Snapshot:
+        assert self._store is not None  # whoever calls opened it
+        taker = Taker(self._store, self._choice.bounds, self._stop)
+        return taker.take_paths(root, paths, rules) if paths else taker.take(root, rules)
+
+    def _tell(self, unkept: tuple[Change, ...]) -> tuple[str, ...]:
+        """Say, once for each, what could not be kept; answers it in words for the list of steps."""
+        found = [each for each in unkept if each.after is not None and each.after.unkept in _SAID]
+        new = [each for each in found if f"{each.root}/{each.path}" not in self._told]
+        self._told |= {f"{each.root}/{each.path}" for each in new}
+        lines = not_kept(new)
+        for line in lines:
+            self._later.append(f"`agent undo` cannot bring back {line}")
+        return tuple(f"not kept: {line}" for line in lines)
+
+
+def _changed(store: Store, step: int) -> tuple[tuple[str, str], ...]:
+    how = {"+": "added", "-": "deleted", "~": "modified"}
+    return tuple((f"{change.root}/{change.path}", how[change.sign]) for change in store.changes(step))
+
+
+BESIDE = "another `agent` was at work at the same time: its changes may be among these"
+
+
+def _roots(permit: Permit) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """The folders that the action may write, and of those of which it changes one file the path of that."""
+    terms, action = permit.terms, permit.action
+    if isinstance(action, WriteFile | EditFile):
+        real = os.path.realpath(action.path)
+        root = terms.workspace if inside(real, terms.workspace) else os.path.dirname(real)
+        while not os.path.isdir(root):  # it makes the folders that are missing
+            root = os.path.dirname(root)
+        return ((root, (os.path.relpath(real, root),)),)
+    folders = [terms.workspace] if terms.rights is Rights.WORK else []
+    single: dict[str, list[str]] = {}
+    for path in terms.write:
+        if any(inside(path, folder) for folder in folders):
+            continue
+        if os.path.isdir(path) and not os.path.islink(path):
+            folders.append(path)
+        else:
+            single.setdefault(os.path.dirname(path), []).append(os.path.basename(path))
+    return (*((folder, ()) for folder in folders), *((folder, tuple(names)) for folder, names in single.items()))
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, UndoError):
+        return error.problem.why
+    if isinstance(error, TooMany):
+        return "there are more files in this folder than are kept (`undo.files`)"
+    if isinstance(error, OSError):
+        return (error.strerror or "the system refused it").lower()
+    return str(error) or "the list of steps could not be written"

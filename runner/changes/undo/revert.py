@@ -1,0 +1,226 @@
+"""Taking back the last actions, and taking that back: the whole of `agent undo` but for its words."""
+
+import errno
+import threading
+from dataclasses import replace
+
+from policy.model.frozen import dataclass
+from policy.model.verdict import Problem, Terms
+from runner.changes.undo.apply import NOT_EMPTY, restore
+from runner.changes.undo.change_scan import Rules
+from runner.changes.undo.errors import UndoError
+from runner.changes.undo.file_state import Change
+from runner.changes.undo.ownership import Whose, undoable
+from runner.changes.undo.plan import Allowed, Item, plan
+from runner.changes.undo.recover import recover
+from runner.changes.undo.scope import Ground, below_root, inventory_of
+from runner.changes.undo.snapshot import FULL, Taker
+from runner.changes.undo.store import Roots, Step, Store
+from sandbox.linux.launch import known_trees, survey
+from sandbox.workspace.autorun import Watch
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """The last `count` actions, of everybody or of `whose` alone, or with `redo` the last undo. `dry`: only say what
+    would be done."""
+
+    count: int = 1
+    redo: bool = False
+    dry: bool = False
+    allowed: Allowed = Allowed()
+    session: str = ""
+    whose: Whose | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """`steps`: what was taken back. `items`: every path of it that was not as wanted. `step`: names the undo, None when
+    nothing was done. `aside`: in words, what had to be set aside. `dead`: steps of a runner that was killed."""
+
+    steps: tuple[Step, ...]
+    items: tuple[Item, ...]
+    step: int | None
+    aside: tuple[str, ...] = ()
+    dead: tuple[Step, ...] = ()
+
+    @property
+    def whole(self) -> bool:
+        """Everything is as it was."""
+        return all(not item.problem or item.mild for item in self.items) and not self.aside
+
+
+def take_back(store: Store, ground: Ground, wish: Wish) -> Taken:
+    """Bring the files back. Raises UndoError when nothing is to be taken back, or an action runs; OSError, or
+    sqlite3.Error, when our own folder takes nothing more at all."""
+    with store.turns.locked():
+        if not store.turns.alone():
+            raise UndoError(
+                Problem(
+                    "nothing was taken back",
+                    "an action of an agent is running in this workspace, and changes files right now",
+                    "wait until it is done, or stop it with Ctrl-C",
+                )
+            )
+        bounds = ground.choice.bounds
+        try:
+            return _taken(store, Taker(store, bounds, threading.Event(), may_drop=False), ground, wish)
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+        # Our own folder is full: what is kept already comes back, what is there now is not kept.
+        return _taken(store, Taker(store, replace(bounds, bytes=0), threading.Event(), may_drop=False), ground, wish)
+
+
+def _taken(store: Store, taker: Taker, ground: Ground, wish: Wish) -> Taken:
+    with store.transaction():
+        dead = tuple(_recovered(store, taker, ground))
+    steps = _chosen(store, wish)
+    roots = _roots(store, steps)
+    terms = ground.terms(tuple(root for root, _ in roots))
+    rules = ground.rules(terms)
+    with store.transaction():
+        away = {root: _looked(taker, root, paths, below_root(rules, root)) for root, paths in roots}
+        items = plan(
+            store, steps, wish.allowed, lambda root, changes: inventory_of(ground, terms, root).findings(changes)
+        )
+        items = tuple(replace(item, problem=away[item.root] or item.problem) for item in items)
+        doable = [item for item in items if not item.problem]
+        if wish.dry or not doable:
+            if not wish.dry and all(item.mild for item in items):
+                _settled(store, steps, wish)
+            return Taken(steps, items, None, dead=dead)
+        ids = tuple(step.id for step in steps)
+        number = store.begin("redo" if wish.redo else "undo", _words(steps), wish.session, "", roots, ids)
+        store.note(number, (change for item in doable for change in _changes(item)))
+    return _done(store, taker, ground, wish, (steps, roots, terms, rules, items, number, dead))
+
+
+def recovered(store: Store, ground: Ground) -> list[Step]:
+    """Bring the steps of a runner that was killed to an end, if there are any; answers them."""
+    with store.turns.locked():
+        if not store.turns.alone() or not store.open_steps():
+            return []
+        with store.transaction():
+            return _recovered(store, Taker(store, ground.choice.bounds, threading.Event()), ground)
+
+
+def _recovered(store: Store, taker: Taker, ground: Ground) -> list[Step]:
+    roots = {root for step in store.open_steps() for root, _ in step.roots}
+    if not roots:
+        return []
+    rules = ground.rules(ground.terms(tuple(sorted(roots))))
+    return recover(store, taker, lambda root: below_root(rules, root))
+
+
+def _done(
+    store: Store,
+    taker: Taker,
+    ground: Ground,
+    wish: Wish,
+    planned: tuple[tuple[Step, ...], Roots, Terms, Rules, tuple[Item, ...], int, tuple[Step, ...]],
+) -> Taken:
+    steps, roots, terms, rules, items, number, dead = planned
+    trees = known_trees(ground.cache)
+    # THREAT T16: whatever comes back under a name that programs run by themselves is looked at as if a command had
+    # made it, also where only another file makes it one (a `HEAD` beside `hooks`).
+    found = survey(terms, "", ground.cache)
+    # What was only closed is no secret when it is opened again.
+    found = replace(found, masked=tuple(path for path in found.masked if path not in found.closed))
+    watch = None if wish.allowed.auto_run else Watch(terms, found, ground.aside, trees)
+    items = _softened(restore(store, items, number))
+    aside = tuple(f"{each.what}: {each.fix}" for each in watch.settle()) if watch is not None else ()
+    with store.transaction():
+        reached = {item.root for item in items if not item.problem}
+        expected = store.changes(number)
+        store.unnote(number)
+        changes: dict[tuple[str, str], Change] = {}
+        for root, paths in roots:
+            if root not in reached:
+                continue
+            taken = taker.take_paths(root, paths, below_root(rules, root))
+            changes |= {(change.root, change.path): change for change in taken.changes}
+        wanted = {(change.root, change.path) for change in expected}
+        store.note(number, (change for key, change in changes.items() if key in wanted))
+        left = [item for item in items if item.problem and not item.mild]
+        notes = tuple(f"`{item.path}`: {item.problem}" for item in left)
+        # What another wish may still bring back is not over.
+        over = not any(_may_yet(item) for item in left)
+        store.end(number, notes)
+        if over:
+            _settled(store, steps, wish, number)
+    return Taken(steps, items, number, aside, dead)
+
+
+def _changes(item: Item) -> tuple[Change, ...]:
+    """What doing it changes: of a move, both names."""
+    away = (Change(item.root, item.moved, item.wanted, None),) if item.moved else ()
+    return (Change(item.root, item.path, item.now, item.wanted), *away)
+
+
+def _softened(items: tuple[Item, ...]) -> tuple[Item, ...]:
+    """A folder that is only there for something in it that stays is nothing to worry about either."""
+    stay = [f"{item.root}/{item.path}" for item in items if item.mild]
+
+    def mild(item: Item) -> bool:
+        return item.problem == NOT_EMPTY and any(path.startswith(f"{item.root}/{item.path}/") for path in stay)
+
+    return tuple(replace(item, mild=True) if mild(item) else item for item in items)
+
+
+def _looked(taker: Taker, root: str, paths: tuple[str, ...], rules: Rules) -> str:
+    """Look at the paths; answers why that cannot be, in words, empty when it can."""
+    try:
+        taker.take_paths(root, paths, rules)
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES):
+            raise
+        return f"its folder cannot be reached: {(error.strerror or '').lower()}"
+    return ""
+
+
+def _may_yet(item: Item) -> bool:
+    return not item.problem.startswith("it was not kept")
+
+
+def _settled(store: Store, steps: tuple[Step, ...], wish: Wish, number: int | None = None) -> None:
+    """These steps are taken back, whatever of them could not be."""
+    if wish.redo:
+        for step in steps:
+            store.free_undone(step.id)
+    store.mark(tuple(step.id for step in steps), number or -1)
+
+
+def _chosen(store: Store, wish: Wish) -> tuple[Step, ...]:
+    if wish.redo:
+        found = [step for step in store.steps() if step.kind == "undo" and step.undone is None][:1]
+        if not found:
+            raise _nothing("no undo was made here that could be taken back")
+        return tuple(found)
+    own = undoable(store, wish.whose)
+    of, undo = ("of an agent", "agent undo") if wish.whose is None else ("of this session", "/undo")
+    if not own:
+        raise _nothing(f"no action {of} changed a file here, or all of them were taken back already")
+    if len(own) < wish.count:
+        left = "1 action that is kept here can" if len(own) == 1 else f"{len(own)} actions that are kept here can"
+        why = f"only {left} be taken back" if wish.whose is None else f"only {left} be taken back, of this session"
+        raise _nothing(why, f"write {undo} {len(own)}", what=f"{wish.count} actions cannot be taken back")
+    return own[: wish.count]
+
+
+def _nothing(
+    why: str, fix: str = "`agent undo --list` shows what was kept", what: str = "there is nothing to take back"
+) -> UndoError:
+    return UndoError(Problem(what, why, fix))
+
+
+def _roots(store: Store, steps: tuple[Step, ...]) -> Roots:
+    found: dict[str, set[str]] = {}
+    for step in steps:
+        for change in store.changes(step.id):
+            found.setdefault(change.root, set()).add(change.path)
+    return tuple((root, tuple(sorted(paths))) for root, paths in sorted(found.items()))
+
+
+def _words(steps: tuple[Step, ...]) -> str:
+    return ", ".join(f"{step.id}" for step in steps)

@@ -1,0 +1,57 @@
+"""From settings and folders of this machine to what the snapshots need."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from policy.model.facts import Facts
+from policy.model.profile import Profile
+from runner.changes.undo.recorder import Keeper
+from runner.changes.undo.scope import Choice, Ground
+from runner.changes.undo.snapshot import Bounds
+from runner.config import Settings
+from runner.events import Emit, Notice
+from runner.state.lineage import Earlier
+from runner.state.paths import cache_dir, state_dir
+from runner.state.workspace_key import workspace_key
+
+
+def place(state: Path, workspace: str) -> Path:
+    """Where the snapshots of a workspace lie."""
+    return state / "snapshots" / workspace_key(workspace)
+
+
+def choice_of(settings: Settings) -> Choice:
+    """The `[undo]` of all layers."""
+
+    def number(name: str, usual: int) -> int:
+        found = settings.value("undo", name)
+        return found if isinstance(found, int) else usual
+
+    usual = Bounds()
+    more = settings.value("undo", "leave_out")
+    return Choice(
+        enabled=settings.value("undo", "enabled") is not False,
+        required=settings.value("undo", "required") is True,
+        bounds=Bounds(number("steps", usual.steps), number("size", usual.bytes), number("file", usual.file)),
+        most=number("files", Choice().most),
+        more=frozenset(str(name) for name in more) if isinstance(more, tuple) else frozenset(),
+    )
+
+
+def keeper(
+    facts: Facts,
+    settings: Settings,
+    environ: Mapping[str, str],
+    session: str,
+    emit: Emit,
+    earlier: Earlier | None = None,
+) -> Keeper:
+    """For the actions of one session in the workspace of `facts`. Makes nothing before the first that may write."""
+    folder = place(state_dir(environ), facts.workspace)
+    cache = cache_dir(environ)
+    ground = ground_of(facts, settings.profile, choice_of(settings), cache, state_dir(environ))
+    return Keeper(folder, session, ground, lambda text: emit(Notice(text)), earlier)
+
+
+def ground_of(facts: Facts, profile: Profile, choice: Choice, cache: Path, state: Path) -> Ground:
+    return Ground(facts, profile, choice, cache, state / "aside")

@@ -1,0 +1,296 @@
+"""What is known of one workspace's snapshots: the last look, the steps and what each changed, where contents lie.
+
+In SQLite, for its transactions: a runner that is killed leaves the state before or after. The contents are in `packs`.
+"""
+
+import contextlib
+import json
+import marshal
+import os
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from policy.model.frozen import dataclass
+from runner.changes.undo.blobs import Packs, Place
+from runner.changes.undo.change_scan import Index, Names
+from runner.changes.undo.database import connect
+from runner.changes.undo.errors import unusable
+from runner.changes.undo.file_state import Change, Entry, pack, same, unpack
+from runner.changes.undo.lock import Turns
+
+Roots = tuple[tuple[str, tuple[str, ...]], ...]
+_STEP = "id, kind, words, session, call, started, ended, undone, notes, takes_back, roots"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One action that changed files, or one undo. `ended` is None while it runs, or when the runner was killed.
+
+    `roots`: what it could write: folders, each with the only paths in it that count (none: all).
+    `undone`: the undo that took it back. `takes_back`: the steps that this undo took back. `notes`: what could not be
+    kept, in words.
+    """
+
+    id: int
+    kind: str  # "action" or "undo"
+    words: str
+    session: str
+    call: str
+    started: float
+    ended: float | None
+    undone: int | None
+    notes: tuple[str, ...]
+    takes_back: tuple[int, ...]
+    roots: Roots
+
+
+class Store:
+    """The snapshots in `folder` (private; made when it is missing). One process looks at a time: use `turns`."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            folder.parent.mkdir(mode=0o700, exist_ok=True)
+            folder.mkdir(mode=0o700, exist_ok=True)
+            self.folder = folder
+            self.turns = Turns(folder)
+        except OSError as error:
+            raise unusable(folder, (error.strerror or "").lower()) from None
+        self.lost = 0  # steps that went to make room, of which nobody was told yet
+        with self.turns.locked():
+            self._db, self.notices = connect(folder)
+            self._drop_strays()
+            self.packs = Packs(folder, self._pack)
+        self._index: tuple[int, dict[str, Index]] | None = None
+        self._dead: list[int] = []
+
+    def close(self) -> None:
+        self.packs.give_up()
+        self._db.close()
+        self.turns.close()
+
+    @property
+    def _pack(self) -> int:
+        return int(self._db.value("pack", 0))
+
+    # ---- the last look
+
+    def index(self, root: str) -> Index:
+        """What was there at the last look, ours or another process's."""
+        version = int(self._db.value("version", 0))
+        if self._index is None or self._index[0] != version:
+            self._index = (version, {})
+        known = self._index[1]
+        if root not in known:
+            rows = self._db.execute("SELECT folder, body FROM names WHERE root = ?", (os.fsencode(root),))
+            known[root] = {
+                os.fsdecode(folder): {name: Entry(*row) for name, row in marshal.loads(body).items()}  # noqa: S302  # written by us, in our private folder
+                for folder, body in rows
+            }
+        return known[root]
+
+    def roots(self) -> list[str]:
+        """The folders that were looked at as a whole."""
+        rows = self._db.execute("SELECT DISTINCT root FROM names")
+        return [root for (raw,) in rows if "\0" not in (root := os.fsdecode(raw))]
+
+    def forget(self) -> None:
+        """What was looked at counts as never seen."""
+        with self.transaction():
+            self._db.execute("DELETE FROM names")
+        self._index = None
+
+    def saw(self, root: str, index: Index, changed: Iterable[str], gone: Iterable[str]) -> None:
+        """What a look found: the folders `changed` are as `index` has them, the folders `gone` are no more."""
+        key = os.fsencode(root)
+        rows = ((key, os.fsencode(folder), _body(index[folder])) for folder in changed)
+        self._db.executemany("INSERT OR REPLACE INTO names VALUES(?, ?, ?)", rows)
+        self._db.executemany(
+            "DELETE FROM names WHERE root = ? AND folder = ?", ((key, os.fsencode(folder)) for folder in gone)
+        )
+        version = time.time_ns()
+        left = {*gone}
+        merged = {folder: names for folder, names in self.index(root).items() if folder not in left} | index
+        known = self._index[1] if self._index else {}
+        self._db.set_value("version", version)
+        self._index = (version, {**known, root: merged})
+
+    # ---- steps
+
+    def begin(
+        self, kind: str, words: str, session: str, call: str, roots: Roots, takes_back: tuple[int, ...] = ()
+    ) -> int:
+        row = (kind, words, session, call, time.time(), json.dumps(takes_back), json.dumps(roots))
+        made = self._db.execute(
+            "INSERT INTO step(kind, words, session, call, started, takes_back, roots) VALUES(?, ?, ?, ?, ?, ?, ?)", row
+        )
+        return int(made.lastrowid or 0)
+
+    def note(self, step: int, changes: Iterable[Change]) -> None:
+        """Add changes to a step; of a path that it changed twice, the first state and the last one stay."""
+        for change in changes:
+            key = (step, os.fsencode(change.root), os.fsencode(change.path))
+            row = self._db.execute("SELECT was FROM change WHERE step = ? AND root = ? AND path = ?", key).fetchone()
+            before = change.before if row is None else _entry(row[0])
+            if same(before, change.after):
+                self._db.execute("DELETE FROM change WHERE step = ? AND root = ? AND path = ?", key)
+                continue
+            values = (*map(_dumped, (before, change.after)), _hash(before), _hash(change.after))
+            self._db.execute("INSERT OR REPLACE INTO change VALUES(?, ?, ?, ?, ?, ?, ?)", (*key, *values))
+
+    def unnote(self, step: int) -> None:
+        """Forget what was noted of it."""
+        self._db.execute("DELETE FROM change WHERE step = ?", (step,))
+
+    def end(self, step: int, notes: tuple[str, ...]) -> None:
+        """The step is over. One that changed nothing is forgotten."""
+        self._db.execute("UPDATE step SET ended = ?, notes = ? WHERE id = ?", (time.time(), json.dumps(notes), step))
+        if not notes:
+            self._db.execute(
+                "DELETE FROM step WHERE id = ? AND NOT EXISTS(SELECT 1 FROM change WHERE step = id)", (step,)
+            )
+
+    def mark(self, steps: tuple[int, ...], undo: int) -> None:
+        """The steps were taken back by `undo`."""
+        self._db.executemany("UPDATE step SET undone = ? WHERE id = ?", ((undo, each) for each in steps))
+
+    def changed(self, step: int) -> int:
+        """How many paths it changed."""
+        return int(self._db.execute("SELECT count(*) FROM change WHERE step = ?", (step,)).fetchone()[0])
+
+    def free_undone(self, undo: int) -> None:
+        """The steps that `undo` took back count again."""
+        self._db.execute("UPDATE step SET undone = NULL WHERE undone = ?", (undo,))
+
+    def steps(self) -> list[Step]:
+        """All of them, newest first."""
+        rows = self._db.execute(
+            f"SELECT {_STEP} FROM step ORDER BY id DESC"  # noqa: S608  # names of ours
+        )
+        return [_step(row) for row in rows]
+
+    def open_steps(self) -> list[Step]:
+        return [step for step in self.steps() if step.ended is None]
+
+    def changes(self, step: int) -> list[Change]:
+        rows = self._db.execute("SELECT root, path, was, became FROM change WHERE step = ?", (step,))
+        return [
+            Change(os.fsdecode(root), os.fsdecode(path), _entry(was), _entry(became))
+            for root, path, was, became in rows
+        ]
+
+    # ---- contents
+
+    def place(self, digest: bytes) -> Place | None:
+        row = self._db.execute("SELECT pack, start, size FROM content WHERE hash = ?", (digest,)).fetchone()
+        return None if row is None else Place(*row)
+
+    def keep(self, places: dict[bytes, Place]) -> None:
+        rows = ((digest, each.pack, each.offset, each.size) for digest, each in places.items())
+        self._db.executemany("INSERT OR IGNORE INTO content VALUES(?, ?, ?, ?)", rows)
+        self._db.set_value("pack", max((place.pack for place in places.values()), default=self._pack))
+
+    def size(self) -> int:
+        """Bytes of all contents that are kept."""
+        return int(self._db.execute("SELECT coalesce(sum(size), 0) FROM content").fetchone()[0])
+
+    def drop_oldest(self, keep: int) -> int:
+        """Forget all steps but the newest `keep`; answers how many went."""
+        ids = [step.id for step in self.steps()[keep:] if step.ended is not None]
+        self._db.executemany("DELETE FROM change WHERE step = ?", ((each,) for each in ids))
+        self._db.executemany("DELETE FROM step WHERE id = ?", ((each,) for each in ids))
+        return len(ids)
+
+    def sweep(self) -> None:
+        """Remove the contents that nothing names any more."""
+        live = {row[0] for row in self._db.execute("SELECT hash_was FROM change UNION SELECT hash_became FROM change")}
+        for (root,) in self._db.execute("SELECT DISTINCT root FROM names").fetchall():
+            for names in self.index(os.fsdecode(root)).values():
+                live.update(each.content for each in names.values() if each.kind == "file")
+        rows = self._db.execute("SELECT hash, pack, start, size FROM content").fetchall()
+        self._db.executemany("DELETE FROM content WHERE hash = ?", ((row[0],) for row in rows if row[0] not in live))
+        used: dict[int, list[tuple[bytes, Place]]] = {}
+        whole: dict[int, int] = {}
+        for digest, number, start, size in rows:
+            whole[number] = max(whole.get(number, 0), start + size)
+            if digest in live:
+                used.setdefault(number, []).append((digest, Place(number, start, size)))
+        for number, places in used.items():
+            if sum(place.size for _, place in places) * 2 < whole[number]:
+                self._move(places)
+                whole[number] = -1
+        self.packs.flush()
+        self._dead = [number for number in whole if number not in used or whole[number] < 0]
+
+    def _move(self, places: list[tuple[bytes, Place]]) -> None:
+        for digest, place in places:
+            moved = self.packs.add(b"".join(self.packs.read(place, digest)))
+            self._db.execute(
+                "UPDATE content SET pack = ?, start = ? WHERE hash = ?", (moved.pack, moved.offset, digest)
+            )
+            self._db.set_value("pack", moved.pack)
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All of it or nothing. Packs that `sweep` emptied go when it is done."""
+        self._db.execute("BEGIN IMMEDIATE")
+        self.packs.resume(self._pack)
+        try:
+            yield
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            self._index, self._dead = None, []
+            self.packs.give_up()
+            self._drop_strays()
+            raise
+        self._db.execute("COMMIT")
+        for number in self._dead:
+            self.packs.drop(number)
+        self._dead = []
+
+    def under(self, rules: str) -> None:
+        """What was kept under other rules about secrets is read again under these."""
+        if self._db.value("rules", "") != rules:
+            self.forget()
+            with self.transaction():
+                self._db.set_value("rules", rules)
+
+    def _drop_strays(self) -> None:
+        """Remove the packs of looks that never came to their end."""
+        packs = Packs(self.folder, 0)
+        for number in packs.numbers() - {row[0] for row in self._db.execute("SELECT DISTINCT pack FROM content")}:
+            packs.drop(number)
+
+
+def _step(row: tuple[object, ...]) -> Step:
+    *plain, notes, takes_back, roots = row
+    values = (*plain, _texts(str(notes)), _numbers(str(takes_back)), _roots(str(roots)))
+    return Step(*values)  # type: ignore[arg-type]  # our own table
+
+
+def _texts(text: str) -> tuple[str, ...]:
+    return tuple(json.loads(text))
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(json.loads(text))
+
+
+def _roots(text: str) -> Roots:
+    return tuple((root, tuple(paths)) for root, paths in json.loads(text))
+
+
+def _body(names: Names) -> bytes:
+    return marshal.dumps({name: pack(entry) for name, entry in names.items()})
+
+
+def _dumped(entry: Entry | None) -> bytes | None:
+    return None if entry is None else marshal.dumps(pack(entry))  # type: ignore[arg-type]  # plain values
+
+
+def _entry(body: bytes | None) -> Entry | None:
+    return None if body is None else unpack(marshal.loads(body))  # noqa: S302  # written by us, in our private folder
+
+
+def _hash(entry: Entry | None) -> bytes | None:
+    return entry.content if entry is not None and entry.kind == "file" and not entry.unkept else None

@@ -1,0 +1,154 @@
+"""Steps and plans in words: for the list, for what was done, as a diff, and as JSON."""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from runner.changes.undo.blobs import Lost
+from runner.changes.undo.exclusion_text import not_kept, unkept_of
+from runner.changes.undo.file_state import Change, Entry, Kind
+from runner.changes.undo.plan import Item
+from runner.changes.undo.revert import Taken
+from runner.changes.undo.store import Step, Store
+from runner.text.sanitize import one_line, visible
+
+_WORDS = 60  # characters of a command in the list
+_LARGEST = 1 << 20  # bytes of a file that is compared line by line
+_LINES = 2000  # of one file's diff
+
+
+def steps_text(store: Store, limit: int) -> Iterator[str]:
+    """One line for each step, newest first, and below it what is not kept of it."""
+    for step in store.steps()[:limit]:
+        made, changed, removed = _counts(store.changes(step.id))
+        when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(step.started))
+        said = "" if step.undone is None else "  (taken back)"
+        yield f"{step.id:>5}  {when}  {f'+{made} ~{changed} -{removed}':<8}  {deed(step)}{said}"
+        yield from (f"       {visible(note, lines=False)}" for note in step.notes)
+    for root in store.roots():
+        yield from (f"not kept: {line}" for line in not_kept(_told(root, store)))
+
+
+def deed(step: Step) -> str:
+    """What a step was, on one line."""
+    if step.kind == "action":
+        return one_line(step.words, _WORDS)
+    return f"took back {step.words}" if step.kind == "undo" else f"brought back again what {step.words} took"
+
+
+def steps_json(store: Store, limit: int) -> list[dict[str, object]]:
+    return [
+        {
+            "id": step.id,
+            "kind": step.kind,
+            "command": step.words,
+            "session": step.session,
+            "call": step.call,
+            "started": step.started,
+            "ended": step.ended,
+            "undone_by": step.undone,
+            "takes_back": list(step.takes_back),
+            "notes": list(step.notes),
+            "changes": [
+                {"root": change.root, "path": change.path, "change": change.sign} for change in store.changes(step.id)
+            ],
+        }
+        for step in store.steps()[:limit]
+    ]
+
+
+def taken_text(taken: Taken, workspace: str, *, dry: bool, redo: bool) -> Iterator[str]:
+    """What was done, path by path, and what was not; last the sum of it."""
+    for step in taken.dead:
+        yield f"notice: the runner was killed during {step.id}: {deed(step)}"
+    nothing = bool(taken.items) and all(item.problem for item in taken.items)
+    verb = "would take back" if dry else "could not take back" if nothing else "took back"
+    for step in taken.steps:
+        yield f"{verb} {step.id}: {deed(step)}" if not redo else f"{verb} the undo of {step.words}"
+    for item in taken.items:
+        if not item.problem:
+            yield f"  {item.deed:<11} {_path(item, workspace)}"
+    left = [item for item in taken.items if item.problem]
+    for item in left:
+        yield f"  {'left':<11} {_path(item, workspace)}: {visible(item.problem, lines=False)}"
+    yield from (f"  set aside   {visible(line, lines=False)}" for line in taken.aside)
+    if not taken.items:
+        yield "  every file is as it was before already"
+
+
+def taken_json(taken: Taken, *, dry: bool) -> dict[str, object]:
+    return {
+        "dry": dry,
+        "whole": taken.whole,
+        "step": taken.step,
+        "steps": [step.id for step in taken.steps],
+        "items": [
+            {
+                "root": item.root,
+                "path": item.path,
+                "do": item.deed,
+                "moved_from": item.moved or None,
+                "done": not item.problem and not dry,
+                "problem": item.problem or None,
+            }
+            for item in taken.items
+        ],
+        "set_aside": list(taken.aside),
+    }
+
+
+def diff_text(store: Store, items: Sequence[Item], workspace: str, *, forward: bool = False) -> Iterator[str]:
+    """What taking back would change in each file, as a unified diff; of what is no text, a line that says so.
+
+    `forward`: what was done instead, from what it was to what is there now.
+    """
+    from difflib import unified_diff
+
+    for item in items:
+        if forward:
+            item = replace(item, now=item.wanted, wanted=item.now)
+        if item.problem or Kind.FOLDER in (item.now and item.now.kind, item.wanted and item.wanted.kind):
+            continue
+        path = _path(item, workspace)
+        old, new = _text(store, item.now), _text(store, item.wanted)
+        if old is None or new is None:
+            yield f"{item.deed}: {path} (no text, or too long to show)"
+            continue
+        if item.now is not None and item.wanted is not None and item.now.mode != item.wanted.mode:
+            yield f"mode of {path}: {item.now.mode:o} to {item.wanted.mode:o}"
+        names = (path if item.now else "/dev/null", path if item.wanted else "/dev/null")
+        lines = unified_diff(old.splitlines(), new.splitlines(), *names, lineterm="")
+        for number, line in enumerate(lines):
+            if number == _LINES:
+                yield "… more lines"
+                break
+            yield visible(line, lines=False)
+
+
+def _path(item: Item, workspace: str) -> str:
+    return visible(item.path if item.root == workspace else f"{item.root}/{item.path}", lines=False)
+
+
+def _told(root: str, store: Store) -> Iterator[Change]:
+    """Git's objects are never kept, and mostly never missed."""
+    return (each for each in unkept_of(root, store.index(root)) if not f"/{each.path}".endswith("/objects"))
+
+
+def _counts(changes: Sequence[Change]) -> tuple[int, int, int]:
+    signs = [change.sign for change in changes]
+    return signs.count("+"), signs.count("~"), signs.count("-")
+
+
+def _text(store: Store, entry: Entry | None) -> str | None:
+    if entry is None:
+        return ""
+    if entry.kind == Kind.LINK:
+        return f"-> {entry.content.decode('utf-8', 'replace')}"
+    place = store.place(entry.content) if entry.kind == Kind.FILE and not entry.unkept else None
+    if place is None or place.size > _LARGEST:
+        return None
+    try:
+        data = b"".join(store.packs.read(place, entry.content))
+    except Lost:
+        return None
+    return None if b"\0" in data else data.decode("utf-8", "replace")

@@ -1,1 +1,0 @@
-"""`agent ci`: a run that nobody watches, in a pipeline, on a prompt that nobody checked."""

@@ -1,0 +1,120 @@
+"""The typer side of the command line: help that teaches, completion, and every command but the quick path of `exec`."""
+
+import typer
+
+from runner.cli.apply import apply
+from runner.cli.audit import audit_app
+from runner.cli.auth import auth_app
+from runner.cli.batch import batch_app, spelled
+from runner.cli.cache import cache
+from runner.cli.ci import ci
+from runner.cli.config import config_app, init
+from runner.cli.doctor import demo, doctor
+from runner.cli.gate import exec_help, show_help, why_help
+from runner.cli.grants import grants_app
+from runner.cli.policy import policy_app
+from runner.cli.run import converse, run
+from runner.cli.sessions import sessions_app
+from runner.cli.trust import trust_app
+from runner.cli.undo import undo
+from runner.problems import Exit, Stopped, usage
+from runner.sessions.selection import with_value
+from runner.text.suggest import nearest
+
+CODES = (
+    "**Exit codes**  0 done · 1 failed · 2 usage or configuration · 3 policy denied something · "
+    "4 sandbox unavailable · 5 a limit was reached · 130 interrupted."
+)
+EPILOG = f"{CODES} `agent exec` passes the command's own status through."
+
+SANDBOX = """Look at the sandbox: what a command may do inside, before it runs, and what is kept between commands.
+
+Which sandboxes this machine offers: `agent doctor`.
+
+**Examples**
+
+    agent sandbox show 'npm test'
+    agent sandbox cache
+"""
+
+app = typer.Typer(
+    name="agent",
+    epilog=EPILOG,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,  # a traceback never reaches a user; `main` has the one seam
+    context_settings={"help_option_names": ["-h", "--help"]},
+    no_args_is_help=False,
+    invoke_without_command=True,
+    callback=converse,
+)
+app.command("run", epilog=CODES)(run)
+app.command("ci", epilog=CODES)(ci)
+app.command("exec", epilog=EPILOG)(exec_help)
+app.command("why")(why_help)
+sandbox_app = typer.Typer(help=SANDBOX, no_args_is_help=True, rich_markup_mode="markdown")
+sandbox_app.command("show")(show_help)
+sandbox_app.command("cache")(cache)
+app.add_typer(sandbox_app, name="sandbox")
+app.add_typer(batch_app, name="batch")
+app.add_typer(policy_app, name="policy")
+app.add_typer(config_app, name="config")
+app.command("init")(init)
+app.add_typer(audit_app, name="audit")
+app.add_typer(auth_app, name="auth")
+app.add_typer(trust_app, name="trust")
+app.add_typer(grants_app, name="grants")
+app.command("undo", epilog=CODES)(undo)
+app.command("apply", epilog=CODES)(apply)
+app.add_typer(sessions_app, name="sessions")
+app.command("doctor")(doctor)
+app.command("demo")(demo)
+
+
+def run_app(words: list[str]) -> int:
+    """Run one command; answers its exit code. Mistakes on the command line are raised as usage errors."""
+    words = spelled(with_value(words))
+    try:
+        code = app(args=words, prog_name="agent", standalone_mode=False)
+    except typer.TyperException as error:
+        if not error.format_message():  # a group without a command: its help was printed, which says it all
+            return Exit.USAGE
+        raise _usage(error, words) from None
+    except typer.Abort:
+        raise KeyboardInterrupt from None
+    except SystemExit as left:
+        # typer and rich make an exit with 1 of it when nobody reads the output any more; `main` has a code for that
+        if isinstance(left.__context__, BrokenPipeError):
+            raise left.__context__ from None
+        raise
+    return code if isinstance(code, int) else 0
+
+
+def _usage(error: typer.TyperException, words: list[str]) -> Stopped:
+    """The mistake in our words; typer's own speak of values and of python."""
+    said = error.format_message()
+    what = said.rstrip(".").replace("'", "`").replace("Value error, ", "")
+    what = ": ".join(part[:1].lower() + part[1:] for part in what.split(": "))
+    names = [item.name or "" for item in app.registered_commands] + [item.name or "" for item in app.registered_groups]
+    command = next((word for word in words if word in names), "")
+    group = next((item.typer_instance for item in app.registered_groups if item.name == command), None)
+    inner = {item.name for item in group.registered_commands} if group is not None else set()
+    below = [word for word in words if word in inner][:1]
+    unknown = next((word for word in words if said.startswith(f"No such command {word!r}")), None)
+    if unknown is not None and not command:
+        if words[: words.index(unknown)][-1:] == ["--resume="]:
+            why = "an id is its first 4 to 16 characters, of 0-9 and a-f"
+            return usage(
+                f"there is no session `{unknown}`", why, "see `agent sessions list`, or pick: `agent --resume`"
+            )
+        return _no_command(unknown, names)
+    if command in ("run", "ci") and "unexpected extra argument" in what:
+        return usage("there is more than one prompt", f"`agent {command}` takes one", "put the whole prompt in quotes")
+    help_of = " ".join(["agent", *([command] if command else []), *below])
+    return usage(what, "the command line could not be understood", f"see `{help_of} --help`")
+
+
+def _no_command(name: str, names: list[str]) -> Stopped:
+    if " " in name:
+        return usage("a prompt needs the command `run`", f"`{name}` is not a command", f'try: agent run "{name}"')
+    why = f"the commands are {', '.join(names)}"
+    return usage(f"there is no command `{name}`", why, nearest(name, names) or "see `agent --help`")

@@ -1,0 +1,195 @@
+"""`agent audit export`: the record as JSON Lines, CSV, SARIF, one HTML file, or sent to a collector."""
+
+import json
+import os
+import sys
+from collections.abc import Generator, Iterable
+from contextlib import closing
+from dataclasses import fields, replace
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from policy.model.verdict import Problem
+from runner.audit.decisions import Deed, deeds
+from runner.audit.location import Place
+from runner.audit.query import Query
+from runner.cli.audit_filters import FILE, log_path
+from runner.cli.gate import FLAG
+from runner.problems import Exit, Stopped, usage
+
+if TYPE_CHECKING:
+    from runner.audit.log import AuditLog
+
+
+class Format(StrEnum):
+    JSONL = "jsonl"
+    CSV = "csv"
+    SARIF = "sarif"
+    HTML = "html"
+    OTLP = "otlp"
+
+
+FORMAT = Annotated[
+    Format, typer.Option("--format", metavar="FORMAT", help=f"One of {', '.join(Format)}.", show_default=False)
+]
+OUT = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="FILE", help="Write this file (0600, whole or not at all), not to stdout."),
+]
+LIMIT = Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="The newest N decisions, not all.")]
+QUESTIONS = Annotated[
+    bool, typer.Option("--questions", metavar=FLAG, help="SARIF: also what was asked and then allowed.")
+]
+
+
+ENDPOINT = Annotated[
+    str | None,
+    typer.Option("--endpoint", metavar="URL", help="OTLP: the collector, http://HOST:4318; else OTEL_EXPORTER_OTLP_*."),
+]
+
+
+def export(
+    format: FORMAT,
+    query: Query,
+    out: OUT = None,
+    limit: LIMIT = None,
+    questions: QUESTIONS = False,
+    endpoint: ENDPOINT = None,
+    file: FILE = None,
+) -> int:
+    """Write the record for other programs and people: JSON Lines, CSV, SARIF, a report for a browser; or send it.
+
+    The filters are those of `agent audit list`. Everything in the record was written by a model: CSV cells are no
+    formulas, SARIF messages no links, and the report (one file, no network; the newest 10,000 decisions where no
+    --limit is given) runs no script but its own.
+
+    `otlp` sends each decision as a log record to a collector (needs the extra `fleet`). Headers with credentials, and
+    everything else about the connection, are taken from OTEL_EXPORTER_OTLP_*.
+
+    **Examples**
+
+        agent audit export --format jsonl | jq 'select(.verdict == "deny") | .id'
+        agent audit export --format csv --since 7d --out week.csv
+        agent audit export --format sarif --workspace . --out denied.sarif
+        agent audit export --format html --out report.html
+        agent audit export --format otlp --since 1d --endpoint http://127.0.0.1:4318
+    """
+    from runner.audit.export.out import counted, write
+    from runner.audit.log import AuditLog
+
+    if questions and format is not Format.SARIF:
+        raise usage("`--questions` is about SARIF", "every other format has the questions", "leave it out")
+    if format is Format.SARIF and not questions:
+        if query.verdicts == ("allow",):
+            raise usage("nothing of that is in SARIF", "it shows what was denied", "add --questions, or take jsonl")
+        query = replace(query, verdicts=("deny",))  # which the store finds without reading the rest
+    out = None if out == Path("-") else out
+    if format is Format.OTLP:
+        if out is not None:
+            raise usage("`--out` has no meaning here", "OTLP is sent to a collector", "leave it out, or use jsonl")
+        return _send(log_path(file), query, limit, endpoint)
+    if endpoint is not None:
+        raise usage("`--endpoint` is about OTLP", "every other format is written", "leave it out, or say --format otlp")
+    if format is Format.HTML and out is None and sys.stdout.isatty():
+        raise usage("a report is not for a terminal", "it is a page for a browser", "name a file: --out report.html")
+    with AuditLog.open_to_read(log_path(file)) as log:
+        if format is Format.HTML:
+            lines = _page(log, query, limit)
+        else:
+            found = counted(deeds(log, query, limit=limit), "decisions")
+            lines = _lines(format, log, found, query, questions)
+        with closing(lines):
+            write(lines, out)
+    return Exit.DONE
+
+
+def _send(path: Place, query: Query, limit: int | None, given: str | None) -> int:
+    from runner.audit.export import otlp
+    from runner.audit.export.out import counted
+    from runner.audit.log import AuditLog
+    from runner.stderr import say
+
+    address = otlp.endpoint(given, os.environ)
+    if otlp.in_clear(address):
+        say(f"agent: the record travels to {address} in clear; https would hide it")
+    with (
+        AuditLog.open_to_read(path) as log,
+        closing(counted(deeds(log, query, limit=limit), "decisions")) as found,
+    ):
+        try:
+            sent = otlp.send(found, address)
+        except otlp.Unsent as error:
+            problem = error.problem
+            before = f"{error.sent.records} decisions were sent before"
+            again = f"{problem.fix}; then send the rest with --until {after(error.first)}, {before}"
+            raise Stopped(Problem(problem.what, problem.why, again), error.code) from None
+    print(f"{sent.records} decisions sent to {address}")
+    return Exit.DONE
+
+
+def _lines(
+    format: Format, log: "AuditLog", found: Iterable[Deed], query: Query, questions: bool
+) -> Generator[str, None, None]:
+    match format:
+        case Format.JSONL:
+            from runner.audit.export import jsonl
+
+            yield from jsonl.lines(found)
+        case Format.CSV:
+            from runner.audit.export import table
+
+            yield from table.lines(found)
+        case Format.SARIF:
+            from runner.audit.export import sarif
+
+            # One folder asked for is the root of all paths; without, the one we stand in, which is a repository's.
+            root = query.workspaces[0] if len(query.workspaces) == 1 else os.getcwd()
+            ended = {name: code for name, end in _ends(log).items() if isinstance(code := end.get("exit"), int)}
+            yield json.dumps(sarif.document(found, root, questions=questions, exits=ended), indent=1)
+
+
+def _page(log: "AuditLog", query: Query, limit: int | None) -> Generator[str, None, None]:
+    from runner.audit.chain import Sealed
+    from runner.audit.export.out import counted
+    from runner.audit.export.page import MOST, About, document
+    from runner.audit.verify import verify
+    from runner.version import VERSION
+
+    most = limit or MOST
+    found = list(counted(deeds(log, query, limit=most + 1), "decisions"))
+    proof = verify(log.store)
+    chosen = {item.name: getattr(query, item.name) for item in fields(query)}
+    about = About(
+        program=f"ringfence {VERSION}",
+        made=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        log=log.store.name,
+        sealed=", ".join(chain.head for chain in proof.chains) or proof.head if isinstance(proof, Sealed) else "",
+        broken="" if isinstance(proof, Sealed) else f"{f'Record {proof.id}' if proof.id else 'The file'}: {proof.why}.",
+        chosen="; ".join(f"{name} {_said(value)}" for name, value in chosen.items() if value),
+        left=limit is None and len(found) > most,
+        ends=_ends(log),
+    )
+    yield document(found[:most], about)
+
+
+def after(time: str) -> str:
+    """The next millisecond: what --until needs to take a record of that time along."""
+    try:
+        moment = datetime.fromisoformat(time) + timedelta(milliseconds=1)
+    except (ValueError, OverflowError):
+        return time
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _ends(log: "AuditLog") -> dict[str, dict[str, object]]:
+    return {str(record.body.get("session", "")): record.body for record in log.rows(kind="ended")}
+
+
+def _said(value: object) -> str:
+    if value is True:
+        return "yes"
+    return " or ".join(value) if isinstance(value, tuple) else str(value)

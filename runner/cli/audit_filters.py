@@ -1,0 +1,207 @@
+"""`--verdict`, `--since` and the rest: the filters that every reader of the record takes, as typed."""
+
+import inspect
+import os
+import sys
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from policy.model.tier import Mode, Tier
+from runner.audit.location import Place, is_url, own
+from runner.audit.query import Query
+from runner.audit.time_input import moment
+from runner.problems import usage
+
+VERDICTS = ("allow", "deny")
+TIERS = tuple(tier.label for tier in Tier)
+MODES = tuple(mode.value for mode in Mode)
+_FLAG = " "  # the place where typer would print `<bool>`, which says nothing to a reader
+_PANEL = "Filters"  # one may be given several times: any of its values does
+_RECENT = 200  # sessions that completion looks at
+
+
+def _beginning(*names: str) -> Callable[[str], list[str]]:
+    return lambda incomplete: [name for name in names if name.startswith(incomplete)]
+
+
+def _tools(incomplete: str) -> list[str]:
+    from tools import TOOLS
+
+    return [name for name in ("exec", *(tool.name for tool in TOOLS)) if name.startswith(incomplete)]
+
+
+def sessions(incomplete: str) -> list[str]:
+    """Those that began last. Never an error: completion that cannot read the log offers nothing."""
+    from runner.audit.log import AuditLog
+    from runner.audit.stores.store import AuditError
+    from runner.state.paths import PlaceError, private
+
+    try:
+        with AuditLog.open_to_read(Path(private(os.environ)[0]) / "audit.db") as log:
+            names = [str(record.body.get("session", "")) for record in log.rows(kind="session", limit=_RECENT)]
+    except (AuditError, PlaceError):
+        return []
+    return [name for name in names if name.startswith(incomplete)]
+
+
+FILE = Annotated[
+    str | None,
+    typer.Option("--file", metavar="FILE|URL", help="Read this log instead of your own: a file, or a database."),
+]
+
+# option: its metavar, its help, what completes it
+# fmt: off
+_TEXTS: dict[str, tuple[str, str, Callable[[str], list[str]] | None]] = {
+    "verdict":   ("allow|deny",  "What was decided in the end.", _beginning(*VERDICTS)),
+    "denied":    (_FLAG,         "Only what was denied.", None),
+    "asked":     (_FLAG,         "Only what was a question, whoever answered it.", None),
+    "tier":      ("TIER",        f"A kind of risk that it has: {', '.join(TIERS)}.", _beginning(*TIERS)),
+    "rule":      ("RULE",        "A rule that spoke, as the list names it, or its beginning.", None),
+    "mode":      ("MODE",        f"The mode it was decided in: {', '.join(MODES)}.", _beginning(*MODES)),
+    "tool":      ("NAME",        "Who wanted it: exec, or a tool of the model.", _tools),
+    "command":   ("NAME",        "The first word of a command line.", None),
+    "path":      ("GLOB",        "A file or folder that it touches, with what is below.", None),
+    "host":      ("GLOB",        "A host that it wanted or reached: example.com, example.com:443, '*.org'.", None),
+    "session":   ("NAME",        "A session, or the beginning of its name.", sessions),
+    "workspace": ("FOLDER",      "The folder that it worked in, or one above.", None),
+    "since":     ("TIME",        "Not before: 2h, 7d, today, yesterday, 2026-03-04, 2026-03-04T05:06 (UTC).", None),
+    "until":     ("TIME",        "Before: the same spellings.", None),
+}
+# fmt: on
+_FLAGS, _ONCE = ("denied", "asked"), ("since", "until")
+
+
+def _parameter(name: str, flag: str = "") -> inspect.Parameter:
+    metavar, text, known = _TEXTS[name]
+    shape: object = bool if name in _FLAGS else str | None if name in _ONCE else list[str] | None
+    option = typer.Option(flag or f"--{name}", metavar=metavar, help=text, autocompletion=known, rich_help_panel=_PANEL)
+    default = False if name in _FLAGS else None
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[shape, option])
+
+
+FILTERS = tuple(_parameter(name) for name in _TEXTS)
+
+
+def log_path(file: str | None) -> Place:
+    """The log to read: `file`, which may be a URL, or this user's own. Raises a usage error when it is not there."""
+    if file is None:
+        return own(os.environ)
+    if is_url(file):
+        return file
+    if not os.path.isfile(file):
+        why = "it is no plain file" if os.path.exists(file) else "no such file"
+        raise usage(f"there is no log `{file}`", why, "leave --file out to read your own log")
+    return Path(file)
+
+
+def terminal_width() -> int:
+    """Columns of the terminal that stdout is; `WIDE` where it is none."""
+    import shutil
+
+    from runner.audit.list_view import WIDE
+
+    return shutil.get_terminal_size((110, 24)).columns if sys.stdout.isatty() else WIDE
+
+
+def filtered(command: Callable[..., int], *, mode: str = "") -> Callable[..., int]:
+    """For a typer command with a parameter `query: Query`: takes every filter in its place, and hands over the query.
+
+    The filters stand where `query` stood, in the order of `FILTERS`. `mode`: the flag of that filter, where `--mode`
+    means something else.
+    """
+    filters = [_parameter(each.name, mode) if mode and each.name == "mode" else each for each in FILTERS]
+    signature = inspect.signature(command, eval_str=True)
+    shown: list[inspect.Parameter] = []
+    for parameter in signature.parameters.values():
+        shown += filters if parameter.name == "query" else [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)]
+
+    def run(**values: object) -> int:
+        chosen = {each.name: values.pop(each.name) for each in FILTERS}
+        return command(query=query_of(**chosen), **values)  # type: ignore[arg-type]  # typer made them by FILTERS
+
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    run.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]  # read by typer
+    run.__annotations__ = {each.name: each.annotation for each in shown}
+    return run
+
+
+def query_of(
+    *,
+    verdict: Sequence[str] | None = None,
+    denied: bool = False,
+    asked: bool = False,
+    tier: Sequence[str] | None = None,
+    rule: Sequence[str] | None = None,
+    mode: Sequence[str] | None = None,
+    tool: Sequence[str] | None = None,
+    command: Sequence[str] | None = None,
+    path: Sequence[str] | None = None,
+    host: Sequence[str] | None = None,
+    session: Sequence[str] | None = None,
+    workspace: Sequence[str] | None = None,
+    since: str | None = None,
+    until: str | None = None,
+    now: datetime | None = None,
+) -> Query:
+    """The query that these flags mean. Raises a usage error that names the nearest value; `now` is for durations."""
+    verdicts = _known("--verdict", verdict, VERDICTS, "what was a question is listed by --asked")
+    if denied and "allow" in verdicts:
+        raise usage("`--denied` and `--verdict allow` stand together", "nothing is both", "leave one of them out")
+    clock = now or datetime.now(UTC)
+    first, last = (moment(since, "--since", clock) if since else ""), (moment(until, "--until", clock) if until else "")
+    if first and last and last <= first:
+        raise usage("the time ends before it begins", f"--since is {first}, --until is {last}", "swap them")
+    return Query(
+        verdicts=("deny",) if denied else verdicts,
+        tiers=_known("--tier", tier, TIERS, f"the tiers are {', '.join(TIERS)}"),
+        rules=_said("--rule", rule),
+        modes=_known("--mode", mode, MODES, f"the modes are {', '.join(MODES)}"),
+        tools=_said("--tool", tool),
+        commands=_said("--command", command),
+        paths=tuple(each for given in _said("--path", path) for each in _below(given)),
+        hosts=tuple(each for given in _said("--host", host) for each in _ports(given)),
+        sessions=_said("--session", session),
+        workspaces=tuple(_absolute(given) for given in _said("--workspace", workspace)),
+        since=first,
+        until=last,
+        asked=asked,
+    )
+
+
+def _said(option: str, values: Sequence[str] | None) -> tuple[str, ...]:
+    for value in values or ():
+        if not value.strip():
+            raise usage(f"`{option}` has no value", "an empty one would be in everything", "name one, or leave it out")
+    return tuple(values or ())
+
+
+def _known(option: str, values: Sequence[str] | None, names: Sequence[str], why: str) -> tuple[str, ...]:
+    from runner.text.suggest import nearest
+
+    for value in _said(option, values):
+        if value not in names:
+            fix = nearest(value, list(names)) or f"say one of {', '.join(names)}"
+            raise usage(f"there is no `{option} {value}`", why, fix)
+    return tuple(values or ())
+
+
+def _absolute(path: str) -> str:
+    return os.path.normpath(os.path.join(os.getcwd(), os.path.expanduser(path)))
+
+
+def _below(pattern: str) -> tuple[str, ...]:
+    """A path as effects spell it; one without wildcards stands for what lies below it as well."""
+    if any(mark in pattern for mark in "*?["):
+        return (pattern if pattern.startswith("*") else _absolute(pattern),)
+    whole = _absolute(pattern)
+    return (whole, f"{whole.rstrip('/')}/*")
+
+
+def _ports(host: str) -> tuple[str, ...]:
+    """A host without a port stands for every port of it."""
+    name = host.lower()
+    return (name,) if ":" in name else (name, f"{name}:*")

@@ -1,0 +1,353 @@
+"""`agent auth`: keep the API keys of providers in the system's keyring, and see which key is used."""
+
+import os
+import sys
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from policy.model.verdict import Problem
+from runner.cli.gate import CONFIG, CWD, FLAG, JSON
+from runner.problems import Exit, Stopped, usage
+from runner.text.sanitize import visible
+from runner.text.suggest import nearest
+
+if TYPE_CHECKING:
+    from runner.config import Settings
+    from runner.secrets.accounts import Accounts
+    from runner.secrets.keyring_store import KeyringFailed
+    from runner.secrets.resolve import Search
+
+auth_app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown")
+
+
+def _providers(incomplete: str) -> list[str]:
+    from runner.secrets.resolve import VARIABLES
+
+    return [name for name in VARIABLES if name.startswith(incomplete)]
+
+
+PROVIDER = Annotated[
+    str,
+    typer.Argument(
+        metavar="PROVIDER",
+        help="anthropic, openai, gemini, or a `keyring` of a [[credential]].",
+        autocompletion=_providers,
+    ),
+]
+MAYBE = Annotated[str | None, typer.Argument(metavar="[PROVIDER]", help="This one only.", autocompletion=_providers)]
+ACCOUNT = Annotated[str | None, typer.Option(metavar="NAME", help="One of several accounts, such as `work`.")]
+
+
+@auth_app.callback()
+def auth() -> None:
+    """Keep the API keys of providers in the system's keyring, and see which key is used.
+
+    A key is taken from the first of these that has one: `--api-key-stdin` of a run, the provider's environment
+    variable, a helper command of your configuration, the keyring.
+
+    **Examples**
+
+        agent auth login anthropic
+        agent auth status
+        agent auth logout anthropic
+    """
+
+
+@auth_app.command("login")
+def login(
+    provider: PROVIDER,
+    account: ACCOUNT = None,
+    again: Annotated[
+        bool, typer.Option("--replace", metavar=FLAG, help="Put it in the place of the key that is there.")
+    ] = False,
+) -> int:
+    """Store an API key in the keyring: typed at the terminal, which does not show it, or piped in.
+
+    The key is read back before it counts as stored.
+
+    **Examples**
+
+        agent auth login anthropic
+        agent auth login anthropic --account work
+        pass show openai | agent auth login openai --replace
+    """
+    from runner.secrets.accounts import AccountFile
+    from runner.secrets.key_prompt import piped_key, typed_key
+    from runner.secrets.keyring_store import DEFAULT, KeyringFailed, KeyringStore
+
+    _check(provider, account)
+    name, store, listed = account or DEFAULT, KeyringStore(), AccountFile(os.environ)
+    by_hand = os.isatty(0)
+    try:
+        kept_in = store.name()
+        listed.read()  # a list that cannot be used is told before a key is stored that nobody would find
+        if store.holds(provider, name) and not again:
+            _ask_to_replace(provider, name, by_hand)
+        key = typed_key(provider) if by_hand else piped_key(whole=True)
+        store.write(provider, name, key)
+    except KeyringFailed as error:
+        raise _not_kept(provider, error) from None
+    notices = listed.add(provider, name)
+    print(f"the key is stored: {provider}, account `{name}`, in the {kept_in}")
+    _tell((*notices, *_before_it(provider), *_beside(listed.read().value.of(provider), provider, name)))
+    return Exit.DONE
+
+
+@auth_app.command("status")
+def status(
+    provider: MAYBE = None,
+    account: ACCOUNT = None,
+    cwd: CWD = None,
+    config: CONFIG = None,
+    json: JSON = False,
+) -> int:
+    """Show where each provider's key comes from, and what became of every other place. Never shows a key.
+
+    A helper command is run and the keyring asked, but only when they are reached. Exit 1 says that there is no key.
+    What commands are lent (`[[credential]]`) is listed, and not looked for.
+
+    **Examples**
+
+        agent auth status
+        agent auth status anthropic --account work
+        agent auth status --json | jq '.[] | {provider, source}'
+    """
+    from runner.config import load
+    from runner.config.trust.notices import condensed
+    from runner.gate.gate import folder
+    from runner.providers.key_source import KeyFlags, wanted
+    from runner.secrets.accounts import AccountFile
+    from runner.secrets.broker.listing import as_json, listed
+    from runner.secrets.keyring_store import KeyringStore
+    from runner.secrets.resolve import VARIABLES, look
+
+    if provider is not None or account is not None:
+        _check(provider or "", account)
+    here = folder(cwd)
+    settings = load(here, os.environ, config=Path(config) if config else None, unattended=True)
+    held = AccountFile(os.environ).read()
+    store, searches = KeyringStore(), []  # one store for all, so that a keyring which hangs is waited for once
+    for name in (provider,) if provider else tuple(sorted({*VARIABLES, *held.value.by_provider})):
+        said = wanted(settings, name, os.environ, here, KeyFlags(account))
+        searches.append(look(replace(said, local=_is_local(name, settings)), store))
+    about = replace(settings, notices=tuple(notice for notice in settings.notices if "`auth." in notice))
+    _tell((*held.notices, *condensed(about)))
+    lent = () if provider else settings.profile.credentials
+    if json:
+        from json import dumps
+
+        print(dumps([*(_as_json(each, held.value.of(each.provider)) for each in searches), *map(as_json, lent)]))
+    else:
+        for each in searches:
+            _show(each, held.value.of(each.provider))
+        for row in lent:
+            print(visible("\n".join(listed(row))))
+    return Exit.DONE if any(each.found or each.local for each in searches) else Exit.FAILED
+
+
+@auth_app.command("use")
+def use(provider: PROVIDER, account: Annotated[str, typer.Argument(metavar="ACCOUNT", help="Its name.")]) -> int:
+    """Choose which of several accounts is used when none is named.
+
+    It is kept with the names of the accounts. An `account` in `[auth.PROVIDER]` of your configuration comes before it.
+
+    **Examples**
+
+        agent auth use anthropic work
+    """
+    from runner.secrets.accounts import AccountFile
+    from runner.secrets.keyring_store import KeyringFailed, KeyringStore
+
+    _check(provider, account)
+    listed = AccountFile(os.environ)
+    try:
+        if not KeyringStore().holds(provider, account):
+            raise _no_account(provider, account, listed.read().value.of(provider))
+    except KeyringFailed as error:
+        raise Stopped(
+            Problem("the account cannot be looked up", f"the keyring: {error.why}", error.fix), Exit.FAILED
+        ) from None
+    _tell(listed.choose(provider, account))
+    print(f"{provider}: account `{account}` is used when none is named")
+    return Exit.DONE
+
+
+@auth_app.command("logout")
+def logout(
+    provider: MAYBE = None,
+    account: ACCOUNT = None,
+    everything: Annotated[
+        bool, typer.Option("--all", metavar=FLAG, help="Every account; without PROVIDER, of every provider.")
+    ] = False,
+) -> int:
+    """Remove a key from the keyring.
+
+    Without --account it is the only one; among several, one has to be named.
+
+    **Examples**
+
+        agent auth logout anthropic
+        agent auth logout anthropic --account work
+        agent auth logout --all
+    """
+    from runner.secrets.accounts import AccountFile
+    from runner.secrets.keyring_store import DEFAULT, KeyringFailed, KeyringStore
+    from runner.secrets.resolve import VARIABLES
+
+    if everything and account is not None:
+        raise usage("--all and --account contradict each other", "one account, or every one", "leave one of them out")
+    if provider is None and not everything:
+        raise usage("no provider is named", "the key of which one?", "write `agent auth logout PROVIDER`, or add --all")
+    if provider is not None or account is not None:
+        _check(provider or "", account)
+    listed, store = AccountFile(os.environ), KeyringStore()
+    held = listed.read()
+    _tell(held.notices)
+    removed = []
+    for each in (provider,) if provider else tuple(sorted({*VARIABLES, *held.value.by_provider})):
+        known = held.value.of(each)
+        every = tuple(dict.fromkeys((*known.names, DEFAULT)))
+        for name in every if everything else (account or _only(each, known),):
+            try:
+                was_there = store.remove(each, name)
+            except KeyringFailed as error:
+                what = f"the key of `{each}`, account `{name}`, is not removed"
+                raise Stopped(Problem(what, f"the keyring: {error.why}", error.fix), Exit.FAILED) from None
+            _tell(listed.remove(each, name))
+            if was_there:
+                removed.append(name)
+                print(f"the key is removed: {each}, account `{name}`")
+            elif name in known.names:
+                print(f"{each}, account `{name}`: the key was not in the keyring any more")
+            elif not everything:
+                raise _no_account(each, name, known)
+        _tell(_before_it(each))
+    if not removed and everything:
+        print("the keyring holds no key of ours")
+    return Exit.DONE
+
+
+def _is_local(provider: str, settings: "Settings") -> bool:
+    """Whether its server is this machine."""
+    from runner.providers import PROVIDERS, Remote, reached
+
+    remote = PROVIDERS.get(provider)
+    return isinstance(remote, Remote) and reached(remote, settings.base_urls.get(provider), os.environ).loopback
+
+
+def _check(provider: str, account: str | None) -> None:
+    """Raises a usage error for a name under which nobody would ever look for a key."""
+    from runner.secrets.accounts import is_account
+    from runner.secrets.resolve import VARIABLES
+
+    if provider not in VARIABLES and provider not in (lent := _lent()):
+        known = (*VARIABLES, *lent)
+        why = f"keys are kept for {', '.join(f'`{name}`' for name in known)}, and what a `[[credential]]` names"
+        raise usage(
+            f"nobody asks for a key of `{provider}`", why, nearest(provider, list(known)) or "name one of those"
+        )
+    if account is not None and not is_account(account):
+        why = "a name has letters, digits and `._@+-`, begins with a letter or digit, and is 64 characters long at most"
+        raise usage("the name of the account cannot be used", why, "choose another name")
+
+
+def _lent() -> tuple[str, ...]:
+    """The names under which the configuration looks for what commands are lent: `keyring` of each `[[credential]]`."""
+    from runner.config import load
+    from runner.gate.gate import folder
+    from runner.secrets.accounts import is_provider
+
+    rows = load(folder(None), os.environ, unattended=True).entries("credential")
+    names = (str(row.values["keyring"]) for row in rows if "keyring" in row.values)
+    return tuple(dict.fromkeys(name for name in names if is_provider(name)))
+
+
+def _ask_to_replace(provider: str, account: str, by_hand: bool) -> None:
+    there = f"{provider}, account `{account}`, has a key already"
+    if not by_hand:
+        raise usage(
+            there, "nobody is there to say whether it may be replaced", "add --replace, or name another --account"
+        )
+    print(f"{there}. Replace it? [y/N] ", end="", flush=True)
+    answer = sys.stdin.readline()
+    if answer.strip().lower() not in ("y", "yes"):
+        raise Stopped(
+            Problem("nothing was stored", "the key that is there was to stay", "name another --account"), Exit.FAILED
+        )
+
+
+def _not_kept(provider: str, error: "KeyringFailed") -> Stopped:
+    from runner.secrets.resolve import ways
+
+    fix = ways(provider, keyring=False)
+    if error.fix:
+        fix = f"{error.fix}; or {fix}"
+    return Stopped(Problem("the key cannot be stored", f"the keyring: {error.why}", fix), Exit.FAILED)
+
+
+def _no_account(provider: str, account: str, known: "Accounts") -> Stopped:
+    others = ", ".join(f"`{name}`" for name in known.names if name != account)
+    why = f"the accounts are {others}" if others else "the keyring holds no key for it"
+    fix = "name one of those" if others else f"store one with `agent auth login {provider}`"
+    return Stopped(Problem(f"`{provider}` has no account `{account}`", why, fix), Exit.FAILED)
+
+
+def _only(provider: str, known: "Accounts") -> str:
+    from runner.secrets.keyring_store import DEFAULT
+
+    if len(known.names) > 1:
+        names = ", ".join(f"`{name}`" for name in known.names)
+        raise usage(f"`{provider}` has several accounts", f"they are {names}", "name one with --account, or add --all")
+    return known.names[0] if known.names else DEFAULT
+
+
+def _before_it(provider: str) -> tuple[str, ...]:
+    """What still comes before the keyring."""
+    from runner.secrets.resolve import VARIABLES
+
+    variable = VARIABLES.get(provider)
+    there = variable is not None and os.environ.get(variable, "").strip()
+    return (f"`{variable}` is set, and comes before the keyring",) if there else ()
+
+
+def _beside(known: "Accounts", provider: str, account: str) -> tuple[str, ...]:
+    if known.chosen == account:
+        return ()
+    return (f"account `{known.chosen}` is used when none is named; `agent auth use {provider} {account}` changes that",)
+
+
+def _tell(notices: Iterable[str]) -> None:
+    from runner.stderr import say
+
+    for notice in notices:
+        say(f"note: {visible(notice)}")
+
+
+def _show(search: "Search", known: "Accounts") -> None:
+    none = "no key; a server on this machine needs none" if search.local else "no key"
+    source = f"the key comes from {search.found.source}" if search.found else none
+    print(visible(f"{search.provider}: {source}", lines=False))
+    for each in search.tried:
+        why = "" if each.why == each.state else f": {each.why}"
+        print(visible(f"  {each.state:<9}  {each.name}{why}"))
+    if known.names:
+        names = (f"{name} (chosen)" if name == known.chosen else name for name in known.names)
+        print(visible(f"  accounts   {', '.join(names)}", lines=False))
+
+
+def _as_json(search: "Search", known: "Accounts") -> dict[str, object]:
+    used = next((each for each in search.tried if search.found and each.state == "used"), None)
+    return {
+        "provider": search.provider,
+        "source": used.source if used else None,
+        "local": search.local,
+        "tried": [
+            {"source": each.source, "state": each.state, "name": each.name, "why": each.why} for each in search.tried
+        ],
+        "accounts": list(known.names),
+        "chosen": known.chosen,
+    }

@@ -1,0 +1,20 @@
+"""The process of one task: `agent` itself, which ends when whoever started it is gone, whatever that one died of."""
+
+import os
+import signal
+import sys
+
+
+def main() -> int:
+    """Run `agent` on the words after the first, which is the number of our parent; answers the exit code."""
+    if sys.platform == "linux":
+        from sandbox.inside import syscalls
+
+        # SIGTERM, which `agent` takes as the wish to end well. It is for the thread that started us, prctl(2).
+        syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGTERM, "follow the parent")
+    if os.getppid() != int(sys.argv[1]):
+        return 130  # it died before we could follow
+    sys.argv = ["agent", *sys.argv[2:]]
+    from runner.cli.main import main as agent
+
+    return agent()

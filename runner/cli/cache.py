@@ -1,0 +1,73 @@
+"""`agent sandbox cache`: how much commands keep from one to the next, and a way to be rid of it."""
+
+import os
+from typing import Annotated
+
+import typer
+
+from runner.cli.gate import CWD, FLAG, JSON
+
+
+def cache(
+    clear: Annotated[
+        bool, typer.Option("--clear", metavar=FLAG, help="Empty the cache of this workspace, or with --all every one.")
+    ] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", metavar=FLAG, help="Every workspace's, not only this one's.")
+    ] = False,
+    cwd: CWD = None,
+    json: JSON = False,
+) -> int:
+    """Show what pip, npm, cargo and others keep in the sandbox's own cache, and empty it.
+
+    Every workspace has a cache of its own, seen by the commands in it that may change files, as ~/.cache. Your own
+    caches are never changed. The cache of a workspace that is gone is removed when a new one is made.
+
+    **Examples**
+
+        agent sandbox cache
+        agent sandbox cache --all
+        agent sandbox cache --clear
+    """
+    from runner.gate.gate import folder
+    from runner.state import paths
+    from runner.state.workspace import workspace_of
+    from sandbox.workspace import tool_cache
+
+    base = paths.caches(os.environ)
+    workspace = workspace_of(str(folder(cwd)), os.path.realpath(paths.home(os.environ)))
+    own = tool_cache.place(base, workspace)
+    found = [each for each in tool_cache.everything(base) if everything or each.folder == own]
+    if clear:
+        for each in found:
+            tool_cache.clear(each.folder)
+        tool_cache.sweep(base)
+    if json:
+        from json import dumps
+
+        rows = [
+            {"workspace": each.workspace, "bytes": each.size, "gone": each.gone, "cleared": clear} for each in found
+        ]
+        print(dumps(rows))
+        return 0
+    for each in found:
+        words = f"{_shown(each.size):>9}  {_line(each.workspace)}"
+        print(f"{words}{'  (it is gone)' if each.gone else ''}{', emptied' if clear else ''}")
+    if not found:
+        print("nothing is kept" if everything else f"nothing is kept for {_line(workspace)}")
+    return 0
+
+
+def _line(path: str) -> str:
+    from runner.text.sanitize import visible
+
+    return visible(path, lines=False)
+
+
+def _shown(size: int) -> str:
+    value = float(size)
+    for unit in ("B", "KiB", "MiB"):
+        if value < 1024:
+            return f"{value:.0f} {unit}"
+        value /= 1024
+    return f"{value:.1f} GiB"

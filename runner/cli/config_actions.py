@@ -1,0 +1,271 @@
+"""What `agent config` and `agent init` do, once their words are understood."""
+
+import os
+import sys
+from collections.abc import Mapping
+from json import dumps
+from pathlib import Path
+
+from policy.model.frozen import dataclass
+from policy.model.tier import Mode
+from policy.toml.schema import Path as KeyPath
+from policy.toml.schema import dotted, lines_of, shape_of
+from runner.config import Settings, load
+from runner.config.amounts import apply_limits
+from runner.config.flags import said, with_flags
+from runner.config.layer import Layer
+from runner.config.load import WHOSE, files
+from runner.config.origins import origins
+from runner.config.read_file import ConfigError, as_text, settings_bytes
+from runner.config.schema import SHAPES, Key, key_of
+from runner.config.trust.notices import condensed
+from runner.gate.gate import folder
+from runner.problems import Exit, usage
+from runner.secrets.from_environment import from_environment
+from runner.secrets.redactor import masked
+from runner.state import paths as places
+from runner.state.workspace import workspace_of
+from runner.stderr import say
+from runner.text.counts import many
+from runner.text.sanitize import visible
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Options of a session, whose part in the configuration is to be shown."""
+
+    mode: Mode | None = None
+    model: str | None = None
+    max_turns: int | None = None
+    limits: tuple[str, ...] = ()
+    config: str | None = None
+    unattended: bool = False
+    cwd: str | None = None
+
+
+def run_show(key: str | None, options: Options, *, effective: bool, as_json: bool) -> int:
+    """Print what is in force; answers the exit code."""
+    from runner.config.show import as_json as plain
+    from runner.config.show import entries, listing, shown
+
+    where = folder(options.cwd)
+    settings = _load(where, options.config, unattended=options.unattended)
+    total = apply_limits(settings.profile.limits, options.limits)
+    flags = said(
+        mode=options.mode, model=options.model, max_turns=options.max_turns, limits=options.limits, total=total
+    )
+    settings = with_flags(settings, flags)
+    found, lists = shown(settings, key), entries(settings, key)
+    alone = key is not None and len(found) == 1 and ".".join(found[0].path) == key.replace('"', "") and not lists
+    if as_json:
+        _print(dumps(plain(settings, found, lists)))
+    elif alone and not effective:
+        value = found[0].value
+        if value is None:
+            return Exit.FAILED
+        from runner.config.toml_value import toml
+
+        _print(visible(value) if isinstance(value, str) else toml(value))  # type: ignore[arg-type]  # as TOML reads it
+    else:
+        _print(listing(found, lists, effective=effective, written=_near(where), cut=os.isatty(1)))
+    _tell(settings)
+    return Exit.FAILED if alone and found[0].value is None else Exit.DONE
+
+
+def run_check(file: str | None, *, as_json: bool, config: str | None, cwd: str | None) -> int:
+    """Print every fault; answers the exit code."""
+    from runner.config.lint import check_file, check_here
+
+    if file is not None:
+        found = check_file(Path(file))
+    else:
+        where = folder(cwd)
+        found = check_here(where, os.environ, config=Path(config) if config else None, trusted=_trusted(where))
+    if as_json:
+        faults = [{"file": each.file, "line": each.line, "text": each.text, "fix": each.fix} for each in found.faults]
+        _print(dumps({"sources": list(found.sources), "faults": faults, "notices": list(found.notices)}))
+    else:
+        for fault in found.faults:
+            _print(visible(str(fault), lines=False))
+        for notice in found.notices:
+            _print(visible(f"notice: {notice}", lines=False))
+        count, idle = len(found.faults), len(found.notices)
+        said = many(count, "fault") if count else "nothing is wrong"
+        if idle and not count:
+            said = f"no fault, but {idle} {'entry has' if idle == 1 else 'entries have'} no effect"
+        _print(visible(f"{', '.join(found.sources) or 'no configuration of yours'}: {said}", lines=False))
+    return Exit.USAGE if found.faults else Exit.DONE
+
+
+def run_path(*, as_json: bool, config: str | None, cwd: str | None) -> int:
+    """Print where the files are; answers the exit code."""
+    found = files(folder(cwd), os.environ, config=Path(config) if config else None)
+    if as_json:
+        _print(dumps({str(layer): {"path": str(path), "there": os.path.lexists(path)} for layer, path in found}))
+        return Exit.DONE
+    for layer, path in found:
+        there = "" if os.path.lexists(path) else "  (not there)"
+        _print(f"{layer:<8} {visible(str(path), lines=False)}{there}")
+    return Exit.DONE
+
+
+def run_set(name: str, words: list[str], *, project: bool, local: bool, cwd: str | None) -> int:
+    """Set one key in one file; answers the exit code."""
+    from runner.config.edit import with_value, written
+    from runner.config.write_file import write
+
+    key, path = _key(name)
+    literal = written(key, words)
+    file, layer = _file(project, local, cwd)
+    text = _text(file, layer)
+    new = with_value(text, path, literal)
+    write(file, new, own=not layer.came_along)
+    if layer is Layer.LOCAL:
+        _ignore(file.parent)
+    print(visible(f"{_shown(file, cwd)}:{lines_of(new).get(path, 1)}: {dotted(path)} = {literal}", lines=False))
+    try:
+        settings = _load(folder(cwd), None)
+    except ConfigError as error:  # it was written, and something else is wrong
+        say(f"agent: {visible(error.problem.what)}: {visible(error.problem.why)}; `agent config check` says all of it")
+        return Exit.DONE
+    places = origins(settings)[path]
+    winner = next(origin for origin in reversed(places) if not origin.ignored)
+    if any(origin.ignored and origin.source == str(file) for origin in places):
+        say("agent: it is ignored for now: what came with a folder may only tighten until you trust it")
+    elif winner.source != str(file) and not key.adds:
+        say(f"agent: {winner} says otherwise, and wins here")
+    return Exit.DONE
+
+
+def run_unset(name: str, *, project: bool, local: bool, cwd: str | None) -> int:
+    """Take one key out of one file; answers the exit code."""
+    from runner.config.edit import without
+    from runner.config.write_file import write
+
+    _, path = _key(name)
+    file, layer = _file(project, local, cwd)
+    new = without(_text(file, layer), path)
+    if new is None:
+        raise usage(f"`{name}` is not set", f"`{file}` does not say it", f"see `agent config show {name} --effective`")
+    write(file, new, own=not layer.came_along)
+    print(visible(f"{_shown(file, cwd)}: {dotted(path)} is gone", lines=False))
+    return Exit.DONE
+
+
+def run_migrate(file: str | None, *, dry: bool, cwd: str | None) -> int:
+    """Rewrite what is of an older format; answers the exit code."""
+    from runner.config.edit import migrated
+    from runner.config.write_file import write
+
+    wanted = [(Layer.NAMED, Path(file))] if file is not None else files(folder(cwd), os.environ)
+    for layer, path in wanted:
+        if layer is Layer.SYSTEM and os.geteuid() != 0:
+            continue
+        text = _text(path, layer, there=file is not None)
+        if not text:
+            continue
+        new = migrated(text)
+        if new == text:
+            print(visible(f"{_shown(path, cwd)}: is in the format of today", lines=False))
+        elif dry:
+            print(visible(new), end="")
+        else:
+            write(path, new, own=not layer.came_along)
+            print(visible(f"{_shown(path, cwd)}: rewritten", lines=False))
+    return Exit.DONE
+
+
+def run_init(*, user: bool, force: bool, cwd: str | None) -> int:
+    """Write a file to begin with; answers the exit code."""
+    from runner.config.json_schema import FILE, shipped_schema
+    from runner.config.origins import packaged_values
+    from runner.config.template import starter
+    from runner.config.write_file import write
+
+    where = folder(cwd)
+    path = places.config_dir(os.environ) / "config.toml" if user else _workspace(where) / ".ringfence" / "config.toml"
+    write(path, starter(packaged_values(), user=user), own=user, new=not force)
+    write(path.parent / FILE, shipped_schema(), own=user)
+    print(visible(f"{_shown(path, cwd)}: look through it with an editor, then run `agent config check`", lines=False))
+    if not user:
+        _ignore(path.parent)
+    return Exit.DONE
+
+
+def _print(text: str) -> None:
+    """For what shows values: a variable that holds a secret may have been put in the place of one."""
+    from_environment(os.environ)
+    print(masked(text))
+
+
+def _ignore(folder: Path) -> None:
+    """Keep config.local.toml out of Git."""
+    from runner.config.write_file import write
+
+    path = folder / ".gitignore"
+    text = _text(path, Layer.PROJECT)
+    if "config.local.toml" not in text.split("\n"):
+        end = "" if not text or text.endswith("\n") else "\n"
+        write(path, f"{text}{end}config.local.toml\n", own=False)
+
+
+def _near(where: Path) -> dict[str, str]:
+    """How the beginning of a path is written for a person."""
+    return {f"{_workspace(where)}/": "", f"{places.home(os.environ)}/": "~/"}
+
+
+def _shown(path: Path, cwd: str | None) -> str:
+    from runner.config.show import near
+
+    return near(str(path), _near(folder(cwd)))
+
+
+def _workspace(where: Path) -> Path:
+    return Path(workspace_of(os.path.realpath(where), os.path.realpath(places.home(os.environ))))
+
+
+def _load(where: Path, config: str | None, *, unattended: bool = False) -> Settings:
+    named = Path(config) if config else None
+    return load(where, os.environ, config=named, unattended=unattended, trusted=None if unattended else _trusted(where))
+
+
+def _trusted(where: Path) -> Mapping[str, str]:
+    from runner.config.trust.cached import remembered
+
+    return remembered(str(where), os.environ)
+
+
+def _tell(settings: Settings) -> None:
+    sys.stdout.flush()
+    for notice in condensed(settings):
+        say(f"agent: {visible(notice, lines=False)}")
+
+
+def _key(name: str) -> tuple[Key, KeyPath]:
+    from runner.config.show import no_key, split
+
+    path = split(name)
+    if shape_of(path, SHAPES) is None:
+        raise no_key(name)
+    return key_of(path), path
+
+
+def _file(project: bool, local: bool, cwd: str | None) -> tuple[Path, Layer]:
+    if project and local:
+        raise usage("--project and --local name two files", "one is changed at a time", "give one of them")
+    wanted = Layer.PROJECT if project else Layer.LOCAL if local else Layer.USER
+    if wanted is Layer.USER:
+        return places.config_dir(os.environ) / "config.toml", wanted
+    found = dict(files(folder(cwd), os.environ)).get(wanted)
+    if found is None:
+        raise usage(
+            "this folder has no file of its own", "it is where your own configuration lies", "leave the option out"
+        )
+    return found, wanted
+
+
+def _text(path: Path, layer: Layer, *, there: bool = False) -> str:
+    data = settings_bytes(path, WHOSE.get(layer, "named"))
+    if data is None and there:
+        raise usage(f"`{path}` cannot be read", "there is no such file", "check the path")
+    return "" if data is None else as_text(data, path)

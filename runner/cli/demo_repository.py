@@ -1,0 +1,100 @@
+"""The small project that the demo works on, laid out for real, with decoys around it."""
+
+import os
+import subprocess
+import tempfile
+import tomllib
+from importlib.resources import files
+from pathlib import Path
+
+from policy.model.frozen import dataclass
+from policy.model.verdict import Problem
+from runner.problems import Exit, Stopped
+
+KEY = "decoy-key-that-nobody-must-read"
+TOKEN = "decoy-token-that-nobody-must-read"  # noqa: S105  # a decoy: the demo proves that it stays unread
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Where everything of one demo lies, below one fresh folder."""
+
+    base: Path
+
+    @property
+    def workspace(self) -> Path:
+        return self.base / "tidytext"
+
+    @property
+    def home(self) -> Path:
+        return self.base / "home"
+
+    @property
+    def elsewhere(self) -> Path:
+        """A folder beside the project, where nothing may ever appear."""
+        return self.base / "elsewhere"
+
+    @property
+    def state(self) -> Path:
+        return self.base / "state"
+
+    def environment(self, path: str) -> dict[str, str]:
+        """The whole environment of the demo: the decoy home, and nothing of the user's but `path`."""
+        return {
+            "HOME": str(self.home),
+            "PATH": path,
+            "LANG": "C.UTF-8",
+            "XDG_CONFIG_HOME": str(self.base / "config"),
+            "XDG_CACHE_HOME": str(self.base / "cache"),
+            "RINGFENCE_STATE_DIR": str(self.state),
+        }
+
+
+def fresh_folder() -> Path:
+    """A new private folder. Not below /tmp where that can be helped: a command has a /tmp of its own."""
+    usual = "/var/tmp"  # noqa: S108  # mkdtemp below makes a folder that nobody else can enter or guess
+    where = usual if os.access(usual, os.W_OK) else None
+    return Path(os.path.realpath(tempfile.mkdtemp(prefix="ringfence-demo-", dir=where)))
+
+
+def lay_out(base: Path, path: str) -> Stage:
+    """Write the project and the decoys below `base`, an empty private folder, and make the project a Git repository."""
+    stage = Stage(base)
+    stage.elsewhere.mkdir(mode=0o700)
+    content = tomllib.loads(files("runner.cli").joinpath("demo_data/repo.toml").read_text("utf-8"))
+    for root, texts in ((stage.workspace, content["workspace"]), (stage.home, content["home"])):
+        for name, text in texts.items():
+            file = root / name
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            file.write_text(text.lstrip("\n"), "utf-8")
+    for words in (
+        ("init", "--quiet", "--initial-branch=main"),
+        ("config", "user.name", "Demo"),
+        ("config", "user.email", "demo@example.test"),
+        ("add", "--all"),
+        ("commit", "--quiet", "--message=Make names for titles"),
+    ):
+        git(stage, path, *words)
+    return stage
+
+
+def git(stage: Stage, path: str, *words: str) -> str:
+    """Run Git on the project from outside of the sandbox, with the demo's environment; answers what it printed."""
+    environment = {**stage.environment(path), "GIT_CONFIG_NOSYSTEM": "1"}
+    try:
+        done = subprocess.run(
+            ("git", *words),
+            cwd=stage.workspace,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        )
+    except FileNotFoundError:
+        problem = Problem("the demo needs git", "no program of that name is on the PATH", "install it: apt install git")
+        raise Stopped(problem, Exit.FAILED) from None
+    except subprocess.CalledProcessError as error:
+        problem = Problem(f"`git {words[0]}` failed in the demo's project", str(error.stderr).strip(), "check your git")
+        raise Stopped(problem, Exit.FAILED) from None
+    return done.stdout

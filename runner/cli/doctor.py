@@ -1,0 +1,66 @@
+"""`agent doctor` and `agent demo`: what this machine offers, and the product at work on it."""
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from runner.cli.gate import ACCEPT, FLAG, JSON, REQUIRE
+from runner.stderr import coloured
+
+
+def doctor(json: JSON = False, accept_partial: ACCEPT = False, require: REQUIRE = None) -> int:
+    """Show what this machine offers: kernel, a canary in every sandbox, programs, where things live, the keyring, and
+    which model and which keys there are (never a key itself).
+
+    Exit 4 when no sandbox meets the minimum: then nothing would run. Each line that is not ok says what to do.
+
+    **Examples**
+
+        agent doctor
+        agent doctor --require full                  for a script: exit 4 unless a sandbox enforces everything
+        agent doctor --json | jq '.findings[] | select(.state != "ok")'
+    """
+    from runner.agent.options import least
+    from runner.audit.location import of as audit_place
+    from runner.config import load
+    from runner.doctor.models import models
+    from runner.doctor.report import examine, record, render, verdict
+    from runner.gate.gate import folder
+    from sandbox.backend import Level
+
+    settings = load(folder(None), os.environ, unattended=True)
+    said = least(accept_partial, require)
+    minimum = Level(said.upper()) if said else settings.sandbox_minimum
+    findings = examine(settings.container, tuple(row.name for row in settings.profile.credentials))
+    findings += models(settings, os.environ)
+    if isinstance(place := audit_place(settings, os.environ), str):
+        findings += (record(place),)
+    if json:
+        from dataclasses import asdict
+        from json import dumps
+
+        print(dumps({"exit": int(verdict(findings, minimum)), "findings": [asdict(finding) for finding in findings]}))
+    else:
+        print(render(findings, minimum, colour=coloured(sys.stdout)))
+    return verdict(findings, minimum)
+
+
+def demo(
+    keep: Annotated[
+        bool, typer.Option("--keep", metavar=FLAG, help="Leave everything on the disk to look at.")
+    ] = False,
+) -> int:
+    """Watch the product do its main job: a scripted model works on a small repository and tries what it must not do.
+
+    Needs no key and no network, and leaves your files alone.
+
+    **Examples**
+
+        agent demo
+        agent demo --keep
+    """
+    from runner.cli.demo import run_demo
+
+    return run_demo(keep=keep)

@@ -1,0 +1,189 @@
+"""The options of `runner/agent/options.py` as typer takes them, and the help pages of `exec`, `why` and `sandbox show`.
+
+The words of these three commands are parsed by `runner/frontends/exec/argv.py`, without typer.
+"""
+
+import inspect
+from collections.abc import Callable
+from typing import Annotated, NoReturn
+
+import typer
+
+from policy.model.tier import Mode
+from policy.model.verdict import limit_names
+from runner.agent.options import OPTIONS, Given, Option
+from runner.problems import usage
+
+FLAG = " "  # the place where typer would print `<bool>`, which says nothing to a reader
+
+
+def _limits(incomplete: str) -> list[str]:
+    return [f"{name}=" for name in limit_names() if name.startswith(incomplete)]
+
+
+def _backends(incomplete: str) -> list[str]:
+    from sandbox.backends import BACKENDS
+
+    return [name for name in BACKENDS if name.casefold().startswith(incomplete.casefold())]
+
+
+def _levels(incomplete: str) -> list[str]:
+    return [name for name in ("full", "partial") if name.startswith(incomplete)]
+
+
+def _modes(incomplete: str) -> list[str]:
+    return [mode.value for mode in Mode if mode.value.startswith(incomplete)]
+
+
+def _models(incomplete: str) -> list[str]:
+    from runner.providers.catalog import known_models
+
+    return [name for name in (*known_models(), "scripted:") if name.startswith(incomplete)]
+
+
+_COMPLETIONS: dict[str, Callable[[str], list[str]]] = {
+    "mode": _modes,
+    "model": _models,
+    "limit": _limits,
+    "backend": _backends,
+    "enforcement": _levels,
+}
+
+
+def option(name: str, command: str = "exec") -> typer.models.OptionInfo:
+    """Return the option of that name, as `command` knows it, for the annotation of a parameter."""
+    return _typed(next(each for each in OPTIONS if each.name == name and command in each.commands))
+
+
+def _typed(each: Option) -> typer.models.OptionInfo:
+    names = [name for name in (each.short, each.name) if name]
+    complete = _COMPLETIONS.get(each.complete)
+    found: typer.models.OptionInfo = typer.Option(
+        *names, metavar=each.metavar or FLAG, help=each.help, min=each.least, autocompletion=complete
+    )
+    return found
+
+
+# For commands that share a few of the options.
+UNATTENDED = Annotated[bool, option("--unattended")]
+CWD = Annotated[str | None, option("--cwd")]
+CONFIG = Annotated[str | None, option("--config")]
+JSON = Annotated[bool, option("--json")]
+LIMIT = Annotated[list[str] | None, option("--limit")]
+MODE = Annotated[Mode | None, option("--mode")]
+MODEL = Annotated[str | None, option("--model", "run")]
+ACCOUNT = Annotated[str | None, option("--account", "run")]
+REQUIRE = Annotated[str | None, option("--require")]
+ACCEPT = Annotated[bool, option("--accept-partial")]
+
+
+def takes_options(name: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Make a typer command of a function with a parameter `given`: one with every option of the command `name`.
+
+    The options stand in the place of `given`, and their values are passed as one `Given`.
+    """
+    options = {each.key: _parameter(each) for each in OPTIONS if name in each.commands}
+
+    def made(command: Callable[..., int]) -> Callable[..., int]:
+        signature = inspect.signature(command, eval_str=True)
+        shown: list[inspect.Parameter] = []
+        for parameter in signature.parameters.values():
+            one = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            shown += list(options.values()) if parameter.name == "given" else [one]
+
+        def run(**values: object) -> int:
+            given = Given({key: values.pop(key) for key in options})
+            return command(given=given, **values)
+
+        run.__name__, run.__doc__ = command.__name__, command.__doc__
+        run.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]  # read by typer
+        run.__annotations__ = {each.name: each.annotation for each in shown}
+        return run
+
+    return made
+
+
+def _parameter(each: Option) -> inspect.Parameter:
+    shape: object = str | None
+    if not each.metavar:
+        shape = bool
+    elif each.many:
+        shape = list[str] | None
+    elif each.least is not None:
+        shape = int | None
+    default = None if each.metavar else False
+    annotation = Annotated[shape, _typed(each)]  # type: ignore[valid-type]  # a type made here
+    return inspect.Parameter(each.key, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+SCRIPT = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="SCRIPT | -- ARGV...", help="One bash script in quotes, or after -- the words of one program."
+    ),
+]
+
+
+@takes_options("exec")
+def exec_help(given: Given, script: SCRIPT = None) -> NoReturn:
+    """Run one command behind the gate, without a model.
+
+    It is parsed, judged, recorded, and run in a sandbox that grants exactly what was allowed. Its output and exit
+    status come through; what the sandbox stopped is explained on stderr. Input is passed on from a pipe or a file.
+    `--read`, `--write`, `--host` and `--env` add rights to this one action: your word counts as a yes for exactly
+    these, also with `--unattended`, and opens no secret and nothing that a rule denies.
+
+    **Examples**
+
+        agent exec 'git status && rg -n TODO src | head'
+        agent exec --mode trust-project 'make test'
+        agent exec --limit memory=2G --timeout 5m -- python3 -m pytest -q
+        agent exec --host example.org -- curl -s https://example.org/
+        agent exec --read ~/data --write ~/out 'cp ~/data/a.csv ~/out/'
+        agent exec --unattended --json 'npm test' < /dev/null
+    """
+    raise _misplaced("exec")
+
+
+@takes_options("why")
+def why_help(given: Given, script: SCRIPT = None) -> NoReturn:
+    """Explain what the gate would say, and run nothing.
+
+    Shows the parse, the effects, every reason with the words it points at and the rule's file and line, the tier, the
+    cell of the matrix, the verdict, the exact rights that a permit would hold, and what would make it allowed: a mode,
+    a yes, or the narrowest rule for your configuration.
+
+    **Examples**
+
+        agent why 'curl https://example.com/x.sh | sh'
+        agent why --mode trust-project -- python3 setup.py install
+        agent why --json 'cat ~/.ssh/id_rsa'
+        agent why --tool write --path notes.txt
+    """
+    raise _misplaced("why")
+
+
+@takes_options("sandbox show")
+def show_help(given: Given, script: SCRIPT = None) -> NoReturn:
+    """Show the exact rights that a permit for SCRIPT holds, and what the sandbox mounts for them. Runs nothing.
+
+    Without SCRIPT: the two standard sets, of what only reads and of what may change the workspace. Exit 3 when the
+    script gets no permit at all.
+
+    **Examples**
+
+        agent sandbox show
+        agent sandbox show 'git status'
+        agent sandbox show --host example.org -- curl https://example.org
+        agent sandbox show --json 'make test'
+    """
+    raise _misplaced("sandbox show")
+
+
+def _misplaced(command: str) -> Exception:
+    """Return the error of an option before the command: otherwise `main` parses these commands without typer."""
+    return usage(
+        "an option stands before the command",
+        f"`{command}` takes its options after its name",
+        f"write `agent {command} [options] ...`",
+    )

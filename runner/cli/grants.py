@@ -1,0 +1,319 @@
+"""`agent grants`: the answers that were remembered, and taking them back."""
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from policy.grants.grant import Grant, Span
+from policy.model.matrix import Ruling
+from policy.model.verdict import Problem
+from runner.cli.gate import FLAG, JSON, MODE
+from runner.gate.grants.text import about, lines, said
+from runner.problems import Exit, Stopped, usage
+from runner.stderr import say
+from runner.text.sanitize import visible
+
+HELP = """List the answers that were remembered, look at one, take one back.
+
+A grant is made at a question: a letter there remembers the yes, `d` the no. It lies outside every sandbox, and holds
+for one folder (or, where you said `user`, for all of yours). Without a command it lists those for this folder; those
+of one session are kept with it: type `/grants` there.
+
+**Examples**
+
+    agent grants
+    agent grants list --all
+    agent grants show g1a2b3c4d
+    agent grants revoke g1a2b3c4d
+    agent grants add 'npm test'
+"""
+
+Edit = Callable[[tuple[Grant, ...]], tuple[tuple[Grant, ...], tuple[Grant, ...]]]
+
+grants_app = typer.Typer(help=HELP, invoke_without_command=True, rich_markup_mode="markdown")
+
+
+def _names(incomplete: str) -> list[str]:
+    """For completion: never an error, and nothing is changed."""
+    from runner.gate.grants.store import grant_file
+    from runner.state.json_file import StateError
+    from runner.state.paths import PlaceError, private
+
+    try:
+        folder = Path(private(os.environ)[0])
+        if not (folder / "grants.json").is_file():
+            return []
+        return [grant.id for grant in grant_file(folder).read().value if grant.id.startswith(incomplete)]
+    except (PlaceError, StateError):
+        return []
+
+
+ID = Annotated[
+    str, typer.Argument(metavar="ID", help="A grant, as the list names it.", autocompletion=_names, show_default=False)
+]
+ALL = Annotated[bool, typer.Option("--all", metavar=FLAG, help="Of every folder, and those that are over.")]
+WORKSPACE = Annotated[
+    str | None, typer.Option("--workspace", metavar="FOLDER", help="Of that folder instead of this one.")
+]
+
+
+@grants_app.callback()
+def bare(context: typer.Context, json: JSON = False) -> int:
+    if context.invoked_subcommand is None:
+        return listing(json=json)
+    if json:
+        name = context.invoked_subcommand
+        why = f"`agent grants {name}` takes its options after its name"
+        raise usage("an option stands before the command", why, f"see `agent grants {name} --help`")
+    return Exit.DONE
+
+
+@grants_app.command("list")
+def listing(everything: ALL = False, workspace: WORKSPACE = None, json: JSON = False) -> int:
+    """List the grants that hold in this folder.
+
+    Each line: what it is about, for whom, until when, how often still, and who said so.
+
+    **Examples**
+
+        agent grants list --all
+        agent grants list --workspace ~/src/shop
+        agent grants list --json | jq '.[].what.words'
+    """
+    now = time.time()
+    here = _here(workspace)
+    found = [
+        grant
+        for grant in _stored()
+        if everything or (not grant.ended(now) and (grant.span is Span.USER or grant.workspace == here))
+    ]
+    if json:
+        _print_json(found, now)
+    elif not found:
+        print("nothing was remembered" if everything else "nothing was remembered for this folder")
+    else:
+        for line in (line for grant in found for line in lines(grant, now, here)):
+            print(visible(line, lines=False))
+    return Exit.DONE
+
+
+@grants_app.command("add")
+def add(
+    script: Annotated[str, typer.Argument(metavar="SCRIPT", help="One bash script in quotes, as for `agent exec`.")],
+    answer: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[ANSWER]...", help="What you would type at the question: `p`, `P`, `d`, and so on."),
+    ] = None,
+    workspace: WORKSPACE = None,
+    mode: MODE = None,
+) -> int:
+    """Remember an answer before anybody asks.
+
+    Without an answer it lists the choices of the question that SCRIPT would lead to. Nothing is run.
+
+    **Examples**
+
+        agent grants add 'npm test'
+        agent grants add 'npm test' p 7d because of the release
+        agent grants add 'git commit -m x' d
+    """
+    from policy.model.permission_rule import Source
+    from policy.model.verdict import Ask, Deny
+    from runner.frontends.exec.grants import recall
+    from runner.gate.gate import open_gate
+    from runner.gate.request import GateArgs
+
+    gate, action = open_gate(GateArgs(script=script, argv=None, cwd=workspace, mode=mode), os.environ)
+    assessment, verdict = gate.evaluate(action, unattended=False)
+    asked = recall(gate, assessment, verdict, Source.MODEL, unattended=False)
+    if asked.found.by:
+        print(f"{asked.found.by[0].id} answers that already: {visible(about(asked.found.by[0]), lines=False)}")
+        return Exit.DONE
+    if isinstance(verdict, Deny):
+        raise Stopped(verdict.problem, Exit.DENIED)
+    if not isinstance(verdict, Ask):
+        print("that is allowed without a question")
+        return Exit.DONE
+    offered = asked.offer
+    if not offered.choices and offered.never is None:
+        why = "a yes to it counts once: it is dangerous, or it cannot be told beforehand what it will be"
+        raise usage("nothing of that can be remembered", why, "see `agent why` for what the gate reads in it")
+    if not answer:
+        for line in offered.lines:
+            print(visible(line, lines=False))
+        return Exit.DONE
+    said = " ".join(answer)
+    kept = offered.picked(said)
+    if kept is None or isinstance(kept, str):
+        why = kept or "an answer is a letter of the list, with `7d`, `3x`, `user` or `because ...` behind it"
+        raise usage(f"`{visible(said, lines=False)}` is no answer to that", why, "leave it out to see the choices")
+    names, told = asked.keep(kept)
+    if not names:
+        raise Stopped(Problem("nothing was remembered", told, "see `agent doctor` about the state folder"), Exit.FAILED)
+    print(visible(told))
+    return Exit.DONE
+
+
+@grants_app.command("show")
+def show(name: ID, json: JSON = False) -> int:
+    """Print everything that one grant says.
+
+    What it covers, its bounds, until when, whose answer it was, and the action that was asked about.
+
+    **Examples**
+
+        agent grants show g1a2b3c4d
+        agent grants show g1a2b3c4d --json
+    """
+    grant = next((each for each in _stored() if each.id == name), None)
+    if grant is None:
+        raise _unknown(name)
+    now = time.time()
+    if json:
+        from json import dumps
+
+        print(dumps(_object(grant, now)))
+        return Exit.DONE
+    for label, text in said(grant, now):
+        print(f"{label:<9} {visible(text, lines=False)}")
+    return Exit.DONE
+
+
+@grants_app.command("revoke")
+def revoke(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="ID...", help="Grants, as the list names them.", autocompletion=_names)
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", metavar=FLAG, help="Every grant for this folder; remembered noes stay.")
+    ] = False,
+    workspace: WORKSPACE = None,
+) -> int:
+    """Take grants back. A process that is running notices before its next action.
+
+    A remembered no is taken back the same way, by its name.
+
+    **Examples**
+
+        agent grants revoke g1a2b3c4d
+        agent grants revoke --all
+    """
+    if bool(names) == everything:
+        why = "both were given" if names else "neither a name nor --all was given"
+        raise usage("it is not clear what to take back", why, "name some of `agent grants list`, or say --all")
+    here = _here(workspace)
+    wanted = set(names or ())
+
+    def drop(stored: tuple[Grant, ...]) -> tuple[tuple[Grant, ...], tuple[Grant, ...]]:
+        gone = tuple(
+            grant
+            for grant in stored
+            if grant.id in wanted
+            or (everything and grant.ruling is Ruling.ALLOW and (grant.workspace == here or grant.span is Span.USER))
+        )
+        if wanted - {grant.id for grant in gone}:
+            return stored, gone
+        return (tuple(grant for grant in stored if grant not in gone) if gone else stored), gone
+
+    taken = _change(drop)
+    missing = sorted(wanted - {grant.id for grant in taken})
+    if missing:
+        raise _unknown(missing[0])
+    if not taken:
+        print("there was nothing to take back")
+    for grant in taken:
+        print(f"revoked {grant.id}: {visible(grant.what.words, lines=False)}")
+    return Exit.DONE
+
+
+@grants_app.command("prune")
+def prune(json: JSON = False) -> int:
+    """Remove what no longer holds.
+
+    That is grants that are over or used up, and those of folders that are gone.
+
+    **Examples**
+
+        agent grants prune
+    """
+    from runner.gate.grants.store import pruned
+
+    now = time.time()
+    dropped = _change(lambda stored: pruned(stored, now, gone=lambda folder: not os.path.isdir(folder)))
+    if json:
+        _print_json(dropped, now)
+        return Exit.DONE
+    for grant in dropped:
+        print(f"removed {grant.id}: {visible(grant.what.words, lines=False)}")
+    if not dropped:
+        print("nothing to remove")
+    return Exit.DONE
+
+
+# What is stored
+
+
+def _stored() -> tuple[Grant, ...]:
+    from runner.gate.grants.store import grant_file
+    from runner.state.paths import private
+
+    if not os.path.lexists(private(os.environ)[0]):
+        return ()
+    held = grant_file(_folder()).read()
+    _notices(held.notices)
+    return held.value
+
+
+def _change(edit: Edit) -> tuple[Grant, ...]:
+    from runner.gate.grants.store import grant_file
+
+    answer, notices = grant_file(_folder()).change(edit)
+    _notices(notices)
+    return answer
+
+
+def _folder() -> Path:
+    from runner.state.paths import state_dir
+
+    return state_dir(os.environ)
+
+
+def _notices(notices: tuple[str, ...]) -> None:
+    for notice in notices:
+        say(f"notice: {notice}")
+
+
+def _here(workspace: str | None) -> str:
+    """The real path, also of a folder that is gone: its grants can still be listed."""
+    return os.path.realpath(os.path.expanduser(workspace)) if workspace is not None else os.path.realpath(os.getcwd())
+
+
+def _unknown(name: str) -> Stopped:
+    from runner.text.suggest import nearest
+
+    known = [grant.id for grant in _stored()]
+    why = "no grant has that name" if known else "nothing was remembered"
+    return usage(
+        f"there is no grant `{visible(name, lines=False)}`",
+        why,
+        nearest(name, known) or "see `agent grants list --all`",
+    )
+
+
+# As JSON
+
+
+def _object(grant: Grant, now: float) -> dict[str, object]:
+    from runner.gate.grants.codec import to_json
+
+    return {**to_json(grant), "holds": not grant.ended(now) and not grant.early(now), "says": about(grant)}
+
+
+def _print_json(grants: "list[Grant] | tuple[Grant, ...]", now: float) -> None:
+    from json import dumps
+
+    print(dumps([_object(grant, now) for grant in grants]))

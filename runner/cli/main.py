@@ -1,0 +1,173 @@
+"""The command `agent`. Starts fast: nothing is imported before it is known to be needed."""
+
+import io
+import sys
+
+TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`
+if TYPE_CHECKING:
+    from runner.gate.request import GateArgs
+
+
+def main() -> int:
+    """Run the command line; answers the exit code. No traceback leaves this function."""
+    words = sys.argv[1:]
+    _stand_in()
+    try:
+        code = _version() if words in (["--version"], ["-V"]) else _dispatch(words)
+        sys.stdout.flush()
+        return int(code)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        _drop_output()  # nobody reads it any more: end like any filter does, without a word
+        return 141
+    except Exception as error:  # the one seam for the command line: whatever nobody planned becomes a Problem here
+        return _failed(error)
+
+
+def _stand_in() -> None:
+    """Make our three streams usable, whatever we were given.
+
+    SAFETY: a closed descriptor 1 would be the number of the next file opened, and output would land in the audit log. A
+    stream that cannot say a character (an ASCII terminal, a lone surrogate) shows its code instead.
+    """
+    import os
+
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            null = os.open(os.devnull, os.O_RDWR)  # the lowest free number: this one
+            setattr(sys, name, open(null, mode))  # noqa: SIM115  # open as long as the program runs
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _version() -> int:
+    from runner.version import VERSION
+
+    print(f"ringfence {VERSION}")
+    return 0
+
+
+def _dispatch(words: list[str]) -> int:
+    _refuse_strangers()
+    if words and words[0] in ("exec", "why"):
+        import gc
+
+        gc.disable()  # one short command makes no garbage worth a tenth of its start-up time
+        from runner.frontends.exec.argv import parse_gate, wants_help
+
+        if not wants_help(words[1:]):  # help and completion come from typer; running does not wait for its import
+            try:
+                args = parse_gate(words[0], words[1:])
+                return _exec(args) if words[0] == "exec" else _why(args)
+            finally:
+                gc.freeze()  # the same for the last collection, which the interpreter makes on its way out
+    if words[:2] == ["sandbox", "show"]:
+        from runner.frontends.exec.argv import parse_gate, wants_help
+
+        if not wants_help(words[2:]):
+            from runner.frontends.exec.show import run_show
+
+            return run_show(parse_gate("sandbox show", words[2:]))
+    if not words or words[0].startswith("-"):
+        from runner.frontends.tui import fast_start
+
+        if fast_start.fits(words):
+            return fast_start.start(words)
+    from runner.cli.app import run_app
+
+    return run_app(words)
+
+
+def _exec(args: "GateArgs") -> int:
+    from sandbox.linux.helper_process import Spare
+
+    # The helper's interpreter starts on another core while most of this program is still to be imported.
+    with Spare() as spare:
+        from runner.frontends.exec.command import run_exec
+
+        return run_exec(args, spare)
+
+
+def _why(args: "GateArgs") -> int:
+    from runner.frontends.exec.why import run_why
+
+    return run_why(args)
+
+
+def _refuse_strangers() -> None:
+    """THREAT: a folder called `policy` or `sandbox` in somebody's workspace must never be imported in place of ours.
+
+    Our four packages must lie side by side, and the current folder is no place to import from unless it holds them.
+    """
+    import os
+    from importlib.util import find_spec
+
+    home = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+    here = os.path.realpath(os.getcwd()) if _folder_exists() else None
+    if here != home:
+        sys.path[:] = [entry for entry in sys.path if os.path.realpath(entry or ".") != here]
+    for name in ("policy", "sandbox", "tools", "runner"):
+        spec = find_spec(name)
+        origin = spec.origin if spec else None
+        found = os.path.dirname(os.path.dirname(os.path.realpath(origin))) if origin else None
+        if found != home:
+            _refuse(name, found, home)
+
+
+def _folder_exists() -> bool:
+    import os
+
+    try:
+        os.getcwd()
+    except OSError:
+        return False
+    return True
+
+
+def _refuse(name: str, found: str | None, home: str) -> None:
+    """Say it without importing anything of ours: that import is what cannot be trusted."""
+    where = f"in `{found}`" if found else "nowhere"
+    sys.stderr.write(
+        f"agent: another package called `{name}` stands in the way of ringfence's own\n"
+        f"  why: python finds `{name}` {where}, and not beside this program in `{home}`\n"
+        "  fix: unset PYTHONPATH, or install ringfence into an environment of its own (pipx, uv tool install)\n"
+    )
+    raise SystemExit(2)
+
+
+def _drop_output() -> None:
+    """Let what is still buffered for stdout go nowhere, so that the interpreter does not complain while it exits."""
+    import os
+
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.close(null)
+
+
+def _failed(error: Exception) -> int:
+    import errno
+
+    from runner.problems import Exit, known_problem
+    from runner.stderr import print_problem, unexpected, unwritten
+
+    full = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+    if isinstance(error, OSError) and error.errno in full and error.filename is None:
+        _drop_output()  # more than the buffer holds, or no buffer: the write itself failed
+        print_problem(unwritten(error))
+        return Exit.FAILED
+    try:
+        sys.stdout.flush()
+    except OSError as output:
+        _drop_output()
+        print_problem(unwritten(output))
+        return Exit.FAILED
+    known = known_problem(error)
+    if known is None:
+        print_problem(unexpected(error))
+        return Exit.FAILED
+    print_problem(known[0])
+    return known[1]

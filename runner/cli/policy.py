@@ -1,0 +1,201 @@
+"""`agent policy`: the matrix, tables of expected verdicts, and verdicts in bulk."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from policy.model.tier import Mode
+from runner.cli.gate import CONFIG, CWD, FLAG, JSON, MODE, UNATTENDED
+from runner.gate.policy_tools.import_rules import Kind
+
+HELP = """Look at the policy and test it: the permission matrix, tables of expected verdicts, verdicts in bulk.
+
+For one command, with every reason: `agent why`.
+
+**Examples**
+
+    agent policy matrix
+    agent policy test expected.toml
+    agent policy lint
+    agent policy import .claude/settings.json
+    agent policy judge < scripts.jsonl
+    agent policy fingerprint
+"""
+
+policy_app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode="markdown")
+
+
+@policy_app.command("matrix")
+def matrix(json: JSON = False) -> int:
+    """Print the permission matrix: what each mode does with each kind of risk.
+
+    An action gets the strictest cell of all its tiers. Where nobody can be asked, `ask` means deny.
+
+    **Examples**
+
+        agent policy matrix
+        agent policy matrix --json | jq .network
+    """
+    from policy.describe.matrix import rows, table
+
+    if json:
+        from json import dumps
+
+        heading, *found = rows()
+        print(dumps({row[0]: dict(zip(heading[1:], row[1:], strict=True)) for row in found}))
+    else:
+        print(table(), end="")
+    return 0
+
+
+@policy_app.command("fingerprint")
+def number(cwd: CWD = None, config: CONFIG = None, unattended: UNATTENDED = False, json: JSON = False) -> int:
+    """Print the fingerprint of the policy that is in force here: SHA-256 over its rules, lists, facts and matrix.
+
+    The same rules have the same one on every machine, whatever file they stand in. Each session in the record names it
+    as `policy`.
+
+    **Examples**
+
+        agent policy fingerprint
+        agent policy fingerprint --config new.toml
+        agent audit show last --json | jq -r .session_record.policy
+    """
+    import os
+
+    from policy.rules.fingerprint import fingerprint
+    from runner.gate.gate import open_gate
+    from runner.gate.request import GateArgs
+
+    args = GateArgs(script="", argv=None, cwd=cwd, config=config, unattended=unattended)
+    settings = open_gate(args, os.environ)[0].settings
+    found = fingerprint(settings.profile, settings.rules)
+    if json:
+        from json import dumps
+
+        print(dumps({"policy": found, "sources": list(settings.sources), "hashes": dict(settings.hashes)}))
+    else:
+        print(found)
+    return 0
+
+
+@policy_app.command("test")
+def expectations(
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[FILE]...", help="Tables of expected verdicts; `-` is standard input."),
+    ] = None,
+    mode: Annotated[
+        Mode | None, typer.Option(metavar="MODE", help="The mode of tests that name none (otherwise the file's).")
+    ] = None,
+    config: Annotated[
+        str | None, typer.Option(metavar="FILE", help="A configuration to try before it is in force.")
+    ] = None,
+    cwd: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="Judge in this folder instead of the model workspace.")
+    ] = None,
+    json: JSON = False,
+) -> int:
+    """Test the policy: judge tables of scripts and print every verdict that is not the expected one. Runs nothing.
+
+    Without FILE: the tables and rule examples that are shipped, by the shipped policy (and --config). With FILE: your
+    tables, by your configuration, in a model workspace that is the same on every machine.
+
+    A table is TOML, or JSON lines such as {"cmd": "git status", "verdict": "allow"}:
+
+        [[test]]
+        run = "npm run build"
+        verdicts = {default = "ask", trust-project = "allow"}
+
+    Exit 0 when all came out as expected, 1 when some differ, 2 when a file cannot be used.
+
+    **Examples**
+
+        agent policy test
+        agent policy test expected.toml --config new-policy.toml
+        agent policy test --json expected.jsonl | jq '.differences[].test'
+    """
+    from runner.gate.policy_tools.expectations import run_tests
+
+    return run_tests(files or [], mode=mode, config=config, cwd=cwd, json=json)
+
+
+@policy_app.command("lint")
+def lint(
+    file: Annotated[
+        str | None, typer.Argument(metavar="[FILE]", help="One configuration file, before it is in force.")
+    ] = None,
+    strict: Annotated[bool, typer.Option("--strict", metavar=FLAG, help="Warnings are a failure, too.")] = False,
+    cwd: CWD = None,
+    json: JSON = False,
+) -> int:
+    """Look your rules over: which can never take effect, contradict each other, or say more than they seem to.
+
+    Without FILE: the configuration that is in force here. Each finding is one line: place, severity, code, what to do.
+
+    Exit 0 when there is no error, 1 for warnings with --strict, 2 for errors.
+
+    **Examples**
+
+        agent policy lint
+        agent policy lint --strict new-policy.toml
+        agent policy lint --json | jq '.findings[].text'
+    """
+    from runner.gate.policy_tools.lint import run_lint
+
+    return run_lint(file, cwd=cwd, strict=strict, as_json=json)
+
+
+@policy_app.command("import")
+def bring(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The other agent's file; `-` is standard input.")],
+    kind: Annotated[
+        Kind | None,
+        typer.Option("--from", metavar="AGENT", help="Whose it is: claude, codex or gemini; otherwise it is guessed."),
+    ] = None,
+    out: Annotated[
+        str | None, typer.Option("-o", "--out", metavar="FILE", help="Write the rules into this new file.")
+    ] = None,
+    tests: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Write Codex's examples as a table for `agent policy test`.")
+    ] = None,
+    json: JSON = False,
+) -> int:
+    """Turn the permissions of Claude Code, Codex or Gemini CLI into rules.
+
+    The rules are printed as TOML for your configuration. What could not be carried over is listed on stderr, with the
+    reason. What allows never covers more than it did, word by word.
+
+    **Examples**
+
+        agent policy import .claude/settings.json
+        agent policy import default.rules -o rules.toml --tests expected.toml
+        agent policy import --from gemini --json policy.toml | jq .left
+    """
+    from runner.gate.policy_tools.import_rules import run_import
+
+    return run_import(file, kind, as_json_too=json, out=out, tests=tests)
+
+
+@policy_app.command("judge")
+def judge(
+    mode: MODE = None,
+    unattended: UNATTENDED = False,
+    cwd: CWD = None,
+    config: CONFIG = None,
+) -> int:
+    """Judge many scripts: JSON lines in on stdin, JSON lines out. Runs nothing.
+
+    In:  {"id": 1, "cmd": "git status"}
+
+    Out: {"id": 1, "verdict": "allow", "tiers": ["read"], "reasons": [...]}
+
+    **Examples**
+
+        agent policy judge < scripts.jsonl
+        echo '{"id": 1, "cmd": "git status"}' | agent policy judge
+    """
+    from runner.frontends.exec.judge import judge_lines
+
+    return judge_lines(sys.stdin.buffer, sys.stdout, mode=mode, unattended=unattended, cwd=cwd, config=config)

@@ -1,0 +1,90 @@
+"""`agent run` and plain `agent`: a model at work behind the gate."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from runner.agent.options import Given
+from runner.agent.run_options import run_args
+from runner.cli.gate import takes_options
+from runner.frontends.launch import prompt_text, start_conversation, start_run
+from runner.problems import Exit, usage
+
+PROMPT = Annotated[str | None, typer.Argument(metavar="PROMPT", help="What to do. Read from stdin when left out.")]
+
+
+@takes_options("run")
+def run(given: Given, prompt: PROMPT = None) -> int:
+    """Let a model work on one prompt, every action of it through the gate.
+
+    Without a terminal nobody can be asked, so questions become denials. Exit 3 says that something was denied, exit 5
+    that a limit ended it: turns, tokens, money, time, output or denials.
+
+    **Examples**
+
+        agent run "why does the build fail?"
+        agent run --mode trust-project "make the tests pass" --timeout 20m
+        git diff | agent run --unattended --json --max-turns 20 > events.jsonl
+        agent run --model openai:qwen3 --prompt-file task.md
+        agent run -c "and now the documentation"
+        agent run --json --input json                a program talks, line by line
+    """
+    args, format = run_args(given), given.text("input") or "text"
+    file = given.text("prompt_file")
+    prompt_file = Path(file) if file is not None else None
+    if format not in ("text", "json"):
+        raise usage(f"there is no input format `{format}`", "the formats are text and json", "write `--input json`")
+    if format == "json":
+        from runner.frontends.jsonl.server import serve
+
+        if not args.json:
+            raise usage("--input json stands without --json", "its answers are events", "add --json")
+        args.key.check(prompt_from_stdin=True)
+        prompted = prompt is not None or prompt_file is not None
+        return serve(args, prompt_text(prompt, prompt_file) if prompted else None)
+    return start_run(args, prompt, prompt_file)
+
+
+@takes_options("agent")
+def converse(context: typer.Context, given: Given) -> int:
+    """Run a language-model agent, or one command, behind a gate.
+
+    Every action is parsed, judged, confined by the kernel to exactly what was allowed, and recorded. At a terminal,
+    plain `agent` starts a conversation.
+
+    **Examples**
+
+        agent exec 'git status'                      one command behind the gate
+        agent why 'curl https://example.com | sh'    what it would say, and why
+        agent run "fix the failing test"             a model at work
+        agent --mode trust-project                   a conversation
+        agent -c                                     go on with the last one
+        agent --json                                 a program talks, line by line:
+        echo '{"type": "prompt", "text": "why?"}' | agent --json
+        agent audit --denied                         what was refused
+    """
+    args = run_args(given)
+    if context.invoked_subcommand is not None:
+        if given.any():
+            name = context.invoked_subcommand
+            raise usage(
+                f"an option stands before `{name}`",
+                f"`agent {name}` takes its options after its name",
+                f"write `agent {name} [options] ...`",
+            )
+        return Exit.DONE
+    if given.switch("version"):
+        from runner.version import VERSION
+
+        print(f"ringfence {VERSION}")
+        return Exit.DONE
+    if args.json:
+        from runner.frontends.jsonl.server import serve
+
+        args.key.check(prompt_from_stdin=True)
+        return serve(args, None)
+    if os.isatty(1) and not args.unattended and (os.isatty(0) or args.key.from_stdin):
+        return start_conversation(args)
+    return start_run(args, None, None)

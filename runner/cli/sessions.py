@@ -1,0 +1,217 @@
+"""`agent sessions`: what was kept of earlier talks; shown, exported, removed."""
+
+import os
+import re
+import sys
+import time
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from runner.cli.gate import FLAG, JSON
+from runner.problems import Exit, usage
+
+if TYPE_CHECKING:
+    from runner.sessions.store import Store
+
+sessions_app = typer.Typer(no_args_is_help=False, invoke_without_command=True, rich_markup_mode="markdown")
+
+_AGES = {"m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
+
+
+class Format(str, Enum):  # noqa: UP042  # typer shows the values of a plain str enum
+    MARKDOWN = "md"
+    HTML = "html"
+    LINES = "jsonl"
+
+
+def _ids(incomplete: str) -> list[str]:
+    """What the shell completes: the sessions of this workspace."""
+    return [each.id[:8] for each in _store(None).list() if each.id.startswith(incomplete)]
+
+
+ID = Annotated[
+    str, typer.Argument(metavar="ID", help="As the list shows it; its beginning is enough.", autocompletion=_ids)
+]
+ALL = Annotated[bool, typer.Option("--all", metavar=FLAG, help="Of every workspace.")]
+CWD = Annotated[str | None, typer.Option(metavar="FOLDER", help="The workspace around FOLDER instead of this one.")]
+
+
+@sessions_app.callback()
+def sessions(context: typer.Context) -> int:
+    """What earlier talks with a model left: see them, pass them on, remove them.
+
+    A session is kept by `agent run` and by plain `agent`, in a file that only you can read, below
+    `~/.local/state/ringfence/sessions`. `agent -c` goes on with the latest one of a workspace, `agent --resume` lets
+    you pick one, `agent --fork ID` goes on in a copy, `--no-session` keeps none.
+
+    **Examples**
+
+        agent sessions list
+        agent sessions show 3f2a
+        agent sessions export 3f2a --format html -o talk.html
+        agent sessions rm --older-than 30d
+    """
+    return listing() if context.invoked_subcommand is None else Exit.DONE
+
+
+@sessions_app.command("list")
+def listing(all: ALL = False, json: JSON = False, cwd: CWD = None) -> int:
+    """List the sessions of this workspace.
+
+    The one that `agent -c` goes on with is first. Times are UTC.
+
+    **Examples**
+
+        agent sessions list
+        agent sessions list --all --json | jq -r 'select(.turns > 20) | .id'
+    """
+    from runner.sessions.store import Store
+    from runner.sessions.summary import glances, row
+    from runner.text.sanitize import one_line
+
+    stores = Store.all(_state()) if all else [_store(cwd)]
+    empty = True
+    for store in stores:
+        where = None
+        for seen in glances(store):
+            empty = False
+            if json:
+                print(seen.as_json())
+                continue
+            if all and seen.workspace and where is None:
+                where = seen.workspace
+                print(one_line(where, 200))
+            print(("  " if all else "") + row(seen, width=_width()))
+    if empty and not json:
+        print("no session is kept" if all else "no session of this workspace is kept")
+    return Exit.DONE
+
+
+@sessions_app.command("show")
+def show(id: ID, json: JSON = False) -> int:
+    """Print what was said in a session, with the verdict on each call.
+
+    With `--json` every entry is one line: `session`, `run`, `message`, `call` (a verdict), `grant`, `usage`, `mode`,
+    `snapshot`, `notice`, `end`; each names its parent.
+
+    **Examples**
+
+        agent sessions show 3f2a
+        agent sessions show 3f2a --json | jq 'select(.verdict == "deny")'
+    """
+    from runner.sessions.export import as_lines, as_text
+    from runner.sessions.lookup import reading
+
+    with reading(_state(), id) as session:
+        for line in as_lines(session) if json else as_text(session):
+            print(line)
+    return Exit.DONE
+
+
+@sessions_app.command("export")
+def export(
+    id: ID,
+    format: Annotated[Format, typer.Option(help="Markdown, one HTML file, or the entries.")] = Format.MARKDOWN,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", metavar="FILE", help="A new file, instead of stdout.")
+    ] = None,
+) -> int:
+    """Write a session for readers elsewhere. The HTML file needs nothing else, and runs nothing.
+
+    Secrets that were known while it was written are masked in it. Look through it before you publish it all the same.
+
+    **Examples**
+
+        agent sessions export 3f2a --format html -o talk.html
+        agent sessions export 3f2a > talk.md
+    """
+    from runner.sessions.lookup import FORMATS, reading, write_new
+
+    writer = FORMATS[format.value]
+    with reading(_state(), id) as session:
+        if out is not None:
+            write_new(out, writer(session))
+            return Exit.DONE
+        for line in writer(session):
+            print(line)
+    return Exit.DONE
+
+
+@sessions_app.command("rm")
+def remove(
+    ids: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[ID]...", help="Which ones; beginnings are enough.", autocompletion=_ids),
+    ] = None,
+    older_than: Annotated[
+        str | None, typer.Option("--older-than", metavar="AGE", help="Those last written before: 12h, 30d, 8w.")
+    ] = None,
+    all: ALL = False,
+    cwd: CWD = None,
+) -> int:
+    """Remove sessions, with the long outputs that were kept for them. One that is in use stays.
+
+    The audit log keeps what was decided; it is not touched.
+
+    **Examples**
+
+        agent sessions rm 3f2a 77b0
+        agent sessions rm --older-than 30d --all
+    """
+    from runner.sessions.delete import remove_session
+    from runner.sessions.store import SessionError, Store, choose
+
+    state = _state()
+    if bool(ids) == (older_than is not None):
+        why = "either ids say it, or `--older-than`" if ids else "neither an id nor `--older-than` was given"
+        raise usage("it is not clear what to remove", why, "see `agent sessions list`")
+    if ids:
+        chosen = list(dict.fromkeys(choose(Store.all(state), words) for words in ids))
+    else:
+        before = time.time() - _age(older_than or "")
+        stores = Store.all(state) if all else [_store(cwd)]
+        chosen = [(store, found.id) for store in stores for found in store.list() if found.written < before]
+    code = Exit.DONE
+    for store, id in chosen:
+        try:
+            remove_session(state, store, id)
+            print(f"removed {id[:8]}")
+        except SessionError as error:
+            from runner.stderr import print_problem
+
+            print_problem(error.problem)
+            code = Exit.FAILED
+    if not chosen:
+        print("there was nothing to remove")
+    return code
+
+
+def _age(text: str) -> int:
+    found = re.fullmatch(r"([0-9]{1,6})([mhdw])", text.strip())
+    if found is None:
+        raise usage(f"`{text}` is not an age", "it takes a number and one of m, h, d, w", "write for example 30d")
+    return int(found[1]) * _AGES[found[2]]
+
+
+def _state() -> Path:
+    from runner.state.paths import state_dir
+
+    return state_dir(os.environ)
+
+
+def _store(cwd: str | None) -> "Store":
+    from runner.gate.gate import folder
+    from runner.sessions.store import Store
+    from runner.state.paths import home
+    from runner.state.workspace import workspace_of
+
+    return Store.of(_state(), workspace_of(str(folder(cwd)), os.path.realpath(home(os.environ))))
+
+
+def _width() -> int:
+    import shutil
+
+    return shutil.get_terminal_size((110, 24)).columns if sys.stdout.isatty() else 400

@@ -1,0 +1,286 @@
+"""`agent trust`: what a repository brings that would change or run something, and what you said to it."""
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from runner.cli.gate import FLAG, JSON
+from runner.problems import Exit, usage
+from runner.stderr import say
+
+if TYPE_CHECKING:
+    from runner.config.trust.evaluate import Brought
+    from runner.config.trust.inventory import Entry
+    from runner.config.trust.store import Answer
+
+trust_app = typer.Typer(invoke_without_command=True, rich_markup_mode="markdown")
+
+PATH = Annotated[str | None, typer.Argument(metavar="PATH", help="Another repository than the one around you.")]
+
+
+@trust_app.callback()
+def trust(context: typer.Context, json: JSON = False) -> int:
+    """Show what this repository brings that counts only when you trust it, and ask.
+
+    That is its configuration where it would widen yours, its texts for agents (AGENTS.md, CLAUDE.md, GEMINI.md), its
+    part of the system prompt and its skills; hooks and MCP servers are listed too, although this version does nothing
+    with them. A yes is pinned to the
+    hash of all of it, for this folder and you: one byte more, and you are asked again. Plain `agent` and `agent run`
+    ask by themselves. Without a terminal, and with --json, this only shows.
+
+    **Examples**
+
+        agent trust                                   show it, and answer
+        agent trust show ~/src/other --json
+        agent trust list
+        agent trust revoke
+        agent run --trust-config HASH "..."           for CI; `show` prints the hash
+    """
+    if context.invoked_subcommand is not None:
+        if json:
+            name = context.invoked_subcommand
+            why = f"`agent trust {name}` takes its options after its name"
+            raise usage("an option stands before the command", why, f"see `agent trust {name} --help`")
+        return Exit.DONE
+    brought = _weighed(None)
+    from runner.gate.gate import nobody_there
+
+    if json or nobody_there(False) or not brought.counts:
+        return _shown(brought, json)
+    from runner.config.trust.prompt import Said, ask, typed_line
+    from runner.config.trust.session_check import now
+    from runner.config.trust.store import store_at
+    from runner.config.trust.text import state_line
+    from runner.state.paths import state_dir
+
+    if brought.answer is not None:
+        say(f"{state_line(brought)}\n")
+    said = ask(brought, typed_line)
+    if said is Said.QUIT:
+        say("nothing was changed")
+        return Exit.DONE
+    _tell(store_at(state_dir(os.environ)).remember(brought.inventory, yes=said is Said.YES, time=now()))
+    say("kept: it is used until one byte of it changes" if said is Said.YES else "kept: nothing of it is used")
+    return Exit.DONE
+
+
+@trust_app.command("show")
+def show(
+    path: PATH = None,
+    files: Annotated[bool, typer.Option("--files", metavar=FLAG, help="The files too, whole.")] = False,
+    json: JSON = False,
+) -> int:
+    """Print what a repository brings, its hash, and whether you trust it.
+
+    Asks nothing, and changes nothing.
+
+    **Examples**
+
+        agent trust show
+        agent trust show --files ~/src/other
+        agent trust show --json | jq -r .sha256
+    """
+    return _shown(_weighed(path), json, files=files)
+
+
+@trust_app.command("list")
+def listing(json: JSON = False) -> int:
+    """List every answer you gave: which repository, which content, yes or no, and whether it still is that content.
+
+    Times are UTC.
+
+    **Examples**
+
+        agent trust list
+        agent trust list --json | jq -r '.[] | [.answer, .workspace] | @tsv'
+    """
+    from runner.config.trust.store import store_at
+    from runner.state.paths import state_dir
+    from runner.text.sanitize import visible
+
+    answers, notices = store_at(state_dir(os.environ)).all()
+    _tell(notices)
+    rows = [(workspace, each, _still(workspace, each)) for workspace, said in answers.items() for each in said]
+    if json:
+        from json import dumps
+
+        print(dumps([{"workspace": where, **_answer(each), "state": still} for where, each, still in rows]))
+        return Exit.DONE
+    for where, each, still in rows:
+        said = "yes" if each.yes else "no"
+        when = visible(each.time.replace("T", " ").rstrip("Z"), lines=False)
+        print(f"{said:<4} {when:<19}  {each.sha256[:12]}  {visible(where, lines=False)}{_but(still)}")
+    if not rows:
+        print("nothing was answered yet")
+    return Exit.DONE
+
+
+@trust_app.command("accept")
+def accept(
+    path: PATH = None,
+    sha256: Annotated[
+        str | None, typer.Option("--sha256", metavar="HASH", help="The whole hash that `agent trust show` prints.")
+    ] = None,
+) -> int:
+    """Say yes without a question, for scripts.
+
+    To exactly the content with this hash; exit 2 when the repository brings another one.
+
+    **Examples**
+
+        agent trust accept --sha256 "$(agent trust show --json | jq -r .sha256)"
+        agent trust accept --sha256 HASH ~/src/other
+    """
+    from runner.config.trust.session_check import agree, now
+    from runner.config.trust.store import store_at
+    from runner.state.paths import state_dir
+
+    if sha256 is None:
+        why = "a yes without a question is one to a content that somebody has looked at"
+        raise usage("`agent trust accept` needs --sha256", why, "copy the hash that `agent trust show` prints")
+    brought = _weighed(path)
+    agree(brought, sha256, "--sha256")
+    if not brought.inventory.entries:
+        what = f"`{brought.inventory.workspace}` brings nothing to trust"
+        raise usage(what, "it has no configuration and no texts for agents", "check the path")
+    _tell(store_at(state_dir(os.environ)).remember(brought.inventory, yes=True, time=now()))
+    print(f"trusted: {brought.inventory.sha256}")
+    return Exit.DONE
+
+
+@trust_app.command("revoke")
+def revoke(
+    path: PATH = None,
+    everything: Annotated[
+        bool, typer.Option("--all", metavar=FLAG, help="Every answer, for every repository.")
+    ] = False,
+) -> int:
+    """Take your answers for a repository back, yes and no.
+
+    It counts as never asked. It need not exist any more.
+
+    **Examples**
+
+        agent trust revoke
+        agent trust revoke ~/src/gone
+        agent trust revoke --all
+    """
+    from runner.config.trust.store import store_at
+    from runner.state.paths import state_dir
+    from runner.text.sanitize import visible
+
+    if everything and path is not None:
+        raise usage("there is a path and --all", "one of them is too much", "leave one out")
+    store = store_at(state_dir(os.environ))
+    where = None if everything else _workspace(path, gone=True)
+    count, notices = store.forget(where)
+    _tell(notices)
+    of = "" if where is None else f" for {visible(where, lines=False)}"
+    if not count and not everything:
+        known = ", ".join(f"`{visible(each, lines=False)}`" for each in list(store.all()[0])[:5])
+        fix = f"there are answers for {known}" if known else "`agent trust list` lists what can be taken back: nothing"
+        raise usage(f"nothing was answered{of}", "there is nothing to take back", fix)
+    print(f"taken back: {count} {'answer' if count == 1 else 'answers'}{of}")
+    return Exit.DONE
+
+
+def _workspace(path: str | None, *, gone: bool = False) -> str:
+    from runner.config.trust.session_check import workspace_at
+    from runner.gate.gate import folder
+
+    if gone and path is not None and not os.path.isdir(path):
+        return os.path.realpath(path)
+    return workspace_at(str(folder(path)), os.environ)
+
+
+def _weighed(path: str | None) -> "Brought":
+    """Everything about one repository. What of its configuration cannot be read is told, and widens nothing."""
+    from pathlib import Path
+
+    from runner.config import load
+    from runner.config.trust.notices import condensed
+    from runner.config.trust.session_check import look_at, weigh
+    from runner.gate.gate import folder
+
+    workspace = _workspace(path)
+    inventory = look_at(workspace, str(folder(path)), os.environ)
+    settings = load(Path(workspace), os.environ, unattended=True)
+    reads, skilled = bool(settings.value("instructions")), bool(settings.value("skills"))
+    brought, notices = weigh(inventory, settings, os.environ, reads=reads, skilled=skilled)
+    _tell((*condensed(settings, mention=False), *notices))
+    return brought
+
+
+def _shown(brought: "Brought", json: bool, *, files: bool = False) -> int:
+    from runner.config.trust.text import contents, description, state_line, state_word
+
+    if json:
+        from json import dumps
+
+        print(dumps(_form(brought, state_word(brought))))
+        return Exit.DONE
+    if not brought.inventory.entries:
+        print("this repository brings nothing that would change or run something")
+        return Exit.DONE
+    print("\n".join([*description(brought), *(contents(brought) if files else []), "", state_line(brought)]))
+    return Exit.DONE
+
+
+def _form(brought: "Brought", state: str) -> Mapping[str, object]:
+    inventory, since = brought.inventory, brought.since
+    return {
+        "workspace": inventory.workspace,
+        "sha256": inventory.sha256,
+        "state": state,
+        "counts": list(brought.counts),
+        "widens": [
+            {"path": each.path, "line": each.line, "key": each.key, "old": each.old or None, "new": each.new}
+            for each in brought.widenings
+        ],
+        "entries": [_entry(each) for each in inventory.entries],
+        "changed": [{"path": path, "how": how} for path, how in since[1]] if since else [],
+    }
+
+
+def _entry(entry: "Entry") -> Mapping[str, object]:
+    return {
+        "path": entry.path,
+        "kind": entry.kind.value,
+        "used": entry.kind.used and not entry.refused,
+        "executable": entry.executable,
+        "bytes": entry.size,
+        "sha256": entry.sha256 or None,
+        "refused": entry.refused or None,
+    }
+
+
+def _answer(answer: "Answer") -> Mapping[str, object]:
+    said = "yes" if answer.yes else "no"
+    return {"sha256": answer.sha256, "answer": said, "time": answer.time, "entries": len(answer.entries)}
+
+
+def _still(workspace: str, answer: "Answer") -> str:
+    """Whether the repository brings what was answered: `same`, `changed`, `gone`, or `closed` to this user."""
+    from runner.config.trust.session_check import look_at
+    from runner.problems import Stopped
+
+    try:
+        return "same" if look_at(workspace, workspace, os.environ).sha256 == answer.sha256 else "changed"
+    except Stopped:
+        return "closed" if os.path.lexists(workspace) else "gone"
+
+
+def _but(still: str) -> str:
+    return {
+        "same": "",
+        "changed": "  (now something else)",
+        "gone": "  (it is gone)",
+        "closed": "  (it cannot be read)",
+    }[still]
+
+
+def _tell(notices: tuple[str, ...]) -> None:
+    for notice in notices:
+        say(f"notice: {notice}")

@@ -1,0 +1,4 @@
+"""Files that a repository or a user writes for agents: instructions, skills, and custom commands.
+
+Their content is untrusted until the user trusts it. Start reading at `instructions.py`.
+"""

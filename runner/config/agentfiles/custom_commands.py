@@ -1,0 +1,137 @@
+"""Custom `/commands`: Markdown files whose text is sent as a prompt.
+
+`~/.config/ringfence/commands/review.md` is `/review`, a file in a folder below has the folder's name in front
+(`git/log.md` is `/git:log`). Between two lines `---` at the top may stand `description:` and `argument-hint:`. In the
+text `$ARGUMENTS` is all that was typed behind the name, `$1` to `$9` are its words, `$$` is a dollar sign; where none
+of them stands, what was typed comes behind the text. Nothing in such a file is run, and it grants nothing.
+
+THREAT T103: a repository brings commands that look like ours, or like yours. They exist only while you trust the very
+content, never take a name that is taken, and what they say goes to the model as what you say: that is what you typed.
+"""
+
+import re
+import shlex
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path, PurePosixPath
+
+from policy.model.frozen import dataclass
+from runner.text.sanitize import one_line, visible
+
+LARGEST = 64 << 10  # bytes of one file
+MOST = 200  # of one folder
+_DEEPEST = 3
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,40}")
+_FIELD = re.compile(r"(description|argument-hint):[ \t]*(.*)")
+_PLACE = re.compile(r"\$(\$|ARGUMENTS\b|[1-9](?![0-9]))")
+_HINT = 200  # characters of a description
+
+
+@dataclass(frozen=True, slots=True)
+class PromptFile:
+    """One file, read. `text` is the prompt before its arguments are put in."""
+
+    name: str
+    usage: str
+    summary: str
+    text: str
+    source: str
+
+    def prompt(self, words: str) -> str:
+        """What is sent for `/name words`."""
+        try:
+            parts = shlex.split(words)
+        except ValueError:  # an apostrophe in a sentence
+            parts = words.split()
+        used = False
+
+        def put(found: re.Match[str]) -> str:
+            nonlocal used
+            key = found[1]
+            if key == "$":
+                return "$"
+            used = True
+            if key == "ARGUMENTS":
+                return words
+            return parts[int(key) - 1] if int(key) <= len(parts) else ""
+
+        text = _PLACE.sub(put, self.text)
+        return f"{text}\n\n{words}" if words and not used else text
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What a folder holds. `notices` say which files are no commands, and why."""
+
+    found: tuple[PromptFile, ...] = ()
+    notices: tuple[str, ...] = ()
+
+
+def parse(path: PurePosixPath, data: bytes, source: str) -> PromptFile | str:
+    """One file, by its path below the folder of commands; or why it is none."""
+    parts = (*path.parent.parts, path.stem)
+    if not all(_NAME.fullmatch(part) for part in parts):
+        return "its name is no word of lower case letters, digits, - and _"
+    if len(data) > LARGEST:
+        return f"it is larger than {LARGEST >> 10} KiB"
+    try:
+        text = data.decode("utf-8").removeprefix("\ufeff").replace("\r\n", "\n")
+    except UnicodeDecodeError:
+        return "it is not UTF-8"
+    fields: dict[str, str] = {}
+    if text.startswith("---\n"):
+        head, end, rest = text[4:].partition("\n---\n")
+        if not end:
+            return "what stands between its lines `---` does not end"
+        fields = {name: said.strip().strip("\"'") for name, said in _FIELD.findall(head)}
+        text = rest
+    if not text.strip():
+        return "it says nothing"
+    # THREAT T103: the model reads nothing that the user, who trusts this text, cannot see.
+    text = "\t".join(visible(part, prose=True) for part in text.split("\t"))
+    summary = fields.get("description") or next(line for line in text.split("\n") if line.strip()).lstrip("# ")
+    return PromptFile(
+        ":".join(parts), one_line(fields.get("argument-hint", ""), 60), one_line(summary, _HINT), text.strip(), source
+    )
+
+
+def of_folder(folder: Path) -> Read:
+    """The user's own commands. A folder that is not there holds none."""
+    return _read(_files(folder), str(folder))
+
+
+def of_contents(contents: Mapping[str, bytes], below: str) -> Read:
+    """Those that a repository brings, of which the user trusts these very bytes; by paths in the repository."""
+    found = ((PurePosixPath(path).relative_to(below), data) for path, data in sorted(contents.items()))
+    return _read(((path, data) for path, data in found if path.suffix == ".md"), below)
+
+
+def _read(files: Iterable[tuple[PurePosixPath, bytes | str]], source: str) -> Read:
+    found: dict[str, PromptFile] = {}
+    notices = []
+    for path, data in files:
+        made = parse(path, data, f"{source}/{path}") if isinstance(data, bytes) else data
+        if isinstance(made, str):
+            notices.append(f"`{one_line(f'{source}/{path}', _HINT)}` is no command: {made}")
+        else:
+            found.setdefault(made.name, made)
+    return Read(tuple(found.values()), tuple(notices))
+
+
+def _files(folder: Path, depth: int = 1) -> Iterator[tuple[PurePosixPath, bytes | str]]:
+    """Markdown files below `folder` in the order of their names, each with its bytes or why it was not read."""
+    try:
+        entries = sorted(folder.iterdir())[:MOST]
+    except OSError:
+        return  # not there, or closed to us: nothing of it can be typed either
+    for entry in entries:
+        try:
+            about = entry.stat()
+            if stat.S_ISDIR(about.st_mode) and depth < _DEEPEST:
+                for path, data in _files(entry, depth + 1):
+                    yield PurePosixPath(entry.name) / path, data
+            elif entry.suffix == ".md":
+                plain = stat.S_ISREG(about.st_mode) and about.st_size <= LARGEST
+                yield PurePosixPath(entry.name), entry.read_bytes() if plain else "it is no file, or too large"
+        except OSError as error:
+            yield PurePosixPath(entry.name), (error.strerror or "it cannot be read").lower()

@@ -1,0 +1,124 @@
+"""The front matter of a Markdown file: settings in YAML between two lines of `---`.
+
+The settings are read from the events of a YAML parser, which make no objects. Anchors, aliases and tags are refused,
+and so is a head with many lines, characters or nodes: the file may have come with a repository.
+"""
+
+import re
+from collections.abc import Mapping
+
+import yaml
+
+from policy.model.frozen import dataclass
+
+_MOST_LINES = 200
+_MOST_EVENTS = 500
+_LONGEST = 32 << 10  # characters of a head
+_DEEPEST = 20  # lists and tables inside each other
+# `name: some: text`, which is no YAML, and which people write. A comment at the end is no part of the text.
+_PLAIN = re.compile(r"([A-Za-z][A-Za-z0-9_-]{0,63}:[ \t]+)([^\s\"'\[\]{}|>&*!%@`#,?-].*)")
+_COMMENT = re.compile(r"[ \t]#")
+
+
+class HeadError(ValueError):
+    """The error for a head that cannot be read. The text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The parts of a file.
+
+    Attributes:
+        texts: the settings of the front matter that are texts.
+        others: the names of the settings that are lists or tables.
+        body: the text below the front matter.
+    """
+
+    texts: Mapping[str, str]
+    others: tuple[str, ...]
+    body: str
+
+
+def front_matter(text: str) -> Head:
+    """Split a file. Without front matter all of the file is the body. Raises HeadError."""
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n")
+    lines = text.split("\n")
+    if lines[0].rstrip() != "---":
+        return Head({}, (), text)
+    ends = (place for place, line in enumerate(lines[1 : _MOST_LINES + 1], 1) if line.rstrip() == "---")
+    end = next(ends, None)
+    if end is None:
+        raise HeadError(f"its head has no end: a second line of `---` is missing in the first {_MOST_LINES} lines")
+    if sum(map(len, lines[:end])) > _LONGEST:
+        raise HeadError(f"its head is longer than {_LONGEST >> 10} KiB")
+    texts, others = _settings([_quoted(line) for line in lines[1:end]])
+    return Head(texts, tuple(others), "\n".join(lines[end + 1 :]).strip("\n"))
+
+
+def _quoted(line: str) -> str:
+    """Return the line with its text in quotes if YAML would take a colon in the text for a second setting."""
+    found = _PLAIN.fullmatch(line)
+    text = _COMMENT.split(found[2], maxsplit=1)[0].rstrip() if found else ""
+    if found is None or (": " not in text and ":\t" not in text and not text.endswith(":")):
+        return line
+    escaped = text.replace("'", "''")
+    return f"{found[1]}'{escaped}'"
+
+
+def _settings(lines: list[str]) -> tuple[dict[str, str], list[str]]:
+    """Return the texts, and the names of the other settings."""
+    texts: dict[str, str] = {}
+    others: list[str] = []
+    depth = count = documents = 0
+    name: str | None = None  # the setting whose value comes next
+    try:
+        for event in yaml.parse("\n".join(lines) + "\n", Loader=yaml.SafeLoader):
+            count += 1
+            documents += isinstance(event, yaml.DocumentStartEvent)
+            _check(event, count, documents, depth)
+            if isinstance(event, yaml.CollectionStartEvent):
+                if depth == 0 and not isinstance(event, yaml.MappingStartEvent):
+                    raise HeadError("its head is no table of `name: text`")
+                if depth == 1:
+                    if name is None:
+                        raise HeadError("a name in its head is a list or a table")
+                    others.append(name)
+                depth += 1
+            elif isinstance(event, yaml.CollectionEndEvent):
+                depth -= 1
+                name = None if depth == 1 else name
+            elif isinstance(event, yaml.ScalarEvent) and depth == 0 and event.value:
+                raise HeadError("its head is no table of `name: text`")
+            elif isinstance(event, yaml.ScalarEvent) and depth == 1:
+                if name is not None:
+                    texts[name], name = event.value, None
+                elif event.value in texts or event.value in others:
+                    raise HeadError(f"`{_shown(event.value)}` stands in its head twice")
+                else:
+                    name = event.value
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 2 if error.problem_mark else 1
+        raise HeadError(f"line {line} of its head is not valid YAML: {_shown(error.problem or '')}") from None
+    except yaml.YAMLError:
+        raise HeadError("its head holds a character that YAML forbids") from None
+    return texts, others
+
+
+def _check(event: yaml.Event, count: int, documents: int, depth: int) -> None:
+    """Refuse what no plain settings need, and more of it than anybody writes."""
+    if count > _MOST_EVENTS or depth > _DEEPEST:
+        raise HeadError("its head holds too many lists and tables")
+    if documents > 1:
+        raise HeadError("its head holds more than one document")
+    if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
+        raise HeadError("its head has an anchor (`&`) or an alias (`*`), which are not read here")
+    if getattr(event, "tag", None) is not None:
+        raise HeadError("its head has a tag (`!`), which is not read here")
+    if isinstance(event, yaml.ScalarEvent) and any(
+        (char < " " and char not in "\n\t") or char == "\x7f" for char in event.value
+    ):
+        raise HeadError("a text in its head has an escape for a control character")
+
+
+def _shown(text: str) -> str:
+    return "".join(char if char.isprintable() else "?" for char in text)[:80]

@@ -1,0 +1,64 @@
+"""Limits as people write them: `--limit memory=2G`, `--timeout 90s`. An amount that is not clear is an error."""
+
+from dataclasses import asdict
+
+from policy.model.verdict import Limits, limit_names
+from runner.problems import usage
+
+_SECONDS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+_BYTES = {"": 1.0, "b": 1.0, "k": 2.0**10, "m": 2.0**20, "g": 2.0**30, "t": 2.0**40}
+_BYTES |= {f"{unit}{tail}": _BYTES[unit] for unit in "kmgt" for tail in ("b", "ib")}
+_COUNT = {"": 1.0}
+_LARGEST = 2.0**53
+
+# limit: (units, whole numbers only, an example)
+_KINDS: dict[str, tuple[dict[str, float], bool, str]] = {
+    "wall": (_SECONDS, False, "30s, 5m, 0.5"),
+    "cpu": (_SECONDS, True, "60s, 10m"),
+    "pids": (_COUNT, True, "256"),
+    "memory": (_BYTES, True, "512M, 2G"),
+    "file": (_BYTES, True, "100M, 1G"),
+    "open-files": (_COUNT, True, "1024"),
+    "output": (_BYTES, True, "64K, 10M"),
+    "disk": (_BYTES, True, "500M, 20G"),
+}
+
+
+def parse_seconds(text: str, option: str) -> float:
+    """Wall seconds, more than none."""
+    return _amount(text, "wall", option)
+
+
+def parse_bytes(text: str, option: str) -> int:
+    """Bytes, one at least."""
+    return int(_amount(text, "output", option))
+
+
+def apply_limits(base: Limits, settings: tuple[str, ...]) -> Limits:
+    """`base` with every `NAME=VALUE` applied in order; raises a usage error that names the valid names and units."""
+    values = asdict(base)
+    for setting in settings:
+        name, sign, value = setting.partition("=")
+        name = name.strip().replace("_", "-")
+        if not sign or name not in limit_names():
+            what = f"`{setting}` is not a limit" if sign else f"`--limit {setting}` has no value"
+            raise usage(
+                what, f"a limit is NAME=VALUE; the names are {', '.join(limit_names())}", "try --limit memory=2G"
+            )
+        amount = _amount(value, name, f"--limit {name}")
+        values[name.replace("-", "_")] = amount if name == "wall" else int(amount)
+    return Limits(**values)
+
+
+def _amount(text: str, name: str, option: str) -> float:
+    units, whole, example = _KINDS[name]
+    stripped = text.strip().lower()
+    number = stripped.rstrip("abcdefghijklmnopqrstuvwxyz ")
+    unit = stripped[len(number) :].strip()
+    digits = number.replace(".", "", 1)
+    value = float(number) * units[unit] if digits.isascii() and digits.isdigit() and unit in units else 0.0
+    if not 0 < value <= _LARGEST or (whole and value < 1):
+        raise usage(
+            f"`{text}` is not an amount for {option}", f"it takes a positive amount such as {example}", "correct it"
+        )
+    return value

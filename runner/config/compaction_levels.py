@@ -1,0 +1,83 @@
+"""How full the window may become before what is sent gets shorter, and how much of it then stays."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from policy.model.frozen import dataclass
+from policy.model.verdict import Problem
+from runner.config.settings import Settings
+
+
+class Level(StrEnum):
+    """What is done, gentlest first; the names are those of the settings and of the event."""
+
+    TRIM = "trim"  # long results of old calls lose their middle
+    ONE_LINE = "one-line"  # results of old calls become one line
+    SUMMARY = "summary"  # old turns become notes, which the small model writes
+    RECENT = "recent"  # only the latest turns stay beside the notes
+    TRUNCATE = "truncate"  # whatever is left is cut, without asking anybody
+    ASKED = "asked"  # the person wanted it: as SUMMARY, but all that is old
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """Per cent of what the window holds beside one answer, from which on each level is used."""
+
+    trim: int = 70
+    one_line: int = 80
+    summary: int = 85
+    recent: int = 90
+    truncate: int = 95
+
+    def reached(self, level: Level, used: float) -> bool:
+        """Whether `used`, a part of 1, calls for `level`."""
+        least = getattr(self, level.value.replace("-", "_"), None)
+        return isinstance(least, int) and used * 100 >= least
+
+
+ORDER = ("trim", "one_line", "summary", "recent", "truncate")
+
+
+@dataclass(frozen=True, slots=True)
+class Disorder:
+    """`level` is never reached."""
+
+    level: str
+    problem: Problem
+
+
+def thresholds(said: Mapping[str, int]) -> Thresholds | Disorder:
+    """As the person said of some of them. A gentler level about which nothing was said comes no later than the next;
+    what was said must be in order."""
+    usual, found, above, after = Thresholds(), dict[str, int](), 100, ""
+    for name in reversed(ORDER):
+        at = said.get(name, min(getattr(usual, name), above))
+        if at > above:
+            why = f"`{after}`, which takes more away, comes at {above}"
+            fix = f"write {above} or less, or raise `compaction.{after}`"
+            return Disorder(name, Problem(f"`compaction.{name}` is {at}, which is never reached", why, fix))
+        found[name], above, after = at, at, name
+    return Thresholds(**found)
+
+
+# Part of the window that stays as it is, at the end of the conversation.
+KEEPS = {
+    Level.TRIM: 0.25,
+    Level.ONE_LINE: 0.20,
+    Level.SUMMARY: 0.25,
+    Level.RECENT: 0.10,
+    Level.TRUNCATE: 0.08,
+    Level.ASKED: 0.05,
+}
+# Part of the window that a level must save: less is not worth sending again what the provider has cached. Results that
+# lose only their middle are the most often to be had, and must save so much that there is rest before the next time.
+GAINS = {Level.TRIM: 0.15, Level.ONE_LINE: 0.10, Level.SUMMARY: 0.05, Level.RECENT: 0.05}
+
+
+def levels_of(settings: Settings) -> Thresholds | Disorder:
+    """Where each level begins, by what was said."""
+    said: dict[str, int] = {}
+    for name in ORDER:
+        if isinstance(value := settings.values.get(("compaction", name)), int):
+            said[name] = value
+    return thresholds(said)

@@ -1,0 +1,146 @@
+"""`[[credential]]` as TOML: read once, strictly. What is wrong is an error with file and line."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+
+from policy.model.assessment import RuleKind, RuleRef
+from policy.model.credential import Credential
+from policy.model.host_rule import HostRule, authority, host_rule
+from policy.model.verdict import Problem
+from policy.toml.profile import texts
+from policy.toml.schema import Entry
+from runner.config.credential_keys import MOST
+
+TOOLS = ("git", "pip", "npm", "gh")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}\Z")
+_HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}):[ \t]*([ -~]{1,1000})\Z")
+_ADDRESS = re.compile(r"(https?)://([^/?#@\s]+)(/[A-Za-z0-9/._~!$&'()*+,=:@-]*)?\Z")
+# RFC 9110: what the proxy says itself, or what is between neighbours only.
+_OURS = frozenset((
+    "host", "connection", "content-length", "transfer-encoding", "te", "trailer", "upgrade", "keep-alive",
+    "proxy-authorization", "proxy-connection", "accept-encoding", "expect", "http2-settings", "content-type",
+))  # fmt: skip
+# Obeyed by the loader, the shell or an interpreter, whatever they hold: an address there could only break something.
+_NOT_TOLD = re.compile(
+    r"(PATH|HOME|SHELL|IFS|ENV|BASH.*|LD_.*|GIT_CONFIG_.*|.*_PROXY|NODE_OPTIONS|PYTHON.*|TMPDIR)\Z", re.IGNORECASE
+)
+
+
+def credentials(entries: Iterable[Entry]) -> tuple[Credential, ...]:
+    """Of every `[[credential]]`, in order; a later one takes the place of one with its name. Raises KeyedError."""
+    found: dict[str, Credential] = {}
+    for entry in entries:
+        made = credential(entry)
+        found.pop(made.name, None)
+        found[made.name] = made
+        if len(found) > MOST:
+            raise entry.complain("", f"there are at most {MOST} credentials", "drop some")
+    return tuple(found.values())
+
+
+def credential(entry: Entry) -> Credential:
+    """One of them. Raises KeyedError."""
+    name = _text(entry, "name")
+    if not _NAME.match(name):
+        raise entry.complain("name", "it is no short name", 'give it one of letters, digits, `.`, `_` and `-`: "forge"')
+    plain, intercept = bool(entry.values.get("plain")), bool(entry.values.get("intercept"))
+    if plain and intercept:
+        raise entry.complain("intercept", "without TLS there is nothing to open", "drop `plain` or `intercept`")
+    rules = tuple(_rule(entry, text) for text in texts(entry.values.get("hosts", ())))
+    if not rules:
+        raise entry.complain("hosts", "it says of no request that it gets it", 'add hosts = ["git.example.com/team/"]')
+    header, value, user = _header(entry)
+    made = Credential(
+        name=name,
+        rules=rules,
+        header=header,
+        value=value,
+        user=user,
+        source=_source(entry),
+        use=(),
+        intercept=intercept,
+        plain=plain,
+        ref=RuleRef(RuleKind.USER, entry.source, entry.line),
+    )
+    given = texts(entry.values["use"]) if "use" in entry.values else () if intercept else ("git",)
+    return replace(made, use=tuple(_use(entry, made, text) for text in given))
+
+
+def _text(entry: Entry, key: str) -> str:
+    given = entry.values.get(key)
+    if not isinstance(given, str):
+        raise entry.complain("", f"it has no `{key}`", 'add name = "forge"')
+    return given
+
+
+def _rule(entry: Entry, text: str) -> HostRule:
+    rule = host_rule(text)
+    if isinstance(rule, Problem):
+        raise entry.complain("hosts", rule.why, rule.fix)
+    if not rule.ports:
+        raise entry.complain("hosts", f"`{text}` is every port of a host", "name the port: `example.org:8443`")
+    if rule.ports == (80,) and not entry.values.get("plain"):
+        why = f"`{text}` is where plain HTTP is spoken, in which everybody on the way would read it"
+        raise entry.complain("hosts", why, "name the port of TLS, or write plain = true if you mean that")
+    return rule
+
+
+def _header(entry: Entry) -> tuple[str, str, str]:
+    """Its name, its value, and the user name of Basic."""
+    if ("header" in entry.values) == ("basic" in entry.values):
+        fix = 'write header = "Authorization: Bearer {secret}", or basic = "USER"'
+        raise entry.complain("", "it needs one of `header` and `basic`", fix)
+    if "basic" in entry.values:
+        user = _text(entry, "basic")
+        if ":" in user or not user.isprintable():
+            raise entry.complain("basic", "RFC 7617 allows no `:` in a user name", "write the user name alone")
+        return "Authorization", "", user
+    found = _HEADER.match(_text(entry, "header"))
+    if found is None or found[2].count("{secret}") != 1:
+        fix = 'write it like "Authorization: Bearer {secret}"'
+        raise entry.complain("header", "it is no header with `{secret}` in its value", fix)
+    if found[1].lower().replace("_", "-") in _OURS:
+        raise entry.complain("header", f"`{found[1]}` is not for credentials", "name the header that the server reads")
+    return found[1], found[2].strip(), ""
+
+
+def _source(entry: Entry) -> tuple[str, ...]:
+    given = [key for key in ("env", "keyring", "helper") if key in entry.values]
+    if len(given) != 1:
+        fix = 'write env = "VARIABLE", keyring = "NAME" or helper = ["pass", "show", "forge"]'
+        raise entry.complain(given[1] if given else "", "it needs one place where the secret is found", fix)
+    value = entry.values[given[0]]
+    words = (value,) if isinstance(value, str) else texts(value)
+    if not words or any("\0" in word for word in words):
+        raise entry.complain(given[0], "it is empty", "name where the secret is found")
+    if given == ["env"] and not _VARIABLE.match(words[0]):
+        raise entry.complain("env", f"`{words[0]}` is no name of a variable", 'write it like env = "FORGE_TOKEN"')
+    return (given[0], *words)
+
+
+def _use(entry: Entry, made: Credential, text: str) -> tuple[str, str]:
+    """A program or a variable, and the address that it is about."""
+    name, equals, address = text.partition("=")
+    if name == "gh":
+        if not made.intercept:
+            fix = "add intercept = true to open the TLS of its hosts, or leave `gh` out"
+            raise entry.complain("use", "`gh` speaks TLS to its own host and nothing else", fix)
+        if not equals:
+            equals, address = "=", f"https://{made.rules[0].host.removeprefix('*.')}/"
+    if name == "git" and not equals:
+        return name, ""
+    if not equals or not _VARIABLE.match(name) or _NOT_TOLD.match(name):
+        fix = 'write "git", "pip=https://HOST/simple/", "npm=https://HOST/npm/", "gh" or "VARIABLE=https://HOST/"'
+        raise entry.complain("use", f"`{text}` is none of these", fix)
+    if address == "placeholder" and name not in TOOLS:
+        return name, address
+    found = _ADDRESS.match(address)
+    scheme = "http" if made.plain else "https"
+    if found is None or found[1] != scheme:
+        raise entry.complain("use", f"`{text}` names no address", f"write it like {name}={scheme}://HOST/PATH/")
+    where = authority(found[2])
+    if where is None or not made.names(where[0], where[1] or made.port):
+        raise entry.complain("use", f"`{address}` is none of its hosts", "add that host to `hosts`, or name another")
+    return name, f"{scheme}://{found[2].lower()}{found[3] or '/'}"

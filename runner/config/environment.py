@@ -1,0 +1,50 @@
+"""`RINGFENCE_*` says the same things as a file; each is checked as if it stood in one."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from policy.model.verdict import Problem
+from policy.toml.schema import Keyed, Shape, value_of
+from runner.config.layer import Given, Layer
+from runner.config.read_file import ConfigError
+from runner.config.schema import VARIABLES
+
+_PREFIX = "RINGFENCE_"
+
+
+def given_by(names: Sequence[str], environ: Mapping[str, str], elsewhere: Sequence[str]) -> Iterator[Given]:
+    """What each variable says. `elsewhere`: those that are read by others. Raises ConfigError for one that is wrong."""
+    for name in names:
+        yield given(name, environ[name], elsewhere)
+
+
+def given(name: str, text: str, elsewhere: Sequence[str]) -> Given:
+    key = VARIABLES.get(name)
+    if key is None:
+        raise _no_variable(name, elsewhere)
+    what = f"`{name}={text}` cannot be used"
+    value = value_of(text if key.shape is Shape.TEXT else plain(text), key.shape)
+    if value is None:
+        raise ConfigError(Problem(what, f"it must be {key.shape.value}", f"correct or unset {name}"))
+    if fault := key.fault(value):
+        raise ConfigError(Problem(what, *fault))
+    return Given(Layer.ENVIRONMENT, Keyed(name, "", {key.path: value}))
+
+
+def plain(text: str) -> int | float | bool | str:
+    """The number or switch that `text` writes; `text` itself (a size such as `2 GiB`, or a mistake) when it is none."""
+    if text in ("true", "false"):
+        return text == "true"
+    try:
+        return int(text) if len(text) < 19 and text.isdecimal() else float(text)
+    except ValueError:
+        return text
+
+
+def _no_variable(name: str, elsewhere: Sequence[str]) -> ConfigError:
+    from difflib import get_close_matches
+
+    known = [*VARIABLES, *elsewhere]
+    # Without the part that all of them share, which would make any two of them look alike.
+    near = get_close_matches(name.removeprefix(_PREFIX), [each.removeprefix(_PREFIX) for each in known], n=1)
+    fix = f"did you mean `{_PREFIX}{near[0]}`?" if near else f"unset it; the names are {', '.join(known)}"
+    return ConfigError(Problem(f"the variable `{name}` cannot be used", "there is no such setting", fix))

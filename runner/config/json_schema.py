@@ -1,0 +1,120 @@
+"""The JSON Schema of a configuration file, for editors (Taplo, Even Better TOML) and other programs.
+
+The schema is written from the table of keys (`runner/config/schema.py`).
+"""
+
+import json
+from collections.abc import Mapping
+from importlib import resources
+from typing import Any
+
+from policy.toml.schema import Path as KeyPath
+from policy.toml.schema import Shape
+from runner.config.schema import KEYS, LISTS, SECTIONS, Key, TableList, Widens
+
+FILE = "config.schema.json"
+
+_REPOSITORY = {
+    Widens.YOURS: "Only you can say it: a repository's file never may.",
+    Widens.NEVER: "Only you can say it: a repository's file may not until you trust it.",
+    Widens.TIGHTEN: "A repository's file may only tighten it until you trust it.",
+    Widens.ANYTHING: "",
+}
+_TIME = r"^\s*[0-9]{1,9}(\.[0-9]{1,9})?\s*([mM]?[sS]|[mM]|[mM][iI][nN]|[hH])?\s*$"
+_SIZE = r"^\s*[0-9]{1,15}\s*([KMGTkmgt]([iI]?[bB])?|[bB])?\s*$"
+
+_Schema = dict[str, Any]  # a JSON object; nothing reads it but `json`
+
+# fmt: off
+_TEXT:  _Schema = {"minLength": 1, "type": "string"}
+_WORDS: _Schema = {"items": _TEXT, "minItems": 1, "type": "array"}
+_WHOLE: _Schema = {"exclusiveMaximum": 1 << 62, "exclusiveMinimum": 0, "type": "integer"}
+_SPAN:  _Schema = {"exclusiveMinimum": 0, "maximum": 7 * 86_400, "type": "number"}
+_TIMED: _Schema = {"pattern": _TIME, "type": "string"}
+_SIZED: _Schema = {"pattern": _SIZE, "type": "string"}
+_SHAPES: Mapping[Shape, _Schema] = {
+    Shape.TEXT:          _TEXT,
+    Shape.TEXTS:         {"items": _TEXT, "type": "array"},
+    Shape.PATTERNS:      {"items": _WORDS, "type": "array"},
+    Shape.WHOLE:         _WHOLE,
+    Shape.SECONDS:       {"anyOf": [_SPAN, _TIMED]},
+    Shape.WHOLE_SECONDS: {"anyOf": [_WHOLE, _TIMED]},
+    Shape.NUMBER:        {"maximum": 1e15, "minimum": 0, "type": "number"},
+    Shape.SIZE:          {"anyOf": [_WHOLE, _SIZED]},
+    Shape.WORDS:         {"items": {"anyOf": [_TEXT, _WORDS]}, "minItems": 1, "type": "array"},
+    Shape.SWITCH:        {"type": "boolean"},
+    Shape.DATE:          {"format": "date", "type": "string"},
+}
+# fmt: on
+
+
+def schema() -> dict[str, Any]:
+    """Make the schema from the table of keys. It holds no references, which some editors do not follow."""
+    tree: dict[str, Any] = {}
+    for key in KEYS:
+        at = tree
+        for word in key.path[:-1]:
+            at = at.setdefault(word, {})
+        at[key.path[-1]] = key
+    table = _table(tree, ())
+    table["properties"] |= {each.name: _list(each) for each in LISTS}
+    head = {
+        "$schema": "http://json-schema.org/draft-07/schema#",  # the newest that all of those editors know
+        "title": "The configuration of ringfence",
+    }
+    return head | table
+
+
+def schema_text() -> str:
+    """Return the text of the shipped file."""
+    return json.dumps(schema(), indent=1, ensure_ascii=False) + "\n"
+
+
+def shipped_schema() -> str:
+    """Return the file that lies beside this module; a test compares it with the table."""
+    return (resources.files("runner.config") / FILE).read_text("utf-8")
+
+
+def _table(tree: Mapping[str, Any], at: KeyPath) -> _Schema:
+    properties = {word: _entry(below, (*at, word)) for word, below in tree.items()}
+    return {"additionalProperties": False, "properties": properties, "type": "object"}
+
+
+def _entry(below: Any, at: KeyPath) -> _Schema:
+    """Return the schema of one key, or of the table `below`, which stands at the path `at`."""
+    if isinstance(below, Key):
+        return _key(below)
+    about = SECTIONS.get(".".join(at), "")
+    if "*" in below:
+        assert len(below) == 1, f"`{'.'.join(at)}` has names of its own beside any"
+        found: _Schema = {"additionalProperties": _entry(below["*"], (*at, "NAME")), "type": "object"}
+    else:
+        found = _table(below, at)
+    return found | ({"description": about} if about else {})
+
+
+def _key(key: Key) -> _Schema:
+    found = dict(_SHAPES[key.shape])
+    if key.default is not None:
+        found["default"] = key.default
+    found["description"] = f"{key.help[:1].upper()}{key.help[1:]}. {_REPOSITORY[key.widens]}".rstrip()
+    if key.choices:
+        found["enum"] = list(key.choices)
+    return found
+
+
+def _list(table: TableList) -> _Schema:
+    properties = {name: _named(table, name, shape) for name, shape in table.keys.items()}
+    entry = {"additionalProperties": False, "properties": properties, "type": "object"}
+    return {"description": table.help, "items": entry, "maxItems": table.most, "type": "array"}
+
+
+def _named(table: TableList, name: str, shape: Shape) -> _Schema:
+    found, known = dict(_SHAPES[shape]), list(table.choices.get(name, ()))
+    if known and shape is Shape.TEXTS:
+        found["items"] = {"enum": known, "type": "string"}
+    elif known:
+        found["enum"] = known
+    if table.helps.get(name):
+        found["description"] = table.helps[name]
+    return found

@@ -1,0 +1,145 @@
+"""`agent config check`: every fault of every layer in one go, not only the first."""
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+
+from policy.model.frozen import dataclass
+from policy.model.verdict import Problem
+from policy.permission.dead_rules import faults as rule_faults
+from policy.permission.file import permissions
+from policy.toml.schema import Keyed
+from runner.config.environment import given
+from runner.config.layer import Given, Layer
+from runner.config.load import ELSEWHERE, PREFIX, SYSTEM_FILE, WHOSE, files
+from runner.config.merge import over
+from runner.config.origins import origins
+from runner.config.packaged import packaged
+from runner.config.read_file import ConfigError, as_text, settings_bytes
+from runner.config.read_layer import given_as, read_all
+from runner.config.settings import Settings
+
+MOST = 100  # faults of one file that are told
+_PLACE = re.compile(r"^(?P<file>.+?):(?P<line>\d+):? (?P<text>.*)$", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that has to be mended. `line` is 0 when it is about no single line."""
+
+    file: str
+    line: int
+    text: str
+    fix: str
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}" if self.line else self.file
+        return f"{place}: {self.text}" + (f" ({self.fix})" if self.fix else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What was looked at, what is wrong with it, and what is right but has no effect."""
+
+    sources: tuple[str, ...]
+    faults: tuple[Fault, ...]
+    notices: tuple[str, ...]
+
+
+def check_file(path: Path) -> Checked:
+    """One file by itself, over what is shipped. What lies where a repository keeps its own counts as one that is
+    trusted: it may widen, and what no repository may set has no effect."""
+    came_along = path.absolute().parent.name == ".ringfence"
+    return _checked([(Layer.NAMED, path)], {}, {}, came_along=came_along)
+
+
+def check_here(
+    cwd: Path,
+    environ: Mapping[str, str],
+    *,
+    config: Path | None = None,
+    trusted: Mapping[str, str] | None = None,
+    system: Path = SYSTEM_FILE,
+) -> Checked:
+    """Every layer of a session in `cwd`."""
+    return _checked(files(cwd, environ, config=config, system=system), environ, trusted or {})
+
+
+def _checked(
+    layers: list[tuple[Layer, Path]],
+    environ: Mapping[str, str],
+    trusted: Mapping[str, str],
+    *,
+    came_along: bool = False,
+) -> Checked:
+    settings, found, sources = packaged(), [], []
+    for layer, path in layers:
+        try:
+            data = settings_bytes(path, WHOSE.get(layer, "named"))
+            if data is None and layer is Layer.NAMED:
+                found.append(Fault(str(path), 0, "there is no such file", "check the path"))
+            if data is None:
+                continue
+            sources.append(str(path))
+            text = as_text(data, path)
+        except ConfigError as error:
+            found.append(fault_of(error.problem, str(path)))
+            continue
+        keyed, wrong = read_all(text, str(path), most=MOST + 1)
+        told = [fault_of(error.problem, str(path)) for error in wrong]
+        said = given_as(keyed, data, path, layer, trusted)
+        settings, more = _over(settings, replace(said, layer=Layer.PROJECT, trusted=True) if came_along else said)
+        told = sorted([*told, *more], key=lambda fault: fault.line)
+        if len(told) > MOST:
+            told = [*told[:MOST], Fault(str(path), 0, f"there is more; only the first {MOST} are told", "")]
+        found += told
+    for name in sorted(name for name in environ if name.startswith(PREFIX) and name not in ELSEWHERE):
+        try:
+            settings = over(settings, given(name, environ[name], ELSEWHERE))
+            sources.append(name)
+        except ConfigError as error:
+            found.append(Fault(name, 0, f"{error.problem.what}: {error.problem.why}", error.problem.fix))
+    found += _out_of_order(settings)
+    return Checked(tuple(sources), tuple(found), settings.notices)
+
+
+def _out_of_order(settings: Settings) -> list[Fault]:
+    """Levels of compaction that are never reached: a mistake of several lines, perhaps of several files."""
+    from runner.config.compaction_levels import Disorder, levels_of
+
+    if not isinstance(found := levels_of(settings), Disorder):
+        return []
+    place, problem = origins(settings)["compaction", found.level][-1], found.problem
+    return [Fault(place.source, place.line, f"{problem.what}: {problem.why}", problem.fix)]
+
+
+def _over(settings: Settings, given: Given) -> tuple[Settings, list[Fault]]:
+    """The layer without what can never take effect, and what that is."""
+    found, good = [], []
+    for entry in given.keyed.entries:
+        wrong = list(_never(entry.source, entry, settings, given)) if entry.name == "rule" else []
+        found += wrong
+        if not wrong:
+            good.append(entry)
+    return over(settings, replace(given, keyed=replace(given.keyed, entries=tuple(good)))), found
+
+
+def _never(source: str, entry: object, settings: Settings, given: Given) -> Iterator[Fault]:
+    """Why one rule can never take effect. Whether a bound layer may say it is for `over` to answer."""
+    keyed = Keyed(source, "", {}, (entry,))  # type: ignore[arg-type]  # an Entry
+    for rule in permissions(keyed, Layer.NAMED.of_rules(trusted=True)):
+        if not rule.expired(date.today()):
+            for fault in rule_faults(rule, settings.rules, settings.profile):
+                yield Fault(source, rule.ref.line, f"`[[rule]]` can never take effect: {fault.text}", fault.fix)
+
+
+def fault_of(problem: Problem, file: str) -> Fault:
+    """A complaint with its place taken out of its first words."""
+    place = _PLACE.match(problem.what)
+    if place and os.path.isabs(place["file"]) == os.path.isabs(file):
+        return Fault(place["file"], int(place["line"]), f"{place['text']}: {problem.why}", problem.fix)
+    what = problem.what.removeprefix(f"`{file}` ").removeprefix(f"{file} ")
+    return Fault(file, 0, f"{what}: {problem.why}", problem.fix)

@@ -1,0 +1,74 @@
+"""Settings of one folder as they hold for a copy of it."""
+
+import os
+from dataclasses import replace
+from functools import lru_cache
+
+from policy.model.glob import glob
+from policy.model.matrix import Ruling
+from policy.model.permission_rule import PermissionRule
+from policy.permission.paths import parts_of
+from policy.toml.schema import Path as KeyPath
+from policy.toml.schema import Value
+from runner.config import Settings
+
+_UNDO_OFF: dict[KeyPath, Value] = {("undo", "enabled"): False, ("undo", "required"): False}
+
+
+def mapped(settings: Settings, original: str, copy: str, home: str) -> Settings:
+    """With every path rule about the original also about the copy, the original itself a secret, and nothing kept for
+    `agent undo`: what is wrong in a copy is thrown away with it."""
+    profile = settings.profile
+    rules = tuple(_rule(rule, original, copy, home) for rule in profile.permissions)
+    # THREAT: the original is out of reach even where a mode, a grant or an answer would allow what lies outside.
+    secret = (*profile.secret_paths, *_moved(profile.secret_paths, original, copy, home), original)
+    return replace(
+        settings,
+        profile=replace(profile, permissions=rules, secret_paths=tuple(dict.fromkeys(secret))),
+        values={**settings.values, **_UNDO_OFF},
+        original=original,
+    )
+
+
+def _rule(rule: PermissionRule, original: str, copy: str, home: str) -> PermissionRule:
+    loose = rule.verdict is not Ruling.ALLOW
+    read, write = (_moved(paths, original, copy, home, loose=loose) for paths in (rule.read, rule.write))
+    if not read and not write:
+        return rule
+    return replace(rule, read=(*rule.read, *read), write=(*rule.write, *write))
+
+
+def _moved(patterns: tuple[str, ...], original: str, copy: str, home: str, *, loose: bool = True) -> tuple[str, ...]:
+    """What absolute patterns mean in the original, as patterns about the copy. `loose`, for what is forbidden: upper
+    and lower case are the same, and a folder means all that is in it."""
+    names = parts_of(original, "", "")
+    names = tuple(name.casefold() for name in names) if loose else names
+    found: dict[str, None] = {}
+    for pattern in patterns:
+        if not pattern.startswith(("/", "~/")):
+            continue  # it is about whatever the workspace is
+        for parts in _readings(parts_of(pattern, original, home)):
+            for rest in _rests(names, parts, loose):
+                end = "/" if rest and pattern.endswith("/") else ""
+                found["/".join((copy, *rest)) + end] = None
+    return tuple(found)
+
+
+def _readings(parts: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+    """A pattern, and the same where its certain beginning is a link to."""
+    certain = next((index for index, part in enumerate(parts) if "*" in part or "?" in part), len(parts))
+    real = parts_of(os.path.realpath("/" + "/".join(parts[:certain])), "", "")
+    return tuple(dict.fromkeys((parts, (*real, *parts[certain:]))))
+
+
+@lru_cache(maxsize=1024)
+def _rests(names: tuple[str, ...], parts: tuple[str, ...], loose: bool) -> tuple[tuple[str, ...], ...]:
+    """What is left of a pattern after its beginning has meant all of `names`."""
+    if not names:
+        return (parts,)
+    if not parts:
+        return ((),) if loose else ()  # a folder above
+    if parts[0] == "**":
+        return tuple(dict.fromkeys((*_rests(names[1:], parts, loose), *_rests(names, parts[1:], loose))))
+    first = parts[0].casefold() if loose else parts[0]
+    return _rests(names[1:], parts[1:], loose) if glob(names[0], first) else ()

@@ -1,0 +1,429 @@
+"""The files inside a workspace that programs run because of the user's own settings, as patterns to lock.
+
+`core.hooksPath = .githooks` in `~/.gitconfig` counts from the top of every repository, so a command that may write
+there decides what the user's next `git commit` runs. The settings are read once, when a session loads its own.
+"""
+
+import os
+import re
+import shlex
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from glob import glob
+
+from policy.languages.settings_paths import (
+    GIT,
+    HOOKS,
+    MERCURIAL,
+    NPM,
+    SSH,
+    VARIABLES,
+    Kind,
+    git_settings,
+    kind_of,
+    located,
+    paths,
+)
+from policy.model.secret_paths import inside
+
+_LONGEST = 1 << 20  # bytes of one file
+_MOST_FILES = 100  # that includes lead to
+_MOST = 200  # patterns; each costs a look in every repository
+_GIT_FILES = (
+    *("/etc/gitconfig", "/usr/etc/gitconfig", "/usr/local/etc/gitconfig", "/opt/homebrew/etc/gitconfig"),
+    *("/Library/Developer/CommandLineTools/usr/share/git-core/gitconfig", "~/.gitconfig", "~/.config/git/config"),
+)
+_NAMES = "|".join(map(re.escape, VARIABLES))
+_ASSIGNMENT = (  # a text, as those of `_SCRIPTS`: `re` compiles them at their first use
+    rf"""(?:^|[\s;&|(])(?:({_NAMES})=|set(?:env)?[ \t]+(?:-\S+[ \t]+)*({_NAMES})[ \t]+)"""
+    r"""("(?:[^"\\]|\\.)*"|'[^']*'|[^\s;&|)]+)"""
+)
+_INI: tuple[tuple[tuple[tuple[str, Kind], ...], tuple[str, ...]], ...] = (
+    (MERCURIAL, ("/etc/mercurial/hgrc", "~/.hgrc", "~/.config/hg/hgrc")),
+    (NPM, ("~/.npmrc",)),
+)
+_SSH = ("~/.ssh/config", "/etc/ssh/ssh_config")
+# Files of JSON or TOML in which programs are named that their owners run by themselves.
+_STRUCTURED = (
+    *(
+        "~/.claude/settings.json",
+        "~/.claude.json",
+        "~/.codex/config.toml",
+        "~/.codex/hooks.json",
+        "~/.gemini/settings.json",
+    ),
+    *("~/.qwen/settings.json", "~/.cursor/mcp.json", "~/.cursor/hooks.json", "~/.codeium/windsurf/mcp_config.json"),
+    *(
+        "~/.aws/amazonq/mcp.json",
+        "~/.copilot/mcp-config.json",
+        "~/.config/opencode/opencode.json",
+        "~/.config/crush/crush.json",
+    ),
+    *("~/.config/Code/User/settings.json", "~/.config/Code/User/mcp.json", "~/.config/zed/settings.json"),
+    *(
+        "~/.config/helix/languages.toml",
+        "~/.config/starship.toml",
+        "~/.config/mise/config.toml",
+        "~/.cargo/config.toml",
+    ),
+    *("~/.config/jj/config.toml", "~/.jjconfig.toml"),
+)
+_RUN_KEYS = frozenset((
+    "command", "cmd", "program", "executable", "editor", "pager", "notify", "script", "run", "shell", "when", "source",
+    "enter", "leave", "cd", "preinstall", "postinstall", "rustc", "rustdoc", "rustc-wrapper", "rustc-workspace-wrapper",
+    "linker", "runner", "statusline", "apikeyhelper", "diff-editor", "merge-editor", "diff-formatter",
+))  # fmt: skip
+# Files that programs read whenever they start, by what includes another file there.
+_SCRIPTS = (
+    (
+        r"(?:^|[\s;&|({])(?:source|\.)[ \t]+([^\s;&|)]+)",
+        (
+            *("~/.bashrc", "~/.bash_profile", "~/.bash_login", "~/.profile", "~/.bash_aliases", "~/.zshrc"),
+            *("~/.zshenv", "~/.zprofile", "~/.zlogin", "~/.kshrc", "~/.mkshrc", "~/.cshrc", "~/.tcshrc"),
+            *("~/.config/fish/config.fish", "~/.config/direnv/direnvrc", "~/.screenrc"),
+            *("~/.bashrc.d/*", "~/.zshrc.d/*", "~/.config/fish/conf.d/*"),
+        ),
+    ),
+    (
+        (
+            r"""(?:^|[\s|'"(:])(?:(?:so(?:u(?:r(?:ce?)?)?)?|luaf(?:ile)?|load(?:-file)?)\b!?[ \t]+|dofile\()"""
+            r"""["']?([^\s|"')]+)"""
+        ),
+        (
+            *("~/.vimrc", "~/.vim/vimrc", "~/.gvimrc", "~/.exrc", "~/.config/nvim/init.vim"),
+            *("~/.config/nvim/init.lua", "~/.emacs", "~/.emacs.d/init.el", "~/.config/emacs/init.el"),
+        ),
+    ),
+    (
+        (  # a program without `/` is looked for on PATH
+            r"""(?:^|[\s;"'{])(?:source(?:-file)?[ \t]+(?:-\w+[ \t]+)*["']?"""
+            r"""|run(?:-shell)?[ \t]+(?:-\w+[ \t]+)*["']?(?=[^\s;"']*/))([^\s;"']+)"""
+        ),
+        ("~/.tmux.conf", "~/.config/tmux/tmux.conf"),
+    ),
+    (
+        r"""^[ \t]*(?:source|command[ \t]+source|command[ \t]+script[ \t]+import)[ \t]+(\S+)""",
+        ("~/.gdbinit", "~/.lldbinit"),
+    ),
+    (r"""\b(?:load|require)[ \t(]+["']((?:\.|~|/)[^"']+)""", ("~/.irbrc", "~/.pryrc")),
+    (r"""\b(?:sys\.)?source[ \t]*\([ \t]*["']([^"']+)""", ("~/.Rprofile", "~/.octaverc")),
+    (r"^[ \t]*:(?:script|load|l)[ \t]+(\S+)", ("~/.ghci", "~/.config/ghc/ghci.conf")),
+    (r"""\bimport_file(?:_if_available)?[ \t(]+"([^"]+)""", ("~/.iex.exs",)),
+    (
+        r"""\b(?:open|execfile|run_path)\([ \t]*["']([^"']+)""",
+        ("~/.pythonrc", "~/.pythonrc.py", "~/.pdbrc.py"),
+    ),
+    (r"^[ \t]*\$include[ \t]+(\S+)", ("~/.inputrc",)),
+    (r"^[ \t]*\\ir?[ \t]+'?([^\s']+)", ("~/.psqlrc",)),
+    (r"^[ \t]*\.read[ \t]+['\"]?([^\s'\"]+)", ("~/.sqliterc",)),
+)
+_HERE = re.compile(r"""^["']?(?:\$\{?PWD\}?|\$\(pwd\)|`pwd`|\$\(git rev-parse --show-toplevel\))(?=/)""")
+_HOME = re.compile(r"""^["']?\$(?:HOME|\{HOME\})(?=/)""")
+_ACTIVATION = re.compile(r"(?:.*/)?bin/activate[\w.]*")  # of an environment that the user enters knowingly
+_LINE = re.compile(r"\s*([^\s=]+)(?:\s*=\s*|\s+)(.*)")
+_TOOLS = re.compile(r"(?:.*/)?(?:node_modules|\.?venv|vendor/bin)(?:/.*)?")  # which the user installs there
+# What Git itself writes in its folder: a pattern that is exactly one of these would stop every commit.
+_GITS_OWN = frozenset(
+    (".git", ".git/objects", ".git/refs", ".git/refs/heads", ".git/refs/tags", ".git/logs", ".git/info")
+)
+
+
+def personal(workspace: str, home: str, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the patterns, relative to the workspace and to each repository in it, of what programs of this user run or
+    read as settings there. Both folders are real paths. Never raises; what cannot be read, the user's programs cannot
+    read either.
+    """
+    variables = {name: value for name, value in environ.items() if name not in ("PWD", "OLDPWD")} | {"HOME": home}
+    found: dict[str, None] = {}
+    for kind, value, git in _named(home, environ, workspace):
+        for path in paths(kind, value, variables):
+            for pattern_ in _patterns(path, kind, workspace, home):
+                found[pattern_] = None
+                # Where Git takes the folder itself for the inside of a repository, relative paths count from there.
+                if git and not pattern_.startswith(".git/"):
+                    found[f".git/{pattern_}"] = None
+    return tuple(found)[: 2 * _MOST]
+
+
+def _patterns(path: str, kind: Kind, workspace: str, home: str) -> Iterator[str]:
+    place = located(path, workspace, home)
+    if not place:
+        return
+    relative = not path.startswith(("/", "~"))
+    tails = {place[len(workspace) + 1 :]} if inside(place, workspace) else set()
+    if relative and not tails:  # `../x`: from a repository inside the workspace, that is in the workspace, too
+        tails = {"/".join(name for name in path.split("/") if name not in ("..", ".", ""))} - {""}
+    if not relative and inside(real := _real(place), workspace):
+        tails.add(real[len(workspace) + 1 :])
+    for tail in sorted(tails):
+        if not tail:
+            yield from HOOKS if kind is Kind.HOOKS else ()
+        elif tail not in _GITS_OWN and tail.strip("*?[]/"):
+            yield re.sub(r"[*?\[]", "?", tail)
+
+
+def _named(home: str, environ: Mapping[str, str], workspace: str) -> Iterator[tuple[Kind, str, bool]]:
+    """Yield the kind and the value of every setting that names paths, and whether it is one of Git."""
+    for name, value in environ.items():
+        kind = VARIABLES.get(name) or VARIABLES.get(name.upper())
+        if kind is not None and value:
+            yield kind, value, name.startswith("GIT_") and kind is not Kind.REPOSITORY
+    for name, value in _git(home, environ, workspace):
+        if kind := kind_of(name, GIT):
+            yield kind, value, True
+        for text in (value, name.removeprefix("url.")):
+            if text.startswith("ext::"):  # git-remote-ext(1)
+                yield Kind.COMMAND, text.removeprefix("ext::").removesuffix(".insteadof"), False
+    at = _at(home, environ)
+    for place in _places(home, at):
+        yield Kind.FILE, place, False
+    for table, files in _INI:
+        more = {MERCURIAL: ("HGRCPATH",), NPM: ("NPM_CONFIG_USERCONFIG", "NPM_CONFIG_GLOBALCONFIG")}[table]
+        given = (path for name in more for path in environ.get(name, "").split(":") if path)
+        left = [*(place for path in files for place in at(path)), *(located(path, workspace, home) for path in given)]
+        yield from ((kind, value, False) for kind, value in _in_ini(left, table, home))
+    yield from ((kind, value, False) for kind, value in _ssh([place for path in _SSH for place in at(path)], home))
+    for includes, scripts in _SCRIPTS:
+        left = list(_expanded(scripts, at))
+        yield from ((kind, value, False) for kind, value in _in_scripts(left, includes, workspace, home))
+    for path in (place for each in _STRUCTURED for place in at(each)):
+        if content := _content(path):
+            yield from ((kind, value, False) for kind, value in _structured(path, content))
+
+
+def _in_ini(left: list[str], table: tuple[tuple[str, Kind], ...], home: str) -> Iterator[tuple[Kind, str]]:
+    """Yield what the files `left`, and those that they include, name."""
+    for count, path in enumerate(left):
+        if count >= _MOST_FILES:
+            return
+        for name, value in _ini(_text(path)):
+            if name == "%include":  # hgrc(5)
+                place = located(value, os.path.dirname(path), home)
+                yield Kind.FILE, place
+                left += [] if place in left else [place]
+            elif kind := kind_of(name, table):
+                yield kind, value
+
+
+def _ssh(left: list[str], home: str) -> Iterator[tuple[Kind, str]]:
+    for count, path in enumerate(left):
+        if count >= _MOST_FILES:
+            return
+        for line in _text(path).splitlines():
+            if (setting := _LINE.fullmatch(line)) and (kind := kind_of(setting[1], SSH)):
+                yield kind, setting[2]
+            elif setting and setting[1].lower() == "include":  # paths count from the folder of the user's file
+                for each in setting[2].split():
+                    place = located(each.strip('"'), f"{home}/.ssh", home)
+                    yield Kind.FILE, place
+                    left += [hit for hit in sorted(glob(place)) if hit not in left]
+
+
+def _in_scripts(left: list[str], includes: str, workspace: str, home: str) -> Iterator[tuple[Kind, str]]:
+    """Yield what the scripts `left`, and those that they read, read and run. Of shells also what variables say there,
+    and programs by a relative path, which hooks of a prompt may run."""
+    first = len(left)
+    for count, path in enumerate(left):
+        if count >= first + _MOST_FILES:
+            return
+        shell = includes == _SCRIPTS[0][0]
+        for line in _text(path).splitlines():
+            if line.lstrip().startswith(("#", '"', ";", "alias ")):
+                continue
+            for each in filter(None, map(_plain, re.findall(includes, line))):
+                yield Kind.FILE, each
+                if each.startswith(("/", "~")) and (place := located(each, workspace, home)) not in left:
+                    left.append(place)
+            if shell:
+                for name, other, value in re.findall(_ASSIGNMENT, line):
+                    yield from _assigned(name or other, value, home)
+            if shell or "tmux" in path:
+                for word in paths(Kind.SCRIPT, line.replace("#(", "$("), {"HOME": home}):
+                    if word.startswith(("./", "../")) and not (_ACTIVATION.fullmatch(word) or _TOOLS.fullmatch(word)):
+                        yield Kind.FILE, word
+
+
+def _assigned(name: str, value: str, home: str) -> Iterator[tuple[Kind, str]]:
+    """Yield what one assignment of a shell says, where that is known before the shell runs."""
+    kind = VARIABLES[name]
+    if value[:1] in "\"'" and value[:1] == value[-1:]:
+        value = value[1:-1].replace('\\"', '"')
+    value = _HERE.sub(".", value.replace("${HOME}", home).replace("$HOME", home))
+    if kind in (Kind.LIST, Kind.MODULES):
+        value = ":".join(part for part in value.split(":") if part and "$" not in part)
+    if kind in (Kind.COMMAND, Kind.TYPED, Kind.SCRIPT) or ("$" not in value and ("/" in value or value[:1] == ".")):
+        yield kind, value
+
+
+def _structured(path: str, content: bytes) -> Iterator[tuple[Kind, str]]:
+    """Yield the commands in a file of JSON or TOML."""
+    try:
+        if path.endswith(".toml"):
+            import tomllib  # most users have no such file
+
+            left: list[object] = [tomllib.loads(content.decode())]
+        else:
+            import json
+
+            text = re.sub(r"^\s*//.*$", "", content.decode(), flags=re.MULTILINE)
+            left = [json.loads(re.sub(r",(\s*[}\]])", r"\1", text))]
+    except (ValueError, RecursionError):
+        return
+    while left:
+        item = left.pop()
+        if isinstance(item, list):
+            left += item
+        elif isinstance(item, dict):
+            left += item.values()
+            yield from _commands(item)
+
+
+def _commands(item: dict[str, object]) -> Iterator[tuple[Kind, str]]:
+    args = item.get("args")
+    for key, value in item.items():
+        name = key.lower().rpartition(".")[2]
+        words = value if isinstance(value, list) else [value]
+        if not all(isinstance(word, str) for word in words):
+            continue
+        text = [str(word) for word in words]
+        if name in _RUN_KEYS or ("." in key and name.endswith(("command", "path", "executable")) and len(text) == 1):
+            more = [str(word) for word in args] if isinstance(args, list) and name == "command" else []
+            line = text[0] if isinstance(value, str) and not more else shlex.join([*text, *more])
+            found = [*paths(Kind.SCRIPT, line, {}), *(paths(Kind.FILE, line, {}) if name == "source" else ())]
+            yield from ((Kind.FILE, word) for word in found if not _TOOLS.fullmatch(word))
+
+
+def _places(home: str, at: "_At") -> Iterator[str]:
+    """Yield where settings of this user really lie: many keep those files in a repository, and link to them."""
+    read = (*_GIT_FILES, *(path for _, files in _INI for path in files), *_SSH, *_STRUCTURED)
+    yield from (place for path in read for place in at(path))
+    yield from (path for _, scripts in _SCRIPTS for path in _expanded(scripts, at))
+    for folder in (home, *(place[:-2] for place in at("~/.config/*"))):
+        try:
+            with os.scandir(folder) as entries:
+                hidden = (each for each in entries if folder != home or each.name.startswith("."))
+                yield from (each.path for each in hidden if each.is_symlink())
+        except OSError:
+            continue
+
+
+def _expanded(scripts: tuple[str, ...], at: "_At") -> Iterator[str]:
+    """Yield the paths of `scripts`; of one that ends with `/*`, the files in that folder."""
+    for path in (place for each in scripts for place in at(each)):
+        if not path.endswith("/*"):
+            yield path
+            continue
+        try:
+            yield from (f"{path[:-1]}{name}" for name in sorted(os.listdir(path[:-2]))[:_MOST_FILES])
+        except OSError:
+            continue
+
+
+def _plain(word: str) -> str:
+    """The path that an include of a script names; nothing when it is not known before the script runs."""
+    path = _HOME.sub("~", _HERE.sub(".", word)).strip("\"'")
+    if path.startswith(("-", "<")) or any(char in path for char in "$`*?{}()=\0") or path in (".", ".."):
+        return ""
+    return "" if _ACTIVATION.fullmatch(path) else path
+
+
+def _git(home: str, environ: Mapping[str, str], workspace: str) -> Iterator[tuple[str, str]]:
+    """Yield the name and the value of each setting of Git, in whatever file, conditional or not."""
+    more = [environ.get(name, "") for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM")]
+    if folder := environ.get("XDG_CONFIG_HOME"):
+        more.append(f"{folder}/git/config")
+    left = [located(path, workspace, home) for path in (*_GIT_FILES, *more) if path]
+    for name, value in _given(environ):
+        yield name, value
+        left += _included(name, value, workspace, home)
+    seen: set[str] = set()
+    while left and len(seen) < _MOST_FILES:
+        file = left.pop()
+        if file in seen:
+            continue
+        seen.add(file)
+        for name, value in git_settings(_content(file)):
+            included = _included(name, value, os.path.dirname(file), home)
+            left += included
+            yield name, included[0] if included else value
+
+
+def _included(name: str, value: str, folder: str, home: str) -> list[str]:
+    section, _, key = name.partition(".")
+    if section not in ("include", "includeif") or not key.endswith("path"):
+        return []
+    place = located(value, folder, home)
+    return [place] if place else []
+
+
+def _given(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield the settings that stand in the environment (git-config(1), "ENVIRONMENT")."""
+    for name, key in environ.items():
+        if name.startswith("GIT_CONFIG_KEY_"):
+            yield key.lower(), environ.get(f"GIT_CONFIG_VALUE_{name[15:]}", "")
+    try:
+        parts = shlex.split(environ.get("GIT_CONFIG_PARAMETERS", ""))
+    except ValueError:
+        parts = []
+    for part in parts:
+        key, _, value = part.partition("=")
+        yield key.lower(), value
+
+
+def _ini(text: str) -> Iterator[tuple[str, str]]:
+    """Yield `section.key` and the value of each line of a file with sections; the key alone before the first one."""
+    section = ""
+    for line in text.splitlines():
+        if line.startswith("[") and "]" in line:
+            section = line[1 : line.index("]")].strip() + "."
+        elif line.startswith("%include "):
+            yield "%include", line.removeprefix("%include ").strip()
+        elif not line.startswith(("#", ";")) and "=" in line:
+            key, _, value = line.partition("=")
+            value = value.strip().strip("\"'")
+            if value.startswith("python:"):  # hgrc(5): a file and a function in it
+                value = "./" + value.removeprefix("python:").partition(":")[0]
+            yield f"{section}{key.strip()}", value
+
+
+_At = Callable[[str], tuple[str, ...]]
+
+
+def _at(home: str, environ: Mapping[str, str]) -> _At:
+    """Return the function that says where a file of a user may lie: variables move whole folders."""
+    config, shell = environ.get("XDG_CONFIG_HOME", ""), environ.get("ZDOTDIR", "")
+
+    def places(path: str) -> tuple[str, ...]:
+        found = [f"{home}{path[1:]}" if path.startswith("~") else path]
+        if path.startswith("~/.config/") and config.startswith("/"):
+            found.append(f"{config}{path[9:]}")
+        if path.startswith("~/.z") and shell.startswith("/"):
+            found.append(f"{shell}{path[1:]}")
+        return tuple(dict.fromkeys(found))
+
+    return places
+
+
+def _text(path: str) -> str:
+    return _content(path).decode("utf-8", "surrogateescape")
+
+
+def _content(path: str) -> bytes:
+    """The content of a regular file; empty when there is none that this user can read."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError):
+        return b""
+    try:
+        return os.read(handle, _LONGEST) if stat.S_ISREG(os.fstat(handle).st_mode) else b""
+    except OSError:
+        return b""
+    finally:
+        os.close(handle)
+
+
+def _real(path: str) -> str:
+    try:
+        return os.path.realpath(path)
+    except (OSError, ValueError):
+        return path

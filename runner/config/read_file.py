@@ -1,0 +1,92 @@
+"""One configuration file, read as text: never a link, a pipe or another user's file that somebody put in our way."""
+
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import Literal
+
+from policy.model.verdict import Problem, ProblemError
+
+Whose = Literal["system", "user", "repository", "named"]
+_LARGEST = 1 << 20  # bytes of one configuration file
+_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class ConfigError(ProblemError):
+    """Settings that cannot be used. `problem` names the file, line and key, or the variable."""
+
+
+def settings_bytes(path: Path, whose: Whose) -> bytes | None:
+    """What is in the file, or None when there is none. Raises ConfigError for what cannot be read as one.
+
+    Those of the system and the user may be links, but nobody else may have written them or could swap them; one named
+    on the command line is taken as it is. The repository's may be neither a link nor lie behind one: it must not make
+    us read, or wait for, something else. `path` of a repository's file is `REAL FOLDER/.ringfence/NAME`.
+    """
+    try:
+        handle = _open_below(path) if whose == "repository" else os.open(path, _FLAGS)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        link = whose == "repository" and os.path.islink(path)  # false where its folder cannot be entered
+        why = "it is a link" if link else (getattr(error, "strerror", None) or "its name is not valid").lower()
+        raise _refused(path, why, "make it a plain file that you may read, or remove it") from None
+    try:
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode):
+            raise _refused(path, "it is not a plain file", "make it one, or remove it")
+        if whose in ("system", "user"):
+            _owned(path, found, whose)
+        with open(handle, "rb", closefd=False) as file:
+            data = file.read(_LARGEST + 1)
+    except OSError as error:
+        raise _refused(path, (error.strerror or "it cannot be read").lower(), "check the disk it lies on") from None
+    finally:
+        os.close(handle)
+    if len(data) > _LARGEST:
+        raise _refused(path, "it is longer than 1 MiB", "shorten it")
+    return data
+
+
+def as_text(data: bytes, path: Path) -> str:
+    """The bytes of a file as text; a mark at its beginning that only says that it is UTF-8 is dropped."""
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise _refused(path, f"line {line} is not UTF-8 text", "save it as UTF-8") from None
+
+
+def _open_below(path: Path) -> int:
+    """A descriptor of a file of the repository. Its folder is opened first, so that nobody can swap it in between."""
+    try:
+        folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR) and path.parent.is_symlink():
+            raise _refused(path, "it lies behind a link", "make its folder a real one, or remove it") from None
+        raise
+    try:
+        return os.open(path.name, _FLAGS | os.O_NOFOLLOW, dir_fd=folder)
+    finally:
+        os.close(folder)
+
+
+def _owned(path: Path, found: os.stat_result, whose: Whose) -> None:
+    """Who owns it, and who else could change it or put another in its place."""
+    if found.st_mode & stat.S_IWOTH:
+        raise _refused(path, "everybody may write to it", f"look at what it says, then run `chmod o-w {path}`")
+    if found.st_uid not in ((0,) if whose == "system" else (0, os.geteuid())):
+        why = f"it belongs to another user (uid {found.st_uid})"
+        raise _refused(path, why, f"run `chown root {path}`" if whose == "system" else "take it over, or remove it")
+    if whose == "system" and found.st_mode & stat.S_IWGRP and found.st_gid != 0:
+        why = f"a group may write to it (gid {found.st_gid})"
+        raise _refused(path, why, f"look at what it says, then run `chmod g-w {path}`")
+    above = os.stat(path.parent)
+    if above.st_mode & stat.S_IWOTH and not above.st_mode & stat.S_ISVTX:
+        why = "everybody may put another in its place"
+        raise _refused(path, why, f"look at what it says, then run `chmod o-w {path.parent}`")
+
+
+def _refused(path: Path, why: str, fix: str) -> ConfigError:
+    return ConfigError(Problem(f"`{path}` cannot be used", why, fix))

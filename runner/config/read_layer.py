@@ -1,0 +1,64 @@
+"""One file against the table of keys: what can be used of it, and everything that is wrong with the rest."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+
+from policy.toml.schema import Keyed, KeyedError, survey
+from policy.toml.schema import Path as KeyPath
+from runner.config.layer import Given, Layer
+from runner.config.migrations import renew
+from runner.config.read_file import as_text
+from runner.config.schema import ENTRIES, SHAPES, Fault, key_of, list_of
+
+
+def read_layer(data: bytes, path: Path, layer: Layer, trusted: Mapping[str, str]) -> Given:
+    """What a file says. Raises KeyedError or ConfigError for the first thing in it that cannot be used."""
+    keyed, faults = read_all(as_text(data, path), str(path), most=1)
+    if faults:
+        raise faults[0]
+    return given_as(keyed, data, path, layer, trusted)
+
+
+def given_as(keyed: Keyed, data: bytes, path: Path, layer: Layer, trusted: Mapping[str, str]) -> Given:
+    """What was read as a layer, trusted when its very bytes are."""
+    digest = sha256(data).hexdigest()
+    return Given(layer, keyed, digest, layer.came_along and trusted.get("/".join(path.parts[-2:])) == digest)
+
+
+def read_all(text: str, source: str, *, most: int) -> tuple[Keyed, list[KeyedError]]:
+    """What can be used of a text, and up to `most` things that cannot."""
+    newer: Fault | None = None
+
+    def look(document: dict[str, object]) -> Mapping[KeyPath, KeyPath]:
+        nonlocal newer
+        version = document.get("version")
+        newer = key_of(("version",)).fault(version) if isinstance(version, int) else None
+        if newer:
+            document.clear()  # whatever else looks wrong may be right there
+        return renew(document)
+
+    keyed, faults = survey(text, source, SHAPES, ENTRIES, most=most, renew=look)
+    if newer:
+        return keyed, [keyed.complain(("version",), *newer)]
+    values, entries = {}, []
+    for path, value in keyed.values.items():
+        if fault := key_of(path).fault(value):
+            faults.append(keyed.complain(path, *fault))
+        else:
+            values[path] = value
+    for entry in keyed.entries:
+        if len(faults) >= most:
+            break
+        if error := list_of(entry.name).fault(entry):
+            faults.append(error)
+        else:
+            entries.append(entry)
+    for name in ENTRIES:
+        several = [entry for entry in keyed.entries if entry.name == name]
+        if len(several) > (allowed := list_of(name).most):
+            faults.append(
+                several[allowed].complain("", f"a file holds at most {allowed} {name}s", "say more with fewer")
+            )
+    return replace(keyed, values=values, entries=tuple(entries)), faults[:most]

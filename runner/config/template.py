@@ -1,0 +1,86 @@
+"""The commented file that `agent init` writes, made from the table of keys so that it never lies."""
+
+from collections.abc import Iterator, Mapping
+
+from policy.toml.schema import Path as KeyPath
+from policy.toml.schema import Shape, Value
+from runner.config.json_schema import FILE as SCHEMA
+from runner.config.migrations import VERSION
+from runner.config.schema import KEYS, LISTS, SECTIONS, Key, TableList, Widens
+from runner.config.toml_value import amount, toml
+
+_USER = ("The configuration of ringfence: yours, for every project.",)
+_PROJECT = (
+    "The configuration of ringfence for everybody who works on this project. It may only tighten what each of them",
+    "has, until they trust this very content. What is for you alone goes into config.local.toml beside it.",
+)
+_ONLY_USER = (Widens.NEVER, Widens.YOURS)
+_ALL = (
+    "What is commented out holds anyway, or is an example. `agent config check` looks this file over, and",
+    "`agent config show --effective` says what counts, and who said it.",
+)
+
+
+def starter(packaged: Mapping[KeyPath, Value], *, user: bool) -> str:
+    """The text of a new file. `packaged` are the values that hold for keys without a default of their own."""
+    rows = [f"#:schema ./{SCHEMA}", *(f"# {line}" for line in (*(_USER if user else _PROJECT), *_ALL))]
+    rows += ["", f"version = {VERSION}"]
+    keys = [key for key in KEYS if key.path != ("version",) and (user or key.widens not in _ONLY_USER)]
+    told: set[str] = set()
+    for table in dict.fromkeys(key.path[:-1] for key in sorted(keys, key=lambda key: len(key.path) > 1)):
+        rows += _table(table, [key for key in keys if key.path[:-1] == table], packaged, told)
+    for each in LISTS:
+        if user or each.widens not in _ONLY_USER:
+            rows += _list(each)
+    if not user:
+        left = [key.name for key in KEYS if key.widens is Widens.NEVER]
+        left += [
+            f"`[[{each.name}]]`" for each in LISTS if each.widens is Widens.NEVER
+        ]  # no line may begin like a table
+        rows += ["", "# For each to say in a file of their own (or to trust): ", *_wrapped(left)]
+        rows[-1 - len(_wrapped(left))] = rows[-1 - len(_wrapped(left))].rstrip()
+    return "\n".join(rows) + "\n"
+
+
+def _table(path: KeyPath, keys: list[Key], packaged: Mapping[KeyPath, Value], told: set[str]) -> Iterator[str]:
+    yield ""
+    if path:
+        about = SECTIONS.get(".".join(path)) or SECTIONS.get(path[0], "")
+        if about not in (*told, ""):
+            yield f"# {about}"
+            told.add(about)
+        any_name = "*" in path
+        yield ("# " if any_name else "") + f"[{'.'.join('NAME' if word == '*' else word for word in path)}]"
+    for key in keys:
+        yield f"# {key.help[:1].upper()}{key.help[1:]}{_choices(key)}."
+        yield f"# {key.path[-1]} = {example_of(key, packaged)}"
+
+
+def _choices(key: Key) -> str:
+    return f": {', '.join(key.choices)}" if key.choices else ""
+
+
+def example_of(key: Key, packaged: Mapping[KeyPath, Value]) -> str:
+    """What holds for a key, or an example of it where nothing does, as TOML."""
+    value = packaged.get(key.path, key.default)
+    if key.adds or value is None:
+        return key.example
+    return toml(amount(value) if key.shape is Shape.SIZE and isinstance(value, int) else value)
+
+
+def _list(table: TableList) -> Iterator[str]:
+    yield ""
+    yield f"# {table.help[:1].upper()}{table.help[1:]}."
+    yield f"# [[{table.name}]]"
+    for line in table.example.split("\n"):
+        yield f"# {line}"
+
+
+def _wrapped(names: list[str]) -> list[str]:
+    rows, at = [], "#"
+    for name in names:
+        if len(at) + len(name) > 110:
+            rows.append(at)
+            at = "#"
+        at += f" {name}," if name != names[-1] else f" {name}"
+    return [*rows, at]

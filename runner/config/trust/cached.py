@@ -1,0 +1,64 @@
+"""Trust for the commands that never ask: looked up only when a repository's configuration was read."""
+
+from collections.abc import Iterator, Mapping
+
+
+class Remembered(Mapping[str, str]):
+    """The hashes of the configuration files of `workspace` that the user trusts as they are now; empty otherwise.
+
+    All of them must be as they were when the answer was given: one that is gone could have tightened another. Nothing
+    is read before somebody asks for a hash. `notices` are about the answers. Raises what the list of answers raises.
+    """
+
+    def __init__(self, workspace: str, environ: Mapping[str, str]) -> None:
+        self._workspace = workspace
+        self._environ = environ
+        self._found: Mapping[str, str] | None = None
+        self.notices: tuple[str, ...] = ()
+
+    def __getitem__(self, path: str) -> str:
+        return self._all()[path]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all())
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def __bool__(self) -> bool:
+        return True  # whoever writes `trusted or {}` has not asked for a hash yet
+
+    def _all(self) -> Mapping[str, str]:
+        if self._found is None:
+            self._found = self._look()
+        return self._found
+
+    def _look(self) -> Mapping[str, str]:
+        from runner.config.trust.store import store_at, there
+        from runner.state.paths import state_dir
+
+        state = state_dir(self._environ)
+        if not there(state):
+            return {}
+        from runner.config.trust.discover import look
+        from runner.config.trust.inventory import Kind
+
+        answers, self.notices = store_at(state).of(self._workspace)
+        if not answers:
+            return {}
+        inventory = look(self._workspace)
+        now = [each for each in inventory.entries if each.kind is Kind.CONFIGURATION]
+        for answer in answers:  # the latest word about these files
+            if [each for each in answer.entries if each.kind is Kind.CONFIGURATION] == now:
+                return inventory.hashes(Kind.CONFIGURATION) if answer.yes else {}
+        return {}
+
+
+def remembered(cwd: str, environ: Mapping[str, str]) -> Remembered:
+    """For a session in `cwd`, a real path."""
+    import os
+
+    from runner.state.paths import home
+    from runner.state.workspace import workspace_of
+
+    return Remembered(workspace_of(cwd, os.path.realpath(home(environ))), environ)

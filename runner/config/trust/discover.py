@@ -1,0 +1,291 @@
+"""One look at what a repository brings. Outside of it, only texts for agents above it in the home are read; nothing is
+waited for, and there is an end."""
+
+import os
+import stat
+from hashlib import sha256
+
+from policy.model.frozen import dataclass
+from policy.model.secret_paths import inside
+from policy.model.verdict import Problem
+from runner.config.trust.inventory import Entry, Inventory, Kind
+from runner.problems import Exit, Stopped
+
+OURS = ".ringfence"
+CONFIGURATION = (f"{OURS}/config.toml", f"{OURS}/config.local.toml")
+INSTRUCTIONS = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
+PROMPTS = (f"{OURS}/SYSTEM.md", f"{OURS}/APPEND_SYSTEM.md")
+SKILLS = (f"{OURS}/skills", ".agents/skills", ".claude/skills")  # of one name, the first counts
+COMMANDS = f"{OURS}/commands"
+SERVERS = ".mcp.json"
+_TEXTS = (Kind.INSTRUCTIONS, Kind.PROMPT)
+
+LARGEST = 1 << 20  # bytes of one file
+LARGEST_PROMPT = 64 << 10  # of one that would stand in the system prompt
+_MOST_OWN = 2000  # things right below the person's own folder of skills
+_MOST = 500  # files and folders below hooks, below commands, and below skills
+_ALL = 16 << 20  # bytes of all of them
+_DEEPEST = 8
+
+_HIGHEST = 32  # folders above, or between the workspace and the folder of the session
+
+# SAFETY: open(2). No link is followed, no pipe is waited for, no terminal becomes ours.
+_ONLY_PASSED = getattr(os, "O_PATH", os.O_RDONLY)  # a folder on the way need not be one that we may list
+_PLAIN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+class _TooMuch(Exception):
+    """More than anybody reads before saying yes."""
+
+
+def look(workspace: str, *, cwd: str = "", home: str = "") -> Inventory:
+    """What `workspace` brings to a session in `cwd`, with the texts for agents between the two and those above in
+    `home`. All three are real paths. Raises Stopped when the workspace cannot be looked into at all."""
+    found = _Found({}, {})
+    try:
+        top = os.open(workspace, _PLAIN | os.O_DIRECTORY)
+    except OSError as error:
+        why = (error.strerror or "it cannot be opened").lower()
+        raise Stopped(Problem(f"`{workspace}` cannot be looked into", why, "check the path"), Exit.USAGE) from None
+    try:
+        for name in INSTRUCTIONS:
+            found.file(top, name, name, Kind.INSTRUCTIONS)
+        found.file(top, SERVERS, SERVERS, Kind.SERVERS)
+        ours = found.folder(top, OURS, OURS, Kind.CONFIGURATION)
+        if ours is not None:
+            try:
+                for path in CONFIGURATION:
+                    found.file(ours, os.path.basename(path), path, Kind.CONFIGURATION)
+                for path in PROMPTS:
+                    found.file(ours, os.path.basename(path), path, Kind.PROMPT)
+                _all(found, ours, f"{OURS}/hooks", Kind.HOOK)
+                _all(found, ours, COMMANDS, Kind.COMMAND)
+            finally:
+                os.close(ours)
+        for path in SKILLS:
+            _skills(found, top, path)
+        if cwd != workspace and inside(cwd, workspace):
+            _between(found, top, os.path.relpath(cwd, workspace).split("/"))
+    finally:
+        os.close(top)
+    _above(found, workspace, home)
+    entries = tuple(found.entries[path] for path in sorted(found.entries))
+    return Inventory(workspace, entries, found.contents)
+
+
+def look_below(folder: str, name: str) -> Inventory:
+    """The file `name` of each folder right below `folder`, a real path; paths are relative to it. Nothing else in it is
+    read, however much that is. Empty when the folder is not there."""
+    found = _Found({}, {})
+    try:
+        top = os.open(folder, _PLAIN | os.O_DIRECTORY)
+    except OSError:
+        return Inventory(folder)
+    try:
+        for each in _names(top, most=_MOST_OWN):
+            handle = found.folder(top, each, each, Kind.SKILL) if _is_folder(top, each) else None
+            if handle is not None:
+                try:
+                    found.file(handle, name, f"{each}/{name}", Kind.SKILL)
+                finally:
+                    os.close(handle)
+    except _TooMuch as error:
+        return Inventory(folder, (Entry("", Kind.SKILL, refused=str(error)),))
+    finally:
+        os.close(top)
+    return Inventory(folder, tuple(found.entries[path] for path in sorted(found.entries)), found.contents)
+
+
+def _is_folder(at: int, name: str) -> bool:
+    """Whether it is one, or a link to one; a plain file beside folders is nobody's mistake."""
+    try:
+        return name.isprintable() and stat.S_ISDIR(os.stat(name, dir_fd=at).st_mode)
+    except OSError:
+        return False
+
+
+def _all(found: "_Found", at: int, path: str, kind: Kind) -> None:
+    """Everything below the folder that is the last part of `path`, in the open folder `at`; or one entry, why not."""
+    below = _Found({}, {})
+    handle = below.folder(at, os.path.basename(path), path, kind)
+    if handle is not None:
+        try:
+            below.everything(handle, path, kind, depth=1)
+        except _TooMuch as error:
+            below = _Found({path: Entry(path, kind, refused=str(error))}, {})
+        finally:
+            os.close(handle)
+    found.entries.update(below.entries)
+    found.contents.update(below.contents)
+
+
+def _skills(found: "_Found", top: int, path: str) -> None:
+    above = os.path.dirname(path)
+    if above in found.entries:
+        return
+    handle = found.folder(top, above, above, Kind.SKILL)
+    if handle is not None:
+        try:
+            _all(found, handle, path, Kind.SKILL)
+        finally:
+            os.close(handle)
+
+
+def _between(found: "_Found", top: int, names: list[str]) -> None:
+    """The texts for agents in each folder on the way down to that of the session."""
+    at, path = os.dup(top), ""
+    try:
+        for name in names[:_HIGHEST]:
+            if not name.isprintable():
+                return  # nobody could see what they say yes to
+            path = f"{path}{name}/"
+            try:
+                below = os.open(name, _PLAIN | os.O_DIRECTORY, dir_fd=at)
+            except OSError:
+                return
+            os.close(at)
+            at = below
+            for each in INSTRUCTIONS:
+                found.file(at, each, f"{path}{each}", Kind.INSTRUCTIONS)
+    finally:
+        os.close(at)
+
+
+def _above(found: "_Found", workspace: str, home: str) -> None:
+    """The texts for agents in each folder above the workspace, up to the home. They came with no repository, yet in
+    whoever's archive the workspace may lie."""
+    at, path = workspace, ""
+    for _ in range(_HIGHEST):
+        if not home or at == home or not inside(at, home):
+            return
+        at, path = os.path.dirname(at), f"{path}../"
+        try:
+            handle = os.open(at, _ONLY_PASSED | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            return
+        try:
+            for each in INSTRUCTIONS:
+                found.file(handle, each, f"{path}{each}", Kind.INSTRUCTIONS)
+        finally:
+            os.close(handle)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What is collected; every path in it was opened step by step from the workspace's own folder."""
+
+    entries: dict[str, Entry]
+    contents: dict[str, bytes]
+
+    def file(self, at: int, name: str, path: str, kind: Kind) -> None:
+        """Take the file `name` of the folder `at`, if there is anything of that name."""
+        try:
+            entry, data = _read(at, name, path, kind)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as error:
+            entry, data = Entry(path, kind, refused=_unreadable(error)), None
+        self.entries[path] = entry
+        if data is not None:
+            self.contents[path] = data
+
+    def folder(self, at: int, name: str, path: str, kind: Kind) -> int | None:
+        """Open the folder `name` of the folder `at`; None when there is none, and an entry if it is no real folder."""
+        try:
+            mode = os.stat(name, dir_fd=at, follow_symlinks=False).st_mode
+            if stat.S_ISDIR(mode):
+                return os.open(name, _PLAIN | os.O_DIRECTORY, dir_fd=at)
+            self.entries[path] = Entry(path, kind, refused=_nature(mode, "folder"))
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            self.entries[path] = Entry(path, kind, refused=_unreadable(error))
+        return None
+
+    def everything(self, at: int, path: str, kind: Kind, depth: int) -> None:
+        """All that is below the open folder `at`. Raises _TooMuch where that has no sensible end."""
+        if depth > _DEEPEST:
+            raise _TooMuch(f"has folders more than {_DEEPEST} deep, so nothing below it was looked at")
+        for name in _names(at, most=_MOST - len(self.entries)):
+            below = f"{path}/{name}"
+            if not name.isprintable():
+                self.entries[below] = Entry(below, kind, refused="has a name that cannot be shown as it is")
+            elif (handle := self._inner(at, name, below, kind)) is not None:
+                try:
+                    self.everything(handle, below, kind, depth + 1)
+                finally:
+                    os.close(handle)
+            if sum(map(len, self.contents.values())) > _ALL:
+                raise _TooMuch(f"holds more than {_ALL >> 20} MiB, so none of it was looked at")
+
+    def _inner(self, at: int, name: str, path: str, kind: Kind) -> int | None:
+        """Open what is a folder; take everything else as a file."""
+        try:
+            if stat.S_ISDIR(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode):
+                return self.folder(at, name, path, kind)
+        except OSError as error:
+            self.entries[path] = Entry(path, kind, refused=_unreadable(error))
+        else:
+            self.file(at, name, path, kind)
+        return None
+
+
+def _names(folder: int, most: int) -> list[str]:
+    """Raises _TooMuch before a folder without end is read to its end."""
+    names = []
+    with os.scandir(folder) as inside:
+        for each in inside:
+            names.append(each.name)
+            if len(names) > most:
+                raise _TooMuch(f"holds more than {max(_MOST, most):,} things, so none of them was looked at")
+    return sorted(names)
+
+
+def _read(at: int, name: str, path: str, kind: Kind) -> tuple[Entry, bytes | None]:
+    """The entry of one file, and its bytes unless it is refused. Raises OSError."""
+    # Looked at before it is opened: to open a device can be an action of its own.
+    mode = os.stat(name, dir_fd=at, follow_symlinks=False).st_mode
+    if not stat.S_ISREG(mode):
+        return Entry(path, kind, refused=_nature(mode, "plain file")), None
+    handle = os.open(name, _PLAIN, dir_fd=at)
+    try:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
+            return Entry(path, kind, refused=_nature(status.st_mode, "plain file")), None
+        if status.st_nlink > 1:  # somebody who may not read a file can often link it; its text must not become ours
+            return Entry(path, kind, refused="has another name elsewhere (a hard link)"), None
+        with open(handle, "rb", closefd=False) as file:
+            data = file.read(LARGEST + 1)
+    finally:
+        os.close(handle)
+    executable = bool(status.st_mode & 0o111)
+    if len(data) > LARGEST:
+        return Entry(path, kind, executable, refused=f"is longer than {LARGEST >> 20} MiB"), None
+    if kind is Kind.PROMPT and len(data) > LARGEST_PROMPT:
+        return Entry(path, kind, executable, refused=f"is longer than {LARGEST_PROMPT >> 10} KiB"), None
+    if kind in _TEXTS and not _is_text(data):
+        return Entry(path, kind, executable, len(data), refused="is not UTF-8 text"), None
+    return Entry(path, kind, executable, len(data), sha256(data).hexdigest()), data
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _nature(mode: int, wanted: str) -> str:
+    kinds = (
+        (stat.S_ISREG, "a file"),
+        (stat.S_ISLNK, "a link"),
+        (stat.S_ISDIR, "a folder"),
+        (stat.S_ISFIFO, "a pipe"),
+        (stat.S_ISSOCK, "a socket"),
+    )
+    return f"is {next((words for check, words in kinds if check(mode)), 'a device')} and no {wanted}"
+
+
+def _unreadable(error: OSError) -> str:
+    return f"cannot be read: {(error.strerror or 'the system refused it').lower()}"

@@ -1,0 +1,192 @@
+"""The start of a session in a repository that brings something: what of it may be used, asked for where it must be."""
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from policy.model.frozen import dataclass
+from runner.config.trust.discover import look
+from runner.config.trust.evaluate import Brought
+from runner.config.trust.inventory import Inventory, Kind, differences
+from runner.config.trust.store import Answer, TrustStore, store_at, there
+from runner.config.trust.text import named
+from runner.config.trust.widening import widenings
+from runner.problems import usage
+from runner.state.paths import home, state_dir
+from runner.state.workspace import workspace_of
+
+if TYPE_CHECKING:
+    from runner.config import Settings
+    from runner.config.trust.prompt import Asker
+
+_HASH = 64  # hex digits
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """How a session is started, in `cwd`, a real path. `pinned` is the hash after --trust-config; `reads`: texts for
+    agents are wanted, `skilled`: skills are.
+
+    `asks`: the question may be put on this terminal; with `asker`, it is put by that, from whatever thread this is.
+    """
+
+    workspace: str
+    attended: bool
+    pinned: str | None = None
+    reads: bool = True
+    asks: bool = True
+    asker: "Asker | None" = None
+    skilled: bool = True
+    cwd: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """What the session may use: the hashes of trusted configuration files, and the inventory that was trusted.
+
+    `sha256` is that of all that was trusted; empty when nothing was.
+    """
+
+    trusted: Mapping[str, str]
+    inventory: Inventory | None
+    notices: tuple[str, ...] = ()
+    sha256: str = ""
+
+
+def granted(wish: Wish, settings: "Settings", environ: Mapping[str, str]) -> Granted:
+    """Decide it, with a question when somebody is there who has not answered for this content.
+
+    `settings` are those without any trust. Raises Stopped for a pinned hash that is not that of the content,
+    KeyboardInterrupt when the person leaves, StateError or PlaceError when answers cannot be kept.
+    """
+    inventory = look_at(wish.workspace, wish.cwd, environ)
+    brought, notices = weigh(inventory, settings, environ, reads=wish.reads, skilled=wish.skilled)
+    if wish.pinned is not None:
+        agree(brought, wish.pinned, "--trust-config")
+        return replace(_all_of(inventory), notices=notices)
+    if not brought.counts:
+        return Granted({}, None, notices)
+    if not wish.attended:
+        how = "an unattended run uses it only with `--trust-config HASH`; `agent trust` shows it and its hash"
+        return Granted(
+            {}, None, (*notices, f"left out, since it came with the repository: {named(brought.counts)}; {how}")
+        )
+    answer = brought.answer
+    if answer is None and wish.asker is None and not (wish.asks and os.isatty(0) and os.isatty(2)):
+        text = f"left out, since nobody could be asked here: {named(brought.counts)}; `agent trust` asks"
+        return Granted({}, None, (*notices, text))
+    if answer is None:
+        yes, more = _asked(brought, store_at(state_dir(environ)), wish.asker)
+        notices = (*notices, *more)
+    else:
+        yes = answer.yes
+        if not yes:
+            text = f"left out, as you said: {named(brought.counts)}; `agent trust` shows it and asks again"
+            notices = (*notices, text)
+    return replace(_all_of(inventory), notices=notices) if yes else Granted({}, None, notices)
+
+
+def workspace_at(cwd: str, environ: Mapping[str, str]) -> str:
+    """The workspace of a session in `cwd`, a real path."""
+    return workspace_of(cwd, os.path.realpath(home(environ)))
+
+
+def weigh(
+    inventory: Inventory,
+    settings: "Settings",
+    environ: Mapping[str, str],
+    *,
+    reads: bool = True,
+    skilled: bool = True,
+) -> tuple[Brought, tuple[str, ...]]:
+    """The inventory with what it would widen and what was said to it, and what is to be told about the answers."""
+    answers: tuple[Answer, ...] = ()
+    notices: tuple[str, ...] = ()
+    state = state_dir(environ)
+    if inventory.entries and there(state):
+        answers, notices = store_at(state).of(inventory.workspace)
+    readable = inventory.hashes(Kind.CONFIGURATION)  # what is refused here is never trusted, so nothing hangs on it
+    wide, vain = (widenings(settings, inventory.workspace, never=never) for never in (False, True))
+    used = {given.keyed.source for given in settings.layers}
+    brought = Brought(
+        inventory,
+        tuple(each for each in wide if each.path in readable),
+        answers,
+        reads,
+        tuple(each for each in vain if each.path in readable),
+        tuple(path for path in readable if os.path.join(inventory.workspace, path) not in used),
+        skilled,
+    )
+    return brought, notices
+
+
+def look_at(workspace: str, cwd: str, environ: Mapping[str, str]) -> Inventory:
+    """What `workspace` brings to a session in `cwd`; both are real paths."""
+    return look(workspace, cwd=cwd, home=os.path.realpath(home(environ)))
+
+
+def _all_of(inventory: Inventory) -> Granted:
+    return Granted(
+        inventory.hashes(Kind.CONFIGURATION), inventory, sha256=inventory.sha256 if inventory.entries else ""
+    )
+
+
+def _asked(brought: Brought, store: TrustStore, asker: "Asker | None") -> tuple[bool, tuple[str, ...]]:
+    from runner.config.trust.prompt import Said, ask, typed_line
+
+    said = asker(brought) if asker is not None else ask(brought, typed_line)
+    if said is Said.QUIT:
+        raise KeyboardInterrupt
+    return said is Said.YES, store.remember(brought.inventory, yes=said is Said.YES, time=now())
+
+
+def agree(brought: Brought, pinned: str, flag: str) -> None:
+    """Raises Stopped unless `pinned` is the hash of the inventory; says what differs if it once was."""
+    inventory = brought.inventory
+    if len(pinned) != _HASH or not set(pinned) <= set("0123456789abcdef"):
+        why = "it is not 64 digits of 0-9 and a-f"
+        raise usage(f"`{flag} {pinned[:80]}` is no hash", why, "copy the one that `agent trust show` prints")
+    if pinned == inventory.sha256:
+        return
+    other = next((each for each in brought.answers if each.sha256 == pinned), None)
+    rows = differences(other.entries, inventory.entries) if other else ()
+    what = "; ".join(f"`{path}` {how}" for path, how in rows[:5]) or f"its hash is {inventory.sha256}"
+    raise usage(
+        f"`{inventory.workspace}` does not bring what was trusted",
+        f"{what} (asked for: {pinned})",
+        f"look at it with `agent trust show`; if it is what you mean, write `{flag} {inventory.sha256}`",
+    )
+
+
+def now() -> str:
+    """The time of an answer, in UTC, to the second."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+Again = Callable[[Mapping[str, str]], "Settings"]
+
+
+def started(
+    wish: Wish, settings: "Settings", environ: Mapping[str, str], again: Again
+) -> tuple["Settings", str, Inventory | None]:
+    """The settings that hold, the texts for the model (empty when there are none or nobody trusts them), and everything
+    that was trusted.
+
+    `again` loads the settings with what is trusted; it compares the very bytes that it reads with these hashes.
+    """
+    from runner.config.agentfiles.instructions import block, texts
+    from runner.config.trust.notices import condensed
+
+    found = granted(wish, settings, environ)
+    if found.trusted:
+        settings = again(found.trusted)
+    if found.sha256:
+        settings = replace(settings, sources=(*settings.sources, f"trust:{found.sha256}"))  # for the record
+    told = block(found.inventory) if found.inventory and wish.reads else ""
+    notices = [*condensed(settings, mention=not found.notices), *found.notices]
+    if found.inventory and told:
+        names = tuple(each.path for each in texts(found.inventory))
+        notices.append(f"the model is given {named(names)}, as the words of the repository")
+    return replace(settings, notices=tuple(notices)), told, found.inventory

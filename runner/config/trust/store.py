@@ -1,0 +1,156 @@
+"""What a person said to what a repository brings: pinned to the exact content, per workspace, outside of it."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from policy.model.frozen import dataclass
+from runner.config.trust.inventory import Entry, Inventory, Kind, hash_of
+from runner.state.json_file import StateFile
+
+NAME = "trust.json"
+_KEPT = 12  # answers of one workspace: branches have other contents, and going back to one asks nothing again
+
+_ROWS = 20_000  # entries of all answers together: some 5 MB
+
+Answers = Mapping[str, tuple["Answer", ...]]  # by the real path of the workspace; the latest answer first
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`yes` to the content `entries`, or no. `time` is when, in UTC and for people only: nothing is judged by it."""
+
+    yes: bool
+    time: str
+    entries: tuple[Entry, ...]
+
+    @property
+    def sha256(self) -> str:
+        return hash_of(self.entries)
+
+
+class TrustStore:
+    """The answers of this user, in `folder`, which `places.state_dir` has checked. Raises StateError."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file: StateFile[Answers] = StateFile(
+            folder / NAME, "the list of what you trust", 1, dict, _parsed, lambda value: {"workspaces": _plain(value)}
+        )
+
+    def all(self) -> tuple[Answers, tuple[str, ...]]:
+        """Every answer, and what is to be told about the file."""
+        held = self._file.read()
+        return held.value, held.notices
+
+    def of(self, workspace: str) -> tuple[tuple[Answer, ...], tuple[str, ...]]:
+        """The answers for one workspace, the latest first."""
+        answers, notices = self.all()
+        return answers.get(workspace, ()), notices
+
+    def remember(self, inventory: Inventory, *, yes: bool, time: str) -> tuple[str, ...]:
+        """Pin an answer to this very content; an earlier one to the same is replaced."""
+        answer = Answer(yes, time, inventory.entries)
+        pinned = answer.sha256
+
+        def add(before: Answers) -> tuple[Answers, None]:
+            others = [each for each in before.get(inventory.workspace, ()) if each.sha256 != pinned]
+            rest = {key: value for key, value in before.items() if key != inventory.workspace}
+            return _bounded({**rest, inventory.workspace: (answer, *others[: _KEPT - 1])}), None
+
+        return self._file.change(add)[1]
+
+    def forget(self, workspace: str | None) -> tuple[int, tuple[str, ...]]:
+        """Take every answer for `workspace` back, or every answer there is; answers how many there were."""
+
+        def drop(before: Answers) -> tuple[Answers, int]:
+            kept = {key: value for key, value in before.items() if workspace is not None and key != workspace}
+            count = sum(map(len, before.values())) - sum(map(len, kept.values()))
+            return (kept if count else before), count
+
+        return self._file.change(drop)
+
+
+def store_at(folder: str | Path) -> TrustStore:
+    return TrustStore(Path(folder))
+
+
+def there(folder: str | Path) -> bool:
+    """Whether anything was ever answered; costs one look."""
+    return os.path.lexists(Path(folder) / NAME)
+
+
+def _bounded(answers: Answers) -> Answers:
+    """Without the workspaces that were answered for longest ago, when there is too much: they are asked about again."""
+    rows = {key: sum(len(each.entries) for each in said) for key, said in answers.items()}
+    kept, total = dict(answers), sum(rows.values())
+    for oldest in list(answers)[:-1]:
+        if total <= _ROWS:
+            break
+        total -= rows[oldest]
+        del kept[oldest]
+    return kept
+
+
+def _plain(answers: Answers) -> dict[str, object]:
+    return {
+        workspace: [{"answer": "yes" if each.yes else "no", "time": each.time, "entries": _rows(each)} for each in said]
+        for workspace, said in answers.items()
+    }
+
+
+def _rows(answer: Answer) -> list[dict[str, object]]:
+    return [
+        {
+            "path": each.path,
+            "kind": each.kind.value,
+            "executable": each.executable,
+            "size": each.size,
+            "sha256": each.sha256,
+            "refused": each.refused,
+        }
+        for each in answer.entries
+    ]
+
+
+def _parsed(content: dict[str, object], version: int) -> Answers:
+    """Raises ValueError for anything that this module does not write."""
+    workspaces = content.pop("workspaces", None)
+    if content or not isinstance(workspaces, dict):
+        raise ValueError("it is no list of workspaces")
+    return {_workspace(path): tuple(map(_answer, _list(said))) for path, said in workspaces.items()}
+
+
+def _workspace(path: object) -> str:
+    if not isinstance(path, str) or not path.startswith("/") or "\0" in path:
+        raise ValueError("it names a workspace that is no absolute path")
+    return path
+
+
+def _answer(raw: object) -> Answer:
+    if not isinstance(raw, dict) or raw.keys() != {"answer", "time", "entries"}:
+        raise ValueError("it holds an answer that is none")
+    answer, time = raw["answer"], raw["time"]
+    if answer not in ("yes", "no") or not isinstance(time, str):
+        raise ValueError("it holds an answer that is neither yes nor no")
+    return Answer(answer == "yes", time, tuple(map(_entry, _list(raw["entries"]))))
+
+
+_SHAPE = {"path": str, "kind": str, "executable": bool, "size": int, "sha256": str, "refused": str}
+
+
+def _entry(raw: object) -> Entry:
+    if (
+        not isinstance(raw, dict)
+        or raw.keys() != _SHAPE.keys()
+        or any(type(raw[key]) is not shape for key, shape in _SHAPE.items())
+    ):
+        raise ValueError("it holds an entry that is none")
+    return Entry(
+        raw["path"], Kind(raw["kind"]), raw["executable"], raw["size"], raw["sha256"], raw["refused"]
+    )  # Kind raises ValueError itself
+
+
+def _list(raw: object) -> list[object]:
+    if not isinstance(raw, list):
+        raise ValueError("it holds no list where one belongs")
+    return raw

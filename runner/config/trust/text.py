@@ -1,0 +1,197 @@
+"""What a repository brings, in lines for a person. Nothing in them can drive the terminal or hide."""
+
+from collections.abc import Iterator
+
+from runner.config.agentfiles.instructions import CAP, texts
+from runner.config.trust.evaluate import Brought
+from runner.config.trust.inventory import Entry, Kind
+from runner.config.trust.mcp_servers import servers
+from runner.config.trust.widening import Widening
+from runner.text.sanitize import EMOJI_SELECTORS, one_line, visible
+
+_FIRST = 3  # lines of a text, the beginning of each; `show` has the whole
+_WIDE = 150  # characters
+_ROWS = 20  # lines of a section, and their length, where the whole is one command away
+_LONG = 300
+
+
+def description(brought: Brought, *, brief: bool = False) -> list[str]:
+    """Everything, by what it would do. `brief`: of what nothing hangs on only the beginning, so that a crowd of hooks
+    cannot push what matters off the screen."""
+    inventory = brought.inventory
+    lines = [f"workspace  {visible(inventory.workspace, lines=False)}", f"hash       {inventory.sha256}"]
+    if since := brought.since:
+        changed = _begun(list(map(_changed, since[1])), brief)
+        lines += ["", f"changed since you said yes on {_day(since[0].time)}", *changed]
+    if brought.widenings:
+        lines += ["", "it would change your settings", *map(_widening, brought.widenings)]
+    for title, rows in _sections(brought):
+        if rows:
+            lines += ["", title, *_begun(rows, brief)]
+    return lines
+
+
+def summary(brought: Brought) -> str:
+    """What hangs on the answer, in a line: whatever stands above it, and however much that is."""
+    told = len([path for path in brought.counts if path in [each.path for each in texts(brought.inventory)]])
+    wide, skills = len(brought.widenings), len(brought.skills[0]) if brought.skilled else 0
+    prompts, commands = len(brought.prompts), len(brought.commands.found)
+    parts = [
+        f"{wide} {'setting' if wide == 1 else 'settings'} would change" if wide else "",
+        f"{prompts} {'text' if prompts == 1 else 'texts'} would stand in the system prompt" if prompts else "",
+        f"{told} {'text' if told == 1 else 'texts'} would be given to the model" if told else "",
+        f"{commands} {'command' if commands == 1 else 'commands'} could be typed" if commands else "",
+        f"{skills} {'skill' if skills == 1 else 'skills'} would be offered to it" if skills else "",
+    ]
+    return "in short: " + ", ".join(part for part in parts if part)
+
+
+def _begun(rows: list[str], brief: bool) -> list[str]:
+    if not brief:
+        return rows
+    more = len(rows) - _ROWS
+    shown = [row if len(row) <= _LONG else f"{row[:_LONG]}…" for row in rows[:_ROWS]]
+    return [*shown, f"  and {more:,} more lines: `agent trust show`"] if more > 0 else shown
+
+
+def _widening(each: Widening) -> str:
+    return f"  {_whole(each.path)}:{each.line}  {_whole(each.key)}: {_from(each.old)}{_whole(each.new)}"
+
+
+def _sections(brought: Brought) -> Iterator[tuple[str, list[str]]]:
+    entries = [each for each in brought.inventory.entries if not each.refused]
+    known = {each.path for each in (*brought.widenings, *brought.never)} | set(brought.faulty)
+    yield (
+        "it only tightens your settings, which needs no yes",
+        [f"  {each.path}" for each in entries if each.kind is Kind.CONFIGURATION and each.path not in known],
+    )
+    yield "no repository may set it, trusted or not", list(map(_widening, brought.never))
+    yield "it cannot be used, and counts for nothing", [f"  {path}" for path in brought.faulty]
+    yield (
+        "the system prompt would hold it: SYSTEM.md instead of our words about the work, the other behind them; it "
+        "changes no rule",
+        [line for each in brought.prompts for line in _prompt(brought, each)],
+    )
+    title = "the model would read it as the words of the repository; it changes no rule"
+    told = [line for each in entries if each.kind is Kind.INSTRUCTIONS for line in _text(brought, each)]
+    yield title if brought.reads else "texts for agents, which are switched off", told
+    title = "the model would be told of these skills, and may read them; they change no rule"
+    rows = [f"  {_whole(each.path)}  {one_line(each.description, _WIDE)}" for each in brought.skills[0]]
+    yield title if brought.skilled else "skills, which are switched off", rows
+    title = "you could type these /commands, and what they say would go to the model as your words; they change no rule"
+    commands = brought.commands
+    yield title, [f"  /{each.name}  {_whole(each.source)}  {each.summary}" for each in commands.found]
+    yield "commands that cannot be used", [f"  {_whole(each)}" for each in commands.notices]
+    yield "skills that cannot be used", [f"  {_whole(each.path)}  {_whole(each.why)}" for each in brought.skills[1]]
+    yield (
+        "this version does nothing with it",
+        [line for each in entries if not each.kind.used for line in _unused(brought, each)],
+    )
+    yield (
+        "not read, and never used",
+        [f"  {_name(each)}  {each.refused}" for each in brought.inventory.entries if each.refused],
+    )
+
+
+def _from(old: str) -> str:
+    return f"{_whole(old)} -> " if old else ""
+
+
+def _whole(text: str) -> str:
+    """On one line and never cut: the tail of what is approved must be seen."""
+    return visible(text, lines=False)
+
+
+def _text(brought: Brought, entry: Entry) -> Iterator[str]:
+    text = brought.inventory.contents[entry.path].decode("utf-8")
+    hidden = _hidden(text)
+    notes = [f"{entry.size:,} bytes"]
+    if entry.size > CAP:
+        notes.append(f"only the first {CAP >> 10} KiB are given")
+    if hidden:
+        notes.append(f"{hidden} characters in it cannot be seen, and are spelled out")
+    if entry.size and entry.path not in [each.path for each in texts(brought.inventory)]:
+        notes.append("the same as another" if text.strip() else "blank")
+    yield f"  {entry.path}  {', '.join(notes)}"
+    shown = [line for line in text.splitlines() if line.strip()][:_FIRST]
+    for line in shown:
+        yield f"    | {one_line(line, _WIDE)}"
+
+
+def _prompt(brought: Brought, entry: Entry) -> Iterator[str]:
+    text = brought.inventory.contents[entry.path].decode("utf-8")
+    hidden = _hidden(text)
+    more = f", {hidden} characters in it cannot be seen, and are spelled out" if hidden else ""
+    yield f"  {entry.path}  {entry.size:,} bytes{more}"
+    for line in [line for line in text.splitlines() if line.strip()][:_FIRST]:
+        yield f"    | {one_line(line, _WIDE)}"
+
+
+def _hidden(text: str) -> int:
+    unseen = (char for char in set(text) - {"\n", "\t", "\r", *EMOJI_SELECTORS} if visible(char, prose=True) != char)
+    return sum(map(text.count, unseen))
+
+
+def _unused(brought: Brought, entry: Entry) -> Iterator[str]:
+    what = f"{entry.kind.value}{', executable' if entry.executable else ''}"
+    if entry.kind is not Kind.SERVERS:
+        yield f"  {_name(entry)}  {what}, {entry.size:,} bytes"
+        return
+    try:
+        found = servers(brought.inventory.contents[entry.path])
+    except ValueError as error:
+        yield f"  {_name(entry)}  MCP servers, but {error}"
+        return
+    yield f"  {_name(entry)}  {len(found)} MCP {'server' if len(found) == 1 else 'servers'}"
+    for name, words in found:
+        yield f"    {_whole(name)}: {_whole(words)}"
+
+
+def contents(brought: Brought) -> list[str]:
+    """Every file whole, line by line: what is approved must not have a hidden tail."""
+    lines = []
+    for entry in brought.inventory.entries:
+        if entry.refused:
+            continue
+        text = brought.inventory.contents[entry.path].decode("utf-8", "backslashreplace")
+        lines += ["", f"--- {_name(entry)}", *visible(text).splitlines()]
+    return lines
+
+
+def state_word(brought: Brought) -> str:
+    """What was said to it, in a word."""
+    if not brought.counts:
+        return "nothing to decide"
+    answer = brought.answer
+    return "not asked" if answer is None else "trusted" if answer.yes else "refused"
+
+
+def state_line(brought: Brought) -> str:
+    answer = brought.answer
+    if not brought.counts:
+        return "nothing in it needs a yes"
+    if answer is None:
+        return "nobody has trusted this content: nothing of it is used, except what tightens your settings"
+    if answer.yes:
+        return f"you trust this content since {_day(answer.time)}"
+    return f"you said no to this content on {_day(answer.time)}: nothing of it is used but what tightens your settings"
+
+
+def named(paths: tuple[str, ...]) -> str:
+    """``AGENTS.md` and `CLAUDE.md``: a few paths as part of a sentence."""
+    shown = [f"`{one_line(path, 80)}`" for path in paths[:3]]
+    if len(paths) > len(shown):
+        shown.append(f"{len(paths) - len(shown)} more")
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+def _name(entry: Entry) -> str:
+    return visible(entry.path, lines=False)
+
+
+def _changed(row: tuple[str, str]) -> str:
+    return f"  {visible(row[0], lines=False)}  {row[1]}"
+
+
+def _day(time: str) -> str:
+    return one_line(time[:10], 10) or "an unknown day"

@@ -1,0 +1,152 @@
+"""What a value of the right shape must also be: each answers why it cannot be used and what to do, or None."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from policy.model.narrowing import no_looser
+from policy.model.permission_rule import Layer
+from policy.model.tier import Mode
+from policy.toml.profile import list_fault, patterns_fault
+from policy.toml.schema import Entry, Keyed, Value
+from policy.toml.schema import Path as KeyPath
+
+Fault = tuple[str, str]
+
+LIMITS_SAY = (  # as in LIMITS of policy/toml/profile.py
+    "time of one command",
+    "processor time, in seconds",
+    "processes and threads",
+    "memory, with the files that lie in it (`/dev/shm`, the sandbox's HOME)",
+    "the largest file",
+    "open files of each process",
+    "added to the workspace, `/tmp` and folders that were named",
+    "kept of what it prints",
+)
+
+RULE_SAYS: Mapping[str, str] = {
+    "verdict": "What becomes of an action that it is about.",
+    "run": "The words of a command; `*` and `?` match within one, a list is a choice, a last `**` is any more.",
+    "tool": "What the action is done with; `bash` is every command.",
+    "read": "Paths that it reads.",
+    "write": "Paths that it changes.",
+    "host": "Hosts that it talks to.",
+    "tier": "Kinds of risk that it is of.",
+    "source": "Who proposed it: the model, or a person.",
+    "why": "Told to whoever is stopped by it.",
+    "until": "The last day on which it holds.",
+}
+
+
+def choice(name: str, value: str, known: Sequence[str]) -> Fault:
+    if len(known) < 3:
+        return f"there is no `{value}` here", f"write {' or '.join(f'`{each}`' for each in known)}{near(value, known)}"
+    names = ", ".join(f"`{each}`" for each in known)
+    return f"there is no {name} `{value}`", f"choose one of {names}{near(value, known)}"
+
+
+def near(value: str, known: Sequence[str]) -> str:
+    """`; did you mean ...?` when one of them is meant."""
+    from difflib import get_close_matches
+
+    found = get_close_matches(value, known, n=1) or [each for each in known if value and each.startswith(value)]
+    return f"; did you mean `{found[0]}`?" if found else ""
+
+
+def database(value: Value) -> Fault | None:
+    scheme, found, rest = str(value).partition("://")
+    if not found or scheme != "postgresql":
+        return "it is no address of a PostgreSQL database", 'write it as "postgresql://USER@HOST/DATABASE"'
+    if ":" in rest.partition("/")[0].rpartition("@")[0] or "password=" in rest:
+        return "there is a password in it", "take it out, and put it into ~/.pgpass: HOST:PORT:DATABASE:USER:PASSWORD"
+    return None
+
+
+def model_of(providers: Sequence[str]) -> Callable[[Value], Fault | None]:
+    def check(value: Value) -> Fault | None:
+        name = str(value).partition(":")[0]
+        if name in providers:
+            return None
+        fix = f'write it as `provider:model`, such as "anthropic:claude-sonnet-5-5"{near(name, providers)}'
+        return f"there is no provider `{name}`", fix
+
+    return check
+
+
+def address(value: Value) -> Fault | None:
+    """A provider's address: HTTP, a host, and no login in it."""
+    text = str(value)
+    scheme, mark, rest = text.partition("://")
+    host = rest.partition("/")[0]
+    if scheme not in ("http", "https") or not mark or not host or not text.isprintable() or " " in text:
+        return "it is not the address of a provider", 'write it like "https://host/v1"'
+    if "@" in host:
+        return "it holds a login, and secrets never stand in a file", "store the key with the keyring"
+    return None
+
+
+def collector(value: Value) -> Fault | None:
+    """An OpenTelemetry collector's address: HTTP, a host, and neither login nor query in it."""
+    if address(value) is not None and "@" not in str(value):
+        return "it is not the address of a collector", 'write it like "https://host:4318"'
+    if "@" in str(value) or "?" in str(value):
+        return "it holds a credential, and secrets never stand in a file", "set OTEL_EXPORTER_OTLP_HEADERS"
+    return None
+
+
+def helper(value: Value) -> Fault | None:
+    words = [str(word) for word in value] if isinstance(value, tuple) else []
+    first = words[0] if words else ""
+    if not first or any("\0" in word for word in words):
+        return "it names no program", 'write its words, such as ["pass", "show", "anthropic"]'
+    if "/" in first and not first.startswith(("/", "~/")):
+        return f"`{first}` would be another program in every folder", "write its whole path, or a plain name on PATH"
+    return None
+
+
+def account(value: Value) -> Fault | None:
+    from runner.secrets.accounts import is_account
+
+    if is_account(str(value)):
+        return None
+    return "an account has letters, digits and `._@+-`, 64 at most", "write the name that `agent auth status` shows"
+
+
+def entries_of(path: KeyPath) -> Callable[[Value], Fault | None]:
+    return lambda value: list_fault(value, path)
+
+
+def commands(value: Value) -> Fault | None:
+    return patterns_fault(value)
+
+
+def percent(value: Value) -> Fault | None:
+    if isinstance(value, int) and 1 <= value <= 100:
+        return None
+    return "it is no part of a hundred", "write a number from 1 to 100"
+
+
+def version_up_to(newest: int) -> Callable[[Value], Fault | None]:
+    why = f"it was written for a newer ringfence; this one knows the formats up to {newest}"
+    return lambda value: (why, "install a newer ringfence") if isinstance(value, int) and value > newest else None
+
+
+def rule(entry: Entry) -> None:
+    """Raises KeyedError for what is no rule. Whether it can take effect depends on everything else."""
+    from policy.permission.file import permissions
+
+    permissions(Keyed(entry.source, "", {}, (entry,)), Layer.NAMED)
+
+
+def credential(entry: Entry) -> None:
+    """Raises KeyedError for what is no credential."""
+    from runner.config.credential_table import credential
+
+    credential(entry)
+
+
+def mode_no_looser(new: Value, old: Value) -> bool:
+    return no_looser(Mode(str(new)), Mode(str(old)))
+
+
+def before(order: Sequence[str]) -> Callable[[Value, Value], bool]:
+    """For names in order, the strictest first."""
+    return lambda new, old: order.index(str(new)) <= order.index(str(old))

@@ -1,1 +1,0 @@
-"""What the model is told, part by part, and how much of its window that takes."""

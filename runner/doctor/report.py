@@ -1,0 +1,337 @@
+"""`agent doctor`: what the machine offers, found by trying it, and what to do where something is missing."""
+
+import asyncio
+import ctypes
+import errno
+import os
+import platform
+import shutil
+import sys
+from enum import StrEnum
+
+from policy.model.frozen import dataclass
+from policy.model.verdict import Problem
+from runner.doctor import remedies
+from runner.problems import Exit
+from runner.text.sanitize import visible
+from runner.version import VERSION
+from sandbox.backend import Enforcement, Level
+from sandbox.container.options import Choice
+from sandbox.inside.syscalls import is_admin
+from sandbox.linux.interpreter_paths import bubblewrap
+
+_LANDLOCK_CREATE_RULESET = 444
+_LANDLOCK_VERSION_FLAG = 1
+_API = 3  # of libseccomp 2.4; seccomp_api_get(3) also says what the kernel can do
+# The kernel's switches allow namespaces and it refuses all the same: a container around us does that.
+_OUTSIDE = "run it outside of the container, or in one that may make namespaces (`--privileged`)"
+
+
+_NAMED = 4  # rights of others that are named
+
+
+class State(StrEnum):
+    OK = "ok"
+    WEAK = "weak"
+    MISSING = "missing"
+    ABSENT = "absent"  # nobody asked for it, and nothing is worse without it
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing looked at. `sandbox` marks a backend; `fix` is empty when there is nothing to do."""
+
+    name: str
+    state: State
+    detail: str
+    fix: str = ""
+    sandbox: bool = False
+    missing: tuple[str, ...] = ()  # what this sandbox does not enforce here
+    lines: tuple[str, ...] = ()  # what to type, where `fix` is more than one line
+
+
+def examine(
+    container: Choice = Choice(),  # noqa: B008  # frozen
+    lent: tuple[str, ...] = (),
+) -> tuple[Finding, ...]:
+    """Look at everything. Runs a canary in every backend; changes nothing. `lent` are the credentials that commands
+    use, by name."""
+    spaces = namespaces(
+        admin=sys.platform == "linux" and is_admin(),
+        most=_read("/proc/sys/user/max_user_namespaces"),
+        clone=_read("/proc/sys/kernel/unprivileged_userns_clone"),
+        apparmor=_read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns"),
+    )
+    return (
+        Finding("ringfence", State.OK, f"{VERSION}, python {platform.python_version()}"),
+        _kernel(),
+        # What the sandbox of macOS is built on is a part of it: its canary says all there is to say.
+        *(() if sys.platform == "darwin" else (_landlock(), spaces, *_surroundings(), _libseccomp(), _cgroups())),
+        *asyncio.run(_backends(spaces)),
+        asyncio.run(_container(container)),
+        *(_program(*row) for row in _PROGRAMS),
+        *_places(),
+        _keyring(),
+        *_lent(lent),
+    )
+
+
+def verdict(findings: tuple[Finding, ...], minimum: Level = Level.FULL) -> Exit:
+    """DONE when a backend meets the configured minimum, else SANDBOX: nothing would run."""
+    good = (State.OK, State.WEAK) if minimum is Level.PARTIAL else (State.OK,)
+    enough = any(finding.sandbox and finding.state in good for finding in findings)
+    return Exit.DONE if enough else Exit.SANDBOX
+
+
+def render(findings: tuple[Finding, ...], minimum: Level = Level.FULL, *, colour: bool) -> str:
+    hues = (
+        {State.OK: "\x1b[32m", State.WEAK: "\x1b[33m", State.MISSING: "\x1b[31m", State.ABSENT: "\x1b[2m"}
+        if colour
+        else {}
+    )
+    end = "\x1b[0m" if colour else ""
+    lines = []
+    for finding in findings:
+        told = [f"{finding.name:<14} {finding.detail}"]
+        told += [f"{'':<15}not enforced: {item}" for item in finding.missing]
+        told += [f"{'':<15}fix: {finding.fix}"] if finding.fix else []
+        told += [f"{'':<19}{line}" for line in finding.lines]
+        first, *rest = (visible(line, lines=False) for line in told)
+        lines.append(f"{hues.get(finding.state, '')}{finding.state.value:<8}{end} {first}")
+        lines += [f"{'':<9}{line}" for line in rest]
+    ready = verdict(findings, minimum) is Exit.DONE
+    lines.append("")
+    lines.append(
+        "ready: commands run confined"
+        if ready
+        else "not ready: no sandbox meets the minimum, so nothing would run (exit 4)"
+    )
+    return "\n".join(lines)
+
+
+def _kernel() -> Finding:
+    release = platform.release()
+    if sys.platform == "darwin":
+        return Finding("kernel", State.OK, f"macOS {platform.mac_ver()[0]} {platform.machine()}")
+    if sys.platform != "linux":
+        return Finding(
+            "kernel", State.MISSING, f"{platform.system()} {release}", "use Linux, WSL2, or a Linux container"
+        )
+    return Finding("kernel", State.OK, f"Linux {release} {platform.machine()}")
+
+
+def _landlock() -> Finding:
+    """The ABI, asked of the kernel itself. SAFETY: with a null ruleset and the version flag the call only answers."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    abi = libc.syscall(_LANDLOCK_CREATE_RULESET, None, 0, _LANDLOCK_VERSION_FLAG) if sys.platform == "linux" else -1
+    if abi >= 1:
+        return Finding("landlock", State.OK, f"ABI {abi}")
+    known = "off" if ctypes.get_errno() == errno.EOPNOTSUPP else "none"
+    why, fix = remedies.landlock(known, _read("/sys/kernel/security/lsm"))
+    return Finding("landlock", State.MISSING, why, fix)
+
+
+def namespaces(*, admin: bool, most: str, clone: str, apparmor: str) -> Finding:
+    """Whether T1 may make namespaces, from what the kernel's switches say. An empty text: there is no such switch."""
+    if admin:
+        return Finding("namespaces", State.OK, "root, who needs no user namespace")
+    ways = (
+        (most == "0", "max_user_namespaces is 0", "sudo sysctl -w user.max_user_namespaces=15000"),
+        (clone == "0", "unprivileged ones are off", "sudo sysctl -w kernel.unprivileged_userns_clone=1"),
+        (
+            apparmor == "1",
+            "AppArmor restricts unprivileged ones",
+            "let bubblewrap alone make them (then T2 works) by these lines, or everybody by `sudo sysctl -w "
+            "kernel.apparmor_restrict_unprivileged_userns=0`",
+        ),
+    )
+    for off, why, fix in ways:
+        if off:
+            lines = remedies.apparmor(bubblewrap() or "/usr/bin/bwrap") if off and "AppArmor" in why else ()
+            return Finding("namespaces", State.WEAK, why, fix, lines=lines)
+    return Finding(
+        "namespaces", State.OK, f"unprivileged user namespaces, at most {most or 'as many as the kernel likes'}"
+    )
+
+
+def _install(wanted: str) -> str:
+    return remedies.install(wanted, remedies.release(_read("/etc/os-release") or _read("/usr/lib/os-release")))
+
+
+def _surroundings() -> list[Finding]:
+    """What only some machines have, or lack: a container around us, and no /dev/shm."""
+    found = []
+    kind = container(
+        os.environ.get("container", ""),  # noqa: SIM112  # its name (systemd's container interface)
+        (os.path.exists("/.dockerenv"), os.path.exists("/run/.containerenv")),
+        _read("/proc/1/cgroup"),
+        _read("/proc/self/mounts"),
+    )
+    if kind:
+        found.append(Finding("inside", State.OK, f"{kind}: what it withholds cannot be had in here"))
+    memory = "/dev/shm"  # noqa: S108  # looked for, not written to
+    if sys.platform == "linux" and not os.path.isdir(memory):
+        found.append(Finding(memory, State.OK, "this machine has none; every sandbox but T3 brings its own"))
+    return found
+
+
+def container(named: str, marks: tuple[bool, bool], groups: str, mounts: str) -> str:
+    """What runs us, in words; empty when nothing that we know of does."""
+    if marks[0] or "docker" in groups:
+        return "a Docker container"
+    if marks[1]:
+        return "a Podman container"
+    if named or any(word in groups for word in ("kubepods", "lxc", "containerd")):
+        return f"a container ({named or 'by its control group'})"
+    sealed = any(
+        line.split()[1:2] == ["/proc/sys"] and "ro" in line.split()[3].split(",") for line in mounts.splitlines()
+    )
+    return "something that seals /proc/sys, as containers do" if sealed else ""
+
+
+def _cgroups() -> Finding:
+    if sys.platform != "linux":
+        return Finding("control groups", State.OK, "not on this system")
+    from sandbox.linux.cgroup.locations import usable
+
+    kept = [f"v{place.version} {', '.join(sorted(place.keeps))}" for place in usable()]
+    if kept:
+        return Finding("control groups", State.OK, "; ".join(kept))
+    how = "run it in a session of your own: `systemd-run --user --scope -p Delegate=yes agent ...`"
+    return Finding("control groups", State.WEAK, "none may be made, so the helper counts five times a second", how)
+
+
+def _libseccomp() -> Finding:
+    try:
+        import pyseccomp
+    except (ImportError, OSError, RuntimeError) as error:  # pyseccomp raises RuntimeError without the library
+        return Finding("libseccomp", State.MISSING, str(error).lower(), _install("libseccomp"))
+    api = int(pyseccomp.get_api())
+    if api < _API:
+        old = f"API {api}: it does not know newer system calls, and programs that need them fail"
+        return Finding("libseccomp", State.WEAK, old, _install("libseccomp"))
+    return Finding("libseccomp", State.OK, f"API {api}")
+
+
+async def _backends(spaces: Finding) -> list[Finding]:
+    from sandbox.backend import SandboxUnavailable
+    from sandbox.backends import here, open_backend
+
+    found = []
+    for name in here():
+        try:
+            backend, enforcement = await open_backend(name, Level.PARTIAL)
+        except SandboxUnavailable as error:
+            found.append(_refused(name, error.problem, spaces))
+            continue
+        await backend.close()
+        found.append(_stands(name, enforcement, sandbox=True))
+    return found
+
+
+def _stands(name: str, enforcement: Enforcement, *, sandbox: bool) -> Finding:
+    held = sum(1 for _, good in enforcement.checks if good)
+    detail = f"{enforcement.level.value}, canary held {held} of {len(enforcement.checks)} checks"
+    detail += f"; limits of the whole tree kept by {enforcement.limits}" if enforcement.limits else ""
+    state = State.OK if enforcement.level is Level.FULL else State.WEAK
+    fix = "" if state is State.OK else "used only when you accept it with --accept-partial"
+    return Finding(f"sandbox {name}", state, detail, fix, sandbox=sandbox, missing=enforcement.missing)
+
+
+async def _container(choice: Choice) -> Finding:
+    """Only for who asks for it, so it never makes a machine ready."""
+    from sandbox.backend import SandboxUnavailable
+    from sandbox.backends import open_backend
+    from sandbox.container.daemon import NoDaemon
+
+    try:
+        backend, enforcement = await open_backend("container", Level.PARTIAL, container=choice)
+    except SandboxUnavailable as error:
+        wanted = bool(choice.image or choice.socket)
+        state = State.MISSING if wanted else State.ABSENT if isinstance(error, NoDaemon) else State.WEAK
+        return Finding("sandbox container", state, f"{error.problem.what}: {error.problem.why}", error.problem.fix)
+    await backend.close()
+    return _stands("container", enforcement, sandbox=False)
+
+
+def _refused(name: str, problem: Problem, spaces: Finding) -> Finding:
+    """A sandbox that cannot be built. Elsewhere its problem sends people here, so here stands what to do."""
+    fix = problem.fix
+    if "agent doctor" in fix:
+        first = "do what `namespaces` says above" if spaces.fix else _OUTSIDE
+        fix = f"{first}; or accept T3, which enforces less, with --accept-partial"
+    return Finding(f"sandbox {name}", State.MISSING, f"{problem.what}: {problem.why}", fix, sandbox=True)
+
+
+# program, whether the product needs it, what for
+_PROGRAMS = (
+    ("bash", True, "every script runs in it"),
+    ("git", False, "most work needs it"),
+    ("rg", False, "the grep tool is quicker with it"),
+    ("bwrap", False, "T2 needs it, in a system folder"),
+)
+
+
+def _program(name: str, needed: bool, why: str) -> Finding:
+    found = bubblewrap() if name == "bwrap" else shutil.which(name)
+    if found:
+        return Finding(name, State.OK, found)
+    return Finding(name, State.MISSING if needed else State.WEAK, f"not found; {why}", _install(name))
+
+
+def _places() -> list[Finding]:
+    from runner.state import paths
+
+    found = []
+    for label, find in (("state", paths.state_dir), ("config", paths.config_dir), ("cache", paths.cache_dir)):
+        try:
+            found.append(Finding(label, State.OK, str(find(os.environ))))
+        except paths.PlaceError as error:
+            problem = error.problem
+            found.append(Finding(label, State.MISSING, f"{problem.what}: {problem.why}", problem.fix))
+    return found
+
+
+def _keyring() -> Finding:
+    """Whether `agent auth login` has something to keep keys in. Nothing is asked of it that could open a dialog."""
+    from runner.secrets.keyring_store import KeyringFailed, KeyringStore
+
+    try:
+        return Finding("keyring", State.OK, f"{KeyringStore().name()}; `agent auth status` says which key is used")
+    except KeyringFailed as error:
+        fix = f"{error.fix}; or " if error.fix else ""
+        fix += "keep keys in the provider's variable, print them by a helper command, or pipe one to --api-key-stdin"
+        return Finding("keyring", State.WEAK, error.why, fix)
+
+
+def record(url: str) -> Finding:
+    """Check that the record in a database can be read, and name the roles that could stop it."""
+    from runner.audit.log import AuditLog
+    from runner.audit.stores.store import AuditError
+
+    try:
+        with AuditLog.open_to_read(url) as log:
+            name, cautions = log.store.name, log.store.cautions()
+    except AuditError as error:
+        return Finding("record", State.MISSING, f"{error.problem.what}: {error.problem.why}", error.problem.fix)
+    if not cautions:
+        return Finding("record", State.OK, name)
+    said = "; ".join(cautions[:_NAMED]) + ("; ..." if len(cautions) > _NAMED else "")
+    fix = "take those rights back (docs/guide/audit.md, rights); `agent audit verify` names all"
+    return Finding("record", State.WEAK, f"{name}, which others could end for all: {said}", fix)
+
+
+def _lent(names: tuple[str, ...]) -> list[Finding]:
+    """What commands log in with and never see, where somebody set up some."""
+    if not names:
+        return []
+    said = f"{', '.join(names)}: used by commands that never see {'it' if len(names) == 1 else 'them'}"
+    return [Finding("credentials", State.OK, f"{said}; `agent auth status` lists where from")]
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return ""

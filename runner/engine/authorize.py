@@ -1,0 +1,194 @@
+"""Authorization of one evaluated action: ask if the verdict is a question, and evaluate again after a yes.
+
+INVARIANT: a yes counts for exactly what the user saw. If the evaluation after the yes differs from the one before the
+question, the question is asked again. A no holds in any case.
+"""
+
+import asyncio
+from typing import Protocol
+
+from policy.evaluation import EvaluationContext
+from policy.grants.grant import Grant
+from policy.grants.resolve import approve, refuse
+from policy.model.action import Action, RunScript
+from policy.model.assessment import Assessment
+from policy.model.frozen import dataclass
+from policy.model.verdict import Allow, Ask, Deny, Verdict
+from runner.approval.approver import Answer, Edited, Halt, No, Question, Yes
+from runner.approval.file_before import text_before
+from runner.approval.remembered import Recalled, keep, spent
+from runner.audit import records
+from runner.audit.fact_recorder import Noting
+from runner.gate.grants.store import GrantStore, Keep
+
+_CHANGED = "what this rests on has changed since you were asked"
+_EDITED = "this is the command as you changed it"
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """The verdict on one action at one moment, with remembered answers applied.
+
+    Attributes:
+        assessment: The effects, tiers and reasons of the action.
+        verdict: The verdict.
+        recalled: The remembered answers that were found, and the context of the evaluation.
+        noted: The facts about the machine that the verdict depends on.
+    """
+
+    assessment: Assessment
+    verdict: Verdict
+    recalled: Recalled
+    noted: Noting
+
+    @property
+    def action(self) -> Action:
+        """Return the evaluated action."""
+        return self.assessment.action
+
+
+@dataclass(frozen=True, slots=True)
+class EarlyAnswer:
+    """An answer that was given before its call was due.
+
+    Attributes:
+        question: The question that was answered.
+        answer: The answer.
+        seconds: The time that the user took for the answers of the turn.
+    """
+
+    question: Question
+    answer: Answer
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Authorization:
+    """The decision about one action.
+
+    Attributes:
+        evaluation: The evaluation that the decision rests on.
+        verdict: The decision.
+        answer: The answer for the record, or None if no question was asked.
+        names: The names of the grants that answered, or that the answer created.
+        by: The grants that the decision rests on.
+        proposed: The action before the user replaced it, or None.
+    """
+
+    evaluation: Evaluation
+    verdict: Allow | Deny
+    answer: records.Answer | None = None
+    names: tuple[str, ...] = ()
+    by: tuple[Grant, ...] = ()
+    proposed: Action | None = None
+
+
+class Requester(Protocol):
+    """The part of the program that wants an action to run. It evaluates the action, asks about it and reports."""
+
+    @property
+    def approver(self) -> str:
+        """Return the name of the approver for the record."""
+        ...
+
+    @property
+    def grants(self) -> GrantStore:
+        """Return the store of remembered answers."""
+        ...
+
+    def evaluate(self, action: Action) -> Evaluation:
+        """Return the verdict on `action` as of now."""
+        ...
+
+    def decided(self, evaluation: Evaluation, verdict: Verdict) -> None:
+        """Report a verdict before a question is asked."""
+        ...
+
+    def question(self, context: EvaluationContext, ask: Ask, again: str) -> Question:
+        """Return the question for the user. `again` is the reason why the same action is asked about once more."""
+        ...
+
+    async def ask(self, question: Question) -> tuple[Answer, float]:
+        """Put the question to the user, and return the answer and the time that it took in seconds."""
+        ...
+
+    def answered(self, yes: bool, feedback: str | None) -> None:
+        """Report an answer."""
+        ...
+
+    def replaced(self, action: RunScript, script: str) -> Action:
+        """Report that the user replaced the script of `action`, and return the action with the new script."""
+        ...
+
+    def notice(self, text: str) -> None:
+        """Show `text` to the user."""
+        ...
+
+
+async def authorize(evaluation: Evaluation, requester: Requester, early: EarlyAnswer | None = None) -> Authorization:
+    """Decide about an evaluated action.
+
+    Ask if the verdict is a question. Ask again if the evaluation after the answer is another one, or if the user
+    replaced the script. `early` is an answer that the user gave before. Raise asyncio.CancelledError if the user stops
+    the turn.
+    """
+    proposed, again = None, ""
+    while True:
+        found = spent(evaluation.recalled, requester.grants)
+        verdict = found.verdict
+        requester.decided(evaluation, verdict)
+        if isinstance(verdict, Deny) or (isinstance(verdict, Allow) and (early is None or _willing(early.answer))):
+            return Authorization(evaluation, verdict, found.answer, found.names, found.by, proposed)
+        if early is not None and (not isinstance(verdict, Ask) or not _willing(early.answer)
+                                  or _same(early.question, verdict, evaluation)):  # fmt: skip
+            question, answer, seconds = early.question, early.answer, early.seconds
+        else:
+            assert isinstance(verdict, Ask)  # an Allow has returned, or has an early answer
+            question = requester.question(found.context, verdict, again or (_CHANGED if early else ""))
+            answer, seconds = await requester.ask(question)
+        early = None
+        match answer:
+            case Halt():
+                raise asyncio.CancelledError  # nothing was decided and nothing ran, and the turn is over
+            case No(feedback, wanted):
+                requester.answered(False, feedback)
+                names = _remember(found.context, question.ask, wanted, requester)
+                said = records.Answer(question.ask.question, False, requester.approver, feedback, seconds)
+                no = refuse(question.ask, feedback, requester.approver)
+                return Authorization(evaluation, no, said, names, (), proposed)
+            case Edited(script):
+                action = evaluation.action
+                if not isinstance(action, RunScript):  # such an answer was not offered, so the answer is no
+                    early = EarlyAnswer(question, No(), seconds)
+                    continue
+                proposed = proposed or action
+                evaluation, again = requester.evaluate(requester.replaced(action, script)), _EDITED
+            case Yes(wanted):
+                now = requester.evaluate(evaluation.action)
+                if isinstance(now.verdict, Ask) and _same(question, now.verdict, now):
+                    requester.answered(True, None)
+                    names = _remember(now.recalled.context, now.verdict, wanted, requester)
+                    said = records.Answer(question.ask.question, True, requester.approver, None, seconds)
+                    return Authorization(now, approve(now.verdict), said, names, (), proposed)
+                evaluation, again = now, _CHANGED
+
+
+def _same(question: Question, ask: Ask, evaluation: Evaluation) -> bool:
+    """Return True if the answer to `question` is an answer to `ask`.
+
+    Both are about the same action, effects, reasons and rights, and about the same text of a file that is overwritten.
+    """
+    return question.ask == ask and question.before == text_before(evaluation.action)
+
+
+def _willing(answer: Answer) -> bool:
+    return isinstance(answer, Yes)
+
+
+def _remember(context: EvaluationContext, ask: Ask, wanted: Keep | None, requester: Requester) -> tuple[str, ...]:
+    """Remember an answer if the user wants so, and return the names of the new grants for the record."""
+    if wanted is None:
+        return ()
+    names, notice = keep(context, ask, wanted, requester.grants)
+    requester.notice(notice)
+    return names

@@ -1,0 +1,268 @@
+"""The budget of one run: what the run used, compared with its limits before and after each request."""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from enum import StrEnum
+from typing import assert_never
+
+from runner.engine.run_limits import RunLimits
+from runner.messages import (
+    AssistantMessage,
+    ImageBlock,
+    Message,
+    TextBlock,
+    ThinkingBlock,
+    ToolCall,
+    ToolMessage,
+    Usage,
+)
+from runner.problems import Exit
+from runner.providers.pricing import Price, cost
+
+MOST_ANSWERED = 16_384  # tokens of one answer, as long as the budget has them
+LEAST_ANSWERED = 16  # SOURCE: the least that OpenAI's API takes; less is no answer
+FREE = Price(0.0, 0.0, 0.0, 0.0)
+_BYTES = 8  # of one token at most, on average: four is usual, so this finds only what is beyond doubt
+_BYTES_AT_LEAST = 2  # likewise at least, where a server does not count
+
+
+_Block = TextBlock | ThinkingBlock | ToolCall | ImageBlock
+
+
+class Limit(StrEnum):
+    """The limit that ended a run."""
+
+    TURNS = "turns"
+    TOKENS = "tokens"
+    MONEY = "money"
+    WALL = "wall"
+    OUTPUT = "output"
+    DENIALS = "denials"
+
+
+class BudgetExceeded(Exception):
+    """The run ends at once, because a limit was reached or the model declined to continue."""
+
+    def __init__(self, exit: Exit, reason: str, limit: Limit | None = None) -> None:
+        super().__init__(reason)
+        self.exit = exit
+        self.reason = reason
+        self.limit = limit
+
+
+class BudgetMeter:
+    """The counters of one run, compared with its limits.
+
+    Attributes:
+        turns: The number of answers.
+        usage: The tokens as the provider reports them.
+        money: The cost so far, or None if the price is unknown.
+        output: The bytes that actions printed.
+        denials: The number of denied actions.
+    """
+
+    def __init__(self, limits: RunLimits, *, unattended: bool) -> None:
+        self.turns = 0
+        self.usage = Usage()  # as the provider reports it
+        self._counted = Usage()
+        self._free = limits.price == FREE
+        self.money: float | None = 0.0 if limits.price is not None else None
+        self.output = 0
+        self.denials = 0
+        self._limits = limits
+        self._unattended = unattended
+        self._row = 0
+        self._sent = 0  # tokens of the last request; the next one says all of it again
+
+    def turn(self) -> None:
+        """Raise BudgetExceeded if the run may ask for no further answer."""
+        if self.turns >= self._limits.turns:
+            raise BudgetExceeded(
+                Exit.LIMIT, f"stopped after {self.turns} turns, the most this run may take", Limit.TURNS
+            )
+
+    def max_answer_tokens(self, messages: Sequence[Message], wanted: int = MOST_ANSWERED) -> int:
+        """Return the largest number of tokens, at most `wanted`, that the answer to a request with `messages` may have.
+
+        Raise BudgetExceeded if the budget has no tokens left for an answer.
+        """
+        limits = self._limits
+        most, limit = float(wanted), None
+        sends = max(self._sent, _bytes(messages) // _BYTES)
+        if limits.tokens is not None:
+            left = limits.tokens - self.tokens - sends
+            if left < most:
+                most, limit = left, Limit.TOKENS
+        if limits.money is not None and limits.price is not None and self.money is not None:
+            price = limits.price.at(sends)
+            rest = limits.money - self.money - sends * _cheapest(price) / 1_000_000
+            each = (price.output or 0.0) / 1_000_000
+            room = rest / each if each else wanted if rest >= 0 else 0
+            if room < most:
+                most, limit = room, Limit.MONEY
+        if most < LEAST_ANSWERED:
+            raise BudgetExceeded(Exit.LIMIT, f"stopped before a request that would exceed {self._said(limit)}", limit)
+        return int(most)
+
+    def answered(self, usage: Usage, messages: Sequence[Message], answer: AssistantMessage) -> None:
+        """Count a request with `messages` and its answer against the budgets.
+
+        A server's own count holds unless it is zero (then the tokens are estimated, too many rather than too few) or
+        below what so much text can be (then it is raised to that): a budget must not depend on the server's word alone.
+        """
+        self.usage = _sum(self.usage, usage)
+        if not self._free:
+            usage = _believable(usage, messages, answer)
+        self._counted = _sum(self._counted, usage)
+        self._sent = usage.input + usage.cache_read + usage.cache_write
+        self._pay(usage)
+
+    def broken(self, messages: Sequence[Message], said: str) -> None:
+        """An answer to `messages` broke off after `said`, and its server counted it without telling: so do we, too much
+        rather than too little."""
+        if self._free:
+            return
+        sent = self._sent or -(-_bytes(messages) // _BYTES_AT_LEAST)
+        usage = Usage(sent, -(-_length(said) // _BYTES_AT_LEAST))
+        self._counted = _sum(self._counted, usage)
+        self._pay(usage)
+
+    def _pay(self, usage: Usage) -> None:
+        if self.money is not None:
+            paid = cost(usage, self._limits.price)
+            self.money = self.money + paid if paid is not None else None
+
+    def aside(self, usage: Usage, sent: Sequence[Message], answer: AssistantMessage, price: Price | None) -> None:
+        """Another model was asked aside of the conversation, at that price, and it is the run that pays."""
+        self.usage = _sum(self.usage, usage)
+        if price != FREE:
+            usage = _believable(usage, sent, answer)
+        self._counted = _sum(self._counted, usage)
+        if self.money is not None:
+            paid = cost(usage, price)
+            self.money = self.money + paid if paid is not None else None
+
+    def affords(self, sends: int, most: int, price: Price | None) -> bool:
+        """Return True if a side request of `sends` tokens with an answer of `most` tokens stays within the limits."""
+        limits = self._limits
+        if limits.tokens is not None and self.tokens + sends + most > limits.tokens:
+            return False
+        if limits.money is None:
+            return True
+        would = cost(Usage(sends, most), price)
+        return self.money is not None and would is not None and self.money + would <= limits.money
+
+    def shortened(self) -> None:
+        """The next request says less than the last one did."""
+        self._sent = 0
+
+    def check(self) -> None:
+        """Raise BudgetExceeded if the run used more than its limits. Calls of the last answer are then not executed."""
+        limits = self._limits
+        if limits.tokens is not None and self.tokens > limits.tokens:
+            raise BudgetExceeded(
+                Exit.LIMIT, f"stopped after {self.tokens} tokens: {self._said(Limit.TOKENS)} is used up", Limit.TOKENS
+            )
+        if limits.money is not None and (self.money is None or self.money > limits.money):
+            spent = "an unknown amount" if self.money is None else f"{self.money:.4f}"
+            raise BudgetExceeded(
+                Exit.LIMIT, f"stopped after spending {spent}: {self._said(Limit.MONEY)} is used up", Limit.MONEY
+            )
+
+    def priced(self, price: Price | None) -> None:
+        """Continue at the price of another model."""
+        self._limits = replace(self._limits, price=price)
+        self._free = price == Price(0.0, 0.0, 0.0, 0.0)
+        if price is None:
+            self.money = None
+
+    def printed(self, count: int) -> None:
+        """Count `count` bytes of output. Raise BudgetExceeded if the limit is reached."""
+        self.output += count
+        most = self._limits.output
+        if most is not None and self.output > most:
+            reason = f"stopped after {self.output} bytes of output: {self._said(Limit.OUTPUT)} is used up"
+            raise BudgetExceeded(Exit.LIMIT, reason, Limit.OUTPUT)
+
+    def allowed(self) -> None:
+        self._row = 0
+
+    def denied(self) -> None:
+        """Count a denial. Raise BudgetExceeded if an unattended run has too many of them."""
+        self.denials += 1
+        self._row += 1
+        limits = self._limits
+        if self._unattended and (self._row >= limits.row or self.denials >= limits.total):
+            count = f"{self._row} denials in a row" if self._row >= limits.row else f"{self.denials} denials"
+            raise BudgetExceeded(Exit.LIMIT, f"stopped after {count}: nobody is there to help", Limit.DENIALS)
+
+    @property
+    def tokens(self) -> int:
+        """All that was sent and received, cached or not."""
+        used = self._counted
+        return used.input + used.output + used.cache_read + used.cache_write
+
+    def cut_off(self) -> Limit:
+        """Return the limit that cut an answer off."""
+        limits = self._limits
+        near = limits.money is not None and self.money is not None and self.money > 0.9 * limits.money
+        return Limit.MONEY if near else Limit.TOKENS
+
+    def _said(self, limit: Limit | None) -> str:
+        match limit:
+            case Limit.TOKENS:
+                return f"the budget of {self._limits.tokens} tokens"
+            case Limit.MONEY:
+                return f"the budget of {self._limits.money:g}"
+            case _:
+                return f"the budget of {self._limits.output} bytes"
+
+
+def _sum(one: Usage, other: Usage) -> Usage:
+    return Usage(
+        one.input + other.input,
+        one.output + other.output,
+        one.cache_read + other.cache_read,
+        one.cache_write + other.cache_write,
+    )
+
+
+def _believable(usage: Usage, sent: Sequence[Message], answer: AssistantMessage) -> Usage:
+    """Return `usage`, raised where it is less than `sent` and `answer` can be; an estimate where it says nothing."""
+    if usage == Usage():
+        return Usage(-(-_bytes(sent) // _BYTES_AT_LEAST), -(-_bytes((answer,)) // _BYTES_AT_LEAST))
+    missing = _bytes(sent) // _BYTES - (usage.input + usage.cache_read + usage.cache_write)
+    return replace(usage, input=usage.input + max(missing, 0), output=max(usage.output, _bytes((answer,)) // _BYTES))
+
+
+def _cheapest(price: Price) -> float:
+    """Return the lowest price of a token that is sent."""
+    return min((each for each in (price.input, price.cache_read, price.cache_write) if each is not None), default=0.0)
+
+
+def _bytes(messages: Sequence[Message]) -> int:
+    """Of the texts and calls in `messages`; less than what is sent."""
+    return sum(_length(text) for message in messages for text in _texts(message))
+
+
+def _texts(message: Message) -> Iterator[str]:
+    if isinstance(message, ToolMessage):
+        blocks: Iterable[_Block] = (block for result in message.results for block in result.content)
+    else:
+        blocks = message.content
+    for block in blocks:
+        match block:
+            case TextBlock(text) | ThinkingBlock(text):
+                yield text
+            case ToolCall(name=name, arguments=arguments, raw=raw):
+                yield name
+                yield raw or json.dumps(arguments, ensure_ascii=False)
+            case ImageBlock():
+                pass  # what one counts for depends on the model
+            case never:
+                assert_never(never)
+
+
+def _length(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))

@@ -1,0 +1,4 @@
+"""Shortening of long conversations so that they fit the context window of a model.
+
+The session file keeps the whole conversation; only what is sent gets shorter. Start reading at `view.py`.
+"""

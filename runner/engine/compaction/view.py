@@ -1,0 +1,337 @@
+"""The part of a conversation that its model is sent; one view for a session, in `RunContext.view`.
+
+The history itself never changes. The part that is sent changes only when a level is reached. Between two levels every
+request begins with the same messages, so that the cache of the provider is used.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from operator import is_
+from typing import TYPE_CHECKING
+
+from runner.config.compaction_levels import GAINS, KEEPS, Level, Thresholds
+from runner.engine.compaction.shorten_history import shown
+from runner.engine.compaction.summarizer import Scribe
+from runner.engine.compaction.summary_prompt import digest
+from runner.engine.compaction.turn_groups import kept_from, start
+from runner.engine.context.usage import now
+from runner.events import Compacted, Notice
+from runner.messages import (
+    AssistantMessage,
+    ImageBlock,
+    Message,
+    ProviderError,
+    TextBlock,
+    images_in,
+    with_blocks,
+    without_thoughts,
+)
+from runner.providers.catalog import facts_of
+from runner.sessions.compaction_record import Fold
+
+if TYPE_CHECKING:
+    from runner.engine.budget import BudgetMeter
+    from runner.engine.model_access import ModelAccess
+
+_WHOLE = Fold()
+REFUSED = TextBlock("[an image was here; the model's server refused the request with it, so it is left out]")
+_ANSWER = 16_384  # tokens of the window that are left for one answer, or a fifth of the window
+_LEAST = 1_024  # tokens of an answer that are asked for even where the window seems full: we may have counted too much
+_UNKNOWN = 64_000  # tokens; what /compact measures by where nobody knows the window
+_CAPS = (24_000, 8_000, 2_500, 800, 250)  # characters of one text, tried in turn
+_SHRINKS = (0.6, 0.35, 0.15)  # of what was too long, by the try
+_TOLD = 0.4  # characters of notes for each token of the window, at most: a tenth of it
+_REST = 0.03  # of the window: how much more there must be before what did not help is tried again
+
+
+class View:
+    """The view of one conversation. `fit` shortens the view if needed. Only the event loop's thread uses it."""
+
+    def __init__(
+        self,
+        thresholds: Thresholds | None = None,
+        scribe: Scribe | None = None,
+        window: Callable[[str], int | None] = lambda spec: None,
+    ) -> None:
+        """`window` returns the context window that the user configured for a `provider:model`, or None."""
+        self._thresholds = thresholds or Thresholds()
+        self._scribe = scribe or Scribe()
+        self._said = window
+        self._made: list[tuple[Fold, Message]] = []  # the folds so far, each with the last message before its end
+        self._cache: tuple[Fold, tuple[Message, ...], tuple[Message, ...]] = (_WHOLE, (), ())  # what came of the last
+        self._rests: dict[Level, float] = {}
+        self._proven: dict[str, int] = {}  # by model: its server found that many tokens too long
+        self._stated: set[str] = set()  # those models whose server named that number
+        self._refused: dict[str, dict[int, ImageBlock]] = {}  # by model, then id(): images that its server refused
+        self._before: dict[str, dict[int, ImageBlock]] = {}  # the same when the answer was asked for that is awaited
+
+    def window(self, spec: str) -> int | None:
+        """Return the tokens that the model `spec` takes, request and answer together, or None if unknown."""
+        known = self._said(spec) or facts_of(spec).window
+        proven = self._proven.get(spec)
+        return min(known, proven) if known and proven else known or proven
+
+    def eased(self) -> None:
+        """Raise context windows learned from refusals by a quarter. Called at the start of a run.
+
+        A window inferred too small would never recover, and one too large costs one refusal. A window that the server
+        stated is kept unless the window is known from elsewhere.
+        """
+        for spec, tokens in self._proven.items():
+            if spec not in self._stated or self._said(spec) or facts_of(spec).window:
+                self._proven[spec] = tokens + tokens // 4
+
+    def left(self, messages: Sequence[Message], access: "ModelAccess") -> int | None:
+        """Return the tokens of the window that are left for the answer to `shown`, or None if the window is unknown."""
+        window = self.window(access.named)
+        if window is None:
+            return None
+        return max(window - access.gauge.size(self.shown(messages)).tokens - window // 50, _LEAST)
+
+    def shown(self, messages: Sequence[Message]) -> tuple[Message, ...]:
+        """Return the messages to send for the whole history `messages`."""
+        while self._made and not _fits(*self._made[-1], messages):  # the person went back to before it
+            self._made.pop()
+            self._rests.clear()
+        fold = self._fold
+        for_fold, source, made = self._cache
+        if for_fold is not fold or len(source) > len(messages) or not all(map(is_, source, messages)):
+            source = tuple(messages[: fold.end])
+            made = shown(source, fold)
+            self._cache = (fold, source, made)
+        return (*made, *messages[len(source) :])
+
+    def sent(self, messages: Sequence[Message], spec: str) -> tuple[Message, ...]:
+        """Return the messages of `shown` without the images that the server of the model `spec` refused."""
+        now_shown, refused = self.shown(messages), self._refused.get(spec)
+        if not refused:
+            return now_shown
+
+        def known(block: TextBlock | ImageBlock) -> TextBlock | ImageBlock:
+            return REFUSED if id(block) in refused else block
+
+        return tuple(
+            with_blocks(each, known) if any(id(image) in refused for image in images_in((each,))) else each
+            for each in now_shown
+        )
+
+    def refuse(self, messages: Sequence[Message], spec: str) -> int:
+        """Leave out the images that are not answered yet, or all if there are none; return the number of images.
+
+        Called when the server of the model `spec` refused a request with `sent`.
+        """
+        refused = self._refused.setdefault(spec, {})
+        self._before.setdefault(spec, dict(refused))
+        now_shown = self.shown(messages)
+        spoke = max((at for at, message in enumerate(now_shown) if isinstance(message, AssistantMessage)), default=-1)
+        for first in (spoke + 1, 0):
+            found = {id(image): image for image in images_in(now_shown[first:]) if id(image) not in refused}
+            if found:
+                refused |= found
+                return len(found)
+        return 0
+
+    def asked(self, *, answered: bool) -> None:
+        """End a request. Without an answer the images were not the cause of the refusal, so they are sent again."""
+        if not answered:
+            self._refused |= self._before
+        self._before = {}
+
+    @property
+    def _fold(self) -> Fold:
+        return self._made[-1][0] if self._made else _WHOLE
+
+    def restore(self, folds: Sequence[tuple[int, Fold]], messages: Sequence[Message]) -> None:
+        """Restore the folds of an earlier run, each with the place in `messages` that its numbers count back from."""
+        for at, fold in folds:
+            self._set(messages, fold.turned(at))
+
+    def rewound(self, messages: Sequence[Message], access: "ModelAccess") -> None:
+        """Adapt to a conversation that the user rewound to the end of `messages`.
+
+        The entries about notes made since then are on an abandoned branch of the session file. Notes about earlier
+        messages still hold, so they are written again.
+        """
+        now_shown = self.shown(messages)
+        if self._made:
+            size = access.gauge.size(now_shown).tokens
+            access.journal.compaction("rewound", size, size, self._fold.turned(len(messages)))
+
+    async def fit(
+        self, messages: Sequence[Message], access: "ModelAccess", spent: "BudgetMeter | None" = None
+    ) -> tuple[Message, ...]:
+        """Shorten the view if the context window requires it, and return it. `spent` counts the cost of notes."""
+        room = self._room(access)
+        if room is None:
+            return self.shown(messages)
+        used = access.gauge.size(self.shown(messages)).tokens
+        for level in (Level.TRIM, Level.ONE_LINE, Level.SUMMARY, Level.RECENT, Level.TRUNCATE):
+            if not self._thresholds.reached(level, used / room) or used < self._rests.get(level, 0):
+                continue
+            if (done := await self._reach(level, messages, access, spent, room)) is not None:
+                used = done.after
+        return self.shown(messages)
+
+    async def shrink(
+        self,
+        messages: Sequence[Message],
+        access: "ModelAccess",
+        spent: "BudgetMeter | None" = None,
+        attempt: int = 1,
+        said: int | None = None,
+    ) -> tuple[Message, ...]:
+        """Shorten the view after the server refused it as too long, further with each `attempt` (from 1).
+
+        The context window of the model is known to be smaller from then on. `said` is the window stated by the server,
+        or None. If the conversation fits into it, only the space for the answer was too large, and nothing is removed.
+        """
+        had = access.gauge.size(self.shown(messages)).tokens
+        spec = access.named
+        if (
+            said is not None
+            and attempt == 1
+            and had + _LEAST <= said - said // 50
+            and said < (self.window(access.named) or said + 1)
+        ):
+            self._proven[spec] = said
+            self._stated.add(spec)
+            return await self.fit(messages, access, spent)
+        self._proven[spec] = min(self._proven.get(spec, had), had)
+        self._stated.discard(spec)
+        room = had * _SHRINKS[min(attempt, len(_SHRINKS)) - 1]
+        if attempt == 1:
+            await self._reach(Level.SUMMARY, messages, access, spent, room)
+        if access.gauge.size(self.shown(messages)).tokens > room:
+            await self._reach(Level.TRUNCATE, messages, access, spent, room)
+        return self.shown(messages)
+
+    async def compact(
+        self, messages: Sequence[Message], access: "ModelAccess", focus: str = "", spent: "BudgetMeter | None" = None
+    ) -> Compacted | None:
+        """Replace old messages by notes because the user wants that; `focus` names what the notes are to keep.
+
+        Return None if there is nothing to shorten. Raise ProviderError. Not to be called while a run is in progress.
+        """
+        room = self._room(access) or _UNKNOWN
+        return await self._reach(Level.ASKED, messages, access, spent, room, access.redactor.text(focus))
+
+    def _room(self, access: "ModelAccess") -> float | None:
+        window = self.window(access.named)
+        if not window:
+            return None
+        return min(window - min(_ANSWER, window / 5), facts_of(access.named).request or window)
+
+    async def _reach(
+        self,
+        level: Level,
+        messages: Sequence[Message],
+        access: "ModelAccess",
+        spent: "BudgetMeter | None",
+        room: float,
+        focus: str = "",
+    ) -> Compacted | None:
+        """Apply `level` if that gains enough."""
+        before = access.gauge.size(self.shown(messages)).tokens
+        fold = replace(self._fold, space=min(self._fold.space, max(int(room * _TOLD), 400)))
+        kept = max(kept_from(messages, room * KEEPS[level] / access.gauge.rate), fold.cut)
+        match level:
+            case Level.TRIM:
+                fold = replace(fold, trimmed=max(kept, fold.trimmed))
+            case Level.ONE_LINE:
+                fold = replace(fold, lined=max(kept, fold.lined), trimmed=max(kept, fold.trimmed))
+            case Level.TRUNCATE:
+                fold = self._truncated(fold, messages, access, room, kept)
+            case _:
+                fold = replace(fold, cut=kept)
+                if not self._gains(fold, messages, access, before, room, level):
+                    self._rest(level, before, room)
+                    return None
+                notes = await self._notes(level, messages[self._fold.cut : kept], focus, access, spent)
+                if notes is None:
+                    self._rest(level, before, room)
+                    return None
+                fold = replace(fold, notes=notes)
+        if not self._gains(fold, messages, access, before, room, level):
+            self._rest(level, before, room)
+            return None
+        self._set(messages, fold)
+        if spent is not None:
+            spent.shortened()
+        self._rests.clear()
+        after = access.gauge.size(self.shown(messages)).tokens
+        told = Compacted(level.value, before, after, fold.notes if fold.cut else None)
+        access.journal.compaction(level.value, before, after, fold.turned(len(messages)))
+        access.emit(told)
+        access.emit(
+            now(
+                self.shown(messages),
+                access.gauge,
+                self.window(access.named),
+                spent.money if spent is not None else None,
+            )
+        )
+        return told
+
+    def _rest(self, level: Level, before: int, room: float) -> None:
+        """Note that `level` did not help, so that it is not tried with every request."""
+        if level in (Level.TRIM, Level.ONE_LINE, Level.SUMMARY):
+            self._rests[level] = before + room * _REST
+
+    def _gains(
+        self, fold: Fold, messages: Sequence[Message], access: "ModelAccess", before: int, room: float, level: Level
+    ) -> bool:
+        """Return True if `fold` removes enough to be worth sending the whole view anew."""
+        if replace(fold, space=self._fold.space) == self._fold:
+            return False
+        least = max(room * GAINS.get(level, 0), 1)
+        return before - access.gauge.size(shown(messages, fold)).tokens >= least
+
+    async def _notes(
+        self, level: Level, old: Sequence[Message], focus: str, access: "ModelAccess", spent: "BudgetMeter | None"
+    ) -> str | None:
+        """Return notes about `old` and the notes before, or None if notes are required and cannot be written."""
+        why = "there is no budget for it"
+        try:
+            notes = await self._scribe.notes(old, self._fold.notes, focus, access, spent, self.window)
+        except ProviderError as error:
+            if level is Level.ASKED:
+                raise
+            notes, why = None, str(error.problem)
+        if notes is not None:
+            return notes
+        access.emit(Notice(f"the conversation could not be summarised: {why}"))
+        return None if level is Level.SUMMARY else digest(old, self._fold.notes)
+
+    def _truncated(
+        self, fold: Fold, messages: Sequence[Message], access: "ModelAccess", room: float, kept: int
+    ) -> Fold:
+        """Return a fold that fits into three fifths of `room`: first fewer old messages, then shorter texts."""
+        target = room * 0.6
+        end = len(messages)
+        if kept > fold.cut:
+            notes = digest(messages[fold.cut : kept], fold.notes)
+            fold = replace(fold, cut=kept, notes=notes)
+        for cap in _CAPS:
+            if access.gauge.size(shown(messages, fold)).tokens <= target:
+                break
+            fold = replace(fold, capped=end, cap=cap, space=min(fold.space, cap * 2))
+        if access.gauge.size(shown(messages, fold)).tokens > target and (last := start(messages, end - 1)) > fold.cut:
+            notes = digest(messages[fold.cut : last], fold.notes)
+            fold = replace(fold, cut=last, notes=notes)
+        return fold
+
+    def _set(self, messages: Sequence[Message], fold: Fold) -> None:
+        if fold.end > len(messages) or not fold.end:
+            return  # of a file that somebody wrote into
+        self._made.append((fold, messages[fold.end - 1]))
+
+
+def _fits(fold: Fold, last: Message, messages: Sequence[Message]) -> bool:
+    """Return True if `messages` begins as the history that `fold` was made for, apart from thoughts."""
+    return fold.end <= len(messages) and _thoughtless(messages[fold.end - 1]) == _thoughtless(last)
+
+
+def _thoughtless(message: Message) -> Message:
+    found = [message]
+    without_thoughts(found)
+    return found[0]

@@ -1,0 +1,316 @@
+"""One complete answer of the model, with retries.
+
+A busy provider is asked again later. An answer that broke off is continued from the point where it stopped, so that no
+text is shown twice. An answer that was cut at its largest number of tokens is continued with a higher number. The
+fallback model replaces a model that stays busy. Each of these happens a few times (`RetryPolicy`), then the run ends.
+"""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Sequence
+
+from policy.model.verdict import Problem
+from runner.engine.budget import MOST_ANSWERED, BudgetMeter
+from runner.engine.context.usage import after
+from runner.engine.fallback import Fallback
+from runner.engine.model_access import ModelAccess
+from runner.engine.overlap import OverlapFilter
+from runner.engine.partial_reply import BROKEN, CUT, PartialReply
+from runner.engine.run_context import RunContext
+from runner.engine.tool_calls import bounded
+from runner.events import CallBegun, Notice, Retrying, Said, Thought
+from runner.messages import (
+    AssistantMessage,
+    CallOpened,
+    CallReady,
+    Failure,
+    Message,
+    Provider,
+    ProviderError,
+    Reply,
+    Request,
+    Stop,
+    TextDelta,
+    ThinkingDelta,
+    ToolCall,
+    Usage,
+    has_thoughts,
+    without_thoughts,
+)
+from runner.providers.catalog import facts_of
+
+
+class Completion:
+    """The answers of the model in one run.
+
+    Attributes:
+        until: The end of the run on the clock of the event loop, or None if its time is not limited.
+        fallback: The fallback model of the run.
+    """
+
+    def __init__(self, messages: list[Message], ctx: RunContext, spent: BudgetMeter) -> None:
+        """`messages` is the conversation, and `spent` counts what the answers use."""
+        self.until: float | None = None
+        self.fallback = Fallback()
+        self._ctx = ctx
+        self._messages = messages
+        self._spent = spent
+        self._access = ctx.model_access()  # of the request that is being answered
+        self._noticed = _identity(self._access)
+        ctx.view.eased()
+        self._open = PartialReply()
+        self._raised: int | None = None  # the largest number of tokens of an answer, after one was cut
+        self._thoughtless = False  # the thoughts of the model were removed because its server refused them
+
+    async def next(self, ready: Callable[[ToolCall], None]) -> Reply:
+        """Return the next answer and count it. Call `ready` for each call as soon as all calls up to it are complete.
+
+        Raise ProviderError or BudgetExceeded. After an exception `unfinished` holds the received part of the answer.
+        """
+        self._open = PartialReply()
+        self._renew()
+        answered = False
+        try:
+            reply = await self._next(ready)
+            answered = True
+            return reply
+        finally:
+            opened = self._open
+            self._ctx.view.asked(answered=answered or opened.begun or bool(opened.text or opened.calls))
+
+    def notice_model_change(self) -> None:
+        """Adapt the conversation, the budget and the context meter if the next request goes to another model."""
+        access = self._ctx.model_access()
+        if _identity(access) == self._noticed:
+            return
+        self._noticed = _identity(access)
+        without_thoughts(self._messages)
+        self._spent.priced(access.limits.price)
+        access.gauge.another()
+
+    def _renew(self) -> None:
+        """Use the model of now for the next request."""
+        self.notice_model_change()
+        self._access = self._ctx.model_access()
+
+    async def _next(self, ready: Callable[[ToolCall], None]) -> Reply:
+        failed: Counter[Failure] = Counter()
+        cuts = requests = 0
+        self._spent.turn()
+        await self._ctx.view.fit(self._messages, self._access, self._spent)
+        while True:
+            before = self._access
+            self._renew()
+            if _identity(before) != _identity(self._access):
+                failed.clear()
+            cap, sent = self._most(self._raised), self._sent()
+            most = self._spent.max_answer_tokens(sent, cap)
+            self._spent.turns += requests == 0  # however many requests it takes
+            requests += 1
+            try:
+                reply = await self._stream(self._request(sent, most), ready)
+            except ProviderError as error:
+                opened = self._open
+                if opened.begun:
+                    self._spent.broken(sent, "".join(opened.said))
+                    error.images = False  # it read them
+                opened.ended(BROKEN)
+                if opened.calls and error.retryable:
+                    return self._what_is_whole(error)
+                failed[error.failure] += 1
+                await self._recover(error, failed, cap)
+                continue
+            self._answered(reply, sent)
+            if reply.stop is Stop.LENGTH and most == cap and cuts < self._access.limits.patience.resumes:
+                cuts += 1
+                whole = self._longer(reply, cap)
+                if whole is None:
+                    continue
+                reply = whole
+            return self._open.joined(reply)
+
+    @property
+    def unfinished(self) -> tuple[str, tuple[ToolCall, ...]]:
+        """Return the text that was shown of an incomplete answer, and its complete calls."""
+        return self._open.text, tuple(self._open.calls)
+
+    # ---- asking
+
+    def _most(self, raised: int | None) -> int:
+        """Return the largest number of tokens of an answer, before the budget limits that number further.
+
+        Some servers refuse a request that could fill more than the context window.
+        """
+        wanted = raised or min(MOST_ANSWERED, self._facts_output or MOST_ANSWERED)
+        left = self._ctx.view.left(self._messages, self._access)
+        return wanted if left is None else min(wanted, left)
+
+    @property
+    def _facts_output(self) -> int | None:
+        return facts_of(self._access.named).output
+
+    def _sent(self) -> tuple[Message, ...]:
+        ctx = self._ctx
+        return (*ctx.view.sent(self._messages, self._access.named), *self._open.resumed(ctx.redactor))
+
+    def _request(self, sent: Sequence[Message], most: int) -> Request:
+        """Return a request with `sent` for an answer of at most `most` tokens. The gauge learns its other parts."""
+        ctx = self._ctx
+        request = Request(
+            model=self._access.model,
+            system=ctx.system_prompt(),
+            messages=ctx.context.told(sent),
+            tools=ctx.tool_specs(),
+            max_tokens=most,
+            thinking=ctx.live.thinking,
+        )
+        ctx.gauge.fixed(request.system + ctx.context.before, request.tools)
+        return request
+
+    async def _stream(self, request: Request, ready: Callable[[ToolCall], None]) -> Reply:
+        ctx, access, opened = self._ctx, self._access, self._open
+        seam = OverlapFilter(opened.kept)
+        reply: Reply | None = None
+        opened.calling = False
+        begun = 0
+
+        def say(text: str) -> None:
+            if text:
+                opened.said.append(text)
+                ctx.emit(Said(text))
+
+        events = access.provider.stream(request)
+        try:
+            async for event in events:
+                opened.begun = True
+                match event:
+                    case TextDelta(text):
+                        say(seam.feed(text))
+                    case ThinkingDelta(text):
+                        ctx.emit(Thought(text))
+                    case CallOpened(tool):
+                        say(seam.end())
+                        opened.calling = True
+                        begun += 1
+                        if begun <= access.limits.calls:
+                            ctx.emit(CallBegun(bounded(tool)))
+                    case CallReady(call):
+                        say(seam.end())
+                        opened.calling = False
+                        opened.calls.append(call)
+                        if begun <= len(opened.calls):  # else one before it is not whole, and may never be
+                            ready(call)
+                    case Reply():
+                        reply = event
+        finally:
+            if isinstance(events, AsyncGenerator):  # also when it was we who failed: the connection is closed
+                await events.aclose()
+        say(seam.end())
+        if reply is None:
+            why = "the stream ended before the answer did"
+            problem = Problem(f"`{access.provider.name}` broke off its answer", why, "run it again")
+            raise ProviderError(problem, failure=Failure.RETRYABLE)
+        return reply
+
+    # ---- what came
+
+    def _answered(self, reply: Reply, sent: Sequence[Message]) -> None:
+        ctx = self._ctx
+        ctx.journal.usage(reply.usage)
+        self._spent.answered(reply.usage, sent, reply.message)
+        ctx.emit(after(reply, sent, ctx.gauge, ctx.view.window(self._access.named), self._spent.money))
+
+    def _what_is_whole(self, error: ProviderError) -> Reply:
+        """Return the complete calls of an answer that broke off after them. The model continues from their results."""
+        opened = self._open
+        count = len(opened.calls)
+        which = "the call that was whole is" if count == 1 else f"the {count} calls that were whole are"
+        self._ctx.emit(Notice(f"{error.problem.what}: {which} done, and it is asked to go on from there"))
+        return Reply(opened.message, Stop.TOOLS, Usage())
+
+    def _longer(self, reply: Reply, cap: int) -> Reply | None:
+        """Return the reply to use for an answer that was cut, or None if the model has to be asked to continue it."""
+        opened, calls = self._open, reply.message.calls
+        twice = min((self._raised or MOST_ANSWERED) * 2, self._facts_output or 0) or None
+        higher = self._most(twice)
+        grown, cut = higher > cap, bool(calls) and calls[-1].arguments is None
+        if cut and not grown:
+            return reply  # the model is told that its call was cut, and can make it shorter
+        if not cut and (calls or not (opened.text.strip() or grown)):
+            return reply
+        if grown:
+            self._raised = twice
+            self._ctx.emit(Notice(f"the answer was cut at {cap} tokens; from here on it may have {higher}"))
+        if len(calls) > 1:
+            rest = tuple(block for block in reply.message.content if block is not calls[-1])
+            return Reply(AssistantMessage(rest), Stop.TOOLS, reply.usage)
+        opened.ended(CUT)
+        opened.calling = cut
+        return None
+
+    # ---- what failed
+
+    async def _recover(self, error: ProviderError, failed: Counter[Failure], cap: int) -> None:
+        """Wait, or change the request, so that asking again may help. Raise `error` if it cannot help.
+
+        `failed` counts the failures of this answer by their kind; `cap` is the largest number of tokens of the answer.
+        """
+        ctx, access, attempt = self._ctx, self._access, failed[error.failure]
+        patience = access.limits.patience
+        if error.thoughts and not self._thoughtless and any(map(has_thoughts, self._messages)):
+            self._thoughtless = True
+            without_thoughts(self._messages)
+            ctx.emit(Notice(f"{error.problem.why}: asked again without what the model thought before"))
+            return
+        if error.images and (images := ctx.view.refuse(self._messages, access.named)):
+            which = "an image" if images == 1 else f"{images} images"
+            ctx.emit(Notice(f"{error.problem.why}: asked again without {which} of the conversation"))
+            return
+        if error.failure is Failure.CONTEXT:
+            await self._shorten(error, attempt, cap)
+            return
+        if not error.retryable:
+            raise error
+        few = self._open.kept or self.fallback.ready(ctx)
+        tries = patience.resumes if few else patience.tries
+        luck = random.random()  # noqa: S311  # spreads waits, guards nothing
+        seconds = patience.wait(error.failure, attempt, error.retry_after, luck, left=self._left)
+        if seconds is None and error.retry_after is not None and error.retry_after > 0:
+            name = access.provider.name
+            ctx.emit(
+                Notice(f"`{name}` wants to be asked again in {error.retry_after:.0f} s: longer than this run waits")
+            )
+        if seconds is None or attempt > tries:
+            if not self.fallback.take(ctx, error.problem.what):
+                raise error
+            return
+        ctx.emit(Retrying(error.failure, error.problem, round(seconds, 1), attempt, tries))
+        await ctx.live.wait(seconds)
+
+    async def _shorten(self, error: ProviderError, attempt: int, cap: int) -> None:
+        """Ask for a shorter answer if that makes the request fit into the context window, else send less.
+
+        Raise `error` if there is nothing left to shorten.
+        """
+        view, access, said = self._ctx.view, self._access, error.window
+        before = view.shown(self._messages)
+        if attempt > access.limits.patience.resumes:
+            raise error
+        if await view.shrink(self._messages, access, self._spent, attempt, said) != before:
+            return
+        if said is None or view.window(access.named) != said or self._most(self._raised) >= cap:
+            raise error
+
+    @property
+    def _left(self) -> float | None:
+        """Return the seconds to wait for an answer at most: to the end of the run, and less if a person is waiting."""
+        if self.until is None:
+            return None
+        left = max(self.until - asyncio.get_running_loop().time(), 0.0)
+        return left if self._ctx.unattended else min(left, self._access.limits.patience.longest)
+
+
+def _identity(access: ModelAccess) -> tuple[Provider, str]:
+    """Return what tells one model from another."""
+    return access.provider, access.model

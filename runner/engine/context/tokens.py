@@ -1,0 +1,132 @@
+"""How many tokens a request is: the provider's own numbers, and estimates for what came since."""
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import assert_never
+
+from policy.model.frozen import dataclass
+from runner.messages import (
+    AssistantMessage,
+    ImageBlock,
+    Message,
+    TextBlock,
+    ThinkingBlock,
+    ToolCall,
+    ToolMessage,
+    ToolSpec,
+    Usage,
+)
+
+# What one token is, roughly, of text in English and of code; no two models agree.
+_ASCII = 4  # characters
+_OTHER = 3  # bytes in UTF-8: a Chinese character, one and a half Cyrillic ones
+_FRAME = 4  # of a message or a result: its role and marks
+_CALL = 12  # of a call: its id, its name's marks
+_IMAGE = 1_600  # SOURCE: the most that Anthropic's models take for one image; what others take is near it or less
+_UNSAID = 4_000  # of the system prompt and the tools, before anybody said what they are
+
+# A ratio beyond these is no property of a tokenizer: the server counts something else, or nothing.
+_LEAST, _MOST = 0.5, 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Tokens of a request. `exact`: the provider counted all of it."""
+
+    tokens: int
+    exact: bool
+
+
+class Gauge:
+    """How much of a model's window the next request takes; one for a conversation.
+
+    What the provider counted last is the base, and only the difference to it is estimated: by characters, at the rate
+    that its own numbers gave. So it holds as well where the messages were made shorter meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self._fixed = float(_UNSAID)
+        self._counted: int | None = None  # by the provider: a request with its answer
+        self._weighed = 0.0  # the same by our own scales, without what is fixed
+        self._rate = 1.0
+        self._ours = True  # the model that counted is the one that will be asked
+        self._known: dict[int, tuple[Message, float]] = {}  # the weights of what was weighed last, by identity
+
+    def fixed(self, text: str, tools: Sequence[ToolSpec]) -> None:
+        """What every request holds beside the messages. Matters until the provider has counted once."""
+        self._fixed = weight(text) + weight_of_tools(tools)
+
+    def answered(self, usage: Usage, sent: Sequence[Message], answer: AssistantMessage) -> None:
+        """A request with `sent` was answered. A server that counts nothing teaches nothing."""
+        asked = usage.input + usage.cache_read + usage.cache_write
+        if asked <= 0:
+            self._counted = None
+            return
+        before = self._weigh(sent)
+        self._rate = min(max(asked / (before + self._fixed), _LEAST), _MOST)
+        self._counted = asked + usage.output
+        self._weighed = before + weight_of(answer)
+        self._ours = True
+
+    @property
+    def rate(self) -> float:
+        """How many of the model's tokens one of `weight` is."""
+        return self._rate
+
+    def another(self) -> None:
+        """Another model answers from here on: what was counted is an estimate for it."""
+        self._ours = False
+
+    def size(self, messages: Sequence[Message]) -> Size:
+        """What a request with `messages` takes of the window."""
+        weighed = self._weigh(messages)
+        if self._counted is None:
+            return Size(round((self._fixed + weighed) * self._rate), exact=False)
+        more = weighed - self._weighed
+        least = round(weighed * _LEAST)  # shorter messages never make it less than themselves
+        return Size(max(self._counted + round(more * self._rate), least), exact=self._ours and abs(more) < 1)
+
+    def _weigh(self, messages: Iterable[Message]) -> float:
+        """Most of a conversation is what it was at the last request."""
+        before, self._known = self._known, {}
+        total = 0.0
+        for message in messages:
+            known = before.get(id(message))
+            found = known if known is not None and known[0] is message else (message, weight_of(message))
+            self._known[id(message)] = found
+            total += found[1]
+        return total
+
+
+def weight(text: str) -> float:
+    """The tokens of a text, estimated."""
+    if text.isascii():
+        return len(text) / _ASCII
+    plain = len(text.encode("ascii", "ignore"))
+    return plain / _ASCII + (len(text.encode("utf-8", "surrogatepass")) - plain) / _OTHER
+
+
+def weight_of_tools(tools: Iterable[ToolSpec]) -> float:
+    """The tokens of what is said about tools, estimated."""
+    return sum(_CALL + weight(each.name) + weight(each.description) + weight(json.dumps(each.schema)) for each in tools)
+
+
+def weight_of(message: Message) -> float:
+    """The tokens of a message, estimated."""
+    if isinstance(message, ToolMessage):
+        return _FRAME + sum(_FRAME + sum(map(_block, result.content)) for result in message.results)
+    return _FRAME + sum(map(_block, message.content))
+
+
+def _block(block: TextBlock | ThinkingBlock | ToolCall | ImageBlock) -> float:
+    match block:
+        case TextBlock(text):
+            return weight(text)
+        case ThinkingBlock(text, signature, redacted):
+            return weight(text) + weight(signature) + weight(redacted)
+        case ToolCall(name=name, arguments=arguments, raw=raw):
+            return _CALL + weight(name) + weight(raw or json.dumps(arguments, ensure_ascii=False))
+        case ImageBlock():
+            return float(_IMAGE)
+        case never:
+            assert_never(never)

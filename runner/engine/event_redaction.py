@@ -1,0 +1,47 @@
+"""Events without secrets."""
+
+from collections.abc import Callable
+
+from runner.events import Chunk, Emit, Event, Finished, RunEnded, Said, Thought
+from runner.secrets.redactor import Redactor, Stream
+
+
+class Watch:
+    """Passes events on, but none that reaches `emit` holds a secret, not even one that comes in pieces.
+
+    The pieces of the model's text, of its thinking, and of every call's output are kept apart until they are whole.
+    """
+
+    def __init__(self, redactor: Redactor, emit: Emit) -> None:
+        self._redactor = redactor
+        self._emit = emit
+        self._open: dict[tuple[str, int], tuple[Stream, Callable[[str], Event]]] = {}
+
+    def __call__(self, event: Event) -> None:
+        match event:
+            case Said(text) | Thought(text):
+                kind = type(event)
+                self._end("", keep=0 if kind is Said else 1)
+                self._piece(("", 0 if kind is Said else 1), text, kind)
+            case Chunk(call, stream, text):
+                self._piece((call, stream), text, lambda shown: Chunk(call, stream, shown))
+            case _:
+                self._end("")
+                if isinstance(event, Finished):
+                    self._end(event.call)
+                if isinstance(event, RunEnded):
+                    for name, _ in tuple(self._open):
+                        self._end(name)
+                self._emit(self._redactor.mask(event))
+
+    def _piece(self, key: tuple[str, int], text: str, make: Callable[[str], Event]) -> None:
+        stream, _ = self._open.setdefault(key, (self._redactor.stream(), make))
+        if shown := stream.feed(text):
+            self._emit(make(shown))
+
+    def _end(self, name: str, keep: int | None = None) -> None:
+        """Show what was held back of everything that belongs to `name`."""
+        for key in [key for key in self._open if key[0] == name and key[1] != keep]:
+            stream, make = self._open.pop(key)
+            if shown := stream.end():
+                self._emit(make(shown))

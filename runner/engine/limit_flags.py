@@ -1,0 +1,46 @@
+"""`--max-turns`, `--max-tokens`, `--max-cost`, `--timeout`, `--max-output`, `--max-denials`, as typed."""
+
+import math
+
+from policy.model.frozen import dataclass
+from policy.toml.schema import Value
+from runner.problems import usage
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetFlags:
+    """As typed. `turns` and `timeout` are --max-turns and --timeout."""
+
+    turns: int | None = None
+    tokens: int | None = None
+    cost: str | None = None
+    timeout: str | None = None
+    output: str | None = None
+    denials: int | None = None
+
+    def said(self) -> tuple[tuple[str, str, Value], ...]:
+        """Name, option and value of each that was given, but for the turns. Raises a usage error."""
+        from runner.config.amounts import parse_bytes, parse_seconds
+
+        found: list[tuple[str, str, Value]] = []
+        if self.tokens is not None:
+            found.append(("tokens", "--max-tokens", self.tokens))
+        if self.cost is not None:
+            found.append(("money", "--max-cost", _money(self.cost)))
+        if self.timeout is not None:
+            found.append(("time", "--timeout", parse_seconds(self.timeout, "--timeout")))
+        if self.output is not None:
+            found.append(("output", "--max-output", parse_bytes(self.output, "--max-output")))
+        if self.denials is not None:
+            found.append(("denials", "--max-denials", self.denials))
+        return tuple(found)
+
+
+def _money(text: str) -> float:
+    try:
+        value = float(text.strip().lstrip("$"))
+    except ValueError:
+        value = -1.0
+    if not (math.isfinite(value) and value > 0):
+        raise usage(f"`{text}` is not an amount for --max-cost", "it takes a number such as 2.50", "correct it")
+    return value

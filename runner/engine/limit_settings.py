@@ -1,0 +1,58 @@
+"""Limits of one run, from command-line flags and settings."""
+
+from dataclasses import replace
+
+from runner.config import Settings
+from runner.engine.limit_flags import BudgetFlags
+from runner.engine.run_limits import RunLimits
+from runner.problems import usage
+from runner.providers import Opened
+from runner.providers.pricing import price_of, published
+
+# What holds for an unattended pipeline where nobody said anything. The amount of money holds where a price is known.
+PIPELINE = RunLimits(seconds=30 * 60, tokens=2_000_000, money=5.0, output=50 << 20)
+
+
+def bounds(flags: BudgetFlags, settings: Settings, usual: RunLimits | None = None) -> RunLimits:
+    """The bounds that flags, settings and `usual` come to, in this order, before a model is known."""
+    usual = usual or RunLimits()
+
+    def number(name: str, otherwise: float | None) -> float | None:
+        said = settings.value("budget", name)
+        return said if isinstance(said, int | float) else otherwise
+
+    found = replace(
+        usual,
+        turns=flags.turns or settings.max_turns or usual.turns,
+        tokens=_whole(number("tokens", usual.tokens)),
+        money=number("money", usual.money),
+        seconds=number("time", usual.seconds),
+        output=_whole(number("output", usual.output)),
+        total=_whole(number("denials", usual.total)) or usual.total,
+        row=_whole(number("row", usual.row)) or usual.row,
+    )
+    if flags.denials is not None:  # that many, whether in a row or not
+        found = replace(found, row=flags.denials)
+    return found
+
+
+def priced(found: RunLimits, model: Opened, settings: Settings) -> RunLimits:
+    """`found` with the price of the model. Raises a usage error when money is to be counted and nobody says what it is:
+    an amount that somebody chose would hold nothing."""
+    name = model.named
+    price = price_of(name, settings, vendor=model.vendors)
+    chosen = settings.value("budget", "money") is not None
+    if price is None or price.input is None or price.output is None:
+        if chosen and found.money is not None:
+            raise usage(
+                f"nobody knows what `{name}` costs, so a budget of {found.money:g} would hold nothing",
+                f"it is not in the list of {published().as_of} that comes with ringfence, nor in your configuration",
+                f'write [price."{name}"] with input, output (of a million tokens), cache_read and cache_write into '
+                "your configuration, or bound it by --max-tokens",
+            )
+        return replace(found, money=None, price=price)
+    return replace(found, price=price)
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else int(value)

@@ -1,0 +1,71 @@
+"""The end of plan mode: the model hands over its plan, and the user decides whether and in which mode work begins.
+
+THREAT T102: a model must not end plan mode by itself. Only an answer of the user ends it: no text of the plan is an
+answer, an unattended session means no, and the next mode is the one that the user picked.
+"""
+
+import time
+
+from policy.model.frozen import dataclass
+from policy.model.verdict import Problem
+from runner.approval.plan_answer import WAYS, Leave, Stay
+from runner.engine.plan_tool import LONGEST, NAME, plan_tool
+from runner.engine.run_context import RunContext
+from runner.engine.tool_calls import Call
+from runner.engine.tool_results import CallResult, refused
+from runner.events import Answered, Changed, Malformed, PlanProposed
+from runner.messages import TextBlock, ToolResult
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A plan that waits for its answer."""
+
+    call: Call
+    plan: str
+
+
+def proposal(call: Call, ctx: RunContext) -> Proposal | CallResult | None:
+    """Return the plan that `call` hands over, or the result of an unreadable one.
+
+    Return None for a call of another tool, and if the plan tool is not offered.
+    """
+    if call.name != NAME or not plan_tool(ctx.live.mode, unattended=ctx.unattended):
+        return None
+    arguments = call.of.arguments or {}
+    plan = arguments.get("plan")
+    if not isinstance(plan, str) or not plan.strip() or len(plan) > LONGEST or set(arguments) != {"plan"}:
+        why = f"it takes one argument `plan`, a text of 1 to {LONGEST:,} characters"
+        problem = Problem("the plan cannot be read", why, f"call `{NAME}` again with the plan alone")
+        ctx.emit(Malformed(call.key, call.name, problem))
+        return CallResult(refused(call, problem, ctx))
+    return Proposal(call, ctx.redactor.text(plan))
+
+
+async def propose(asked: Proposal, ctx: RunContext) -> CallResult:
+    """Show the plan to the user. A yes changes the mode from the next call on, after it is recorded.
+
+    Raise AuditError if the answer cannot be recorded.
+    """
+    from runner.audit.records import Planned  # a terminal asks for its first key before any plan
+
+    ctx.emit(PlanProposed(asked.call.key, asked.plan))
+    began = time.monotonic()
+    answer = await ctx.approver.leave_plan(asked.plan)
+    into = answer.mode.value if isinstance(answer, Leave) and answer.mode in WAYS else None
+    feedback = answer.feedback if isinstance(answer, Stay) else None
+    said = Planned(asked.plan, into, ctx.approver.name, feedback, time.monotonic() - began)
+    ctx.audit.planned(ctx.session, said)
+    match answer:
+        case Leave(mode) if mode in WAYS:
+            was, ctx.live.mode = ctx.live.mode, mode
+            ctx.journal.mode(mode)
+            ctx.emit(Changed("mode", was.value, mode.value, "the plan was accepted"))
+            told = f"the user accepted the plan; the mode is now {mode.value}. Begin."
+        case Leave(mode):
+            raise ValueError(f"a plan cannot be left into {mode}")
+        case Stay(feedback):
+            ctx.emit(Answered(asked.call.key, False, feedback))
+            told = "the user does not accept the plan yet; you are still in plan mode."
+            told += f" They say: {ctx.redactor.text(feedback)}" if feedback else " Ask them what is missing."
+    return CallResult(ToolResult(asked.call.of.id, (TextBlock(told),)))

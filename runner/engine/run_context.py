@@ -1,0 +1,215 @@
+"""The dependencies of one run, passed as an argument to every function of the engine; there are no globals."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import field
+from typing import TYPE_CHECKING
+
+from policy.model.frozen import dataclass
+from runner.engine.context.context import Context, tool_specs
+from runner.engine.context.refusal_hints import Refusals
+from runner.engine.context.tokens import Gauge
+from runner.engine.model_access import ModelAccess
+from runner.engine.plan_tool import plan_tool
+from runner.engine.run_limits import RunLimits
+from runner.engine.steering import Steering
+from runner.messages import Thinking
+
+if TYPE_CHECKING:
+    from policy.model.facts import Facts
+    from policy.model.profile import Profile
+    from policy.model.tier import Mode
+    from policy.rules.rulebook import RuleBook
+    from runner.approval.approver import Approver
+    from runner.audit.log import AuditLog
+    from runner.changes.undo.recorder import Keeper
+    from runner.engine.compaction.view import View
+    from runner.engine.context.context import Part
+    from runner.engine.model_pool import OpenModels
+    from runner.events import Emit, SessionStarted
+    from runner.gate.grants.store import GrantStore
+    from runner.messages import Message, Provider, ToolSpec
+    from runner.secrets.redactor import Redactor
+    from runner.sessions.journal import Journal
+    from runner.state.output_store import Shelf
+    from sandbox.backend import Backend, Enforcement
+    from tools.seen_files import Seen
+    from tools.tool import Tool
+
+
+class LiveSettings:
+    """The settings of a session that may change while a run is in progress.
+
+    A change holds from the next call or request on. Only the thread of the event loop reads and writes the settings.
+
+    Attributes:
+        mode: The mode whose column of the permission matrix decides.
+        provider: The provider that the next request is sent to.
+        model: The name of the model at that provider.
+        limits: The limits of the run, at the price of that model.
+        thinking: The amount of reasoning that the model is asked for.
+    """
+
+    def __init__(
+        self,
+        mode: "Mode",
+        provider: "Provider",
+        model: str,
+        limits: RunLimits | None = None,
+        thinking: Thinking = Thinking.OFF,
+    ) -> None:
+        self.mode = mode
+        self.provider = provider
+        self.model = model
+        self.limits = limits or RunLimits()
+        self.thinking = thinking
+        self._model_changed: asyncio.Future[None] | None = None
+
+    @property
+    def named(self) -> str:
+        """Return the model that the next request is sent to, as `provider:model`."""
+        return f"{self.provider.name}:{self.model}"
+
+    def use_model(self, provider: "Provider", model: str, limits: RunLimits) -> None:
+        """Send the next request to `model` of `provider`, and end a `wait` for the model before it."""
+        self.provider, self.model, self.limits = provider, model, limits
+        if self._model_changed is not None and not self._model_changed.done():
+            self._model_changed.set_result(None)
+
+    async def wait(self, seconds: float) -> None:
+        """Wait for `seconds`, or until another model is chosen."""
+        self._model_changed = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._model_changed
+        except TimeoutError:
+            return  # the model is the same
+        finally:
+            self._model_changed = None
+
+
+def _unkept() -> "Journal":
+    from runner.sessions.journal import Journal
+
+    return Journal()
+
+
+def _view() -> "View":
+    from runner.engine.compaction.view import View
+
+    return View()
+
+
+def _no_grants() -> "GrantStore":
+    """Return a store without grants that forgets its grants at the end of the run."""
+    from policy.grants.grant import MAIN, Key
+    from runner.gate.grants.store import GrantStore
+
+    return GrantStore(None, Key("", MAIN, "none"), lambda text: None)
+
+
+@dataclass(frozen=True, slots=True)
+class RunContext:
+    """The services of one session, which stay the same, and the live settings, which may change.
+
+    Attributes:
+        session: The id of the session in the audit log.
+        cwd: The absolute path that relative paths start at.
+        live: The settings that may change while a run is in progress.
+        unattended: True if no person can answer a question.
+        tools: The tools that the model may call.
+        seen: The files that the model has read.
+        look: A function that returns the state of the machine as it is now. One call serves one decision.
+        rules: The command rules.
+        profile: The user's settings with the permission rules.
+        environment: The variables that commands get.
+        approver: The interface that puts questions to a person or a program.
+        audit: The audit log.
+        sandbox: The backend that executes permits.
+        enforcement: The report of what the backend enforces.
+        shelf: The store of whole outputs.
+        emit: The receiver of events.
+        redactor: The redactor of secrets in texts.
+        journal: The journal of the session. The default keeps nothing.
+        context: The texts that the model is sent beside the conversation.
+        undo: The recorder of file changes, or None if changes cannot be undone.
+        grants: The remembered answers.
+        steering: The messages that a user sends while a run is in progress.
+        refusals: The counts of refused calls, for hints to the model.
+        gauge: The meter of the model's context window.
+        view: The part of the conversation that the model is sent.
+        fallback: The model (`provider:model`) used if the chosen one stays busy, or an empty string.
+        models: The models that the session can open, or None if the session has only one model.
+        refused_rights: Additional rights that the user refused. The user is not asked for them again.
+    """
+
+    session: str
+    cwd: str
+    live: LiveSettings
+    unattended: bool
+    tools: "Sequence[Tool]"
+    seen: "Seen"
+    look: "Callable[[], Facts]"
+    rules: "RuleBook"
+    profile: "Profile"
+    environment: tuple[tuple[str, str], ...]
+    approver: "Approver"
+    audit: "AuditLog"
+    sandbox: "Backend"
+    enforcement: "Enforcement"
+    shelf: "Shelf"
+    emit: "Emit"
+    redactor: "Redactor"
+    journal: "Journal" = field(default_factory=_unkept)
+    context: Context = field(default_factory=Context)
+    undo: "Keeper | None" = None
+    grants: "GrantStore" = field(default_factory=_no_grants)
+    steering: Steering = field(default_factory=Steering)
+    refusals: Refusals = field(default_factory=Refusals)
+    gauge: Gauge = field(default_factory=Gauge)
+    view: "View" = field(default_factory=_view)
+    fallback: str = ""
+    models: "OpenModels | None" = None
+    refused_rights: set[str] = field(default_factory=set)
+
+    @property
+    def agent(self) -> str:
+        """Return the name of the agent in grants. A sub-agent has another name and inherits no grant."""
+        return self.grants.key.agent
+
+    def model_access(self) -> ModelAccess:
+        """Return the model that the next request is sent to, with the services of that request."""
+        live = self.live
+        return ModelAccess(
+            live.provider, live.model, live.limits, self.models, self.gauge, self.journal, self.emit, self.redactor
+        )
+
+    def system_prompt(self) -> str:
+        """Return the system prompt for the settings of now."""
+        return self.context.system(self.cwd, self.live.mode, self._limits_told())
+
+    def tool_specs(self) -> "tuple[ToolSpec, ...]":
+        """Return the descriptions of the tools that the model may call in the mode of now."""
+        return tool_specs(self.tools) + plan_tool(self.live.mode, unattended=self.unattended)
+
+    def context_parts(self, messages: "Sequence[Message]" = ()) -> "tuple[Part, ...]":
+        """Return every part of a request with `messages`, in the order of the request."""
+        return self.context.parts(self.cwd, self.live.mode, self._limits_told(), self.tool_specs(), messages)
+
+    def opening(self) -> "SessionStarted":
+        """Return the event that describes this session."""
+        from runner.events import SessionStarted
+
+        return SessionStarted(
+            session=self.session,
+            workspace=self.look().workspace,
+            cwd=self.cwd,
+            mode=self.live.mode,
+            model=self.live.named,
+            unattended=self.unattended,
+            enforcement=self.enforcement,
+        )
+
+    def _limits_told(self) -> RunLimits | None:
+        """Return the limits that the model is told of: those of an unattended run."""
+        return self.live.limits if self.unattended else None

@@ -1,0 +1,58 @@
+"""Queues for the messages that a user sends while the model works."""
+
+from collections import deque
+from enum import StrEnum
+
+from runner.engine.user_input import Words, joined
+
+
+class Delivery(StrEnum):
+    """The number of queued messages that are delivered together."""
+
+    ONE = "one-at-a-time"
+    ALL = "all"
+
+
+class Steering:
+    """The two queues of one conversation. Only the thread of the event loop uses them.
+
+    Steering messages are delivered between two batches of calls, follow-up messages at the end of a turn.
+    """
+
+    def __init__(self, delivery: Delivery = Delivery.ONE) -> None:
+        self.delivery = delivery
+        self._steer: deque[Words] = deque()
+        self._later: deque[Words] = deque()
+
+    @property
+    def waiting(self) -> tuple[str, ...]:
+        """Return every queued message as the user typed it, in the order of delivery."""
+        return tuple(each.shown for each in (*self._steer, *self._later))
+
+    def steer(self, text: str) -> None:
+        """Queue `text` for delivery after the current batch of calls, or after the turn if no batch follows."""
+        self._steer.append(Words(text))
+
+    def follow_up(self, text: str, typed: str = "") -> None:
+        """Queue `text` for delivery at the end of the turn; `typed` is shown in its place if it is not empty."""
+        self._later.append(Words(text, typed))
+
+    def take_back(self) -> tuple[str, ...]:
+        """Empty both queues and return the removed messages as the user typed them."""
+        texts = self.waiting
+        self._steer.clear()
+        self._later.clear()
+        return texts
+
+    def injected(self) -> tuple[str, ...]:
+        """Remove and return the steering messages that the model is sent between two batches."""
+        return tuple(each.text for each in self._taken(self._steer))
+
+    def next(self) -> Words | None:
+        """Remove and return the message that begins the next turn, or None. Undelivered steering comes first."""
+        queue = self._steer or self._later
+        return joined(self._taken(queue)) if queue else None
+
+    def _taken(self, queue: deque[Words]) -> tuple[Words, ...]:
+        count = min(len(queue), 1) if self.delivery is Delivery.ONE else len(queue)
+        return tuple(queue.popleft() for _ in range(count))

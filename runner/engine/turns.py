@@ -1,0 +1,268 @@
+"""The turns of one run: an answer of the model, its calls, their results, and the next answer."""
+
+import asyncio
+from dataclasses import replace
+
+from policy.model.verdict import Problem
+from runner.engine.budget import BudgetExceeded, BudgetMeter
+from runner.engine.call_questions import ask_ahead
+from runner.engine.completion import Completion
+from runner.engine.execute import execute_call
+from runner.engine.judge import announce, evaluate_call, judge_call
+from runner.engine.run_context import RunContext
+from runner.engine.tool_calls import Call, Judgement
+from runner.engine.tool_results import CallResult
+from runner.events import Denied, Notice, Steered
+from runner.messages import (
+    AssistantMessage,
+    Message,
+    ProviderError,
+    Reply,
+    Stop,
+    TextBlock,
+    ToolCall,
+    ToolMessage,
+    ToolResult,
+    UserMessage,
+)
+from runner.problems import Exit
+
+_MOST_KEPT = 1_000  # calls of one reply that stay in the conversation, each with its result
+_STOPPED = TextBlock("not run: the turn was stopped before this call was done")
+
+
+class Turns:
+    """The turns of one run over a conversation that stays complete whatever ends the run: every call has its result.
+
+    Calls that only read are executed while the model still writes, in order, up to the first call that may do more.
+    """
+
+    def __init__(self, ctx: RunContext, messages: list[Message]) -> None:
+        self.messages = messages
+        self._ctx = ctx
+        self.spent = BudgetMeter(ctx.live.limits, unattended=ctx.unattended)
+        self.denied: list[Denied] = []
+        self._completion = Completion(messages, ctx, self.spent)
+        self._slots = asyncio.Semaphore(ctx.live.limits.parallel)
+        self._fresh()
+
+    def _fresh(self) -> None:
+        """Reset the state of a turn."""
+        self._begun: dict[int, ToolCall] = {}  # calls that were started before the reply was complete, by their place
+        self._seen = 0  # complete calls of the reply
+        self._ordered = False  # a call that may do more than read has come: the calls after it wait for it
+        self._reading: list[asyncio.Task[None]] = []
+        self._results: dict[int, ToolResult] = {}
+        self._written = False  # the message of the calls is in the journal
+        self._count = 0  # calls of the reply, before those beyond _MOST_KEPT were removed
+
+    async def through(self, until: float | None = None) -> str:
+        """Run turns until the model is done, and return the reason for the end.
+
+        `until` is the end of the run on the clock of the event loop, or None.
+        """
+        completion = self._completion
+        completion.until = until
+        while True:
+            self._fresh()
+            try:
+                reply = await completion.next(self._begin)
+                self._agreed(reply)
+            except BaseException as end:
+                await self._stop_reading()
+                stopped = isinstance(end, asyncio.CancelledError)
+                self._broken_off(
+                    *completion.unfinished, "stopped by the user" if stopped else "the answer broke off here"
+                )
+                raise
+            if not reply.message.calls:
+                if reply.message.content:
+                    self.messages.append(self._ctx.redactor.mask(reply.message))
+                    self._ctx.journal.message(reply.message)
+                self.spent.check()
+                return _why_over(reply, self.spent)
+            await self._turn(self._kept(reply.message))
+            self._steered()
+
+    def _kept(self, message: AssistantMessage) -> AssistantMessage:
+        """Return the message with at most _MOST_KEPT calls, since every later request repeats all of them.
+
+        THREAT T121: a model, or a server in its name, can put tens of thousands of calls into one reply.
+        """
+        self._count = len(message.calls)
+        if self._count <= _MOST_KEPT:
+            return message
+        done = self._ctx.live.limits.calls
+        text = f"the reply has {self._count:,} calls: {done} are done, the others are refused or left out"
+        self._ctx.emit(Notice(text))
+        left = iter(range(_MOST_KEPT))
+        kept = (each for each in message.content if not isinstance(each, ToolCall) or next(left, None) is not None)
+        return AssistantMessage(tuple(kept))
+
+    def over(self) -> None:
+        """End the run: the next one begins with the chosen model."""
+        self._completion.fallback.over(self._ctx, self.messages)
+
+    def _steered(self) -> None:
+        """Append the messages that the user sent in the meantime after the results of the batch."""
+        for text in self._ctx.steering.injected():
+            said = UserMessage((TextBlock(text),))
+            self.messages.append(said)
+            self._ctx.journal.message(said)
+            self._ctx.emit(Steered(text))
+
+    def _begin(self, call: ToolCall) -> None:
+        """Start a complete call of an incomplete reply if it and all calls before it only read."""
+        place, self._seen = self._seen, self._seen + 1
+        if self._ordered or place >= self._ctx.live.limits.calls:
+            return
+        self._completion.notice_model_change()
+        keyed = Call(self._key(place), call)
+        evaluated = evaluate_call(keyed, self._ctx)
+        if isinstance(evaluated, Judgement) and evaluated.only_reads:
+            self._begun[place] = call
+            self._ctx.journal.awaiting()
+            announce(keyed, evaluated, self._ctx)
+            self._read(place, evaluated)
+        else:  # it is evaluated again at its turn, as things are then
+            self._ordered = True
+
+    def _agreed(self, reply: Reply) -> None:
+        """Raise ProviderError if the reply has other calls than those that were started."""
+        calls = reply.message.calls
+        for place, call in self._begun.items():
+            if place >= len(calls) or calls[place] != call:
+                why = "a call that was whole is another at the end of it"
+                fix = "check which server answers under that provider's name"
+                raise ProviderError(Problem(f"`{self._ctx.live.provider.name}` contradicts its own answer", why, fix))
+
+    async def _turn(self, message: AssistantMessage) -> None:
+        calls = message.calls
+        # A model can know the key: its server is sent it. It is not said back, and goes to no other server later.
+        self.messages.append(self._ctx.redactor.mask(message))
+        try:
+            self._write(message)
+            self.spent.check()
+            await self._answer_all(calls)
+        finally:
+            await self._stop_reading()
+            self._close(calls)
+
+    def _broken_off(self, text: str, calls: tuple[ToolCall, ...], why: str) -> None:
+        """Append the received part of an incomplete answer to the conversation, with the results of its calls."""
+        calls = calls[:_MOST_KEPT]
+        blocks = (TextBlock(f"{text}\n[{why}]"),) if text.strip() else ()
+        if blocks or calls:
+            message = AssistantMessage((*blocks, *calls))
+            self.messages.append(self._ctx.redactor.mask(message))
+            try:
+                self._write(message)
+            finally:
+                self._close(calls)
+
+    def _write(self, message: AssistantMessage) -> None:
+        """Write the message to the journal, and after it the results that are there already."""
+        self._ctx.journal.message(message)
+        self._written = True
+        for place, result in sorted(self._results.items()):
+            self._ctx.journal.result(place, result)
+
+    def _close(self, calls: tuple[ToolCall, ...]) -> None:
+        """Give every call a result, in the conversation and in the journal."""
+        if not calls:
+            return
+        found = tuple(
+            self._results.get(place) or ToolResult(call.id, (_STOPPED,), is_error=True)
+            for place, call in enumerate(calls)
+        )
+        self.messages.append(ToolMessage(found))
+        for place, result in enumerate(found):
+            if place not in self._results:
+                self._ctx.journal.result(place, result)
+
+    async def _answer_all(self, calls: tuple[ToolCall, ...]) -> None:
+        """Evaluate and run the calls in order. Calls that only read run at the same time, all others alone."""
+        keyed = [(place, Call(self._key(place), call)) for place, call in enumerate(calls) if place not in self._begun]
+        most = self._ctx.live.limits.calls
+        early = await ask_ahead([call for place, call in keyed if place < most], self._ctx)
+        for place, call in keyed:
+            if place >= most:
+                await self._refuse(place, call)
+                continue
+            self._completion.notice_model_change()
+            judged = judge_call(call, self._ctx)
+            if isinstance(judged, Judgement) and call.key in early:
+                judged = replace(judged, early=early[call.key])
+            # A call with an early answer may have become another command.
+            if isinstance(judged, Judgement) and judged.only_reads and judged.early is None:
+                self._read(place, judged)
+                continue
+            await asyncio.gather(*self._reading)
+            if isinstance(judged, CallResult):  # the call did not become an action, so it was not denied either
+                self._keep(place, judged.result)
+                continue
+            report = await execute_call(judged, self._ctx)
+            self._keep(place, report.result)
+            self._bound(report)
+        await asyncio.gather(*self._reading)
+
+    async def _refuse(self, place: int, call: Call) -> None:
+        """Refuse a call beyond the largest number of calls of a reply. It is recorded, and not evaluated."""
+        most = self._ctx.live.limits.calls
+        problem = Problem(
+            "this call was not done",
+            f"the reply has {self._count:,} calls, and {most} of one reply are done",
+            "look at the results that there are, then make the calls that are still needed, a few at a time",
+        )
+        report = announce(call, problem, self._ctx)
+        assert isinstance(report, CallResult)  # of a Problem
+        self._keep(place, report.result)
+        await asyncio.sleep(0)  # lets the time limit or the user end the run between these
+
+    def _key(self, place: int) -> str:
+        return f"{self.spent.turns}.{place + 1}"
+
+    def _read(self, place: int, judged: Judgement) -> None:
+        """Run a call that only reads at the same time as others."""
+        self.spent.allowed()
+
+        async def beside() -> None:
+            async with self._slots:
+                report = await execute_call(judged, self._ctx)
+                self._keep(place, report.result)
+                self.spent.printed(report.output)
+
+        self._reading.append(asyncio.create_task(beside()))
+
+    async def _stop_reading(self) -> None:
+        for task in self._reading:
+            if not task.cancelling():  # once: a second cancel would cut short the killing of its child
+                task.cancel()
+        await asyncio.gather(*self._reading, return_exceptions=True)
+
+    def _keep(self, place: int, result: ToolResult) -> None:
+        """Keep a result, and write it to the journal at once so that a crash does not lose it."""
+        self._results[place] = result
+        if self._written:
+            self._ctx.journal.result(place, result)
+
+    def _bound(self, report: CallResult) -> None:
+        """Count the output and the denial of one call. Raise BudgetExceeded if a limit is reached."""
+        self.spent.printed(report.output)
+        if report.denied is None:
+            self.spent.allowed()
+            return
+        self.denied.append(report.denied)
+        self.spent.denied()
+
+
+def _why_over(reply: Reply, spent: BudgetMeter) -> str:
+    """Return the reason why a reply without calls ends the run. Raise BudgetExceeded if the answer is not complete."""
+    match reply.stop:
+        case Stop.LENGTH:
+            reason = "the model's answer was cut off at the most tokens it may have"
+            raise BudgetExceeded(Exit.LIMIT, reason, spent.cut_off())
+        case Stop.REFUSAL:
+            raise BudgetExceeded(Exit.FAILED, "the model declined to answer")
+        case _:
+            return "done"

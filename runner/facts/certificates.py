@@ -1,0 +1,62 @@
+"""The certificates that a company's machines trust: named in variables and shown to commands, but never with a key."""
+
+import os
+import stat
+from collections.abc import Mapping
+
+from policy.model.secret_paths import Secrets, inside
+
+# Whose programs look there: OpenSSL, requests, curl, pip, Node, Git, Cargo, the AWS tools, Deno, Nix.
+_FILES = (
+    "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT", "NODE_EXTRA_CA_CERTS", "GIT_SSL_CAINFO",
+    "CARGO_HTTP_CAINFO", "AWS_CA_BUNDLE", "DENO_CERT", "NIX_SSL_CERT_FILE", "npm_config_cafile",
+)  # fmt: skip
+_FOLDERS = ("SSL_CERT_DIR",)
+_LONGEST = 4 << 20  # bytes; a whole system's store is a tenth of that
+
+
+def files(environ: Mapping[str, str], workspace: str, secrets: Secrets) -> tuple[str, ...]:
+    """The real paths of files outside the workspace that hold certificates and nothing else. No folder is believed."""
+    found = [os.path.realpath(environ[name]) for name in _FILES if _absolute(environ.get(name, ""))]
+    return tuple(
+        dict.fromkeys(
+            path
+            for path in found
+            if not inside(path, workspace)
+            and not secrets.exposed_by(path)
+            and not secrets.holds_folder(path)
+            and _only_certificates(path)
+        )
+    )
+
+
+def variables(environ: Mapping[str, str], system: tuple[str, ...]) -> dict[str, str]:
+    """Those of the variables that name what `system` shows, resolved."""
+    found = {}
+    for name in (*_FILES, *_FOLDERS):
+        value = environ.get(name, "")
+        if _absolute(value):
+            real = os.path.realpath(value)
+            if any(inside(real, root) for root in system):
+                found[name] = real
+    return found
+
+
+def _absolute(value: str) -> bool:
+    return value.startswith("/") and value.isprintable()
+
+
+def _only_certificates(path: str) -> bool:
+    """Whether it is a text with certificates, and no key: many people keep both in one file."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            state = os.fstat(handle)
+            if not stat.S_ISREG(state.st_mode) or state.st_size > _LONGEST:
+                return False
+            text = os.read(handle, _LONGEST)
+        finally:
+            os.close(handle)
+    except OSError:
+        return False
+    return b"-----BEGIN CERTIFICATE-----" in text and b"PRIVATE KEY" not in text

@@ -1,0 +1,264 @@
+"""The whole environment of a command, built from nothing: what it needs, what the profile names, nothing else."""
+
+import os
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+
+from policy.model.facts import Facts
+from policy.model.profile import Profile
+from policy.model.secret_paths import inside
+from runner.facts import certificates
+from runner.facts.git.drivers import Drivers
+
+Variables = tuple[tuple[str, str], ...]
+
+# A repository's own settings can name programs that Git starts. These outrank them. Filters and drivers, which have
+# names, are outranked for commands that only read (`reading`): without its clean filter, Git would commit in the clear
+# what that encrypts. What they start for other commands runs inside the sandbox.
+# fmt: off
+_GIT = (
+    ("core.fsmonitor",            "false"),
+    ("core.hooksPath",            "/dev/null"),
+    ("core.attributesFile",       "/dev/null"),
+    ("core.pager",                "cat"),
+    ("core.alternateRefsCommand", "true"),
+    ("credential.helper",         ""),       # an empty one clears the list
+    ("protocol.ext.allow",        "never"),
+    ("interactive.diffFilter",    "cat"),
+    ("log.showSignature",         "false"),
+    ("log.follow",                "false"),  # past a rename, a log would show the secret that a file was before
+    ("commit.gpgSign",            "false"),  # no key is in here
+    ("tag.gpgSign",               "false"),
+    ("gpg.program",               "gpg"),
+    ("gpg.openpgp.program",       "gpg"),
+    ("gpg.x509.program",          "gpgsm"),
+    ("gpg.ssh.program",           "ssh-keygen"),
+    ("gpg.ssh.defaultKeyCommand", ""),
+    ("gc.auto",                   "0"),      # it would go on in the background, and end with the command
+)
+_FIXED = {
+    "TMPDIR":                 "/tmp",  # noqa: S108  # the sandbox's own
+    "SHELL":                  "/bin/bash",  # the one that runs scripts; the user's own may not be here
+    "PAGER":                  "cat",
+    "MANPAGER":               "cat",
+    "SYSTEMD_PAGER":          "cat",
+    "LESSSECURE":             "1",
+    "GIT_PAGER":              "cat",
+    "GIT_EDITOR":             "true",
+    "GIT_SEQUENCE_EDITOR":    "true",
+    "GIT_ASKPASS":            "false",
+    "GIT_PROXY_COMMAND":      "",  # of several proxies in the settings the first would count, not ours
+    "SSH_ASKPASS":            "false",
+    "GIT_SSH_COMMAND":        "ssh -F /dev/null -o BatchMode=yes",
+    "GIT_OPTIONAL_LOCKS":     "0",
+    "GIT_TERMINAL_PROMPT":    "0",
+    "GIT_CONFIG_NOSYSTEM":    "1",
+    "GIT_ATTR_NOSYSTEM":      "1",
+}
+# For a command that only reads. A partial clone would fetch what is missing, with programs that its settings name; and
+# an inner repository would be compared by a Git of its own.
+_READING = {
+    "GIT_NO_LAZY_FETCH":      "1",
+    "GIT_ALLOW_PROTOCOL":     "",
+    "PYTHONSAFEPATH":         "1",  # no module of the current folder in the place of Python's own
+    "GOTOOLCHAIN":            "local",  # not the one that go.mod names, which would be fetched and run
+    "npm_config_manage_package_manager_versions": "false",  # nor the pnpm that package.json names
+}
+_GIT_READING = (
+    ("diff.submodule",            "short"),
+    ("status.submoduleSummary",   "false"),
+    ("log.diffMerges",            "separate"),  # not by merging anew, which starts merge drivers
+    ("alias.whatchanged",         "log --raw --no-merges"),  # newer versions let an alias stand in for it
+)
+# Nor is a folder of the workspace a repository because it looks like the inside of one: Git refuses with a message. A
+# command that was asked about, or that runs the project's code, may use such repositories: tests of programs make them.
+_GIT_NO_BARE = (("safe.bareRepository", "explicit"),)
+# fmt: on
+
+# Where tools keep what they fetched and built: in the sandbox's own cache for the workspace. Most obey the
+# first (ccache, yarn 1, deno, corepack, pre-commit, node-gyp, mypy's own); these have names of their own.
+# fmt: off
+_CACHES = {
+    "XDG_CACHE_HOME":         "",
+    "PIP_CACHE_DIR":          "/pip",
+    "UV_CACHE_DIR":           "/uv",
+    "npm_config_cache":       "/npm",
+    "pnpm_config_store_dir":  "/pnpm",  # since pnpm 11
+    "YARN_CACHE_FOLDER":      "/yarn",
+    "YARN_GLOBAL_FOLDER":     "/yarn-berry",
+    "BUN_INSTALL_CACHE_DIR":  "/bun",
+    "CARGO_HOME":             "/cargo",
+    "GOCACHE":                "/go-build",
+    "GOMODCACHE":             "/go-mod",
+    "GRADLE_USER_HOME":       "/gradle",
+    "MAVEN_OPTS":             "/maven",  # see `caching`
+    "COURSIER_CACHE":         "/coursier",
+    "NUGET_PACKAGES":         "/nuget",
+    "COMPOSER_CACHE_DIR":     "/composer",
+    "BUNDLE_USER_CACHE":      "/bundle",
+    "PUB_CACHE":              "/pub",
+    "CONDA_PKGS_DIRS":        "/conda",
+    "CCACHE_DIR":             "/ccache",
+}
+# fmt: on
+
+# What is readable below the home, where the sandbox's own cache keeps the same.
+_READABLE = {"CARGO_HOME": (".cargo/registry", "cargo/registry"), "GOMODCACHE": ("go/pkg", "go-mod")}
+
+# Where toolchains are told their own folder. Kept only when that folder may be read anyway.
+_FOLDERS = (
+    "ANDROID_HOME", "ASDF_DATA_DIR", "ASDF_DIR", "BUN_INSTALL", "CARGO_HOME", "CONDA_PREFIX", "DENO_INSTALL",
+    "DOTNET_ROOT", "GHCUP_INSTALL_BASE_PREFIX", "GOPATH", "GOROOT", "GRADLE_HOME", "HOMEBREW_CELLAR", "HOMEBREW_PREFIX",
+    "HOMEBREW_REPOSITORY", "JAVA_HOME", "M2_HOME", "MAVEN_HOME", "MISE_DATA_DIR", "NODENV_ROOT", "NVM_BIN", "NVM_DIR",
+    "PNPM_HOME", "PYENV_ROOT", "RBENV_ROOT", "RUSTUP_HOME", "SDKMAN_DIR", "VIRTUAL_ENV", "VOLTA_HOME",
+)  # fmt: skip
+_LONGEST_CONFIG = 1 << 20
+_LONGEST_NAME = 200
+
+
+def child_environment(facts: Facts, environ: Mapping[str, str], profile: Profile) -> tuple[tuple[str, str], ...]:
+    """Sorted by name, so that equal environments are equal. Nothing of `environ` enters that the profile does not name.
+
+    Git is told not to start what a repository's settings name, to trust the workspace whoever owns its files, and who
+    the author of a commit is.
+    """
+    found = {
+        name: value
+        for name, value in environ.items()
+        if any(fnmatchcase(name, pattern) for pattern in profile.environment) and _sendable(name, value)
+    }
+    found |= _locale(found)
+    found |= _folders(facts, environ)
+    found |= certificates.variables(environ, (*facts.system, facts.workspace))
+    found |= {"PATH": ":".join(facts.path), "HOME": facts.home} | _FIXED
+    found |= _numbered((*_GIT, ("safe.directory", facts.workspace)), 0)
+    found["EMAIL"] = f"{_login()}@localhost"  # the least that Git commits with; any setting of its own counts more
+    for field, value in _author(facts).items():
+        found[f"GIT_AUTHOR_{field.upper()}"] = found[f"GIT_COMMITTER_{field.upper()}"] = value
+    return tuple(sorted((name, value) for name, value in found.items() if _sendable(name, value)))
+
+
+def reading(drivers: Drivers) -> tuple[tuple[str, str], ...]:
+    """What a command that only reads gets over `child_environment`: no driver of the repository, no fetching."""
+    settings = (*_GIT_READING, *(() if drivers.bare else _GIT_NO_BARE), *drivers.settings)
+    return tuple(sorted((_READING | _numbered(settings, len(_GIT) + 1)).items()))
+
+
+def caching(home: str, workspace: str, system: tuple[str, ...], cache: str) -> tuple[Variables, Variables]:
+    """What a command that may change the workspace gets over `child_environment`: the sandbox's own cache; and what it
+    gets besides when it may fetch.
+
+    Crates and modules that you have already are readable, and without a network they are all there is: until something
+    was fetched into the sandbox's own cache, only who can fetch uses that in their place.
+    """
+    found = {name: f"{home}/.cache{below}" for name, below in _CACHES.items()}
+    found["MAVEN_OPTS"] = f"-Dmaven.repo.local={found['MAVEN_OPTS']}"
+    if not home.isprintable() or " " in home:
+        del found["MAVEN_OPTS"]  # it would be split there
+    if os.path.lexists(f"{workspace}/pnpm-lock.yaml"):
+        found["npm_config_store_dir"] = found["pnpm_config_store_dir"]  # before pnpm 11; npm would complain of it
+    later = {
+        name: found.pop(name)
+        for name, (yours, own) in _READABLE.items()
+        if f"{home}/{yours}" in system and os.path.isdir(f"{home}/{yours}") and not os.path.isdir(f"{cache}/{own}")
+    }
+    return tuple(sorted(found.items())), tuple(sorted(later.items()))
+
+
+def _numbered(settings: tuple[tuple[str, str], ...], start: int) -> dict[str, str]:
+    """Settings as the variables that Git reads them from, counted from `start`."""
+    found = {"GIT_CONFIG_COUNT": str(start + len(settings))}
+    for number, (key, value) in enumerate(settings, start):
+        found[f"GIT_CONFIG_KEY_{number}"], found[f"GIT_CONFIG_VALUE_{number}"] = key, value
+    return found
+
+
+def _locale(found: Mapping[str, str]) -> dict[str, str]:
+    """The same bytes must read the same to the reader and to bash: in GBK or Shift-JIS they would not."""
+    safe = ("C", "POSIX")
+    names = [name for name in found if name == "LANG" or name.startswith("LC_")]
+    odd = [
+        name for name in names if found[name] not in safe and not found[name].upper().replace("-", "").endswith("UTF8")
+    ]
+    return dict.fromkeys(odd, "C.UTF-8")
+
+
+def _folders(facts: Facts, environ: Mapping[str, str]) -> dict[str, str]:
+    found = {}
+    for name in _FOLDERS:
+        value = environ.get(name, "")
+        if not value.startswith("/") or "\0" in value:
+            continue
+        try:
+            real = os.path.realpath(value)
+        except (OSError, ValueError):
+            continue
+        # CARGO_HOME is the folder above what may be read, since it also holds the login.
+        parts = name == "CARGO_HOME" and f"{real}/bin" in facts.system
+        if parts or any(inside(real, root) for root in (*facts.system, facts.workspace)):
+            found[name] = real
+    return found
+
+
+def _login() -> str:
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return "user"
+
+
+def _author(facts: Facts) -> dict[str, str]:
+    """`name` and `email` as Git would find them: the repository's own, else the user's."""
+    # Git would rank a variable above the repository's settings, so those are looked at too.
+    places = (f"{facts.home}/.config/git/config", f"{facts.home}/.gitconfig", f"{facts.workspace}/.git/config")
+    found: dict[str, str] = {}
+    for path in places:
+        found |= _user_section(path)
+    return found
+
+
+def _user_section(path: str) -> dict[str, str]:
+    """The `[user]` section of a Git configuration file: plain lines only, includes are not followed."""
+    found: dict[str, str] = {}
+    section = ""
+    for raw in _text(path).splitlines():
+        line = raw.strip()
+        if line.startswith("["):
+            section, _, line = line[1:].partition("]")
+            section, line = section.strip().lower(), line.strip()
+        key, equals, value = line.partition("=")
+        key, value = key.strip().lower(), value.strip()
+        if section != "user" or not equals or key not in ("name", "email"):
+            continue
+        if value.startswith('"'):
+            value = value[1:].partition('"')[0]
+        else:
+            value = value.partition(" #")[0].partition(" ;")[0].strip()
+        if value and "\\" not in value and len(value) <= _LONGEST_NAME and value.isprintable():
+            found[key] = value
+    return found
+
+
+def _text(path: str) -> str:
+    """The content of a regular file that is not too long; empty otherwise."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            return os.read(handle, _LONGEST_CONFIG).decode("utf-8", "replace")
+        finally:
+            os.close(handle)
+    except (OSError, ValueError):
+        return ""
+
+
+def _sendable(name: str, value: str) -> bool:
+    """What `execve` takes: no NUL, no `=` in the name, and text that can be encoded."""
+    if not name or "=" in name or "\0" in name or "\0" in value:
+        return False
+    try:
+        os.fsencode(name), os.fsencode(value)
+    except UnicodeEncodeError:
+        return False
+    return True

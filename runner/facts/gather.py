@@ -1,0 +1,300 @@
+"""What the machine looks like, gathered once for each decision and handed to the policy."""
+
+import os
+import stat
+from collections.abc import Callable, Mapping
+from datetime import date
+from fnmatch import translate
+from itertools import islice
+from pathlib import Path
+
+from policy.model.assessment import Scope
+from policy.model.facts import Facts, Kind, PathFact
+from policy.model.git_remotes import Remotes
+from policy.model.profile import Profile
+from policy.model.secret_paths import Secrets, inside
+from policy.terms import Floor, workspace_floor
+from runner.facts import certificates, toolchains
+from runner.facts.environment import caching, reading
+from runner.facts.environment import child_environment as child_environment
+from runner.facts.git.drivers import drivers
+from runner.facts.toolchains import within
+from runner.state import paths
+from runner.state.workspace import linked_repository, workspace_of
+from sandbox.workspace import tool_cache
+from sandbox.workspace.login_files import login_at
+
+_USUAL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_MOST_NAMES = 5000  # of a folder; nobody waits for more
+_LONGEST = 4096  # no path that the kernel takes is longer
+
+
+def gather(cwd: str, environ: Mapping[str, str], profile: Profile) -> Facts:
+    """Look at the machine from `cwd`. `look` and `which` remember their answers, so gather again for each decision.
+
+    Raises places.PlaceError when a variable of ours names an impossible folder; nothing else, whatever the names are.
+    """
+    home = _real(paths.home(environ))
+    workspace = workspace_of(_real(cwd), home)
+    private = _private(environ, home, profile)
+    secrets = Secrets(profile, home, private)
+    base = [root for folder in profile.system for root in _carved(folder, secrets)]
+    base += _etc(profile, secrets, frozenset(base))
+    wanted = _search_path(environ, workspace)
+    known = frozenset(base)
+    rustup = _real(environ["RUSTUP_HOME"]) if environ.get("RUSTUP_HOME", "").startswith("/") else ""
+    found = toolchains.roots([one for one in wanted if not within(one, known)], workspace, secrets, rustup)
+    shown = certificates.files(environ, workspace, secrets)
+    told = toolchains.shown(
+        f"{home}/.agents/skills", secrets
+    )  # what the model is told to read (runner/agent/context_sources.py)
+    system = toolchains.outermost([*base, *found, *linked_repository(workspace, secrets), *shown, *told])
+    every = frozenset(system)
+    path = tuple(one for one in wanted if within(one, every))
+    usual = tuple(dict.fromkeys(_real(one) for one in _USUAL_PATH.split(":") if os.path.isdir(one)))
+    # A PATH that leads to no system program at all is taken for a mistake, not for a wish.
+    path = path if any(one in usual for one in path) else (*path, *usual)
+    git = drivers(workspace, home)
+    cache = "" if home == "/" else tool_cache.place(paths.caches(environ), workspace)
+    keeps, fetches = caching(home, workspace, system, cache) if cache else ((), ())
+    return Facts(
+        workspace=workspace,
+        home=home,
+        path=path,
+        system=system,
+        private=private,
+        look=_looker(),
+        which=_finder(path),
+        reading=reading(git),
+        beyond=git.beyond,
+        today=date.today() if any(rule.until for rule in profile.permissions) else None,
+        names=_names,
+        login=login_at,
+        remotes=_lazily_remotes(home),
+        registries=_lazily_registries(home, environ),
+        telling=_lazily_telling(home, environ, workspace),
+        tracked=_lazily_tracked(workspace, profile, home, environ),
+        cache=cache,
+        caching=keeps,
+        fetching=fetches,
+    )
+
+
+def unfit_folder(cwd: str, environ: Mapping[str, str], profile: Profile) -> Floor | None:
+    """Return why no action may run in the workspace around `cwd`; None for a folder that can be worked in.
+
+    The home folder is also recognized below another path, such as a bind mount, by its device and inode number. A
+    folder that holds our own state is none of them here: a run that works in a copy never sees that.
+    Raises places.PlaceError when a variable of ours names an impossible folder.
+    """
+    home = _real(paths.home(environ))
+    workspace = workspace_of(_real(cwd), home)
+    return workspace_floor(_same_folder_above(home, workspace), Secrets(profile, home, ()))
+
+
+def _same_folder_above(home: str, workspace: str) -> str:
+    """Return `home`, or the folder above it, that is the same folder as `workspace`; else `workspace`."""
+    try:
+        own = os.stat(workspace)
+        at = home
+        while at != "/" and not os.path.samestat(os.stat(at), own):
+            at = os.path.dirname(at)
+    except OSError:
+        return workspace
+    return workspace if at == "/" else at
+
+
+def _lazily_remotes(home: str) -> Callable[[str], Remotes]:
+    known: dict[str, Remotes] = {}
+
+    def found(folder: str) -> Remotes:
+        if folder not in known:
+            from runner.facts.git.remotes import remotes  # few commands talk to one
+
+            known[folder] = remotes(folder, home)
+        return known[folder]
+
+    return found
+
+
+def _lazily_registries(home: str, environ: Mapping[str, str]) -> Callable[[str, str], tuple[tuple[str, Scope], ...]]:
+    def found(program: str, folder: str) -> tuple[tuple[str, Scope], ...]:
+        from runner.facts.package_registries import registries  # nor asks a registry
+
+        return registries(home, environ)(program, folder)
+
+    return found
+
+
+def _lazily_telling(
+    home: str, environ: Mapping[str, str], workspace: str
+) -> Callable[[tuple[str, ...]], tuple[tuple[str, str], ...]]:
+    def found(hosts: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+        from runner.facts.package_registries import telling
+
+        return telling(home, environ, workspace)(hosts)
+
+    return found
+
+
+def _lazily_tracked(
+    workspace: str, profile: Profile, home: str, environ: Mapping[str, str]
+) -> Callable[[str], tuple[str, ...] | None]:
+    answers: dict[str, Callable[[str], tuple[str, ...] | None]] = {}
+
+    def found(where: str) -> tuple[str, ...] | None:
+        if not answers:
+            from runner.facts.git.tracked_secrets import tracked  # few commands show what Git keeps
+
+            answers[""] = tracked(workspace, profile, home, kept_in)
+        return answers[""](where)
+
+    def kept_in() -> Path | None:
+        try:
+            return paths.cache_dir(environ)
+        except paths.PlaceError:  # a home that cannot be written to
+            return None
+
+    return found
+
+
+def _looker() -> Callable[[str], PathFact]:
+    seen: dict[str, PathFact] = {}
+
+    def look(path: str) -> PathFact:
+        fact = seen.get(path)
+        if fact is None:
+            fact = seen[path] = look_at(path)
+        return fact
+
+    return look
+
+
+def look_at(path: str) -> PathFact:
+    """What lies at an absolute path now."""
+    if not path.startswith("/") or "\0" in path or len(path) > _LONGEST:
+        return PathFact(path, Kind.OTHER)
+    try:
+        real = os.path.realpath(path)
+        mode = os.lstat(real).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return PathFact(real, Kind.MISSING)
+    except (OSError, ValueError):
+        # ValueError: a name that cannot be encoded. OSError: not ours to see, or a name too long for the kernel.
+        return PathFact(os.path.normpath(path), Kind.OTHER)
+    if stat.S_ISREG(mode):
+        return PathFact(real, Kind.FILE)
+    return PathFact(real, Kind.FOLDER if stat.S_ISDIR(mode) else Kind.OTHER)
+
+
+def _names(path: str) -> tuple[str, ...] | None:
+    """Not remembered: few commands ask, and each once."""
+    try:
+        with os.scandir(path) as entries:
+            found = tuple(entry.name for entry in islice(entries, _MOST_NAMES + 1))
+    except (OSError, ValueError):
+        return None
+    return found if len(found) <= _MOST_NAMES else None
+
+
+def _finder(path: tuple[str, ...]) -> Callable[[str], str | None]:
+    seen: dict[str, str | None] = {}
+
+    def which(name: str) -> str | None:
+        if name not in seen:
+            seen[name] = _which(name, path)
+        return seen[name]
+
+    return which
+
+
+def _which(name: str, path: tuple[str, ...]) -> str | None:
+    if not name or "/" in name or "\0" in name or name in (".", ".."):
+        return None
+    for folder in path:
+        program = f"{folder}/{name}"
+        try:
+            if os.path.isfile(program) and os.access(program, os.X_OK):
+                return program
+        except ValueError:
+            return None  # a name that cannot be encoded is no program
+    return None
+
+
+def _search_path(environ: Mapping[str, str], workspace: str) -> list[str]:
+    """The caller's PATH as real folders, without those that a project or another user could put programs into."""
+    given = environ.get("PATH", "").split(":")
+    real = dict.fromkeys(_real(entry) for entry in given if entry.startswith("/"))
+    return [entry for entry in real if not inside(entry, workspace) and _trusted_folder(entry)]
+
+
+def _trusted_folder(path: str) -> bool:
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):
+        return False
+    return stat.S_ISDIR(mode) and not mode & stat.S_IWOTH
+
+
+def _carved(root: str, secrets: Secrets, depth: int = 6) -> list[str]:
+    """`root`, or when a home or our state lies below it, its parts that show nothing of them."""
+    if not os.path.lexists(root) or secrets.holds_folder(root):
+        return []
+    if os.path.islink(root) and (secrets.exposed_by(_real(root)) or secrets.holds_folder(_real(root))):
+        return []
+    if not secrets.exposed_by(root):
+        return [root]
+    if depth == 0 or inside(root, secrets.home):
+        return []  # inside a home nothing is a system folder
+    try:
+        names = sorted(os.listdir(root))
+    except OSError:
+        return []
+    return [part for name in names for part in _carved(f"{root.rstrip('/')}/{name}", secrets, depth - 1)]
+
+
+def _etc(profile: Profile, secrets: Secrets, folders: frozenset[str]) -> list[str]:
+    """The entries of /etc that are there, and where their links lead when nothing else covers that."""
+    import re
+
+    plain = [entry for entry in profile.etc if not any(char in entry for char in "*?")]
+    globs = "|".join(translate(entry) for entry in profile.etc if any(char in entry for char in "*?"))
+    try:
+        matched = [name for name in sorted(os.listdir("/etc")) if globs and re.match(globs, name)]
+    except OSError:
+        matched = []
+    found: list[str] = []
+    for name in dict.fromkeys([*plain, *matched]):
+        path = f"/etc/{name}"
+        real = _real(path)
+        both = {path, real}  # most are no links: asked once
+        if not os.path.lexists(path) or any(secrets.exposed_by(one) or secrets.holds_folder(one) for one in both):
+            continue
+        found.append(path)
+        if not inside(real, "/proc") and not inside(real, "/dev") and not within(real, folders | {*found}):
+            found.append(real)
+    return found
+
+
+def _private(environ: Mapping[str, str], home: str, profile: Profile) -> tuple[str, ...]:
+    """Our own folders, and where secret places of the home really lie when they are links."""
+    found = list(paths.private(environ))
+    common = frozenset([*profile.system, "/dev", "/proc"])  # `~/.bash_history -> /dev/null` makes no secret of that
+    for entry in profile.secret_home:
+        if "*" in entry or "?" in entry:
+            continue
+        path = f"{home}/{entry}"
+        if not os.path.lexists(path):
+            continue
+        real = _real(path)
+        shared = within(real, common)
+        if real != path and os.path.exists(real) and not shared and not inside(home, real):
+            found.append(real)
+    return tuple(dict.fromkeys(found))
+
+
+def _real(path: str) -> str:
+    try:
+        return os.path.realpath(path)
+    except (OSError, ValueError):
+        return os.path.normpath(path)

@@ -1,0 +1,4 @@
+"""Readers of Git repositories. No program is run, because a repository can make Git run programs of its own.
+
+Every read is bounded and follows no symbolic link to a file. Start reading at `objects.py`.
+"""

@@ -1,0 +1,155 @@
+"""Which programs a repository's own Git settings name for looking at files, and the settings that outrank them.
+
+Git knows no switch for drivers and filters: each has a name of its own, so each is outranked by its name.
+"""
+
+import os
+from collections.abc import Iterator
+from functools import lru_cache
+
+from policy.model.frozen import dataclass
+from sandbox.workspace.git_settings import (
+    GitFolder,
+    UncertainSettingsError,
+    git_folders,
+    is_repository,
+    read_file,
+    real_path,
+    stamp_of,
+    with_includes,
+)
+
+# More names than this would not fit into an environment, and nobody uses as many.
+_MOST_NAMES = 60
+_MOST_REPOSITORIES = 200
+_LONGEST_INDEX = 1 << 28
+_LONGEST_POINTER = 4096
+
+# What stands in for a driver. Git treats an empty command of these kinds as one that failed. Without a place for
+# temporary files, which a command that only reads has not, Git reports that and stops before it starts any of them.
+_TEXT = 'f() { if [ ! -s "$1" ] || grep -qI "" "$1"; then cat "$1"; else cksum < "$1"; fi; }; f'
+_DIFF = (
+    'f() { if [ $# -lt 5 ]; then echo "* Unmerged path $1"; '
+    'else diff -u --label "a/$1" --label "b/$1" -- "$2" "$5" || :; fi; }; f'
+)
+# fmt: off
+_INSTEAD = {
+    "diff":   (("command", _DIFF), ("textconv", _TEXT), ("cachetextconv", "false")),
+    "filter": (("process", ""), ("clean", ""), ("smudge", ""), ("required", "false")),
+    "merge":  (("driver", "git merge-file -q --marker-size=%L %A %O %B"),),
+    "hook":   (("enabled", "false"), ("command", "true")),
+}
+# fmt: on
+
+# Settings that another value does not outrank.
+_LASTING = frozenset((
+    "gc.recentobjectshook",  # every value counts; since Git 2.42, by `prune -n` too
+    "tar.zip.command",       # a format of this name comes before Git's own, whatever the command is
+))  # fmt: skip
+_GITLINK = b"\x00\x00\xe0\x00"  # the mode of an index entry that is another repository
+
+
+@dataclass(frozen=True, slots=True)
+class Drivers:
+    """`settings` outrank every program that the repository's settings name for reading files.
+
+    `beyond`: why some of those cannot be outranked, in a user's words; empty when all are. `bare`: the workspace is
+    itself the inside of a repository.
+    """
+
+    settings: tuple[tuple[str, str], ...] = ()
+    beyond: str = ""
+    bare: bool = False
+
+
+def drivers(workspace: str, home: str) -> Drivers:
+    """Look through the settings of the repository at `workspace`, the files they include, and the repositories that its
+    index holds, into which Git looks by itself. Never raises."""
+    names: set[tuple[str, str]] = set()
+    settings: list[tuple[str, str]] = []
+    bare = is_repository(workspace) and not os.path.lexists(f"{workspace}/.git")
+    try:
+        for root, git in _repositories(workspace):
+            for found in with_includes(git.files, home):
+                setting = found.setting
+                if setting.section in _INSTEAD and setting.subsection is not None:
+                    names.add((setting.section, setting.subsection))
+                elif setting.name == "diff.external":
+                    settings = [("diff.external", _DIFF)]
+                elif setting.name in _LASTING:
+                    raise UncertainSettingsError(f"name a program that no other setting outranks (`{setting.name}`)")
+                elif setting.name == "core.worktree":
+                    for place in setting.values or ("",):
+                        # It may stand in an included file, but a relative one counts from the Git folder.
+                        if real_path(os.path.join(git.path, place)) != root:
+                            raise UncertainSettingsError("keep the files elsewhere (`core.worktree`)")
+            if len(names) > _MOST_NAMES:
+                raise UncertainSettingsError("name very many programs")
+        settings[:0] = _settings(names)
+    except UncertainSettingsError as why:
+        return Drivers((), str(why), bare)
+    return Drivers(tuple(settings), "", bare)
+
+
+def _settings(names: set[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    for section, name in sorted(names):
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            raise UncertainSettingsError("name a program by bytes that are no text") from None
+        if "\0" in name or len(name) > _LONGEST_POINTER:
+            raise UncertainSettingsError("name a program by bytes that are no text")
+        for key, value in _INSTEAD[section]:
+            yield f"{section}.{name}.{key}", value
+
+
+def _repositories(workspace: str) -> Iterator[tuple[str, GitFolder]]:
+    """Each working tree, the workspace's first, with each folder that Git may use as its repository."""
+    pending, seen = [workspace], set[str]()
+    while pending:
+        root = real_path(pending.pop())
+        if root in seen:
+            continue
+        seen.add(root)
+        if len(seen) > _MOST_REPOSITORIES:
+            raise UncertainSettingsError("hold very many other repositories")
+        for git in git_folders(root):
+            yield root, git
+            pending += [f"{root}/{inner}" for inner in _inner(git.path)]
+
+
+def _inner(folder: str) -> Iterator[str]:
+    """The folders that the index at `folder` records as repositories of their own."""
+    stamp = stamp_of(f"{folder}/index")
+    if stamp is None:
+        return
+    found, split = _gitlinks(f"{folder}/index", stamp)
+    yield from found
+    if split:
+        try:
+            names = os.listdir(folder)
+        except OSError:
+            raise UncertainSettingsError("lie in a folder that cannot be listed") from None
+        for name in names:
+            shared = stamp_of(f"{folder}/{name}") if name.startswith("sharedindex.") else None
+            if shared is not None:
+                yield from _gitlinks(f"{folder}/{name}", shared)[0]
+
+
+@lru_cache(maxsize=256)
+def _gitlinks(path: str, stamp: tuple[int, ...]) -> tuple[tuple[str, ...], bool]:
+    """The paths of such entries, and whether the rest of the index may be in another file."""
+    data = read_file(path, _LONGEST_INDEX) or b""
+    found, at = set(), data.find(_GITLINK)
+    if at >= 0 and data[4:8] not in (b"\0\0\0\2", b"\0\0\0\3"):
+        raise UncertainSettingsError("hold other repositories in an index of a newer kind")
+    while at >= 0:
+        # owner, size, the id in one of two lengths, two bytes of which the low bits are the length, perhaps two more
+        for start in (at + 16 + 20, at + 16 + 32):
+            length = int.from_bytes(data[start : start + 2], "big") & 0xFFF
+            for begin in (start + 2, start + 4):
+                end = data.find(b"\0", begin)
+                if end > begin and (end - begin == length or length == 0xFFF):
+                    found.add(os.fsdecode(data[begin:end]))
+        at = data.find(_GITLINK, at + 1)
+    return tuple(sorted(found)), b"link" in data

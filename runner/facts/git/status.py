@@ -1,0 +1,170 @@
+"""How a Git repository stands, read from a few of its files: no program runs, so none of its filters and hooks does."""
+
+import os
+import stat
+import struct
+
+from policy.model.frozen import dataclass
+from runner.facts.git.head import head_commit, small_file
+from runner.state.workspace import git_folder
+from runner.text.sanitize import one_line
+
+_MOST_FILES = 20_000  # of an index that is compared with the disk: a moment's work
+_MOST_BYTES = 8 << 20
+_RECENT = 5
+_TAIL = 16 << 10  # bytes of the log of HEAD
+_WIDE = 120  # characters of a name or a subject
+
+# SOURCE: gitrepository-layout(5): files that are there while something is under way.
+_UNDER_WAY = {
+    "MERGE_HEAD": "a merge",
+    "rebase-merge": "a rebase",
+    "rebase-apply": "a rebase",
+    "CHERRY_PICK_HEAD": "a cherry-pick",
+    "REVERT_HEAD": "a revert",
+    "BISECT_LOG": "a bisection",
+}
+
+
+# mtime, mode, size and flags of an entry, between fields that nobody needs here
+_FIELDS = struct.Struct(">8xI12xI8xI20xH")
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """Files of the index that are other on the disk by size or time, that are not there, and that are in conflict."""
+
+    other: int = 0
+    gone: int = 0
+    conflicts: int = 0
+
+
+def git_state(workspace: str) -> str:
+    """A few lines, safe to show; empty where there is no repository. What others wrote into it is as they wrote it."""
+    folder = git_folder(workspace)
+    head = (small_file(f"{folder}/HEAD") or "").strip() if folder else ""
+    if not folder or not head:
+        return ""
+    branch = head.removeprefix("ref: ").removeprefix("refs/heads/") if head.startswith("ref: ") else ""
+    commit = head_commit(workspace) if folder == f"{workspace}/.git" else None
+    lines = [f"branch: {one_line(branch, _WIDE)}" if branch else "branch: none (HEAD is detached)"]
+    lines += [f"commit: {commit[:12]}"] if commit else []
+    lines += [
+        f"under way: {what}" for what in dict.fromkeys(_UNDER_WAY[name] for name in _UNDER_WAY if _is(folder, name))
+    ]
+    tree = compared(workspace, folder)
+    if tree is not None:
+        lines.append(f"tracked files: {_words(tree)} (by size and time; `git status` knows more)")
+    if recent := _recent(folder):
+        lines += ["what HEAD did last, the latest first:", *(f"  {each}" for each in recent)]
+    return "\n".join(lines)
+
+
+def _words(tree: Tree) -> str:
+    rows = ((tree.other, "changed"), (tree.gone, "missing"), (tree.conflicts, "in conflict"))
+    return ", ".join(f"{count} {what}" for count, what in rows if count) or "none changed"
+
+
+def _is(folder: str, name: str) -> bool:
+    return os.path.lexists(f"{folder}/{name}")
+
+
+def _recent(folder: str) -> list[str]:
+    """The last entries of HEAD's log: what was done, and the subject. SOURCE: git-update-ref(1), LOGGING UPDATES."""
+    path = f"{folder}/logs/HEAD"
+    if os.path.realpath(path) != path:  # THREAT: a link on the way would quote another repository
+        return []
+    text = (_bytes(path, _TAIL, last=True) or b"").decode("utf-8", "replace")
+    found = []
+    for line in reversed(text.splitlines()):
+        _, tab, did = line.partition("\t")
+        if tab and did.strip():
+            found.append(one_line(did, _WIDE))
+        if len(found) == _RECENT:
+            break
+    return found
+
+
+def compared(workspace: str, folder: str) -> Tree | None:
+    """The index against the disk; None when that would take long, or the index is of a kind that is not read here."""
+    data = _bytes(f"{folder}/index", _MOST_BYTES)
+    if data is None or data[:4] != b"DIRC" or len(data) < 12:
+        return None
+    version, count = struct.unpack(">II", data[4:12])
+    if version not in (2, 3) or count > _MOST_FILES:
+        return None
+    top = os.fsencode(f"{workspace}/")
+    other = gone = 0
+    conflicts = set()
+    at = 12
+    # SOURCE: gitformat-index(5). A repository with SHA-256 has longer entries; its first would not end in a NUL.
+    for _ in range(count):
+        entry = _entry(data, at, version)
+        if entry is None:
+            return None
+        at, name, seconds, mode, size, stage, skipped = entry
+        if stage:
+            conflicts.add(name)
+            continue
+        if skipped or stat.S_IFMT(mode) == 0o160000:  # a submodule is a repository of its own
+            continue
+        now = _status(top, name)
+        if now is None:
+            gone += 1
+        elif (now.st_size & 0xFFFFFFFF, int(now.st_mtime)) != (size, seconds) or stat.S_IFMT(
+            now.st_mode
+        ) != stat.S_IFMT(mode):
+            other += 1
+    return Tree(other, gone, len(conflicts))
+
+
+def _entry(data: bytes, at: int, version: int) -> tuple[int, bytes, int, int, int, int, bool] | None:
+    """One entry: where the next begins, name, mtime, mode, size, stage, and whether Git itself does not look at it."""
+    if at + 62 > len(data):
+        return None
+    seconds, mode, size, flags = _FIELDS.unpack_from(data, at)
+    start = at + 62
+    skipped = bool(flags & 0x8000)
+    if flags & 0x4000:
+        if version < 3 or start + 2 > len(data):
+            return None
+        skipped = skipped or bool(data[start] & 0x40)
+        start += 2
+    end = data.find(b"\0", start)
+    name = data[start:end]
+    length = flags & 0xFFF
+    if end < 0 or (length < 0xFFF and len(name) != length):
+        return None
+    after = at + ((end - at) // 8 + 1) * 8
+    return after, name, seconds, mode, size, (flags >> 12) & 3, skipped
+
+
+def _status(top: bytes, name: bytes) -> os.stat_result | None:
+    """THREAT: an index can name any path. Only what lies below the workspace is looked at, and none of it is opened."""
+    if b".." in name and b".." in name.split(b"/"):
+        return None
+    try:
+        return os.lstat(top + name)
+    except (OSError, ValueError):
+        return None
+
+
+def _bytes(path: str, most: int, *, last: bool = False) -> bytes | None:
+    """All of a file of at most `most` bytes; with `last` the end of any.
+
+    THREAT: the repository is not ours. No link is followed, and a fifo or device is not read."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError):
+        return None
+    try:
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode) or (found.st_size > most and not last):
+            return None
+        with open(handle, "rb", closefd=False) as file:
+            file.seek(max(found.st_size - most, 0))
+            return file.read(most)
+    except OSError:
+        return None
+    finally:
+        os.close(handle)

@@ -1,0 +1,461 @@
+"""Which secret files Git keeps for a workspace: their names in the index, in a commit, and in the history.
+
+THREAT T117: a sandbox masks `.env`, and not the objects in which Git has it. The names are read without Git, which
+would obey the repository's settings. A history is read once: the commits that were looked at are kept in a file of our
+own cache, and later only new ones are read. No time is measured; a look reads a bounded number of objects, and a
+history that is longer is "not known" until further looks have read the rest.
+
+Not chosen: Git itself in our sandbox (it starts 100 ms later, obeys settings, and its own walk of a long history has no
+bound but time); the Bloom filters of a commit-graph (they are in few repositories, and know whole paths only).
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from policy.model.frozen import dataclass
+from policy.model.login_files import MOST, holds_login, sometimes
+from policy.model.profile import Profile
+from policy.model.secret_paths import Secrets
+from runner.facts.git.objects import ID, Entry, Objects, Unreadable, whole
+from runner.facts.git.revision import Revisions
+from runner.state.workspace import git_folder
+
+_MOST_OBJECTS = 60_000  # commits and trees that one look reads
+_MOST_ENTRIES = 1_000_000  # and their entries
+_MOST_STASHED = 1000  # commits
+_MOST_NAMES = 200  # secret names that are told
+_MOST_KEPT = 4_000_000  # commits in the file of the cache
+_LARGEST_FILE = 16 << 20  # bytes of a list of references or a log
+_LARGEST_INDEX = 256 << 20
+_MOST_FILES = 50_000  # below `refs` and `logs`
+_HEX = re.compile(rb"\b[0-9a-f]{40}\b")
+_LOGINS_READ = 1  # the version of what is looked for in files of settings
+_MODULE, _FOLDER = 0o160000, 0o40000
+
+Names = tuple[str, ...] | None
+
+
+def tracked(workspace: str, profile: Profile, home: str, cache: Callable[[], Path | None]) -> Callable[[str], Names]:
+    """Return a function that answers which secret files are in one of these, relative to `workspace`; None when that is
+    not known. It reads the disk when it is asked, and remembers its answers.
+
+    `index`; `assumed index`, its entries that are assumed to be unchanged (git-update-index(1)); `history`, all
+    commits; `gone`, what the history has and HEAD has not; `stash`, what was put aside; `tree of REVISION`; `change of
+    REVISION`, the trees of that commit and of its parents; `content of NAME`, nothing if the name is certainly that of
+    a commit. Of a revision that this reader cannot tell for certain, it answers what it knows of the history.
+
+    `cache` names the folder for what is kept between looks, or None where nothing can be kept; it is asked only where
+    there is a history.
+    """
+    secrets = Secrets(profile, home, ())
+    known: dict[str, Names] = {}
+
+    def found(where: str) -> Names:
+        if where not in known:
+            if where == "gone":
+                known[where] = gone()
+                return known[where]
+            try:
+                known[where] = _found(where, workspace, secrets, cache)
+            except (Unreadable, OSError, ValueError):
+                known[where] = found("history") if " of " in where else None
+        return known[where]
+
+    def gone() -> Names:
+        history, head = found("history"), None
+        with contextlib.suppress(Unreadable, OSError, ValueError):
+            head = _found("tree of HEAD", workspace, secrets, cache)
+        return history if history is None or head is None else tuple(sorted(set(history) - set(head)))
+
+    return found
+
+
+def _found(where: str, workspace: str, secrets: Secrets, cache: Callable[[], Path | None]) -> Names:
+    own = _git_folder(workspace)
+    if own is None:
+        return ()
+    common = _common(own)
+    if _other_format(common):
+        return None
+    names: set[str] = set()
+    secret = _Secret(workspace, secrets, names)
+    if where in ("index", "assumed index"):
+        _index(own, common, secret, assumed=where != "index")
+        return _told(names)
+    kind, _, revision = where.partition(" of ")
+    if revision:
+        _commit(revision, own, common, secret, parents=kind == "change")
+        return _told(names) if kind != "content" else ()
+    if where == "stash":
+        return _stashed(common, secret)
+    roots = _roots(own, common)
+    if not roots:
+        return ()
+    return _history(common, roots, secret, cache)
+
+
+def _told(names: set[str]) -> Names:
+    """Return the names in order; None for so many that they cannot be told, since a part would hide the others."""
+    return tuple(sorted(names)) if len(names) <= _MOST_NAMES else None
+
+
+def _git_folder(workspace: str) -> str | None:
+    """Return the Git folder; None if there is none. Raises Unreadable for one that nobody vouches for."""
+    if not os.path.lexists(f"{workspace}/.git"):
+        bare = os.path.lexists(f"{workspace}/HEAD") and os.path.lexists(f"{workspace}/objects")
+        return workspace if bare else None
+    found = git_folder(workspace)
+    if found is None:
+        raise Unreadable(workspace)
+    return found
+
+
+def _common(own: str) -> str:
+    """Return the folder that linked worktrees share, as gitrepository-layout(5) has it."""
+    data = whole(f"{own}/commondir", 4096)
+    if data is None:
+        return own
+    return os.path.realpath(os.path.join(own, os.fsdecode(data.rstrip(b"\r\n"))))
+
+
+def _other_format(common: str) -> bool:
+    """Return True if ids or references are kept in another way than this reader knows."""
+    config = (whole(f"{common}/config", 1 << 20) or b"").lower()
+    links = any(os.path.islink(f"{common}/{name}") for name in ("objects", "refs", "logs", "packed-refs"))
+    return links or b"objectformat" in config or b"refstorage" in config or os.path.lexists(f"{common}/reftable")
+
+
+class _Secret:
+    """Looks at names as they come, each path once."""
+
+    def __init__(self, workspace: str, secrets: Secrets, names: set[str]) -> None:
+        self._workspace, self._secrets, self.names = workspace, secrets, names
+        self._seen: dict[str, bool] = {}
+
+    def is_one(self, path: str, *, folder: bool = False) -> bool:
+        """Return True for a secret, which is noted; a folder with a slash at its end."""
+        noted = f"{path}/" if folder else path
+        found = self._seen.get(noted)
+        if found is None:
+            found = self._seen[noted] = self._secrets.holds(f"{self._workspace}/{path}")
+            if found:
+                self.names.add(noted)
+        return found
+
+    def holds_login(self, path: str, id: bytes, objects: Objects) -> None:
+        """Note a file of settings that holds a login in the version `id`, or that cannot be read."""
+        name = path.rpartition("/")[2]
+        if path in self.names or not sometimes(name):
+            return
+        try:
+            content = objects.blob(id)
+        except Unreadable:
+            self.names.add(path)
+            return
+        if content is not None and holds_login(name, content[: MOST + 1]):
+            self.names.add(path)
+
+    @property
+    def fingerprint(self) -> str:
+        """Return what tells these rules about names from others."""
+        profile = self._secrets.profile
+        lists = (profile.secret_names, profile.public_names, profile.secret_home, profile.secret_paths)
+        text = repr((lists, self._secrets.home, self._workspace, _LOGINS_READ))
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class _Budget:
+    """The numbers of objects and entries that one search may still read."""
+
+    def __init__(self) -> None:
+        self.objects, self.entries = _MOST_OBJECTS, _MOST_ENTRIES
+
+    @property
+    def spent(self) -> bool:
+        return self.objects <= 0 or self.entries <= 0
+
+
+class _Trees:
+    """Walks trees; one that was seen in the same place is not read again."""
+
+    def __init__(self, objects: Objects, secret: _Secret, budget: _Budget) -> None:
+        self._objects, self._secret, self._budget = objects, secret, budget
+        self._done: set[tuple[bytes, str]] = set()
+        self._entries: dict[str, set[Entry]] = {}
+
+    def walk(self, id: bytes, place: str = "") -> bool:
+        """Look at everything below the tree `id`; answers False when the budget did not reach."""
+        pending = [(id, place)]
+        while pending:
+            each = pending.pop()
+            if each in self._done:
+                continue
+            if self._budget.spent:
+                return False
+            self._budget.objects -= 1
+            self._done.add(each)
+            entries = self._objects.tree(each[0])
+            if entries is None:
+                continue  # a shallow or partial copy: what is not there, Git cannot show
+            seen = self._entries.setdefault(each[1], set())
+            fresh = set(entries) - seen
+            seen |= fresh
+            self._budget.entries -= len(fresh)
+            for mode, name, below in fresh:
+                path = f"{each[1]}{os.fsdecode(name)}"
+                kind = int(mode, 8)
+                folder = kind == _FOLDER
+                if kind == _MODULE or self._secret.is_one(path, folder=folder):
+                    continue
+                if folder:
+                    pending.append((below, f"{path}/"))
+                elif sometimes(path.rpartition("/")[2]):
+                    self._budget.objects -= 1
+                    self._secret.holds_login(path, below, self._objects)
+        return True
+
+
+# ---- the index
+
+
+def _index(own: str, common: str, secret: _Secret, *, assumed: bool) -> None:
+    folders, settings = [], []
+    files = list(_index_files(own))
+    if assumed and len(files) > 1:  # an entry that replaces one of a shared index has no name, so all count
+        if not any(unchanged for data in files for *_, unchanged in _index_entries(data)):
+            return
+        assumed = False
+    for data in files:
+        for name, mode, id, unchanged in _index_entries(data):
+            path = os.fsdecode(name)
+            if mode == _FOLDER and not assumed:  # of a sparse index
+                folders.append((id, path))
+            elif mode not in (_MODULE, _FOLDER) and (unchanged or not assumed):
+                if not secret.is_one(path) and sometimes(path.rpartition("/")[2]):
+                    settings.append((path, id))
+                for place in range(path.count("/")):
+                    secret.is_one("/".join(path.split("/")[: place + 1]), folder=True)
+    if folders or settings:
+        with Objects(f"{common}/objects") as objects:
+            for path, id in settings:
+                secret.holds_login(path, id, objects)
+            trees = _Trees(objects, secret, _Budget())
+            if not all(trees.walk(id, path) for id, path in folders):
+                raise Unreadable("a sparse index")
+
+
+def _index_files(own: str) -> Iterator[bytes]:
+    """Yield the index and the shared one of a split index; the names of both together are too many, never too few."""
+    data = whole(f"{own}/index", _LARGEST_INDEX)
+    if data is None:
+        return
+    yield data
+    if b"link" in data:
+        for name in sorted(os.listdir(own)):
+            if name.startswith("sharedindex.") and (shared := whole(f"{own}/{name}", _LARGEST_INDEX)) is not None:
+                yield shared
+
+
+def _index_entries(data: bytes) -> Iterator[tuple[bytes, int, bytes, bool]]:
+    """Yield name, mode, id and whether it is assumed to be unchanged, of each entry. Raises Unreadable.
+
+    Source: gitformat-index(5), versions 2 to 4.
+    """
+    version, count = int.from_bytes(data[4:8], "big"), int.from_bytes(data[8:12], "big")
+    if data[:4] != b"DIRC" or version not in (2, 3, 4):
+        raise Unreadable("an index")
+    at, name = 12, b""
+    for _ in range(count):
+        flags = int.from_bytes(data[at + 60 : at + 62], "big")
+        mode, id = int.from_bytes(data[at + 24 : at + 28], "big"), data[at + 40 : at + 60]
+        begin = at + (64 if version > 2 and flags & 0x4000 else 62)
+        if version == 4:
+            kept, begin = _distance(data, begin)
+            if kept > len(name):
+                raise Unreadable("an index")
+        end = data.find(b"\0", begin)
+        if end < begin:
+            raise Unreadable("an index")
+        if version == 4:
+            name = name[: len(name) - kept] + data[begin:end]
+            at = end + 1
+        else:
+            name = data[begin:end]
+            at += (end - at + 8) // 8 * 8
+        yield name, mode, id, flags & 0x8000 != 0
+
+
+def _distance(data: bytes, at: int) -> tuple[int, int]:
+    """Return a number in the encoding of offsets of a pack, and where it ends."""
+    try:
+        byte, at = data[at], at + 1
+        value = byte & 0x7F
+        while byte & 0x80:
+            byte, at = data[at], at + 1
+            value = ((value + 1) << 7) | (byte & 0x7F)
+    except IndexError as error:
+        raise Unreadable("an index") from error
+    return value, at
+
+
+# ---- a commit
+
+
+def _commit(revision: str, own: str, common: str, secret: _Secret, *, parents: bool) -> None:
+    with Objects(f"{common}/objects") as objects:
+        revisions = Revisions(own, common, objects)
+        commit = revisions.commit(revision)
+        commits = [] if commit is None else [commit]
+        if commit is not None and parents:
+            found = [objects.commit(id) for id in commit.others]
+            commits += [each for each in found if each is not None]
+            if None in found:
+                raise Unreadable(revision)
+        trees = _Trees(objects, secret, _Budget())
+        if not all(each.tree is not None and trees.walk(each.tree) for each in commits):
+            raise Unreadable(revision)
+
+
+def _stashed(common: str, secret: _Secret) -> Names:
+    """Return the names in all that was put aside: each is a commit whose parents hold the index and new files."""
+    texts = [whole(f"{common}/{name}", _LARGEST_FILE) or b"" for name in ("refs/stash", "logs/refs/stash")]
+    texts += re.findall(
+        rb"^[0-9a-f]{40} refs/stash$", whole(f"{common}/packed-refs", _LARGEST_FILE) or b"", re.MULTILINE
+    )
+    with Objects(f"{common}/objects") as objects:
+        trees = _Trees(objects, secret, _Budget())
+        pending = [bytes.fromhex(text.decode()) for text in set(_HEX.findall(b"\n".join(texts)))]
+        for id in pending[:_MOST_STASHED]:
+            commit = objects.commit(id)
+            commits = [commit, *map(objects.commit, commit.others)] if commit is not None else []
+            if not all(each is None or each.tree is None or trees.walk(each.tree) for each in commits):
+                return None
+    return _told(secret.names) if len(pending) <= _MOST_STASHED else None
+
+
+# ---- the history
+
+
+def _roots(own: str, common: str) -> frozenset[bytes]:
+    """Return every id that a reference, a log of references or a file such as ORIG_HEAD names."""
+    found: set[bytes] = set()
+    for path in (f"{common}/packed-refs", *_files(own, common)):
+        for text in _HEX.findall(whole(path, _LARGEST_FILE) or b""):
+            found.add(bytes.fromhex(text.decode()))
+    found.discard(bytes(ID))
+    return frozenset(found)
+
+
+def _files(own: str, common: str) -> Iterator[str]:
+    count = 0
+    for base in dict.fromkeys((own, common, *_worktrees(common))):
+        yield from (f"{base}/{name}" for name in os.listdir(base) if name.endswith("HEAD"))
+        for top in ("refs", "logs"):
+            for folder, _, names in os.walk(f"{base}/{top}"):
+                count += len(names) + 1
+                if count > _MOST_FILES:
+                    raise Unreadable(base)
+                yield from (f"{folder}/{name}" for name in names if not os.path.islink(f"{folder}/{name}"))
+
+
+def _worktrees(common: str) -> list[str]:
+    try:
+        return [f"{common}/worktrees/{name}" for name in sorted(os.listdir(f"{common}/worktrees"))]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """Results of earlier searches.
+
+    Attributes:
+        done: commits of which every tree was searched.
+        pending: commits that are still to be searched.
+        names: the names of secrets found.
+    """
+
+    done: frozenset[bytes] = frozenset()
+    pending: tuple[bytes, ...] = ()
+    names: tuple[str, ...] = ()
+
+
+_latest: dict[str, tuple[frozenset[bytes], Names]] = {}  # of this process: the roots, and what was found
+
+
+def _history(common: str, roots: frozenset[bytes], secret: _Secret, cache: Callable[[], Path | None]) -> Names:
+    name = hashlib.sha256(f"{common}\0{secret.fingerprint}".encode("utf-8", "surrogateescape")).hexdigest()
+    if name in _latest and _latest[name][0] == roots:
+        return _latest[name][1]
+    folder = cache()
+    file = folder / "tracked" / name if folder is not None else None
+    state = _read(file) if file is not None else _State()
+    secret.names.update(state.names)
+    done, pending = set(state.done), [*state.pending, *roots]
+    budget, before = _Budget(), len(state.done)
+    whole_history = True
+    with Objects(f"{common}/objects") as objects:
+        trees = _Trees(objects, secret, budget)
+        while pending:
+            id = pending.pop()
+            if id in done:
+                continue
+            budget.objects -= 1
+            commit = objects.commit(id)
+            tree = id if commit is None else commit.tree  # a reference may lead to a tree
+            if budget.spent or (tree is not None and not trees.walk(tree)):
+                pending.append(id)
+                whole_history = False
+                break
+            done.add(id)
+            pending += [each for each in (commit.others if commit is not None else ()) if each not in done]
+    if file is not None and (len(done) > before or pending):
+        _write(file, _State(frozenset(done), tuple(pending), tuple(sorted(secret.names))))
+    if not whole_history:
+        return None
+    names = _told(secret.names)
+    if len(_latest) > 16:
+        _latest.clear()
+    _latest[name] = roots, names
+    return names
+
+
+def _read(file: Path) -> _State:
+    """Return what is kept; nothing of a file that is none of ours."""
+    try:
+        data = whole(str(file), (_MOST_KEPT + 100_000) * ID)
+        head, line, ids = (data or b"").partition(b"\n")
+        told = json.loads(head) if line else {}
+        if not line or told.get("version") != 2 or len(ids) != told["done"] * ID:
+            return _State()
+        done = frozenset(ids[at : at + ID] for at in range(0, len(ids), ID))
+        return _State(done, tuple(map(bytes.fromhex, told["pending"])), tuple(map(str, told["names"])))
+    except (Unreadable, ValueError, KeyError, TypeError, AttributeError):
+        return _State()
+
+
+def _write(file: Path, state: _State) -> None:
+    """Keep it for the next look. What cannot be kept is read again."""
+    if len(state.done) > _MOST_KEPT or len(state.pending) > 100_000:
+        return
+    told = {
+        "version": 2,
+        "done": len(state.done),
+        "pending": [each.hex() for each in state.pending],
+        "names": list(state.names),
+    }
+    own = file.with_name(f"{file.name}.{os.getpid()}")
+    try:
+        file.parent.mkdir(mode=0o700, exist_ok=True)
+        with open(
+            os.open(own, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "wb"
+        ) as out:
+            out.write(json.dumps(told).encode() + b"\n" + b"".join(state.done))
+        os.replace(own, file)
+    except OSError:
+        own.unlink(missing_ok=True)

@@ -1,0 +1,163 @@
+"""Which registries a package manager asks: what the person's own settings name, and what the project's files name.
+
+Only the host of an address goes any further, and for tools that read a variable, an address without a login.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from configparser import ConfigParser, Error
+from functools import lru_cache
+from urllib.parse import urlsplit
+
+from policy.model.assessment import Scope
+from policy.model.host_words import endpoint
+from policy.permission.hosts import opens
+from sandbox.workspace.git_settings import UncertainSettingsError, read_file
+
+_ADDRESS = re.compile(r"(?:sparse\+|git\+)?(https?://[^\s\"'|,;#<>]+)", 2)  # re.IGNORECASE
+_LINES = {
+    "npm": re.compile(r"^[^\S\n]*[\"']?(?:@[^:\s]+:)?registry[\"']?\s*=\s*(\S+)", 8),  # re.MULTILINE
+    "yarn": re.compile(r"^[^\S\n]*(?:npmRegistryServer:|registry\s)\s*[\"']?([^\s\"']+)", 8),
+    "cargo": re.compile(r"^[^\S\n]*(?:registry|index)\s*=\s*[\"']([^\"'\n]+)", 8),
+    "uv": re.compile(r"^[^\S\n]*(?:url|index-url|extra-index-url|default-index)\s*=\s*(.+)", 8),
+    "gem": re.compile(
+        r"^[^\S\n]*(?:-\s+|source\s*\(?\s*[\"']|BUNDLE_MIRROR__\S*\s*:\s*[\"']?)(https?://[^\s\"')]+)", 8
+    ),
+    "composer": re.compile(r"\"url\"\s*:\s*\"(https?:[^\"]+)\"", 8),
+}
+# program: variables, files of the person, files of the project, how to read them
+# fmt: off
+_TOOLS: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {
+    "pip":      (("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL"), (), ()),
+    "uv":       (
+        ("UV_INDEX_URL", "UV_DEFAULT_INDEX", "UV_INDEX", "UV_EXTRA_INDEX_URL"),
+        (".config/uv/uv.toml",),
+        ("uv.toml", "pyproject.toml"),
+    ),
+    "npm":      (("npm_config_registry", "NPM_CONFIG_REGISTRY"), (".npmrc",), (".npmrc",)),
+    "yarn":     (("YARN_NPM_REGISTRY_SERVER", "YARN_REGISTRY"), (".yarnrc.yml", ".yarnrc"), (".yarnrc.yml", ".yarnrc")),
+    "cargo":    ((), (".cargo/config.toml", ".cargo/config"), (".cargo/config.toml", ".cargo/config")),
+    "go":       (("GOPROXY",), (".config/go/env",), ()),
+    "gem":      ((), (".gemrc", ".bundle/config"), ("Gemfile", ".bundle/config")),
+    "composer": ((), (".config/composer/config.json", ".composer/config.json"), ("composer.json",)),
+}
+# The variable by which a tool is told the registry inside, where the person's own files do not exist.
+_TELLING = {"pip": "PIP_INDEX_URL", "uv": "UV_DEFAULT_INDEX", "npm": "npm_config_registry", "go": "GOPROXY"}
+# What was locked says where it came from. Asked only where no settings name a registry.
+_LOCKS = {
+    "npm":  ("package-lock.json", re.compile(r'"resolved":\s*"(https?://[^"\s]+)')),
+    "yarn": ("yarn.lock",         re.compile(r'^\s+resolved "(https?://[^"\s]+)', 8)),
+    "uv":   ("uv.lock",           re.compile(r'\b(?:registry|url) = "(https?://[^"\s]+)')),
+    "gem":  ("Gemfile.lock",      re.compile(r"^\s+remote: (https?://\S+)", 8)),
+}
+_MOST_LOCKED = 4  # hosts of one lock file; of more, the proxy tells whom it asks for
+_ALIKE = {"pnpm": "npm", "bun": "npm", "npx": "npm", "bundle": "gem"}
+# fmt: on
+_LONGEST = 1 << 20
+
+
+def registries(home: str, environ: Mapping[str, str]) -> Callable[[str, str], tuple[tuple[str, Scope], ...]]:
+    """A function from the name of a tool and the folder it works in to the hosts that it asks.
+
+    The person's own come with scope `outside`, those of the project with scope `workspace`. It reads files when it is
+    first asked about a tool, and never raises.
+    """
+
+    @lru_cache(maxsize=64)
+    def asked(program: str, folder: str) -> tuple[tuple[str, Scope], ...]:
+        kind = _ALIKE.get(program, program)
+        named = dict.fromkeys(_hosts(_own(kind, home, environ)), Scope.OUTSIDE)
+        for host in _hosts(_projects(kind, folder, home)):
+            named.setdefault(host, Scope.WORKSPACE)
+        if not named and len(locked := _hosts(_locked(kind, folder, home))) <= _MOST_LOCKED:
+            named = dict.fromkeys(locked, Scope.WORKSPACE)
+        return tuple(named.items())
+
+    return asked
+
+
+def telling(
+    home: str, environ: Mapping[str, str], workspace: str
+) -> Callable[[tuple[str, ...]], tuple[tuple[str, str], ...]]:
+    """A function from the hosts of some terms to the variables that tell tools the person's registry.
+
+    Only the first address that the person names for a tool, when it holds no login and its host is among those; and
+    only where the project names none, which would count before it.
+    """
+
+    def told(hosts: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+        found = []
+        for kind, name in _TELLING.items():
+            first = next(iter(_own(kind, home, environ)), "")
+            if first and "@" not in urlsplit(first).netloc and opens(hosts, endpoint(first) or ""):
+                found += [(name, first)] if not any(True for _ in _projects(kind, workspace, home)) else []
+        return tuple(found)
+
+    return told
+
+
+def _hosts(addresses: Iterator[str]) -> dict[str, None]:
+    return dict.fromkeys(host for host in map(endpoint, addresses) if host)
+
+
+def _own(kind: str, home: str, environ: Mapping[str, str]) -> Iterator[str]:
+    variables, files, _ = _TOOLS.get(kind, ((), (), ()))
+    for name in variables:
+        yield from _ADDRESS.findall(environ.get(name, ""))
+    if kind == "pip":
+        given = environ.get("PIP_CONFIG_FILE")
+        usual = (f"{home}/.config/pip/pip.conf", f"{home}/.pip/pip.conf", "/etc/pip.conf")
+        for path in (given,) if given else usual:
+            yield from _pip(_text(path))
+    if kind == "npm":
+        files = (environ.get("NPM_CONFIG_USERCONFIG") or files[0],)
+    for file in files:
+        yield from _found(kind, _text(os.path.join(home, file)))
+
+
+def _projects(kind: str, folder: str, home: str) -> Iterator[str]:
+    """In the files of `folder` and of those above it, up to the home, where a person's own begin."""
+    _, _, files = _TOOLS.get(kind, ((), (), ()))
+    while files and folder not in ("/", home):
+        for file in files:
+            yield from _found(kind, _text(f"{folder}/{file}"))
+        folder = os.path.dirname(folder)
+
+
+def _locked(kind: str, folder: str, home: str) -> Iterator[str]:
+    """From the lock file of `folder`, or of the nearest one above it that has one."""
+    name, address = _LOCKS.get(kind, ("", None))
+    while address is not None and folder not in ("/", home):
+        if text := _text(f"{folder}/{name}"):
+            yield from address.findall(text)
+            return
+        folder = os.path.dirname(folder)
+
+
+def _found(kind: str, text: str) -> Iterator[str]:
+    if kind == "go":
+        yield from (
+            address for line in text.splitlines() if line.startswith("GOPROXY=") for address in _ADDRESS.findall(line)
+        )
+        return
+    for line in _LINES[kind].findall(text.replace("\r", "\n")) if kind in _LINES else ():
+        yield from _ADDRESS.findall(line)
+
+
+def _pip(text: str) -> Iterator[str]:
+    parser = ConfigParser(interpolation=None, strict=False)
+    try:
+        parser.read_string(text)
+    except Error:
+        return
+    for section in parser.sections():
+        for key in ("index-url", "extra-index-url", "index_url", "extra_index_url"):
+            yield from _ADDRESS.findall(parser.get(section, key, fallback=""))
+
+
+def _text(path: str) -> str:
+    try:
+        return (read_file(path) or b"").decode("utf-8", "surrogateescape")
+    except UncertainSettingsError:
+        return ""

@@ -1,0 +1,215 @@
+"""Which folders must be readable so that the programs on PATH work, without opening the rest of the home."""
+
+import os
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+
+from policy.model.frozen import dataclass
+from policy.model.secret_paths import Secrets, inside
+
+# The generic rule: programs in `X/bin` belong to the installation X when X looks like one.
+_PROGRAMS = frozenset({"bin", "sbin", "condabin", ".bin"})
+_MARKS = ("lib", "lib64", "libexec", "pyvenv.cfg", "conda-meta", "Cellar", "installs")
+
+# Where an installation is more, or less, than the folder above its programs. Below the home: programs -> readable.
+# fmt: off
+_KNOWN: Mapping[str, tuple[str, ...]] = {
+    ".cargo/bin":        (".cargo/bin", ".cargo/registry", ".cargo/git", ".rustup"),  # never .cargo: credentials
+    "go/bin":            ("go/bin", "go/pkg"),                                        # never go/src: other projects
+    ".local/bin":        (".local/bin", ".local/lib"),                                # pip --user
+    ".volta/bin":        (".volta",),
+    ".ghcup/bin":        (".ghcup",),
+    ".dotnet/tools":     (".dotnet",),
+    ".pub-cache/bin":    (".pub-cache/bin", ".pub-cache/hosted", ".pub-cache/global_packages"),
+    ".asdf/shims":       (".asdf", ".tool-versions"),
+    ".local/share/mise/shims": (".local/share/mise", ".config/mise"),
+}
+
+# Interpreters that a virtual environment inside the project may stand on. Its links came with the project, so only
+# these places count: a link cannot open a folder of its own choice.
+_INTERPRETERS = (
+    ".pyenv/versions/*", ".local/share/uv/python/*", ".local/share/mise/installs/python/*", ".asdf/installs/python/*",
+    ".rye/py/*", ".conda/envs/*", "miniconda3", "miniforge3", "mambaforge", "anaconda3", ".linuxbrew",
+)
+# fmt: on
+_MOST_ENTRIES = 400  # of one folder of programs
+_MOST_SCRIPTS = 64  # whose first line is read
+_MOST_HOPS = 4  # of one chain of links
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    home: str
+    secrets: Secrets
+    rustup: str
+
+    def roots(self, folder: str) -> Iterator[str]:
+        """What must be readable for the programs in `folder`, a real path."""
+        known = _KNOWN.get(os.path.relpath(folder, self.home)) if inside(folder, self.home) else None
+        if known:
+            yield from filter(self.fits, (f"{self.home}/{place}" for place in known))
+        elif whole := self._installation(folder):
+            yield whole
+            yield from self._interpreter(whole)
+            return
+        elif self.fits(folder):
+            yield folder
+        if self.rustup and os.path.lexists(f"{folder}/rustup") and self.fits(self.rustup):
+            yield self.rustup
+        yield from self._leaving(folder)
+
+    def fits(self, root: str) -> bool:
+        """May be shown: it is no secret, and no folder above one, above the home or above our own state."""
+        if not _visible(root):
+            return False
+        # The link itself is harmless, but a rule of the kernel on it would be a rule on what it leads to.
+        both = (root, os.path.realpath(root))
+        return not any(self.secrets.exposed_by(path) or self.secrets.holds_folder(path) for path in both)
+
+    def _installation(self, folder: str) -> str | None:
+        above, name = os.path.split(folder)
+        whole = name == "shims" or (name in _PROGRAMS and any(os.path.lexists(f"{above}/{mark}") for mark in _MARKS))
+        return above if whole and self.fits(above) else None
+
+    def _leaving(self, folder: str) -> Iterator[str]:
+        """Links and scripts in `folder` that lead to an installation elsewhere: uv tools, pipx, npm, pip --user."""
+        scripts = 0
+        for entry in _entries(folder):
+            if entry.is_symlink():
+                for hop in _hops(entry.path):
+                    if not inside(hop, folder):
+                        yield from self._around(hop)
+            elif scripts < _MOST_SCRIPTS and entry.is_file(follow_symlinks=False):
+                scripts += 1
+                interpreter = _shebang(entry.path)
+                if interpreter and not inside(interpreter, folder):
+                    for hop in (interpreter, *_hops(interpreter)):
+                        yield from self._around(hop)
+
+    def _around(self, program: str) -> Iterator[str]:
+        folder = os.path.dirname(program)
+        above, mark, _ = program.partition("/node_modules/")
+        if mark and self.fits(f"{above}/node_modules"):
+            yield f"{above}/node_modules"  # a package's program needs the rest of it, and the packages beside it
+        elif whole := self._installation(folder):
+            yield whole
+            yield from self._interpreter(whole)
+        elif self.fits(program) and not self.secrets.named(os.path.realpath(program)):
+            yield program
+
+    def _interpreter(self, installation: str) -> Iterator[str]:
+        """A virtual environment needs the Python that it was made from."""
+        if not os.path.lexists(f"{installation}/pyvenv.cfg"):
+            return
+        for hop in _hops(f"{installation}/bin/python"):
+            whole = None if inside(hop, installation) else self._installation(os.path.dirname(hop))
+            if whole:
+                yield whole
+
+
+def shown(folder: str, secrets: Secrets) -> tuple[str, ...]:
+    """`folder` of the home where it is a real one that others cannot fill, and may be shown; else nothing."""
+    try:
+        found = os.lstat(folder)
+        fits = stat.S_ISDIR(found.st_mode) and found.st_uid in (0, os.geteuid()) and not found.st_mode & stat.S_IWOTH
+    except OSError:
+        return ()
+    return (
+        (folder,)
+        if fits and os.path.realpath(folder) == folder and _Search(secrets.home, secrets, "").fits(folder)
+        else ()
+    )
+
+
+def roots(folders: Iterable[str], workspace: str, secrets: Secrets, rustup: str = "") -> tuple[str, ...]:
+    """Readable roots for the programs in `folders` (real paths), and for virtual environments in `workspace`.
+
+    `rustup` is where the caller keeps Rust toolchains when that is not the usual place: its programs cannot tell us.
+
+    Never the home, a secret place, or a folder above one of these or above our own state. Folders inside the workspace
+    are left out: they are readable anyway. Looks at single folders, never at whole trees.
+    """
+    search = _Search(secrets.home, secrets, rustup)
+    found = [root for folder in folders for root in search.roots(folder)]
+    found += _borrowed(workspace, search)
+    return tuple(dict.fromkeys(root for root in found if not inside(root, workspace)))
+
+
+def outermost(roots: Sequence[str]) -> tuple[str, ...]:
+    """`roots` without those that lie inside another, in the order given."""
+    every = frozenset(roots)
+    return tuple(dict.fromkeys(root for root in roots if not within(os.path.dirname(root), every)))
+
+
+def within(path: str, roots: frozenset[str]) -> bool:
+    """`path` is one of `roots`, or lies below one."""
+    while path not in roots:
+        above = os.path.dirname(path)
+        if above == path:
+            return False
+        path = above
+    return True
+
+
+def _borrowed(workspace: str, search: _Search) -> Iterator[str]:
+    for name in (".venv", "venv", "env"):
+        for hop in _hops(f"{workspace}/{name}/bin/python"):
+            relative = hop.removeprefix(search.home + "/").split("/")
+            for place in _INTERPRETERS:
+                depth = place.count("/") + 1
+                root = "/".join([search.home, *relative[:depth]])
+                if inside(hop, search.home) and fnmatchcase("/".join(relative[:depth]), place) and search.fits(root):
+                    yield os.path.realpath(root)
+
+
+def _hops(path: str) -> list[str]:
+    """Every place that a chain of links leads through, the last one fully resolved; empty when `path` is no link."""
+    found: list[str] = []
+    at = path
+    for _ in range(_MOST_HOPS):
+        try:
+            target = os.readlink(at)
+        except (OSError, ValueError):
+            break
+        at = os.path.normpath(os.path.join(os.path.dirname(at), target))
+        found.append(at)
+    if found and os.path.lexists(found[-1]):
+        found.append(os.path.realpath(found[-1]))
+    return list(dict.fromkeys(hop for hop in found if os.path.lexists(hop)))
+
+
+def _shebang(path: str) -> str | None:
+    """The absolute interpreter that a script names in its first line."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            start = os.read(handle, 256)
+        finally:
+            os.close(handle)
+    except OSError:
+        return None
+    if not start.startswith(b"#!"):
+        return None
+    words = start[2:].split(b"\n")[0].split()
+    return os.fsdecode(words[0]) if words and words[0].startswith(b"/") and b"\0" not in words[0] else None
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    found: list[os.DirEntry[str]] = []
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                found.append(entry)
+                if len(found) >= _MOST_ENTRIES:
+                    break
+    except OSError:
+        return []
+    return found
+
+
+def _visible(path: str) -> bool:
+    try:
+        return not stat.S_ISSOCK(os.lstat(path).st_mode)
+    except (OSError, ValueError):
+        return False

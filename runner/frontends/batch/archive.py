@@ -1,0 +1,161 @@
+"""What travels to another machine and back: a task, its workspace as one archive, and what came of it.
+
+No credential travels. The model's key is looked for on the machine that does the work, in its own keyring, environment
+or helper; secret files of the workspace stay here; and what this process knows to be a secret is masked in the texts.
+"""
+
+import gzip
+import hashlib
+import io
+import itertools
+import json
+import os
+import tarfile
+from dataclasses import field, replace
+
+from policy.model.frozen import dataclass
+from policy.model.verdict import Problem
+from runner.frontends.batch.store import Result
+from runner.frontends.batch.task import Task
+from runner.problems import Exit, Stopped
+from runner.secrets.from_environment import from_environment
+from runner.secrets.redactor import masked
+from runner.text.gunzip import gunzip
+
+LARGEST = 512 << 20  # bytes of an archive, packed
+_LARGEST_EVENTS = 64 << 20  # bytes that come back, packed
+_LARGEST_UNPACKED = 512 << 20  # bytes of the same, unpacked
+_LARGEST_TREE = 16 << 30  # bytes of an unpacked archive
+_MOST_MEMBERS = 2_000_000  # files, folders and links in one archive
+_LARGEST_HEAD = 1 << 20  # bytes that `tarfile` may read at once: more is asked for by a head of unusual size alone
+_STRANGE = "the archive of the workspace holds what no workspace does"
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """One task for another machine. `cwd`: where in the workspace; `digest`: of the archive that goes with it.
+    `options`: of `agent ci`, as typed."""
+
+    task: Task
+    number: int
+    version: str
+    cwd: str
+    digest: str
+    options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back. `events` is packed; `patch` is None when there is none."""
+
+    result: Result
+    events: bytes = field(repr=False)
+    patch: bytes | None = field(default=None, repr=False)
+
+
+def parcel(task: Task, number: int, version: str, cwd: str, digest: str, options: tuple[str, ...] = ()) -> Parcel:
+    """A task as it may leave this machine: without secrets that somebody pasted into it."""
+    from_environment(os.environ)
+    metadata = json.loads(masked(json.dumps(task.metadata)))
+    safe = replace(task, prompt=masked(task.prompt), metadata=metadata)
+    return Parcel(safe, number, version, cwd, digest, options)
+
+
+def pack(folder: str) -> tuple[bytes, str]:
+    """A folder as one packed archive, and its digest. Raises Stopped when it is too large to be sent about."""
+    target = _Bounded()
+    try:
+        with tarfile.open(fileobj=target, mode="w:gz", compresslevel=1, format=tarfile.PAX_FORMAT) as archive:
+            archive.add(folder, arcname="workspace", filter=_owned_by_nobody)
+    except _TooLarge:
+        why = f"it is larger than {LARGEST >> 20} MiB when packed, and every task takes it along"
+        fix = "leave build output out of the folder, or run the batch on this machine"
+        raise Stopped(Problem("the workspace is too large for other machines", why, fix), Exit.FAILED) from None
+    data = target.getvalue()
+    return data, hashlib.sha256(data).hexdigest()
+
+
+def unpack(data: bytes, digest: str, folder: str) -> str:
+    """The archive in a new folder below `folder`; answers its path. Raises ValueError for another archive."""
+    if hashlib.sha256(data).hexdigest() != digest:
+        raise ValueError("the archive of the workspace is not the one that was sent")
+    with _Counted(data, _LARGEST_TREE) as plain, tarfile.open(fileobj=plain, mode="r:") as archive:
+        members = list(itertools.islice(archive, _MOST_MEMBERS + 1))
+        if len(members) > _MOST_MEMBERS:
+            raise ValueError(_STRANGE)
+        links = {item.name for item in members if item.issym()}
+        if len({item.name for item in members}) != len(members):
+            raise ValueError(_STRANGE)  # the second of two would be written through the first
+        for item in members:
+            _check(item, links)
+        archive.extractall(folder, members)  # noqa: S202  # each was looked at; CPython 3.11.2 has no filters yet
+    return f"{folder}/workspace"
+
+
+def _check(item: tarfile.TarInfo, links: set[str]) -> None:
+    """SAFETY: nothing lands outside of the folder, by its name or through a link. Where a link points is its own
+    affair, as in the original. Raises ValueError."""
+    parts = item.name.split("/")
+    through = any("/".join(parts[:end]) in links for end in range(1, len(parts)))
+    if (
+        parts[0] != "workspace"
+        or {"", ".", ".."} & {*parts}
+        or through
+        or not (item.isreg() or item.isdir() or item.issym())
+    ):
+        raise ValueError(_STRANGE)
+    item.mode &= 0o777
+
+
+def packed(data: bytes) -> bytes:
+    """Events, packed; the end alone where they are many."""
+    if len(data) > _LARGEST_UNPACKED:
+        data = data[-_LARGEST_UNPACKED:].partition(b"\n")[2]
+    found = gzip.compress(data, 1)
+    while len(found) > _LARGEST_EVENTS:
+        data = data[len(data) // 2 :].partition(b"\n")[2]
+        found = gzip.compress(data, 1)
+    return found
+
+
+def unpacked(data: bytes) -> bytes:
+    """Unpack the events that another machine packed. Raises PackedError for what `packed` never makes."""
+    return gunzip(data, _LARGEST_UNPACKED)
+
+
+class _TooLarge(Exception):
+    pass
+
+
+class _Counted(gzip.GzipFile):
+    """A packed archive that `tarfile` reads, of at most `limit` bytes when it is unpacked."""
+
+    def __init__(self, data: bytes, limit: int) -> None:
+        super().__init__(fileobj=io.BytesIO(data))
+        self._limit = limit
+
+    def read(self, size: int | None = -1) -> bytes:
+        if size is None or not 0 <= size <= _LARGEST_HEAD or self.tell() + size > self._limit:
+            raise ValueError(_STRANGE)
+        return super().read(size)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        if (whence, offset) == (io.SEEK_CUR, 0):  # `tell` asks by it
+            return super().seek(offset, whence)
+        if whence != io.SEEK_SET or offset > self._limit:
+            raise ValueError(_STRANGE)
+        return super().seek(offset)
+
+
+class _Bounded(io.BytesIO):
+    def write(self, data: "bytes | bytearray | memoryview") -> int:  # type: ignore[override]  # what tarfile gives
+        if self.tell() + len(data) > LARGEST:
+            raise _TooLarge
+        return super().write(data)
+
+
+def _owned_by_nobody(item: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Who owns a file here means nothing there."""
+    item.uid = item.gid = 0
+    item.uname = item.gname = ""
+    return item

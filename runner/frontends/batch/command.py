@@ -1,0 +1,222 @@
+"""`agent batch`: the list is read and checked, what is done already is left out, and the rest runs."""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import field
+from pathlib import Path
+
+from policy.model.frozen import dataclass
+from policy.model.verdict import Problem
+from runner.changes.review.workspace_copy import place
+from runner.config import shipped
+from runner.frontends.batch.attempt import Way, attempt
+from runner.frontends.batch.outcome import Status, code_of, status_of, worst
+from runner.frontends.batch.pool import Bounds, Engine, Pool
+from runner.frontends.batch.progress import Bar, Lines, row, sentence, summary
+from runner.frontends.batch.scratch import Scratch
+from runner.frontends.batch.store import Result, Store, history
+from runner.frontends.batch.task import Budget, Task, within
+from runner.frontends.batch.tasklist import LARGEST, Defaults, parse
+from runner.gate.gate import refuse_folder
+from runner.problems import Exit, Stopped, usage
+from runner.text.sanitize import visible
+
+
+@dataclass(frozen=True, slots=True)
+class BatchArgs:
+    """The options of `agent batch`, as typed."""
+
+    tasks: str
+    out: Path | None
+    bounds: Bounds
+    model: str | None = None
+    mode: str | None = None
+    cwd: Path | None = None
+    budget: Budget = field(default_factory=Budget)
+    config: Path | None = None
+    copies: Path | None = None
+    engine: str | None = None
+    account: str | None = None
+    retry_failed: bool = False
+    rerun_changed: bool = False
+    check: bool = False
+    json: bool = False
+
+
+def listed(args: BatchArgs) -> tuple[Task, ...]:
+    """The tasks of the list, whole and checked. Raises Stopped for what is wrong with it."""
+    data, shown, base = _read(args.tasks)
+    cwd = Path(os.path.realpath(args.cwd or "."))
+    if not cwd.is_dir():
+        raise usage(f"there is no folder `{args.cwd}`", "no such folder", "correct --cwd")
+    tasks = parse(data, shown, Defaults(base, cwd, args.model, args.mode, args.budget))
+    profile = shipped().profile
+    for folder in dict.fromkeys(task.cwd for task in tasks):
+        refuse_folder(folder, os.environ, profile)
+    return tasks
+
+
+def check(args: BatchArgs, tasks: tuple[Task, ...]) -> int:
+    """Say that nothing is wrong with the list; nothing runs."""
+    if args.json:
+        for task in tasks:
+            print(json.dumps({"id": task.id, "line": task.line, "workspace": task.cwd, "task": task.fingerprint}))
+        return Exit.DONE
+    where = sorted({task.cwd for task in tasks})
+    folders = visible(", ".join(where), lines=False)
+    print(f"{len(tasks)} {'task' if len(tasks) == 1 else 'tasks'} in {folders}; nothing is wrong with the list")
+    return Exit.DONE
+
+
+def start(args: BatchArgs) -> int:
+    """Run a batch, or go on with it; answers the exit code."""
+    tasks = listed(args)
+    out = _out(args)
+    if args.check:
+        return check(args, tasks)
+    with ExitStack() as stack:
+        store = Store.open(out)
+        stack.callback(store.close)
+        todo = chosen(tasks, store, retry=args.retry_failed, changed=args.rerun_changed, out=out)
+        before = len(tasks) - len(todo)
+        watch: Bar | Lines = (
+            Bar(len(todo)) if sys.stderr.isatty() and not args.json else Lines(len(todo), json=args.json)
+        )
+        if before and not args.json:
+            watch.notice(f"{before} of {len(tasks)} tasks are done already; see `agent batch show {out}`")
+        ended, why = None, ""
+        if todo:
+            engine = _engine(args, store, todo, stack)
+            with watch:
+                pool = Pool(store, engine, args.bounds, watch)
+                asyncio.run(pool.run(todo))
+            ended, why = pool.ended_by, pool.why
+    ended_well = (past for task in tasks if (past := store.past.get(task.id)) and not past.interrupted)
+    results = [past.result for past in ended_well if past.result]
+    return _close(args, out, len(tasks), results, ended, why)
+
+
+def _close(args: BatchArgs, out: Path, total: int, results: Sequence[Result], ended: Exit | None, why: str) -> int:
+    counts = summary(list(results), total - len(results))
+    code = worst([*([ended] if ended is not None else []), *(code_of(result) for result in results)])
+    if args.json:
+        print(json.dumps({"type": "batch", "exit": int(code), "ended_by": why or None, **counts, "out": str(out)}))
+    else:
+        print(f"{sentence(counts)}\nresults: {visible(str(out / 'results.jsonl'), lines=False)}")
+    if why and ended is not Exit.INTERRUPTED:
+        fix = "run the same command again to go on"
+        raise Stopped(Problem(why, f"{counts['unfinished']} tasks are not done", fix), code)
+    return code
+
+
+def chosen(tasks: Sequence[Task], store: Store, *, retry: bool, changed: bool, out: Path) -> list[Task]:
+    """The tasks that are to run. Raises Stopped when the list asks for something else now under an id that is done."""
+    todo: list[Task] = []
+    other: list[Task] = []
+    for task in tasks:
+        past = store.past.get(task.id)
+        if past is None or past.result is None:
+            todo.append(task)
+        elif past.interrupted and past.fingerprint == task.fingerprint:
+            todo.append(task)  # somebody said --rerun-changed when it was begun
+        elif past.result.get("task") != task.fingerprint:
+            other.append(task)
+            todo.append(task)
+        elif past.interrupted or (retry and status_of(past.result) in (Status.FAILED, Status.LIMIT)):
+            todo.append(task)
+    if other and not changed:
+        first = other[0]
+        more = f" and {len(other) - 1} more" if len(other) > 1 else ""
+        raise usage(
+            f"`{first.id}`{more} asks for something else than when it was done",
+            f"line {first.line} of the list was changed, or an option of it, and `{out}` has its result",
+            "run them again with --rerun-changed, give them other ids, or name another --out",
+        )
+    return todo
+
+
+class Local:
+    """Attempts on this machine."""
+
+    def __init__(self, store: Store, way: Way) -> None:
+        self._store = store
+        self._way = way
+
+    async def attempt(self, task: Task, number: int, left: float | None, hurry: asyncio.Event) -> Result:
+        task = within(task, left)
+        return await attempt(
+            task, number, task.cwd, self._way, self._store.events(task), self._store.patch(task), hurry
+        )
+
+
+def _engine(args: BatchArgs, store: Store, todo: Sequence[Task], stack: ExitStack) -> Engine:
+    """Where the tasks run. Raises Stopped when nothing can."""
+    if args.engine is not None:
+        from runner.frontends.batch.ray_engine import OnRay
+
+        far = OnRay(args.engine, store, todo, os.environ, _options(args))
+        stack.callback(far.close)
+        return far
+    scratch = Scratch(str(args.copies.resolve()) if args.copies else place())
+    stack.callback(scratch.remove)
+    return Local(store, Way(_options(args), os.environ, scratch.path, scratch.handle, str(store.folder)))
+
+
+def _options(args: BatchArgs) -> tuple[str, ...]:
+    config = (f"--config={args.config.resolve()}",) if args.config else ()
+    return (*config, f"--account={args.account}") if args.account is not None else config
+
+
+def _read(name: str) -> tuple[bytes, str, Path]:
+    """The list, what to call it, and the folder that its relative paths start at."""
+    if name == "-":
+        return sys.stdin.buffer.read(LARGEST + 1), "standard input", Path.cwd()
+    path = Path(name)
+    try:
+        with open(path, "rb") as file:
+            data = file.read(LARGEST + 1)
+    except OSError as error:
+        why = (error.strerror or "the system refused it").lower()
+        raise usage(
+            f"`{name}` cannot be read", why, "name a file with one task a line, or - for standard input"
+        ) from None
+    if len(data) > LARGEST:
+        raise usage(f"`{name}` is too long", f"a list has at most {LARGEST >> 20} MiB", "split it")
+    return data, f"`{name}`", path.resolve().parent
+
+
+def _out(args: BatchArgs) -> Path:
+    if args.out is not None:
+        return args.out.absolute()
+    if args.tasks == "-":
+        raise usage("there is no place for the results", "the list comes from standard input", "name one with --out")
+    return Path(f"{Path(args.tasks).stem}.batch").absolute()
+
+
+def show(out: Path, *, json_lines: bool, wanted: Sequence[str]) -> int:
+    """Print the latest result of each task, in the order of their ends; those without one are `interrupted`."""
+    if not out.is_dir():
+        raise usage(f"there is no folder `{out}`", "no such folder", "name the --out of a batch")
+    past = history(out)
+    shown: list[Result] = []
+    for id, each in past.items():
+        if each.result is None or each.interrupted:
+            shown.append({"type": "result", "id": id, "status": "interrupted", "attempt": each.attempts})
+        else:
+            shown.append(each.result)
+    for result in shown:
+        if not wanted or result.get("status") in wanted:
+            print(json.dumps(result, separators=(",", ":")) if json_lines else row(result))
+    if not json_lines:
+        ended = [result for result in shown if result.get("status") != "interrupted"]
+        print(sentence(summary(ended, len(shown) - len(ended))))
+    return Exit.DONE
+
+
+def cores() -> int:
+    """How many run at once unless somebody says otherwise: models are waited for most of the time."""
+    return max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)

@@ -1,0 +1,139 @@
+"""What a person or a program sees while a batch runs: a bar at a terminal, else a line for each task that ended."""
+
+import json
+import sys
+from collections import Counter
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from runner.frontends.batch.outcome import Status, status_of
+from runner.frontends.batch.store import Result
+from runner.frontends.batch.task import Task
+from runner.text.sanitize import one_line, visible
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+_STYLES = {Status.DONE: "green", Status.DENIED: "yellow", Status.LIMIT: "yellow", Status.FAILED: "red"}
+_REASON = 100  # characters
+
+
+class Lines:
+    """A line for each task that ended, as text or (`json`) its result; what it is to be said beside, on stderr."""
+
+    def __init__(self, total: int, *, json: bool = False) -> None:
+        self._total = total
+        self._json = json
+        self._ended = 0
+
+    def __enter__(self) -> "Lines":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def begun(self, task: Task) -> None:
+        return None
+
+    def ended(self, task: Task, result: Result) -> None:
+        self._ended += 1
+        text = json.dumps(result, separators=(",", ":")) if self._json else f"{self._ended}/{self._total} {row(result)}"
+        print(text, flush=True)
+
+    def notice(self, text: str) -> None:
+        print(visible(f"agent batch: {text}", lines=False), file=sys.stderr, flush=True)
+
+
+class Bar:
+    """One line that moves, on stderr; the tasks that did not end well stay above it."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._seen: Counter[Status] = Counter()
+        self._running = 0
+        self._cost: float | None = None
+        self._bar: Progress | None = None
+        self._line: TaskID | None = None
+
+    def __enter__(self) -> "Bar":
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+        from rich.progress import TimeRemainingColumn as Left
+
+        columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), Left())
+        self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+        self._bar.start()
+        self._line = self._bar.add_task(self._words(), total=self._total)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def begun(self, task: Task) -> None:
+        self._running += 1
+        self._show(0)
+
+    def ended(self, task: Task, result: Result) -> None:
+        self._running -= 1
+        self._seen[status_of(result)] += 1
+        if isinstance(cost := result.get("cost"), int | float):
+            self._cost = (self._cost or 0.0) + cost
+        if status_of(result) is not Status.DONE:
+            self._say(row(result), _STYLES[status_of(result)])
+        self._show(1)
+
+    def notice(self, text: str) -> None:
+        self._say(text, "bold")
+
+    def _say(self, text: str, style: str) -> None:
+        from rich.text import Text
+
+        if self._bar is not None:
+            self._bar.console.print(Text(visible(text, lines=False), style))
+
+    def _show(self, step: int) -> None:
+        if self._bar is not None and self._line is not None:
+            self._bar.update(self._line, advance=step, description=self._words())
+
+    def _words(self) -> str:
+        parts = [f"{self._running} running", *(f"{self._seen[each]} {each}" for each in Status if self._seen[each])]
+        if self._cost is not None:
+            parts.append(f"{self._cost:.2f}")
+        return " · ".join(parts)
+
+
+def row(result: Result) -> str:
+    """One line about a result: nothing in it can drive a terminal."""
+    parts = [f"{result.get('status')!s:<7}", one_line(str(result.get("id")), 60)]
+    if isinstance(turns := result.get("turns"), int):
+        parts.append(f"{turns} turns")
+    if isinstance(seconds := result.get("seconds"), int | float):
+        parts.append(f"{seconds:.1f} s")
+    if isinstance(cost := result.get("cost"), int | float):
+        parts.append(f"cost {cost:.4f}")
+    if isinstance(changed := result.get("changed"), list) and changed:
+        parts.append(f"{len(changed)} changed")
+    if result.get("status") != Status.DONE:
+        denied = result.get("denied")
+        many = f"{len(denied)} denied" if isinstance(denied, list) and denied else ""
+        said = "" if result.get("status") == Status.DENIED else one_line(str(result.get("reason") or ""), _REASON)
+        parts.append(", ".join(part for part in (many, said) if part))
+    return "  ".join(part for part in parts if part)
+
+
+def summary(results: "list[Result]", unfinished: int) -> dict[str, object]:
+    """The counts of a batch: by status, of what is still to be done, and the money. Cost None: nobody knows."""
+    counts = Counter(str(result.get("status")) for result in results)
+    costs = [cost for result in results if isinstance(cost := result.get("cost"), int | float)]
+    known = {str(each): counts[str(each)] for each in Status}
+    return {**known, "unfinished": unfinished, "cost": sum(costs) if costs else None}
+
+
+def sentence(counts: dict[str, object]) -> str:
+    """`summary` as one line."""
+    parts = [f"{counts[str(each)]} {each}" for each in Status if counts[str(each)]]
+    if counts["unfinished"]:
+        parts.append(f"{counts['unfinished']} unfinished")
+    text = ", ".join(parts) or "nothing was done"
+    return f"{text}; cost {counts['cost']:.4f}" if isinstance(counts["cost"], float) else text

@@ -1,0 +1,206 @@
+"""Attempts on a Ray cluster that is there, through Ray's own client: it queues, places and retries; we keep no queue.
+
+SOURCE: docs.ray.io, "Ray Client" and "Task fault tolerance": a task whose worker process or machine died is run again
+up to `max_retries` times; what it raised is not.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from policy.model.verdict import Problem
+from runner.changes.review.session import reviewed
+from runner.changes.review.workspace_copy import place
+from runner.config import load
+from runner.frontends.batch import remote_worker
+from runner.frontends.batch.archive import Answer, pack, parcel, unpacked
+from runner.frontends.batch.attempt import now
+from runner.frontends.batch.scratch import Scratch
+from runner.frontends.batch.store import Result, Store
+from runner.frontends.batch.task import Task, within
+from runner.problems import Exit, Stopped, usage
+from runner.state.paths import BATCH, home
+from runner.state.workspace import workspace_of
+from runner.text.gunzip import PackedError
+from runner.version import VERSION
+
+_RETRIES = 2
+# Ray looks at every process of the head when a client comes, and one that ends meanwhile makes it give up.
+_PAUSES = (1.0, 3.0)
+_GRACE = 30.0  # seconds that a cancelled task has
+
+
+class OnRay:
+    """Attempts on the cluster at `address`: `ray://HOST:PORT`, or `ray` for the one that this machine belongs to."""
+
+    def __init__(
+        self, address: str, store: Store, tasks: Sequence[Task], environ: Mapping[str, str], options: tuple[str, ...]
+    ) -> None:
+        """Connect, see that every machine can work for us, and send the workspaces. Raises Stopped."""
+        self._ray = _connected(address)
+        try:
+            _check(self._ray)
+            self._store = store
+            self._options = options
+            self._perform = self._ray.remote(num_cpus=1, max_retries=_RETRIES)(remote_worker.perform)
+            self._roots = {task.cwd: root(task.cwd, environ) for task in tasks}
+            self._sent = {each: self._send(each, environ) for each in dict.fromkeys(self._roots.values())}
+        except BaseException:
+            self._ray.shutdown()
+            raise
+
+    def close(self) -> None:
+        self._ray.shutdown()
+
+    async def attempt(self, task: Task, number: int, left: float | None, hurry: asyncio.Event) -> Result:
+        task = within(task, left)
+        top = self._roots[task.cwd]
+        archive, digest = self._sent[top]
+        sent = parcel(task, number, VERSION, os.path.relpath(task.cwd, top), digest, self._options)
+        reference = self._perform.remote(sent, archive)
+        coming = asyncio.wrap_future(reference.future())
+        try:
+            answer = await asyncio.shield(coming)
+        except asyncio.CancelledError:
+            await self._cancel(reference, coming, hurry)
+            raise
+        except Exception as error:  # the seam to Ray: whatever it says of a task is that task's failure
+            return _lost(task, number, error)
+        try:
+            return self._keep(task, answer)
+        except PackedError as error:
+            return _lost(task, number, ValueError(f"what came back {error}"))
+
+    async def _cancel(self, reference: Any, coming: "asyncio.Future[Answer]", hurry: asyncio.Event) -> None:
+        haste = asyncio.ensure_future(hurry.wait())
+        with contextlib.suppress(Exception):  # it has ended already, or the cluster is gone
+            self._ray.cancel(reference, force=hurry.is_set())
+        either: set[asyncio.Future[Any]] = {coming, haste}
+        await asyncio.wait(either, timeout=_GRACE, return_when=asyncio.FIRST_COMPLETED)
+        haste.cancel()
+        if not coming.done():
+            with contextlib.suppress(Exception):
+                self._ray.cancel(reference, force=True)
+            await asyncio.wait({coming}, timeout=_GRACE)
+        if coming.done() and not coming.cancelled():
+            coming.exception()  # it was looked at: asyncio says nothing about it
+
+    def _keep(self, task: Task, answer: Answer) -> Result:
+        """Write what came back to where it belongs."""
+        try:
+            _write(str(self._store.events(task)), unpacked(answer.events))
+            if answer.patch is not None:
+                _write(str(self._store.patch(task)), answer.patch)
+        except OSError as error:
+            why = (error.strerror or "the system refused it").lower()
+            fix = "free some disk space, and run it again"
+            raise Stopped(Problem("what a task did could not be written", why, fix), Exit.FAILED) from None
+        return {**answer.result, "metadata": task.metadata}
+
+    def _send(self, workspace: str, environ: Mapping[str, str]) -> tuple[Any, str]:
+        """A copy without secret files and without our results, as an archive in the cluster's store."""
+        environ = {**environ, BATCH: str(self._store.folder)}
+        folder = Path(workspace)
+        settings = load(folder, environ, unattended=True)
+        scratch = Scratch(place())
+        try:
+            with reviewed(folder, environ, settings, where=scratch.path) as review:
+                data, digest = pack(review.workspace)
+        finally:
+            scratch.remove()
+        return self._ray.put(data), digest
+
+
+def root(cwd: str, environ: Mapping[str, str]) -> str:
+    """The workspace that a folder is in."""
+    return workspace_of(cwd, os.path.realpath(home(environ)))
+
+
+def _connected(address: str) -> Any:
+    # SOURCE: gRPC's doc/fork_support.md: its threads are started again in a child that was forked, and crash there.
+    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+    try:
+        import ray
+    except ImportError:
+        raise usage(
+            f"`--engine {address}` needs Ray",
+            "it is not installed here",
+            "install ringfence with its extra: pip install 'ringfence[ray]'",
+        ) from None
+    said = ""
+    for pause in (*_PAUSES, None):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # what it warns of when it cannot connect, it raises as well
+                ray.init(address if address != "ray" else "auto", log_to_driver=False, logging_level=logging.ERROR)
+            return ray
+        except Exception as error:  # the seam to Ray, which raises what it likes
+            said = _words(error)
+            ray.shutdown()
+            if isinstance(error, ConnectionError):
+                break  # nobody was there for half a minute
+        if pause is not None:
+            time.sleep(pause)
+    fix = "check the address; a cluster with tokens wants RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH"
+    raise Stopped(Problem(f"no Ray cluster answers at `{address}`", said, fix), Exit.FAILED)
+
+
+def _check(ray: Any) -> None:
+    """See on every machine that works that our sandbox stands there. Raises Stopped, which names those that cannot."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    probe = ray.remote(num_cpus=0, max_retries=_RETRIES)(remote_worker.probe)
+    nodes = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
+    asked = [  # two machines may have one name
+        (
+            node["NodeManagerHostname"],
+            probe.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)).remote(),
+        )
+        for node in nodes
+    ]
+    bad: list[str] = []
+    for name, reference in asked:
+        try:
+            found = ray.get(reference, timeout=120)
+            why = found.why if found.version == VERSION else f"ringfence {found.version}, not {VERSION}"
+        except Exception as error:  # the seam to Ray: most often, ringfence is not installed there
+            why = _words(error)
+        if why:
+            bad.append(f"{name}: {why}")
+    if bad or not nodes:
+        fix = "install the same ringfence there and see `agent doctor` on it, or take the machine out of the cluster"
+        what = "a machine of the cluster cannot work for us" if bad else "the cluster has no machine that works"
+        raise Stopped(Problem(what, "\n".join(bad) or "none has a CPU to give", fix), Exit.SANDBOX)
+
+
+def _lost(task: Task, number: int, error: Exception) -> Result:
+    return {
+        "type": "result",
+        "id": task.id,
+        "status": "failed",
+        "exit": int(Exit.FAILED),
+        "reason": f"the cluster lost it: {_words(error)}",
+        "attempt": number,
+        "ended": now(),
+        "metadata": task.metadata,
+    }
+
+
+def _words(error: Exception) -> str:
+    """The last line of what Ray says, which is about the cause; without control characters when it is shown."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[-1] if lines else type(error).__name__.lower())[:500]
+
+
+def _write(path: str, data: bytes) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    with open(os.open(path, flags, 0o600), "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())

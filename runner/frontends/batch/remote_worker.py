@@ -1,0 +1,87 @@
+"""What runs on another machine: the same attempt as here, on a workspace that came along, with that machine's own key.
+
+Imported there by name, so ringfence is installed there, in the same version.
+"""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from policy.model.frozen import dataclass
+from runner.changes.review.workspace_copy import place
+from runner.frontends.batch.archive import Answer, Parcel, packed, unpack
+from runner.frontends.batch.attempt import Way, attempt
+from runner.frontends.batch.scratch import Scratch
+from runner.version import VERSION
+
+_PROBE = 60.0  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """What a machine can do. `why`: what keeps it from working for us, None when nothing does."""
+
+    name: str
+    version: str
+    why: str | None
+
+
+def probe() -> Node:
+    """Look whether a sandbox stands here that enforces everything, by running one command in it."""
+    words = (sys.executable, "-I", "-c", "import sys; from runner.cli.main import main; sys.exit(main())")
+    said = ("exec", "--unattended", "--require", "full", "--", "true")
+    try:
+        with tempfile.TemporaryDirectory(dir=place()) as folder:
+            done = subprocess.run(
+                (*words, *said), cwd=folder, env=own_environment(), capture_output=True, text=True, timeout=_PROBE
+            )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Node(socket.gethostname(), VERSION, str(error).lower())
+    why = None if done.returncode == 0 else done.stderr.strip().removeprefix("agent: ") or f"exit {done.returncode}"
+    return Node(socket.gethostname(), VERSION, why)
+
+
+def perform(parcel: Parcel, archive: bytes) -> Answer:
+    """Work on a task here; answers what came of it. Nothing of it is left when this returns."""
+    if parcel.version != VERSION:
+        raise ValueError(f"ringfence {VERSION} is installed here, and {parcel.version} was asked for")
+    scratch = Scratch(place())
+    try:
+        return asyncio.run(_work(parcel, archive, scratch))
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None  # the name under which the engine knows it
+    finally:
+        scratch.remove()
+
+
+async def _work(parcel: Parcel, archive: bytes, scratch: Scratch) -> Answer:
+    # THREAT: what comes back lies apart from the workspace, where no command of the task can put something else.
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+    assert task is not None
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # With these, which wake the loop, the engine cancels a task (`_thread.interrupt_main`) and ends a worker.
+        loop.add_signal_handler(number, _cancel, task)
+    there = os.path.realpath(unpack(archive, parcel.digest, scratch.path))
+    back = Path(scratch.path, "back")
+    back.mkdir(mode=0o700)
+    events, patch = back / "events.jsonl", back / "work.patch"
+    way = Way(parcel.options, own_environment(), scratch.path, scratch.handle, str(back))
+    cwd = os.path.normpath(f"{there}/{parcel.cwd}")
+    result = await attempt(parcel.task, parcel.number, cwd, way, events, patch, asyncio.Event())
+    made = patch.read_bytes() if patch.exists() else None
+    return Answer({**result, "node": socket.gethostname()}, packed(events.read_bytes()), made)
+
+
+def _cancel(task: "asyncio.Task[Answer]") -> None:
+    if not task.cancelling():  # a second time would cut short what the first one ends well
+        task.cancel()
+
+
+def own_environment() -> dict[str, str]:
+    """What this machine gives its processes, without what is the engine's: its token is a way into the cluster."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}

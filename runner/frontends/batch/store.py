@@ -1,0 +1,252 @@
+"""The folder of one batch: what was begun, what came of it, and the lock that lets one batch at a time work on it.
+
+    results.jsonl   one line for each attempt that came to an end, in the order of their ends; only added to
+    journal.jsonl   one line for each attempt that was begun, before anything of it ran
+    patches/        NAME.patch: what the task changed
+    events/         NAME.jsonl: everything that happened in its latest attempt, as `agent run --json` prints it
+
+An attempt that was begun and has no result was interrupted, whatever ended us: power, SIGKILL, a full disk. Every line
+is written by one write(2) and is on the disk before the next step; a line that was cut off midway never counted.
+"""
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from policy.model.frozen import dataclass
+from policy.model.verdict import Problem
+from runner.frontends.batch.task import Task
+from runner.problems import Exit, Stopped, usage
+
+_VERSION = 1
+_LARGEST = 1 << 30  # bytes of a journal or of results
+
+Result = dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What is known of one task. `result`: its latest, None when none came to an end. `attempts`: how many began.
+    `cost`: of all of them that came to an end, as far as it is known."""
+
+    attempts: int = 0
+    result: Result | None = None
+    fingerprint: str = ""  # of the attempt that was begun last
+    cost: float = 0.0
+
+    @property
+    def interrupted(self) -> bool:
+        return self.attempts > 0 and (self.result is None or self.result.get("attempt") != self.attempts)
+
+    def ended(self, result: Result) -> "Past":
+        """With the result of one more attempt."""
+        cost = result.get("cost")
+        return replace(self, result=result, cost=self.cost + (cost if isinstance(cost, int | float) else 0.0))
+
+
+class Store:
+    """One open folder. Only its holder writes there."""
+
+    def __init__(self, folder: Path, lock: int) -> None:
+        self.folder = folder
+        self._lock = lock
+        self.past: dict[str, Past] = {}
+
+    @classmethod
+    def open(cls, folder: Path) -> "Store":
+        """Make the folder, or take it up again. Raises Stopped: it is in use, it is none of ours, the disk refuses."""
+        try:
+            _make(folder)
+            lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise _refused(folder, _words(error)) from None
+        try:
+            _take(lock, folder)
+            store = cls(folder, lock)
+            for name in ("journal.jsonl", "results.jsonl"):
+                _mend(folder / name)
+            if not (folder / "journal.jsonl").exists() or (folder / "journal.jsonl").stat().st_size == 0:
+                store._append("journal.jsonl", {"type": "batch", "version": _VERSION})
+            store.past = history(folder)
+            for name in ("patches", "events"):
+                (folder / name).mkdir(mode=0o700, exist_ok=True)
+            for part in (folder / "patches").glob(".*.part"):
+                part.unlink(missing_ok=True)  # a killed task was writing it
+        except OSError as error:
+            os.close(lock)
+            raise _refused(folder, _words(error)) from None
+        except BaseException:
+            os.close(lock)
+            raise
+        return store
+
+    def close(self) -> None:
+        os.close(self._lock)  # which lets go of it, flock(2)
+
+    def begin(self, task: Task, time: str) -> int:
+        """Note that an attempt begins, durable before return; answers its number, counted from 1. What an earlier one
+        left is taken away: none of it is this one's."""
+        before = self.past.get(task.id, Past())
+        number = before.attempts + 1
+        said = {"type": "begin", "id": task.id, "attempt": number, "task": task.fingerprint, "time": time}
+        self._append("journal.jsonl", said)
+        for path in (self.patch(task), self.events(task)):
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                fix = "remove it, and run the same command again"
+                raise Stopped(Problem(f"`{path}` could not be removed", _words(error), fix), Exit.FAILED) from None
+        self.past[task.id] = replace(before, attempts=number, fingerprint=task.fingerprint)
+        return number
+
+    def end(self, result: Result) -> None:
+        """Add the result of an attempt, durable before return."""
+        self._append("results.jsonl", result)
+        id = str(result["id"])
+        self.past[id] = self.past.get(id, Past()).ended(result)
+
+    def patch(self, task: Task) -> Path:
+        return self.folder / "patches" / f"{task.name}.patch"
+
+    def events(self, task: Task) -> Path:
+        return self.folder / "events" / f"{task.name}.jsonl"
+
+    def files(self, task: Task) -> dict[str, str | None]:
+        """What there is of a task's files, by paths below the folder."""
+        paths = {"patch": self.patch(task), "events": self.events(task)}
+        return {
+            name: str(path.relative_to(self.folder)) if path.exists() and path.stat().st_size else None
+            for name, path in paths.items()
+        }
+
+    def _append(self, name: str, line: dict[str, object]) -> None:
+        data = (json.dumps(line, ensure_ascii=True, separators=(",", ":")) + "\n").encode("ascii")
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        path = self.folder / name
+        try:
+            handle = os.open(path, flags, 0o600)
+            try:
+                before = os.fstat(handle).st_size
+                try:
+                    if os.write(handle, data) != len(data):
+                        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                    os.fsync(handle)
+                except OSError:
+                    with contextlib.suppress(OSError):  # else it is a cut-off line, which `_mend` takes away
+                        os.ftruncate(handle, before)
+                    raise
+            finally:
+                os.close(handle)
+            if before == 0:
+                _settle(self.folder)
+        except OSError as error:
+            fix = "free some disk space, and run the same command again: what is done stays done"
+            raise Stopped(Problem(f"`{path}` could not be written", _words(error), fix), Exit.FAILED) from None
+
+
+def history(folder: Path) -> dict[str, Past]:
+    """What the folder says of each task, by id. Raises Stopped when it is no folder of a batch, or a newer one."""
+    past: dict[str, Past] = {}
+    first = next(_lines(folder / "journal.jsonl"), None)
+    if first is None or first.get("type") != "batch":
+        raise usage(f"`{folder}` is no folder of a batch", "it has no `journal.jsonl` of ours", "name the --out of one")
+    if first.get("version") != _VERSION:
+        why = f"it was written by another version of ringfence (format {first.get('version')}, ours is {_VERSION})"
+        raise usage(f"`{folder}` cannot be used", why, "name another --out, or update ringfence")
+    for line in _lines(folder / "journal.jsonl"):
+        if line.get("type") == "begin" and isinstance(number := line.get("attempt"), int):
+            past[str(line.get("id"))] = Past(number, None, str(line.get("task")))
+    for result in _lines(folder / "results.jsonl"):
+        id = str(result.get("id"))
+        past[id] = past.get(id, Past()).ended(result)
+    return past
+
+
+def _lines(path: Path) -> Iterator[Result]:
+    """The whole lines of a file; what is no object of ours is an error with its line."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(_LARGEST + 1)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise usage(f"`{path}` cannot be read", _words(error), "check who owns it") from None
+    for number, raw in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), start=1):
+        try:
+            found = json.loads(raw)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            why = f"line {number} is not what ringfence wrote"
+            raise usage(f"`{path}` cannot be used", why, "put the line right or take it out, or name another --out")
+        yield found
+
+
+def _mend(path: Path) -> None:
+    """Take away a last line that was cut off while it was written."""
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        size = at = os.fstat(handle).st_size
+        while at > 0:
+            start = max(0, at - 65536)
+            found = os.pread(handle, at - start, start).rfind(b"\n")
+            if found >= 0:
+                at = start + found + 1
+                break
+            at = start
+        if at != size:
+            os.ftruncate(handle, at)
+            os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _make(folder: Path) -> None:
+    """Make the folder if need be, or see that it is ours. Git leaves it alone, since it may lie in a workspace."""
+    try:
+        folder.mkdir(mode=0o700, parents=True)
+    except FileExistsError:
+        found = os.lstat(folder)
+        if not stat.S_ISDIR(found.st_mode):
+            raise _refused(folder, "it is no folder") from None
+        if found.st_uid != os.geteuid() or found.st_mode & 0o022:
+            raise _refused(folder, "others may write there, or it belongs to somebody else") from None
+        names = set(os.listdir(folder))
+        if "journal.jsonl" in names:
+            return
+        if names - {"lock", ".gitignore"}:
+            raise _refused(folder, "it holds other files, and no batch") from None
+    (folder / ".gitignore").write_text("*\n")
+
+
+def _take(lock: int, folder: Path) -> None:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        fix = "wait until it is done, or name another --out"
+        raise Stopped(Problem(f"another batch works on `{folder}`", "its lock is held", fix), Exit.FAILED) from None
+
+
+def _settle(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _refused(folder: Path, why: str) -> Stopped:
+    return usage(f"`{folder}` cannot hold the results", why, "name another --out")
+
+
+def _words(error: OSError) -> str:
+    return (error.strerror or "the system refused it").lower()

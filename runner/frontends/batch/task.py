@@ -1,0 +1,73 @@
+"""One task, parsed: what a line of the list asked for, with everything that was left out filled in."""
+
+import hashlib
+import json
+import re
+from dataclasses import asdict, field, replace
+
+from policy.model.frozen import dataclass
+
+_PLAIN = re.compile(r"[a-z0-9][a-z0-9._-]{0,79}")
+_SLUG = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What one run may use up; None: what the configuration says. `seconds` is wall time, `cost` in US dollars."""
+
+    turns: int | None = None
+    tokens: int | None = None
+    cost: float | None = None
+    seconds: float | None = None
+    output: str | None = None
+    denials: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One prompt to work on. `cwd` is real and absolute; `line` is where the list has it, counted from 1.
+
+    Holds no credential, and nothing that names one: it travels to other machines as it is.
+    """
+
+    id: str
+    line: int
+    prompt: str
+    cwd: str
+    model: str | None = None
+    mode: str | None = None
+    budget: Budget = field(default_factory=Budget)
+    metadata: dict[str, object] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """What its files are called: one path component whatever the id holds, and no two alike when letters fold."""
+        return file_name(self.id)
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal for two tasks that ask for the same. The id, the line and the metadata ask for nothing."""
+        asked = {key: value for key, value in asdict(self).items() if key not in ("id", "line", "metadata")}
+        text = json.dumps(asked, sort_keys=True, separators=(",", ":"))
+        return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+def within(task: Task, left: float | None) -> Task:
+    """The task, with no more money than is `left`."""
+    if left is None:
+        return task
+    most = left if task.budget.cost is None else min(left, task.budget.cost)
+    return replace(task, budget=replace(task.budget, cost=most))
+
+
+def file_name(id: str) -> str:
+    """`id` itself where it is plain and in lower case; else what is plain of it and a hash.
+
+    THREAT: an id comes from whoever wrote the list. It never holds a `/`, is never `.` or `..`, starts with no dot or
+    dash, and is no name that another id has on a file system that folds case.
+    """
+    if _PLAIN.fullmatch(id) and not re.search(r"-[0-9a-f]{16}$", id):
+        return id
+    slug = re.sub(r"[^a-z0-9._-]+", "-", id.lower()).strip("-.")[:_SLUG].strip("-.")
+    digest = hashlib.sha256(id.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return f"{slug or 'task'}-{digest}"

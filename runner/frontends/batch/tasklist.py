@@ -1,0 +1,241 @@
+"""The list of tasks: JSON Lines, checked as a whole before anything runs."""
+
+import json
+import os
+import re
+from dataclasses import field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from policy.model.frozen import dataclass
+from policy.model.verdict import Problem
+from runner.config.amounts import parse_seconds
+from runner.frontends.batch.task import Budget, Task
+from runner.problems import Exit, Stopped
+from runner.text.suggest import nearest
+
+LARGEST = 256 << 20  # bytes of a list
+_LONGEST_PROMPT = 1 << 20
+_SHOWN = 20  # mistakes that are printed; the rest is counted
+
+Count = Annotated[int, Field(ge=1, le=1 << 53)]
+
+
+class Line(BaseModel):
+    """One line of the list, as written. Everything in it is about one task."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    id: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    prompt: str | None = None
+    prompt_file: str | None = None
+    model: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    mode: Literal["plan", "default", "accept-edits", "trust-project", "dont-ask"] | None = None
+    workspace: str | None = None
+    max_turns: Count | None = None
+    max_tokens: Count | None = None
+    max_cost: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    timeout: str | Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    max_output: str | Count | None = None
+    max_denials: Count | None = None
+    metadata: dict[str, Any] = Field(default_factory=dict)
+
+    @field_validator("id")
+    @classmethod
+    def _printable(cls, id: str | None) -> str | None:
+        if id is not None and (not id.isprintable() or id != id.strip()):
+            raise ValueError("an id is one line of printable text without blanks around it")
+        return id
+
+    @field_validator("max_cost", "timeout", mode="before")
+    @classmethod
+    def _whole(cls, value: object) -> object:
+        return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What holds for a task that does not say it. `base`: the folder that relative paths of the list start at."""
+
+    base: Path
+    cwd: Path
+    model: str | None = None
+    mode: str | None = None
+    budget: Budget = field(default_factory=Budget)
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """What is wrong with one line, counted from 1."""
+
+    line: int
+    what: str
+    fix: str
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.what}; {self.fix}"
+
+
+def parse(data: bytes, shown: str, defaults: Defaults) -> tuple[Task, ...]:
+    """Every task of the list. Raises Stopped, which names every line that is wrong, what it is, and how to mend it."""
+    tasks: list[Task] = []
+    mistakes: list[Mistake] = []
+    ids: dict[str, int] = {}
+    names: dict[str, int] = {}
+    for number, raw in enumerate(data.split(b"\n"), start=1):
+        if not raw.strip():
+            continue
+        try:
+            task = _task(number, raw, defaults)
+            if (before := ids.setdefault(task.id, number)) != number:
+                raise _Wrong(f"line {before} has the id `{task.id}` too", "give one of them another id")
+            if (before := names.setdefault(task.name, number)) != number:
+                raise _Wrong(f"its files would be those of line {before}", "give one of them another id")
+        except _Wrong as wrong:
+            mistakes.append(Mistake(number, wrong.what, wrong.fix))
+        else:
+            tasks.append(task)
+    if mistakes:
+        more = len(mistakes) - _SHOWN
+        lines = [str(each) for each in mistakes[:_SHOWN]] + ([f"and {more} more"] if more > 0 else [])
+        many = f"{len(mistakes)} lines" if len(mistakes) > 1 else "1 line"
+        fix = "mend the list; nothing was run. The fields are in `agent batch check --help`"
+        raise Stopped(Problem(f"{many} of {shown} cannot be used", "\n".join(lines), fix), Exit.USAGE)
+    if not tasks:
+        fix = 'write one JSON object a line, such as {"prompt": "..."}'
+        raise Stopped(Problem(f"there is no task in {shown}", "it is empty", fix), Exit.USAGE)
+    return tuple(tasks)
+
+
+class _Wrong(Exception):
+    def __init__(self, what: str, fix: str) -> None:
+        super().__init__(what)
+        self.what, self.fix = what, fix
+
+
+def _task(number: int, raw: bytes, defaults: Defaults) -> Task:
+    line = _line(raw)
+    where = _workspace(line, defaults)
+    budget = Budget(
+        line.max_turns or defaults.budget.turns,
+        line.max_tokens or defaults.budget.tokens,
+        line.max_cost or defaults.budget.cost,
+        _seconds(line.timeout) or defaults.budget.seconds,
+        str(line.max_output) if line.max_output is not None else defaults.budget.output,
+        line.max_denials or defaults.budget.denials,
+    )
+    return Task(
+        line.id if line.id is not None else f"line-{number}",
+        number,
+        _prompt(line, defaults),
+        where,
+        line.model or defaults.model,
+        line.mode or defaults.mode,
+        budget,
+        line.metadata,
+    )
+
+
+def _line(raw: bytes) -> Line:
+    try:
+        found = json.loads(raw.decode("utf-8"), object_pairs_hook=_pairs, parse_constant=_no_number)
+    except UnicodeDecodeError:
+        raise _Wrong("it is not UTF-8 text", "save the list as UTF-8") from None
+    except RecursionError:
+        raise _Wrong("it is nested too deeply", "write it flatter") from None
+    except json.JSONDecodeError as error:
+        raise _Wrong(
+            f"it is not valid JSON ({error.msg.lower()}, column {error.colno})", "write one object a line"
+        ) from None
+    except ValueError as error:
+        raise _Wrong(str(error), "correct it") from None
+    if not isinstance(found, dict):
+        raise _Wrong("it is no JSON object", 'write it as {"id": "...", "prompt": "..."}')
+    try:
+        return Line.model_validate(found)
+    except ValidationError as error:
+        raise _of(error) from None
+
+
+def _of(error: ValidationError) -> _Wrong:
+    """The first mistake of one line in our words."""
+    first = error.errors(include_url=False)[0]
+    name = str(first["loc"][0]) if first["loc"] else ""
+    known = list(Line.model_fields)
+    if first["type"] == "extra_forbidden":
+        return _Wrong(f"`{name}` is no field of a task", nearest(name, known) or f"the fields are {', '.join(known)}")
+    if name == "mode" and first["input"] == "dangerously":
+        fix = "use `trust-project` or `dont-ask`"
+        return _Wrong("`mode` `dangerously` is not for a batch: its tasks could reach each other's files", fix)
+    said = first["msg"].removeprefix("Value error, ")
+    said = said[:1].lower() + said[1:]
+    for theirs, ours in (("a valid string", "text"), ("a valid integer", "a whole number"), ("string", "text")):
+        said = said.replace(theirs, ours)
+    said = said.replace("a valid dictionary", "an object")
+    return _Wrong(f"`{name}`: {said}", _FIXES.get(name, "correct it"))
+
+
+_FIXES = {
+    "timeout": "write seconds, or 90s, 30m, 2h in quotes",
+    "max_cost": "write US dollars as a number, such as 0.5",
+    "metadata": 'write an object, such as {"suite": "nightly"}',
+}
+
+
+def _pairs(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        twice = next(name for place, (name, _) in enumerate(pairs) if name in dict(pairs[:place]))
+        raise ValueError(f"`{twice}` stands in it twice")
+    return found
+
+
+def _no_number(text: str) -> object:
+    raise ValueError(f"`{text}` is no number of JSON")
+
+
+def _seconds(text: str | float | None) -> float | None:
+    if text is None or isinstance(text, float):
+        return text
+    try:
+        return parse_seconds(text, "`timeout`")
+    except Stopped as error:
+        raise _Wrong(f"{error.problem.what}: {error.problem.why}", _FIXES["timeout"]) from None
+
+
+def _prompt(line: Line, defaults: Defaults) -> str:
+    if (line.prompt is None) == (line.prompt_file is None):
+        what = "it has no prompt" if line.prompt is None else "it has two prompts"
+        raise _Wrong(what, "give `prompt` or `prompt_file`, one of them")
+    text = line.prompt
+    if text is None:
+        path = defaults.base / str(line.prompt_file)
+        try:
+            with open(path, "rb") as file:
+                data = file.read(_LONGEST_PROMPT + 1)
+            text = data.decode("utf-8")
+        except UnicodeDecodeError:
+            raise _Wrong(f"`{path}` is not UTF-8 text", "name a text file") from None
+        except (OSError, ValueError) as error:
+            why = (error.strerror or "").lower() if isinstance(error, OSError) else "no path can be so"
+            raise _Wrong(f"`{path}` cannot be read: {why}", "correct `prompt_file`") from None
+    if not text.strip():
+        raise _Wrong("its prompt is empty", "say what is to be done")
+    if len(text.encode("utf-8", "surrogatepass")) > _LONGEST_PROMPT:
+        raise _Wrong("its prompt is longer than 1 MiB", "put the material into a file of the workspace")
+    if re.search("[\ud800-\udfff]", text):
+        raise _Wrong("its prompt holds half a character (a lone surrogate)", "write the character whole")
+    return text
+
+
+def _workspace(line: Line, defaults: Defaults) -> str:
+    path = defaults.base / line.workspace if line.workspace is not None else defaults.cwd
+    try:
+        real = os.path.realpath(path, strict=True)
+        if not os.path.isdir(real):
+            raise NotADirectoryError
+    except (OSError, ValueError):
+        raise _Wrong(f"there is no folder `{path}`", "correct `workspace`") from None
+    return real

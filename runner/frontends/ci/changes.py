@@ -1,0 +1,79 @@
+"""What a run changed in a workspace, by two looks at it: no program runs, so nothing that the repository says can lie.
+
+A file counts as changed when its inode, size or times did. No command can set the time of a change (ctime), so none is
+missed; one that was written again with the same content counts as well. What Git ignores is left out, as in a patch.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from policy.model.frozen import dataclass
+from runner.changes.review import tree_diff
+from runner.changes.review.deadline import never
+from runner.changes.review.file_stamp import Stamp, stamp
+from runner.changes.review.gitignore import Ignored, kept_by_git
+from runner.changes.review.tree_diff import OVERTIME
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """`how`: added, modified or deleted."""
+
+    path: str
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The changes of a workspace, sorted by path.
+
+    Attributes:
+        notes: sentences about the parts of the workspace that could not be compared.
+        cut: the time was over before the whole workspace was compared.
+    """
+
+    changed: tuple[Changed, ...]
+    notes: tuple[str, ...]
+    cut: bool
+
+
+def before(workspace: str) -> dict[str, Stamp]:
+    """Every file and link of a workspace as it is now. Raises OSError."""
+    return {path: stamp(status) for path, status in tree_diff.found(workspace).files.items()}
+
+
+def since(workspace: str, then: dict[str, Stamp], over: Callable[[], bool] = never) -> Look:
+    """Return the files that differ from `then`. Comparing ends early when `over()` is true. Raises OSError."""
+    now = tree_diff.found(workspace, over)
+    stamps = {path: stamp(status) for path, status in now.files.items()}
+    different = sorted(path for path in {*then, *stamps} if then.get(path) != stamps.get(path))
+    if OVERTIME in now.closed.values():
+        different = [path for path in different if path in stamps or not now.unseen(path)]
+    with _ignored(workspace, over) as ignored:
+        found = tuple(
+            Changed(path, "added" if path not in then else "deleted" if path not in stamps else "modified")
+            for path in different
+            if not ignored(path)
+        )
+    cut = OVERTIME in now.closed.values()
+    late = ("what changed is not known in full: the time was over before all was looked at",) if cut else ()
+    return Look(found, (*late, *ignored.bounds), cut or (bool(ignored.gave_up) and over()))
+
+
+@contextmanager
+def _ignored(workspace: str, over: Callable[[], bool]) -> Iterator[Ignored]:
+    top = os.open(workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def read(path: str) -> bytes | None:
+        try:
+            found = tree_diff.side(top, path)
+        except tree_diff.Unreadable:
+            return None
+        return found.data if found is not None else None
+
+    try:
+        mine = read(f"{tree_diff.GIT}/info/exclude")
+        yield Ignored(read, kept_by_git(read(f"{tree_diff.GIT}/index")), (mine,) if mine else (), over)
+    finally:
+        os.close(top)

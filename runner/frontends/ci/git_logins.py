@@ -1,0 +1,340 @@
+"""Logins that a checkout left in Git's files: settings, what settings name, addresses that were fetched, reflogs.
+
+SOURCE: git-config(1), gitcredentials(7), git-credential-store(1), gitrepository-layout(5), gitmodules(5);
+github.com/actions/checkout (a token in `http.*.extraheader` of `.git/config`, unless `persist-credentials: false`).
+"""
+
+import contextlib
+import os
+import re
+import stat
+from collections.abc import Iterator
+from itertools import islice
+
+from policy.languages.git_config import LONGEST, GitConfigError, Setting, read_settings
+from policy.model.frozen import dataclass
+from policy.model.secret_paths import inside
+from runner.changes import safe_open
+from runner.frontends.ci import login_words
+from runner.frontends.ci.login_words import Text
+from runner.problems import usage
+from runner.secrets import registry
+from runner.secrets.secret import Secret
+from sandbox.workspace.git_settings import UncertainSettingsError, git_folders, included_by
+
+_KEYS = re.compile(
+    r".*(?:pass(?:word|wd|phrase)?|token|secret|(?:api|private|access|secret)-?key|extraheader|pwd|creds|cookie)"
+    r"|_?auth|authorization|credentials?"
+)
+_PRINTING = frozenset(("credential.helper", "core.askpass"))
+_REACHING = frozenset(("core.sshcommand", "core.gitproxy", "imap.tunnel"))
+_COMMANDS = _PRINTING | _REACHING
+# Keys of any tool whose value is a command line, or a part of one.
+_COMMAND_KEYS = re.compile(r".*(?:command|cmd|program|tunnel|args|options?|hook)")
+_KEY_FILES = frozenset(("http.cookiefile", "http.sslkey", "http.proxysslkey", "sendemail.smtpsslclientkey"))
+_STORE = re.compile(r"--file(?:=|\s+)(?:\"([^\"]+)\"|'([^']+)'|(\S+))")
+_HIDING = re.compile(r"\\(?:\r?\n)?")
+_HEADERS = re.compile(r'(?:[ \t]*\[[A-Za-z0-9.-]+(?:[ \t]+"(?:[^"\\\n]|\\[^\n])*")?\])+')
+_MOST = 1000  # files of settings
+_MOST_LOGINS = 200  # of a file, that are told and masked
+_LONGEST_TEXT = 16 << 20  # bytes of any other file
+# Folders of a repository that hold content of files, and no text of Git's.
+_NO_TEXT = ("objects", "lfs/objects", "lfs/incomplete", "lfs/tmp", "annex/objects", "annex/tmp")
+_ALTERNATES = ("objects/info/alternates", "objects/info/http-alternates")
+_SECRET_FOLDERS = ("annex/creds", "git-crypt/keys")  # every file is a key as a whole
+_OTHER_FOLDERS = re.compile(r"/(?:\.(?:hg|sl|jj|bzr|pijul|svn)|_darcs|CVS)(?:/|\Z)")
+_PASSED_OVER = re.compile(r"index|sharedindex\..*|COMMIT_EDITMSG|TAG_EDITMSG|.*\.(?:pack|idx|rev|bitmap)")
+_RECORDS = re.compile(r"(?:^|/)(?:logs/.*|rebase-(?:merge|apply)/.*|sequencer/.*|[A-Z_]*(?:HEAD|MSG)|packed-refs)")
+# What other tools for versions keep in a working folder: their settings, and the addresses of repositories.
+_OTHER_TOOLS = re.compile(
+    r"/(?:\.hg/hgrc(?:-not-shared)?|\.sl/(?:config|hgrc)|\.jj/(?:repo/)?config\.toml|\.bzr/branch/(?:branch\.conf|parent)"
+    r"|_darcs/prefs/[a-z]+|\.pijul/config|CVS/Root|\.svn/auth/.*)\Z"
+)
+_IN_GIT = re.compile(r"(?:^|/)\.git(?:/|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A login in a file that every command in the workspace can read.
+
+    Attributes:
+        file: the path, below the workspace or absolute.
+        key: what holds it, in a user's words, without the login: mostly a name as `git config --list` prints it.
+        working: whether the file is one of the working files, or lies outside of the workspace, so that a copy of the
+            workspace without the login would differ from it.
+    """
+
+    file: str
+    key: str
+    working: bool
+
+
+Logins = tuple[tuple[str, str], ...]  # what holds each, and its words
+
+
+def credentials(workspace: str) -> tuple[Kept, ...]:
+    """Return the logins in Git's files that a command in the workspace could read. What they hold is masked from now
+    on."""
+    found = []
+    gits = _git_folders(workspace)
+    for path, _, logins in _unclean(workspace, gits):
+        within = inside(path, workspace)
+        shown = os.path.relpath(path, workspace) if within else path
+        working = not within or not any(inside(path, git) for git in gits)
+        for key, words in logins:
+            found.append(Kept(shown, key, working))
+            for part in {words, *words.split()[:_MOST_LOGINS]}:
+                # Of a program that prints one, the first line and the names of files are none.
+                if len(part) >= registry.SHORTEST and not part.startswith("#!") and not os.path.lexists(part):
+                    Secret(part)
+    return tuple(found)
+
+
+def refuse(kept: tuple[Kept, ...], *, review: bool = False) -> None:
+    """Raises a usage error when there are any. With `review`, for those only that cannot be taken out of a copy."""
+    kept = tuple(each for each in kept if each.working or not review)
+    if not kept:
+        return
+    more = f" and {len(kept) - 1} more" if len(kept) > 1 else ""
+    other = ", or add --review, whose copy has none" if not any(each.working for each in kept) else ""
+    raise usage(
+        f"`{kept[0].file}` holds a credential: `{kept[0].key}`{more}",
+        "every command in the workspace can read it, and a prompt could ask one to",
+        "check out without it (GitHub: `persist-credentials: false` for actions/checkout; GitLab: "
+        f"`FF_GIT_URLS_WITHOUT_TOKENS: 'true'`){other}",
+    )
+
+
+def strip(copy: str) -> None:
+    """Take the logins out of Git's files in a copy of a workspace. Raises OSError."""
+    for path, cleaned, _ in _unclean(copy, _git_folders(copy)):
+        if not inside(path, copy):
+            continue
+        above, name = safe_open.split(os.path.relpath(path, copy))
+        top = safe_open.open_root(copy)
+        try:
+            with safe_open.folder(top, above) as folder:
+                handle = os.open(name, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+                with open(handle, "wb") as file:
+                    file.write(cleaned)
+        finally:
+            os.close(top)
+
+
+def without(content: bytes) -> tuple[bytes, Logins]:
+    """Return settings of Git without logins, and what was taken out: the name of each setting and the login.
+
+    Settings that cannot be read with certainty may hold anything: of those nothing is left.
+    """
+    try:
+        settings = read_settings(content)
+    except GitConfigError as error:
+        return b"", ((f"line {error.line}, which cannot be read with certainty", ""),)
+    logins = [pair for each in settings for pair in _logins_of(each)]
+    if len(logins) > _MOST_LOGINS:
+        return b"", tuple(logins[:_MOST_LOGINS])
+    text = _decoded(content)
+    rest = dict.fromkeys(_anywhere(text))
+    unnamed = (word for word in rest if not any(word in known for _, known in logins))
+    logins = [*logins, *(("a comment", word) for word in islice(unnamed, _MOST_LOGINS))]
+    if not logins:
+        return content, ()
+    text = login_words.without(text, Text.SETTINGS)
+    try:
+        text = _without_settings(text, [each for each in read_settings(_encoded(text)) if any(_words_of(each))])
+        left = any(any(_words_of(each)) for each in read_settings(_encoded(text))) or any(_anywhere(text))
+    except GitConfigError:
+        left = True
+    return b"" if left else _encoded(text), tuple(logins)
+
+
+def _logins_of(setting: Setting) -> Logins:
+    """The logins in one setting, with its name, which may hold them itself."""
+    words = tuple(dict.fromkeys(_words_of(setting)))
+    name = login_words.without_addresses(setting.name)
+    for word in words:
+        name = name.replace(word, "")
+    return tuple((name, word) for word in words)
+
+
+def _words_of(setting: Setting) -> Iterator[str]:
+    """The logins in one setting."""
+    value = setting.value or ""
+    plain = f"{setting.section}.{setting.key}"
+    command = plain in _COMMANDS or value.startswith("!") or setting.section == "alias"
+    if not command and _KEYS.fullmatch(setting.key) and value.strip():
+        yield from [value] if value.lower() not in ("true", "false") else ()
+        value = ""
+    for text in (value, setting.subsection or ""):
+        yield from login_words.value(text)
+        if "::" in text:  # an address may be a command (git-remote-ext(1))
+            yield from login_words.transport(text.partition("::")[2])
+    if command or _COMMAND_KEYS.fullmatch(setting.key):
+        yield from (login_words.transport if plain in _REACHING else login_words.command)(value)
+        yield from login_words.printed(value) if plain in _PRINTING else ()
+
+
+def _anywhere(text: str) -> Iterator[str]:
+    """The logins in a text of settings outside of the values: in comments, and in headers, also as a backslash hides
+    them."""
+    yield from login_words.logins(text, Text.SETTINGS)
+    yield from login_words.addresses(_HIDING.sub("", text))
+
+
+def _without_settings(text: str, dropped: list[Setting]) -> str:
+    """A text of settings without some of them. What stands before one on its line, a header, stays."""
+    lines: list[str | None] = [*text.split("\n")]
+    for setting in dropped:
+        header = _HEADERS.match(lines[setting.line - 1] or "")
+        lines[setting.line - 1] = header[0] if header else None
+        lines[setting.line : setting.last] = [None] * (setting.last - setting.line)
+    return "\n".join(line for line in lines if line is not None)
+
+
+def _unclean(workspace: str, gits: tuple[str, ...]) -> Iterator[tuple[str, bytes, Logins]]:
+    """Each file that holds logins: its path, its content without them, and the logins."""
+    settings, texts = _files(workspace, gits)
+    secrets: dict[str, str] = {}  # files that are secret as a whole, and the setting that names each
+    known = set(settings)
+    while settings:
+        path = settings.pop()
+        content = _content(path, LONGEST)
+        cleaned, logins = without(content)
+        if logins:
+            yield path, cleaned, logins
+        for place, name in _named(path, content, workspace):
+            if not any(inside(place, top) for top in (workspace, *gits)) or not os.path.isfile(place):
+                continue
+            if name:
+                secrets[place] = name
+            elif place not in known and len(known) < _MOST:
+                known.add(place)
+                settings.append(place)
+    for path, name in sorted(secrets.items()):
+        if content := _content(path, _LONGEST_TEXT):
+            yield path, b"", ((f"the file of `{name}`", _decoded(content)),)
+    for path in texts:
+        if path not in known and path not in secrets:
+            cleaned, logins = _without_logins(path, _content(path, _LONGEST_TEXT))
+            if logins:
+                yield path, cleaned, logins
+
+
+def _without_logins(path: str, content: bytes) -> tuple[bytes, Logins]:
+    """Any other file of Git without logins: what reads as settings is a copy of some."""
+    if any(f"/{each}/" in path for each in _SECRET_FOLDERS):
+        return (b"", (("a key", _decoded(content)),)) if content else (content, ())
+    if not _OTHER_TOOLS.search(path):
+        with contextlib.suppress(GitConfigError):
+            if read_settings(content):
+                return without(content)
+    text = _decoded(content)
+    if path.endswith("netrc") and (words := tuple(login_words.netrc(text))):
+        return b"", tuple(("a password", word) for word in words)
+    kind = Text.RECORD if _RECORDS.search(path) and "/lfs/" not in path else Text.OTHER
+    found = tuple(islice(login_words.addresses(text), _MOST_LOGINS))
+    others = (word for word in dict.fromkeys(login_words.logins(text, kind)) if word not in found)
+    logins = (*(("an address", word) for word in found), *(("a login", word) for word in islice(others, _MOST_LOGINS)))
+    if not logins:
+        return content, ()
+    cleaned = login_words.without(text, kind)
+    return b"" if any(login_words.logins(cleaned, kind)) else _encoded(cleaned), logins
+
+
+def _named(path: str, content: bytes, workspace: str) -> Iterator[tuple[str, str]]:
+    """The files that settings name: those that are included with an empty name, those that hold logins with the name of
+    the setting."""
+    home = os.path.expanduser("~")
+    try:
+        settings = read_settings(content)
+    except GitConfigError:
+        return
+    for setting in settings:
+        try:
+            for place in included_by(path, setting, home):
+                yield os.path.realpath(place), ""
+        except (UncertainSettingsError, ValueError):
+            continue  # what only Git can find lies elsewhere
+        value, plain = setting.value or "", f"{setting.section}.{setting.key}"
+        places = [value] if plain in _KEY_FILES else []
+        if plain == "credential.helper":
+            places = [next(filter(None, found)) for found in _STORE.findall(value)]
+        words = (
+            [part for word in value.split() for part in (word, word.partition("=")[2])] if plain in _COMMANDS else []
+        )
+        for place in (*places, *(word.strip("!\"';") for word in words)):
+            above = os.path.dirname(path)
+            for base in (workspace, above, os.path.dirname(above)):  # where Git starts depends on what it does
+                real = os.path.realpath(os.path.join(base, os.path.expanduser(place))) if "\0" not in place else "/"
+                # A program of the project may be a helper; what lies among Git's files was put there.
+                if place in places or _IN_GIT.search(real):
+                    yield real, plain
+
+
+def _files(workspace: str, gits: tuple[str, ...]) -> tuple[list[str], list[str]]:
+    """The files of settings, `.gitmodules` and `.lfsconfig` of the working files among them, and all others of Git's
+    folders, and of the folders of tools like it, that may hold a text."""
+    settings: list[str] = []
+    texts: list[str] = []
+    skipped: set[str] = set()
+    for top in gits:
+        for folder, folders, files in os.walk(top, followlinks=False):
+            skipped |= {f"{folder}/{each}" for each in _NO_TEXT} if "HEAD" in files else set()
+            folders[:] = [name for name in folders if f"{folder}/{name}" not in skipped]
+            for name in (*files, *(_ALTERNATES if "HEAD" in files else ())):
+                real = os.path.realpath(f"{folder}/{name}")
+                if not _PASSED_OVER.fullmatch(name) and any(inside(real, each) for each in (workspace, *gits)):
+                    (settings if name in ("config", "config.worktree") else texts).append(real)
+    for folder, folders, files in os.walk(workspace, followlinks=False):
+        folders[:] = [name for name in folders if name != ".git"]
+        for name in (".gitmodules", ".lfsconfig"):
+            real = os.path.realpath(f"{folder}/{name}") if name in files else "/"
+            settings += [real] if inside(real, workspace) else []
+        if _OTHER_FOLDERS.search(folder):
+            others = [os.path.realpath(path) for name in files if _OTHER_TOOLS.search(path := f"{folder}/{name}")]
+            texts += [real for real in others if inside(real, workspace)]
+    return list(dict.fromkeys(settings)), list(dict.fromkeys(texts))
+
+
+def _git_folders(workspace: str) -> tuple[str, ...]:
+    """Git's own folders that a command in the workspace could read: of every repository below it, and that of the
+    workspace where it lies elsewhere. The outermost of each."""
+    found: list[str] = []
+    for folder, folders, files in os.walk(workspace, followlinks=False):
+        names = {*folders, *files}
+        if "HEAD" in names and ("objects" in names or "commondir" in names):
+            found.append(folder)
+            folders.clear()
+        elif ".git" in folders:
+            found.append(f"{folder}/.git")
+            folders.remove(".git")
+    with contextlib.suppress(UncertainSettingsError):  # Git refuses such a repository, too
+        found += [path for git in git_folders(workspace) for path in (git.path, git.common)]
+    reals = [os.path.realpath(path) for path in found]
+    return tuple(
+        path for path in dict.fromkeys(reals) if not any(path != each and inside(path, each) for each in reals)
+    )
+
+
+def _content(path: str, most: int) -> bytes:
+    """The beginning of a regular file that is no link; empty when there is none."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    if not stat.S_ISREG(os.fstat(handle).st_mode):  # `open` does not take a folder, not even to close it
+        os.close(handle)
+        return b""
+    try:
+        with open(handle, "rb") as file:
+            return file.read(most + 1)
+    except OSError:
+        return b""
+
+
+def _decoded(content: bytes) -> str:
+    return content.decode("utf-8", "surrogateescape")
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")

@@ -1,0 +1,77 @@
+"""What a pipeline's machine holds that no command of a model may have: variables, files of the job, kept credentials.
+
+SOURCE: docs.github.com, "Workflow commands for GitHub Actions" (GITHUB_ENV and the other files by which a step speaks
+to its job) and "Security hardening" (tokens in variables); github.com/actions/checkout (a token in `http.*.extraheader`
+of `.git/config`, unless `persist-credentials: false`); docs.gitlab.com, "Predefined CI/CD variables".
+"""
+
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from fnmatch import fnmatchcase
+
+from policy.model.profile import Profile
+from policy.model.secret_paths import inside
+from runner.secrets.from_environment import from_environment, speaks_of_one
+
+# THREAT: whatever the configuration lists, these enter no command. `CI` itself does: programs ask for it.
+NEVER = (
+    "GITHUB_*", "ACTIONS_*", "RUNNER_*", "INPUT_*", "CI_*", "GITLAB_*", "FF_*", "BUILDKITE_*", "CIRCLE_*",
+    "BITBUCKET_*", "JENKINS_*", "TEAMCITY_*", "SYSTEM_*", "AGENT_*", "BUILD_*", "TRAVIS_*", "DRONE_*", "WOODPECKER_*",
+    "VAULT_*",
+)  # fmt: skip
+# By which a step speaks to its job: who may write one sets variables and the PATH of the steps that follow.
+_FILES = ("GITHUB_ENV", "GITHUB_PATH", "GITHUB_OUTPUT", "GITHUB_STATE", "GITHUB_STEP_SUMMARY")
+# That name a file or folder of credentials, which a step before may have put into the workspace.
+_POINTING = (
+    "GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_GHA_CREDS_PATH", "CLOUDSDK_AUTH_CREDENTIAL_FILE_OVERRIDE",
+    "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "AZURE_CONFIG_DIR", "KUBECONFIG",
+    "DOCKER_CONFIG", "NPM_CONFIG_USERCONFIG", "NETRC", "SSH_AUTH_SOCK", "GNUPGHOME", "PIP_CONFIG_FILE",
+)  # fmt: skip
+
+
+def environment(environ: Mapping[str, str], *, keep: Collection[str] = ()) -> dict[str, str]:
+    """What commands may be given something of; `keep`: what the user's own `[[credential]]` names, for the proxy. The
+    redactor knows the rest first, where it looks like a secret."""
+    from_environment(environ)
+    return {
+        name: value
+        for name, value in environ.items()
+        if name in keep or not any(fnmatchcase(name, each) for each in NEVER)
+    }
+
+
+def closed(profile: Profile, environ: Mapping[str, str], workspace: str) -> Profile:
+    """`profile` in which the files of the job, and of credentials, are secrets: in no mode is one read or written."""
+    found: set[str] = set()
+    for name in _FILES:
+        path = environ.get(name, "")
+        if path.startswith("/"):
+            real = os.path.realpath(path)
+            above = os.path.dirname(real)
+            found |= {path, real} if above in ("/", "") or inside(workspace, above) else {path, real, above}
+    temporary = environ.get("RUNNER_TEMP", "")
+    if temporary.startswith("/") and not inside(workspace, os.path.realpath(temporary)):
+        found |= {os.path.realpath(temporary)}
+    daemon = environ.get("DOCKER_HOST", "")
+    if daemon.startswith("unix:///"):
+        found |= {os.path.realpath(daemon.removeprefix("unix://"))}
+    for name, text in environ.items():
+        if name in _POINTING or speaks_of_one(name):
+            for path in text.split(":"):
+                real = os.path.realpath(path) if path.startswith("/") else "/"
+                if not inside(workspace, real) and os.path.lexists(real):
+                    found |= {path, real}
+    found = {path.rstrip("/") for path in found} - {"", "/", *_usual()}
+    # A secret place in the workspace would close all of it; a secret name is masked there.
+    names = sorted(os.path.basename(path) for path in found if inside(path, workspace))
+    return replace(
+        profile,
+        secret_paths=(*profile.secret_paths, *sorted(path for path in found if not inside(path, workspace))),
+        secret_names=tuple(dict.fromkeys((*profile.secret_names, *names))),
+    )
+
+
+def _usual() -> tuple[str, ...]:
+    """Folders that everything lives in; to call them secret would hide all of it."""
+    return ("/tmp", "/var/tmp", "/home", "/root", "/usr", "/etc", "/var", "/opt", "/dev", "/dev/shm")  # noqa: S108

@@ -1,0 +1,220 @@
+"""Logins in a text: in addresses, headers, command lines, assignments, jars of cookies and stores of other tools.
+
+SOURCE: RFC 3986 (userinfo), RFC 9110 (Authorization), git-remote-ext(1), curl(1), sshpass(1), the Netscape format of
+cookies, and the store of passwords that Subversion keeps in `auth`.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+
+from runner.secrets.from_environment import speaks_of_one
+from runner.secrets.registry import SHORTEST
+from runner.secrets.token_patterns import shaped
+
+_NO_WORDS = ("x-oauth-basic", "x-token-auth")  # in place of a password, where the name is the token
+_SIGNED = ("SIGNATURE", "SIG", "JWT")  # names of parameters, beside those that a variable could have
+_SCHEMES = frozenset(("basic", "bearer", "digest", "negotiate", "ntlm", "token", "none"))
+_HARMLESS = ("username", "protocol", "host", "path", "quit")  # git-credential(1), what a helper may print
+
+# Each pattern has a group `word`, the login, and `kept`, what stays before it. Every repetition has a bound or a first
+# character of its own, so that no text takes time that grows with its square.
+_LOGIN = re.compile(r"(?P<kept>://)(?P<word>[^/\s\"'<>]+)@")
+_PARAMETER = re.compile(r"(?P<kept>[?&#;](?P<name>[\w.-]+)=)(?P<word>[^&#;\s\"'<>]+)")
+# `user:word@host:path`, as ssh and proxies have it: where an address stands, not in the middle of a sentence.
+_HOST = r"(?:\[[0-9A-Fa-f:.]{2,60}\]|[A-Za-z0-9][A-Za-z0-9.-]{0,253})"
+_USER = r"(?:[A-Za-z][A-Za-z0-9+.-]{0,30}::)?[A-Za-z0-9_.+-]{1,100}:"
+_SHORT = re.compile(
+    rf"(?P<kept>(?:^|[=:#\"']\s{{0,8}}|\b(?:of|from|pull|fetch|push|to)\s){_USER})(?P<word>[^\s/:@\"'$%]{{1,256}})"
+    rf"(?=@{_HOST}[:/])",
+    re.MULTILINE,
+)
+_WHOLE = re.compile(rf"(?P<kept>{_USER})(?P<word>[^\s/:@\"'$]{{1,256}})(?=@{_HOST}(?:[:/]\S*)?\Z)")
+_HEADER = re.compile(
+    r"(?P<kept>\b(?:(?:proxy-)?authorization|(?:private|job|deploy)-token|x-[a-z-]{0,30}(?:token|key|auth|secret)"
+    r"|api-?key|cookie)[\"']?\s{0,4}:\s{0,4}[\"']?(?:(?:basic|bearer|token|remoteauth|digest)\s{1,4})?)"
+    r"(?P<word>[A-Za-z0-9+/=._~:-]{6,})",
+    re.IGNORECASE,
+)
+_COOKIE = re.compile(
+    r"^(?P<kept>\S{1,300}\t(?:TRUE|FALSE)\t\S{0,300}\t(?:TRUE|FALSE)\t\d{1,20}\t\S{1,300}\t)(?P<word>\S+)", re.MULTILINE
+)
+_STORED = re.compile(r"^(?P<kept>K \d{1,3}\n(?:password|passphrase)\nV \d{1,6}\n)(?P<word>[^\n]+)", re.MULTILINE)
+_VALUE = r"[\"']?(?P<word>[^\s\"';&|)}($`\\<>%-][^\s\"';&|)}$`\\<>]*)"
+_SET = re.compile(rf"(?P<kept>(?<![\w.-])(?P<name>[A-Za-z_][\w.-]{{0,60}})\s{{0,3}}[=:]\s{{0,3}}){_VALUE}")
+_ASSIGNED = re.compile(
+    r"(?P<kept>(?:\b|_)(?:password|passwd|token|secret)=[\"']?)(?P<word>[^\s\"';&|)}$`\\<]+)", re.IGNORECASE
+)
+_FLAG = re.compile(
+    r"(?P<kept>(?<!\S)[\"']?--?(?:pass(?:word|wd|phrase)?|pwd?|token|secret|api-?key|access-?token|auth-?token"
+    rf"|bearer|oauth2-bearer)(?:=|\s{{1,4}})){_VALUE}",
+    re.IGNORECASE,
+)
+_PAIR = re.compile(
+    r"(?P<kept>(?<!\S)[\"']?(?:-u|-U|--user|--proxy-user|--proxyauth|--proxy-auth)(?:=|\s{0,4})[\"']?"
+    r"[^\s:\"'@/$-][^\s:\"'@/$]{0,100}:)(?P<word>[^\s\"'@$`/]+)"
+)
+_SSHPASS = re.compile(r"(?P<kept>\bsshpass\s{1,4}(?:-\w\s{1,4}){0,4}-p\s{0,4}[\"']?)(?P<word>[^\s$`\"']+)")
+_SHORT_FLAG = re.compile(r"(?P<kept>(?<!\S)-p\s{0,4}[\"']?)(?P<word>[^\s$`\"'/.-][^\s$`\"'/]*)")
+# In a command or a header: a password that is written out, and not the name of a variable.
+_NAMED = r"(?P<kept>(?:\b|_)(?:password|passwd|token|secret)[\"']?"
+_WRITTEN = re.compile(rf"{_NAMED}\s{{0,4}}[=:]\s{{0,4}}){_VALUE}", re.IGNORECASE)
+_BESIDE = re.compile(rf"{_NAMED}\s{{1,4}}){_VALUE}", re.IGNORECASE)
+_SCHEME = re.compile(r"(?P<kept>\b(?:bearer|basic)\s{1,4})(?P<word>[A-Za-z0-9+/=._~-]{8,})", re.IGNORECASE)
+_NETRC = re.compile(r"\bpassword\s+(\S+)")
+_PRINTED = re.compile(r"\b(?:echo|printf)\s+([^;&|)}\n]+)")
+_LINE_ENDS = re.compile(r"\\[nrt]")
+
+_Accepts = Callable[[re.Match[str]], bool]
+
+
+class Text(StrEnum):
+    """The kind of a text. The kind decides which words count as a login.
+
+    Attributes:
+        SETTINGS: settings of Git, for what stands in comments.
+        RECORD: what Git notes of addresses beside words that people wrote: a reflog, FETCH_HEAD, a message.
+        OTHER: a script, a log, the settings of another tool.
+    """
+
+    SETTINGS = "settings"
+    RECORD = "record"
+    OTHER = "other"
+
+
+def addresses(text: str) -> Iterator[str]:
+    """Yield the logins in addresses, and what is somebody's key by its shape."""
+    for found in _LOGIN.finditer(text):
+        if word := _password(found):
+            yield word
+    for found in _PARAMETER.finditer(text):
+        if _speaks(found["name"]):
+            yield found["word"]
+    for start, end in shaped(text):
+        yield text[start:end]
+
+
+def without_addresses(text: str) -> str:
+    """Return a text without what `addresses` finds."""
+    text = _LOGIN.sub(lambda found: found["kept"] if _password(found) else found[0], text)
+    text = _PARAMETER.sub(lambda found: found["kept"] if _speaks(found["name"]) else found[0], text)
+    kept, last = [], 0
+    for start, end in sorted(shaped(text)):
+        kept.append(text[last:start])
+        last = max(last, end)
+    return "".join((*kept, text[last:]))
+
+
+def value(text: str) -> Iterator[str]:
+    """Yield the logins in a text that is an address as a whole, or holds headers: a value of a setting."""
+    yield from addresses(text)
+    if found := _WHOLE.match(text.strip()):
+        yield found["word"]
+    yield from _words(text, _HEADER, _is_key)
+
+
+def command(text: str) -> Iterator[str]:
+    """Yield the logins that a command line holds in clear."""
+    text = _LINE_ENDS.sub(" ", text.replace("% ", " "))
+    for pattern, accepts in _OF_COMMANDS:
+        yield from _words(text, pattern, accepts)
+
+
+def transport(text: str) -> Iterator[str]:
+    """Yield the logins of a command that reaches a server, where `-p` is no number of a port."""
+    yield from command(text)
+    yield from _words(text.replace("% ", " "), _SHORT_FLAG, _is_likely)
+
+
+def printed(text: str) -> Iterator[str]:
+    """Yield what a command prints, but for variables and what is no secret of a helper."""
+    for words in _PRINTED.findall(text):
+        for word in words.split():
+            name, equals, rest = word.strip("\"'").partition("=")
+            literal = rest if equals else name
+            if name not in _HARMLESS and literal and literal[0] not in "$-%`<>" and not literal.startswith("\\n"):
+                yield literal
+
+
+def netrc(text: str) -> Iterator[str]:
+    """Yield the passwords of a file such as `.netrc`."""
+    yield from _NETRC.findall(text)
+
+
+def logins(text: str, kind: Text) -> Iterator[str]:
+    """Yield the logins in a text of this kind."""
+    yield from addresses(text)
+    for pattern, accepts in _PATTERNS[kind]:
+        yield from _words(text, pattern, accepts)
+
+
+def without(text: str, kind: Text) -> str:
+    """Return a text without what `logins` finds in it."""
+    text = without_addresses(text)
+    for pattern, accepts in _PATTERNS[kind]:
+        text = _dropped(text, pattern, accepts)
+    return text
+
+
+def _dropped(text: str, pattern: re.Pattern[str], accepts: _Accepts) -> str:
+    return pattern.sub(lambda found: found["kept"] if accepts(found) else found[0], text)
+
+
+def _words(text: str, pattern: re.Pattern[str], accepts: _Accepts) -> Iterator[str]:
+    for found in pattern.finditer(text):
+        if accepts(found):
+            yield found["word"]
+
+
+def _password(found: re.Match[str]) -> str:
+    """Return the secret part of the login of an address; empty for a name alone, which an address may have."""
+    name, _, word = found["word"].partition(":")
+    web = found.string[max(0, found.start() - 5) : found.start()].lower().endswith(("http", "https"))
+    if not word or word in _NO_WORDS:
+        return name if web and len(name) >= SHORTEST else word
+    return word
+
+
+def _speaks(name: str) -> bool:
+    name = name.replace("-", "_").replace(".", "_")
+    return speaks_of_one(name) or name.upper().endswith(_SIGNED)
+
+
+def _any(found: re.Match[str]) -> bool:
+    return True
+
+
+def _is_key(found: re.Match[str]) -> bool:
+    """Return True unless the word of a header is the name of a method alone."""
+    return found["word"].lower() not in _SCHEMES
+
+
+def _is_likely(found: re.Match[str]) -> bool:
+    """Return True if the word has a digit and something else, as passwords have and names of things seldom do."""
+    word: str = found["word"]
+    return len(word) >= 6 and any(map(str.isdigit, word)) and not word.replace(".", "").isdigit()
+
+
+def _is_set(found: re.Match[str]) -> bool:
+    name = found["name"]
+    if found["word"].startswith(("/", "~", ".")):
+        return False  # a path says where a login is
+    return (_speaks(name) or name.upper().endswith(("PASS", "PWD", "PW", "PASSWD"))) and _is_likely(found)
+
+
+_OF_COMMANDS = (
+    (_WRITTEN, _any),
+    (_BESIDE, _is_likely),
+    (_SCHEME, _any),
+    (_FLAG, _any),
+    (_PAIR, _is_likely),
+    (_SSHPASS, _any),
+    (_SET, _is_set),
+    (_HEADER, _is_key),
+)
+_SURE = ((_SHORT, _any), (_HEADER, _is_key), (_SSHPASS, _any), (_PAIR, _is_likely), (_FLAG, _is_likely))
+_PATTERNS: dict[Text, tuple[tuple[re.Pattern[str], _Accepts], ...]] = {
+    Text.SETTINGS: ((_ASSIGNED, _any), *_SURE),
+    Text.RECORD: ((_SHORT, _any),),
+    Text.OTHER: (*_SURE, (_COOKIE, _any), (_STORED, _any), (_SET, _is_set)),
+}

@@ -1,0 +1,194 @@
+"""The files that a pipeline wants of a run: opened before it begins, written when it is over, whole or not at all.
+
+THREAT: what the model's commands may write must not choose what we write. A file is named by an open folder and one
+name in it; no link that lies in the workspace is followed, and none of these files lies there unless somebody said so.
+"""
+
+import contextlib
+import os
+import stat
+from collections.abc import Mapping
+from types import TracebackType
+
+from policy.model.secret_paths import inside
+from policy.model.verdict import Problem
+from runner.problems import Exit, Stopped, usage
+
+_EARLIER = 1 << 20  # bytes of a job summary that are kept; SOURCE: GitHub takes no more of one step
+
+
+class Outlet:
+    """One file, not yet there under its name. `option` is how it was asked for, `path` where it will be."""
+
+    def __init__(
+        self, option: str, path: str, folder: int, name: str, handle: int, temporary: str, keep: bytes
+    ) -> None:
+        self.option = option
+        self.path = path
+        self._folder = folder
+        self._name = name
+        self._handle = handle
+        self._temporary = temporary  # empty: it is written in place
+        self._keep = keep
+
+    def write(self, data: bytes) -> None:
+        """The whole content, on the disk under the file's name when this returns. Raises Stopped."""
+        try:
+            if self._temporary:  # with --files-in-workspace, a command may have written to it
+                os.ftruncate(self._handle, 0)
+            self.add(self._keep + data)
+            if self._temporary:
+                os.fsync(self._handle)
+                mine, there = (
+                    os.fstat(self._handle),
+                    os.stat(self._temporary, dir_fd=self._folder, follow_symlinks=False),
+                )
+                if (mine.st_dev, mine.st_ino) != (there.st_dev, there.st_ino):
+                    raise OSError("somebody put another file in its place")
+                os.replace(self._temporary, self._name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+                self._temporary = ""
+        except OSError as error:
+            raise _unwritten(self.option, self.path, error) from None
+
+    def add(self, data: bytes) -> None:
+        """More of a file that grows. Raises OSError."""
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._handle, view) :]
+
+    def close(self) -> None:
+        """What was not written is not there."""
+        if self._temporary:
+            with contextlib.suppress(OSError):
+                os.unlink(self._temporary, dir_fd=self._folder)
+        os.close(self._handle)
+        os.close(self._folder)
+
+
+class Outlets:
+    """Every file that was asked for, by its option. Leaving closes them."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, Outlet] = {}
+
+    @classmethod
+    def opened(
+        cls, asked: Mapping[str, str | None], workspace: str, environ: Mapping[str, str], *, inside_too: bool
+    ) -> "Outlets":
+        """`asked`: option -> path. `inside_too`: they may lie in the workspace. Raises a usage error; then none is
+        open.
+
+        `--events` is written in place as it comes, so that what is killed leaves what it had.
+        """
+        made = cls()
+        try:
+            taken: dict[str, str] = {}
+            for option, path in asked.items():
+                if path is None:
+                    continue
+                outlet = _opened(option, path, workspace, environ, inside_too, grows=option == "--events")
+                made._open[option] = outlet
+                if outlet.path in taken:
+                    why = "the one would overwrite the other"
+                    raise usage(f"`{taken[outlet.path]}` and `{option}` name the same file", why, "name two files")
+                taken[outlet.path] = option
+        except BaseException:
+            made.close()
+            raise
+        return made
+
+    def get(self, option: str) -> Outlet | None:
+        return self._open.get(option)
+
+    def close(self) -> None:
+        for outlet in self._open.values():
+            outlet.close()
+        self._open.clear()
+
+    def __enter__(self) -> "Outlets":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _opened(
+    option: str, text: str, workspace: str, environ: Mapping[str, str], inside_too: bool, *, grows: bool
+) -> Outlet:
+    path = os.path.abspath(text) if text else ""
+    if not path or text.endswith("/") or "\0" in text:
+        raise usage(f"`{option} {text}` names no file", "a file needs a name", "give the path of a file")
+    no_link(option, path, workspace)
+    real = os.path.realpath(path)
+    if inside(real, workspace) and not inside_too:
+        raise usage(
+            f"`{option} {text}` lies in the workspace",
+            "commands of the model may write there, so what stands in it could be theirs",
+            "give a path elsewhere (such as one below $RUNNER_TEMP), or add --files-in-workspace",
+        )
+    above, name = os.path.split(real)
+    try:
+        folder = os.open(above, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise _unopened(option, text, error) from None
+    try:
+        handle, temporary, keep = _handle(folder, name, real, environ, grows)
+    except OSError as error:
+        os.close(folder)
+        raise _unopened(option, text, error) from None
+    return Outlet(option, real, folder, name, handle, temporary, keep)
+
+
+def _handle(folder: int, name: str, path: str, environ: Mapping[str, str], grows: bool) -> tuple[int, str, bytes]:
+    flags = os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        there: os.stat_result | None = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        there = None
+    if there is not None and stat.S_ISDIR(there.st_mode):
+        raise IsADirectoryError(21, "Is a directory")
+    if there is not None and not stat.S_ISREG(there.st_mode):
+        return os.open(name, flags, dir_fd=folder), "", b""  # a pipe, /dev/null
+    mode = 0o666 if there is None else stat.S_IMODE(there.st_mode)
+    if grows:
+        if there is not None:  # a file with a second name elsewhere must not change there
+            os.unlink(name, dir_fd=folder)
+        return os.open(name, flags | os.O_CREAT | os.O_EXCL, mode, dir_fd=folder), "", b""
+    keep = b""
+    summary = environ.get("GITHUB_STEP_SUMMARY")
+    if there is not None and summary and os.path.realpath(summary) == path:  # what earlier commands of the step wrote
+        with open(os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=folder), "rb") as file:
+            keep = file.read(_EARLIER)
+        keep += b"\n" if keep and not keep.endswith(b"\n") else b""
+    temporary = f".{name[:100]}.{os.urandom(6).hex()}.part"
+    return os.open(temporary, flags | os.O_CREAT | os.O_EXCL, mode, dir_fd=folder), temporary, keep
+
+
+def no_link(option: str, path: str, workspace: str) -> None:
+    """Raises a usage error for a link in the workspace on the way to `path`, which is absolute.
+
+    THREAT: we may read and write what no command may. A branch could turn a prompt into a file of the job's secrets.
+    """
+    at = ""
+    for part in path.split("/")[1:]:
+        at = f"{os.path.realpath(at or '/').rstrip('/')}/{part}"
+        if at != workspace and inside(at, workspace) and os.path.islink(at):
+            raise usage(
+                f"`{option}` leads through the link `{at}`",
+                "it lies in the workspace, and whoever made it would choose what we read or write",
+                "give a path without it",
+            )
+
+
+def _unopened(option: str, text: str, error: OSError) -> Stopped:
+    why = (error.strerror or str(error)).lower()
+    return usage(f"`{option} {text}` cannot be written", why, "give a path in an existing folder that you may write to")
+
+
+def _unwritten(option: str, path: str, error: OSError) -> Stopped:
+    why = (error.strerror or str(error)).lower()
+    return Stopped(
+        Problem(f"`{path}` ({option}) could not be written", why, "check the disk and the folder"), Exit.FAILED
+    )

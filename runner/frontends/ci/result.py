@@ -1,0 +1,57 @@
+"""What a run came to: the last line of `agent ci`, which programs read."""
+
+import json
+from dataclasses import asdict
+
+from policy.model.frozen import dataclass
+from runner.frontends.ci.changes import Changed
+from runner.frontends.ci.session_record import Refused
+from runner.messages import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """`exit` is the program's code, `reason` says it in words, `limit` which bound ended it. `cost` is None where no
+    price is known. `message`: the model's last words. `patch`: the file that holds what was done, with --review."""
+
+    exit: int
+    reason: str
+    limit: str | None = None
+    turns: int = 0
+    usage: Usage = Usage()
+    cost: float | None = None
+    seconds: float = 0.0
+    denied: tuple[Refused, ...] = ()
+    changed: tuple[Changed, ...] = ()
+    session: str | None = None
+    head: str | None = None
+    patch: str | None = None
+    message: str = ""
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "type": "result",
+            "exit": self.exit,
+            "reason": self.reason,
+            "limit": self.limit,
+            "turns": self.turns,
+            "usage": asdict(self.usage),
+            "cost": None if self.cost is None else round(self.cost, 6),
+            "seconds": round(self.seconds, 3),
+            "denied": [asdict(each) for each in self.denied],
+            "changed": [asdict(each) for each in self.changed],
+            "session": self.session,
+            "log": {"head": self.head},
+            "patch": self.patch,
+            "message": self.message,
+        }
+
+    def line(self) -> str:
+        """One line of ASCII in which no job runner finds a command."""
+        return inert(json.dumps(self.as_json(), ensure_ascii=True, separators=(",", ":")))
+
+
+def inert(line: str) -> str:
+    """A line of JSON that means the same, without what job runners take for a command wherever it stands (`##[`,
+    `##vso[`, `##teamcity[`). At its beginning stands `{`, so it is none of those that must be first (`::`)."""
+    return line.replace("##", "#\\u0023")

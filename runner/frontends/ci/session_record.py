@@ -1,0 +1,112 @@
+"""What one session did, as the audit log has it."""
+
+from policy.model.frozen import dataclass
+from runner.audit.chain import Record
+from runner.audit.decisions import DECISIONS, Deed
+from runner.audit.export import reading
+from runner.audit.location import Place
+from runner.audit.log import AuditLog
+
+_LONGEST = 2000  # characters of an action; the log has all of it
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """`deeds`: oldest first. `head`: the last record of the log, as `agent audit verify --expect` takes it."""
+
+    deeds: tuple[Deed, ...] = ()
+    head: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """One denial. `mattered`: the run did not get what it wanted in another way."""
+
+    record: int
+    tool: str
+    tier: str
+    rule: str
+    action: str
+    why: str
+    mattered: bool
+
+
+def told(log_place: Place, session: str) -> Story:
+    """What the log there says of one session, which is its last or nearly. Raises AuditError."""
+    with AuditLog.open_to_read(log_place) as log:
+        head: str | None = None
+        found: list[Record] = []
+        outcomes: dict[int, Record] = {}
+        begun: Record | None = None
+        for record in log.rows():
+            head = head or f"{record.id}:{record.hash}"
+            body = record.body
+            if record.kind == "finished":
+                outcomes[int(str(body.get("decided", 0)))] = record
+            if body.get("session") != session:
+                continue
+            if record.kind in DECISIONS:
+                found.append(record)
+            if record.kind == "session":
+                begun = record
+                break
+        deeds = tuple(Deed(record, begun, outcomes.get(record.id)) for record in reversed(found))
+        return Story(deeds, head)
+
+
+def refusals(story: Story, *, done: bool) -> tuple[Refused, ...]:
+    """Every denial by policy or a person. `done`: the run ended because the model said that it was ready.
+
+    A denial did not matter when the very same action was allowed later and succeeded; or when the run was done, and
+    a later action with the same tool succeeded at everything that the refused one was for: the same effects on the same
+    paths and hosts.
+    """
+    found = []
+    for place, deed in enumerate(story.deeds):
+        if deed.record.kind != "decided" or not reading.denied(deed):
+            continue
+        later = [each for each in story.deeds[place + 1 :] if _succeeded(each)]
+        same = any(_same(deed, each) for each in later)
+        other = done and any(_instead(deed, each) for each in later)
+        body = deed.record.body
+        found.append(
+            Refused(
+                deed.record.id,
+                str(body.get("tool", "")),
+                reading.tier(deed),
+                reading.rule(deed),
+                reading.action(deed)[:_LONGEST],
+                reading.why(deed)[:_LONGEST],
+                not (same or other),
+            )
+        )
+    return tuple(found)
+
+
+def _succeeded(deed: Deed) -> bool:
+    if deed.record.kind != "decided" or deed.record.body.get("verdict") != "allow" or deed.finished is None:
+        return False
+    outcome = deed.finished.body
+    return outcome.get("status") == 0 and not outcome.get("problem") and not outcome.get("ended_by")
+
+
+def _same(one: Deed, other: Deed) -> bool:
+    return one.record.body.get("action") == other.record.body.get("action")
+
+
+def _instead(refused: Deed, other: Deed) -> bool:
+    if refused.record.body.get("tool") != other.record.body.get("tool"):
+        return False
+    wanted = _aims(refused)
+    return bool(wanted) and wanted <= _aims(other)
+
+
+def _aims(deed: Deed) -> set[tuple[str, str, bool]]:
+    """What it would do, to what; empty when not all of that is known."""
+    found = set()
+    for effect in reading.items(deed.record.body.get("effects")):
+        each = reading.mapping(effect)
+        if each.get("kind") not in ("reads", "writes", "deletes", "connects"):
+            return set()
+        found.add((str(each.get("kind")), reading.text(each.get("target")), bool(each.get("exact"))))
+    return found

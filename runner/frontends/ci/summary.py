@@ -1,0 +1,231 @@
+"""A run as Markdown, for the summary of a job: what was done, what was denied and whether it mattered, what it cost.
+
+THREAT: nearly every word in it was written by a model or a repository. Each stands in `<code>` or `<pre>`, and every
+sign that means something to Markdown or HTML is spelled as an entity: no link, image, mention, heading, cell or tag.
+"""
+
+import html
+import re
+from collections.abc import Sequence
+
+from policy.model.frozen import dataclass
+from runner.audit.decisions import Deed
+from runner.audit.export import reading
+from runner.engine.run_limits import RunLimits
+from runner.frontends.ci.result import Result
+from runner.frontends.ci.session_record import Story
+from runner.text.counts import many
+from runner.text.sanitize import one_line, visible
+
+LONGEST = 900_000  # bytes; SOURCE: GitHub takes 1 MiB of one step
+_ROWS = 100
+_CELL = 300
+_MESSAGE = 20_000
+_SIGN = re.compile(r"[^A-Za-z0-9 \u00a0-\U0010ffff]")
+
+_ENDS = {
+    0: "done",
+    1: "failed",
+    2: "it could not begin",
+    3: "done, and something was denied",
+    4: "there is no sandbox that holds, so nothing ran",
+    5: "a limit ended it",
+    130: "stopped from outside",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What the page says besides the result. `notes`: what is to be known about the patch or the files."""
+
+    result: Result
+    story: Story
+    bounds: RunLimits
+    mode: str
+    model: str
+    sandbox: str = ""
+    notes: tuple[str, ...] = ()
+    why: str = ""  # of a run that could not begin
+
+    def text(self) -> str:
+        parts = [
+            *self._head(),
+            *self._message(),
+            *self._denied(),
+            *self._changed(),
+            *self._actions(),
+            *self._used(),
+            *self._reading(),
+        ]
+        whole = "\n".join(parts) + "\n"
+        if len(whole.encode("utf-8", "backslashreplace")) > LONGEST:
+            whole = (
+                "\n".join([*self._head(), *self._used(), *self._reading(), "The rest is too long for a summary."])
+                + "\n"
+            )
+        return whole.encode("utf-8", "backslashreplace").decode()
+
+    def _head(self) -> list[str]:
+        result = self.result
+        lost = sum(each.mattered for each in result.denied)
+        rows = [
+            ("result", f"exit {result.exit}: {_ENDS.get(result.exit, 'failed')}"),
+            ("reason", result.reason),
+            *((("why", self.why),) if self.why else ()),
+            *((("limit", result.limit),) if result.limit else ()),
+            ("denied", f"{len(result.denied)}, of which {lost} mattered" if result.denied else "nothing"),
+            (
+                "changed",
+                many(len(result.changed), "file") + (f", in the patch {result.patch}" if result.patch else ""),
+            ),
+            ("model", self.model),
+            ("mode", f"{self.mode}, unattended"),
+            *((("sandbox", self.sandbox),) if self.sandbox else ()),
+        ]
+        return [
+            "## ringfence",
+            "",
+            "| | |",
+            "| --- | --- |",
+            *(f"| {name} | {code(text)} |" for name, text in rows),
+            "",
+        ]
+
+    def _message(self) -> list[str]:
+        words = self.result.message.strip()
+        if not words:
+            return []
+        if len(words) > _MESSAGE:
+            words = f"{words[:_MESSAGE]}…"
+        return ["### The model's last words", "", f"<pre>{html.escape(visible(words, prose=True))}</pre>", ""]
+
+    def _denied(self) -> list[str]:
+        refused = self.result.denied
+        if not refused:
+            return []
+        rows = [
+            f"| {each.record} | {'yes' if each.mattered else 'no'} | {code(each.tier)} | {code(each.action)} | "
+            f"{code(each.why)} | {code(each.rule)} |"
+            for each in sorted(refused, key=lambda each: not each.mattered)[:_ROWS]
+        ]
+        return [
+            "### Denied",
+            "",
+            "A denial mattered unless the same was done later in an allowed way.",
+            "",
+            "| record | mattered | tier | action | why | rule |",
+            "| --- | --- | --- | --- | --- | --- |",
+            *rows,
+            *_more(len(refused)),
+            "",
+        ]
+
+    def _changed(self) -> list[str]:
+        changed = self.result.changed
+        notes = [f"- {code(note)}" for note in self.notes[:_ROWS]]
+        if not changed:
+            return ["### Notes", "", *notes, ""] if notes else []
+        rows = [f"| {each.how} | {code(each.path)} |" for each in changed[:_ROWS]]
+        return [
+            "### Changed files",
+            "",
+            "| how | path |",
+            "| --- | --- |",
+            *rows,
+            *_more(len(changed)),
+            "",
+            *notes,
+            *([""] if notes else []),
+        ]
+
+    def _actions(self) -> list[str]:
+        deeds = self.story.deeds
+        if not deeds:
+            return []
+        rows = [
+            f"| {deed.record.id} | {_verdict(deed)} | {code(reading.tier(deed))} | {code(reading.action(deed))} "
+            f"| {_end(deed)} |"
+            for deed in deeds[:_ROWS]
+        ]
+        return [
+            f"<details><summary>Every action ({len(deeds)})</summary>",
+            "",
+            "| record | verdict | tier | action | end |",
+            "| --- | --- | --- | --- | --- |",
+            *rows,
+            *_more(len(deeds)),
+            "",
+            "</details>",
+            "",
+        ]
+
+    def _used(self) -> list[str]:
+        result, bounds = self.result, self.bounds
+        usage = result.usage
+        tokens = usage.input + usage.output + usage.cache_read + usage.cache_write
+        rows: Sequence[tuple[str, str, str]] = (
+            ("turns", f"{result.turns}", f"{bounds.turns}"),
+            ("tokens", f"{tokens:,}", _bound(bounds.tokens, "{:,}")),
+            ("money", "unknown" if result.cost is None else f"{result.cost:.4f}", _bound(bounds.money, "{:g}")),
+            ("time", f"{result.seconds:.1f} s", _bound(bounds.seconds, "{:g} s")),
+            (
+                "output of commands",
+                f"{sum(map(_printed, self.story.deeds)):,} bytes",
+                _bound(bounds.output, "{:,} bytes"),
+            ),
+            ("denials", f"{len(result.denied)}", f"{bounds.total}, or {bounds.row} in a row"),
+        )
+        table = [f"| {name} | {used} | {most} |" for name, used, most in rows]
+        return ["### Budgets", "", "| | used | at most |", "| --- | --- | --- |", *table, ""]
+
+    def _reading(self) -> list[str]:
+        if not self.result.session:
+            return []
+        named = f"agent audit list --session {self.result.session[:8]}"
+        lines = [
+            "### The record",
+            "",
+            f"On the machine of the job: {code(named)}, and `agent audit show RECORD` for one of them.",
+        ]
+        if self.result.head:
+            expect = f"agent audit verify --expect {self.result.head}"
+            lines += ["", f"To show later that nothing of it was changed or cut off: {code(expect)}."]
+        return lines
+
+
+def code(text: str) -> str:
+    """Untrusted text on one line, as code in a cell of a table."""
+    shown = one_line(text, _CELL)
+    return f"<code>{_SIGN.sub(lambda found: f'&#{ord(found[0])};', shown)}</code>"
+
+
+def _more(count: int) -> list[str]:
+    return ["", f"… and {count - _ROWS} more, in the log."] if count > _ROWS else []
+
+
+def _bound(value: float | None, form: str) -> str:
+    return "no bound" if value is None else form.format(value)
+
+
+def _verdict(deed: Deed) -> str:
+    if deed.record.kind == "refused":
+        return "made no sense"
+    return "denied" if reading.denied(deed) else "allowed"
+
+
+def _end(deed: Deed) -> str:
+    if deed.finished is None:
+        return ""
+    body = deed.finished.body
+    ended = body.get("ended_by")
+    contained = len(reading.items(body.get("violations")))
+    return (
+        f"exit {reading.number(body.get('status'))}"
+        + (f", ended by {code(str(ended))}" if ended else "")
+        + (f", {contained} contained" if contained else "")
+    )
+
+
+def _printed(deed: Deed) -> int:
+    sizes = reading.mapping(reading.outcome(deed).get("bytes"))
+    return sum(int(reading.number(size) or 0) for size in sizes.values())

@@ -1,0 +1,82 @@
+"""Output in the log of a job, where lines of a certain form are commands to the runner of the job.
+
+THREAT: the model, and whatever its commands print, must not speak to it. On GitHub everything but our own groups stands
+between `stop-commands` and a word that nobody can guess; everywhere, what could be a command is broken by a space of no
+width.
+
+SOURCE: docs.github.com, "Workflow commands for GitHub Actions" (`::`, and `##[` of before);
+learn.microsoft.com, "Logging commands" (`##vso[`, `##[`); GitLab's sections need an escape character, which is shown.
+"""
+
+import io
+import os
+import secrets
+from collections.abc import Mapping
+from typing import TextIO
+
+from runner.text.ci_log import broken
+
+
+class JobLog(io.TextIOBase):
+    """Takes text in pieces and writes whole lines to `stream`. `github`: with groups, and with commands stopped."""
+
+    def __init__(self, stream: TextIO, *, github: bool) -> None:
+        self._stream = stream
+        self._word = secrets.token_hex(16) if github else ""
+        self._line = ""
+        self._grouped = False
+        if self._word:
+            self._own(f"::stop-commands::{self._word}")
+
+    @classmethod
+    def on_stdout(cls, stream: TextIO, environ: Mapping[str, str]) -> "JobLog":
+        return cls(stream, github=environ.get("GITHUB_ACTIONS") == "true")
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]  # the base class has no value for it
+        return self._stream.encoding or "utf-8"
+
+    def isatty(self) -> bool:
+        return False
+
+    def fileno(self) -> int:
+        raise OSError(os.strerror(9))  # what is written to it must pass `write`
+
+    def write(self, text: str) -> int:
+        *lines, self._line = (self._line + text).split("\n")
+        for line in lines:
+            self._stream.write(broken(line) + "\n")
+        return len(text)
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+    def group(self, title: str) -> None:
+        """What follows can be folded away, on GitHub. `title` is ours."""
+        if self._word:
+            self.ungroup()
+            self._commands(f"::group::{title}")
+            self._grouped = True
+
+    def ungroup(self) -> None:
+        if self._grouped:
+            self._commands("::endgroup::")
+            self._grouped = False
+
+    def end(self) -> None:
+        """Nothing untrusted follows."""
+        if self._line:
+            self.write("\n")
+        self.ungroup()
+        if self._word:
+            self._own(f"::{self._word}::")
+        self.flush()
+
+    def _commands(self, line: str) -> None:
+        if self._line:
+            self.write("\n")
+        for each in (f"::{self._word}::", line, f"::stop-commands::{self._word}"):
+            self._own(each)
+
+    def _own(self, line: str) -> None:
+        self._stream.write(line + "\n")

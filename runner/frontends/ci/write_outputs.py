@@ -1,0 +1,111 @@
+"""What is left of a run: every file that was asked for, written when it is over."""
+
+import contextlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from policy.model.frozen import dataclass
+from policy.model.verdict import Problem
+from runner.audit import location as place
+from runner.engine.run_limits import RunLimits
+from runner.events import SessionStarted
+from runner.frontends.ci.output_files import Outlets
+from runner.frontends.ci.result import Result
+from runner.frontends.ci.session_record import Story
+from runner.frontends.ci.summary import Page
+from runner.problems import Exit, Stopped
+
+
+@dataclass(frozen=True, slots=True)
+class Remains:
+    """What the files say besides the result. `place`: of the log; None while nothing was opened. `started`: None when
+    it never did. `why`: of a run that could not begin; `patch`: None when none was made."""
+
+    story: Story
+    place: place.Place | None
+    started: SessionStarted | None
+    workspace: str
+    bounds: RunLimits
+    mode: str
+    model: str
+    notes: tuple[str, ...]
+    why: str
+    patch: bytes | None
+
+    def seal(self) -> dict[str, object]:
+        """Of the log as it is now. Raises AuditError."""
+        from runner.audit.log import AuditLog
+        from runner.audit.seal import sealed
+        from runner.audit.signing_key import kept
+
+        with AuditLog.open_to_read(self.place or place.own(os.environ)) as log:
+            return sealed(log.store, kept)
+
+    def sarif(self, result: Result) -> dict[str, object]:
+        """What was denied."""
+        from runner.audit.export.sarif import document
+
+        exits = {result.session: result.exit} if result.session else {}
+        workspace = self.started.workspace if self.started else self.workspace
+        return document(self.story.deeds, workspace, exits=exits, fallback=_workflow(os.environ))
+
+    def page(self, result: Result) -> str:
+        """The summary."""
+        sandbox = f"{self.started.enforcement.backend} {self.started.enforcement.level.value}" if self.started else ""
+        page = Page(result, self.story, self.bounds, self.mode, self.model, sandbox, self.notes, self.why)
+        return page.text()
+
+
+def written(result: Result, remains: Remains, outlets: Outlets, shown: Callable[[Problem], None]) -> Result:
+    """Write every file that was asked for; the result says, and `shown` is told, what could not be written."""
+    from runner.audit.stores.store import AuditError
+
+    failed: list[Problem] = []
+
+    def write(option: str, data: Callable[[], bytes]) -> bool:
+        outlet = outlets.get(option)
+        if outlet is None:
+            return False
+        try:
+            outlet.write(data())
+        except (Stopped, AuditError) as error:
+            failed.append(error.problem)
+            return False
+        return True
+
+    patch = outlets.get("--patch")
+    done = remains.patch
+    if done is not None and patch is not None and write("--patch", lambda: done):
+        result = replace(result, patch=patch.path)
+    write("--sarif", lambda: f"{json.dumps(remains.sarif(result), indent=1)}\n".encode())
+    if result.head is not None:
+        write("--seal", lambda: f"{json.dumps(remains.seal(), indent=1)}\n".encode())
+    write("--summary", lambda: remains.page(result).encode("utf-8", "backslashreplace"))
+    result = _failed(result, failed, shown)
+    events = outlets.get("--events")
+    if events is not None:
+        with contextlib.suppress(OSError):  # its own last line; what it had is there
+            events.add(f"{result.line()}\n".encode())
+    failed.clear()
+    write("--result", lambda: f"{result.line()}\n".encode())
+    return _failed(result, failed, shown)
+
+
+def _failed(result: Result, failed: list[Problem], shown: Callable[[Problem], None]) -> Result:
+    """With what could not be written, which is shown: a run that is done otherwise is not."""
+    for each in failed:
+        shown(each)
+    if failed and result.exit in (Exit.DONE, Exit.DENIED):
+        return replace(result, exit=int(Exit.FAILED), reason=failed[0].what)
+    return result
+
+
+def _workflow(environ: Mapping[str, str]) -> str | None:
+    """The file of the job itself, where a denial names no file of the workspace; None where nobody says.
+
+    SOURCE: docs.github.com, "Variables": GITHUB_WORKFLOW_REF is `owner/repository/PATH@REF`.
+    """
+    path = environ.get("GITHUB_WORKFLOW_REF", "").rpartition("@")[0].split("/", 2)[2:]
+    return path[0] if path and path[0].startswith(".github/workflows/") and ".." not in path[0] else None

@@ -1,0 +1,125 @@
+"""The words after `agent exec`, `agent why` and `agent sandbox show`, parsed without typer
+(`runner/agent/options.py`).
+"""
+
+from runner.agent.options import FILE_TOOLS, Given, least, options_of, parse_backend, parse_mode
+from runner.gate.request import GateArgs
+from runner.problems import usage
+from runner.text.suggest import nearest
+
+
+def wants_help(words: list[str]) -> bool:
+    """Whether `--help` stands where an option may stand."""
+    own = words[: words.index("--")] if "--" in words else words
+    return "--help" in own or "-h" in own
+
+
+def without_values(words: list[str]) -> list[str]:
+    """The command line as it is kept: what `--env` sets is left out. THREAT T40: a value may be a credential."""
+    kept: list[str] = []
+    for index, word in enumerate(words):
+        if "--" in kept:
+            return [*kept, *words[index:]]
+        flag, name = word.startswith("--env="), word.removeprefix("--env=")
+        value = flag or kept[-1:] == ["--env"]
+        kept.append(f"{'--env=' if flag else ''}{name.partition('=')[0]}=..." if value and "=" in name else word)
+    return kept
+
+
+def parse_gate(command: str, words: list[str]) -> GateArgs:
+    """Parse the words after `exec`, `why` or `sandbox show`. Raises a usage error that says what to type instead."""
+    known, found = options_of(command), list[tuple[str, str]]()
+    plain: list[str] = []
+    argv: tuple[str, ...] | None = None
+    queue = list(words)
+    while queue:
+        word = queue.pop(0)
+        if word == "--":
+            argv = tuple(queue)
+            break
+        if not word.startswith("-") or word == "-":
+            plain.append(word)
+            continue
+        name, sign, value = word.partition("=")
+        if name not in known:
+            if plain:  # `agent exec ls -la`: the quotes are missing, not an option
+                _check_form(command, [*plain, word, *queue], None)
+            raise _unknown(command, name, list(known))
+        takes = known[name].metavar
+        if takes and not sign:
+            if not queue:
+                raise usage(f"`{name}` needs a value", "nothing follows it", f"see `agent {command} --help`")
+            value = queue.pop(0)
+        elif sign and not takes:
+            raise usage(f"`{name}` takes no value", f"you gave it `{value}`", f"write just `{name}`")
+        found.append((name, value))
+    given = Given.of_words(command, found)
+    tool = given.text("tool")
+    bare = command == "sandbox show" and not plain and argv is None  # the rights that there are, whatever runs
+    if not bare and (tool is None or argv is not None or len(plain) > 1):
+        _check_form(command, plain, argv)
+    return GateArgs(
+        script=plain[0] if plain else None,
+        argv=argv,
+        mode=parse_mode(given.text("mode")),
+        unattended=given.switch("unattended"),
+        cwd=given.text("cwd"),
+        config=given.text("config"),
+        json=given.switch("json"),
+        limits=given.texts("limit"),
+        timeout=given.text("timeout"),
+        backend=parse_backend(given.text("backend")),
+        least=least(given.switch("accept_partial"), given.text("require")),
+        unix=given.switch("unix"),
+        tool=_tool(tool, argv, given.text("path")),
+        path=given.text("path"),
+        read=given.texts("read"),
+        write=given.texts("write"),
+        hosts=given.texts("host"),
+        env=given.texts("env"),
+    )
+
+
+def _tool(name: str | None, argv: tuple[str, ...] | None, path: str | None) -> str | None:
+    """The name of a file tool; None for None."""
+    if name is None:
+        if path is None:
+            return None
+        raise usage("`--path` stands without `--tool`", "a script says itself what it touches", "add `--tool read`")
+    if name not in FILE_TOOLS or argv is not None:
+        near = nearest(name, list(FILE_TOOLS))
+        raise usage(
+            f"`--tool {name}` cannot be explained" if argv is None else "`--tool` stands with the words of a program",
+            f"the file tools are {', '.join(FILE_TOOLS)}; a command is given as a script",
+            near or "write for example `agent why --tool write --path notes.txt`",
+        )
+    return name
+
+
+def _check_form(command: str, plain: list[str], argv: tuple[str, ...] | None) -> None:
+    """One script, or words after `--`: anything else would make us guess where the quotes belong."""
+    if argv is not None and plain:
+        raise usage(
+            f"`{plain[0]}` stands before `--`",
+            f"`agent {command}` takes one script, or the words of one program after `--`, not both",
+            f"write `agent {command} [options] -- {' '.join([*plain, *argv])}`",
+        )
+    if argv == () or (argv is None and not plain):
+        raise usage(
+            "there is nothing to judge" if command == "why" else "there is nothing to run",
+            f"`agent {command}` takes one script in quotes, or the words of one program after `--`",
+            f"try: agent {command} 'git status'",
+        )
+    if len(plain) > 1:
+        joined = " ".join(plain)
+        raise usage(
+            f"`agent {command}` got {len(plain)} words where it takes one script",
+            "joining them would be a guess about the quotes you meant",
+            f"write `agent {command} '{joined}'` for a script, or `agent {command} -- {joined}` for one program",
+        )
+
+
+def _unknown(command: str, name: str, known: list[str]) -> Exception:
+    near = nearest(name, known)
+    fix = near or f"see `agent {command} --help`; a script or program that starts with `-` goes after `--`"
+    return usage(f"`agent {command}` has no option `{name}`", f"it knows {', '.join(known)}", fix)

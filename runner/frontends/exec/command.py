@@ -1,0 +1,106 @@
+"""`agent exec`: evaluate one script, ask, record the decision, run the script confined, and record the outcome."""
+
+import os
+import sys
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from policy.model.action import Action
+from policy.model.permission_rule import Source
+from policy.model.tier import Tier
+from policy.model.verdict import Allow, Ask, Deny
+from runner.audit.fact_recorder import Noting
+from runner.frontends.exec.case import Case
+from runner.frontends.exec.report import EventReport, PlainReport, Report
+from runner.frontends.exec.stdio import read_stdin
+from runner.gate.gate import Gate, nobody_there, open_gate, refuse_folder
+from runner.gate.request import GateArgs
+from runner.state.paths import cache_dir, private
+from runner.stderr import say
+from runner.text.sanitize import visible
+from sandbox.backend import Level
+
+if TYPE_CHECKING:
+    from sandbox.egress.credential_injection import Lend
+    from sandbox.linux.helper_process import Spare
+
+
+def run_exec(args: GateArgs, spare: "Spare") -> int:
+    """Run the script of `args` and return the exit status. Every exception raised has a Problem.
+
+    `spare` is a helper process that was started before this module was imported. The caller ends it if nothing ran.
+    """
+    gate, action = open_gate(args, os.environ)
+    refuse_folder(gate.cwd, os.environ, gate.settings.profile)
+    noted = Noting(gate.facts, gate.settings.profile)
+    gate = replace(gate, facts=noted.facts)
+    for notice in gate.settings.notices:
+        say(f"notice: {visible(notice, lines=False)}")
+    case = _judge(gate, action, noted, attended=not nobody_there(args.unattended))
+    report: Report = EventReport() if args.json else PlainReport()
+    match case.verdict:
+        case Deny() as verdict:
+            from runner.audit.open_log import open_log
+
+            with open_log(case.gate.settings, os.environ) as audit:
+                session = audit.session(case.session(None, case.policy()))
+                audit.decided(session, case.decision(verdict, "none"))
+            return report.denied(case.assessment, verdict)
+        case Allow() as verdict:
+            stdin = read_stdin(gate.limits.wall)
+            minimum = Level(args.least.upper()) if args.least else gate.settings.sandbox_minimum
+            # Imported now: a denial needs no sandbox. The event loop is imported while the helper confines itself.
+            from sandbox.linux.launch import launched_ahead
+
+            with (
+                _lending(gate, verdict) as lend,
+                launched_ahead(args.backend, verdict.permit.terms, cache=cache_dir(os.environ), spare=spare) as ahead,
+            ):
+                _load_event_loop()
+                import asyncio
+
+                from runner.frontends.exec.confined import confine
+
+                return asyncio.run(confine(case, verdict, report, stdin, (args.backend, minimum), ahead, lend))
+
+
+def _lending(gate: Gate, verdict: Allow) -> "AbstractContextManager[Lend | None]":
+    if not verdict.permit.terms.credentials:
+        return nullcontext()
+    from runner.secrets.broker.session import lending
+
+    return lending(gate.settings.profile, os.environ, gate.facts.workspace)
+
+
+def _load_event_loop() -> None:
+    """Import asyncio as a Python that was built without TLS does: a quarter quicker, and nothing here speaks TLS."""
+    if "asyncio" in sys.modules or "ssl" in sys.modules:
+        return
+    sys.modules["ssl"] = None  # type: ignore[assignment]  # import's own sign for a module that is not there
+    try:
+        import asyncio  # noqa: F401  # loaded here, used by its users
+    finally:
+        del sys.modules["ssl"]
+
+
+def _judge(gate: Gate, action: Action, noted: Noting, *, attended: bool) -> Case:
+    """Evaluate the action, apply remembered answers, and ask if the verdict is a question."""
+    assessment, verdict = gate.evaluate(action, Source.PERSON, unattended=not attended)
+    if not isinstance(verdict, Ask) and (
+        isinstance(verdict, Deny) or assessment.tiers[0] is Tier.READ or not answers_kept()
+    ):
+        return Case(gate, assessment, verdict, None, attended, noted)
+    from runner.frontends.exec.grants import (  # needed only for a question or a remembered answer
+        authorize_at_terminal,
+        recall,
+    )
+
+    asked = recall(gate, assessment, verdict, Source.PERSON, unattended=not attended)
+    noted.parts()  # read now: a question may stand for minutes
+    return authorize_at_terminal(gate, asked, noted, attended=attended)
+
+
+def answers_kept() -> bool:
+    """Return True if an answer was ever remembered. Only one file is looked up, and no module is loaded."""
+    return os.path.lexists(f"{private(os.environ)[0]}/grants.json")

@@ -1,0 +1,134 @@
+"""The confined half of `agent exec`: from an allowed action to a sealed outcome."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+from policy.model.verdict import Allow, Terms
+from runner.audit.records import Ran
+from runner.frontends.exec.case import Case
+from runner.frontends.exec.report import Report
+from runner.problems import Exit, Stopped
+from runner.state.ending_signals import ending_signals
+from runner.state.paths import cache_dir, state_dir
+from runner.stderr import print_problem
+from sandbox.backend import Backend, Enforcement, Level, Outcome, noted_connections
+from sandbox.container.options import Choice
+from sandbox.linux.launch import Ahead
+
+if TYPE_CHECKING:
+    from sandbox.egress.credential_injection import Lend
+
+Opening = asyncio.Task[tuple[Backend, Enforcement]]
+
+
+async def confine(
+    case: Case,
+    verdict: Allow,
+    report: Report,
+    stdin: bytes | None,
+    wanted: tuple[str | None, Level],
+    ahead: Ahead | None,
+    lend: "Lend | None" = None,
+) -> int:
+    """From an open boundary to a sealed outcome. The canary comes first: the session record holds what it saw."""
+    async with _boundary(wanted, verdict.permit.terms, ahead, case.gate.settings.container, lend) as opening:
+        from runner.audit.open_log import open_log  # SQLite is loaded while the helper starts
+
+        with open_log(case.gate.settings, os.environ) as audit:
+            policy = case.policy()  # while the helper locks itself in
+            case.noted.parts()
+            backend, enforcement = await opening
+            session = audit.session(case.session(enforcement, policy))
+            # INVARIANT: the decision is on the disk before anything runs; when it cannot be written, this raises.
+            decided = audit.decided(session, case.decision(verdict, backend.name))
+            ran = Ran(time.time(), len(stdin or b""))
+            try:
+                report.started(case.assessment, verdict, session, enforcement)
+                outcome, ours = await _run(backend, verdict, stdin, report)
+            except BaseException:
+                audit.finished(decided, Outcome(status=Exit.FAILED, ended_by="failure"), ran)
+                raise
+            audit.finished(decided, outcome, ran)
+        return report.finished(outcome, verdict.permit.terms.limits) if ours is None else ours
+
+
+@contextlib.asynccontextmanager
+async def _boundary(
+    wanted: tuple[str | None, Level], terms: Terms, ahead: Ahead | None, container: Choice, lend: "Lend | None"
+) -> AsyncIterator[Opening]:
+    """A sandbox that is starting while we go on; whatever happens, it is closed at the end."""
+    from sandbox.backends import open_backend
+
+    name, minimum = wanted
+    cache, aside = cache_dir(os.environ), state_dir(os.environ) / "aside"
+    opening = asyncio.create_task(
+        open_backend(
+            name,
+            minimum,
+            terms=terms,
+            cache=cache,
+            aside=aside,
+            files=False,
+            ahead=ahead,
+            container=container,
+            lend=lend,
+        )
+    )
+    await asyncio.sleep(0)  # without one launched ahead, a helper is started now; it gets ready on another core
+    try:
+        yield opening
+    finally:
+        opening.cancel()
+        (opened,) = await asyncio.gather(opening, return_exceptions=True)
+        if isinstance(opened, tuple):
+            await opened[0].close()
+
+
+async def _run(backend: Backend, verdict: Allow, stdin: bytes | None, report: Report) -> tuple[Outcome, int | None]:
+    """Run the permit; a signal to us, or output that nobody takes, ends it. The second value is then our exit code."""
+    ended: list[int] = []
+
+    def listen(stream: int, chunk: bytes) -> None:
+        if ended:
+            return
+        try:
+            report.listen(stream, chunk)
+        except BrokenPipeError:
+            end(Exit.BROKEN_PIPE)
+        except Stopped as error:
+            print_problem(error.problem)
+            end(error.code)
+
+    def end(code: int) -> None:
+        if not ended:  # once: a second cancel would cut short the killing of what the first one stops
+            ended.append(code)
+            running.cancel()
+
+    running = asyncio.create_task(backend.run(verdict.permit, stdin=stdin, listen=listen))
+    loop = asyncio.get_running_loop()
+    # What our caller told us to ignore (nohup, a background job) stays ignored.
+    heard = ending_signals()
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        heard = (signal.SIGINT, *heard)
+    # Only the first one by the loop, which then wakes at each of them: it takes longer over every signal than the start
+    # of a command does, since it builds the set of all signals each time.
+    first, *others = heard
+    loop.add_signal_handler(first, end, 128 + first)
+    for number in others:
+        signal.signal(number, lambda number, _: loop.call_soon_threadsafe(end, 128 + number))
+    try:
+        outcome = await running
+    except asyncio.CancelledError as cancel:
+        if not ended:
+            raise
+        outcome = Outcome(status=ended[0], ended_by="cancelled", connections=noted_connections(cancel))
+    finally:
+        loop.remove_signal_handler(first)
+        for number in others:
+            signal.signal(number, signal.SIG_DFL)
+    return outcome, ended[0] if ended else None

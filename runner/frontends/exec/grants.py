@@ -1,0 +1,171 @@
+"""Questions and remembered answers of `agent exec`, and remembered answers of `agent why`."""
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Coroutine
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+from policy.evaluation import EvaluationContext
+from policy.grants.grant import MAIN, Key, Span
+from policy.model.action import Action, RunScript
+from policy.model.assessment import Assessment
+from policy.model.permission_rule import Source
+from policy.model.verdict import Ask, Verdict
+from runner.approval.approver import Answer, Question
+from runner.approval.remember_options import Offer
+from runner.approval.remembered import Recalled, keep, offer, recalled
+from runner.audit.fact_recorder import Noting
+from runner.engine.authorize import Evaluation, authorize
+from runner.facts.gather import gather
+from runner.frontends.exec.case import Case
+from runner.gate.gate import Gate
+from runner.gate.grants.store import GrantStore, Keep
+from runner.state.paths import state_dir
+from runner.stderr import say
+from runner.text.sanitize import visible
+
+if TYPE_CHECKING:
+    from runner.approval.approver import Terminal
+
+_Result = TypeVar("_Result")
+
+_SPANS = (Span.PROJECT,)  # there is no session that goes on
+
+
+def recall(gate: Gate, assessment: Assessment, verdict: Verdict, source: Source, *, unattended: bool) -> "Asked":
+    """Return the verdict on an action of this gate with remembered answers applied, and their store."""
+    store = GrantStore(state_dir(os.environ), Key(gate.facts.workspace, MAIN, ""), _notice, redact=_redact)
+    context = gate.context(source, unattended=unattended)
+    return Asked(store, recalled(context, assessment, verdict, store))
+
+
+class Asked:
+    """A verdict with remembered answers applied, and the store for a new answer."""
+
+    def __init__(self, store: GrantStore, found: Recalled) -> None:
+        self.store = store
+        self.found = found
+
+    @property
+    def offer(self) -> Offer:
+        """Return the answers that may be remembered, which are none without a question."""
+        question = self.found.question
+        return offer(self.found.context, question, _SPANS, self.store) if question else Offer((), None, _SPANS)
+
+    def keep(self, wanted: Keep) -> tuple[tuple[str, ...], str]:
+        """Remember an answer. Return the names of the grants and a notice for the user."""
+        assert self.found.question is not None, "an answer belongs to a question"
+        return keep(self.found.context, self.found.question, wanted, self.store)
+
+
+def _notice(text: str) -> None:
+    say(f"notice: {text}")
+
+
+def _redact(text: str) -> str:
+    from runner.secrets.redactor import Redactor
+
+    return Redactor(live=True, shapes=True).text(text)
+
+
+def authorize_at_terminal(gate: Gate, asked: Asked, noted: Noting, *, attended: bool) -> Case:
+    """Decide about an action of `gate` before a sandbox is opened; ask on the terminal if the verdict is a question.
+
+    Raise KeyboardInterrupt if the user stops.
+    """
+    found = asked.found
+    requester = _TerminalRequester(gate, asked.store)
+    try:
+        decision = _finish_now(authorize(Evaluation(found.assessment, found.verdict, found, noted), requester))
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+    evaluation = decision.evaluation
+    return Case(
+        requester.gate,
+        evaluation.assessment,
+        decision.verdict,
+        decision.answer,
+        attended,
+        evaluation.noted,
+        decision.names,
+        decision.by,
+    )
+
+
+class _TerminalRequester:
+    """The requester of the action of `agent exec`. It asks on the terminal without an event loop."""
+
+    approver = "terminal"
+
+    def __init__(self, gate: Gate, grants: GrantStore) -> None:
+        self.gate = gate
+        self.grants = grants
+        self._terminal: Terminal | None = None
+
+    def evaluate(self, action: Action) -> Evaluation:
+        """Return the verdict on `action` as of now. From then on `gate` has the facts of now."""
+        gate = self.gate
+        noted = Noting(gather(gate.cwd, os.environ, gate.settings.profile), gate.settings.profile)
+        self.gate = gate = replace(gate, facts=noted.facts)
+        context = gate.context(Source.PERSON, unattended=False)
+        found = recalled(context, *context.evaluate(action), self.grants)
+        noted.parts()  # read now: a question may stand for minutes
+        return Evaluation(found.assessment, found.verdict, found, noted)
+
+    def decided(self, evaluation: Evaluation, verdict: Verdict) -> None:
+        """Report nothing: the report of the command tells the verdict."""
+
+    def question(self, context: EvaluationContext, ask: Ask, again: str) -> Question:
+        """Return the question. A user who typed the command types another one, so the command cannot be replaced."""
+        from runner.approval.card import card
+
+        offered = offer(context, ask, _SPANS, self.grants)
+        return Question("", ask, offered, replace(card(ask, offered), editable=False), None, again)
+
+    async def ask(self, question: Question) -> tuple[Answer, float]:
+        """Put the question on the terminal."""
+        from rich.console import Console
+
+        from runner.approval.approver import Terminal, ask_approver
+
+        self._terminal = self._terminal or Terminal(Console(stderr=True), _read_line)
+        began = time.monotonic()
+        (answer,) = await ask_approver(self._terminal, (question,))
+        return answer, time.monotonic() - began
+
+    def answered(self, yes: bool, feedback: str | None) -> None:
+        """Report nothing: the user has just answered on the same terminal."""
+
+    def replaced(self, action: RunScript, script: str) -> Action:
+        """Return the action with the new script. No question of this requester offers that."""
+        return replace(action, script=script)
+
+    def notice(self, text: str) -> None:
+        """Print a notice."""
+        _notice(text)
+
+
+async def _read_line(prompt: str) -> str:
+    """Read one line without an event loop. Characters typed before the question are discarded."""
+    import termios
+
+    termios.tcflush(0, termios.TCIFLUSH)
+    sys.stderr.write(visible(prompt))
+    sys.stderr.flush()
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError
+    return line
+
+
+def _finish_now(work: Coroutine[object, object, _Result]) -> _Result:
+    """Run a coroutine that never waits for an event loop. Ctrl-C at the question then interrupts the read itself."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        result: _Result = done.value
+        return result
+    raise RuntimeError("the question waited for something other than its answer")

@@ -1,0 +1,93 @@
+"""Verdicts in bulk: JSON lines in, JSON lines out, one look at the machine for all of them. Runs nothing."""
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from math import isfinite
+from typing import BinaryIO, TextIO
+
+from policy.model.action import RunScript
+from policy.model.assessment import Assessment, Reason
+from policy.model.tier import Mode
+from policy.model.verdict import Verdict
+from runner.gate.explain import reason_json
+from runner.gate.gate import open_gate, ruling
+from runner.gate.request import GateArgs
+from runner.problems import Exit, usage
+from runner.stderr import say
+
+_LONGEST = 16 << 20  # bytes of one line: a script of a megabyte, with every character escaped, and room around it
+
+
+def judge_lines(
+    source: BinaryIO, sink: TextIO, *, mode: Mode | None, unattended: bool, cwd: str | None, config: str | None
+) -> int:
+    """Answer every line in order, each before the next one is waited for.
+
+    A line that is not a question ends it with a usage error that names the line; what came before is answered.
+    """
+    args = GateArgs(script="", argv=None, mode=mode, unattended=unattended, cwd=cwd, config=config)
+    gate, _ = open_gate(args, os.environ)
+    context = gate.context(unattended=unattended)
+    if source.isatty():
+        say('judge: one question a line, such as {"id": 1, "cmd": "git status"}; Ctrl-D ends')
+    for number, line in _lines(source):
+        name, script = _question(line, number)
+        assessment, verdict = context.evaluate(RunScript(script, gate.cwd, gate.limits.wall))
+        answer = {
+            "id": name,
+            "verdict": ruling(verdict).name.lower(),
+            "tiers": [tier.label for tier in assessment.tiers],
+            "reasons": [reason_json(reason) for reason in _reasons(assessment, verdict)],
+        }
+        sink.write(json.dumps(answer) + "\n")
+        sink.flush()  # whoever asks may wait for this answer before the next question
+    return Exit.DONE
+
+
+def _reasons(assessment: Assessment, verdict: Verdict) -> Iterable[Reason]:
+    """What decided comes first: a rule of the user's, too."""
+    told = (verdict.reason, *assessment.reasons, *assessment.asked, *assessment.covered.values())
+    return dict.fromkeys(told)
+
+
+def _lines(source: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    number = 0
+    while line := source.readline(_LONGEST + 1):
+        number += 1
+        if len(line) > _LONGEST:
+            why = f"it is longer than {_LONGEST >> 20} MiB"
+            raise usage(f"line {number} of standard input cannot be judged", why, "judge its parts one by one")
+        if line.strip():
+            yield number, line
+
+
+def _question(line: bytes, number: int) -> tuple[str | float | None, str]:
+    """The id and the script. Bytes that are no UTF-8 stay in the script, which nothing can read with certainty."""
+    try:
+        found = json.loads(
+            line.decode("utf-8", "surrogateescape"), object_pairs_hook=_object, parse_constant=_no_constant
+        )
+    except (ValueError, RecursionError):
+        found = None
+    name = found.get("id") if isinstance(found, dict) else None
+    plain = name is None or isinstance(name, str | int) or (isinstance(name, float) and isfinite(name))
+    if not isinstance(found, dict) or not isinstance(found.get("cmd"), str) or not plain:
+        raise usage(
+            f"line {number} of standard input is not a question",
+            'each line must be a JSON object with a text "cmd", and an "id" that is a text or a number',
+            'write for example {"id": 1, "cmd": "git status"}',
+        )
+    return name, found["cmd"]
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """THREAT: of two values under one name another program may run the one that was not judged."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name is given twice")
+    return found
+
+
+def _no_constant(text: str) -> object:
+    raise ValueError(f"{text} is no JSON")

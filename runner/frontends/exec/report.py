@@ -1,0 +1,193 @@
+"""How `agent exec` tells what happens: the command's own bytes and words on stderr, or one JSON event a line."""
+
+import json
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Protocol
+
+from policy.model.assessment import Assessment
+from policy.model.verdict import Allow, Deny, Limits, Problem
+from runner.frontends.exec.stdio import write_all
+from runner.problems import Exit, Stopped
+from runner.secrets import registry
+from runner.stderr import print_problem, say, unwritten
+from sandbox.backend import MOST_TOLD, Enforcement, Outcome
+
+if TYPE_CHECKING:
+    from runner.secrets.redactor import Stream
+
+# Who stopped it, for what is certain.
+_STOPPED = {
+    "landlock": "stopped by the kernel, by its own record",
+    "proxy": "stopped by the egress proxy",
+    "limit": "stopped by a limit",
+    "watch": "found by watching the workspace",
+    "guess": "stopped by the sandbox",
+}
+
+
+class Report(Protocol):
+    def denied(self, assessment: Assessment, verdict: Deny) -> int:
+        """Tell that nothing ran; answers the exit code."""
+        ...
+
+    def started(self, assessment: Assessment, verdict: Allow, session: str, enforcement: Enforcement) -> None: ...
+
+    def listen(self, stream: int, chunk: bytes) -> None:
+        """Take output as it comes. Raises BrokenPipeError when nobody reads it, Stopped when it cannot be written."""
+        ...
+
+    def finished(self, outcome: Outcome, limits: Limits) -> int:
+        """Tell how it ended; answers the exit code."""
+        ...
+
+
+class PlainReport:
+    """For people and shells: stdout and stderr are the command's; our words come on stderr, after its own."""
+
+    def denied(self, assessment: Assessment, verdict: Deny) -> int:
+        from runner.gate.explain import caret_lines
+
+        print_problem(verdict.problem, label="denied")
+        say("\n".join(caret_lines(assessment.action, verdict.reason)))
+        return Exit.DENIED
+
+    def __init__(self) -> None:
+        # Exact secrets alone: what merely looks like a key may be the very thing that somebody copies to a file.
+        self._masked = _masking(shapes=False)
+
+    def started(self, assessment: Assessment, verdict: Allow, session: str, enforcement: Enforcement) -> None:
+        pass
+
+    def listen(self, stream: int, chunk: bytes) -> None:
+        masked = self._masked.get(stream)
+        # latin-1 gives every byte a character and back, and a key is plain ASCII
+        _write(stream, chunk if masked is None else masked.feed(chunk.decode("latin-1")).encode("latin-1"))
+
+    def finished(self, outcome: Outcome, limits: Limits) -> int:
+        for stream, masked in self._masked.items():
+            _write(stream, masked.end().encode("latin-1"))
+        for violation in outcome.violations:
+            path = f" ({violation.path})" if violation.path and violation.path not in violation.what else ""
+            why = "concluded from what the program said" if violation.inferred else _STOPPED[violation.layer]
+            from runner.text.sanitize import visible  # most commands are stopped from nothing
+
+            # A command chose the name of the file: a line break in it would begin a line of ours.
+            what, fix = (visible(text, lines=False) for text in (f"{violation.what}{path}", violation.fix))
+            print_problem(Problem(what, why, fix), label="sandbox")
+        problem, code = ending(outcome, limits)
+        if problem is not None:
+            print_problem(problem)
+        return code
+
+
+class EventReport:
+    """For programs: the events of `agent run --json`, one a line on stdout."""
+
+    def __init__(self) -> None:
+        import codecs
+
+        decoder = codecs.getincrementaldecoder("utf-8")
+        self._decoders = {1: decoder("replace"), 2: decoder("replace")}
+        self._masked = _masking(shapes=True)
+
+    def denied(self, assessment: Assessment, verdict: Deny) -> int:
+        self._judged(assessment, verdict)
+        self._print({"type": "denied", "call": "exec", "problem": _problem(verdict.problem)})
+        return self._end(Exit.DENIED)
+
+    def started(self, assessment: Assessment, verdict: Allow, session: str, enforcement: Enforcement) -> None:
+        checks = {
+            "level": enforcement.level.value,
+            "backend": enforcement.backend,
+            "missing": enforcement.missing,
+            "limits": enforcement.limits,
+        }
+        self._print({"type": "session_started", "session": session, "enforcement": checks})
+        self._judged(assessment, verdict)
+
+    def listen(self, stream: int, chunk: bytes) -> None:
+        self._output(stream, self._masked[stream].feed(self._decoders[stream].decode(chunk)))
+
+    def finished(self, outcome: Outcome, limits: Limits) -> int:
+        for stream, decoder in self._decoders.items():
+            masked = self._masked[stream]
+            self._output(stream, masked.feed(decoder.decode(b"", final=True)) + masked.end())
+        problem, code = ending(outcome, limits)
+        violations = [
+            {"what": item.what, "path": item.path, "fix": item.fix, "inferred": item.inferred, "layer": item.layer}
+            for item in outcome.violations
+        ]
+        self._print(
+            {
+                "type": "finished",
+                "call": "exec",
+                "status": outcome.status,
+                "seconds": round(outcome.seconds, 6),
+                "ended_by": outcome.ended_by,
+                "violations": violations,
+                "connections": [asdict(made) for made in outcome.connections[:MOST_TOLD]],
+                "problem": _problem(problem) if problem else None,
+            }
+        )
+        return self._end(code)
+
+    def _judged(self, assessment: Assessment, verdict: Allow | Deny) -> None:
+        cell = verdict.cell
+        self._print(
+            {
+                "type": "verdict",
+                "call": "exec",
+                "tiers": [tier.label for tier in assessment.tiers],
+                "ruling": "allow" if isinstance(verdict, Allow) else "deny",
+                "why": verdict.reason.text,
+                "rule": str(verdict.reason.rule),
+                "cell": {"tier": cell.tier.label, "mode": cell.mode.value, "ruling": cell.ruling.name.lower()},
+            }
+        )
+
+    def _output(self, stream: int, text: str) -> None:
+        if text:
+            self._print({"type": "output", "call": "exec", "stream": stream, "text": text})
+
+    def _end(self, code: int) -> int:
+        self._print({"type": "run_ended", "exit": int(code)})
+        return code
+
+    def _print(self, event: dict[str, object]) -> None:
+        sys.stdout.flush()
+        _write(1, (json.dumps(event, separators=(",", ":")) + "\n").encode())
+
+
+def _masking(*, shapes: bool) -> "dict[int, Stream]":
+    """What masks stdout and stderr, each on its own; nothing where there is nothing to mask."""
+    if not shapes and not registry.count():
+        return {}
+    from runner.secrets.redactor import Redactor
+
+    redactor = Redactor(live=True, shapes=shapes)
+    return {1: redactor.stream(), 2: redactor.stream()}
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    try:
+        write_all(descriptor, data)
+    except BrokenPipeError:
+        raise
+    except OSError as error:  # a full disk
+        raise Stopped(unwritten(error), Exit.FAILED) from None
+
+
+def ending(outcome: Outcome, limits: Limits) -> tuple[Problem | None, int]:
+    """What an ended command comes to: a Problem to print, if any, and the exit code."""
+    if outcome.problem is not None:
+        return outcome.problem, outcome.status or Exit.FAILED
+    if outcome.ended_by is not None and outcome.ended_by != "cancelled":
+        from sandbox.linux.limits import passed  # its patterns are for commands that failed
+
+        return passed(outcome.ended_by, limits), Exit.LIMIT
+    return None, outcome.status
+
+
+def _problem(problem: Problem) -> dict[str, str]:
+    return {"what": problem.what, "why": problem.why, "fix": problem.fix}

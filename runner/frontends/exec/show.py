@@ -1,0 +1,115 @@
+"""`agent sandbox show`: the exact rights of a permit, and what a sandbox would mount for them. Runs nothing."""
+
+import json
+import os
+from dataclasses import asdict, replace
+
+from policy.model.action import RunArgv
+from policy.model.assessment import Assessment, Effect, EffectKind, Reason, Scope
+from policy.model.builtin_rules import SANDBOX_SHOW
+from policy.model.frozen import dataclass
+from policy.model.matrix import Ruling
+from policy.model.tier import Tier
+from policy.model.verdict import Ask, Deny, Rights, Terms, Verdict
+from policy.terms import Floor, terms_for
+from runner.gate.explain import names_of
+from runner.gate.gate import Gate, open_gate, ruling
+from runner.gate.request import GateArgs
+from runner.gate.wording import RULING_WORDS, terms_words
+from runner.problems import Exit, Stopped
+from runner.secrets.redactor import masked
+from runner.stderr import print_problem, say
+from runner.text.sanitize import visible
+from sandbox.backend import SandboxUnavailable
+
+_STEPS = {"ro": "read", "rw": "write", "tmpfs": "empty", "folder": "empty", "mask": "masked", "link": "link to"}
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One set of rights. `title` says whose; `mounts` is what T1 would build, unless `refused` says why it cannot."""
+
+    title: str
+    terms: Terms
+    mounts: tuple[tuple[str, str, str], ...] = ()  # kind, where from, where to
+    refused: str = ""
+
+
+def run_show(args: GateArgs) -> int:
+    """Print the terms of the script, or without one those of the two right sets; 3 when no permit can be given."""
+    bare = args.script is None and args.argv is None
+    gate, action = open_gate(replace(args, script="") if bare else args, os.environ)
+    for notice in gate.settings.notices:
+        say(f"notice: {notice}")
+    if bare:
+        titles = {"what only reads gets": Rights.LOOK, "what may change the workspace gets": Rights.WORK}
+        found = [_shown(title, _standard(gate, rights)) for title, rights in titles.items()]
+    else:
+        _, verdict = gate.evaluate(action, unattended=args.unattended)
+        if isinstance(verdict, Deny):
+            print_problem(verdict.problem, label="denied")
+            return Exit.DENIED
+        found = [_shown(_title(verdict), verdict.terms if isinstance(verdict, Ask) else verdict.permit.terms)]
+    print(masked(json.dumps([_as_json(one) for one in found]) if args.json else "\n".join(map(_render, found))))
+    return Exit.DONE
+
+
+def _title(verdict: Verdict) -> str:
+    found = ruling(verdict)
+    return f"{RULING_WORDS[found]}; a permit holds" if found is Ruling.ALLOW else "asks; with a yes a permit holds"
+
+
+def _standard(gate: Gate, rights: Rights) -> Terms:
+    """The terms of an action that needs exactly `rights`, and what flags add."""
+    works = rights is Rights.WORK
+    tier = Tier.EXECUTE if works else Tier.READ
+    effects = (Effect(EffectKind.RUNS, "code", Scope.NONE),) if works else ()
+    action = RunArgv(("true",), gate.cwd, gate.limits.wall)
+    assessment = Assessment(action, effects, (Reason(tier, "shown", SANDBOX_SHOW),))
+    if gate.typed:
+        from policy.permission.flag_rights import widened
+
+        assessment = widened(assessment, gate.typed, gate.facts, gate.settings.profile)
+    terms = terms_for(assessment, gate.facts, gate.settings.profile, gate.environment, gate.limits)
+    secret = next((reason for reason in assessment.reasons if reason.tier >= Tier.SECRET), None)
+    if isinstance(terms, Terms) and secret is None:
+        return terms
+    from policy.model.verdict import Problem
+
+    why, fix = (terms.why, terms.fix) if isinstance(terms, Floor) else (secret.text if secret else "", "leave it out")
+    raise Stopped(Problem("these rights are given to nobody", f"{why}; no mode allows that", fix), Exit.DENIED)
+
+
+def _shown(title: str, terms: Terms) -> Shown:
+    """With the mounts of the full sandbox, for a session's /tmp that does not exist yet."""
+    from sandbox.inside import syscalls
+    from sandbox.linux.launch import survey
+    from sandbox.linux.plan_builder import compile_plan
+
+    try:
+        plan = compile_plan(terms, survey(terms, ""), (b"", b""), tier="T1", abi=syscalls.landlock_abi())
+    except SandboxUnavailable as error:
+        return Shown(title, terms, refused=str(error.problem))
+    return Shown(title, terms, plan.mounts)
+
+
+def _as_json(shown: Shown) -> dict[str, object]:
+    """A JSON-able object; environment values are left out."""
+    terms = {**asdict(shown.terms), "env": [name for name, _ in shown.terms.env], "digest": shown.terms.digest}
+    mounts = [{"kind": kind, "from": source, "to": target} for kind, source, target in shown.mounts]
+    return {"title": shown.title, "terms": terms, "mounts": mounts, "refused": shown.refused or None}
+
+
+def _render(shown: Shown) -> str:
+    lines = [shown.title]
+    lines += [f"  {name:<8} {words}" for name, words in terms_words(shown.terms)]
+    lines.append(f"  {'environ':<8} {names_of(shown.terms) or 'empty'}")
+    lines.append(f"  {'digest':<8} {shown.terms.digest[:16]}")
+    if shown.refused:
+        lines.append(f"  no sandbox can grant this: {shown.refused}")
+    else:
+        lines.append("  mounts   (everything else does not exist)")
+        for kind, source, target in shown.mounts:
+            other = f" <- {source}" if source not in ("", target) and kind in ("ro", "rw", "link") else ""
+            lines.append(f"    {_STEPS[kind]:<8} {target}{other}")
+    return "\n".join(visible(line, lines=False) for line in lines)

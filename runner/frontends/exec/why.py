@@ -1,0 +1,79 @@
+"""`agent why`: everything the gate would say about one action. Runs nothing, records nothing."""
+
+import os
+from typing import TYPE_CHECKING
+
+from runner.gate.request import GateArgs
+
+if TYPE_CHECKING:
+    from policy.model.assessment import Assessment
+    from policy.model.verdict import Verdict
+    from runner.gate.gate import Gate
+
+
+def run_why(args: GateArgs) -> int:
+    """Print the explanation; the exit code is 0 whatever the verdict, since the question was answered."""
+    from policy.describe.summary import doing
+    from runner.gate.explain import explain, render
+    from runner.gate.gate import open_gate
+    from runner.problems import Exit
+    from runner.secrets.redactor import masked
+    from runner.stderr import coloured, say
+    from runner.text.sanitize import visible
+
+    gate, action = open_gate(args, os.environ)
+    for notice in gate.settings.notices:
+        say(f"notice: {visible(notice, lines=False)}")
+    assessment, verdict = gate.evaluate(action, unattended=args.unattended)
+    assessment, verdict = _answered(gate, assessment, verdict, unattended=args.unattended)
+    explanation = explain(
+        assessment,
+        verdict,
+        gate.facts.workspace,
+        gate.elsewhere(assessment),
+        line=doing(assessment, gate.facts),
+        rule=_tried(gate, assessment, verdict),
+    )
+    if args.json:
+        import json
+
+        print(masked(json.dumps(explanation.as_json())))
+    else:
+        import sys
+
+        from policy.describe.phrases import near
+        from runner.state.paths import config_file
+
+        config = near(str(config_file(os.environ)), gate.facts)
+        print(masked(render(explanation, colour=coloured(sys.stdout), config=config)))
+    return Exit.DONE
+
+
+def _answered(
+    gate: "Gate", assessment: "Assessment", verdict: "Verdict", *, unattended: bool
+) -> "tuple[Assessment, Verdict]":
+    """What remembered answers make of it; nothing is asked, spent or kept."""
+    from policy.model.permission_rule import Source
+    from runner.frontends.exec.command import answers_kept
+
+    if not answers_kept():
+        return assessment, verdict
+    from runner.frontends.exec.grants import recall
+
+    found = recall(gate, assessment, verdict, Source.MODEL, unattended=unattended).found
+    return found.assessment, found.verdict
+
+
+def _tried(gate: "Gate", assessment: "Assessment", verdict: "Verdict") -> str | None:
+    """Return a rule that would allow the action even when no person can answer, or None if there is no such rule."""
+    from policy.decide import open_reasons
+    from policy.model.verdict import Allow
+    from runner.gate.suggest import read_rules, suggested
+
+    if isinstance(verdict, Allow):
+        return None
+    text = suggested(assessment, open_reasons(assessment, gate.mode), gate.facts)
+    if text is None:
+        return None
+    _, again = gate.context(unattended=True).evaluate(assessment.action, read_rules(text))
+    return text if isinstance(again, Allow) else None

@@ -1,0 +1,186 @@
+"""Questions that a program answers: each goes out as an event, and waits for the answer that names it."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+
+from policy.model.frozen import dataclass
+from policy.model.matrix import Ruling
+from policy.model.tier import Mode
+from policy.model.verdict import Ask, Problem, ProblemError
+from runner.approval.approver import Answer, Edited, Halt, No, Question, Yes
+from runner.approval.plan_answer import QUESTION, WAYS, Leave, PlanAnswer, Stay
+from runner.approval.remember_options import NOTHING, Offer
+from runner.events import Emit, PickWanted
+from runner.frontends.slash.command import Row
+
+_NOBODY = "nobody is there to answer"
+
+
+class NoAnswer(ProblemError):
+    """What was said answers nothing; the question still waits, if it ever did."""
+
+    def __init__(self, why: str, fix: str) -> None:
+        super().__init__(Problem("this answers no question", why, fix))
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """An answer as it came."""
+
+    answer: str
+    feedback: str | None = None
+    command: str | None = None
+
+    @property
+    def bare(self) -> bool:
+        return self.feedback is None and self.command is None
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    """What waits. `read` makes an answer of what was said, or raises NoAnswer; `no` is the answer of nobody. `loose`:
+    it belongs to no turn."""
+
+    read: Callable[[Said], object]
+    no: object
+    answer: "asyncio.Future[object]"
+    loose: bool = False
+
+
+class Questions:
+    """An Approver. The event that asks names each question by an `id` that no other has, so that a late answer counts
+    for nothing. Whoever stops listening calls `close`: from then on every answer is no."""
+
+    name = "program"
+
+    def __init__(self, emit: Emit) -> None:
+        """`emit` takes the lists to pick from; other questions were told when they come here."""
+        self._emit = emit
+        self._pending: dict[str, _Pending] = {}
+        self._lists = 0
+        self._closed = False
+
+    async def ask(self, ask: Ask, offer: Offer = NOTHING) -> Answer:
+        """A question without a name, which nobody can answer."""
+        return No(_NOBODY)
+
+    async def ask_all(self, questions: Sequence[Question]) -> tuple[Answer, ...]:
+        """Answers when each has its own, or one is a Halt."""
+        found = await self._answers({each.id: _pending(_reader(each), No(_NOBODY)) for each in questions})
+        return tuple(each if isinstance(each, Yes | No | Halt | Edited) else No() for each in found)
+
+    async def leave_plan(self, plan: str) -> PlanAnswer:
+        """The plan was told; the list is of the modes to leave into."""
+        (found,) = await self._listed(QUESTION, [Row(mode.value, mode.value) for mode in WAYS], _planned, Stay(_NOBODY))
+        if isinstance(found, Halt):
+            raise asyncio.CancelledError
+        return found if isinstance(found, Leave | Stay) else Stay()
+
+    async def pick(self, title: str, rows: Sequence[Row]) -> str | None:
+        """The value that the program picked; None when it said no."""
+        (found,) = await self._listed(title, rows, lambda said: _picked(said, rows), None, loose=True)
+        return found if isinstance(found, str) else None
+
+    def answer(self, id: str, said: Said) -> None:
+        """What the program says to the question `id`. Raises NoAnswer; then nothing was answered."""
+        pending = self._pending.get(id)
+        if pending is None or pending.answer.done():
+            raise NoAnswer(f"no question `{id}` waits for one", "answer each question once, by its id")
+        pending.answer.set_result(pending.read(said))
+
+    def withdraw(self) -> None:
+        """No list of a /command waits any more: nothing was picked. What belongs to a turn ends with that."""
+        for pending in self._pending.values():
+            if pending.loose and not pending.answer.done():
+                pending.answer.set_result(pending.no)
+
+    def close(self) -> None:
+        """Nobody answers any more: what waits is answered by no."""
+        self._closed = True
+        for pending in self._pending.values():
+            if not pending.answer.done():
+                pending.answer.set_result(pending.no)
+
+    async def _listed(
+        self, title: str, rows: Sequence[Row], read: Callable[[Said], object], no: object, *, loose: bool = False
+    ) -> tuple[object, ...]:
+        self._lists += 1
+        id = f"p{self._lists}"
+        told = tuple({"value": row.value, "label": row.label, "detail": row.detail} for row in rows)
+        self._emit(PickWanted(id, title, told))
+        return await self._answers({id: _pending(read, no, loose=loose)})
+
+    async def _answers(self, named: Mapping[str, _Pending]) -> tuple[object, ...]:
+        if self._closed:
+            return tuple(each.no for each in named.values())
+        self._pending |= named
+        try:
+            waiting = {each.answer for each in named.values()}
+            while waiting:
+                done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                if any(isinstance(each.result(), Halt) for each in done):
+                    return tuple(Halt() for _ in named)
+            return tuple(each.answer.result() for each in named.values())
+        finally:
+            for id in named:
+                del self._pending[id]
+
+
+def _pending(read: Callable[[Said], object], no: object, *, loose: bool = False) -> _Pending:
+    return _Pending(read, no, asyncio.get_running_loop().create_future(), loose)
+
+
+def _picked(said: Said, rows: Sequence[Row]) -> str | None:
+    if said.bare and said.answer in (row.value for row in rows):
+        return said.answer
+    if said.bare and said.answer == "no":
+        return None
+    raise NoAnswer(f"`{said.answer}` is none of the values", "answer with the `value` of a row, or with no")
+
+
+def _planned(said: Said) -> PlanAnswer | Halt:
+    if said.command is None and said.answer == "no":
+        return Stay(said.feedback)
+    if said.bare and said.answer == "stop":
+        return Halt()
+    if said.bare and said.answer in (mode.value for mode in WAYS):
+        return Leave(Mode(said.answer))
+    ways = ", ".join(WAYS)
+    raise NoAnswer(f"`{said.answer}` is no answer to a plan", f"answer {ways}, no (with `feedback`), or stop")
+
+
+def _reader(question: Question) -> Callable[[Said], Answer]:
+    """What is no clear answer raises NoAnswer: a program that errs is told, and nothing runs meanwhile."""
+
+    def read(said: Said) -> Answer:
+        match said.answer:
+            case "yes" if said.bare:
+                return Yes()
+            case "no" if said.command is None:
+                return No(said.feedback)
+            case "stop" if said.bare:
+                return Halt()
+            case "edit" if said.feedback is None and said.command is not None and question.card.editable:
+                return Edited(said.command)
+            case _ if said.bare and (kept := _kept(said.answer, question)) is not None:
+                return kept
+        keys = [key for pick in question.card.choices for key in pick.keys]
+        words = ["yes", "no (with `feedback`, if you like)", "stop"]
+        words += ["edit (with `command`)"] if question.card.editable else []
+        words += [f"a key of its card ({', '.join(keys)})"] if keys else []
+        raise NoAnswer(f"`{said.answer}`, with what stands beside it, is no answer to it", f"answer {', '.join(words)}")
+
+    return read
+
+
+def _kept(said: str, question: Question) -> Answer | None:
+    """Return the answer of a choice of the card, typed with its details (`p 7d because ...`), or None."""
+    first = said.partition(" ")[0]
+    pick = next((each for each in question.card.choices if first in each.keys), None)
+    if pick is None:
+        return None
+    match question.offer.picked(said):
+        case None | str():
+            return None
+        case kept:
+            return Yes(kept) if kept.ruling is Ruling.ALLOW else No(keep=kept)

@@ -1,0 +1,251 @@
+"""JSON mode: a program writes lines and reads events; the conversation between them is that of any other front end.
+
+What a line says is done at once, in the order of the lines; what takes long goes on while the next ones are read. The
+end of input lets what was asked for come to its end, without anybody to answer.
+"""
+
+import asyncio
+from collections.abc import AsyncIterable, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, assert_never
+
+from policy.model.verdict import Problem
+from runner.agent.agent import Agent
+from runner.agent.conversation import BUSY, Talk
+from runner.engine.user_input import Words
+from runner.events import Emit, Failed, Notice, Shown, Unqueued
+from runner.frontends.jsonl.approver import NoAnswer, Questions, Said
+from runner.frontends.jsonl.protocol import (
+    Answer,
+    FollowUp,
+    Input,
+    Interrupt,
+    Misread,
+    Prompt,
+    Quit,
+    SetMode,
+    SetModel,
+    SetThinking,
+    Shell,
+    Slash,
+    Steer,
+    TakeBack,
+    parse,
+)
+from runner.frontends.slash.command import Row
+from runner.frontends.slash.registry import known
+from runner.problems import Exit, Stopped, known_problem
+from runner.sessions.selection import GoOn
+
+if TYPE_CHECKING:
+    from runner.config import Settings
+
+
+class JsonMode:
+    """One program's talk with `agent`, which is open."""
+
+    def __init__(self, agent: Agent, questions: Questions, emit: Emit) -> None:
+        found = known(agent.environ, agent.talk.ctx.context)
+        for notice in found.notices:
+            agent.talk.ctx.emit(Notice(notice))
+        self.commands = found.commands
+        self._agent = agent
+        self._questions = questions
+        self._emit = emit  # past the session, which an error of the program is no part of
+        self._jobs: set[asyncio.Task[None]] = set()
+        self._main: asyncio.Task[None] | None = None  # the one that works on the talk itself
+        self._next: list[Words] = []  # prompts that came while something else than a run was on its way
+        self._stopped = False
+        self._over = asyncio.Event()  # a job is, or the input
+        self._left = False
+        self._code = Exit.DONE
+
+    async def serve(self, lines: AsyncIterable[bytes], prompt: str | None = None) -> Exit:
+        """Follow the lines until `quit` or their end; the exit code is that of the last run."""
+        if prompt is not None:
+            self._prompt(prompt)
+        reading = asyncio.ensure_future(self._read(lines))
+        reading.add_done_callback(lambda _: self._over.set())
+        try:
+            while not reading.done() or self._jobs:
+                await self._over.wait()
+                self._over.clear()
+                if reading.done():
+                    reading.result()
+                    self._questions.close()
+                    if self._left:
+                        self._interrupt()
+                self._collect()
+            return self._code
+        finally:
+            reading.cancel()
+            for job in self._jobs:
+                job.cancel()
+            await asyncio.gather(reading, *self._jobs, return_exceptions=True)
+
+    async def _read(self, lines: AsyncIterable[bytes]) -> None:
+        number = 0
+        async for line in lines:
+            number += 1
+            if not line.strip():
+                continue
+            try:
+                self._follow(parse(line))
+            except (Misread, NoAnswer) as error:
+                self._wrong(error.problem, number)
+            except Exception as error:  # the seam of JSON mode: what carries a Problem is told, and the talk goes on
+                problem = known_problem(error)
+                if problem is None:
+                    raise
+                self._wrong(problem[0], number)
+            if self._left:
+                return
+
+    def _wrong(self, problem: Problem, line: int | None) -> None:
+        self._emit(Failed(self._agent.talk.ctx.redactor.mask(problem), line))
+
+    def _follow(self, said: Input) -> None:
+        agent = self._agent
+        match said:
+            case Prompt(text):
+                self._prompt(text)
+            case Steer(text) if self._hears:
+                agent.steer(text)
+            case FollowUp(text) if self._hears:
+                agent.follow_up(text)
+            case Steer(text) | FollowUp(text):
+                self._prompt(text)
+            case TakeBack():
+                self._take_back()
+            case Answer(id, answer, feedback, command):
+                self._questions.answer(id, Said(answer, feedback, command))
+            case Interrupt():
+                self._interrupt()
+            case SetMode(mode):
+                agent.talk.set_mode(mode)
+            case SetModel(model):
+                agent.talk.set_model(model)
+            case SetThinking(level):
+                agent.talk.set_thinking(level)
+            case Slash(text):
+                self._slash(text)
+            case Shell(command):
+                self._start(self._shell(command))
+            case Quit():
+                self.leave()
+            case never:
+                assert_never(never)
+
+    @property
+    def _hears(self) -> bool:
+        """Whether a run is on its way that takes what is said meanwhile: one that was stopped does not."""
+        return self._agent.busy and self._main is not None and not self._stopped
+
+    @property
+    def _taken(self) -> bool:
+        """Whether something works on the talk, be it a command that asks the model."""
+        return self._main is not None or self._agent.busy
+
+    def _prompt(self, text: str, typed: str = "") -> None:
+        if self._hears:
+            self.talk.follow_up(text, typed)
+        elif self._taken:
+            self._next.append(Words(text, typed))
+        else:
+            self._start(self._run(Words(text, typed)))
+
+    def _start(self, work: Coroutine[object, object, None]) -> None:
+        """What works on the talk itself, one at a time."""
+        if self._taken:
+            work.close()
+            raise Misread(BUSY)
+        self._main = self._begin(work)
+
+    def _begin(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        job = asyncio.ensure_future(work)
+        self._jobs.add(job)
+        job.add_done_callback(lambda _: self._over.set())
+        return job
+
+    async def _run(self, words: Words) -> None:
+        talk = await self._agent.open()  # where a /command opens another session, once that is done
+        try:
+            said = (words.text, words.typed)
+            self._code = (talk.unbegun(*said) if self._stopped else await talk.prompt(*said)).exit
+        except Stopped as error:
+            if error.problem is not BUSY:
+                raise
+            self._next.insert(0, words)  # a command began to ask the model in the same moment
+
+    async def _shell(self, command: str) -> None:
+        talk = await self._agent.open()
+        if self._stopped:
+            talk.ctx.emit(Notice("the command was stopped"))
+        else:
+            await talk.shell(command)
+
+    def _slash(self, text: str) -> None:
+        from runner.frontends.slash.dispatch import run_line
+
+        self._begin(run_line(text if text.startswith("/") else f"/{text}", self))
+
+    def _take_back(self) -> None:
+        """Nothing waits any more, neither in the talk nor for it."""
+        talk, waited = self._agent.talk, tuple(self._next)
+        self._next.clear()
+        talk.take_back()
+        if waited:
+            talk.ctx.emit(Unqueued(tuple(talk.ctx.redactor.text(each.shown) for each in waited)))
+
+    def _interrupt(self) -> None:
+        self._take_back()
+        self._questions.withdraw()
+        self._stopped = self._main is not None  # seen by what has not begun yet
+        self._agent.interrupt()
+
+    def _collect(self) -> None:
+        """Let go of what is over, and begin what waited for it."""
+        for job in [job for job in self._jobs if job.done()]:
+            self._jobs.discard(job)
+            if job is self._main:
+                self._main, self._stopped = None, False
+            if not job.cancelled() and (error := job.exception()) is not None:
+                problem = known_problem(error)
+                if problem is None:
+                    raise error
+                self._wrong(problem[0], None)
+        if not self._taken and self._next:
+            self._start(self._run(self._next.pop(0)))
+
+    # ---- the desk of /commands
+
+    keys = ()
+
+    @property
+    def talk(self) -> Talk:
+        return self._agent.talk
+
+    @property
+    def settings(self) -> "Settings":
+        return self._agent.settings
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        return self._agent.environ
+
+    async def pick(self, title: str, rows: Sequence[Row]) -> str | None:
+        return await self._questions.pick(title, rows)
+
+    async def send(self, prompt: str, typed: str) -> None:
+        self._prompt(prompt, typed)
+
+    async def switch(self, how: GoOn) -> None:
+        await self._agent.switch(how)
+
+    def draft(self, text: str) -> None:
+        self.talk.ctx.emit(Shown(text, "draft"))
+
+    def copy(self, text: str) -> bool:
+        return False
+
+    def leave(self) -> None:
+        self._left = True

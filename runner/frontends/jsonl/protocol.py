@@ -1,0 +1,193 @@
+"""The lines that a program writes to JSON mode: one object each, checked once, and made one value each."""
+
+import json
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import TypeVar
+
+from policy.model.frozen import dataclass
+from policy.model.tier import Mode
+from policy.model.verdict import Problem, ProblemError
+from runner.messages import Thinking
+
+LONGEST = 16 << 20  # bytes of one line: a prompt of a megabyte with every character escaped, and room around it
+_ID = 100  # characters
+_TEXT = 1 << 20  # characters, as of every prompt
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """Work on this; behind what is on its way, if something is."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Steer:
+    """Say this inside the turn, after the current batch of calls."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class FollowUp:
+    """Say this when the turn is over."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TakeBack:
+    """Nothing waits any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """To the question `id`: yes, no, a key of its card, stop, or edit (with `command`). To a list: a value of it."""
+
+    id: str
+    answer: str
+    feedback: str | None = None
+    command: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupt:
+    """Stop what is on its way."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetMode:
+    mode: Mode
+
+
+@dataclass(frozen=True, slots=True)
+class SetModel:
+    """`provider:model`."""
+
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetThinking:
+    level: Thinking
+
+
+@dataclass(frozen=True, slots=True)
+class Slash:
+    """A /command, as it is typed."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shell:
+    """Run this command as the person's own."""
+
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
+class Quit:
+    """Stop what is on its way, and end."""
+
+
+Input = (
+    Prompt | Steer | FollowUp | TakeBack | Answer | Interrupt | SetMode | SetModel | SetThinking | Slash | Shell | Quit
+)
+
+
+class Misread(ProblemError):
+    """A line makes no sense; nothing was done for it."""
+
+
+def _misread(why: str, fix: str = 'write for example {"type": "prompt", "text": "what to do"}') -> Misread:
+    return Misread(Problem("this line is not understood, and nothing was done for it", why, fix))
+
+
+Field = tuple[type, int, bool]  # of what kind, how long at most, needed
+_WORDS: Field = (str, _TEXT, True)
+_SHORT: Field = (str, _ID, True)
+
+# fmt: off
+_SHAPES: Mapping[str, tuple[Mapping[str, Field], Callable[..., Input]]] = {
+    "prompt":    ({"text": _WORDS},                      Prompt),
+    "steer":     ({"text": _WORDS},                      Steer),
+    "follow_up": ({"text": _WORDS},                      FollowUp),
+    "take_back": ({},                                    TakeBack),
+    "answer":    ({"id": _SHORT, "answer": (str, 2000, True), "feedback": (str, _TEXT, False),
+                   "command": (str, _TEXT, False)},      Answer),
+    "interrupt": ({},                                    Interrupt),
+    "mode":      ({"mode": _SHORT},                      lambda mode: SetMode(_one_of(Mode, "mode", mode))),
+    "model":     ({"model": (str, 500, True)},           SetModel),
+    "thinking":  ({"level": _SHORT},                     lambda level: SetThinking(_one_of(Thinking, "level", level))),
+    "command":   ({"text": _WORDS},                      Slash),
+    "shell":     ({"command": _WORDS},                   Shell),
+    "quit":      ({},                                    Quit),
+}
+# fmt: on
+TYPES = tuple(_SHAPES)
+
+
+def parse(line: bytes) -> Input:
+    """What a line says. Raises Misread, which names what is wrong with it."""
+    if len(line) > LONGEST:
+        raise _misread(f"it is longer than {LONGEST >> 20} MiB", "let the model read a file")
+    try:
+        found = json.loads(line.decode("utf-8"), object_pairs_hook=_object, parse_constant=_no_constant)
+    except UnicodeDecodeError:
+        raise _misread("it is not UTF-8") from None
+    except _Twice as error:
+        raise _misread(f"`{error}` stands in it twice") from None
+    except (ValueError, RecursionError):
+        raise _misread("it is not JSON") from None
+    kind = found.get("type") if isinstance(found, dict) else None
+    if not isinstance(found, dict) or not isinstance(kind, str):
+        raise _misread("it is no JSON object with a text `type`")
+    if kind not in _SHAPES:
+        raise _misread(f"there is no type `{kind[:_ID]}`", f"the types are {', '.join(TYPES)}")
+    fields, make = _SHAPES[kind]
+    del found["type"]
+    for name in found:
+        if name not in fields:
+            known = ", ".join(f"`{each}`" for each in fields) or "none"
+            raise _misread(f"`{name[:_ID]}` is no field of {kind}", f"its fields are: {known}")
+    for name, (of, most, needed) in fields.items():
+        value = found.get(name)
+        if value is None and not needed:
+            found.pop(name, None)
+        elif not isinstance(value, of):
+            raise _misread(f"{kind} needs `{name}`, a text")
+        elif isinstance(value, str) and len(value) > most:
+            raise _misread(f"`{name}` is longer than {most} characters", "make it shorter")
+        elif name in ("text", "command") and isinstance(value, str) and not value.strip():
+            raise _misread(f"`{name}` is empty")
+    return make(**found)
+
+
+E = TypeVar("E", bound=StrEnum)
+
+
+def _one_of(kind: type[E], name: str, value: str) -> E:
+    try:
+        return kind(value)
+    except ValueError:
+        known = ", ".join(each.value for each in kind)
+        raise _misread(f"there is no {name} `{value}`", f"the {name}s are {known}") from None
+
+
+class _Twice(ValueError):
+    """Of two values under one name, another program may take the one that was not meant."""
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for name, value in pairs:
+        if name in found:
+            raise _Twice(name[:_ID])
+        found[name] = value
+    return found
+
+
+def _no_constant(text: str) -> object:
+    raise ValueError(f"{text} is no JSON")

@@ -1,0 +1,156 @@
+"""Events as JSON lines on standard output. Whoever does not read them holds up the agent for a while, and then ends it.
+
+A write to a pipe that nobody reads never returns. In the event loop's thread that would stop everything that bounds a
+run: its time, the limits of a command, an interrupt, SIGTERM. So another thread writes.
+"""
+
+import asyncio
+import contextlib
+import os
+import select
+import stat
+import threading
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from policy.model.verdict import Problem
+from runner.events import Chunk, Failed
+from runner.problems import Exit, Stopped, known_problem
+from runner.stderr import unwritten
+
+if TYPE_CHECKING:
+    from runner.events import Event
+
+MOST = 16 << 20  # bytes that wait for a reader
+PATIENCE = 10.0  # seconds for room, when so much waits: a reader that is only slow makes some
+_GOODBYE = 2.0  # seconds for the last lines of a program that was told to go
+_PIECE = 1 << 16
+_LOOK = 1000  # milliseconds after which the end is noticed: a pipe that is waited for stays open
+
+_UNREAD = Problem(
+    "nobody reads the events",
+    f"{MOST >> 20} MiB of them wait, and none was taken for {PATIENCE:g} s",
+    "read standard output while the agent works, or send it to a file",
+)
+
+
+class JsonLines:
+    """An Emit, as long as its block lasts; what ends the block is an event `error` where it carries a Problem.
+
+    When the output takes no more, what ends the program is called (`when_lost`), and from the next event on, and at the
+    end of the block, BrokenPipeError or Stopped is raised.
+    """
+
+    def __init__(self, number: int = 1, *, most: int = MOST, patience: float = PATIENCE) -> None:
+        self._number = number
+        self._most = most
+        self._patience = patience
+        self._lines: deque[bytes] = deque()
+        self._waiting = 0  # bytes that nobody has taken yet
+        self._changed = threading.Condition()
+        self._over = False
+        self._hurried = False
+        self._lost: Exception | None = None
+        self._told: Callable[[], object] = lambda: None
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._write, name="standard output", daemon=True).start()
+        kind = os.fstat(self._number).st_mode
+        if stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind):
+            threading.Thread(target=self._watch, name="its reader", daemon=True).start()
+        return self
+
+    def when_lost(self, end: Callable[[], None]) -> None:
+        """Called in the event loop that `end` is to run in."""
+        self._told = partial(asyncio.get_running_loop().call_soon_threadsafe, end)
+
+    def __call__(self, event: "Event") -> None:
+        line = event.line().encode("ascii") + b"\n"
+        with self._changed:
+            # A line that is longer than all the room has it for itself.
+            room = self._changed.wait_for(
+                lambda: self._lost is not None or not self._waiting or self._waiting + len(line) <= self._most,
+                self._patience,
+            )
+            if not room:
+                self._lose(Stopped(_UNREAD, Exit.FAILED))
+            if self._lost is not None:
+                if isinstance(event, Chunk):  # not every backend would hear of it; what ends the program is called
+                    return
+                raise self._lost
+            self._lines.append(line)
+            self._waiting += len(line)
+            self._changed.notify_all()
+
+    def hurry(self) -> None:
+        """Whoever told us to go may not read any more: wait for nothing that takes long."""
+        self._hurried = True
+
+    def __exit__(
+        self, type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        found = known_problem(error) if isinstance(error, Exception) else None
+        if found is not None and self._lost is None:
+            from runner.secrets.redactor import Redactor
+
+            self(Failed(Redactor(live=True, shapes=True).mask(found[0])))
+        with self._changed:
+            self._over = True
+            self._changed.notify_all()
+            while self._waiting and self._lost is None:
+                before, patience = self._waiting, _GOODBYE if self._hurried or error is not None else None
+                if not self._changed.wait_for(partial(self._fewer, before), patience):
+                    break
+        if self._lost is not None and not isinstance(error, Exception):  # also when it is what cancelled the block
+            raise self._lost from None
+
+    def _fewer(self, before: int) -> bool:
+        """Whether something was taken, or never will be."""
+        return self._waiting < before or self._lost is not None
+
+    def _lose(self, error: Exception) -> None:
+        """The condition is held."""
+        self._lost = self._lost or error
+        self._changed.notify_all()
+        with contextlib.suppress(RuntimeError):  # the event loop is closed, and so is the session
+            self._told()
+
+    def _write(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: bool(self._lines) or self._over)
+                if not self._lines:
+                    return
+                line = memoryview(self._lines.popleft())
+            try:
+                while line:
+                    done = self._written(line[:_PIECE])
+                    line = line[done:]
+                    with self._changed:
+                        self._waiting -= done
+                        self._changed.notify_all()
+            except OSError as error:
+                with self._changed:
+                    gone = isinstance(error, BrokenPipeError)
+                    self._lose(error if gone else Stopped(unwritten(error), Exit.FAILED))
+                return
+
+    def _watch(self) -> None:
+        """Whoever went away is missed at once, and not with the next event: a child may be silent for hours."""
+        poll = select.poll()
+        poll.register(self._number, 0)
+        while not poll.poll(_LOOK) and not self._over:  # POLLERR and POLLHUP alone (poll(2))
+            pass
+        with self._changed:
+            if not self._over:
+                self._lose(BrokenPipeError())
+
+    def _written(self, piece: memoryview) -> int:
+        try:
+            return os.write(self._number, piece)
+        except BlockingIOError:  # whoever started us made it so
+            select.select((), (self._number,), ())
+            return 0

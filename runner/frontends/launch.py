@@ -1,0 +1,213 @@
+"""The launch of an agent from the command line: on one prompt, or as a conversation at the terminal."""
+
+import os
+import stat
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from runner.agent.run_options import RunArgs
+from runner.agent.startup import begun, chosen_model, opener, prepared
+from runner.frontends.terminal.probe import at_terminal, spell_out
+from runner.problems import Exit, Stopped, usage
+from runner.providers.key_source import is_stdin, take_terminal
+from runner.stderr import unwritten
+
+if TYPE_CHECKING:
+    from runner.agent.open_session import SessionOptions
+    from runner.approval.approver import Approver
+    from runner.config import Settings
+    from runner.events import Emit, Event
+    from runner.frontends.jsonl.writer import JsonLines
+    from runner.loop import Ending
+    from runner.providers import Opened
+
+_LONGEST_PROMPT = 1 << 20
+
+
+def start_run(args: RunArgs, prompt: str | None, prompt_file: Path | None) -> int:
+    """Work on one prompt; answers the exit code."""
+    if not args.json:
+        return _run(args, prompt, prompt_file, None)
+    from runner.frontends.jsonl.writer import JsonLines
+
+    with JsonLines() as lines:
+        return _run(args, prompt, prompt_file, lines)
+
+
+def _run(args: RunArgs, prompt: str | None, prompt_file: Path | None, lines: "JsonLines | None") -> int:
+    import asyncio
+
+    from runner.gate.gate import nobody_there
+
+    args.key.check(prompt_from_stdin=is_stdin(prompt_file) if prompt_file else prompt is None)
+    text = prompt_text(prompt, prompt_file)
+    unattended = nobody_there(args.unattended)
+    options, settings = prepared(args, unattended)
+    model = chosen_model(args, settings, options.cwd)
+    emit = lines or on_stdout()
+    approver = _approver(unattended, emit)
+    options = begun(args, options, settings, model)
+    another = opener(args, settings, options.cwd, model)
+    code = asyncio.run(
+        play(
+            text, options, settings, os.environ, model=model, approver=approver, emit=emit, opener=another, lines=lines
+        )
+    ).exit
+    if code is Exit.INTERRUPTED and lines is not None:
+        lines.hurry()
+    return code
+
+
+async def play(
+    prompt: str,
+    options: "SessionOptions",
+    settings: "Settings",
+    environ: Mapping[str, str],
+    *,
+    model: "Opened",
+    approver: "Approver",
+    emit: "Emit",
+    opener: "Callable[[str], Opened] | None" = None,
+    lines: "JsonLines | None" = None,
+) -> "Ending":
+    """One prompt in a session of its own, or in the one that it goes on with. Signals that end a program end it as
+    Ctrl-C does; `lines` that nobody reads do, too."""
+    from runner.agent.agent import Agent
+    from runner.agent.startup import Start
+    from runner.frontends.signals import end_by_signals
+
+    end = end_by_signals()
+    if lines is not None:
+        lines.when_lost(end)
+    start = Start(options, settings, environ, model, opener)
+    async with Agent(approver=approver, emit=emit, start=lambda: start) as agent:
+        return await agent.talk.prompt(prompt)  # who was told to stop still learns how it ended
+
+
+def start_conversation(args: RunArgs) -> int:
+    """Talk at the terminal until the user leaves."""
+    import asyncio
+
+    args.key.check(prompt_from_stdin=False)
+    if not args.plain and at_terminal():
+        from runner.frontends.tui.start import start_terminal
+
+        return start_terminal(lambda: args)
+    from runner.agent.agent import Agent
+    from runner.agent.startup import starting
+
+    start = starting(args, unattended=False)
+    if not os.isatty(0) and not take_terminal():
+        fix = "name a prompt, or start it at a terminal"
+        raise usage("there is nobody to talk to", "standard input was the key, and there is no terminal", fix)
+    spell_out()
+    emit = on_stdout()
+    # What was typed is on the screen already.
+    shown: Emit = lambda event: None if event.type == "prompted" else emit(event)  # noqa: E731  # a filter
+
+    async def work() -> int:
+        from runner.frontends.plain.line_input import line_reader
+        from runner.frontends.plain.repl import converse
+        from runner.frontends.signals import end_by_signals
+
+        end_by_signals()
+        async with Agent(approver=_approver(False, emit), emit=shown, start=lambda: start) as agent:
+            code = await converse(agent, line_reader())
+            kept = agent.talk.ctx.journal.kept
+        if kept is not None:
+            print(f"\nto go on: agent --resume {kept[:8]}")
+        return code
+
+    try:
+        return asyncio.run(work())
+    except asyncio.CancelledError:  # by a signal
+        return Exit.INTERRUPTED
+
+
+def on_stdout(show: "Emit | None" = None) -> "Emit":
+    """Shows every event on standard output, by `show` where somebody has a way of its own. When that takes no more,
+    BrokenPipeError or Stopped ends the session."""
+    show = show or transcript()
+    broken: list[Exception] = []
+
+    def emit(event: "Event") -> None:
+        chunk = event.type == "output"
+        if broken:
+            if chunk:
+                return
+            raise broken[0]
+        try:
+            show(event)
+        except OSError as error:
+            gone = isinstance(error, BrokenPipeError)
+            broken.append(error if gone else Stopped(unwritten(error), Exit.FAILED))
+            if not chunk:  # output comes through a callback of the event loop, where nobody would catch it
+                raise broken[0] from None
+
+    return emit
+
+
+def transcript(stream: "IO[str] | None" = None) -> "Emit":
+    """Draws events on `stream`, else on standard output."""
+    from rich.console import Console
+
+    from runner.frontends.plain.transcript import Transcript
+
+    class Stdout(Console):
+        def on_broken_pipe(self) -> None:
+            raise  # called while BrokenPipeError is handled; rich would end the program on the spot
+
+    return Transcript(Stdout(file=stream))
+
+
+def _approver(unattended: bool, emit: "Emit") -> "Approver":
+    from runner.approval.approver import Terminal, Unattended
+
+    if unattended:
+        return Unattended(emit)
+    from rich.console import Console
+
+    from runner.frontends.plain.line_input import line_reader
+
+    return Terminal(Console(stderr=True), line_reader(forget=True))
+
+
+def prompt_text(prompt: str | None, file: Path | None) -> str:
+    """The prompt's text: the argument, else the file, else stdin when it is not a terminal."""
+    if prompt is not None and file is not None:
+        raise usage("there are two prompts", "one on the command line and one in --prompt-file", "give one of them")
+    if prompt is not None:
+        text = prompt
+    elif file is not None:
+        text = _text_of(file, f"`{file}`")
+    elif stat.S_ISCHR(os.fstat(0).st_mode):  # a terminal, or /dev/null
+        raise usage(
+            "there is no prompt",
+            "none was given, and standard input is no pipe or file to read one from",
+            f'write agent {_command()} "what to do", or add --prompt-file FILE',
+        )
+    else:
+        text = _text_of(Path("/dev/stdin"), "standard input")
+    if not text.strip():
+        raise usage("the prompt is empty", "there is nothing to work on", f'write agent {_command()} "what to do"')
+    return text
+
+
+def _command() -> str:
+    return "ci" if sys.argv[1:2] == ["ci"] else "run"
+
+
+def _text_of(path: Path, shown: str) -> str:
+    try:
+        with open(path if shown != "standard input" else 0, "rb", closefd=shown != "standard input") as file:
+            data = file.read(_LONGEST_PROMPT + 1)
+    except OSError as error:
+        raise usage(f"the prompt {shown} cannot be read", (error.strerror or "").lower(), "check the path") from None
+    if len(data) > _LONGEST_PROMPT:
+        raise usage(f"the prompt in {shown} is longer than 1 MB", "no model takes that", "let the model read a file")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise usage(f"the prompt in {shown} is not text", "it is not UTF-8", "save it as UTF-8 text") from None

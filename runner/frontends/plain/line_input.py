@@ -1,0 +1,70 @@
+"""Lines from a person. What was typed before a question appeared answers nothing."""
+
+from typing import TYPE_CHECKING
+
+from runner.approval.approver import ReadLine
+from runner.frontends.terminal.probe import at_terminal
+
+if TYPE_CHECKING:
+    from prompt_toolkit.key_binding import KeyBindings
+
+
+def line_reader(*, forget: bool = False) -> ReadLine:
+    """Line editing and history on the controlling terminal.
+
+    With `forget`, what was typed ahead is thrown away and the answer joins no history: for questions, where a stray key
+    must never count as a yes. Lines that come at once, as a paste does, are one line with newlines in it, and wait for
+    a key of their own.
+    """
+    import sys
+
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.history import DummyHistory, InMemoryHistory
+
+    from runner.frontends.terminal.input import Intake
+
+    session: PromptSession[str] = PromptSession(
+        history=DummyHistory() if forget else InMemoryHistory(),
+        key_bindings=_pasting(),
+        input=Intake(sys.stdin, ends="\r\n"),
+        enable_suspend=True,
+    )
+
+    async def read(prompt: str) -> str:
+        if forget:
+            _drop_typed_ahead(session)
+        # Its own SIGINT handler would replace the one that stops a turn, and not put it back.
+        return await session.prompt_async(prompt, handle_sigint=False)
+
+    return read
+
+
+def _pasting() -> "KeyBindings":
+    """What a paste does."""
+    from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+    from prompt_toolkit.keys import Keys
+
+    keys = KeyBindings()
+
+    @keys.add(Keys.BracketedPaste)
+    def paste(event: KeyPressEvent) -> None:
+        text = event.data.replace("\r\n", "\n").replace("\r", "\n").rstrip("\n")
+        event.current_buffer.insert_text(text)
+        # A terminal that cannot be drawn on shows no more than the last character by itself.
+        if (lines := text.count("\n") + 1) > 1 and not at_terminal():
+            print(f"\n[{lines} lines; Enter takes them as one]", end=" ", flush=True)
+
+    return keys
+
+
+def _drop_typed_ahead(session: object) -> None:
+    import os
+    import termios
+
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.input.typeahead import clear_typeahead
+
+    if isinstance(session, PromptSession):
+        clear_typeahead(session.input)
+    if os.isatty(0):
+        termios.tcflush(0, termios.TCIFLUSH)

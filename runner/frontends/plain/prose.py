@@ -1,0 +1,104 @@
+"""Prose that streams onto a terminal or into a file as plain lines."""
+
+import re
+from collections.abc import Callable
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+from runner.text.sanitize import visible
+
+_PIECES = re.compile(r"\n| |[^ \n]+")
+
+
+class Flow:
+    """Streams prose, wrapped at words as it comes: the same lines on a terminal and in a file.
+
+    A piece costs what its length costs, however long the word is that it belongs to.
+    """
+
+    def __init__(self, console: Console, width: Callable[[], int]) -> None:
+        self._console = console
+        self._width = width
+        self._column = 0
+        self._word: list[str] = []  # which waits, with the blank before it
+        self._size = 0
+        self._long = False  # the word is longer than a row: nothing of it waits
+        self._open = False
+        self._style = ""
+        self._last = ""
+        self._ready: list[str] = []
+
+    def write(self, text: str, style: str) -> None:
+        if not self._open or style != self._style:
+            self.end()
+            self._ready.append("\n")
+            self._open, self._style = True, style
+        for piece in _PIECES.findall(self._shown(text)):
+            if piece[0] not in " \n":
+                self._add(piece)
+                continue
+            self._flush()
+            if piece == "\n":
+                self._ready.append("\n")
+                self._column = 0
+            elif self._column:
+                self._word, self._size = [" "], 1
+            else:  # what is set in stays so: it may be code
+                self._ready.append(" ")
+                self._column = 1
+        self._out()
+
+    def _shown(self, text: str) -> str:
+        """Return `text` as it may be shown; a mark at its beginning belongs to the end of the piece before."""
+        before = self._last
+        self._last = text[-1:] if text[-1:].isprintable() else ""
+        return visible(before + text, prose=True)[len(visible(before, prose=True)) :]
+
+    def end(self) -> None:
+        """Finish the paragraph, if one is open."""
+        if self._open:
+            self._flush()
+            self._ready.append("\n")
+            self._out()
+        self._open, self._column, self._word, self._size, self._long = False, 0, [], 0, False
+        self._last = ""
+
+    def _add(self, piece: str) -> None:
+        size = cell_len(piece)
+        if self._long:
+            self._ready.append(piece)
+            self._column += size
+            return
+        self._word.append(piece)
+        self._size += size
+        if self._size > self._width() + 1:
+            self._put()
+            self._long = True
+
+    def _flush(self) -> None:
+        """The word is over."""
+        self._put()
+        self._long = False
+
+    def _put(self) -> None:
+        """Put the pending word (with the blank before it) on this line or the next."""
+        blank = self._word[:1] == [" "]
+        if self._column and self._column + self._size > self._width() and len(self._word) > blank:
+            self._ready.append("\n")
+            self._column = 0
+            if blank:
+                del self._word[0]
+                self._size -= 1
+        self._ready += self._word
+        self._column += self._size
+        self._word, self._size = [], 0
+
+    def _out(self) -> None:
+        encoding = self._console.encoding or "utf-8"
+        text = "".join(self._ready).encode(encoding, "backslashreplace").decode(encoding)
+        self._ready = []
+        if text:
+            self._console.print(Text(text, self._style), end="", markup=False, highlight=False, soft_wrap=True)
+        self._console.file.flush()

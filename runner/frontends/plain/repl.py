@@ -1,0 +1,130 @@
+"""Plain `agent` at a terminal: one line, one turn, and the talk goes on. Ctrl-C stops a turn; Ctrl-D leaves.
+
+What `--plain` gives, and what a terminal gets that can do no more: nothing is drawn over, so a screen reader reads it
+in order and a log of it is whole.
+"""
+
+import asyncio
+import signal
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from runner.approval.approver import ReadLine
+from runner.events import Notice
+from runner.frontends.slash.command import SHELL, Command, Row, say
+from runner.frontends.slash.dispatch import is_command, run_line
+from runner.frontends.slash.registry import known
+from runner.problems import Exit
+from runner.text.sanitize import one_line
+
+if TYPE_CHECKING:
+    from runner.agent.agent import Agent
+    from runner.agent.conversation import Talk
+    from runner.config import Settings
+    from runner.sessions.selection import GoOn
+
+_T = TypeVar("_T")
+_WIDTH = 200
+_SHOWN = 30  # rows to pick from
+
+
+class PlainDesk:
+    """Commands at a plain terminal: what is to be picked is a numbered list, and a line answers it."""
+
+    keys = (("Ctrl-C", "stop the model and what it runs; twice leaves"), ("Ctrl-D", "leave"))
+
+    def __init__(self, agent: "Agent", read_line: ReadLine, commands: Sequence[Command]) -> None:
+        self.left = False
+        self.commands = commands
+        self._agent = agent
+        self._read_line = read_line
+
+    @property
+    def talk(self) -> "Talk":
+        return self._agent.talk
+
+    @property
+    def settings(self) -> "Settings":
+        return self._agent.settings
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        return self._agent.environ
+
+    async def pick(self, title: str, rows: Sequence[Row]) -> str | None:
+        for number, row in enumerate(rows[:_SHOWN], 1):
+            say(self, f"{number:>3}  {one_line(f'{row.label}  {row.detail}'.rstrip(), _WIDTH)}")
+        if len(rows) > _SHOWN:
+            say(self, f"     and {len(rows) - _SHOWN} more, which have to be named")
+        try:
+            answer = (await self._read_line(f"{title} (a number; Enter leaves) ")).strip()
+        except (EOFError, KeyboardInterrupt):
+            return None
+        if answer.isascii() and answer.isdigit() and 1 <= int(answer[:9]) <= min(len(rows), _SHOWN):
+            return rows[int(answer) - 1].value
+        named = next((row.value for row in rows if answer in (row.value, row.label)), None)
+        if answer and named is None:
+            say(self, "that is none of them")
+        return named
+
+    async def send(self, prompt: str, typed: str) -> None:
+        await stoppable(self.talk, self.talk.prompt(prompt, typed))
+
+    async def switch(self, how: "GoOn") -> None:
+        await self._agent.switch(how)
+
+    def draft(self, text: str) -> None:
+        say(self, "what you had said:", text)
+
+    def copy(self, text: str) -> bool:
+        return False  # what is said to the terminal beside lines may be read out, or stand in a log
+
+    def leave(self) -> None:
+        self.left = True
+
+
+async def converse(agent: "Agent", read_line: ReadLine) -> int:
+    """Talk until the user leaves; answers the exit code. Denials along the way were seen, so they are no failure."""
+    found = known(agent.environ, agent.talk.ctx.context)
+    for notice in found.notices:
+        agent.talk.ctx.emit(Notice(notice))
+    desk = PlainDesk(agent, read_line, found.commands)
+    agent.talk.ctx.emit(Notice("type /help for help, /quit to leave"))
+    interrupted = False
+    task = asyncio.current_task()
+    while not desk.left:
+        if task is not None and task.cancelling():  # a signal ended the turn, and with it the talk
+            return Exit.INTERRUPTED
+        try:
+            line = (await read_line("\n> ")).strip()
+        except EOFError:
+            return Exit.DONE
+        except KeyboardInterrupt:
+            if interrupted:
+                return Exit.INTERRUPTED
+            interrupted = True
+            agent.talk.ctx.emit(Notice("Ctrl-C again, or Ctrl-D, leaves"))
+            continue
+        interrupted = False
+        pasted = "\n" in line  # THREAT T112: lines that came at once are words for the model, and no command
+        if is_command(line) and not pasted:
+            await stoppable(agent.talk, run_line(line, desk))
+        elif line == "!":
+            say(desk, SHELL)
+        elif line.startswith("!") and not pasted:
+            await stoppable(agent.talk, agent.talk.shell(line[1:].strip()))
+        elif line:
+            ending = await stoppable(agent.talk, agent.talk.prompt(line))
+            interrupted = ending.exit is Exit.INTERRUPTED
+    return Exit.DONE
+
+
+async def stoppable(talk: "Talk", work: Coroutine[Any, Any, _T]) -> _T:
+    """Await `work` of `talk`, which Ctrl-C stops without ending the talk."""
+    loop = asyncio.get_running_loop()
+    # A plain handler and not the loop's: prompt_toolkit takes the loop's away when it asks a question.
+    before = signal.signal(signal.SIGINT, lambda *_: loop.call_soon_threadsafe(talk.interrupt))
+    try:
+        return await work
+    finally:
+        signal.signal(signal.SIGINT, before)

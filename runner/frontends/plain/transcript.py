@@ -1,0 +1,288 @@
+"""What a person sees of a session: events drawn on a terminal, or as plain lines where there is none.
+
+THREAT: the model, files and commands choose most of this text. All of it passes `visible` and becomes rich Text, never
+markup, so nothing in it can move the cursor, forge a badge, hide a part of a command, or colour itself.
+"""
+
+from typing import assert_never
+
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console
+from rich.text import Text
+
+from policy.model.action import Action, EditFile, RunArgv, RunScript, WriteFile
+from policy.model.matrix import Ruling
+from policy.model.tier import Tier
+from policy.model.verdict import Problem
+from runner.events import (
+    Answered,
+    Asked,
+    CallBegun,
+    Changed,
+    Chunk,
+    Compacted,
+    ContextUsed,
+    Denied,
+    Event,
+    Failed,
+    Finished,
+    Judged,
+    Malformed,
+    Notice,
+    PickWanted,
+    PlanProposed,
+    Prompted,
+    Proposed,
+    Queued,
+    Resumed,
+    Retrying,
+    RunEnded,
+    Said,
+    SessionStarted,
+    Shown,
+    Steered,
+    Thought,
+    Unqueued,
+)
+from runner.frontends.outcome import (
+    contained_words,
+    end_words,
+    output_lines,
+    reached_words,
+    went_well,
+)
+from runner.frontends.plain.prose import Flow
+from runner.frontends.wording import (
+    FAILED_FOLD,
+    FOLD,
+    Pairs,
+    command_lines,
+    ended,
+    note,
+    prompted,
+    resumed,
+    started,
+)
+from runner.gate.wording import action_words
+from runner.text.sanitize import visible
+
+WIDEST = 120  # long lines are hard to read on a wide screen
+
+# fmt: off
+_BADGE = {
+    Tier.READ:          "black on green",
+    Tier.WRITE:         "black on cyan",
+    Tier.EXECUTE:       "white on blue",
+    Tier.AGENT_SPAWN:   "white on blue",
+    Tier.READ_OUTSIDE:  "black on yellow",
+    Tier.NETWORK:       "black on yellow",
+    Tier.WRITE_OUTSIDE: "black on yellow",
+    Tier.MCP_EXTERNAL:  "black on yellow",
+    Tier.DANGEROUS:     "white on red",
+    Tier.UNKNOWN:       "white on magenta",
+    Tier.SECRET:        "white on red",
+    Tier.DENIED:        "white on red",
+}
+# fmt: on
+_WORD = {Ruling.ALLOW: ("allowed", "green"), Ruling.ASK: ("asks", "yellow"), Ruling.DENY: ("denied", "bold red")}
+
+
+class Transcript:
+    """Draws each event as it comes. Calls that only read run side by side, so theirs are drawn when they end."""
+
+    def __init__(self, console: Console, *, thinking: bool = False) -> None:
+        self._console = console
+        self._thinking = thinking
+        self._cwd = ""
+        self._actions: dict[str, tuple[str, Action | None]] = {}
+        self._verdicts: dict[str, Judged] = {}
+        self._drawn: set[str] = set()
+        self._open: set[str] = set()  # asked about or allowed, and not yet ended
+        self._flow = Flow(console, lambda: self._width)
+        self._encoding = console.encoding or "utf-8"
+        fancy = self._encoding.lower().replace("-", "").startswith("utf")
+        self._bar, self._end, self._cut = ("│", "└", "…") if fancy else ("|", "`", "...")
+
+    @property
+    def _width(self) -> int:
+        """The columns we use, as the terminal is now."""
+        return min(self._console.width, WIDEST)
+
+    def __call__(self, event: Event) -> None:
+        """Draw `event`. Fits `Emit`."""
+        match event:
+            case Said(text):
+                self._flow.write(text, "")
+                return
+            case Thought(text):
+                if self._thinking:
+                    self._flow.write(text, "dim italic")
+                return
+            case PlanProposed(call):  # whoever asks shows it; a call of an earlier prompt may have had its key
+                self._actions.pop(call, None)
+                return
+            case Chunk() | CallBegun() | ContextUsed() | PickWanted():
+                return  # the end of a call shows its output, folded; whoever asks shows the plan
+            case _:
+                self._flow.end()
+        match event:
+            case SessionStarted():
+                self._cwd = event.cwd
+                self._labelled(started(event))
+            case Resumed():
+                self._labelled(resumed(event))
+            case Prompted() | Steered():
+                self._print(Text("\n").append_text(self._styled(f"> {prompted(event).rstrip()}", "bold", prose=True)))
+            case Proposed(call, tool, action):
+                self._actions[call] = (tool, action)
+                self._drawn.discard(call)  # in a conversation, the keys of a later prompt start again
+                self._verdicts.pop(call, None)
+            case Judged():
+                self._verdicts[event.call] = event
+                if event.ruling is Ruling.ALLOW:
+                    self._open.add(event.call)
+                if event.tiers != (Tier.READ,) and event.ruling is not Ruling.ASK:
+                    self._header(event.call)
+            case Asked():
+                return  # whoever asks shows the question
+            case Answered(call) if call not in self._actions:
+                return  # to a plan: the line that was typed stands there
+            case Answered(call, yes, feedback, edited):
+                if edited is not None:
+                    self._header(call)
+                    self._row(self._styled("you wrote another command", "yellow"))
+                    return
+                self._header(call)
+                said = "you said yes" if yes else "you said no" + (f": {feedback}" if feedback else "")
+                self._row(self._styled(said, "green" if yes else "red"))
+            case Finished():
+                self._header(event.call)
+                self._finished(event)
+                self._open.discard(event.call)
+            case Denied(call, _, _, rule, problem):
+                self._header(call)
+                self._open.discard(call)
+                # The header shows what was refused; here is why, by which rule, and what to do instead.
+                self._problem(Problem(f"{problem.why} ({rule})", "", problem.fix), "denied   ")
+            case Malformed(_, tool, problem):
+                self._title(" call ", "black on yellow", tool)
+                self._problem(problem, "refused  ")
+            case Notice(text):
+                self._note(text)
+            case Shown(text, kind):
+                for line in text.split("\n"):
+                    self._print(self._styled(line, _diff_style(line) if kind == "diff" else ""))
+            case Retrying() | Compacted() | Changed():
+                self._note(note(event))
+            case Queued(text, kind):
+                when = "after this batch of calls" if kind == "steer" else "after this turn"
+                self._note(f"goes to the model {when}: {text}")
+            case Unqueued(texts):
+                self._note(f"taken back: {'; '.join(texts)}")
+            case Failed(problem):
+                self._title(" failed ", "white on red", problem.what)
+                self._problem(Problem(problem.why, "", problem.fix), "why      ")
+            case RunEnded():
+                for call in sorted(self._open):
+                    self._header(call)  # a read is drawn when it ends, and this one never did
+                    self._row(self._styled("stopped", "yellow"), last=True)
+                self._open.clear()
+                self._print(Text("\n").append_text(self._styled(ended(event), "dim")))
+            case never:
+                assert_never(never)
+
+    def _labelled(self, pairs: Pairs) -> None:
+        for label, words in pairs:
+            self._print(Text().append(f"{label:<10} ", "dim").append_text(self._styled(words)))
+
+    def _header(self, call: str) -> None:
+        """Badge and command, then verdict and why; once per call."""
+        if call in self._drawn or call not in self._verdicts:
+            return
+        self._drawn.add(call)
+        self._open.add(call)
+        verdict = self._verdicts[call]
+        _, action = self._actions[call]
+        lines = command_lines(action_words(action, self._cwd) if action is not None else "", self._cut)
+        tier = verdict.cell.tier
+        self._title(f" {tier.label} ", _BADGE[tier], "\n".join(lines))
+        word, style = _WORD[verdict.ruling]
+        if verdict.ruling is not Ruling.DENY:  # a denial says it with its Problem
+            why = Text().append(word, style).append_text(self._styled(f"  {verdict.why} ({verdict.rule})", "dim"))
+            self._row(why)
+
+    def _title(self, badge: str, style: str, words: str) -> None:
+        """The badge, and what it is about; further rows of a long command stand below it, set in."""
+        lead = Text("\n").append(badge, style).append("  ")
+        first, *rest = words.split("\n")
+        rows = list(self._styled(first, "bold").wrap(self._console, max(self._width - cell_len(badge) - 2, 20)))
+        for line in rest:
+            rows += self._styled(line, "bold").wrap(self._console, max(self._width - 4, 20))
+        for number, row in enumerate(rows or [Text()]):
+            row.rstrip()
+            self._print(lead.append_text(row) if number == 0 else Text("    ").append_text(row))
+
+    def _finished(self, event: Finished) -> None:
+        action = self._actions[event.call][1]
+        diff = isinstance(action, EditFile | WriteFile)
+        lines = output_lines(event, action)
+        good = went_well(event)
+        first, last = FOLD if good else FAILED_FOLD
+        hidden = len(lines) - first - last
+        if hidden > 1 and not diff:
+            lines[first : first + hidden] = [f"{self._cut} {hidden} more lines"]
+        for line in lines:
+            style = _diff_style(line) if diff else ""
+            shown = f"  {line}" if diff else self._fit(f"  {line}")  # a change is shown whole
+            self._row(self._styled(shown, style, prose=isinstance(action, RunScript | RunArgv)))
+        if reached := reached_words(event):
+            self._row(self._styled(reached, "dim"))
+        for words in contained_words(event):
+            self._row(Text().append("contained  ", "bold yellow").append_text(self._styled(words)))
+        if event.kept:
+            self._row(self._styled(f"all of it: {event.kept}", "dim"))
+        self._row(self._styled(end_words(event), "green" if good else "yellow"), last=True)
+
+    def _problem(self, problem: Problem, lead: str) -> None:
+        why = f": {problem.why}" if problem.why else ""
+        self._row(Text().append(lead, "bold red").append_text(self._styled(f"{problem.what}{why}")))
+        self._row(Text().append("instead  ", "dim").append_text(self._styled(problem.fix)), last=True)
+
+    def _note(self, text: str) -> None:
+        self._print(self._styled(f"note: {text}", "dim"))
+
+    def _row(self, text: Text, *, last: bool = False) -> None:
+        """One row of a call's block: wrapped by us, so that every line keeps the bar."""
+        rows = list(text.wrap(self._console, max(self._width - 3, 20))) or [Text()]
+        for number, row in enumerate(rows):
+            mark = self._end if last and number == len(rows) - 1 else self._bar
+            line = Text().append(f" {mark} ", "dim").append_text(row)
+            line.rstrip()
+            self._print(line)
+
+    def _fit(self, line: str) -> str:
+        """`line` cut to the width of a row."""
+        room = max(self._width - 3, 20)
+        if cell_len(line) <= room:
+            return line
+        return set_cell_size(line, room - len(self._cut)).rstrip() + self._cut
+
+    def _styled(self, text: str, style: str = "", *, prose: bool = False) -> Text:
+        """Return untrusted text as safe Text in one style; `prose` as for `visible`."""
+        shown = visible(text, prose=prose)
+        return Text().append(shown.encode(self._encoding, "backslashreplace").decode(self._encoding), style)
+
+    def _print(self, text: Text) -> None:
+        self._console.print(text, markup=False, highlight=False, soft_wrap=False, width=self._width)
+
+
+def _diff_style(line: str) -> str:
+    match line[:1]:
+        case "+":
+            return "green"
+        case "-":
+            return "red"
+        case "@":
+            return "cyan"
+        case _:
+            return ""

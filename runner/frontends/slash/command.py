@@ -1,0 +1,108 @@
+"""What a `/command` is, and the desk it works at: whoever runs a talk (terminal, plain lines, JSON) has one."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from policy.model.frozen import dataclass
+from runner.events import Shown
+
+if TYPE_CHECKING:
+    from runner.agent.conversation import Talk
+    from runner.config import Settings
+    from runner.sessions.selection import GoOn
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One thing to pick. `value` is what comes back; `label` and `detail` are shown, and may hold untrusted text."""
+
+    value: str
+    label: str
+    detail: str = ""
+
+
+class Desk(Protocol):
+    """What a command may use. Everything is told through `say`, so it passes the redactor and reaches JSON too."""
+
+    @property
+    def talk(self) -> "Talk": ...
+
+    @property
+    def settings(self) -> "Settings": ...
+
+    @property
+    def commands(self) -> "Sequence[Command]":
+        """Every command that is known here; of two with one name the first is meant."""
+        ...
+
+    @property
+    def environ(self) -> Mapping[str, str]: ...
+
+    @property
+    def keys(self) -> Sequence[tuple[str, str]]:
+        """The keys that the person has here, and what each does."""
+        ...
+
+    async def pick(self, title: str, rows: Sequence[Row]) -> str | None:
+        """The value that the person picked; None when they left, or when nobody can pick here."""
+        ...
+
+    async def send(self, prompt: str, typed: str) -> None:
+        """Give the model this prompt, now or when it is done; `typed` is what the person wrote for it."""
+        ...
+
+    async def switch(self, how: "GoOn") -> None:
+        """Leave this session, which is kept, and go on in another."""
+        ...
+
+    def draft(self, text: str) -> None:
+        """Put `text` into the input, for the person to change and send."""
+        ...
+
+    def copy(self, text: str) -> bool:
+        """Put `text`, without control characters but tabs and newlines, into the person's clipboard; whether there is a
+        way to. Nobody learns whether it got there."""
+        ...
+
+    def leave(self) -> None:
+        """End the talk."""
+        ...
+
+
+Run = Callable[[str, Desk], Awaitable[None]]  # with what stands behind the name
+
+
+def _nothing(desk: Desk) -> Sequence[str]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """`usage` shows the arguments. `words`: what may stand first behind the name, for completion. `idle`: it waits
+    until the model is done, since it changes what the model works on."""
+
+    name: str
+    usage: str
+    summary: str
+    run: Run
+    aliases: tuple[str, ...] = ()
+    words: Callable[[Desk], Sequence[str]] = _nothing
+    idle: bool = False
+    source: str = ""  # the file that a custom command comes from
+    sends: bool = False  # what it does is a prompt, and stands as one where the talk is shown
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.name, *self.aliases)
+
+
+def say(desk: Desk, *lines: str) -> None:
+    """Tell the person something, as lines of plain text; the model is not told."""
+    desk.talk.ctx.emit(Shown("\n".join(lines), "text"))
+
+
+SHELL = "`!COMMAND` runs a command yourself, through the same gate; the model sees what came of it"
+
+
+class Mistake(Exception):
+    """What was typed makes no sense; the text says why, and what to write."""

@@ -1,0 +1,204 @@
+"""/resume, /fork, /clear, /compact, /context, /cost, /trust, /help, /quit: the talk itself."""
+
+import asyncio
+
+from runner.frontends.slash.command import Command, Desk, Mistake, Row, say
+from runner.sessions.selection import GoOn
+from runner.text.counts import many
+from runner.text.sanitize import visible
+
+_LONGEST_COPY = 50_000  # characters; xterm, kitty and others take no more than about 100 kB at once
+
+
+async def _resume(words: str, desk: Desk) -> None:
+    """Go on with an earlier session of this workspace."""
+    from runner.sessions.store import Store
+    from runner.sessions.summary import glances, row
+
+    ctx = desk.talk.ctx
+    if not words:
+        from runner.state.paths import state_dir
+
+        store = Store.of(state_dir(desk.environ), ctx.look().workspace)
+        kept = ctx.journal.kept
+        found = await asyncio.to_thread(lambda: [each for each in glances(store) if each.id != kept])
+        if not found:
+            raise Mistake("no other session of this workspace is kept")
+        picked = await desk.pick("resume which session?", [Row(each.id, row(each, width=90)) for each in found])
+        if picked is None:
+            return
+        words = picked
+    await desk.switch(GoOn(resume=words))
+
+
+async def _fork(words: str, desk: Desk) -> None:
+    """Go on in a copy of this session; this one stays as it is."""
+    kept = desk.talk.ctx.journal.kept
+    if words:
+        raise Mistake("/fork takes no words: it copies this session; `agent --fork ID` copies another")
+    if kept is None:
+        raise Mistake("this session is kept in no file yet, so there is nothing to copy")
+    await desk.switch(GoOn(fork=kept))
+
+
+async def _clear(words: str, desk: Desk) -> None:
+    """Begin anew: a new session with an empty conversation; this one is kept."""
+    await desk.switch(GoOn())
+
+
+async def _compact(words: str, desk: Desk) -> None:
+    """Shorten what the model sees; what is said behind the name is kept above all."""
+    try:
+        if not await desk.talk.compact(words):
+            say(desk, "there is nothing yet that would be worth shortening")
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        say(desk, "stopped: the model sees what it saw before")
+
+
+async def _context(words: str, desk: Desk) -> None:
+    """What the model is given before anything is said, and how full its window is."""
+    talk, ctx = desk.talk, desk.talk.ctx
+    parts = ctx.context_parts(ctx.view.shown(talk.history))
+    if words:
+        chosen = [part for part in parts if part.name == words and part.text]
+        if not chosen:
+            raise Mistake(f"no part `{words}` has a text; the parts are {', '.join(part.name for part in parts)}")
+        say(desk, *(line for part in chosen for line in (f"{part.name}, from {part.source}:", part.text)))
+        return
+    size, window = ctx.gauge.size(ctx.view.shown(talk.history)), ctx.view.window(ctx.live.named)
+    about = "" if size.exact else "about "
+    of = f" of {window:,} ({size.tokens / window:.0%})" if window else "; nobody knows this model's window"
+    wide = max(len(part.name) for part in parts)
+    rows = [f"  {part.name:<{wide}}  {part.tokens:>9,}  {part.where:<12}  {part.source}" for part in parts]
+    say(desk, f"the next request is {about}{size.tokens:,} tokens{of}", *rows, "/context PART shows its text")
+
+
+async def _copy(words: str, desk: Desk) -> None:
+    """Put the last answer into the clipboard."""
+    from runner.messages import AssistantMessage, TextBlock
+
+    said = (each for each in reversed(desk.talk.history) if isinstance(each, AssistantMessage))
+    texts = ("\n\n".join(block.text for block in each.content if isinstance(block, TextBlock)) for each in said)
+    text = next((text for text in texts if text.strip()), "")
+    if not text:
+        raise Mistake("there is no answer yet")
+    # THREAT T105: it is pasted into other programs; what drives a terminal would drive those.
+    text = "\t".join(visible(part, prose=True) for part in desk.talk.ctx.redactor.text(text).split("\t"))
+    if len(text) > _LONGEST_COPY:
+        raise Mistake(
+            "the answer is too long for a clipboard that is reached by the terminal; /export writes it to a file"
+        )
+    if not desk.copy(text):
+        raise Mistake("there is no way to a clipboard from here; /export writes the session to a file")
+    say(desk, f"{many(len(text), 'character')} for the clipboard, if the terminal takes them")
+
+
+async def _cost(words: str, desk: Desk) -> None:
+    """What this process used in this session, as the provider counts it; and all of them, where it is gone on with."""
+    talk = desk.talk
+    usage = talk.usage
+    sent = usage.input + usage.cache_read + usage.cache_write
+    ctx = talk.ctx
+    told = [
+        f"model     {ctx.live.named}",
+        f"sent      {sent:,} tokens, {usage.cache_read:,} of them read from the cache",
+        f"received  {usage.output:,} tokens",
+        f"turns     {talk.turns:,}",
+    ]
+    if talk.cost is not None:
+        told.append(f"cost      {talk.cost:.4f}, by the price table (agent config show price)")
+    else:
+        told.append("cost      unknown: no price is known for this model")
+    kept = ctx.journal.kept
+    if kept not in (None, ctx.session) and (whole := await asyncio.to_thread(_used, kept, desk)):
+        told.append(f"session   {whole}")
+    say(desk, *told)
+
+
+def _used(session: str, desk: Desk) -> str:
+    """What all runs of it used, also for what was taken back."""
+    from runner.sessions.lookup import reading
+    from runner.sessions.reader import totals
+    from runner.state.paths import state_dir
+
+    with reading(state_dir(desk.environ), session) as found:
+        return totals(found.tree, range(len(found.tree))).words
+
+
+async def _trust(words: str, desk: Desk) -> None:
+    """What the repository brings that counts only when you trust it; and your answer."""
+    from runner.config import load
+    from runner.config.trust.session_check import look_at, now, weigh
+    from runner.config.trust.store import store_at
+    from runner.config.trust.text import description, state_line
+    from runner.state.paths import state_dir
+
+    ctx = desk.talk.ctx
+    workspace = ctx.look().workspace
+    inventory = await asyncio.to_thread(look_at, workspace, ctx.cwd, desk.environ)
+    from pathlib import Path
+
+    settings = await asyncio.to_thread(lambda: load(Path(workspace), desk.environ, unattended=True))
+    reads, skilled = bool(settings.value("instructions")), bool(settings.value("skills"))
+    brought, notices = weigh(inventory, settings, desk.environ, reads=reads, skilled=skilled)
+    if not inventory.entries:
+        say(desk, "this repository brings nothing that would change or run something")
+        return
+    say(desk, *notices, *description(brought), "", state_line(brought))
+    rows = (Row("no", "no: use nothing of it"), Row("yes", "yes: use it until one byte of it changes"))
+    answer = words if words in ("yes", "no") else await desk.pick("do you trust exactly this?", rows)
+    if answer is None:
+        return
+    told = store_at(state_dir(desk.environ)).remember(inventory, yes=answer == "yes", time=now())
+    say(desk, *told, f"kept: {answer}; it holds from the next session on (/clear begins one)")
+
+
+async def _help(words: str, desk: Desk) -> None:
+    from runner.frontends.slash.dispatch import find
+
+    known = desk.commands
+    if words:
+        command = find(words, known)
+        if command is None:
+            raise Mistake(f"there is no command `{words}`; /help lists them")
+        names = ", ".join(f"/{each}" for each in command.names)
+        told = [f"/{command.name} {command.usage}".rstrip(), f"  {command.summary}", f"  names: {names}"]
+        say(desk, *told, *([f"  from: {command.source}"] if command.source else []))
+        return
+    rows = [(f"/{each.name} {each.usage}", each.summary) for each in known]
+    rows.append(("!COMMAND", "a command of your own, through the same gate; the model sees the result"))
+    wide = max(len(name) for name, _ in (*rows, *desk.keys)) + 2
+    say(
+        desk,
+        "Type what you want done; every action passes the gate.",
+        *(f"  {name:<{wide}}{means}" for name, means in rows),
+        *([""] if desk.keys else []),
+        *(f"  {name:<{wide}}{means}" for name, means in desk.keys),
+    )
+
+
+async def _quit(words: str, desk: Desk) -> None:
+    desk.leave()
+
+
+COMMANDS = (
+    Command("help", "[COMMAND]", "this text", _help, aliases=("?",)),
+    Command("resume", "[ID]", "go on with an earlier session", _resume, idle=True, aliases=("continue",)),
+    Command("fork", "", "go on in a copy of this session", _fork, idle=True),
+    Command("clear", "", "begin a new session here", _clear, idle=True, aliases=("new",)),
+    Command("compact", "[FOCUS]", "shorten what the model sees of the talk", _compact, idle=True),
+    Command("context", "[PART]", "what the model is given, and how full its window is", _context),
+    Command("copy", "", "the last answer into the clipboard", _copy),
+    Command("cost", "", "tokens and money of this session", _cost, aliases=("usage",)),
+    Command(
+        "trust",
+        "[yes|no]",
+        "what the repository brings, and whether you trust it",
+        _trust,
+        words=lambda desk: ("yes", "no"),
+    ),
+    Command("quit", "", "leave (so does Ctrl-D)", _quit, aliases=("exit",)),
+)

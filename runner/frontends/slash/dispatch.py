@@ -1,0 +1,46 @@
+"""From a typed line to a `/command`: which one it means, and what to say when it means none."""
+
+import difflib
+from collections.abc import Sequence
+
+from runner.frontends.slash.command import Command, Desk, Mistake, say
+from runner.problems import known_problem
+
+Known = Sequence[Command]
+
+
+def is_command(line: str) -> bool:
+    """Whether a typed line is for us. A path such as `/etc/hosts is wrong` is for the model."""
+    word = line.split(maxsplit=1)[0] if line.strip() else ""
+    return word.startswith("/") and "/" not in word[1:]
+
+
+def find(name: str, known: Known) -> Command | None:
+    """The command of that name, with or without its `/`; ours come before custom ones."""
+    wanted = name.removeprefix("/")
+    return next((each for each in known if wanted in each.names), None)
+
+
+async def run_line(line: str, desk: Desk) -> None:
+    """Do what `line` says. Whatever is wrong with it is told; nothing is raised for it."""
+    name, _, rest = line.strip().partition(" ")
+    known = desk.commands
+    command = find(name, known)
+    if command is None:
+        near = difflib.get_close_matches(name[1:], [name for each in known for name in each.names], n=3)
+        hint = f"did you mean {' or '.join(f'/{each}' for each in near)}?" if near else "/help lists them"
+        say(desk, f"there is no command `{name}`; {hint}")
+        return
+    if command.idle and desk.talk.busy:
+        say(desk, f"/{command.name} waits until the model is done; Ctrl-C stops it")
+        return
+    try:
+        await command.run(rest.strip(), desk)
+    except Mistake as error:
+        say(desk, str(error))
+    except Exception as error:  # the seam of a talk: what carries a Problem is told, and the talk goes on
+        known_one = known_problem(error)
+        if known_one is None:
+            raise
+        problem = known_one[0]
+        say(desk, f"{problem.what}: {problem.why}", f"  fix: {problem.fix}")

@@ -1,0 +1,164 @@
+"""/undo, /rewind, /diff, /export, /init: what the session did to the files, and what it leaves."""
+
+import asyncio
+import contextlib
+import os
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeVar
+
+from runner.frontends.slash.command import Command, Desk, Mistake, Row, say
+from runner.sessions.rewind import Mark
+from runner.sessions.selection import GoOn
+from runner.text.counts import many
+
+T = TypeVar("T")
+
+_INIT = """\
+Write a file AGENTS.md for this repository, for coding agents that will work here. Look at the repository first: its
+README, build files, tests, CI and a few sources. Put into it, briefly: what the project is, how it is laid out, the
+exact commands to build, test, lint and run (only those that you found or tried), the conventions that the code shows,
+and what to be careful about. If there is an AGENTS.md already, improve it and keep what is right. No guesses."""
+
+
+async def _undo(words: str, desk: Desk) -> None:
+    """Bring files back as before the last action of this session, or the last N; the model is told."""
+    keeper = desk.talk.ctx.undo
+    if keeper is None:
+        raise Mistake("nothing is kept in this session, so nothing can be taken back")
+    count = words or "1"
+    if not count.isascii() or not count.isdigit() or not int(count[:9]) >= 1:
+        raise Mistake(f"`{words}` is no number of actions; write /undo, or /undo 3")
+    _, lines = await _to_its_end(partial(keeper.rewind, int(count[:9])))
+    say(desk, *lines)
+
+
+async def _to_its_end(work: Callable[[], T]) -> T:
+    """In a thread, and also when the command is stopped: files that go back half, or untold, help nobody."""
+    task = asyncio.ensure_future(asyncio.to_thread(work))
+    while not task.done():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.shield(task)
+    return task.result()
+
+
+async def _rewind(words: str, desk: Desk) -> None:
+    """Back to an earlier prompt: files, conversation, or both. With a number, as /undo."""
+    if words:
+        await _undo(words, desk)
+        return
+    marks = tuple(desk.talk.marks)
+    if not marks:
+        raise Mistake("nothing was said in this session yet, so there is nothing to go back to")
+    keeper = desk.talk.ctx.undo
+    taken = await asyncio.to_thread(keeper.actions) if keeper is not None else ()
+    rows = []
+    for place, mark in reversed(tuple(enumerate(marks))):
+        count = _since(taken, mark)
+        rows.append(Row(str(place), mark.text, f"{many(count, 'action')} changed files since" if count else ""))
+    picked = await desk.pick("go back to before which prompt?", rows)
+    if picked is None:
+        return
+    mark = marks[int(picked)]
+    how = await desk.pick(
+        "what goes back?",
+        (
+            Row("both", "files and conversation", "as if it had not been said"),
+            Row("talk", "the conversation only", "files stay as they are"),
+            Row("files", "the files only", "the model is told that they went back"),
+            Row("copy", "nothing: go on from there in a copy", "this session stays as it is, and so do the files"),
+        ),
+    )
+    if how is None:
+        return
+    if mark not in desk.talk.marks or desk.talk.busy:
+        raise Mistake("the talk went on meanwhile; write /rewind again")
+    if how == "copy":
+        await _branched(mark, desk)
+        return
+    steps = _since(await asyncio.to_thread(keeper.actions), mark) if keeper is not None else 0
+    if how != "talk" and keeper is not None and steps:
+        done, lines = await _to_its_end(partial(keeper.rewind, steps))
+        say(desk, *lines)
+        if not done:
+            return  # nor does the conversation go back: files and words were to do so together
+    if how != "files":
+        if how == "both" and keeper is not None:
+            keeper.news()  # the model that made these changes has forgotten them
+        desk.talk.rewind(mark)
+        say(desk, "the conversation goes on from there; what was said since stays in the session file")
+        desk.draft(mark.text)
+
+
+def _since(steps: Sequence[int], mark: Mark) -> int:
+    """How many of `steps`, newest first, came after it."""
+    return bisect_left(steps, -mark.step, key=lambda step: -step)
+
+
+async def _branched(mark: Mark, desk: Desk) -> None:
+    kept = desk.talk.ctx.journal.kept
+    if kept is None or mark.leaf is None:
+        raise Mistake("this session is kept in no file yet, so there is nothing to copy")
+    await desk.switch(GoOn(fork=kept, upto=mark.leaf))
+    desk.draft(mark.text)
+
+
+async def _diff(words: str, desk: Desk) -> None:
+    """What this session's actions changed in the files, as a diff, also where no Git is."""
+    from runner.events import Shown
+
+    keeper = desk.talk.ctx.undo
+    if keeper is None:
+        raise Mistake("nothing is kept in this session, so nobody knows what it changed; `!git diff` may")
+    lines = await asyncio.to_thread(keeper.diff)
+    if not lines:
+        say(desk, "this session's actions changed no file")
+        return
+    desk.talk.ctx.emit(Shown("\n".join(lines), "diff"))
+
+
+async def _export(words: str, desk: Desk) -> None:
+    """Write this session for readers elsewhere: Markdown, HTML or its entries."""
+    from pathlib import Path
+
+    from runner.sessions.lookup import FORMATS, reading, write_new
+    from runner.state.paths import state_dir
+
+    parts = words.split(maxsplit=1)
+    named = parts[0] if parts and parts[0] in FORMATS else None
+    rest = parts[1] if named and len(parts) > 1 else "" if named else words
+    kept = desk.talk.ctx.journal.kept
+    if kept is None:
+        if desk.talk.history:
+            raise Mistake("this copy has no file before you say something; `agent sessions export` writes the original")
+        raise Mistake("this session is kept in no file, so there is nothing to export yet")
+    format = named or (Path(rest).suffix[1:] if Path(rest).suffix[1:] in FORMATS else "md")
+    target = Path(desk.talk.ctx.cwd, os.path.expanduser(rest) or f"session-{kept[:8]}.{format}")
+
+    def written() -> int:
+        with reading(state_dir(desk.environ), kept) as session:
+            return write_new(target, FORMATS[format](session))
+
+    count = await asyncio.to_thread(written)
+    say(desk, f"written: {target} ({count:,} lines)", "known secrets are masked; look through it before you pass it on")
+
+
+async def _init(words: str, desk: Desk) -> None:
+    """Have the model write AGENTS.md."""
+    await desk.send(f"{_INIT}\n\nAlso: {words}" if words else _INIT, f"/init {words}".rstrip())
+
+
+COMMANDS = (
+    Command("undo", "[N]", "take back what the last N actions did to files", _undo, idle=True),
+    Command("rewind", "[N]", "go back to an earlier prompt: files, conversation, or both", _rewind, idle=True),
+    Command("diff", "", "what this session changed in the files", _diff),
+    Command(
+        "export",
+        "[md|html|jsonl] [FILE]",
+        "write this session for readers elsewhere",
+        _export,
+        words=lambda desk: ("md", "html", "jsonl"),
+    ),
+    Command("init", "[WISHES]", "have the model write an AGENTS.md", _init, sends=True),
+)

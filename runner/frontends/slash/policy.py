@@ -1,0 +1,166 @@
+"""/audit, /why, /grants, /permissions, /sandbox: what the gate decided, and what it would."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from policy.model.matrix import MATRIX, Ruling
+from policy.model.permission_rule import PermissionRule
+from policy.model.tier import Tier
+from runner.frontends.slash.command import Command, Desk, Mistake, say
+from runner.gate.gate import Gate
+from runner.gate.grants.text import lines as grant_lines
+
+_WIDTH = 100
+_MOST = 20
+_VERDICTS = {"denied": ("deny",), "allowed": ("allow",)}
+
+
+async def _audit(words: str, desk: Desk) -> None:
+    """The decisions of this session; a number shows one of them whole."""
+    from runner.audit import location
+    from runner.audit.detail_view import deed_text, record_text
+    from runner.audit.list_view import lines
+    from runner.audit.log import AuditLog
+    from runner.audit.lookup import deed_of, record_named
+    from runner.audit.query import Query
+
+    session = desk.talk.ctx.session
+    where = location.of(desk.settings, desk.environ)
+
+    def listed() -> list[str]:
+        query = Query(sessions=(session,), verdicts=_VERDICTS.get(words, ()), asked=words == "asked")
+        with AuditLog.open_to_read(where) as log:
+            return list(lines(log, query, limit=_MOST, width=_WIDTH))
+
+    def whole() -> list[str]:
+        with AuditLog.open_to_read(where) as log:
+            record = record_named(log, words)
+            if record is None:
+                raise Mistake(f"there is no record {words}; /audit lists those of this session")
+            deed = deed_of(log, record)
+            return (record_text(record) if deed is None else deed_text(deed)).split("\n")
+
+    if words and words not in (*_VERDICTS, "asked", "last") and not words.isdecimal():
+        raise Mistake("write /audit, /audit denied, /audit asked, or /audit NUMBER")
+    found = await asyncio.to_thread(whole if words.isdecimal() or words == "last" else listed)
+    say(desk, *found)
+
+
+async def _why(words: str, desk: Desk) -> None:
+    """What the gate would say to a command, in this session's mode; without one, why it said what it said last."""
+    if not words:
+        await _audit("last", desk)
+        return
+    from policy.describe.summary import doing
+    from policy.model.action import RunScript
+    from runner.gate.explain import explain, render
+
+    ctx = desk.talk.ctx
+    gate = _gate(desk)
+    assessment, verdict = gate.evaluate(RunScript(words, ctx.cwd), unattended=ctx.unattended)
+    found = explain(
+        assessment, verdict, gate.facts.workspace, gate.elsewhere(assessment), line=doing(assessment, gate.facts)
+    )
+    say(desk, *render(found).split("\n"))
+
+
+async def _sandbox(words: str, desk: Desk) -> None:
+    """What stands around every action; with a command, the exact rights that it would get."""
+    from policy.model.action import RunScript
+    from policy.model.verdict import Ask, Deny
+    from runner.gate.wording import terms_words
+
+    ctx = desk.talk.ctx
+    if words:
+        gate = _gate(desk)
+        _, verdict = gate.evaluate(RunScript(words, ctx.cwd), unattended=ctx.unattended)
+        if isinstance(verdict, Deny):
+            say(desk, f"denied: {verdict.problem.why}", "  so it would get no rights at all")
+            return
+        terms = verdict.terms if isinstance(verdict, Ask) else verdict.permit.terms
+        say(desk, *(f"{label:<9} {text}" for label, text in terms_words(terms)))
+        return
+    found = ctx.enforcement
+    told = [f"sandbox   {found.backend} {found.level.value}"]
+    told += [f"{'holds' if ok else 'MISSING':<9} {name}" for name, ok in found.checks]
+    told += [f"not held  {text}" for text in found.missing]
+    if found.limits:
+        told.append(f"limits    kept by {found.limits}")
+    hosts = sorted({host for rule in ctx.profile.permissions if rule.verdict is Ruling.ALLOW for host in rule.host})
+    told.append(f"network   {', '.join(hosts) if hosts else 'none, but for hosts that you say yes to'}")
+    say(desk, *told, "/sandbox COMMAND shows the exact rights that a command would get")
+
+
+async def _grants(words: str, desk: Desk) -> None:
+    """Show the answers that hold in this session, or take one back."""
+    grants = desk.talk.ctx.grants
+    match words.split():
+        case []:
+            now = time.time()
+            found = [line for grant in grants.live() for line in grant_lines(grant, now, grants.key.workspace)]
+            say(desk, *(["remembered:", *found] if found else ["nothing was remembered"]))
+        case ["revoke", name]:
+            say(desk, f"revoked {name}" if grants.revoke(name) is not None else f"there is no grant `{name}`")
+        case _:
+            raise Mistake("write /grants, or /grants revoke ID")
+
+
+async def _permissions(words: str, desk: Desk) -> None:
+    """The column of the matrix that holds, and the rules that stand beside it."""
+    ctx = desk.talk.ctx
+    if words:
+        raise Mistake("write /permissions; /mode changes what holds, your configuration has the rules")
+    told = [f"mode {ctx.live.mode.value}:"]
+    for ruling, said in ((Ruling.ALLOW, "allowed"), (Ruling.ASK, "asks"), (Ruling.DENY, "denied")):
+        tiers = [tier.label for tier in Tier if MATRIX[tier][ctx.live.mode] is ruling]
+        if tiers:
+            told.append(f"  {said:<8} {', '.join(tiers)}")
+    rules = ctx.profile.permissions
+    told.append("rules:" if rules else "rules: none of yours")
+    told += [f"  {rule.verdict.name.lower():<8} {_about(rule)}  ({rule.ref})" for rule in rules]
+    live = sum(1 for _ in ctx.grants.live())
+    told.append(f"remembered answers: {live} (/grants)")
+    say(desk, *told)
+
+
+def _about(rule: PermissionRule) -> str:
+    """What a rule is about, in one line."""
+    said = [f"run {rule.pattern}"] if rule.run else []
+    said += [f"{name} {', '.join(found)}" for name in ("read", "write", "host") if (found := getattr(rule, name))]
+    said += [f"with {', '.join(rule.tool)}"] if rule.tool else []
+    said += [f"tier {', '.join(tier.label for tier in rule.tier)}"] if rule.tier else []
+    return "; ".join(said) or "anything"
+
+
+def _gate(desk: Desk) -> Gate:
+    ctx = desk.talk.ctx
+    return Gate(
+        settings=replace(desk.settings, profile=ctx.profile, rules=ctx.rules),
+        facts=ctx.look(),
+        environment=ctx.environment,
+        limits=ctx.profile.limits,
+        mode=ctx.live.mode,
+        cwd=ctx.cwd,
+        backend=ctx.sandbox.name,
+    )
+
+
+def _ids(desk: Desk) -> Sequence[str]:
+    return ("revoke",)
+
+
+COMMANDS = (
+    Command("permissions", "", "what is allowed, asked and denied here", _permissions, aliases=("rules",)),
+    Command("grants", "[revoke ID]", "answers that are remembered", _grants, words=_ids),
+    Command(
+        "audit",
+        "[denied|asked|NUMBER]",
+        "what was decided in this session",
+        _audit,
+        words=lambda desk: ("denied", "asked", "allowed", "last"),
+    ),
+    Command("why", "[COMMAND]", "why the last decision, or what a command would get", _why),
+    Command("sandbox", "[COMMAND]", "what holds every action; the rights of a command", _sandbox),
+)

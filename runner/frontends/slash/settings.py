@@ -1,0 +1,98 @@
+"""/mode, /model, /thinking: what holds from now on."""
+
+from collections.abc import Sequence
+
+from policy.model.tier import Mode
+from runner.engine.context.system_prompt import MEANING
+from runner.frontends.slash.command import Command, Desk, Mistake, Row, say
+from runner.messages import Thinking
+
+_LEVELS = {
+    Thinking.OFF: "nothing is said about it: as the model does by itself",
+    Thinking.LOW: "a little",
+    Thinking.MEDIUM: "for most work",
+    Thinking.HIGH: "for hard work; slower, and costs more",
+    Thinking.MAX: "as much as the model can",
+}
+
+
+async def _mode(words: str, desk: Desk) -> None:
+    """Change it; without a name, pick one."""
+    now = desk.talk.ctx.live.mode
+    rows = [Row(mode.value, mode.value, f"{MEANING[mode]}{'  (now)' if mode is now else ''}") for mode in Mode]
+    wanted = words or await desk.pick("mode", rows)
+    if wanted is None:
+        say(desk, f"the mode is {now.value}")
+        return
+    if wanted not in [mode.value for mode in Mode]:
+        raise Mistake(f"there is no mode `{wanted}`; the modes are {', '.join(mode.value for mode in Mode)}")
+    if wanted == now.value:
+        say(desk, f"the mode is {wanted} already")
+        return
+    desk.talk.set_mode(Mode(wanted))
+
+
+async def _thinking(words: str, desk: Desk) -> None:
+    now = desk.talk.ctx.live.thinking
+    rows = [Row(each.value, each.value, f"{text}{'  (now)' if each is now else ''}") for each, text in _LEVELS.items()]
+    wanted = words or await desk.pick("thinking", rows)
+    if wanted is None:
+        say(desk, f"the thinking level is {now.value}")
+        return
+    if wanted not in [each.value for each in Thinking]:
+        raise Mistake(f"there is no level `{wanted}`; the levels are {', '.join(each.value for each in Thinking)}")
+    desk.talk.set_thinking(Thinking(wanted))
+
+
+async def _model(words: str, desk: Desk) -> None:
+    ctx = desk.talk.ctx
+    now = ctx.live.named
+    wanted = words or await desk.pick("model", [Row(each, each, _about(each, now)) for each in _models(desk)])
+    if wanted is None:
+        say(desk, f"the model is {now}")
+        return
+    if wanted == now:
+        say(desk, f"the model is {now} already")
+        return
+    desk.talk.set_model(wanted)
+
+
+def _models(desk: Desk) -> Sequence[str]:
+    """Those of the provider that we have a key for first: the one in use."""
+    from runner.providers.pricing import published
+
+    ctx = desk.talk.ctx
+    now = ctx.live.named
+    mine = [f"{name}:{model}" for name, model in desk.settings.models.items()]
+    known = sorted(published().prices, key=lambda name: not name.startswith(f"{ctx.live.provider.name}:"))
+    return list(dict.fromkeys((now, *mine, *known)))
+
+
+def _about(name: str, now: str) -> str:
+    from runner.providers.catalog import facts_of
+    from runner.providers.pricing import published
+
+    price = published().prices.get(name)
+    costs = f"{price.input:g} in, {price.output:g} out" if price and price.input and price.output else ""
+    window = facts_of(name).window
+    holds = f"{window // 1000}k window" if window else ""
+    return "  ".join(part for part in (holds, costs, "(now)" if name == now else "") if part)
+
+
+COMMANDS = (
+    Command(
+        "mode",
+        "[NAME]",
+        "how much is allowed without a question",
+        _mode,
+        words=lambda desk: [mode.value for mode in Mode],
+    ),
+    Command("model", "[PROVIDER:MODEL]", "who works for you, from the next request on", _model, words=_models),
+    Command(
+        "thinking",
+        "[LEVEL]",
+        "how much the model reasons before it answers",
+        _thinking,
+        words=lambda desk: [each.value for each in Thinking],
+    ),
+)

@@ -1,0 +1,84 @@
+"""Whether the terminal's background is light, and who it is: asked of the terminal, which may answer late or never.
+
+The questions are an OSC 11 with `?` and DA2 (XTerm Control Sequences); behind them stands one that every terminal
+answers (DA1), so that we know when nothing more comes. Nobody waits for the answer, and none of it is ever taken for
+keys (Intake).
+"""
+
+import io
+import os
+import re
+import select
+import sys
+import time
+from collections.abc import Callable, Mapping
+
+from runner.frontends.terminal.input import Intake
+
+_COLOUR, _WHO = "\x1b]11;?\x1b\\", "\x1b[>c\x1b[c"
+_CUTS = re.compile(r">(?:41;[0-9]+;0|1;10;0)c\Z")  # xterm, and mosh, as seen of xterm 379 and mosh 1.4.0
+_LAST = 0.3  # seconds that we wait for it when we leave: an answer to nobody would be typed into the shell
+_FORGOTTEN = 3.0  # seconds after which none comes
+_ANSWER = r"11;rgba?:([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})(?:/[0-9a-fA-F]{1,4})?"
+
+
+class Ground:
+    """`light` is None until the terminal has said it; `cuts`: rows that no longer fit its window are cut, and not
+    wrapped. `changed` is called when one of them is known."""
+
+    def __init__(self, environ: Mapping[str, str], changed: Callable[[], None]) -> None:
+        term = environ.get("TERM", "")
+        # The console of a system and GNU screen print what they do not know, or keep it.
+        silent = term in ("", "dumb", "linux") or (term.startswith("screen") and "TMUX" not in environ)
+        self.question = "" if silent else _WHO if environ.get("NO_COLOR") else _COLOUR + _WHO
+        self.cuts = False
+        self.light: bool | None = None
+        self._changed = changed
+        self._awaited = bool(self.question)
+        self._asked = time.monotonic()
+
+    def heard(self, answer: str) -> None:
+        """The terminal said something, as Intake tells it."""
+        if answer.startswith("?"):
+            self._awaited = False
+        elif _CUTS.match(answer):
+            self.cuts = True
+            self._changed()
+        elif (light := is_light(answer)) is not None:
+            self.light = light
+            self._changed()
+
+    def settle(self, input: Intake) -> None:
+        """Take the answer that is still on its way; the keys until then are nobody's."""
+        now = time.monotonic()
+        if not self._awaited or now - self._asked > _FORGOTTEN:
+            return
+        end = now + _LAST
+        with input.raw_mode():
+            while self._awaited and not input.closed and (rest := end - time.monotonic()) > 0:
+                if select.select([input.fileno()], [], [], rest)[0]:
+                    input.read_keys()
+
+
+def is_light(answer: str) -> bool | None:
+    """By how bright the colour is to the eye (ITU-R BT.601); None when it is no answer."""
+    found = re.fullmatch(_ANSWER, answer)
+    if found is None:
+        return None
+    red, green, blue = (int(part, 16) / (16 ** len(part) - 1) for part in found.groups())
+    return bool(0.299 * red + 0.587 * green + 0.114 * blue > 0.5)
+
+
+def at_terminal() -> bool:
+    """Whether input and output are a terminal on which more can be drawn than lines."""
+    return os.environ.get("TERM", "dumb") != "dumb" and os.isatty(0) and os.isatty(1)
+
+
+def spell_out() -> None:
+    """Write no more than ASCII where the user says that the terminal knows no more (`LC_ALL=C`).
+
+    Python takes UTF-8 for that (PEP 540); the terminal would show question marks, or take parts of characters for
+    control codes.
+    """
+    if os.environ.get("LC_ALL") in ("C", "POSIX") and isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="ascii", errors="backslashreplace")

@@ -1,0 +1,371 @@
+"""The terminal while a talk goes on: what is live, what waits, the input or a question, and one line of status.
+
+What is done is the terminal's own scrollback; there is no alternate screen and no mouse. One thread, that of the event
+loop, draws and takes keys.
+"""
+
+import asyncio
+import binascii
+import contextlib
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from prompt_toolkit.application import Application, run_in_terminal
+from prompt_toolkit.input import Input
+from prompt_toolkit.styles import DynamicStyle, Style
+
+from runner.events import Changed, Event, RunEnded
+from runner.frontends.tui.bell import Bell
+from runner.frontends.tui.countdown import Wait
+from runner.frontends.tui.editor import Draft, Editor
+from runner.frontends.tui.external_editor import OwnEditor
+from runner.frontends.tui.fragments import Fragments, fit
+from runner.frontends.tui.history import Remembered
+from runner.frontends.tui.interfaces import Host, Screen
+from runner.frontends.tui.keyboard import keyboard
+from runner.frontends.tui.keys import bindings
+from runner.frontends.tui.layout import Frame
+from runner.frontends.tui.menu import Menu, Source
+from runner.frontends.tui.panel import Done, Edit, Panel, Step
+from runner.frontends.tui.picker import Picker, Row
+from runner.frontends.tui.renderer import Canvas, Painter
+from runner.frontends.tui.status import Status
+from runner.frontends.tui.style_transform import Shades
+from runner.text.sanitize import one_line
+
+T = TypeVar("T")
+
+FRAME = 1 / 30  # seconds between two drawings that no key asked for
+_BEAT = 0.12  # of the spinner, while somebody works
+_SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_SMALL = 10  # rows of a terminal without one to spare
+_ROWS_BELOW = 6  # rows which a panel leaves free: what is live, and the status
+
+
+class App:
+    """`run` draws until `leave`; the rest may be called from then on, and before. `first` is asked of the terminal."""
+
+    def __init__(
+        self,
+        host: Host,
+        history: Remembered,
+        output: Canvas,
+        input: Input,
+        environ: Mapping[str, str],
+        sources: Sequence[Source] = (),
+        *,
+        first: str = "",
+    ) -> None:
+        self.screen: Screen | None = None  # set before the first event; what draws need not be loaded to take keys
+        self.host = host
+        self.status = Status()
+        self._wait = Wait()
+        self.editor = Editor(history, self._edited)
+        self.own_editor = OwnEditor(environ, self._said)
+        self.menu = Menu(sources)
+        self.panel: Panel[Any] | None = None
+        self.bell = Bell(self._said)
+        self.quitting = False  # the next Ctrl+C leaves
+        self.stopping = False  # since the last key, which was Ctrl+C
+        self._cycling = False
+        self._cycled: Changed | None = None  # the modes that were gone through, until something else is shown
+        self._label = ""  # above the input, where a panel has text changed
+        self._draft: Draft | None = None
+        self._questions: deque[tuple[Panel[Any], asyncio.Future[Any]]] = deque()
+        self._due: asyncio.TimerHandle | None = None
+        self._beating: asyncio.TimerHandle | None = None
+        self._beat = 0
+        self._up = ""  # what goes up with the next drawing
+        self.frame = Frame(
+            self.editor.buffer, lambda: self.panel is not None and not self._label, lambda: self._size()[1]
+        )
+        self._output = output
+        self._unicode = output.encoding().lower().startswith("utf")
+        self._keyboard = keyboard(environ)
+        self._first = first
+        self.application: Application[int] = Application(
+            self.frame.layout,
+            key_bindings=bindings(self),
+            input=input,
+            output=output,
+            style=DynamicStyle(lambda: _STYLE),
+            style_transformation=Shades(lambda: self.screen.theme if self.screen is not None else None),
+            erase_when_done=True,
+            terminal_size_polling_interval=None,
+            include_default_pygments_style=False,
+            before_render=lambda _: self._compose(),
+        )
+        self.application.ttimeoutlen = 0.05  # an escape key: what belongs to it came with it
+        self.application.timeoutlen = 0.3
+        self.application.key_processor.before_key_press += lambda _: self.bell.typed()
+        self.painter = Painter(self.application.renderer.style, output, self._taken_up, environ)
+        self.application.renderer = self.painter
+
+    # what others use
+
+    async def run(self) -> int:
+        """Draw and take keys until somebody leaves; answers the exit code. EOFError when the terminal is gone."""
+        self._output.write_raw(self._keyboard.on + self._first)
+        try:
+            # prompt_toolkit's own handler would show what went wrong and wait for Enter; here it ends the program.
+            return await self.application.run_async(set_exception_handler=False)
+        finally:
+            for timer in (self._due, self._beating):
+                if timer is not None:
+                    timer.cancel()
+            while self._questions:
+                self._questions.popleft()[1].cancel()
+            self._output.write_raw(self._taken_up() + self._done() + self._keyboard.off)
+            self._output.flush()
+
+    def leave(self, code: int = 0) -> None:
+        if self.own_editor.open:  # nothing is drawn, and nothing ends, while another program has the terminal
+            self.own_editor.end()
+        if self.application.is_running and not self.application.is_done:
+            self.application.exit(result=code)
+
+    def fail(self, error: BaseException) -> None:
+        """End `run` with this."""
+        if self.application.is_running and not self.application.is_done:
+            self.application.exit(exception=error)
+
+    def emit(self, event: Event) -> None:
+        """Show what happened, with the next frame."""
+        self.status.take(event)
+        self._wait.take(event, time.monotonic())
+        self.soon()
+        if self._cycling and isinstance(event, Changed):
+            self._cycled = replace(event, was=self._cycled.was if self._cycled is not None else event.was)
+        elif self.screen is not None:
+            if self._cycled is not None and self._cycled.was != self._cycled.now:
+                self.screen.take(self._cycled)
+            self._cycled = None
+            self.screen.take(event)
+        if isinstance(event, RunEnded) and not self.host.waiting:
+            self.bell.over()
+
+    def cycle_mode(self) -> None:
+        """The next mode. The line of status says it; the scrollback only what came of a few of them."""
+        self._cycling = True
+        try:
+            self.host.cycle_mode()
+        finally:
+            self._cycling = False
+
+    async def ask(self, panel: Panel[T]) -> T:
+        """Show the panel in place of the input, after those that came before; its value. Cancelled, it goes away."""
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._questions.append((panel, answer))
+        self.soon()
+        try:
+            return await answer
+        finally:
+            self._questions = deque(each for each in self._questions if each[1] is not answer)
+            if self.panel is panel:
+                self._close_panel()
+
+    async def pick(self, title: str, rows: Sequence[Row[T | None]], *, query: str = "") -> T | None:
+        """The value of the row that the person took; None when they left."""
+        return await self.ask(Picker(title, rows, query=query))
+
+    def copy(self, text: str) -> None:
+        """Ask the terminal to put it into the clipboard (OSC 52); it may not know how, or not be allowed to."""
+        self._said(f"\x1b]52;c;{binascii.b2a_base64(text.encode('utf-8', 'replace'), newline=False).decode()}\a")
+
+    def tell(self, text: str) -> None:
+        """Say something in the line of status, until the next key."""
+        self.status.told = text
+        self.soon()
+
+    def soon(self) -> None:
+        """Draw within a frame's time."""
+        if self._due is None and self.application.loop is not None:
+            self._due = self.application.loop.call_later(FRAME, self._frame)
+
+    # keys
+
+    def press(self, key: str) -> None:
+        """A key for the panel."""
+        panel = self.panel
+        if panel is None:
+            return
+        # A person presses one key at a time: what comes in a heap was pasted.
+        alone = not getattr(panel, "alone", False) or not self.application.key_processor.input_queue
+        step = panel.key(key if alone or key == "c-c" else "<paste>")
+        if key == "c-c" and not isinstance(step, Done | Edit) and not self.host.interrupt():
+            self._drop(panel)
+        else:
+            self._stepped(panel, step)
+
+    def submit(self, *, later: bool = False) -> None:
+        """The input is whole."""
+        if self._label:
+            self._return(self.editor.text)
+        elif not self.editor.text.strip():
+            return
+        else:
+            self.host.submit(self.editor.taken(), later=later)
+
+    def give_up(self) -> bool:
+        """Leave the text that a panel had changed; whether there was one."""
+        if not self._label:
+            return False
+        self._return(None)
+        return True
+
+    def edit(self, text: str) -> None:
+        """Put a text into the input, for the person to change and send."""
+        self.editor.put(text)
+        self.soon()
+
+    def lend_keyboard(self, *, lent: bool) -> None:
+        """Another program reads the keys, as they are without what we asked the terminal for; or we do again."""
+        self._said(self._keyboard.off if lent else self._keyboard.on)
+
+    async def write_elsewhere(self) -> None:
+        """Let the user write the input in an editor of their own."""
+        self.editor.unfold()
+        self.lend_keyboard(lent=True)
+        self.own_editor.open = True
+        try:
+            text = await run_in_terminal(lambda: self.own_editor.write(self.editor.text), in_executor=True)
+        finally:
+            self.own_editor.open = False
+            self.lend_keyboard(lent=False)
+        if text is not None:
+            self.editor.put(text)
+
+    def propose(self) -> None:
+        """Somebody typed: look what fits."""
+        if not self._label:
+            self.menu.follow(self.editor.buffer.document.text_before_cursor)
+            self.soon()
+
+    # drawing
+
+    def _said(self, code: str) -> None:
+        self._output.write_raw(code)
+        self._output.flush()
+
+    def _frame(self) -> None:
+        self._due = None
+        if self.stopping and not self.host.busy:  # what waited is in the input again: that is not left by one key
+            self.stopping, self.quitting = False, self.editor.empty
+            self.status.told = "stopped; Ctrl+C again leaves" if self.quitting else ""
+        self.application.invalidate()
+        if self._output.gone is not None:
+            self.fail(EOFError())
+        if self.host.busy and self._beating is None and self.application.loop is not None:
+            self._beating = self.application.loop.call_later(_BEAT, self._tick)
+
+    def _tick(self) -> None:
+        self._beating = None
+        self._beat += 1
+        self._frame()
+
+    def _edited(self) -> None:
+        self.menu.leave(self.editor.buffer.document.text_before_cursor)
+
+    def _compose(self) -> None:
+        """Before each drawing. A question takes the keys from here on; what was typed before went into the input."""
+        if self.panel is None and not self._label and self._questions:
+            self.panel = self._questions[0][0]
+            if not isinstance(self.panel, Picker):  # that was opened by a key
+                self.bell.asked()
+            self.menu.close("")
+            self.application.layout.focus(self.frame.question)
+        self._up += self._done()
+        self.frame.above, self.frame.asked, self.frame.below = map(
+            self._spelled, (self._top(), self._panel_rows(), self._bottom())
+        )
+
+    def _spelled(self, rows: list[Fragments]) -> list[Fragments]:
+        if self._unicode:
+            return rows
+        from runner.frontends.tui.rows import held, spelled  # not before the first key
+
+        return held(spelled(rows, self._output.encoding()), self._size()[0])
+
+    def _done(self) -> str:
+        return self.screen.done() if self.screen is not None else ""
+
+    def _taken_up(self) -> str:
+        up, self._up = self._up, ""
+        return up
+
+    def _stepped(self, panel: Panel[Any], step: Step[Any]) -> None:
+        match step:
+            case Done(value):
+                for asked, answer in self._questions:
+                    if asked is panel and not answer.done():
+                        answer.set_result(value)
+                self._close_panel()
+            case Edit(text, label):
+                self._draft, self._label = self.editor.lend(text), label or "change it"
+                self.application.layout.focus(self.frame.input)
+            case _:
+                pass
+        self.application.invalidate()
+
+    def _return(self, text: str | None) -> None:
+        """Give a panel the text that it had changed."""
+        panel, draft = self.panel, self._draft
+        self._label, self._draft = "", None
+        if draft is not None:
+            self.editor.restore(draft)
+        if panel is not None:
+            self.application.layout.focus(self.frame.question)
+            self._stepped(panel, panel.edited(text))
+
+    def _drop(self, panel: Panel[Any]) -> None:
+        for asked, answer in self._questions:
+            if asked is panel:
+                answer.cancel()
+        self._close_panel()
+
+    def _close_panel(self) -> None:
+        if self._label and self._draft is not None:
+            self.editor.restore(self._draft)
+        self._label, self._draft, self.panel = "", None, None
+        self.bell.answered()
+        self._questions = deque(each for each in self._questions if not each[1].done())
+        with contextlib.suppress(ValueError):  # while the application ends, nothing can be focused
+            self.application.layout.focus(self.frame.input)
+        self.soon()
+
+    def _size(self) -> tuple[int, int]:
+        size = self._output.get_size()
+        return max(size.columns - 1, 1), size.rows  # never a whole row: a narrower window would wrap it
+
+    def _panel_rows(self) -> list[Fragments]:
+        width, rows = self._size()
+        return self.panel.lines(width, max(rows - _ROWS_BELOW, 1)) if self.panel is not None else []
+
+    def _top(self) -> list[Fragments]:
+        width, rows = self._size()
+        room = 3 if self.panel is not None else rows // 3
+        live = self.screen.live(width, rows) if self.screen is not None else []
+        drawn = [fit(row, width) for row in live][-room:] if room else []
+        waiting = self.host.waiting
+        for text in waiting[:3]:
+            drawn.append(fit([("dim", f"  waits: {one_line(text, 300)}")], width))
+        if len(waiting) > 3:
+            drawn.append([("dim", f"  and {len(waiting) - 3} more")])
+        if self.host.busy and self.panel is None:
+            mark = _SPINNER[self._beat % len(_SPINNER)] if self._unicode else "*"
+            hint = "Esc takes back what waits" if waiting else "Ctrl+C stops it"
+            doing = self._wait.words(time.monotonic()) or "working"
+            drawn.append(fit([("ansicyan", f"{mark} "), ("dim", f"{doing}; {hint}")], width))
+        if self._label:
+            drawn.append(fit([("bold", one_line(self._label, 300)), ("dim", "  Enter takes it, Escape leaves")], width))
+        return drawn if live or rows <= _SMALL else [[], *drawn]  # what is live brings its own empty row
+
+    def _bottom(self) -> list[Fragments]:
+        width, rows = self._size()
+        return [*self.menu.lines(width, rows // 3), self.status.line(width)]
+
+
+_STYLE = Style([])

@@ -1,0 +1,353 @@
+"""The questions of a turn on the screen, in place of the input: one card at a time, and the keys that answer it.
+
+THREAT: a key that was meant for something else must not be a yes. No answer counts before the card has been on the
+screen for a moment with no key pressed, nor before the end of the command was seen; Enter is never a yes; a key that is
+held down answers one card at most.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+
+from runner.approval.approver import Answer, Edited, Halt, No, Question, Yes, alike
+from runner.events import Pick
+from runner.frontends.tui.approval_rows import Content, content, explained
+from runner.frontends.tui.fragments import Fragments, fit, wrapped
+from runner.frontends.tui.keypress_guard import CAREFUL, GUARD, Guard
+from runner.frontends.tui.panel import Done, Edit, Stay, Step
+from runner.frontends.tui.theme import DARK, Theme
+from runner.gate.explain import caret_lines
+from runner.text.sanitize import one_line, visible
+
+_LISTED = 4  # other questions named below a card
+_ENDS = {"line": "what it does", "command": "the command", "change": "the change", "paths": "the list of paths",
+         "rights": "the rights"}  # fmt: skip
+_LEAST = 3  # rows of the card that scroll, whatever else there is
+
+Answers = tuple[Answer, ...]
+
+
+class ApprovalPanel:
+    """A Panel whose value is the answer to each of `questions`, in their order.
+
+    `clock` answers seconds that only grow. `alone`: a key that others follow at once is no answer.
+    """
+
+    alone = True
+
+    def __init__(
+        self, questions: Sequence[Question], *, theme: Theme = DARK, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._questions = tuple(questions)
+        self._theme = theme
+        self._guard = Guard(clock)
+        self._answers: dict[int, Answer] = {}
+        self._at = 0
+        self._top = 0
+        self._page = _LEAST
+        self._seen: dict[int, set[str]] = {}  # of each question, the ends that were on the screen
+        self._drawn: dict[tuple[int, int], Content] = {}
+        self._width = 0
+        self._view = ""  # "", "x" (explained), or the key of a choice that is shown whole
+        self._editing = ""
+        self._hint = ""
+        self._cut: set[str] = set()  # keys of choices whose words did not fit on their row
+
+    # ---- drawing
+
+    def lines(self, width: int, rows: int) -> list[Fragments]:
+        """The card, in `rows` rows at most. What is drawn counts as seen."""
+        width = max(width - 1, 4)  # a row that touches the edge is broken in two when the window shrinks
+        self._width = width
+        self._guard.drawn()
+        top = self._head(width)
+        foot = self._foot(width)
+        if len(top) + len(foot) + _LEAST > rows:
+            foot = self._foot(width, low=True)
+        room = max(rows - len(top) - len(foot), _LEAST)
+        while foot and len(top) + len(foot) + room > rows:
+            foot = foot[1:]  # the keys stand last
+            self._cut_all()
+        room = max(min(room, rows - len(top) - len(foot)), 1)
+        body = self._body(width)
+        self._page = room
+        self._top = max(min(self._top, len(body.rows) - room), 0)
+        shown = list(body.rows[self._top : self._top + room])
+        below = len(body.rows) - self._top - room
+        counted = below > 0 and room > 2  # the last row gives way to the count, where there are some
+        if not self._view:
+            seen = self._seen.setdefault(self._at, set())
+            seen.update(name for name, end in body.ends if self._top <= end < self._top + room - counted)
+        if counted:
+            shown[-1] = [(self._theme.warn, f"  ⋮ {below + 1} more rows: space, arrows or end")]
+        return [fit(row, width) for row in (*top, *shown, *foot)][:rows]
+
+    def _head(self, width: int) -> list[Fragments]:
+        card = self._question.card
+        badge = f" {card.tier.label} "
+        count = f" {self._at + 1} of {len(self._questions)} " if len(self._questions) > 1 else ""
+        rows = wrapped(self._theme.strong, card.line, max(width - len(badge) - len(count) - 1, 8))
+        first = [(self._theme.badge(card.tier), badge), (self._theme.dim, count), ("", " "), *rows[0]]
+        if len(rows) > 2:  # the whole of it stands first in what scrolls
+            rows = [rows[0], fit([*rows[1], ("", " …")], width - 2)]
+        return [first, *([("", "  "), *row] for row in rows[1:])]
+
+    def _body(self, width: int) -> Content:
+        if self._view == "x":
+            rows = explained(self._question.card, self._reasons(), width, self._theme)
+            return Content(rows)
+        if (pick := self._pick(self._view)) is not None:
+            return Content(tuple(self._whole(pick, width)))
+        if (self._at, width) not in self._drawn:
+            self._drawn.clear()
+            question = self._question
+            cut = self._head(width)[-1][-1][1].endswith("…")
+            self._drawn[self._at, width] = content(question.card, question.again, width, self._theme, first=cut)
+        return self._drawn[self._at, width]
+
+    def _whole(self, pick: Pick, width: int) -> list[Fragments]:
+        said = f"{'yes, and' if pick.yes else 'no, and never'} {pick.where}: {pick.words}"
+        rows = [[("", "  "), *row] for row in wrapped(self._theme.strong, said, width - 2)]
+        if pick.not_covered:
+            rows += [[("", "  "), *row] for row in wrapped("", f"but not {' or '.join(pick.not_covered)}", width - 2)]
+        return rows
+
+    def _reasons(self) -> tuple[str, ...]:
+        assessment = self._question.ask.assessment
+        told = [line for reason in assessment.reasons for line in caret_lines(assessment.action, reason)]
+        told += [f"{each.kind.value} {each.target} [{each.scope.value}]" for each in assessment.effects]
+        return tuple(visible(line) for line in (*told, *assessment.tree.split("\n")))
+
+    def _foot(self, width: int, *, low: bool = False) -> list[Fragments]:
+        """What may be answered. `low`: the screen is, so what may be remembered has one row together."""
+        if self._view == "x":
+            return [[(self._theme.dim, "  x or escape: back to the question")]]
+        if self._view:
+            return [[(self._theme.warn, f"  {self._view} again: yes, exactly that · escape: back")]]
+        card = self._question.card
+        rows = self._others(width)
+        self._cut = set()
+        if low and card.choices:
+            self._cut_all()
+            named = " ".join("/".join(pick.keys) for pick in card.choices)
+            said = "yes, and remember it" if all(pick.yes for pick in card.choices) else "remember it"
+            rows.append(fit([("", "  "), (self._theme.strong, named), ("", f" {said}: each is shown first")], width))
+        else:
+            rows += self._choices(card.choices, width)
+        rows += self._keys(width)
+        if self._hint:
+            rows.append([(self._theme.warn, f"  {self._hint}")])
+        return rows
+
+    def _choices(self, picks: Sequence[Pick], width: int) -> list[Fragments]:
+        """A row for each, all in the shorter words where one does not fit otherwise."""
+        for short in (False, True):
+            rows = [[("", "  "), (self._theme.strong, f"{'/'.join(each.keys):<3}"), ("", _told(each, short))]
+                    for each in picks]  # fmt: skip
+            cut = {key for pick, row in zip(picks, rows, strict=True) if fit(row, width) != row for key in pick.keys}
+            if not cut:
+                break
+        self._cut.update(cut)
+        return [fit(row, width) for row in rows]
+
+    def _cut_all(self) -> None:
+        """What is remembered is shown before it is: whose row has no room is shown whole first."""
+        self._cut.update(key for pick in self._question.card.choices for key in pick.keys)
+
+    def _keys(self, width: int) -> list[Fragments]:
+        card = self._question.card
+        keys = ["y yes, once", "n no", "f no, and say why"]
+        keys += ["e edit"] if card.editable else []
+        keys += ["x explain"]
+        keys += ["tab next"] if self._open_others else []
+        keys += ["A yes to all like it"] if self._like else []
+        keys += ["N no to the rest"] if self._open_others else []
+        said = " · ".join(keys)
+        said = said if len(said) <= width - 2 else said.replace("no, and say why", "no, say why")
+        return [[("", "  "), *row] for row in wrapped(self._theme.strong, said, width - 2)]
+
+    def _others(self, width: int) -> list[Fragments]:
+        rows: list[Fragments] = []
+        for place in self._open_others[:_LISTED]:
+            rows.append(fit(self._row(place), width))
+        more = len(self._open_others) - _LISTED
+        return [*rows, [(self._theme.dim, f"  and {more} more questions")]] if more > 0 else rows
+
+    def _row(self, place: int) -> Fragments:
+        card = self._questions[place].card
+        return [
+            (self._theme.dim, "  then "),
+            (self._theme.badge(card.tier), f" {card.tier.label} "),
+            ("", f" {one_line(card.command, 500)}"),
+        ]
+
+    # ---- keys
+
+    def key(self, key: str) -> Step[Answers]:
+        """A key that answers counts only when the card stood there for a moment, and no key was pressed in it."""
+        if key == "c-c":
+            return Done(tuple(Halt() for _ in self._questions))
+        if self._scrolled(key):
+            return Stay()
+        if self._guard.early(CAREFUL if self._question.card.careful else GUARD):
+            self._hint = "a key that was pressed as this appeared counts for nothing"
+            return Stay()
+        self._hint = ""
+        return self._viewed(key) if self._view else self._answered(key)
+
+    def _scrolled(self, key: str) -> bool:
+        far = 1 << 30
+        steps = {"up": -1, "down": 1, "pageup": -self._page, "pagedown": self._page, "home": -far, "end": far}
+        if key not in steps and key != " ":
+            return False
+        if key == " ":  # a part of a sentence, too
+            self._guard.pressed()
+        self._top = max(self._top + steps.get(key, self._page), 0)
+        return True
+
+    def _viewed(self, key: str) -> Step[Answers]:
+        pick = self._pick(self._view)
+        if pick is not None and key in pick.keys:
+            return self._take(pick)
+        if key in ("escape", "x", "n", "enter", "q"):
+            self._look("")
+        return Stay()
+
+    def _answered(self, key: str) -> Step[Answers]:
+        question = self._question
+        match key:
+            case "y":
+                return self._agreed(Yes())
+            case "n" | "escape":
+                return self._set(No())
+            case "enter" if not question.card.careful:
+                return self._set(No())
+            case "enter":
+                self._hint = "Enter answers nothing here: y is a yes, n is a no"
+            case "f":
+                self._editing = "f"
+                return Edit("", "no; tell the model why, or what to do instead")
+            case "e" if question.card.editable:
+                self._editing = "e"
+                return Edit(question.card.command, "the command instead; it is judged again")
+            case "x":
+                self._look("x")
+            case "tab" | "right" | "s-tab" | "left":
+                self._turn(-1 if key in ("s-tab", "left") else 1)
+            case "A" if self._like:
+                return self._all_alike()
+            case "N" if self._open_others:
+                for place in (self._at, *self._open_others):
+                    self._answers[place] = No()
+                return self._next()
+            case _:
+                if (pick := self._pick(key)) is not None:
+                    if any(each in self._cut for each in pick.keys):
+                        self._look(key)
+                        return Stay()
+                    return self._take(pick)
+                if key in ("s", "p"):
+                    self._hint = f"there is no {key} here: this is not remembered; y is a yes, once"
+                elif key.isnumeric():
+                    self._hint = "a digit answers nothing; the letters are the answers"
+        return Stay()
+
+    def _take(self, pick: Pick) -> Step[Answers]:
+        offered = self._question.offer.picked(pick.keys[0])
+        if offered is None or isinstance(offered, str):
+            return Stay()
+        return self._agreed(Yes(offered)) if pick.yes else self._set(No(keep=offered))
+
+    def _agreed(self, answer: Yes) -> Step[Answers]:
+        """A yes counts once the end of everything that it is about has been on the screen."""
+        if self._unseen(self._at):
+            self._look("")
+            body = self._drawn.get((self._at, self._width), Content(()))
+            seen = self._seen.get(self._at, set())
+            name, row = next(((name, row) for name, row in body.ends if name not in seen), ("it", 0))
+            self._top = min(row, max(row - self._page + 3, 0))  # the hint takes a row, and so does the count
+            self._hint = f"not yet: the end of {_ENDS.get(name, name)} had not been on the screen; here it is"
+            return Stay()
+        return self._set(answer)
+
+    def _unseen(self, place: int) -> bool:
+        """Whether the end of something in it has not been on the screen; at another width it may be another row."""
+        body = self._drawn.get((place, self._width))
+        return body is None or any(name not in self._seen.get(place, set()) for name, _ in body.ends)
+
+    def _all_alike(self) -> Step[Answers]:
+        """Yes to this one and to those like it that are told whole by the row that stands below."""
+        if self._unseen(self._at):
+            return self._agreed(Yes())
+        for place in (self._at, *self._like):
+            self._answers[place] = Yes()
+        return self._next()
+
+    @property
+    def _like(self) -> list[int]:
+        """The other questions that one yes may answer with this one."""
+        own, listed = self._question.card, self._open_others[:_LISTED]
+        return [place for place in listed if alike(own, self._questions[place].card) and self._told(place)]
+
+    def _told(self, place: int) -> bool:
+        """Whether a row says everything of a question: its whole command, and the rights of the card that was read."""
+        other, row = self._questions[place], self._row(place)
+        card = other.card
+        plain = card.change is None and len(card.paths) < 2 and not card.letters and not other.again
+        same = other.ask.terms == self._question.ask.terms
+        return plain and same and len(card.command) < 500 and fit(row, self._width) == row
+
+    def _set(self, answer: Answer) -> Step[Answers]:
+        self._answers[self._at] = answer
+        return self._next()
+
+    def _next(self) -> Step[Answers]:
+        if len(self._answers) == len(self._questions):
+            return Done(tuple(self._answers[place] for place in range(len(self._questions))))
+        self._turn(1)
+        return Stay()
+
+    def _turn(self, step: int) -> None:
+        """To the next card that has no answer."""
+        count = len(self._questions)
+        for away in range(1, count + 1):
+            place = (self._at + step * away) % count
+            if place not in self._answers:
+                self._at = place
+                break
+        self._look("")
+        self._hint = ""
+
+    def _look(self, view: str) -> None:
+        self._view, self._top = view, 0
+        self._guard.hidden()
+
+    def edited(self, text: str | None) -> Step[Answers]:
+        """What was written: a reason with a no, or another command."""
+        kind, self._editing = self._editing, ""
+        self._guard.hidden()
+        if text is None:
+            return Stay()
+        if kind == "f":
+            return self._set(No(text.strip() or None))
+        if kind != "e" or not text.strip() or text == self._question.card.command:
+            self._hint = "the command is as it was"
+            return Stay()
+        return self._set(Edited(text))
+
+    @property
+    def _question(self) -> Question:
+        return self._questions[self._at]
+
+    @property
+    def _open_others(self) -> list[int]:
+        return [place for place in range(len(self._questions)) if place != self._at and place not in self._answers]
+
+    def _pick(self, key: str) -> Pick | None:
+        return next((pick for pick in self._question.card.choices if key in pick.keys), None)
+
+
+def _told(pick: Pick, short: bool) -> str:
+    if not short:
+        return f" {'yes, and' if pick.yes else 'no, and never'} {pick.where}: {pick.words}"
+    where = pick.where.removeprefix("in this ").replace(" for ", " ")
+    return f" {'yes' if pick.yes else 'no, never'}, {where}: {pick.words}"

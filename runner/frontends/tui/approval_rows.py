@@ -1,0 +1,140 @@
+"""A card as rows of the screen: which of them are the end of something that must be seen before it is agreed to."""
+
+from policy.model.frozen import dataclass
+from policy.model.tier import Tier
+from runner.approval.card_text import squeezed
+from runner.events import Card
+from runner.frontends.tui.fragments import Fragments, wrapped
+from runner.frontends.tui.rows import cells, head
+from runner.frontends.tui.theme import Theme
+
+_INDENT = "  "
+_GOES_ON = "↳ "  # where a line was broken for the screen: a real newline looks otherwise
+_BLANK = 3  # empty lines in a row that are shown as they are
+_LABEL = 8  # columns
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """The rows of a card that scroll. `ends` are those that must have been on the screen before a yes counts: where
+    the line, the command, the change, the paths and the rights end. They keep their names at any width."""
+
+    rows: tuple[Fragments, ...]
+    ends: tuple[tuple[str, int], ...] = ()
+
+
+def content(card: Card, again: str, width: int, theme: Theme, *, first: bool = False) -> Content:
+    """Everything but the badge and the answers, in `width` columns; with `first`, what it does stands
+    first."""
+    rows: list[Fragments] = []
+    ends: dict[str, int] = {}
+    if again:
+        rows += _said(theme.warn, again, width)
+    if first:
+        rows += _said(theme.strong, card.line, width)
+        ends["line"] = len(rows) - 1
+    rows += _command(card, width, theme)
+    ends["command"] = len(rows) - 1
+    if card.change is not None:
+        rows += _change(card, width, theme)
+        ends["change"] = len(rows) - 1
+    if len(card.paths) > 1:
+        for path in card.paths:
+            rows += _said("", path, width)
+        ends["paths"] = len(rows) - 1
+    for line in card.letters:
+        rows += _told("letters", line, width, theme.warn, theme)
+    rows += _told("why", f"{card.why} ({card.rule}; {card.cell})", width, "", theme)
+    for label, words in card.terms:
+        rows += _told(label, words, width, "", theme)
+    for caveat in card.caveats:
+        rows += _told("but", caveat, width, theme.warn, theme)
+    ends["rights"] = len(rows) - 1
+    return Content(tuple(rows), tuple(ends.items()))
+
+
+def explained(card: Card, lines: tuple[str, ...], width: int, theme: Theme) -> tuple[Fragments, ...]:
+    """What stands behind a card: the other reasons, and `lines`, which are safe to show."""
+    rows: list[Fragments] = []
+    for line in (card.question, "", *card.more, "", *lines):
+        rows += _said(theme.strong if line == card.question else "", line, width)
+    return tuple(rows)
+
+
+def pieces(card: Card, theme: Theme) -> list[tuple[str, str]]:
+    """The command with the styles of its marks. A mark that does not fit its words is none."""
+    found: list[tuple[str, str]] = []
+    place = 0
+    for mark in card.marks:
+        if mark.start < place or card.command[mark.start : mark.end] != mark.text:
+            continue
+        found.append(("", card.command[place : mark.start]))
+        found.append((f"{theme.bad if mark.tier >= Tier.DANGEROUS else theme.warn} bold underline", mark.text))
+        place = mark.end
+    return [(style, text) for style, text in (*found, ("", card.command[place:])) if text]
+
+
+def _command(card: Card, width: int, theme: Theme) -> list[Fragments]:
+    rows: list[Fragments] = []
+    blank = 0
+    lead = "$ " if card.editable else _INDENT
+    for line in _lines([(style, squeezed(text)) for style, text in pieces(card, theme)]):
+        blank = blank + 1 if not "".join(text for _, text in line).strip() else 0
+        if blank > _BLANK:
+            rows[-1] = [(theme.dim, f"{_INDENT}⟨{blank} blank lines⟩")]
+            continue
+        rows += _broken(line, width, theme, lead)
+        lead = _INDENT
+    return rows
+
+
+def _lines(fragments: list[tuple[str, str]]) -> list[Fragments]:
+    lines: list[Fragments] = [[]]
+    for style, text in fragments:
+        first, *rest = text.split("\n")
+        lines[-1].append((style, first))
+        lines += [[(style, each)] for each in rest]
+    return lines
+
+
+def _broken(line: Fragments, width: int, theme: Theme, lead: str = _INDENT) -> list[Fragments]:
+    """One line over as many rows as it takes, with every character of it. Linear in its length."""
+    room = max(width - len(_INDENT), 2)
+    rows: list[Fragments] = [[(theme.dim, lead)]]
+    left = room
+    for style, text in line:
+        at = 0
+        while at < len(text):
+            piece = text[at : at + left] if text.isascii() else head(text, left, at)
+            if not piece:
+                rows.append([(theme.dim, _GOES_ON)])
+                left = room
+                piece = head(text, left, at) or text[at]
+            rows[-1].append((style, piece))
+            left -= cells(piece)
+            at += len(piece)
+    return rows
+
+
+def _change(card: Card, width: int, theme: Theme) -> list[Fragments]:
+    told = card.change
+    if told is None:
+        return []
+    counts = f"+{told.added} -{told.removed}" + (", a new file" if told.new else "")
+    rows = _said(theme.strong, f"{told.path}  {counts}", width)
+    if told.note:
+        rows += _said(theme.warn, told.note, width)
+    styles = {"+": theme.added, "-": theme.removed, "@": theme.hunk}
+    for line in told.lines:
+        rows += _broken([(styles.get(line[:1], ""), line)], width, theme)
+    return rows
+
+
+def _said(style: str, text: str, width: int) -> list[Fragments]:
+    return [[("", _INDENT), *row] for row in wrapped(style, text, width - len(_INDENT))]
+
+
+def _told(label: str, text: str, width: int, style: str, theme: Theme) -> list[Fragments]:
+    rows = wrapped(style, text, max(width - len(_INDENT) - _LABEL - 1, 2))
+    lead = [f"{label:<{_LABEL}} ", *[" " * (_LABEL + 1)] * (len(rows) - 1)]
+    return [[("", _INDENT), (theme.dim, begin), *row] for begin, row in zip(lead, rows, strict=True)]

@@ -1,0 +1,165 @@
+"""The blocks of a Markdown text that is still being written: which are whole, and what is open.
+
+Only what decides where a block ends is read here (CommonMark 0.31, sections 4 and 5); what a block shows is
+`markdown.py`'s. Each piece of text is looked at once, so a text costs what its length costs.
+"""
+
+import re
+
+from policy.model.frozen import dataclass
+
+_FENCE = re.compile(r"( {0,3})(`{3,40}(?!`)|~{3,40}(?!~))[ \t]*([^`\n]*)$")
+_ITEM = re.compile(r" {0,3}(?:[-*+]|\d{1,9}[.)])(?:[ \t]|$)")
+_HEADING = re.compile(r" {0,3}#{1,6}(?:[ \t]|$)")
+_RULE = re.compile(r" {0,3}(?:(?:-[ \t]*){3,}|(?:\*[ \t]*){3,}|(?:_[ \t]*){3,})$")
+
+LONGEST = 8_000  # characters of one block that is read as Markdown; a longer one goes up in pieces
+CODE_LINES = 40  # of an open fence that wait; what is before them goes up
+
+
+@dataclass(frozen=True, slots=True)
+class Prose:
+    """Markdown: a paragraph, a heading, an item of a list with all that is in it, a table, a quote."""
+
+    text: str
+    tight: bool = False  # no empty line before it: an item after another, or more of what was too long
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """Lines of one fence, and what it says about them: mostly a language. `before`: lines above them, already shown."""
+
+    info: str
+    lines: tuple[str, ...]
+    before: tuple[str, ...] = ()
+
+
+Block = Prose | Code
+
+
+class Blocks:
+    """Takes text piece by piece, answers each block once."""
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []  # of the line that is being written
+        self._length = 0
+        self._lines: list[str] = []  # of the open block
+        self._size = 0
+        self._fence: tuple[str, int, str] | None = None  # the closing fence, its indentation, its info
+        self._before: tuple[str, ...] = ()
+        self._blank = False  # an empty line came in a list: the next line says whether it goes on
+        self._tight = False
+        self._item: int | None = None  # how far the open item of a list is set in
+
+    def feed(self, text: str) -> list[Block]:
+        """The blocks that are whole now."""
+        done: list[Block] = []
+        first, *rest = text.split("\n")
+        self._write(first, done)
+        for line in rest:
+            self._line("".join(self._pieces).removesuffix("\r"), done)
+            self._pieces, self._length = [], 0
+            self._write(line, done)
+        return done
+
+    def end(self) -> list[Block]:
+        """The text is over: what was open is whole."""
+        done: list[Block] = []
+        if self._pieces:
+            self._line("".join(self._pieces), done)
+        if self._fence is not None:
+            self._code(done, all_of_it=True)
+        self._close(done)
+        self.__init__()  # type: ignore[misc]  # as new
+        return done
+
+    @property
+    def open(self) -> Block | None:
+        """What is being written, as it is so far."""
+        line = "".join(self._pieces)
+        if self._fence is not None:
+            return Code(self._fence[2], (*self._lines, *([line] if line else [])), self._before)
+        text = "\n".join([*self._lines, line])
+        return Prose(text, self._tight) if text.strip() else None
+
+    def _write(self, text: str, done: list[Block]) -> None:
+        """Add to the line that is being written; one without an end goes up in pieces."""
+        while text:
+            room = LONGEST - self._length
+            piece, text = text[:room], text[room:]
+            if piece:
+                self._pieces.append(piece)
+                self._length += len(piece)
+            if text:
+                line = "".join(self._pieces)
+                whole = line.rfind(" ", len(line) - 200) + 1 or len(line)
+                self._line(line[:whole], done)
+                self._pieces, self._length = [line[whole:]], len(line) - whole
+                if self._fence is None:
+                    self._close(done, goes_on=True)
+
+    def _line(self, line: str, done: list[Block]) -> None:
+        """One whole line."""
+        if self._fence is not None:
+            mark, indent, _ = self._fence
+            found = line.strip()
+            if found.startswith(mark) and not found.strip(mark[0]) and len(line) - len(line.lstrip()) < indent + 4:
+                self._code(done, all_of_it=True)
+                self._fence, self._before = None, ()
+                return
+            self._lines.append(line[min(indent, len(line) - len(line.lstrip(" "))) :])
+            self._size += len(line)
+            if len(self._lines) >= CODE_LINES or self._size > LONGEST:
+                self._code(done, all_of_it=False)
+            return
+        if not line.strip():
+            if self._item is not None:
+                self._blank = True
+                self._lines.append("")
+            else:
+                self._close(done)
+            return
+        indent = len(line) - len(line.lstrip())
+        inside = self._item is not None and indent > self._item
+        if self._blank and not inside:
+            self._close(done)
+        if not inside and (fence := _FENCE.match(line)):
+            self._close(done)
+            self._fence = (fence[2], len(fence[1]), fence[3].strip())
+            return
+        if not inside and (_HEADING.match(line) or _RULE.match(line)):
+            underline = self._lines and self._item is None and line.lstrip().startswith("-") and " " not in line.strip()
+            if underline:
+                self._lines.append(line)  # the paragraph above is a heading
+                self._close(done)
+                return
+            self._close(done)
+            self._lines.append(line)
+            self._close(done)
+            return
+        if not inside and _ITEM.match(line) and (self._item is not None or not self._lines or line[indent] in "-*+1"):
+            tight = self._item is not None and not self._blank
+            self._close(done)
+            self._item, self._tight = indent, tight
+        self._blank = False
+        self._lines.append(line)
+        self._size += len(line) + 1
+        if self._size > LONGEST:
+            self._close(done, goes_on=True)
+
+    def _code(self, done: list[Block], *, all_of_it: bool) -> None:
+        """Lines of the open fence go up: all, or all but a few that stay live."""
+        count = len(self._lines) if all_of_it else max(len(self._lines) - 3, 1)
+        lines, self._lines = tuple(self._lines[:count]), self._lines[count:]
+        self._size = sum(map(len, self._lines))
+        if lines or all_of_it:
+            assert self._fence is not None
+            done.append(Code(self._fence[2], lines, self._before))
+            self._before = lines[-CODE_LINES:]
+
+    def _close(self, done: list[Block], *, goes_on: bool = False) -> None:
+        """The open block is whole, or so long that it goes up while it `goes_on`."""
+        text = "\n".join(self._lines)
+        if text.strip():
+            done.append(Prose(text.rstrip(), self._tight))
+        self._lines, self._size, self._item, self._blank, self._tight = [], 0, None, False, goes_on

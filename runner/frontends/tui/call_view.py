@@ -1,0 +1,220 @@
+"""The card of one call: badge and command, what it prints while it runs, and how it ended."""
+
+from policy.model.action import (
+    Action,
+    EditFile,
+    GlobFiles,
+    GrepFiles,
+    ListFolder,
+    ReadFile,
+    RunArgv,
+    RunScript,
+    WriteFile,
+)
+from policy.model.matrix import Ruling
+from policy.model.tier import Tier
+from policy.model.verdict import Problem
+from runner.events import Answered, Denied, Finished, Judged, Malformed
+from runner.frontends.outcome import (
+    contained_words,
+    end_words,
+    output_lines,
+    reached_words,
+    seconds_words,
+    settled,
+    went_well,
+)
+from runner.frontends.tui.diff import diff_rows
+from runner.frontends.tui.fragments import fit
+from runner.frontends.tui.rows import Row, cut, hang, plain, safe, wrap
+from runner.frontends.tui.theme import Theme
+from runner.frontends.wording import FAILED_FOLD, FOLD, command_lines
+from runner.gate.wording import action_words
+from runner.text.sanitize import one_line, visible
+
+DIFF_FOLD = (100, 20)
+_TAIL = 4000  # characters of a running command's output that are kept
+_ROOM = 12  # cells beside a badge, at least
+_QUIET = (ReadFile, ListFolder, GlobFiles, GrepFiles)  # what these found is for the model
+
+
+class Card:
+    """One call from its proposal to its end."""
+
+    def __init__(self, call: str, tool: str, action: Action | None, cwd: str) -> None:
+        self.call = call
+        self.tool = tool
+        self.action = action
+        self.verdict: Judged | None = None
+        self.answer: Answered | None = None
+        self.beyond: Answered | None = None  # to the question about one right more, after it had run
+        self.asked = False
+        self.tier: Tier | None = None  # as what somebody was asked about it
+        self.began: float | None = None  # when it was allowed to run
+        self._cwd = cwd
+        self._printed = ""
+        self._lines = 0
+
+    def printed(self, text: str) -> None:
+        """More output. Only the end of all of it is kept."""
+        self._lines += text.count("\n")
+        self._printed = (self._printed + text)[-_TAIL:]
+
+    def running(self, width: int, rows: int, now: float, theme: Theme) -> list[Row]:
+        """While it runs: at most `rows` rows, two at least when there is something to say."""
+        head, *more = self.head(width, theme)
+        if more:
+            head = fit([*head, (theme.dim, " …")], width)
+        state = "waits" if self.began is None else f"running, {_elapsed(now - self.began)}"
+        if self._lines > 1:
+            state += f", {self._lines} lines"
+        if rows < 2:
+            return [_ended(head, f"  {state}", width, theme)]
+        room = rows - 2
+        shown = _last_lines(self._printed, room)
+        bar, end = _bars(theme)
+        return [head, *([bar, (theme.dim, cut(line, width - 3))] for line in shown), [end, (theme.dim, state)]]
+
+    def head(self, width: int, theme: Theme) -> list[Row]:
+        """Badge and command; further rows of a long command stand below it, set in."""
+        lines = command_lines(self.tool if self.action is None else action_words(self.action, self._cwd))
+        tier = self.verdict.cell.tier if self.verdict is not None else self.tier
+        if tier is None:
+            badge: Row = [(theme.badge_odd, " call "), ("", "  ")]
+        else:
+            badge = [(theme.badge(tier), f" {tier.label} "), ("", "  ")]
+        return titled(badge, "\n".join(lines), width, theme)
+
+    def finished(self, event: Finished, width: int, theme: Theme, *, whole: bool = False) -> list[Row]:
+        """The whole card when the action has ended. `whole`: nothing is folded."""
+        bar, end = _bars(theme)
+        body = self._why(width, theme)
+        if self.beyond is not None:
+            body.append([(theme.dim, "for one right more, "), *_said(self.beyond, theme)])
+        good = went_well(event)
+        lines = output_lines(event, None if whole else self.action)
+        told = ""
+        if isinstance(self.action, EditFile | WriteFile) and good:
+            # The two lines that name the file say it again.
+            lines = [line for at, line in enumerate(lines) if at > 2 or not line.startswith(("--- ", "+++ "))]
+            body += diff_rows(lines, width - 3, theme, None if whole else DIFF_FOLD)
+        elif isinstance(self.action, _QUIET) and good and not whole:
+            told = f", {len(lines)} {'line' if len(lines) == 1 else 'lines'}"
+        else:
+            kept = folded(lines, None if whole else FOLD if good else FAILED_FOLD)
+            body += [[("", line if whole else cut(line, width - 5))] for line in kept]
+        if reached := reached_words(event):
+            body.append(safe(reached, theme.dim))
+        body += [[(theme.warn, "contained  "), *safe(words)] for words in contained_words(event)]
+        if event.kept:
+            body.append(safe(f"all of it: {event.kept}", theme.dim))
+        style = theme.good if good else theme.warn
+        if self.brief(event) and not body:
+            return [_ended(self.head(width, theme)[0], f"  {end_words(event)}{told}", width, theme)]
+        rows = self.head(width, theme)
+        for row in body:
+            rows += hang(wrap(row, width - 3), bar, bar)
+        return rows + hang(wrap(safe(end_words(event) + told, style), width - 3), end, ("", "   "))
+
+    def denied(self, event: Denied, width: int, theme: Theme) -> list[Row]:
+        """The header shows what was refused; below it stands why, by which rule, and what to do instead."""
+        problem = event.problem
+        rows, (bar, end) = self.head(width, theme), _bars(theme)
+        if self.answer is not None and not self.answer.yes:  # the reason is theirs, and they know what to do instead
+            return rows + hang(wrap(_said(self.answer, theme), width - 3), end, ("", "   "))
+        if self.answer is not None:
+            rows += hang(wrap(_said(self.answer, theme), width - 3), bar, bar)
+        return rows + problem_rows(Problem(f"{problem.why} ({event.rule})", "", problem.fix), "denied   ", width, theme)
+
+    def stopped(self, width: int, theme: Theme) -> list[Row]:
+        """The run ended before it did."""
+        open_ = self.asked and self.answer is None and self.began is None
+        words = "asked about, and stopped before an answer: nothing ran" if open_ else "stopped"
+        return [*self.head(width, theme), *hang(wrap([(theme.warn, words)], width - 3), _bars(theme)[1], ("", "   "))]
+
+    def brief(self, event: Finished) -> bool:
+        """Whether it ended as a read of which one row is enough: what it found is for the model."""
+        return isinstance(self.action, _QUIET) and went_well(event) and self.answer is None
+
+    def folds(self, event: Finished) -> bool:
+        """Whether `finished` leaves lines out."""
+        lines = output_lines(event, self.action)
+        if isinstance(self.action, RunScript | RunArgv) and "\r" in event.text.replace("\r\n", "\n"):
+            return True  # what was written over
+        if isinstance(self.action, _QUIET) and went_well(event):
+            return len(lines) > 0
+        fold = DIFF_FOLD if isinstance(self.action, EditFile | WriteFile) else FOLD if went_well(event) else FAILED_FOLD
+        return len(lines) - sum(fold) > 1
+
+    def _why(self, width: int, theme: Theme) -> list[Row]:
+        """Who allowed it and why; a read that nobody was asked about needs no words."""
+        if self.answer is not None:
+            return [_said(self.answer, theme)]
+        if self.verdict is None or self.verdict.ruling is not Ruling.ALLOW or isinstance(self.action, _QUIET):
+            return []
+        why = cut("  " + one_line(f"{self.verdict.why} ({self.verdict.rule})", 300), width - len("   allowed"))
+        return [[(theme.good, "allowed"), (theme.dim, why)]]
+
+
+def _said(answer: Answered, theme: Theme) -> Row:
+    feedback = f": {answer.feedback}" if answer.feedback else ""
+    said, style = ("you said yes", theme.good) if answer.yes else ("you said no", theme.bad)
+    return safe(f"{said}{feedback}", style)
+
+
+def malformed_rows(event: Malformed, width: int, theme: Theme) -> list[Row]:
+    """A call that made no sense."""
+    head = titled([(theme.badge_odd, " call "), ("", "  ")], visible(event.tool), width, theme)
+    return head + problem_rows(event.problem, "refused  ", width, theme)
+
+
+def problem_rows(problem: Problem, lead: str, width: int, theme: Theme) -> list[Row]:
+    """What, why, and what to do instead."""
+    bar, end = _bars(theme)
+    why = f": {problem.why}" if problem.why else ""
+    what = wrap([(theme.bad, lead), *safe(f"{problem.what}{why}")], width - 3)
+    instead = wrap([(theme.dim, "instead  "), *safe(problem.fix)], width - 3)
+    return hang(what, bar, bar) + hang(instead, end, ("", "   "))
+
+
+def titled(badge: Row, words: str, width: int, theme: Theme) -> list[Row]:
+    """`words` behind a badge; their further lines stand below it, set in."""
+    first, *rest = words.split("\n")
+    room = width - len(plain(badge))
+    if room < _ROOM:  # the badge stands alone
+        rows, rest = [badge], [first, *rest]
+    else:
+        found = wrap([(theme.strong, first)], room)
+        rows = [[*badge, *found[0]], *hang(found[1:], ("", "    "), ("", "    "))]
+    for line in rest:
+        rows += hang(wrap([(theme.strong, line)], width - 4), ("", "    "), ("", "    "))
+    return rows
+
+
+def folded(lines: list[str], fold: tuple[int, int] | None) -> list[str]:
+    """`lines` with the middle left out, and how much that is."""
+    if fold is None or (hidden := len(lines) - sum(fold)) <= 1:
+        return lines
+    first = fold[0]
+    return [*lines[:first], f"… {hidden} more lines (ctrl-o shows them)", *lines[first + hidden :]]
+
+
+def _ended(row: Row, words: str, width: int, theme: Theme) -> Row:
+    """`row` with `words` at its end, which are always seen."""
+    return fit([*fit(row, max(width - len(words), _ROOM)), (theme.dim, words)], width)
+
+
+def _last_lines(text: str, count: int) -> list[str]:
+    """The last lines of `text` that hold something; of what rewrote its own line (progress), the newest state."""
+    if count <= 0:
+        return []
+    lines = settled(text).rstrip("\n").split("\n")[-count:]
+    return [visible(line, prose=True).rstrip() for line in lines if line.strip()]
+
+
+def _elapsed(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 60 else seconds_words(seconds)
+
+
+def _bars(theme: Theme) -> tuple[tuple[str, str], tuple[str, str]]:
+    return (theme.dim, " │ "), (theme.dim, " └ ")

@@ -1,0 +1,108 @@
+"""Source code as rows, in colours for the languages that are known here."""
+
+import time
+from collections.abc import Sequence
+from functools import cache, lru_cache
+
+from pygments.lexer import Lexer
+from pygments.lexers import get_lexer_by_name
+from pygments.token import Comment, Keyword, Name, Number, Operator, String, Text, _TokenType
+
+from runner.frontends.tui.rows import Row, chop, hang, safe, wrap
+from runner.frontends.tui.theme import Theme
+from runner.text.sanitize import visible
+
+# Names that a fence may give. A fixed list: a name that is not here would be looked for in every installed package.
+# fmt: off
+_LANGUAGES = frozenset({
+    "bash", "c", "c++", "cpp", "csharp", "cs", "css", "dart", "diff", "docker", "dockerfile", "elixir", "erlang", "go",
+    "golang", "graphql", "haskell", "hcl", "html", "ini", "java", "javascript", "js", "json", "jsx", "julia", "kotlin",
+    "lua", "make", "makefile", "nix", "perl", "php", "powershell", "proto", "protobuf", "py", "python", "r", "rb",
+    "rs", "ruby", "rust", "scala", "sh", "shell", "sql", "svelte", "swift", "terraform", "toml", "ts", "tsx",
+    "typescript", "vue", "xml", "yaml", "yml", "zig", "zsh",
+})
+# fmt: on
+_PROSE = frozenset({"console", "none", "output", "plain", "plaintext", "text", "txt"})
+_SAME = {"jsx": "js", "shell": "bash", "golang": "go", "terraform": "hcl", "svelte": "html", "vue": "html"}
+_LONGEST = 300  # characters of a line: a longer one has no colours, so that no lexer's worst case is met
+_SLOW = 0.25  # seconds of processor for some lines: a language that took them has no colours any more
+
+
+def code_rows(info: str, lines: Sequence[str], width: int, theme: Theme, before: Sequence[str] = ()) -> list[Row]:
+    """`lines` set in by two cells, broken where they are too long. `before`: lines above, only for the colours.
+
+    `info` is what the fence says. When that is not just a language, it stands above.
+    """
+    language, _, more = info.strip().partition(" ")
+    rows: list[Row] = []
+    if info and not before and (more or language.lower() not in _LANGUAGES | _PROSE):
+        rows += hang(wrap(safe(info, theme.dim), max(width - 2, 10)), ("", "  "), ("", "  "))
+    for line in coloured(language, lines, theme, before):
+        rows += hang(chop(line, max(width - 2, 10)), ("", "  "), ("", "  "))
+    return rows
+
+
+def coloured(language: str, lines: Sequence[str], theme: Theme, before: Sequence[str] = ()) -> list[Row]:
+    """Each of `lines` in its colours."""
+    if language.lower() == "diff":
+        return [[(diff_style(line, theme), visible(line))] for line in lines]
+    shown = [visible(line) for line in (*before, *lines)]
+    lexer = None if language.lower() in _too_slow else _lexer(language.lower())
+    if lexer is None or any(len(line) > _LONGEST for line in shown):
+        return [[("", line)] for line in shown[len(before) :]]
+    rows: list[Row] = [[]]
+    for kind, text in _read(lexer, language.lower(), "\n".join(shown)):
+        style = _style(kind, theme)
+        first, *rest = text.split("\n")
+        if first:
+            rows[-1].append((style, first))
+        for piece in rest:
+            rows.append([(style, piece)] if piece else [])
+    rows = rows[len(before) : len(shown)]
+    return rows + [[] for _ in range(len(lines) - len(rows))]
+
+
+_too_slow: set[str] = set()
+
+
+def _read(lexer: Lexer, language: str, text: str) -> list[tuple[_TokenType, str]]:
+    began = time.thread_time()
+    try:
+        return list(lexer.get_tokens(text))
+    except Exception:  # the lexer is not ours, and the text is anybody's: it is shown without colours
+        return [(Text, text)]
+    finally:
+        if time.thread_time() - began > _SLOW:
+            _too_slow.add(language)
+
+
+def diff_style(line: str, theme: Theme) -> str:
+    """The style of a line of a unified diff."""
+    return {"+": theme.added, "-": theme.removed, "@": theme.hunk}.get(line[:1], "")
+
+
+@cache
+def _lexer(language: str) -> Lexer | None:
+    if language not in _LANGUAGES:
+        return None
+    found: Lexer = get_lexer_by_name(_SAME.get(language, language), stripnl=False, ensurenl=True)
+    return found
+
+
+@lru_cache(maxsize=512)
+def _style(kind: _TokenType, theme: Theme) -> str:
+    for family, style in (
+        (Comment, theme.comment),
+        (Keyword, theme.keyword),
+        (Operator.Word, theme.keyword),
+        (String, theme.string),
+        (Number, theme.number),
+        (Name.Function, theme.name_style),
+        (Name.Class, theme.name_style),
+        (Name.Tag, theme.name_style),
+        (Name.Decorator, theme.name_style),
+        (Name.Attribute, theme.name_style),
+    ):
+        if kind in family:
+            return style
+    return ""

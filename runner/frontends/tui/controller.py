@@ -1,0 +1,206 @@
+"""Where the lines of a person at the terminal go: to the model, to a `/command`, to a shell behind the gate.
+
+Lines that come before the session is open wait for it.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from policy.model.tier import Mode
+from runner.frontends.slash.command import SHELL
+from runner.frontends.tui.keys import HELP
+from runner.frontends.tui.picker import Row
+from runner.problems import Exit
+
+if TYPE_CHECKING:
+    from runner.agent.agent import Agent
+    from runner.agent.conversation import Talk
+    from runner.config import Settings
+    from runner.frontends.slash.command import Command
+    from runner.frontends.slash.command import Row as Choice
+    from runner.frontends.tui.app import App
+    from runner.sessions.selection import GoOn
+
+_MODES = (Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.TRUST_PROJECT, Mode.PLAN)  # of Shift+Tab; the others are said by name
+
+
+class TerminalDesk:
+    """One person at one App, over the sessions of one Agent. `failed` takes what nobody planned."""
+
+    app: "App"
+    keys = HELP
+
+    def __init__(self, environ: Mapping[str, str], failed: Callable[[BaseException], None]) -> None:
+        self.environ = environ
+        self.commands: Sequence[Command] = ()
+        self._failed = failed
+        self._agent: Agent | None = None
+        self._settings: Settings | None = None
+        self._early: list[str] = []
+        self._work: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def join(self, agent: "Agent", settings: "Settings") -> None:
+        """A session is open: what waited for one is sent."""
+        self._agent, self._settings = agent, settings
+        early, self._early = self._early, []
+        for text in early:
+            self.submit(text)
+
+    async def part(self) -> None:
+        """Stop what is on its way, and wait until it is over."""
+        agent, self._agent = self._agent, None
+        for task in tuple(self._tasks):
+            task.cancel()
+        if agent is not None:
+            agent.interrupt()
+        if waited := {*self._tasks, *((self._work,) if self._work is not None else ())}:
+            await asyncio.wait(waited)
+
+    @property
+    def open(self) -> bool:
+        """Whether a session is."""
+        return self._agent is not None
+
+    # what the App asks
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is on its way, be it a command that asks the model."""
+        return self._work is not None or (self._agent is not None and self._agent.busy)
+
+    @property
+    def waiting(self) -> tuple[str, ...]:
+        return (*self._early, *(self.talk.ctx.steering.waiting if self._agent is not None else ()))
+
+    def submit(self, text: str, *, later: bool = False) -> None:
+        if self._agent is None:
+            self._early.append(text)
+        elif text.strip() == "!":
+            self.app.tell(SHELL)
+            self.app.edit("!")
+        elif text.startswith("!"):
+            if self.busy:  # it cannot wait: what it does depends on when
+                self.app.editor.add(text)
+            self._begin(self._shell(text[1:].strip()))
+        elif _is_command(text):
+            self._beside(self._command(text))
+        elif not self.busy:
+            self._begin(self._prompt(text))
+        elif later is (self.settings.value("queue", "enter") == "steer"):
+            self.talk.follow_up(text)
+        else:
+            self.talk.steer(text)
+        self.app.soon()
+
+    def interrupt(self) -> bool:
+        return self._agent is not None and self._agent.interrupt()
+
+    def take_back(self) -> tuple[str, ...]:
+        early, self._early = tuple(self._early), []
+        return (*early, *(self.talk.take_back() if self._agent is not None else ()))
+
+    def cycle_mode(self) -> None:
+        if self._agent is not None:
+            mode = self.talk.ctx.live.mode
+            at = _MODES.index(mode) + 1 if mode in _MODES else 0
+            self.talk.set_mode(_MODES[at % len(_MODES)])
+
+    # what a `/command` asks
+
+    @property
+    def talk(self) -> "Talk":
+        assert self._agent is not None  # no command runs before a session is open
+        return self._agent.talk
+
+    @property
+    def settings(self) -> "Settings":
+        assert self._settings is not None  # as above
+        return self._settings
+
+    async def pick(self, title: str, rows: "Sequence[Choice]") -> str | None:
+        return await self.app.pick(title, [Row[str | None](row.value, row.label, row.detail) for row in rows])
+
+    async def send(self, prompt: str, typed: str) -> None:
+        if not self.busy:
+            self._begin(self._prompt(prompt, typed))
+        else:
+            self.talk.follow_up(prompt, typed)
+
+    async def switch(self, how: "GoOn") -> None:
+        assert self._agent is not None  # as above
+        await self._agent.switch(how)
+
+    def draft(self, text: str) -> None:
+        self.app.edit(text)
+
+    def copy(self, text: str) -> bool:
+        self.app.copy(text)
+        return True
+
+    def leave(self) -> None:
+        self.app.leave(Exit.DONE)
+
+    # inside
+
+    async def _prompt(self, text: str, typed: str = "") -> None:
+        """Prompt. Who stops it gets back what waits."""
+        talk = self.talk
+        ending = await talk.prompt(text, typed)
+        if ending.exit is Exit.INTERRUPTED and (texts := talk.take_back()):
+            self.app.editor.add("\n\n".join(texts))
+
+    async def _shell(self, script: str) -> None:
+        await self.talk.shell(script)
+        if self.app.screen is not None:  # no end of a turn says of it that it was stopped
+            self.app.screen.halt()
+
+    async def _command(self, line: str) -> None:
+        from runner.events import Shown
+        from runner.frontends.slash.dispatch import find, run_line
+
+        command = find(line.split(maxsplit=1)[0], self.commands)
+        if command is None or not command.sends:
+            self.talk.ctx.emit(Shown(f"> {line}", "text"))  # an answer stands below its question
+        await run_line(line, self)
+        self._next()
+
+    def _next(self) -> None:
+        """What was said when nothing was left to say it in, or beside a command, is said now."""
+        if self._agent is not None and not self.busy and (more := self.talk.ctx.steering.next()) is not None:
+            self._begin(self._prompt(more.text, more.typed))
+
+    def _begin(self, work: Coroutine[None, None, None]) -> None:
+        """Do it as the one thing that is on its way; one after the other."""
+        if self.busy:
+            work.close()
+            self.app.tell("one thing at a time: Ctrl+C stops what runs")
+            return
+
+        def over(task: asyncio.Task[None]) -> None:
+            self._work = None
+            self.app.soon()
+            self._next()
+
+        self._work = self._beside(work)
+        self._work.add_done_callback(over)
+
+    def _beside(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        """Do it; what goes wrong unplanned ends the program."""
+
+        def over(task: asyncio.Task[None]) -> None:
+            self._tasks.discard(task)
+            if not task.cancelled() and (error := task.exception()) is not None:
+                self._failed(error)
+
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(over)
+        return task
+
+
+def _is_command(text: str) -> bool:
+    from runner.frontends.slash.dispatch import is_command
+
+    return is_command(text)

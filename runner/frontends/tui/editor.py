@@ -1,0 +1,114 @@
+"""The input: some lines of text, in which a long paste stands as one word until it is sent."""
+
+import re
+from collections.abc import Callable, Mapping
+
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.document import Document
+from prompt_toolkit.history import History
+
+from policy.model.frozen import dataclass
+from runner.frontends.tui.history import LONGEST
+from runner.text.counts import many
+
+_LINES, _CHARACTERS = 8, 2000  # what is pasted and longer than that stands as one word
+_PLACE = re.compile(r"\[pasted [^\]\n]{1,40} #([0-9]{1,6})\]")
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What was being written, to be put back; `pastes` are what its words stand for."""
+
+    text: str
+    cursor: int
+    pastes: Mapping[int, str]
+
+
+class Editor:
+    """One buffer, and what stands behind the words in it."""
+
+    def __init__(self, history: History, changed: Callable[[], None]) -> None:
+        self._changed = changed
+        self.buffer = Buffer(multiline=True, history=history, on_text_changed=lambda _: changed())
+        self.buffer.on_cursor_position_changed += lambda _: changed()
+        self._pastes: dict[int, str] = {}
+        self._count = 0  # never reset: a number in a recalled text must not mean another paste
+
+    @property
+    def text(self) -> str:
+        """What would be sent: with everything that was pasted."""
+        return _PLACE.sub(lambda found: self._pastes.get(int(found[1]), found[0]), self.buffer.text)
+
+    @property
+    def empty(self) -> bool:
+        return not self.buffer.text
+
+    def paste(self, text: str) -> None:
+        """Put in what was pasted. Nothing in it is a key, whatever it holds."""
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+        lines = text.count("\n") + 1
+        if lines <= _LINES and len(text) <= _CHARACTERS:
+            self.buffer.insert_text(text)
+            return
+        self._count += 1
+        self._pastes[self._count] = text
+        said = many(lines, "line") if lines > 1 else many(len(text), "character")
+        self.buffer.insert_text(f"[pasted {said} #{self._count}]")
+
+    def unfold(self) -> None:
+        """Show all of what was pasted, for an editor that can take it."""
+        self.put(self.text)
+
+    def rub_out(self) -> None:
+        """Take away what stands before the cursor: a character, or a whole paste."""
+        before = self.buffer.document.text_before_cursor
+        for found in _PLACE.finditer(before):
+            if found.end() == len(before):
+                self.buffer.delete_before_cursor(len(found[0]))
+                return
+        self.buffer.delete_before_cursor()
+
+    def put(self, text: str) -> None:
+        """Replace all of it; the cursor goes to its end."""
+        self.buffer.set_document(Document(text, len(text)), bypass_readonly=True)
+
+    def add(self, text: str) -> None:
+        """Put `text` before what is there, as lines of its own."""
+        self.put(f"{text}\n{self.buffer.text}" if self.buffer.text else text)
+
+    def taken(self) -> str:
+        """All of it, which is now history; the input is empty."""
+        text = self.text
+        if len(text) <= LONGEST:
+            self.put(text)
+        self.buffer.append_to_history()
+        self.clear()
+        return text
+
+    def clear(self) -> None:
+        self.buffer.reset()
+        self._pastes.clear()
+        self._changed()  # a buffer does not tell that it was reset
+
+    def recall(self) -> None:
+        """The history holds more than it did."""
+        draft = self.draft()
+        self.buffer.reset()
+        self.restore(draft)
+
+    def draft(self) -> Draft:
+        return Draft(self.buffer.text, self.buffer.cursor_position, dict(self._pastes))
+
+    def lend(self, text: str) -> Draft:
+        """Have `text`, which may be anybody's, changed; the draft comes back by `restore`.
+
+        THREAT: a command that quotes the word of a paste would carry away what was pasted for something else.
+        """
+        draft = self.draft()
+        self._pastes.clear()
+        self.put(text)
+        return draft
+
+    def restore(self, draft: Draft) -> None:
+        self._pastes = dict(draft.pastes)
+        self.buffer.set_document(Document(draft.text, draft.cursor), bypass_readonly=True)

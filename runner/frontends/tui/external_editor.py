@@ -1,0 +1,82 @@
+"""The user's own editor (`VISUAL`, `EDITOR`): the input is written in it, and the terminal is its meanwhile."""
+
+import asyncio
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from sandbox.inside.descendants import descendants
+
+_USUAL = ("/usr/bin/editor", "/usr/bin/nano", "/usr/bin/pico", "/usr/bin/vi", "/usr/bin/emacs")
+_PATIENCE = 2.0  # seconds in which an editor keeps what was written and gives the terminal back
+# What an editor left that could not give the terminal back: its screen of its own, and a cursor that is hidden.
+_LEFT = "\x1b[?1049l\x1b[?25h"
+
+
+class OwnEditor:
+    """At most one at a time, while it is `open`. `told` writes to the terminal."""
+
+    def __init__(self, environ: Mapping[str, str], told: Callable[[str], None]) -> None:
+        self._environ = environ
+        self._told = told
+        self._process: subprocess.Popen[bytes] | None = None
+        self._over = False
+        self.open = False
+
+    def write(self, text: str) -> str | None:
+        """Let the user write on from `text`, and wait for it. None where no editor could be started, or it failed."""
+        with tempfile.TemporaryDirectory(prefix="ringfence-") as folder:
+            path = Path(folder, "input.md")
+            path.write_text(text, encoding="utf-8", errors="replace")
+            status = self._run(str(path))
+            if status < 0:
+                self._told(_LEFT)
+            if status:
+                return None
+            with contextlib.suppress(OSError):
+                return path.read_text(encoding="utf-8", errors="replace").removesuffix("\n")
+        return None
+
+    def end(self) -> None:
+        """Ask the editor to go, so that it keeps what was written; end it if it does not. From the loop's thread."""
+        self._over = True
+        self._ask()
+        asyncio.get_running_loop().call_later(_PATIENCE, self._kill)
+
+    def _run(self, path: str) -> int:
+        for program in (self._environ.get("VISUAL"), self._environ.get("EDITOR"), *_USUAL):
+            if not program:
+                continue
+            try:
+                self._process = subprocess.Popen([*shlex.split(program), path])
+            except (OSError, ValueError):  # there is none of that name: the next
+                continue
+            try:
+                if self._over:
+                    self._ask()
+                return self._process.wait()
+            finally:
+                self._process = None
+        return 1
+
+    def _ask(self) -> None:
+        self._send(signal.SIGTERM, signal.SIGCONT)  # it may be stopped
+
+    def _kill(self) -> None:
+        self._send(signal.SIGKILL)
+
+    def _send(self, *signals: signal.Signals) -> None:
+        """Also to what the editor started: a script that calls one does not pass a signal on."""
+        if (process := self._process) is None:
+            return
+        below = descendants(process.pid)
+        for number in signals:
+            process.send_signal(number)  # knows when it has ended, and its number is another's
+            for pid in below:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, number)

@@ -1,0 +1,96 @@
+"""The shortest way from `agent` to a terminal that takes keys: without typer, and before anything heavy is imported."""
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterator
+
+from runner.frontends.terminal.probe import at_terminal
+from runner.state.ending_signals import ending_signals
+
+TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+    from runner.agent.run_options import RunArgs
+
+
+def fits(words: list[str]) -> bool:
+    """Whether this is plain `agent` at a terminal that can be drawn on, with options that are read here."""
+    if not at_terminal():
+        return False
+    from runner.agent.options import options_of
+
+    known = options_of("terminal")  # everything else goes through typer: other options, help, and mistakes
+    takes = ""  # the option whose value comes next
+    for word in words:
+        name, sign, _ = word.partition("=")
+        if takes:
+            if takes == "--resume" and not (4 <= len(word) <= 16 and set(word) <= set("0123456789abcdef")):
+                return False  # no id, as with_value of sessions.flags has it: another mistake, or another command
+            takes = ""
+        elif name not in known or (sign and not known[name].metavar):
+            return False
+        elif known[name].metavar and not sign:
+            takes = name
+    return not takes
+
+
+def start(words: list[str]) -> int:
+    """Plain `agent` with these options; answers the exit code."""
+    import gc
+
+    with hushed() as early:
+        gc.disable()  # what is imported stays, and none of it is garbage
+        from runner.frontends.tui.start import start_terminal
+
+        return start_terminal(lambda: _parsed(words), early)
+
+
+@contextlib.contextmanager
+def hushed() -> Iterator[str]:
+    """The terminal shows nothing by itself and keeps what is typed, as it is typed, for whoever reads it first.
+
+    Gives what was typed before, which the terminal has shown already: that is wiped away.
+    """
+    import termios
+
+    before = termios.tcgetattr(0)
+    quiet = termios.tcgetattr(0)
+    quiet[0] &= ~termios.ICRNL
+    quiet[3] &= ~(termios.ECHO | termios.ICANON)
+    quiet[6][termios.VMIN], quiet[6][termios.VTIME] = 0, 0  # a look, and no wait for a key
+    taken = {number: signal.signal(number, _leave) for number in ending_signals()}
+    try:
+        termios.tcsetattr(0, termios.TCSANOW, quiet)
+        early = os.read(0, 4096)
+        quiet[6][termios.VMIN] = 1
+        termios.tcsetattr(0, termios.TCSANOW, quiet)
+        if early and before[3] & termios.ECHO:
+            os.write(1, b"\r\x1b[2K" + b"\x1b[A\x1b[2K" * early.count(b"\n"))
+        if before[0] & termios.ICRNL:  # what came as Enter
+            early = early.replace(b"\n", b"\r")
+        yield early.decode("utf-8", "replace")
+    finally:
+        with contextlib.suppress(termios.error):  # it is gone
+            termios.tcsetattr(0, termios.TCSADRAIN, before)
+        for number, handler in taken.items():
+            signal.signal(number, handler)
+
+
+def _leave(number: int, frame: object) -> "NoReturn":
+    """Take a signal while no event loop is there to take it."""
+    raise SystemExit(128 + number)
+
+
+def _parsed(words: list[str]) -> "RunArgs":
+    from runner.agent.options import Given, options_of
+    from runner.agent.run_options import run_args
+    from runner.sessions.selection import with_value
+
+    known, found = options_of("terminal"), list[tuple[str, str]]()
+    queue = with_value(words)
+    while queue:
+        name, sign, value = queue.pop(0).partition("=")
+        found.append((name, value if sign or not known[name].metavar else queue.pop(0)))
+    return run_args(Given.of_words("terminal", found))

@@ -1,0 +1,114 @@
+"""What `@` proposes: the names of files below the folder of the talk, as far as they are no secret and Git keeps them.
+
+A name is no more than a word of the prompt: whether the model may read the file is the gate's business.
+"""
+
+import os
+import re
+import stat
+import threading
+import time
+from collections.abc import Callable
+
+from runner.frontends.tui.fuzzy import best
+from runner.frontends.tui.menu import Entry, Proposals
+
+_TOKEN = re.compile(r'(?:^|(?<=\s))@(?:"([^"\n]*)|([^\s"]*))$')
+_FRESH = 10.0  # seconds that a list is good for
+_MOST, _DEEPEST = 20_000, 12
+_SHOWN = 50
+_LONGEST = 4.0  # seconds for a list: what is not found by then is not proposed
+_LIST, _LINES = 1 << 16, 1000  # bytes and lines that are read of one list of what Git ignores
+_HEAVY = frozenset(
+    ("node_modules", "__pycache__", "venv", "target", "dist", "build")
+)  # many files, and made by machines
+
+
+class Files:
+    """A Source. The list is read in a thread; `ready` is called from there once it is new. Nothing is proposed until
+    `root` is a folder; `secret` says of a path whether it is one."""
+
+    def __init__(self, ready: Callable[[], None]) -> None:
+        self.root = ""
+        self.secret: Callable[[str], bool] = lambda path: False
+        self._ready = ready
+        self._names: list[str] = []
+        self._read = 0.0
+        self._reading = False
+
+    def __call__(self, before: str) -> Proposals | None:
+        found = _TOKEN.search(before)
+        if found is None or not self.root:
+            return None
+        if time.monotonic() - self._read > _FRESH and not self._reading:
+            self._reading = True
+            threading.Thread(target=self._look, name="names of files", daemon=True).start()
+        typed = found[1] if found[1] is not None else found[2]
+        names = best(typed, self._names, str, _SHOWN)
+        return Proposals(found.start(), [Entry(f'@"{name}"' if " " in name else f"@{name}") for name in names])
+
+    def _look(self) -> None:
+        self._names = listed(self.root, self.secret)
+        self._read, self._reading = time.monotonic(), False
+        self._ready()
+
+
+def listed(root: str, secret: Callable[[str], bool]) -> list[str]:
+    """Files and folders (these with a `/`) below `root`, the nearest first. Hidden ones, secrets, links, what Git
+    ignores and what cannot be typed are left out."""
+    names: list[str] = []
+    level = [""]
+    ignored = ignored_below(root)
+    end = time.monotonic() + _LONGEST
+    for _ in range(_DEEPEST):
+        below: list[str] = []
+        for folder in level:
+            try:
+                with os.scandir(os.path.join(root, folder)) as entries:
+                    rows = sorted(entries, key=lambda entry: entry.name)
+            except OSError:
+                continue  # not ours to read, or gone
+            for entry in rows:
+                path = f"{folder}{entry.name}"
+                if entry.name.startswith(".") or not path.isprintable() or '"' in path or entry.is_symlink():
+                    continue
+                if secret(os.path.join(root, path)):
+                    continue
+                if len(names) >= _MOST or time.monotonic() > end:
+                    return names
+                if not entry.is_dir():
+                    if not ignored(path):
+                        names.append(path)
+                elif entry.name not in _HEAVY and not ignored(f"{path}/"):
+                    names.append(f"{path}/")
+                    below.append(f"{path}/")
+        level = below
+    return names
+
+
+def ignored_below(root: str) -> Callable[[str], bool]:
+    """Whether Git would not take up the file, or the folder (with a `/`), at a path below `root`. By the lists of the
+    whole repository around it, which are read and never run."""
+    from runner.changes.review.gitignore import Ignored
+
+    top = root
+    while not os.path.lexists(os.path.join(top, ".git")):
+        above = os.path.dirname(top)
+        if above == top:
+            return lambda path: False  # no repository
+        top = above
+
+    def read(path: str) -> bytes | None:
+        try:
+            handle = os.open(os.path.join(top, path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            return None
+        try:
+            data = os.read(handle, _LIST) if stat.S_ISREG(os.fstat(handle).st_mode) else b""
+        finally:
+            os.close(handle)
+        return b"\n".join(data.split(b"\n")[:_LINES])
+
+    found = Ignored(read, first=(read(".git/info/exclude") or b"",))
+    prefix = "" if top == root else f"{os.path.relpath(root, top)}/"
+    return lambda path: found(prefix + path)

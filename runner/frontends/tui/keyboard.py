@@ -1,0 +1,75 @@
+"""Keys that a plain terminal cannot tell apart, where it can be asked to: Shift+Enter, Ctrl+I and their like.
+
+Two ways are asked for: kitty's keyboard protocol, flag 1 ("disambiguate escape codes",
+https://sw.kovidgoyal.net/kitty/keyboard-protocol/), and xterm's modifyOtherKeys 1 (XTerm Control Sequences, "CSI > Pp ;
+Pv m"). A terminal that knows neither ignores both; Apple's takes the second for underlining.
+"""
+
+from collections.abc import Mapping
+
+from prompt_toolkit.input import ansi_escape_sequences
+from prompt_toolkit.keys import Keys
+
+from policy.model.frozen import dataclass
+
+Code = Keys | tuple[Keys | str, ...]
+_LOCKS = (0, 64, 128, 192)  # caps lock and num lock, which count for nothing here
+_SHIFT, _ALT, _CONTROL = 1, 2, 4
+
+
+@dataclass(frozen=True, slots=True)
+class Keyboard:
+    """What to write at the beginning, and at the end."""
+
+    on: str
+    off: str
+
+
+def keyboard(environ: Mapping[str, str]) -> Keyboard:
+    _learn()
+    if environ.get("TERM") in ("linux", "dumb", None) or environ.get("TERM_PROGRAM") == "Apple_Terminal":
+        return Keyboard("", "")
+    return Keyboard("\x1b[>1u\x1b[>4;1m", "\x1b[<u\x1b[>4;0m")
+
+
+def _learn() -> None:
+    """Teach prompt_toolkit the codes."""
+    known: dict[str, Code] = ansi_escape_sequences.ANSI_SEQUENCES  # type: ignore[assignment]  # it takes text as well
+    for code, modifiers, keys in _codes():
+        for locks in _LOCKS:
+            held = modifiers + locks
+            known[f"\x1b[{code};{held + 1}u"] = keys
+            if not locks:
+                known[f"\x1b[27;{held + 1};{code}~"] = keys
+                if not held:
+                    known[f"\x1b[{code}u"] = keys
+
+
+def _codes() -> list[tuple[int, int, Code]]:
+    """(code point, modifiers held, what it is to us)."""
+    newline = (Keys.Escape, Keys.ControlM)
+    found: list[tuple[int, int, Code]] = [
+        (27, 0, Keys.Escape),
+        (13, 0, Keys.ControlM),
+        (13, _SHIFT, newline),
+        (13, _ALT, newline),
+        (13, _CONTROL, newline),
+        (9, 0, Keys.ControlI),
+        (9, _SHIFT, Keys.BackTab),
+        (127, 0, Keys.ControlH),
+        (127, _SHIFT, Keys.ControlH),
+        (127, _ALT, (Keys.Escape, Keys.ControlH)),
+        (127, _CONTROL, (Keys.Escape, Keys.ControlH)),
+        (32, _CONTROL, Keys.ControlAt),
+        (32, _SHIFT, (" ",)),
+    ]
+    for letter in "abcdefghijklmnopqrstuvwxyz":
+        control = Keys(f"c-{letter}")
+        found += [
+            (ord(letter), _CONTROL, control),
+            (ord(letter), _CONTROL | _SHIFT, control),
+            (ord(letter), _ALT, (Keys.Escape, letter)),
+            (ord(letter), _ALT | _SHIFT, (Keys.Escape, letter.upper())),
+            (ord(letter), _ALT | _CONTROL, (Keys.Escape, control)),
+        ]
+    return found

@@ -1,0 +1,98 @@
+"""What could stand where the cursor is: /commands and @files, in a list below the input."""
+
+from collections.abc import Callable, Sequence
+
+from policy.model.frozen import dataclass
+from runner.frontends.tui.fragments import Fragments, fit
+from runner.text.sanitize import one_line
+
+_MOST = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One proposal. `text` replaces what was typed; `ready`: with it the input is whole, and Enter may send it; `more`:
+    something may stand behind it."""
+
+    text: str
+    note: str = ""
+    ready: bool = False
+    more: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Proposals:
+    """For the text from `start` to the cursor."""
+
+    start: int
+    entries: Sequence[Entry]
+
+
+Source = Callable[[str], Proposals | None]  # given the text before the cursor; must be quick
+
+
+class Menu:
+    """Follows what is typed, and nothing else. After Escape it is closed until the text changes."""
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        self._sources = tuple(sources)
+        self._found: Proposals | None = None
+        self._at = 0
+        self._moved = False  # by the person
+        self._for = ""  # the text that the proposals are for
+        self._closed_for: str | None = None
+
+    @property
+    def open(self) -> bool:
+        return self._found is not None
+
+    def follow(self, before: str) -> None:
+        """Somebody typed, and the text before the cursor is `before`."""
+        if before == self._closed_for:
+            return
+        found = next((found for source in self._sources if (found := source(before)) is not None), None)
+        entries = found.entries[:200] if found is not None else ()
+        self._found = Proposals(found.start, entries) if found is not None and entries else None
+        self._for, self._closed_for, self._at, self._moved = before, None, 0, False
+
+    def leave(self, before: str) -> None:
+        """The text, or the cursor, is another one."""
+        if before != self._for:
+            self._found = None
+
+    def close(self, before: str) -> None:
+        self._found, self._closed_for = None, before
+
+    def reopen(self) -> None:
+        """Propose again what was closed."""
+        self._closed_for = None
+
+    def move(self, by: int) -> None:
+        if self._found is not None:
+            self._at = (self._at + by) % len(self._found.entries)
+            self._moved = True
+
+    @property
+    def chosen(self) -> tuple[int, Entry] | None:
+        """Where it begins, and what."""
+        return (self._found.start, self._found.entries[self._at]) if self._found is not None else None
+
+    @property
+    def meant(self) -> tuple[int, Entry] | None:
+        """The same, for a key that sends: not what nobody began to type, nor moved to."""
+        return self.chosen if self._moved or (self._found is not None and self._found.start < len(self._for)) else None
+
+    def lines(self, width: int, rows: int) -> list[Fragments]:
+        if self._found is None or rows < 1:
+            return []
+        room = min(rows, _MOST)
+        entries = self._found.entries
+        first = max(min(self._at - room // 2, len(entries) - room), 0)
+        shown = entries[first : first + room]
+        column = min(max(len(entry.text) for entry in shown) + 2, 40)
+        drawn: list[Fragments] = []
+        for place, entry in enumerate(shown, first):
+            style = "bold ansicyan" if place == self._at else ""
+            text = one_line(entry.text, 200)
+            drawn.append([(style, f"  {text.ljust(column)}"), ("dim", one_line(entry.note, 200))])
+        return [fit(row, width) for row in drawn]

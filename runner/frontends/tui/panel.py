@@ -1,0 +1,52 @@
+"""Something that stands in place of the input until a person has answered it: a question, a list, a form."""
+
+from typing import Generic, Protocol, TypeVar
+
+from policy.model.frozen import dataclass
+from runner.frontends.tui.fragments import Fragments
+
+T_co = TypeVar("T_co", covariant=True)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """Not answered yet; the panel is drawn again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done(Generic[T_co]):
+    """Answered: the panel goes away."""
+
+    value: T_co
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """The person shall change `text` in the input, under `label`. What came of it goes to `Panel.edited`."""
+
+    text: str
+    label: str
+
+
+Step = Stay | Done[T_co] | Edit
+
+
+class Panel(Protocol[T_co]):
+    """Text in it that was written by others went through `runner.text.sanitize` before it got here."""
+
+    def lines(self, width: int, rows: int) -> list[Fragments]:
+        """What to draw: at most `rows` rows, each at most `width` columns wide. Called before each drawing, so that it
+        must be quick."""
+        ...
+
+    def key(self, key: str) -> Step[T_co]:
+        """A key was pressed: a character, or prompt_toolkit's name of a key (`enter`, `escape`, `up`, `c-c`, `tab`).
+
+        `c-c` answered with Stay stops the turn that asks, and with it the question.
+        """
+        ...
+
+    def edited(self, text: str | None) -> Step[T_co]:
+        """What came of an Edit; None when the person thought better of it."""
+        return Stay()

@@ -1,0 +1,61 @@
+"""Who answers at the terminal: the gate's questions, what a repository brings, and whether a plan begins."""
+
+import asyncio
+from collections.abc import Sequence
+
+from policy.model.verdict import Ask
+from runner.approval.approver import Answer, Question
+from runner.approval.card import card
+from runner.approval.plan_answer import PlanAnswer
+from runner.approval.remember_options import NOTHING, Offer
+from runner.config.trust.evaluate import Brought
+from runner.config.trust.prompt import Said
+from runner.config.trust.text import contents, description, summary
+from runner.events import Shown
+from runner.frontends.tui.app import App
+from runner.frontends.tui.approval import ApprovalPanel
+from runner.frontends.tui.choice_panel import Choice, Way
+from runner.frontends.tui.plan_question import PlanQuestion
+from runner.frontends.tui.theme import DARK
+
+
+class Panels:
+    """Asks the person at an App. A question that goes away without an answer is a no."""
+
+    name = "terminal"
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    async def ask(self, ask: Ask, offer: Offer = NOTHING) -> Answer:
+        return (await self.ask_all((Question("", ask, offer, card(ask, offer)),)))[0]
+
+    async def ask_all(self, questions: Sequence[Question]) -> tuple[Answer, ...]:
+        """One panel for all of them."""
+        theme = getattr(self._app.screen, "theme", DARK)  # no screen yet: no session, and so no question
+        return await self._app.ask(ApprovalPanel(questions, theme=theme))
+
+    async def leave_plan(self, plan: str) -> PlanAnswer:
+        return await self._app.ask(PlanQuestion())
+
+
+async def trusted(app: App, brought: Brought) -> Said:
+    """Whether what the repository brings may be used, exactly as it is now."""
+    head = "this repository brings things that count only when you trust them"
+    app.emit(Shown("\n".join([head, *description(brought, brief=True), "", summary(brought)]), "text"))
+    ways: list[Way[str]] = [
+        Way("y", "yes, until one byte of it changes", "yes"),
+        Way("n", "no, go on without it; you are not asked about this content again", "no"),
+        Way("s", "show the files whole", "show"),
+        Way("q", "leave", "quit"),
+    ]
+    while True:
+        answer = await app.ask(Choice("use what the repository brings, exactly as it is now?", ways, "quit"))
+        if answer != "show":
+            return Said(answer)
+        app.emit(Shown("\n".join(contents(brought)), "text"))
+
+
+def asker(app: App, loop: asyncio.AbstractEventLoop, brought: Brought) -> Said:
+    """As `trusted`, for another thread."""
+    return asyncio.run_coroutine_threadsafe(trusted(app, brought), loop).result()

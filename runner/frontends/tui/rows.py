@@ -1,0 +1,236 @@
+"""Rows of styled text: measured in cells, wrapped, cut, and written as a terminal reads them.
+
+A style is a string of prompt_toolkit's words ("bold ansired", "bg:ansiblue"), so that the same row can be live below
+and finished above. Only the sixteen colours that every terminal's user has chosen are known here.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+from prompt_toolkit.utils import get_cwidth
+
+from runner.text.sanitize import visible
+
+Fragment = tuple[str, str]  # style, text
+Row = list[Fragment]
+
+WIDEST = 120  # long lines are hard to read on a wide screen
+NARROWEST = 10
+
+_PIECES = re.compile(r"\n| +|[^ \n]+")
+_NAMES = ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "gray")
+_BRIGHT = (
+    "brightblack",
+    "brightred",
+    "brightgreen",
+    "brightyellow",
+    "brightblue",
+    "brightmagenta",
+    "brightcyan",
+    "white",
+)
+_ATTRIBUTES = {"bold": 1, "dim": 2, "italic": 3, "underline": 4, "reverse": 7, "strike": 9}
+
+
+def measure(columns: int) -> int:
+    """The cells a row may take on a terminal of `columns`: never the last one.
+
+    A row that fills it is one of which terminals disagree where the cursor is, and that becomes two when the window
+    gets narrower.
+    """
+    return min(max(columns - 1, NARROWEST), WIDEST)
+
+
+@lru_cache(maxsize=4096)
+def _cell(char: str) -> int:
+    return get_cwidth(char)
+
+
+def cells(text: str) -> int:
+    """How many columns `text` takes; it is one line of what `visible` answers."""
+    return len(text) if text.isascii() else sum(map(_cell, text))
+
+
+def held(rows: list[Row], width: int) -> list[Row]:
+    """`rows`, none wider than `width`."""
+    if all(sum(cells(text) for _, text in row) <= width for row in rows):
+        return rows
+    return [part for row in rows for part in chop(row, width)]
+
+
+def cut(text: str, room: int, mark: str = "…") -> str:
+    """`text` in at most `room` cells; `mark` ends what was cut."""
+    if cells(text) <= room:
+        return text
+    return head(text, room - cells(mark)).rstrip() + mark
+
+
+def head(text: str, room: int, start: int = 0) -> str:
+    """The most of `text` from `start` on that takes at most `room` cells."""
+    return text[start : _until(text, start, max(room, 0))]
+
+
+def safe(text: str, style: str = "", *, prose: bool = False) -> Row:
+    """Return untrusted text as one fragment; `prose` as for `visible`."""
+    return [(style, visible(text, prose=prose))]
+
+
+def wrap(row: Iterable[Fragment], width: int) -> list[Row]:
+    """`row` in lines of at most `width` cells, broken at blanks and newlines, and inside of what is longer alone.
+
+    Blanks at the beginning of a line stay, those at which it is broken go. Linear in the length.
+    """
+    out: list[Row] = [[]]
+    used = 0
+    gap: Fragment | None = None
+    word: Row = []
+    size = 0
+
+    def put() -> None:
+        nonlocal used, gap, word, size
+        if not word:
+            return
+        blank = len(gap[1]) if gap is not None else 0
+        if used + blank + size <= width:
+            if gap is not None:
+                _add(out[-1], *gap)
+            used += blank
+        elif used + blank >= width or (size <= width and not _breakable(word)):
+            if out[-1]:
+                out.append([])
+            used = 0
+        elif gap is not None:
+            _add(out[-1], *gap)
+            used += blank
+        used = _fill(out, word, used, width)
+        gap, word, size = None, [], 0
+
+    for style, text in row:
+        for piece in _PIECES.findall(text):
+            if piece == "\n":
+                put()
+                gap = None
+                out.append([])
+                used = 0
+            elif piece[0] == " ":
+                put()
+                gap = (style, (gap[1] if gap else "") + piece)
+                if not out[-1] and len(gap[1]) >= width:  # an indentation wider than the row
+                    gap = (style, gap[1][: width // 2])
+            else:
+                word.append((style, piece))
+                size += cells(piece)
+    put()
+    return out
+
+
+def _breakable(word: Row) -> bool:
+    """Whether it has wide characters: scripts that are written without blanks may be broken anywhere."""
+    return any(not text.isascii() and any(_cell(char) == 2 for char in text) for _, text in word)
+
+
+def chop(row: Iterable[Fragment], width: int) -> list[Row]:
+    """`row` broken at `width` cells wherever that falls, with all its blanks: code, where each blank counts."""
+    out: list[Row] = [[]]
+    _fill(out, row, 0, width)
+    return out
+
+
+def _fill(out: list[Row], row: Iterable[Fragment], used: int, width: int) -> int:
+    """Put `row` behind the `used` cells of the last of `out`, and into new ones; the cells used of the last one."""
+    for style, text in row:
+        start, ascii_only = 0, text.isascii()
+        while start < len(text):
+            end = min(start + width - used, len(text)) if ascii_only else _until(text, start, width - used)
+            if end == start and used == 0:
+                end += 1  # wider than a whole row
+            if end > start:
+                _add(out[-1], style, text[start:end])
+                used = used + end - start if ascii_only else used + cells(text[start:end])
+                start = end
+            if start < len(text):
+                out.append([])
+                used = 0
+    return used
+
+
+def _add(row: Row, style: str, text: str) -> None:
+    if row and row[-1][0] == style:
+        text = row.pop()[1] + text
+    row.append((style, text))
+
+
+def _until(text: str, start: int, room: int) -> int:
+    """Where what begins at `start` and fits into `room` cells ends; marks stay on their letter."""
+    used = 0
+    for place in range(start, len(text)):
+        used += _cell(text[place])
+        if used > room:
+            return place
+    return len(text)
+
+
+def hang(rows: Sequence[Row], first: Fragment, rest: Fragment) -> list[Row]:
+    """`rows` with something before the first, and before each of the others."""
+    return [[rest if number else first, *row] for number, row in enumerate(rows)]
+
+
+def plain(row: Row) -> str:
+    """The text alone."""
+    return "".join(text for _, text in row)
+
+
+def ansi(rows: Iterable[Row]) -> str:
+    """`rows` as a terminal reads them, each ended; blanks at the end of one are left out.
+
+    INVARIANT: but for newlines and the colours made here, nothing in it is a control character.
+    """
+    lines = []
+    for row in rows:
+        pieces = []
+        for style, text in _trimmed(row):
+            codes = _sgr(style)
+            pieces.append(f"\x1b[{codes}m{text}\x1b[0m" if codes else text)
+        lines.append("".join(pieces) + "\n")
+    return "".join(lines)
+
+
+_PLAINER = str.maketrans({"│": "|", "└": "`", "─": "-", "┼": "+", "•": "*", "…": "~", "·": "-", "⋮": ":"})
+
+
+def spelled(rows: list[Row], encoding: str) -> list[Row]:
+    """`rows` for a terminal of this encoding: what it has no sign for is spelled out, our own lines become plainer."""
+    if encoding.lower().replace("-", "").startswith("utf"):
+        return rows
+    return [[(style, _spelled(text, encoding)) for style, text in row] for row in rows]
+
+
+def _spelled(text: str, encoding: str) -> str:
+    return text if text.isascii() else text.translate(_PLAINER).encode(encoding, "backslashreplace").decode(encoding)
+
+
+def _trimmed(row: Row) -> Row:
+    row = list(row)
+    while row and "bg:" not in row[-1][0] and "reverse" not in row[-1][0]:
+        style, text = row.pop()
+        if kept := text.rstrip(" "):
+            return [*row, (style, kept)]
+    return row
+
+
+@lru_cache(maxsize=256)
+def _sgr(style: str) -> str:
+    """ECMA-48 8.3.117 for a style; words that are not known are left out."""
+    codes = []
+    for word in style.split():
+        if word in _ATTRIBUTES:
+            codes.append(_ATTRIBUTES[word])
+            continue
+        ground = 10 if word.startswith("bg:") else 0
+        name = word.removeprefix("bg:").removeprefix("fg:").removeprefix("ansi")
+        if name in _NAMES:
+            codes.append(30 + _NAMES.index(name) + ground)
+        elif name in _BRIGHT:
+            codes.append(90 + _BRIGHT.index(name) + ground)
+    return ";".join(map(str, codes))

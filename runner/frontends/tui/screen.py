@@ -1,0 +1,260 @@
+"""What a person sees of a session: what is finished goes up into the terminal's own scrollback, once, and what is not
+yet is live below it.
+
+THREAT T105: the model, files and commands choose most of this text. All of it passes `visible`.
+"""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import assert_never
+
+from policy.model.matrix import Ruling
+from runner.events import (
+    Answered,
+    Asked,
+    CallBegun,
+    Changed,
+    Chunk,
+    Compacted,
+    ContextUsed,
+    Denied,
+    Event,
+    Failed,
+    Finished,
+    Judged,
+    Malformed,
+    Notice,
+    PickWanted,
+    PlanProposed,
+    Prompted,
+    Proposed,
+    Queued,
+    Resumed,
+    Retrying,
+    RunEnded,
+    Said,
+    SessionStarted,
+    Shown,
+    Steered,
+    Thought,
+    Unqueued,
+)
+from runner.frontends.tui.call_view import Card, malformed_rows, titled
+from runner.frontends.tui.diff import diff_rows
+from runner.frontends.tui.rows import WIDEST, Row, ansi, held, measure, safe, spelled, wrap
+from runner.frontends.tui.session_rows import failed_rows, prompt_rows, resumed_rows, started_rows
+from runner.frontends.tui.stream_view import Draw, Writing, put_markdown
+from runner.frontends.tui.theme import Theme
+from runner.frontends.wording import ended, note, prompted
+from runner.text.sanitize import one_line, visible
+
+# What is told at once, when it happens.
+_Whole = (
+    SessionStarted
+    | Resumed
+    | Prompted
+    | Steered
+    | Proposed
+    | Finished
+    | Denied
+    | Malformed
+    | PlanProposed
+    | Notice
+    | Shown
+    | Retrying
+    | Compacted
+    | Changed
+    | Failed
+    | RunEnded
+)
+
+
+class Screen:
+    """Takes every event. `columns` tells how wide the terminal is now; `now` is a clock in seconds."""
+
+    def __init__(
+        self,
+        columns: Callable[[], int],
+        theme: Theme,
+        *,
+        encoding: str = "utf-8",
+        thinking: bool = False,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.theme = theme
+        self._columns = columns
+        self._encoding = encoding
+        self._now = now
+        self._up: list[tuple[Draw, bool]] = []
+        self._cwd = ""
+        self._cards: dict[str, Card] = {}
+        self._writing = Writing(self._put, lambda: self.theme, thinking=thinking)
+        self._noted = False  # the last that went up was a note
+        self._brief = False  # or a read of one row
+        self._folded: Draw | None = None
+
+    def take(self, event: Event) -> None:
+        """Something happened. Fits `Emit`; nothing is drawn yet."""
+        match event:
+            case Said(text):
+                self._writing.said(text)
+                return
+            case Thought(text):
+                self._writing.thought(text)
+                return
+            case Chunk(call, _, text):
+                if call in self._cards:
+                    self._cards[call].printed(text)
+                return
+            case ContextUsed() | Queued() | Unqueued() | PickWanted():
+                return  # the status line, the queue and the list show these
+            case CallBegun(tool):
+                self._writing.calls(tool)
+                return
+            case Judged() | Answered() | Asked():
+                self._settled(event)
+                return
+            case _:
+                self._writing.end()
+        self._event(event)
+
+    def done(self) -> str:
+        """What is finished since this was asked last, as the terminal reads it: to be written above what is live."""
+        if not self._up:
+            return ""
+        width = measure(self._columns())
+        drawn, self._up = self._up, []
+        rows: list[Row] = []
+        for draw, close in drawn:
+            found = draw(width)
+            rows += found if close or not found else [[], *found]
+        return ansi(held(spelled(rows, self._encoding), width))
+
+    def live(self, width: int, rows: int) -> list[Row]:
+        """What is not finished, in rows of at most `width` cells: at most a third of the `rows` of the terminal."""
+        width, room = min(width, WIDEST), max(rows // 3, 3)
+        now = self._now()
+        cards = [card for card in self._cards.values() if card.began is not None]
+        found: list[Row] = []
+        if cards:
+            each = max((room - 1) // len(cards) - 1, 1)
+            shown = cards if (each + 1) * len(cards) <= room + 1 else cards[: max((room - 2) // 2, 1)]
+            for card in shown:
+                found += [[], *card.running(width, each, now, self.theme)]
+            if len(shown) < len(cards):
+                found.append([(self.theme.dim, f"and {len(cards) - len(shown)} more")])
+        if not found:
+            found = self._writing.rows(width, room)
+        return held(spelled(found, self._encoding), width)[-room:]
+
+    def expand(self) -> bool:
+        """Show the last folded output whole; whether there was one. `done` has it."""
+        if self._folded is None:
+            return False
+        self._up.append((self._folded, False))
+        self._folded = None
+        return True
+
+    def halt(self) -> None:
+        """Nothing is on its way any more: calls that did not end were stopped."""
+        for card in self._cards.values():
+            if card.began is not None or card.asked:
+                self._put(partial(card.stopped, theme=self.theme))
+        self._cards.clear()
+
+    def _put(self, draw: Draw, *, close: bool = False) -> None:
+        """`close`: no empty row before it."""
+        self._up.append((draw, close))
+        self._noted = self._brief = False
+
+    def _note(self, text: str, style: str | None = None) -> None:
+        row = safe(text, self.theme.dim if style is None else style)
+        self._put(lambda width: wrap(row, width), close=self._noted)
+        self._noted = True
+
+    def _settled(self, event: Judged | Asked | Answered) -> None:
+        card = self._cards.get(event.call)
+        if card is None and isinstance(event, Asked) and event.card is not None:
+            # One of a list, before its turn. Where that is stopped, this is the only trace of it.
+            card = self._cards[event.call] = Card(
+                event.call, f"{'$ ' if event.card.editable else ''}{event.card.command}", None, self._cwd
+            )
+        if card is None:
+            if isinstance(event, Answered):  # to a plan, which has no card: their words leave the screen else
+                self._note(one_line(f"you said no{': ' if event.feedback else ''}{event.feedback or ''}", 2_000))
+            return
+        match event:
+            case Judged():
+                card.verdict = event
+                if event.ruling is Ruling.ALLOW:
+                    card.began = self._now()
+            case Asked():
+                card.asked, card.tier = True, event.card.tier if event.card is not None else None
+            case Answered():
+                if card.began is not None:  # it ran, and what the sandbox stopped it from was asked about
+                    card.beyond = event
+                else:
+                    card.answer = event
+                if event.yes:
+                    card.began = self._now()
+            case never:
+                assert_never(never)
+
+    def _event(self, event: _Whole) -> None:
+        theme = self.theme
+        match event:
+            case SessionStarted():
+                self._cwd = event.cwd
+                self._put(lambda width: started_rows(event, width, theme))
+            case Resumed():
+                self._put(lambda width: resumed_rows(event, width, theme))
+            case Prompted() | Steered():
+                text = prompted(event)
+                self._put(lambda width: prompt_rows(text, width, theme))
+            case Proposed(call, tool, action):
+                self._cards[call] = Card(call, tool, action, self._cwd)
+            case Finished(call):
+                card = self._cards.pop(call, None) or Card(call, "", None, self._cwd)
+                brief = card.brief(event)
+                self._put(lambda width: card.finished(event, width, theme), close=brief and self._brief)
+                self._brief = brief
+                if card.folds(event):
+                    self._folded = lambda width: card.finished(event, width, theme, whole=True)
+            case Denied(call):
+                refused = self._cards.pop(call, None) or Card(call, event.action, None, self._cwd)
+                self._put(lambda width: refused.denied(event, width, theme))
+            case Malformed(call):
+                self._cards.pop(call, None)
+                self._put(lambda width: malformed_rows(event, width, theme))
+            case PlanProposed(_, plan):
+                self._put(lambda width: titled([(theme.badge_odd, " plan "), ("", "  ")], "", width, theme))
+                put_markdown(plan, self._put, theme)
+            case Notice(text):
+                self._note(text)
+            case Shown(text, kind):
+                self._shown(text, kind)
+            case Retrying():
+                self._note(note(event), theme.warn)
+            case Compacted() | Changed():
+                self._note(note(event))
+            case Failed(problem):
+                self._put(lambda width: failed_rows(problem, width, theme))
+            case RunEnded():
+                self._ended(event)
+            case never:
+                assert_never(never)
+
+    def _shown(self, text: str, kind: str) -> None:
+        theme = self.theme
+        if kind == "markdown":
+            put_markdown(text, self._put, theme)
+        elif kind == "diff":
+            self._put(lambda width: diff_rows(visible(text).split("\n"), width, theme))
+        else:
+            self._put(lambda width: wrap(safe(text), width))
+
+    def _ended(self, event: RunEnded) -> None:
+        self.halt()
+        self._noted = False
+        self._note(ended(event))

@@ -1,0 +1,219 @@
+"""Plain `agent` at a terminal: keys are taken from the first moment, and the session opens behind them."""
+
+import asyncio
+import contextlib
+import gc
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from runner.events import Notice
+from runner.frontends.terminal.input import Intake
+from runner.frontends.terminal.probe import Ground, spell_out
+from runner.frontends.tui.app import App
+from runner.frontends.tui.commands import commands
+from runner.frontends.tui.controller import TerminalDesk
+from runner.frontends.tui.files import Files
+from runner.frontends.tui.history import Remembered
+from runner.frontends.tui.keys import suspend
+from runner.frontends.tui.renderer import canvas
+from runner.problems import Exit
+from runner.state.ending_signals import ending_signals
+from runner.stderr import say
+
+if TYPE_CHECKING:
+    from runner.agent.run_options import RunArgs
+    from runner.agent.startup import Start
+
+
+def start_terminal(args: "Callable[[], RunArgs]", early: str = "") -> int:
+    """Talk until the person leaves; answers the exit code. The flags are read behind the first keys.
+
+    `early` is what was typed already.
+    """
+    return asyncio.run(_talk(args, early))
+
+
+async def _talk(args: "Callable[[], RunArgs]", early: str) -> int:
+    environ = os.environ
+    spell_out()
+    output = canvas(environ)
+    errors: list[BaseException] = []
+    desk = TerminalDesk(environ, lambda error: _fail(errors, app, error))
+    history = Remembered()
+    ground = Ground(environ, lambda: _coloured(app, ground, desk))
+    input = Intake(sys.stdin, ground.heard)
+    input.ahead(early)
+    loop = asyncio.get_running_loop()
+
+    def listed() -> None:
+        loop.call_soon_threadsafe(app.propose)
+
+    files = Files(listed)
+    app = desk.app = App(desk, history, output, input, environ, (partial(commands, desk), files), first=ground.question)
+    kept: list[str] = []
+    session = asyncio.ensure_future(_session(args, desk, app, files, history, kept, ground))
+    session.add_done_callback(lambda task: _over(task, app, errors))
+    code: int = Exit.DONE
+    with _ends(app):
+        try:
+            code = await app.run()
+        except EOFError:  # the terminal is gone, and nobody reads what we would say
+            code = 128 + signal.SIGHUP
+        finally:
+            session.cancel()
+            await asyncio.wait((session,))
+            if output.gone is None:
+                ground.settle(input)
+    if app.screen is not None:
+        output.write_raw(app.screen.done())
+        output.flush()
+    if errors:
+        raise errors[0]
+    if kept and output.gone is None:
+        say(f"to go on: agent --resume {kept[0][:8]}")
+    return code
+
+
+async def _session(
+    given: "Callable[[], RunArgs]",
+    desk: TerminalDesk,
+    app: App,
+    files: Files,
+    history: Remembered,
+    kept: list[str],
+    ground: Ground,
+) -> None:
+    """Open it, and keep it open until we are cancelled; `kept` gets the name by which it can be gone on with."""
+    await asyncio.to_thread(_load)
+    from policy.model.secret_paths import Secrets
+    from runner.agent.agent import Agent
+    from runner.agent.startup import starting
+    from runner.frontends.slash.registry import known
+    from runner.frontends.tui.question import Panels, asker
+    from runner.frontends.tui.screen import Screen
+    from runner.frontends.tui.theme import theme_for
+    from runner.secrets.redactor import Redactor
+    from runner.state.paths import state_dir
+
+    output = app.application.output
+    theme = theme_for(os.environ, light=ground.light)
+    app.screen = Screen(lambda: output.get_size().columns, theme, encoding=output.encoding())
+    ask = partial(asker, app, asyncio.get_running_loop())
+    args = await asyncio.to_thread(given)
+    if args.go_on.resume == "":
+        picked = await _picked(args, app)
+        if picked is None:
+            app.leave(Exit.DONE)
+            return
+        args = picked
+    begun = await asyncio.to_thread(_unless_left, lambda: starting(args, unattended=False, asker=ask))
+    if begun is None:
+        app.leave(Exit.INTERRUPTED)
+        return
+    history.keep(state_dir(os.environ) / "history", Redactor(live=True, shapes=True).text)
+    app.editor.recall()
+    agent = Agent(approver=Panels(app), emit=app.emit, start=lambda: begun)
+    async with agent:
+        ctx = agent.talk.ctx
+        facts = ctx.look()
+        files.root, files.secret = ctx.cwd, Secrets(ctx.profile, facts.home, facts.private).holds
+        found = await asyncio.to_thread(known, os.environ, ctx.context)
+        desk.commands = found.commands
+        for notice in found.notices:
+            ctx.emit(Notice(notice))
+        desk.join(agent, begun.settings)
+        app.bell.how = str(begun.settings.value("notify"))
+        _coloured(app, ground, desk)
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            await desk.part()
+            history.shorten()
+            if (name := agent.talk.ctx.journal.kept) is not None:
+                kept.append(name)
+
+
+async def _picked(args: "RunArgs", app: App) -> "RunArgs | None":
+    """`--resume` without a name: the session that the person picks from a list; None when they leave it."""
+    from runner.frontends.tui.picker import Row
+    from runner.gate.gate import folder
+    from runner.problems import usage
+    from runner.sessions.selection import GoOn
+    from runner.sessions.store import Store
+    from runner.sessions.summary import glances, row
+    from runner.state.paths import home, state_dir
+    from runner.state.workspace import workspace_of
+
+    workspace = workspace_of(str(folder(args.cwd)), os.path.realpath(home(os.environ)))
+    store = Store.of(state_dir(os.environ), workspace)
+    found = await asyncio.to_thread(lambda: list(glances(store)))
+    if not found:
+        raise usage("there is nothing to resume", "no session of this workspace is kept", "leave --resume out")
+    picked = await app.pick("resume which session?", [Row[str | None](each.id, row(each, width=90)) for each in found])
+    return replace(args, go_on=GoOn(resume=picked)) if picked is not None else None
+
+
+def _coloured(app: App, ground: Ground, desk: TerminalDesk) -> None:
+    """The setting, or the terminal, has said what the colours are: for what is drawn from here on. Or who it is."""
+    from runner.frontends.tui.theme import theme_for
+
+    app.painter.wraps = app.painter.wraps and not ground.cuts
+    if app.screen is not None:
+        wanted = desk.settings.value("theme") if desk.open else "auto"
+        app.screen.theme = theme_for(os.environ, wanted, light=ground.light)
+
+
+def _unless_left(start: "Callable[[], Start]") -> "Start | None":
+    """An interrupt in a thread would tear the event loop apart."""
+    try:
+        return start()
+    except KeyboardInterrupt:
+        return None
+
+
+def _load() -> None:
+    """What a session needs, in a thread: keys are taken meanwhile."""
+    import tools  # noqa: F401  # loaded is what it shall be
+
+    gc.freeze()
+    gc.enable()
+
+
+@contextlib.contextmanager
+def _ends(app: App) -> Iterator[None]:
+    """A terminal that hangs up and a signal that ends us: as if the person had left, so that nothing is left behind.
+
+    SIGTSTP of another program stops us as Ctrl+Z does: with the terminal as it was.
+    """
+    loop = asyncio.get_running_loop()
+    numbers = ending_signals()
+    before = {number: signal.getsignal(number) for number in (*numbers, signal.SIGTSTP)}
+    for number in numbers:
+        loop.add_signal_handler(number, app.leave, 128 + number)
+    loop.add_signal_handler(signal.SIGTSTP, suspend, app)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            loop.remove_signal_handler(number)
+            signal.signal(number, handler)
+
+
+def _fail(errors: list[BaseException], app: App, error: BaseException) -> None:
+    if not isinstance(error, asyncio.CancelledError):
+        errors.append(error)
+        app.leave(Exit.FAILED)
+
+
+def _over(task: "asyncio.Task[None]", app: App, errors: list[BaseException]) -> None:
+    if task.cancelled():  # the person stopped a question of the beginning
+        app.leave(Exit.INTERRUPTED)
+    else:
+        if (error := task.exception()) is not None:
+            errors.append(error)
+        app.leave(Exit.FAILED)

@@ -1,0 +1,91 @@
+"""The line at the bottom: mode, model, how full it is, cost, sandbox, network; or what is said for a moment."""
+
+from policy.model.matrix import MATRIX, Ruling
+from policy.model.tier import Mode, Tier
+from runner.events import Changed, ContextUsed, Event, RunEnded, SessionStarted
+from runner.frontends.tui.fragments import Fragments, cells, fit
+from runner.text.sanitize import one_line
+
+_MODE = {  # the more goes without a question, the louder
+    Mode.PLAN: "ansicyan",
+    Mode.DEFAULT: "ansigreen",
+    Mode.ACCEPT_EDITS: "ansigreen",
+    Mode.TRUST_PROJECT: "ansiyellow",
+    Mode.DONT_ASK: "ansiyellow",
+    Mode.DANGEROUSLY: "bold ansired reverse",
+}
+_NETWORK = {Ruling.ALLOW: "net open", Ruling.ASK: "net asks", Ruling.DENY: "net off"}
+_GAP: Fragments = [("dim", " · ")]
+
+
+class Status:
+    """What the line says. All of it came by events, but `told`, which is set."""
+
+    def __init__(self) -> None:
+        self.told = ""  # instead of all else, until the next key
+        self._mode = ""
+        self._model = ""
+        self._sandbox = ""
+        self._context = ""
+        self._full = 0.0
+        self._cost: float | None = None
+
+    def take(self, event: Event) -> None:
+        match event:
+            case SessionStarted():
+                self._mode, self._model = event.mode.value, _short(event.model)
+                self._sandbox = event.enforcement.level.value
+                self._context, self._full = "", 0.0
+            case Changed("mode", _, now):
+                self._mode = now
+            case Changed("model", _, now):
+                self._model = _short(now)
+            case ContextUsed():
+                known = event.window is not None and event.window > 0
+                self._full = event.tokens / event.window if event.window else 0.0
+                self._context = f"{self._full:.0%} of {_count(event.window or 0)}" if known else _count(event.tokens)
+                if not event.exact:
+                    self._context = f"~{self._context}"
+                self._cost = event.cost if event.cost is not None else self._cost
+            case RunEnded() if event.cost is not None:
+                self._cost = event.cost
+            case _:
+                pass
+
+    def line(self, width: int) -> Fragments:
+        """What fits of it: the mode and the sandbox stay longest, since they say what may happen."""
+        if self.told:
+            return fit([("ansiyellow", one_line(self.told, 500))], width)
+        if not self._mode:
+            return fit([("dim", "opening the session")], width)
+        loud = "bold ansiyellow" if self._full >= 0.8 else "dim"
+        parts: list[tuple[int, Fragments]] = [  # how soon it goes when the line is narrow, and what it says
+            (0, [(_MODE[Mode(self._mode)], self._mode)]),
+            (3, [("dim", self._model)]),
+            (2, [(loud, self._context)]),
+            (4, [("dim", f"${self._cost:.2f}" if self._cost is not None else "")]),
+            (1, [("dim" if self._sandbox == "FULL" else "bold ansired", f"sandbox {self._sandbox}")]),
+            (5, [("dim", _NETWORK[MATRIX[Tier.NETWORK][Mode(self._mode)]])]),
+            (6, [("dim", "? /help")]),
+        ]
+        parts = [(rank, said) for rank, said in parts if said[0][1]]
+        while len(parts) > 1 and cells(_joined(parts)) > width:
+            parts.remove(max(parts, key=lambda part: part[0]))
+        return fit(_joined(parts), width)
+
+
+def _joined(parts: list[tuple[int, Fragments]]) -> Fragments:
+    row: Fragments = []
+    for _, said in parts:
+        row += [*(_GAP if row else []), *said]
+    return row
+
+
+def _short(model: str) -> str:
+    """The model's own name; which of two servers has it is said at the start."""
+    name = model.partition(":")[2] or model
+    return one_line(name.rpartition("/")[2] if name.startswith("/") else name, 32)
+
+
+def _count(tokens: int) -> str:
+    return f"{tokens / 1e6:.1f}M" if tokens >= 1_000_000 else f"{tokens / 1e3:.0f}k" if tokens >= 1000 else str(tokens)

@@ -1,0 +1,116 @@
+"""What the model is writing: each block goes up once it is whole, and what is open is live.
+
+THREAT T105: the model chooses every byte. All of it passes `visible`, here or in the rows of a block.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from runner.frontends.tui.blocks import Block, Blocks, Code
+from runner.frontends.tui.code import code_rows
+from runner.frontends.tui.markdown import markdown_rows
+from runner.frontends.tui.rows import Row, safe, wrap
+from runner.frontends.tui.theme import Theme
+from runner.text.sanitize import one_line
+
+_OPEN_MOST = 2000  # characters of an open block that are drawn as Markdown each time
+_CONTEXT = 12  # lines above the ones of an open fence that are read for their colours
+_THOUGHT = 400  # characters of a thought that is only hinted at
+
+Draw = Callable[[int], list[Row]]  # for a width
+
+
+class Put(Protocol):
+    """Takes what is finished. `close`: no empty row before it."""
+
+    def __call__(self, draw: Draw, *, close: bool = False) -> None: ...
+
+
+class Writing:
+    """One reply after the other, in the theme of now. `thinking`: what the model thinks goes up too, and is not only
+    hinted at."""
+
+    def __init__(self, put: Put, theme: Callable[[], Theme], *, thinking: bool) -> None:
+        self._put = put
+        self._theme = theme
+        self._thinking = thinking
+        self._blocks = Blocks()
+        self._thought = ""
+        self._tool = ""  # of the call that is being written
+        self._kind = ""  # of what is being written: text, thought, or nothing
+
+    def said(self, text: str) -> None:
+        """More words."""
+        self._write("text", text)
+
+    def thought(self, text: str) -> None:
+        """More of a thought."""
+        if self._thinking:
+            self._write("thought", text)
+        else:
+            self._thought = (self._thought + text)[-_THOUGHT:]
+
+    def calls(self, tool: str) -> None:
+        """A call of `tool` is being written."""
+        self.end()
+        self._tool = tool
+
+    def end(self) -> None:
+        """Something else came: what was open is whole."""
+        self._thought = self._tool = ""
+        for block in self._blocks.end():
+            self._whole(block)
+        self._kind = ""
+
+    def rows(self, width: int, room: int) -> list[Row]:
+        """What is open, in `room` rows at most."""
+        theme = self._theme()
+        if (block := self._blocks.open) is not None:
+            match block:
+                case Code():
+                    lines = block.lines[-room:]
+                    before = (*block.before, *block.lines[: len(block.lines) - len(lines)])[-_CONTEXT:]
+                    rows = code_rows(block.info, lines, width, theme, before)
+                    return (rows if block.before else [[], *rows])[-room:]
+                case _ if len(block.text) > _OPEN_MOST:
+                    whole = (len(block.text) - width * room) // 1000 * 1000  # so that the rows stand still for a while
+                    start = max(block.text.find(" ", whole, whole + 200), whole, 0)
+                    return wrap(safe(block.text[start:], prose=True), width)[-room:]
+                case _:
+                    rows = markdown_rows(block.text, width, theme)
+                    return (rows if block.tight else [[], *rows])[-room:]
+        if self._thought:
+            return [[], [(theme.dim, one_line("thinking: " + self._thought[-width:].strip(), width))]]
+        if self._tool:
+            return [[], safe(f"writes a call: {one_line(self._tool, 40)}", theme.dim)]
+        return []
+
+    def _write(self, kind: str, text: str) -> None:
+        if kind != self._kind:
+            self.end()
+            self._kind = kind
+        self._thought = self._tool = ""
+        for block in self._blocks.feed(text):
+            self._whole(block)
+
+    def _whole(self, block: Block) -> None:
+        theme = self._theme()
+        put_block(block, self._put, theme, f"{theme.dim} italic" if self._kind == "thought" else None)
+
+
+def put_block(block: Block, put: Put, theme: Theme, style: str | None = None) -> None:
+    """`block` goes up. `style`: of prose that is not read as Markdown."""
+    match block:
+        case Code():
+            put(lambda width: code_rows(block.info, block.lines, width, theme, block.before), close=bool(block.before))
+        case _ if style is not None:
+            put(lambda width: wrap(safe(block.text, style, prose=True), width), close=block.tight)
+        case _:
+            put(lambda width: markdown_rows(block.text, width, theme), close=block.tight)
+
+
+def put_markdown(text: str, put: Put, theme: Theme) -> None:
+    """A whole text goes up, block by block."""
+    blocks = Blocks()
+    for block in (*blocks.feed(text), *blocks.end()):
+        put_block(block, put, theme)

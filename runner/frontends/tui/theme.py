@@ -1,0 +1,104 @@
+"""Colours by what they mean, for dark and light terminals and for none.
+
+Only the sixteen colours of the terminal, which its user has chosen so that they can be read; no background but behind a
+badge's word. What is said by a colour is always said by a word, a sign or its place too.
+"""
+
+from collections.abc import Mapping
+
+from policy.model.frozen import dataclass
+from policy.model.tier import Tier
+
+
+@dataclass(frozen=True, slots=True)
+class Theme:
+    """Styles as prompt_toolkit writes them."""
+
+    name: str
+    badges: tuple[tuple[Tier, str], ...]
+    dim: str = "dim"
+    strong: str = "bold"
+    prompt: str = "bold"
+    good: str = "ansigreen"
+    warn: str = "ansiyellow"
+    bad: str = "bold ansired"
+    badge_bad: str = "ansiwhite bg:ansired"
+    badge_odd: str = "ansiblack bg:ansiyellow"
+    heading: str = "bold ansicyan"
+    quote: str = "italic"
+    link: str = "underline"
+    inline: str = "ansicyan"  # `code` in a sentence
+    added: str = "ansigreen"
+    removed: str = "ansired"
+    hunk: str = "ansicyan"
+    keyword: str = "ansimagenta"
+    string: str = "ansigreen"
+    number: str = "ansicyan"
+    comment: str = "dim italic"
+    name_style: str = "ansiblue"  # functions, classes, keys
+
+    def badge(self, tier: Tier) -> str:
+        """The style of a tier's badge."""
+        return dict(self.badges)[tier]
+
+
+# fmt: off
+_BADGES: dict[Tier, str] = {
+    Tier.READ:          "ansiblack bg:ansigreen",
+    Tier.WRITE:         "ansiblack bg:ansicyan",
+    Tier.EXECUTE:       "ansiwhite bg:ansiblue",
+    Tier.AGENT_SPAWN:   "ansiwhite bg:ansiblue",
+    Tier.READ_OUTSIDE:  "ansiblack bg:ansiyellow",
+    Tier.NETWORK:       "ansiblack bg:ansiyellow",
+    Tier.WRITE_OUTSIDE: "ansiblack bg:ansiyellow",
+    Tier.MCP_EXTERNAL:  "ansiblack bg:ansiyellow",
+    Tier.DANGEROUS:     "ansiwhite bg:ansired",
+    Tier.UNKNOWN:       "ansiwhite bg:ansimagenta",
+    Tier.SECRET:        "ansiwhite bg:ansired",
+    Tier.DENIED:        "ansiwhite bg:ansired",
+}
+# fmt: on
+
+# Blue is hard to read on black, yellow and cyan on white.
+DARK = Theme("dark", tuple(_BADGES.items()), name_style="ansibrightblue")
+LIGHT = Theme(
+    "light",
+    tuple(_BADGES.items()),
+    warn="ansimagenta",
+    heading="bold ansiblue",
+    inline="ansiblue",
+    hunk="ansiblue",
+    number="ansiblue",
+)
+PLAIN = Theme(
+    "plain",
+    tuple((tier, "reverse") for tier in Tier),
+    good="",
+    warn="bold",
+    bad="bold",
+    badge_bad="reverse",
+    badge_odd="reverse",
+    heading="bold",
+    inline="",
+    added="",
+    removed="",
+    hunk="dim",
+    keyword="",
+    string="",
+    number="",
+    comment="",
+    name_style="",
+)
+
+
+def theme_for(environ: Mapping[str, str], wanted: object = "auto", *, light: bool | None = None) -> Theme:
+    """`wanted` is auto, dark, light or none. By itself: no colours with NO_COLOR (no-color.org), else what the terminal
+    said of its background (`light`), else what COLORFGBG says (rxvt(1); Konsole and others set it too), else dark."""
+    named = {"dark": DARK, "light": LIGHT, "none": PLAIN}
+    if environ.get("NO_COLOR"):
+        return PLAIN
+    if isinstance(wanted, str) and wanted in named:
+        return named[wanted]
+    if light is None:
+        light = environ.get("COLORFGBG", "").rpartition(";")[2] in ("7", "15")
+    return LIGHT if light else DARK

@@ -1,0 +1,282 @@
+"""Why the gate says what it says: one value from parse to verdict, for people (caret view) and programs (JSON)."""
+
+import unicodedata
+
+from policy.model.action import Action, RunScript
+from policy.model.assessment import Assessment, Effect, EffectKind, Reason, RuleKind
+from policy.model.frozen import dataclass
+from policy.model.host_words import nearby
+from policy.model.matrix import Ruling
+from policy.model.tier import Mode, Tier
+from policy.model.verdict import Allow, Ask, Cell, Deny, Problem, Terms, Verdict
+from runner.gate.suggest import no_rule_lifts
+from runner.gate.wording import RULING_WORDS, action_words, cell_words, terms_words
+from runner.text.sanitize import visible
+
+_LONGEST_LINE = 200  # characters of a script line shown around the words a reason points at
+
+_VERBS = {
+    EffectKind.CONNECTS: "connects to",
+    EffectKind.PRIVILEGE: "needs privilege:",
+    EffectKind.UNKNOWN: "cannot be told:",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Everything that one verdict rests on.
+
+    `line` says in one line what the action does. `terms` is what a permit would hold: None when no yes can give one.
+    `rules` are what the users' own rules say about it. `ways` says what would make the action allowed, in words; empty
+    when it is allowed already. `rule` is the `[[rule]]` that would allow it, and was tried. `digest` is that of
+    the terms where they came from a record, which keeps no values of the environment.
+    """
+
+    action: Action
+    tree: str
+    effects: tuple[Effect, ...]
+    tiers: tuple[Tier, ...]
+    reasons: tuple[Reason, ...]
+    cell: Cell
+    because: Reason
+    verdict: Ruling
+    problem: Problem | None
+    question: str | None
+    terms: Terms | None
+    ways: tuple[str, ...]
+    workspace: str
+    line: str = ""
+    rules: tuple[Reason, ...] = ()
+    rule: str | None = None
+    digest: str = ""
+
+    def as_json(self) -> dict[str, object]:
+        """A JSON-able object; environment values are left out."""
+        from dataclasses import asdict
+
+        terms = None
+        if self.terms is not None:
+            terms = {**asdict(self.terms), "env": [name for name, _ in self.terms.env], "digest": self.terms.digest}
+        return {
+            "action": {"type": self.action.kind, **asdict(self.action)},
+            "line": self.line,
+            "tree": self.tree,
+            "effects": [asdict(effect) for effect in self.effects],
+            "tiers": [tier.label for tier in self.tiers],
+            "reasons": [reason_json(reason) for reason in self.reasons],
+            "mode": self.cell.mode.value,
+            "cell": {
+                "tier": self.cell.tier.label,
+                "mode": self.cell.mode.value,
+                "ruling": self.cell.ruling.name.lower(),
+            },
+            "verdict": self.verdict.name.lower(),
+            "because": reason_json(self.because),
+            "problem": asdict(self.problem) if self.problem else None,
+            "question": self.question,
+            "terms": terms,
+            "rules": [reason_json(reason) for reason in self.rules],
+            "ways": list(self.ways),
+            "rule": self.rule,
+        }
+
+
+def explain(
+    assessment: Assessment,
+    verdict: Verdict,
+    workspace: str,
+    elsewhere: tuple[tuple[Mode, Ruling], ...],
+    *,
+    line: str = "",
+    rule: str | None = None,
+) -> Explanation:
+    """Build the explanation. `elsewhere` is what every mode would rule on the same action with somebody to ask; `line`
+    and `rule` as the Explanation has them."""
+    terms: Terms | None = None
+    problem: Problem | None = None
+    question: str | None = None
+    match verdict:
+        case Allow(permit=permit):
+            ruling, terms = Ruling.ALLOW, permit.terms
+        case Ask(terms=offered, question=asked):
+            ruling, terms, question = Ruling.ASK, offered, asked
+        case Deny(problem=found):
+            ruling, problem = Ruling.DENY, found
+    return Explanation(
+        action=assessment.action,
+        tree=assessment.tree,
+        effects=assessment.effects,
+        tiers=assessment.tiers,
+        reasons=assessment.reasons,
+        cell=verdict.cell,
+        because=verdict.reason,
+        verdict=ruling,
+        problem=problem,
+        question=question,
+        terms=terms,
+        ways=_ways(ruling, verdict.cell, elsewhere, assessment),
+        workspace=workspace,
+        line=line,
+        rules=tuple(dict.fromkeys((*assessment.asked, *assessment.covered.values()))),
+        rule=rule,
+    )
+
+
+Section = tuple[str, list[str]]  # a title, and its lines, safe to print on a terminal
+
+
+def render(explanation: Explanation, *, colour: bool = False, config: str = "~/.config/ringfence/config.toml") -> str:
+    """The explanation as plain text, one section per question a reader has. Safe to print on a terminal.
+
+    `config` is where the user's own rules stand, or would."""
+    told = sections(explanation)
+    told.append(("to have it allowed", shown(list(explanation.ways))))
+    if explanation.rule is not None:
+        title = visible(f"or by a rule in {config}, for exactly this", lines=False)
+        told.append((title, shown(explanation.rule.split("\n"))))
+    return titled(told, colour=colour)
+
+
+def sections(explanation: Explanation) -> list[Section]:
+    """From the action to the rights: what a verdict rested on."""
+    action = explanation.action
+    told = [
+        ("action", shown([action_words(action, explanation.workspace)])),
+        ("in one line", shown([explanation.line] if explanation.line else [])),
+        ("parse", shown(explanation.tree.splitlines())),
+        ("effects", shown([_effect_words(effect) for effect in explanation.effects])),
+        ("reasons", [line for reason in explanation.reasons for line in _caret(action, reason)]),
+        ("rules", [line for reason in explanation.rules for line in _caret(action, reason)]),
+        ("tier", shown([", ".join(tier.label for tier in explanation.tiers)])),
+        ("cell", shown([cell_words(explanation.cell)])),
+        ("verdict", shown(_verdict_words(explanation))),
+    ]
+    if explanation.terms is not None:
+        title = "permit" if explanation.verdict is Ruling.ALLOW else "permit, if somebody says yes"
+        lines = [f"{name:<8} {words}" for name, words in terms_words(explanation.terms)]
+        lines.append(f"{'environ':<8} {names_of(explanation.terms) or 'empty'}")
+        lines.append(f"{'digest':<8} {explanation.digest or explanation.terms.digest[:16]}")
+        told.append((title, shown(lines)))
+    return told
+
+
+def titled(told: list[Section], *, colour: bool) -> str:
+    """Sections as plain text; those without a line are left out."""
+    bold, end = ("\x1b[1m", "\x1b[0m") if colour else ("", "")
+    return "\n".join("\n".join([f"{bold}{title}{end}", *lines]) for title, lines in told if lines)
+
+
+def caret_lines(action: Action, reason: Reason) -> tuple[str, ...]:
+    """One reason with the words of the script that it points at underlined."""
+    return tuple(_caret(action, reason))
+
+
+def shown(lines: list[str]) -> list[str]:
+    """Lines of a section, whatever is in them."""
+    return [f"  {part}".rstrip() for line in lines for part in visible(line).split("\n")]
+
+
+def names_of(terms: Terms) -> str:
+    """The environment's names; a numbered family (`GIT_CONFIG_KEY_0` and on) is one word."""
+    return " ".join(
+        dict.fromkeys(f"{name.rstrip('0123456789')}N" if name[-1:].isdigit() else name for name, _ in terms.env)
+    )
+
+
+def _effect_words(effect: Effect) -> str:
+    below = "" if effect.exact else " (and what lies below)"
+    scope = f" [{effect.scope.value}]" if effect.scope.value != "none" else ""
+    verb = _VERBS.get(effect.kind, effect.kind.value)
+    target = effect.target
+    if not target:
+        target = "a host known only when it runs" if effect.kind is EffectKind.CONNECTS else "something not known"
+    return f"{verb} {target}{below}{scope}"
+
+
+def _verdict_words(explanation: Explanation) -> list[str]:
+    words = [RULING_WORDS[explanation.verdict]]
+    if explanation.question:
+        words.append(explanation.question)
+    if explanation.problem:
+        words += [explanation.problem.what, f"why: {explanation.problem.why}", f"fix: {explanation.problem.fix}"]
+    return words
+
+
+def _caret(action: Action, reason: Reason) -> list[str]:
+    told = visible(_told(reason), lines=False)
+    if not isinstance(action, RunScript) or reason.span is None:
+        return [f"  {told}"]
+    script = action.script
+    start, end = min(reason.span.start, len(script)), min(reason.span.end, len(script))
+    first = script.rfind("\n", 0, start) + 1
+    last = script.find("\n", start)
+    last = len(script) if last < 0 else last
+    # Of a very long line only the neighbourhood is shown, so that the caret stays on the screen.
+    low, high = max(first, start - _LONGEST_LINE // 2), min(last, start + _LONGEST_LINE)
+    before, under = _safe(script[low:start]), _safe(script[start : min(max(end, start), high)])
+    after = _safe(script[min(max(end, start), high) : high])
+    lead, tail = ("…" if low > first else ""), ("…" if high < last else "")
+    number = f"{script.count(chr(10), 0, start) + 1}: " if "\n" in script.strip("\n") else ""
+    indent = " " * (len(number) + len(lead) + _width(before))
+    return [
+        f"  {number}{lead}{before}{under}{after}{tail}",
+        f"  {indent}{'^' * max(_width(under), 1)} {told}",
+    ]
+
+
+def _told(reason: Reason) -> str:
+    """A user's rule says in its text where it stands; one that asks does so whatever the tier."""
+    if reason.rule.kind is not RuleKind.USER or f":{reason.rule.line}" not in reason.text:
+        return f"{reason.tier.label}: {reason.text}  ({reason.rule})"
+    return f"{'asks' if reason.tier is Tier.READ else reason.tier.label}: {reason.text}"
+
+
+def _safe(text: str) -> str:
+    return visible(text, lines=False)
+
+
+def _width(text: str) -> int:
+    """Terminal columns: wide characters take two, combining marks none."""
+    return sum(
+        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
+    )
+
+
+def _ways(
+    ruling: Ruling, cell: Cell, elsewhere: tuple[tuple[Mode, Ruling], ...], assessment: Assessment
+) -> tuple[str, ...]:
+    if ruling is Ruling.ALLOW:
+        return ()
+    ways = []
+    if ruling is Ruling.ASK:
+        ways.append("say yes when asked, at a terminal")
+    free = [mode for mode, found in elsewhere if found is Ruling.ALLOW and mode is not Mode.DANGEROUSLY]
+    asks = [mode for mode, found in elsewhere if found is Ruling.ASK]
+    if free:
+        ways.append("allowed without a question in: " + ", ".join(f"--mode {mode.value}" for mode in free))
+    if ruling is Ruling.DENY and asks:
+        ways.append(
+            "a question at a terminal (no --unattended) in: " + ", ".join(f"--mode {mode.value}" for mode in asks)
+        )
+    if not free and (Mode.DANGEROUSLY, Ruling.ALLOW) in elsewhere:
+        ways.append("--mode dangerously allows it, still sandboxed: for throw-away machines only")
+    hosts = [effect.target for effect in assessment.effects if effect.kind is EffectKind.CONNECTS and effect.exact]
+    beyond_network = any(reason.tier > Tier.NETWORK for reason in assessment.reasons)
+    if ways and hosts and not beyond_network and cell.mode is not Mode.PLAN:
+        every = [f"'{host} private'" if nearby(host) else host for host in dict.fromkeys(hosts) if host]
+        named = " ".join(f"--host {host}" for host in every) or "--host HOST"
+        ways.append(f"for one command that you type: `agent exec {named} ...`")
+    what = f"the `{cell.tier.label}` floor" if cell.tier >= Tier.SECRET else "this"
+    beyond = no_rule_lifts(assessment)
+    if ways and beyond is not None:
+        ways.append(f"no rule allows what is `{beyond.label}`{'' if free else ': it needs a yes each time'}")
+    denials = [str(reason.rule) for reason in assessment.reasons if reason.tier is Tier.DENIED]
+    if cell.tier is Tier.DENIED and denials and not any(reason.tier is Tier.SECRET for reason in assessment.reasons):
+        ways.append(f"no mode and no yes: only changing what denies it, at {' and '.join(dict.fromkeys(denials))}")
+    return tuple(ways) or (f"nothing: no mode, no yes and no rule lifts {what}",)
+
+
+def reason_json(reason: Reason) -> dict[str, object]:
+    """A reason as JSON: `span` is [start, end) in characters of the script."""
+    span = [reason.span.start, reason.span.end] if reason.span else None
+    return {"tier": reason.tier.label, "text": reason.text, "rule": str(reason.rule), "span": span}

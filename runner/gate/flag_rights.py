@@ -1,0 +1,122 @@
+"""`--read`, `--write`, `--host`, `--env`: what a person types for one action, checked before anything is judged."""
+
+import os
+import re
+from dataclasses import replace
+
+from policy.describe.phrases import plain
+from policy.interpreter.variable_rules import undoing
+from policy.model.verdict import Problem
+from policy.permission.flag_rights import FlagRights
+from policy.toml.profile import names_credential
+from runner.gate.request import GateArgs
+from runner.problems import Exit, Stopped, usage
+
+MOST = 200  # of each; a list as long as that is nothing that somebody typed
+_KERNEL = ("/proc", "/sys", "/dev")
+_SCRATCH = "/tmp"  # noqa: S108  # the machine's, which is never inside
+_NAME = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789"
+
+
+def typed(args: GateArgs, cwd: str, home: str) -> FlagRights:
+    """The flags of `args` as they are granted. Raises a usage error for one that cannot be meant.
+
+    A relative path starts at `cwd`, `~` is `home`; both are real folders.
+    """
+    for name, given in (("--read", args.read), ("--write", args.write), ("--host", args.hosts), ("--env", args.env)):
+        if len(given) > MOST:
+            why = f"there are {len(given)} of them, and more than {MOST} is nothing that a person checks"
+            raise usage(f"there are too many `{name}`", why, "name a folder that holds them, or write a rule")
+    return FlagRights(
+        read=tuple(dict.fromkeys(_path("--read", text, cwd, home) for text in args.read)),
+        write=tuple(dict.fromkeys(_path("--write", text, cwd, home) for text in args.write)),
+        hosts=tuple(dict.fromkeys(map(_host, args.hosts))),
+        env=tuple(sorted(dict(map(_variable, args.env)).items())),
+    )
+
+
+def notices(given: FlagRights) -> tuple[str, ...]:
+    """What the person should know about what they typed."""
+    return tuple(
+        f"`--env {name}` looks like a credential: the command, and whatever it starts, can read and print it"
+        for name, value in given.env
+        if _looks_secret(name, value)
+    )
+
+
+# Beginnings that issuers give to tokens, so that scanners find them; and any long run of letters and digits mixed.
+_ISSUED = re.compile(
+    r"gh[pousr]_|github_pat_|glpat-|sk-|xox[abprs]-|AKIA|ASIA|AIza|npm_|pypi-|hf_|dop_v1_|eyJ[A-Za-z0-9_-]+\.eyJ|-----BEGIN"
+)
+_RANDOM = re.compile(r"(?=[^\s]*[0-9])(?=[^\s]*[A-Za-z])[A-Za-z0-9+/_=-]{32,}")
+
+
+def _looks_secret(name: str, value: str) -> bool:
+    """Whether a variable is probably a credential, by its name or by what it holds."""
+    if names_credential(name):
+        return True
+    return bool(_ISSUED.match(value)) or (bool(_RANDOM.fullmatch(value)) and "/" not in value[:2])
+
+
+def _path(flag: str, text: str, cwd: str, home: str) -> str:
+    shown = f"`{flag} {plain(text)}`"
+    path = home + text[1:] if text == "~" or text.startswith("~/") else text
+    if not path or "\0" in path:
+        raise usage(f"{shown} names no path", "it is empty, or no path at all", "name a file or folder that exists")
+    if path.startswith("~"):
+        raise usage(f"{shown} cannot be told", "only your own home is known, as `~/`", "write the whole path")
+    path = os.path.join(cwd, path)
+    try:
+        real = os.path.realpath(path, strict=True)
+        if path.endswith("/") and not os.path.isdir(real):
+            raise NotADirectoryError(20, "not a directory")
+    except (OSError, ValueError) as error:
+        why = (getattr(error, "strerror", None) or "it is no path that the system takes").lower()
+        fix = "create it first, or name the folder that it will lie in" if flag == "--write" else "check the spelling"
+        raise usage(f"{shown} cannot be granted", why, fix) from None
+    if (link := _led(path, cwd)) is not None:
+        why = f"`{plain(os.path.relpath(link, cwd))}` is a link of the project, and leads to `{plain(real)}`"
+        raise usage(f"{shown} cannot be granted", why, "name where it leads, if you mean that")
+    if real == "/" or any(real == root or real.startswith(f"{root}/") for root in _KERNEL):
+        why = "it is everything there is" if real == "/" else "it belongs to the kernel, and every sandbox has its own"
+        raise usage(f"{shown} cannot be granted", why, "name a narrower path")
+    if real == _SCRATCH:
+        why = "every session has a `/tmp` of its own, empty at first"
+        raise usage(f"{shown} cannot be granted", why, "name the file or folder in it that you mean")
+    return real
+
+
+def _led(path: str, cwd: str) -> str | None:
+    """The link below `cwd` that `path` goes through. THREAT T69: a repository says where its links lead."""
+    at = "/"
+    for part in path.split("/"):
+        step = os.path.join(at, part)
+        if os.path.islink(step) and (at == cwd or at.startswith(f"{cwd}/")):
+            return step
+        at = os.path.realpath(step)
+    return None
+
+
+def _host(text: str) -> str:
+    from policy.model.host_rule import host_rule  # only where somebody names hosts
+
+    found = host_rule(text)
+    if isinstance(found, Problem):
+        raise Stopped(replace(found, what=f"`--host {plain(text)}` is no host that can be allowed"), Exit.USAGE)
+    return str(found)
+
+
+def _variable(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or name[0].isdigit() or any(char not in _NAME for char in name):
+        what = f"`--env {plain(name or text)}` is no variable"
+        raise usage(what, "a name has letters, digits and `_`, and does not start with a digit", "write NAME=VALUE")
+    if not equals:
+        why = "nothing is taken over from your own environment by its name alone"
+        raise usage(f"`--env {name}` has no value", why, f'write `--env {name}="${name}"` if that is what you mean')
+    if "\0" in value:
+        raise usage(f"`--env {name}` cannot be set", "its value holds a NUL", "leave that out")
+    undone = undoing(name)
+    if undone is not None:
+        raise usage(f"`--env {name}` is refused", undone, "use another way to tell the program, such as its own option")
+    return name, value

@@ -1,0 +1,180 @@
+"""Evaluation of one action without a model, for `agent exec`, `agent why` and other commands."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from policy.evaluation import EvaluationContext
+from policy.model.action import (
+    Action,
+    EditFile,
+    GlobFiles,
+    GrepFiles,
+    ListFolder,
+    ReadFile,
+    RunArgv,
+    RunScript,
+    WriteFile,
+)
+from policy.model.assessment import Assessment
+from policy.model.facts import Facts
+from policy.model.frozen import dataclass
+from policy.model.matrix import Ruling
+from policy.model.permission_rule import Source
+from policy.model.profile import Profile
+from policy.model.tier import Mode
+from policy.model.verdict import Allow, Ask, Limits, Verdict
+from runner.config import Settings, load
+from runner.config.amounts import apply_limits, parse_seconds
+from runner.config.flags import said, with_flags
+from runner.facts.environment import child_environment
+from runner.facts.gather import gather, unfit_folder
+from runner.gate.request import GateArgs
+from runner.problems import usage
+from runner.secrets.from_environment import from_environment
+
+if TYPE_CHECKING:
+    from policy.permission.flag_rights import FlagRights
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """Settings and facts of one moment, for evaluating actions without a session. A gate runs nothing."""
+
+    settings: Settings
+    facts: Facts
+    environment: tuple[tuple[str, str], ...]
+    limits: Limits
+    mode: Mode
+    cwd: str
+    backend: str | None = None  # the one that was asked for by name
+    typed: "FlagRights | None" = None  # what flags add to the one action that was asked for
+
+    def context(self, source: Source = Source.MODEL, *, unattended: bool) -> EvaluationContext:
+        """Return what a verdict on an action proposed by `source` rests on."""
+        return EvaluationContext(
+            self.facts,
+            self.settings.rules,
+            self.settings.profile,
+            self.mode,
+            self.environment,
+            self.limits,
+            source,
+            self.typed,
+            unattended,
+            self.backend,
+        )
+
+    def evaluate(
+        self, action: Action, source: Source = Source.MODEL, *, unattended: bool
+    ) -> tuple[Assessment, Verdict]:
+        """Classify `action`, proposed by `source`, and decide about it."""
+        return self.context(source, unattended=unattended).evaluate(action)
+
+    def elsewhere(self, assessment: Assessment) -> tuple[tuple[Mode, Ruling], ...]:
+        """Return the ruling of every mode on the same action, for a session in which a person can answer."""
+        context = self.context(unattended=False)
+        return tuple((mode, ruling(context.decide(assessment, mode=mode))) for mode in Mode)
+
+
+def ruling(verdict: Verdict) -> Ruling:
+    if isinstance(verdict, Allow):
+        return Ruling.ALLOW
+    return Ruling.ASK if isinstance(verdict, Ask) else Ruling.DENY
+
+
+def open_gate(args: GateArgs, environ: Mapping[str, str]) -> tuple[Gate, Action]:
+    """Read the configuration and the state of the machine, and return a gate and the action of `args`."""
+    from_environment(environ)  # what was typed may hold one
+    cwd = folder(args.cwd)
+    config = Path(args.config) if args.config else None
+    unattended = nobody_there(args.unattended)
+    trusted = None
+    if not unattended:  # what the repository asks for is nobody's word then, whatever was said before
+        from runner.config.trust.cached import remembered
+
+        trusted = remembered(str(cwd), environ)
+    settings = load(cwd, environ, config=config, unattended=unattended, trusted=trusted)
+    if settings.notices:
+        from runner.config.trust.notices import condensed  # only where there is something to tell
+
+        settings = replace(settings, notices=condensed(settings))
+    if trusted is not None and trusted.notices:
+        settings = replace(settings, notices=(*settings.notices, *trusted.notices))
+    if args.unix:
+        settings = replace(settings, profile=replace(settings.profile, unix_sockets=True))
+    if any(credential.intercept for credential in settings.profile.credentials):
+        from runner.secrets.broker.session import with_bundle
+
+        settings = replace(settings, profile=with_bundle(settings.profile))
+    facts = gather(str(cwd), environ, settings.profile)
+    limits = apply_limits(settings.profile.limits, args.limits)
+    if args.timeout is not None:
+        limits = apply_limits(limits, (f"wall={parse_seconds(args.timeout, '--timeout')}",))
+    action: Action
+    if args.tool is not None:
+        action = _file_action(args.tool, args.path or ".", args.script or "", str(cwd), facts.home)
+    elif args.argv is not None:
+        action = RunArgv(args.argv, str(cwd), limits.wall)
+    else:
+        action = RunScript(args.script or "", str(cwd), limits.wall)
+    flags = said(
+        mode=args.mode, least=args.least, unix=args.unix, limits=args.limits, timeout=args.timeout, total=limits
+    )
+    settings = with_flags(settings, flags)
+    environment = child_environment(facts, environ, settings.profile)
+    mode = args.mode or settings.mode or Mode.DEFAULT
+    if not (args.read or args.write or args.hosts or args.env):
+        return Gate(settings, facts, environment, limits, mode, str(cwd), args.backend), action
+    from runner.gate.flag_rights import notices, typed  # only where somebody typed some
+
+    given = typed(args, str(cwd), facts.home)
+    settings = replace(settings, notices=(*settings.notices, *notices(given)))
+    environment = tuple(sorted((dict(environment) | dict(given.env)).items()))
+    return Gate(settings, facts, environment, limits, mode, str(cwd), args.backend, given), action
+
+
+def _file_action(tool: str, path: str, text: str, cwd: str, home: str) -> Action:
+    """Return the action of a file tool. `text` is the pattern of `glob` and `grep`."""
+    path = f"{home}/{path[2:]}" if path.startswith("~/") else path
+    path = path if path.startswith("/") else f"{cwd}/{path}" if path != "." else cwd
+    actions: dict[str, Action] = {
+        "read": ReadFile(path),
+        "write": WriteFile(path, text),
+        "edit": EditFile(path, text, text),
+        "ls": ListFolder(path),
+        "glob": GlobFiles(text or "*", path),
+        "grep": GrepFiles(text, path),
+    }
+    return actions[tool]
+
+
+def nobody_there(unattended: bool) -> bool:
+    """Return True if no person can answer: the user said so, or there is no terminal."""
+    return unattended or not (os.isatty(0) and os.isatty(2))
+
+
+def folder(text: str | None) -> Path:
+    """Return the real path of the working folder: `text`, or the current folder."""
+    try:
+        path = Path(os.path.realpath(text if text is not None else os.getcwd(), strict=True))
+    except OSError as error:
+        shown = text if text is not None else "the current folder"
+        why = (error.strerror or "it cannot be reached").lower()
+        raise usage(f"`{shown}` cannot be worked in", why, "give an existing folder with --cwd") from None
+    if not path.is_dir():
+        raise usage(f"`{text}` cannot be worked in", "it is not a folder", "give an existing folder with --cwd")
+    if not os.access(path, os.R_OK | os.X_OK):
+        why, fix = "you may not look into it", "ask whoever owns it, or give another folder with --cwd"
+        raise usage(f"`{text or path}` cannot be worked in", why, fix)
+    return path
+
+
+def refuse_folder(cwd: str, environ: Mapping[str, str], profile: Profile) -> None:
+    """Refuse to begin in a folder in which every action would be denied: `/`, the home, a folder above it, or one that
+    is or holds a place of keys. Raises Stopped with exit code 2, before a model is asked or anything is opened."""
+    floor = unfit_folder(cwd, environ, profile)
+    if floor is not None:
+        raise usage(f"`{cwd}` cannot be worked in", floor.why, floor.fix)

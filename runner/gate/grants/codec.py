@@ -1,0 +1,179 @@
+"""A grant as JSON, and back: in the list of grants, and in the journal of a session."""
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from policy.grants.grant import Grant, Span, What
+from policy.model.command_pattern import HOLE, CommandPattern
+from policy.model.matrix import Ruling
+from policy.model.permission_rule import Tool
+from policy.model.tier import Tier
+from policy.permission.allow import NEVER
+
+_ID = re.compile(r"g[0-9a-f]{8}")
+_RULINGS = {"allow": Ruling.ALLOW, "deny": Ruling.DENY}
+_TIERS = {tier.label: tier for tier in Tier if tier not in NEVER and tier not in (Tier.READ, Tier.UNKNOWN)}
+_LONGEST = 16_384  # characters of one text
+_MOST = 200  # entries of one list
+_Value = TypeVar("_Value")
+
+
+def to_json(grant: Grant) -> dict[str, object]:
+    """Every field, as values that JSON has."""
+    what = grant.what
+    return {
+        "id": grant.id,
+        "ruling": grant.ruling.name.lower(),
+        "scope": grant.span.value,
+        "what": {
+            "words": list(what.shape.words),
+            "flags": what.shape.flags,
+            "folder": what.shape.folder,
+            "program": what.shape.program,
+            "tools": [tool.value for tool in what.tool],
+            "read": list(what.read),
+            "write": list(what.write),
+            "hosts": list(what.host),
+            "tiers": [tier.label for tier in what.tiers],
+        },
+        "workspace": grant.workspace,
+        "agent": grant.agent,
+        "session": grant.session,
+        "created": grant.created,
+        "expires": grant.expires,
+        "uses": grant.uses,
+        "who": grant.who,
+        "reason": grant.reason,
+        "script": grant.script,
+        "over": grant.over,
+    }
+
+
+def from_json(found: object) -> Grant:
+    """The grant that `to_json` wrote. Raises ValueError for anything else: nothing is guessed, and nothing left out.
+
+    INVARIANT: no grant comes of it that a question could not have made, whatever somebody wrote into the file: no tier
+    that only a single yes accepts, no star in a path but a whole folder's, no scope without whom it is for.
+    """
+    grant = _Fields(found, "a grant")
+    what = _Fields(grant.take("what"), "what it is about")
+    name = grant.text("id")
+    if not _ID.fullmatch(name):
+        raise ValueError(f"`{name[:40]}` is no name of a grant")
+    words = what.texts("words", _word)
+    made = Grant(
+        id=name,
+        what=What(
+            CommandPattern(words, what.flag("flags"), what.text("folder"), what.text("program")),
+            tuple(what.one(Tool, text) for text in what.texts("tools")),
+            what.texts("read", _path),
+            what.texts("write", _path),
+            what.texts("hosts", _host),
+            tuple(what.among(_TIERS, text) for text in what.texts("tiers")),
+        ),
+        ruling=grant.among(_RULINGS, grant.text("ruling")),
+        span=grant.one(Span, grant.text("scope")),
+        workspace=grant.text("workspace"),
+        agent=grant.text("agent"),
+        session=grant.text("session"),
+        created=grant.number("created"),
+        expires=grant.maybe("expires", grant.number),
+        uses=grant.maybe("uses", grant.count),
+        who=grant.text("who"),
+        reason=grant.text("reason"),
+        script=grant.text("script"),
+        over=grant.flag("over"),
+    )
+    what.end()
+    grant.end()
+    if (made.span is Span.USER) != (made.workspace == "") or (made.span is Span.SESSION) != bool(made.session):
+        raise ValueError(f"`{name}` does not say whom it is for")
+    if not made.agent or not (words or made.what.read or made.what.write) or not made.what.tiers:
+        raise ValueError(f"`{name}` does not say what it is about")
+    return made
+
+
+class _Fields:
+    """The fields of one JSON object, each taken once and of the kind that is asked for."""
+
+    def __init__(self, found: object, what: str) -> None:
+        if not isinstance(found, dict):
+            raise ValueError(f"{what} is no object")
+        self._left: dict[str, object] = dict(found)
+        self._what = what
+
+    def take(self, name: str) -> object:
+        if name not in self._left:
+            raise ValueError(f"{self._what} has no `{name}`")
+        return self._left.pop(name)
+
+    def end(self) -> None:
+        if self._left:
+            raise ValueError(f"{self._what} has `{str(next(iter(self._left)))[:40]}`, which is not known")
+
+    def text(self, name: str) -> str:
+        return self._text(name, self.take(name))
+
+    def texts(self, name: str, check: Callable[[str], bool] = bool) -> tuple[str, ...]:
+        found = self.take(name)
+        if not isinstance(found, list) or len(found) > _MOST:
+            raise ValueError(f"`{name}` of {self._what} is no list")
+        texts = tuple(self._text(name, each) for each in found)
+        if not all(map(check, texts)):
+            raise ValueError(f"`{name}` of {self._what} has an entry that cannot be meant")
+        return texts
+
+    def flag(self, name: str) -> bool:
+        found = self.take(name)
+        if not isinstance(found, bool):
+            raise ValueError(f"`{name}` of {self._what} is neither true nor false")
+        return found
+
+    def number(self, name: str) -> float:
+        found = self.take(name)
+        if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found):
+            raise ValueError(f"`{name}` of {self._what} is no number")
+        return float(found)
+
+    def count(self, name: str) -> int:
+        found = self.take(name)
+        if type(found) is not int or not 0 <= found <= 1_000_000_000:
+            raise ValueError(f"`{name}` of {self._what} is no count")
+        return found
+
+    def maybe(self, name: str, take: Callable[[str], _Value]) -> _Value | None:
+        if name in self._left and self._left[name] is None:
+            del self._left[name]
+            return None
+        return take(name)
+
+    def one(self, kind: Callable[[str], _Value], text: str) -> _Value:
+        try:
+            return kind(text)
+        except ValueError:
+            raise ValueError(f"`{text[:40]}` of {self._what} is not known") from None
+
+    def among(self, known: Mapping[str, _Value], text: str) -> _Value:
+        if text not in known:
+            raise ValueError(f"`{text[:40]}` of {self._what} is not known")
+        return known[text]
+
+    def _text(self, name: str, found: object) -> str:
+        if not isinstance(found, str) or len(found) > _LONGEST:
+            raise ValueError(f"`{name}` of {self._what} is no text")
+        return found
+
+
+def _word(text: str) -> bool:
+    return text == HOLE or (bool(text) and text.isprintable() and not {"*", "?"} & set(text))
+
+
+def _path(text: str) -> bool:
+    bare = text.removesuffix("/**").removesuffix("/")
+    return bool(bare) and bare.isprintable() and not {"*", "?"} & set(bare) and not {"..", "."} & set(bare.split("/"))
+
+
+def _host(text: str) -> bool:
+    return bool(text) and text.isprintable() and "*" not in text

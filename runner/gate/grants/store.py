@@ -1,0 +1,272 @@
+"""The grants that hold here and now: those of this session in memory, the others in one file outside every sandbox."""
+
+import os
+import pwd
+import secrets
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from policy.grants.grant import EVERYWHERE, Grant, Key, Span, What
+from policy.model.frozen import dataclass
+from policy.model.matrix import Ruling
+from runner.gate.grants.codec import from_json, to_json
+from runner.state.json_file import Held, StateError, StateFile
+
+NAME = "grants.json"
+USUAL_LIFE = 30 * 86_400.0  # seconds that a yes of scope project or user holds, when nobody said how long
+_VERSION = 1
+_Grants = tuple[Grant, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """What a person wants remembered: for how far, how long (None: as usual), how often, and why."""
+
+    whats: tuple[What, ...]
+    ruling: Ruling
+    span: Span
+    life: float | None = None
+    uses: int | None = None
+    reason: str = ""
+
+
+def grant_file(folder: Path) -> StateFile[_Grants]:
+    """The list of grants in the state folder."""
+    return StateFile(folder / NAME, "the list of grants", _VERSION, tuple, _parse, _dump)
+
+
+class GrantStore:
+    """What `key` may use. `folder`: our state folder; None keeps everything in memory.
+
+    `tell` is given each thing that a person has to know, once. `journal` is given every change of a grant of scope
+    session, as the grant is from then on. `redact` takes secrets out of a text. No method but `keep` and `revoke`
+    raises: what cannot be read grants nothing.
+    """
+
+    def __init__(
+        self,
+        folder: Path | None,
+        key: Key,
+        tell: Callable[[str], None],
+        *,
+        journal: Callable[[Grant], None] = lambda grant: None,
+        redact: Callable[[str], str] = lambda text: text,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.key = key
+        self.redact = redact
+        self._file = grant_file(folder) if folder is not None else None
+        self._tell = tell
+        self._told: set[str] = set()
+        self._journal = journal
+        self._clock = clock
+        self._latest = 0.0
+        self._session: dict[str, Grant] = {}
+
+    def live(self) -> _Grants:
+        """The grants that hold for this key now. One stat, when the file is as it was."""
+        now = self._now()
+        stored = self._stored()
+        if any(grant.ended(now) and not grant.over for grant in stored):
+            self._end(now)
+        known = (*self._session.values(), *stored)
+        found = [grant for grant in known if self.key.holds(grant) and not grant.ended(now)]
+        early = [grant for grant in found if grant.early(self._clock())]
+        for grant in early:
+            self._say(
+                f"grant {grant.id} was made at a time that has not come yet: the clock was set back; "
+                "it allows nothing until then"
+            )
+        # A no is no less a no for being early.
+        return tuple(grant for grant in found if grant not in early or grant.ruling is Ruling.DENY)
+
+    def spend(self, grants: Sequence[Grant]) -> bool:
+        """Take one use of each, before the action runs; False when one of them does not hold any more, and none is
+        taken. INVARIANT: two processes cannot spend one use twice: it is taken under the lock of the file."""
+        counted = {grant.id for grant in grants if grant.uses is not None}
+        kept = {grant.id for grant in grants if grant.span is not Span.SESSION}
+        live = {grant.id for grant in self.live()}
+        if not live >= {grant.id for grant in grants}:
+            return False
+        if counted & kept and self._file is not None:
+            now = self._now()
+
+            def take(stored: _Grants) -> tuple[_Grants, bool]:
+                there = {grant.id for grant in stored if not grant.ended(now)}
+                return (_less(stored, counted), True) if there >= kept else (stored, False)
+
+            try:
+                taken, notices = self._file.change(take)
+            except StateError as error:
+                self._say(str(error.problem))
+                return False
+            self._say(*notices)
+            if not taken:
+                return False
+        for grant in _less(tuple(self._session.values()), counted):
+            if grant != self._session[grant.id]:
+                self._session[grant.id] = grant
+                self._journal(grant)
+        return True
+
+    def keep(self, wanted: Keep, script: str) -> _Grants:
+        """Remember an answer to the action `script`. Raises StateError when it cannot be written; then it holds once.
+
+        Never raised for scope session, which needs no file.
+        """
+        now = self._clock()
+        life = wanted.life
+        if life is None and wanted.ruling is Ruling.ALLOW and wanted.span is not Span.SESSION:
+            life = USUAL_LIFE
+        made = tuple(
+            Grant(
+                id=f"g{secrets.token_hex(4)}",
+                what=what,
+                ruling=wanted.ruling,
+                span=wanted.span,
+                workspace=EVERYWHERE if wanted.span is Span.USER else self.key.workspace,
+                agent=self.key.agent,
+                session=self.key.session if wanted.span is Span.SESSION else "",
+                created=now,
+                expires=None if life is None else now + life,
+                uses=wanted.uses,
+                who=_who(),
+                reason=self.redact(wanted.reason),
+                script=self.redact(script)[:1000],
+            )
+            for what in wanted.whats
+        )
+        if wanted.span is Span.SESSION or self._file is None:
+            for grant in made:
+                self._session[grant.id] = grant
+                self._journal(grant)
+            return made
+        _, notices = self._file.change(lambda stored: ((*_over(stored, now), *made), None))
+        self._say(*notices)
+        return made
+
+    def revoke(self, name: str) -> Grant | None:
+        """Take a grant back, of this session or in the file; None when there is none of that name."""
+        grant = self._session.pop(name, None)
+        if grant is not None:
+            self._journal(replace(grant, over=True))
+            return grant
+        if self._file is None:
+            return None
+        found, notices = self._file.change(
+            lambda stored: (
+                tuple(each for each in stored if each.id != name) if any(g.id == name for g in stored) else stored,
+                next((each for each in stored if each.id == name), None),
+            )
+        )
+        self._say(*notices)
+        return found
+
+    def restore(self, entries: Iterable[object], *, fork: bool = False) -> _Grants:
+        """Take up the grants of a session that goes on, as `to_json` wrote them, in the order of its journal: of one
+        name the last counts. Answers those that hold; what is no grant holds nothing, and that is said.
+
+        INVARIANT: a `fork` forgets no no, and takes over no yes. What it takes over is journaled as its own.
+        """
+        for entry in entries:
+            try:
+                grant = from_json(entry)
+            except ValueError as error:
+                self._say(f"a grant of this session cannot be read: {error}; nothing is granted by it")
+                continue
+            if grant.span is Span.SESSION and grant.workspace == self.key.workspace:
+                self._session[grant.id] = replace(grant, session=self.key.session)
+        now = self._now()
+        self._session = {
+            name: grant
+            for name, grant in self._session.items()
+            if not grant.ended(now) and not (fork and grant.ruling is Ruling.ALLOW)
+        }
+        if fork:
+            for grant in self._session.values():
+                self._journal(grant)
+        return tuple(self._session.values())
+
+    def holds_secret(self, what: What) -> bool:
+        """Whether a live secret stands in it: then it must not be kept."""
+        texts = (*what.shape.words, *what.read, *what.write, *what.host)
+        return any(self.redact(text) != text for text in (*texts, " ".join(what.shape.words)))
+
+    def _now(self) -> float:
+        """The time, or the latest that was seen: what is over stays so when the clock goes back."""
+        self._latest = max(self._latest, self._clock())
+        return self._latest
+
+    def _stored(self) -> _Grants:
+        if self._file is None:
+            return ()
+        try:
+            held: Held[_Grants] = self._file.read()
+        except StateError as error:
+            self._say(f"{error.problem.what}: {error.problem.why}; nothing is granted from it")
+            return ()
+        self._say(*held.notices)
+        return held.value
+
+    def _end(self, now: float) -> None:
+        """Write down what is over, so that a clock that is set back makes it hold no more."""
+        if self._file is None:
+            return
+        try:
+            _, notices = self._file.change(lambda stored: (_over(stored, now), None))
+        except StateError as error:
+            self._say(f"{error.problem.what}: {error.problem.why}")
+        else:
+            self._say(*notices)
+
+    def _say(self, *texts: str) -> None:
+        for text in texts:
+            if text not in self._told:
+                self._told.add(text)
+                self._tell(text)
+
+
+def pruned(stored: _Grants, now: float, *, gone: Callable[[str], bool]) -> tuple[_Grants, _Grants]:
+    """`stored` without what is over, and without grants for workspaces that `gone` says are not there; and those."""
+    dropped = tuple(grant for grant in stored if grant.ended(now) or (grant.workspace and gone(grant.workspace)))
+    return (tuple(grant for grant in stored if grant not in dropped) if dropped else stored), dropped
+
+
+def _less(grants: _Grants, names: set[str]) -> _Grants:
+    return tuple(
+        replace(grant, uses=grant.uses - 1, over=grant.over or grant.uses <= 1)
+        if grant.id in names and grant.uses is not None
+        else grant
+        for grant in grants
+    )
+
+
+def _over(grants: _Grants, now: float) -> _Grants:
+    if not any(grant.ended(now) and not grant.over for grant in grants):
+        return grants
+    return tuple(replace(grant, over=True) if grant.ended(now) else grant for grant in grants)
+
+
+def _who() -> str:
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return f"uid {os.geteuid()}"
+
+
+def _parse(body: dict[str, object], version: int) -> _Grants:
+    listed = body.pop("grants", None)
+    if body or not isinstance(listed, list):
+        raise ValueError("it is no list of grants")
+    grants = tuple(map(from_json, listed))
+    if len({grant.id for grant in grants}) != len(grants):
+        raise ValueError("two grants have one name")
+    if any(grant.span is Span.SESSION for grant in grants):
+        raise ValueError("a grant of one session is in it, which the journal of that session keeps")
+    return grants
+
+
+def _dump(grants: _Grants) -> dict[str, object]:
+    return {"grants": [to_json(grant) for grant in grants]}

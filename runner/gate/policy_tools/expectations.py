@@ -1,0 +1,259 @@
+"""`agent policy test`: tables of expected verdicts against the policy, and what differs. Runs nothing."""
+
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+
+from policy.model.assessment import Assessment, Effect
+from policy.model.facts import Facts
+from policy.model.frozen import dataclass
+from policy.model.matrix import Ruling
+from policy.model.tier import Mode
+from policy.model.verdict import Deny, Verdict
+from runner.config import Settings, load, shipped
+from runner.gate.gate import Gate, folder, ruling
+from runner.gate.policy_tools.reference_machine import EXAMPLE_FILES, WORKSPACE, model_facts
+from runner.gate.policy_tools.tables import Expectation, Table, parse_table, wanted_word
+from runner.gate.wording import cell_words
+from runner.problems import Exit, usage
+from runner.text.sanitize import visible
+
+_PATIENCE = 1.0  # seconds after which somebody at a terminal is told how far it is
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One expectation that did not hold in `mode`. `wanted` and `got` are in words."""
+
+    test: Expectation
+    mode: Mode
+    wanted: tuple[str, ...]
+    got: tuple[str, ...]
+    assessment: Assessment
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """Where expectations are judged: settings, and the model workspace or a real folder."""
+
+    settings: Settings
+    mode: Mode | None
+    here: Gate | None = None
+
+    def gate(self, table: Table) -> Gate:
+        """A gate for one table: its own files and mode."""
+        mode = self.mode or table.mode or Mode.DEFAULT
+        settings = _with_rules(self.settings, table)
+        if self.here is not None:
+            facts = replace(self.here.facts, today=table.today) if table.today else self.here.facts
+            return replace(self.here, settings=settings, mode=mode, facts=facts)
+        today = table.today or (date.today() if any(rule.until for rule in settings.profile.permissions) else None)
+        facts = model_facts(settings.profile, table.files, today, table.base)
+        return Gate(settings, facts, (), settings.profile.limits, mode, WORKSPACE)
+
+
+def run_tests(files: list[str], *, mode: Mode | None, config: str | None, cwd: str | None, json: bool) -> int:
+    """Judge every table and print what differs. Without `files`: what is shipped, by the shipped policy."""
+    bench = _bench(bool(files), mode, config, cwd)
+    tables = [_table(name) for name in files] if files else list(shipped_tables())
+    count = sum(len(test.expected) or 1 for table in tables for test in table.tests)
+    differences, done, began = [], 0, time.monotonic()
+    for table in tables:
+        gate = bench.gate(table)
+        for test in table.tests:
+            for found in judge_one(gate, test):
+                differences.append(found)
+                if not json:
+                    _clear()
+                    print(told(found, gate.facts))
+            done += len(test.expected) or 1
+            _progress(done, count, began)
+    _clear()
+    rows = sum(len(table.tests) for table in tables)
+    if json:
+        _as_json(differences, rows, count, tables)
+    else:
+        print(_summary(len(differences), rows, count, len(tables)))
+    return Exit.FAILED if differences else Exit.DONE
+
+
+def judge_one(gate: Gate, test: Expectation) -> Iterator[Difference]:
+    """The differences of one expectation, one for each mode in which it does not hold."""
+    context = gate.context(test.proposer, unattended=test.unattended)
+    assessment = context.classify(test.action(gate.facts, gate.cwd))
+    tier = assessment.tiers[0]
+    said = {effect_words(effect, gate.facts) for effect in assessment.effects}
+    wanted, got = [], []
+    if test.tier is not None and tier is not test.tier:
+        wanted.append(f"tier {test.tier.label}")
+        got.append(f"tier {tier.label}")
+    missing = [effect for effect in test.effects if effect not in said]
+    if missing:
+        wanted += [f"effect `{effect}`" for effect in missing]
+        got.append(f"effects {', '.join(f'`{effect}`' for effect in sorted(said)) or 'none'}")
+    for mode, expected in test.expected or ((None, None),):
+        used = mode or gate.mode
+        verdict = context.decide(assessment, mode=used)
+        came = ruling(verdict)
+        more = [wanted_word(expected)] if expected is not None and came not in expected else []
+        if more or wanted:
+            yield Difference(
+                test,
+                used,
+                (*more, *wanted),
+                (*([_word(came)] if more else []), *got),
+                assessment,
+                verdict,
+            )
+
+
+def effect_words(effect: Effect, facts: Facts) -> str:
+    """An effect as tables write it: `writes out.txt`, below the workspace without its path."""
+    target = "the workspace" if effect.target == facts.workspace else effect.target.removeprefix(facts.workspace + "/")
+    return f"{effect.kind.value} {target}"
+
+
+def shipped_tables() -> Iterator[Table]:
+    """The tables that come with the program, and the examples of its command rules, as one table a file."""
+    import policy
+    from policy.rules.rulebook import parse_examples
+
+    top = Path(os.path.dirname(str(policy.__file__)))
+    for path in sorted((top / "tables").glob("*.toml")):
+        yield parse_table(path.read_text("utf-8"), f"policy/tables/{path.name}")
+    for path in sorted((top / "commands").glob("*.toml")):
+        source = f"policy/commands/{path.name}"
+        examples = parse_examples(path.read_text("utf-8"), path.name)
+        tests = tuple(
+            Expectation(
+                source, each.ref.line, "", (), each.run, "bash", "", (), each.tier, each.effects, False, each.why
+            )
+            for each in examples
+        )
+        yield Table(source, tests, base=EXAMPLE_FILES)
+
+
+def told(difference: Difference, facts: Facts) -> str:
+    """One difference for people: where, what was wanted, what came, and the reasons with the words they point at."""
+    from runner.gate.explain import caret_lines
+
+    test = difference.test
+    named = f" ({test.id})" if test.id else ""
+    alone = ", nobody there to ask" if test.unattended else ""
+    lines = [
+        f"{test.source}:{test.line}{named}: in mode {difference.mode.value}{alone}: "
+        f"expected {', '.join(difference.wanted)}, got {', '.join(difference.got)}",
+        *(f"  $ {line}" if not index else f"    {line}" for index, line in enumerate(test.shown.split("\n"))),
+        *(
+            f"  {line}"
+            for reason in (*difference.assessment.asked, *difference.assessment.reasons)
+            for line in caret_lines(difference.assessment.action, reason)
+        ),
+        f"    cell: {cell_words(difference.verdict.cell)}",
+    ]
+    if isinstance(difference.verdict, Deny) and difference.verdict.cell.ruling is not Ruling.DENY:
+        problem = difference.verdict.problem
+        lines.append(f"    {problem.what}: {problem.why}")
+    if test.why:
+        lines.append(f"    the table says: {test.why}")
+    return visible("\n".join(lines)) + "\n"
+
+
+def _bench(own: bool, mode: Mode | None, config: str | None, cwd: str | None) -> Bench:
+    """The user's configuration for the user's tables, the shipped one for the shipped tables; `config` over both."""
+    path = Path(config) if config else None
+    if cwd is not None:
+        from runner.gate.gate import open_gate
+        from runner.gate.request import GateArgs
+
+        gate, _ = open_gate(GateArgs(script="", argv=None, cwd=cwd, config=config), os.environ)
+        return Bench(gate.settings, mode, gate)
+    if own:
+        return Bench(load(folder(None), os.environ, config=path), mode)
+    return Bench(shipped(path), mode)
+
+
+def _with_rules(settings: Settings, table: Table) -> Settings:
+    """The configuration with the table's own `[[rule]]`s over it."""
+    if not table.rules:
+        return settings
+    from policy.model.permission_rule import Layer
+    from policy.permission.file import LISTS, permissions
+    from policy.toml.schema import KeyedError, read
+
+    try:
+        own = permissions(read(table.rules, table.source, {}, LISTS), Layer.NAMED)
+    except KeyedError as error:
+        raise usage(error.problem.what, error.problem.why, error.problem.fix) from None
+    profile = replace(settings.profile, permissions=(*settings.profile.permissions, *own))
+    return replace(settings, profile=profile)
+
+
+def _table(name: str) -> Table:
+    if name == "-":
+        try:
+            return parse_table(sys.stdin.buffer.read().decode("utf-8"), "standard input")
+        except UnicodeDecodeError:
+            raise usage("standard input cannot be used", "it is not UTF-8 text", "send the table as UTF-8") from None
+    try:
+        text = Path(name).read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise usage(f"`{name}` cannot be used", f"line {line} is not UTF-8 text", "save it as UTF-8") from None
+    except (OSError, ValueError) as error:
+        why = (getattr(error, "strerror", None) or "its name is not valid").lower()
+        raise usage(f"`{name}` cannot be read", why, "check the path; `-` is standard input") from None
+    return parse_table(text, name)
+
+
+def _word(found: Ruling) -> str:
+    return found.name.lower()
+
+
+def _summary(wrong: int, rows: int, count: int, files: int) -> str:
+    what = (
+        f"{rows} {'test' if rows == 1 else 'tests'} ({count} verdicts) in {files} {'file' if files == 1 else 'files'}"
+    )
+    return f"{what}: {'all as expected' if not wrong else f'{wrong} differ' if wrong > 1 else '1 differs'}"
+
+
+def _as_json(differences: Iterable[Difference], rows: int, count: int, tables: list[Table]) -> None:
+    from json import dumps
+
+    from runner.gate.explain import reason_json
+
+    failed = [
+        {
+            "file": each.test.source,
+            "line": each.test.line,
+            "id": each.test.id,
+            "test": each.test.shown,
+            "mode": each.mode.value,
+            "unattended": each.test.unattended,
+            "expected": list(each.wanted),
+            "got": list(each.got),
+            "verdict": _word(ruling(each.verdict)),
+            "tiers": [tier.label for tier in each.assessment.tiers],
+            "reasons": [reason_json(reason) for reason in (*each.assessment.asked, *each.assessment.reasons)],
+            "why": each.test.why,
+        }
+        for each in differences
+    ]
+    print(dumps({"tests": rows, "verdicts": count, "files": [table.source for table in tables], "differences": failed}))
+
+
+def _progress(done: int, count: int, began: float) -> None:
+    if done % 50 == 0 and sys.stderr.isatty() and time.monotonic() - began > _PATIENCE:
+        sys.stderr.write(f"\r{done} of {count}")
+        sys.stderr.flush()
+
+
+def _clear() -> None:
+    if sys.stderr.isatty():
+        sys.stderr.write("\r\x1b[K")
+        sys.stderr.flush()

@@ -1,0 +1,167 @@
+"""`agent policy import`: the permissions of another agent as `[[rule]]`s, and what could not be carried over."""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from runner.gate.policy_tools.importers.result import (
+    Import,
+    as_json,
+    as_toml,
+    examples_toml,
+    rule_lines,
+)
+from runner.problems import Exit, usage
+from runner.stderr import say
+from runner.text.sanitize import visible
+
+if TYPE_CHECKING:
+    from runner.config import Settings
+
+
+class Kind(StrEnum):
+    """Whose file it is."""
+
+    CLAUDE = "claude"
+    CODEX = "codex"
+    GEMINI = "gemini"
+
+
+NAMES: Mapping[Kind, str] = {Kind.CLAUDE: "Claude Code", Kind.CODEX: "Codex", Kind.GEMINI: "Gemini CLI"}
+_LARGEST = 4 << 20  # bytes of a file of rules
+
+
+def run_import(name: str, kind: Kind | None, *, as_json_too: bool, out: str | None, tests: str | None) -> int:
+    """Read one file, print or write the rules, and say on stderr what was left out."""
+    text = _text(name)
+    source = "standard input" if name == "-" else name
+    kind = kind or guess(text, source)
+    from runner.config import shipped
+
+    found = sound(reader(kind)(text, source), shipped())
+    if as_json_too:
+        print(json.dumps(as_json(found, kind.value)))
+        return Exit.DONE
+    rules = as_toml(found, NAMES[kind])
+    if out is None:
+        sys.stdout.write(rules)
+    else:
+        _write(out, rules)
+    if tests is not None:
+        if not found.examples:
+            raise usage("there are no examples to write", f"`{source}` holds none", "leave --tests out")
+        _write(tests, examples_toml(found))
+    say(report(found, out, tests))
+    return Exit.DONE
+
+
+def sound(found: Import, settings: "Settings") -> Import:
+    """Only rules that can be loaded and take effect stay: the others are left out with what is wrong with them."""
+    from policy.model.permission_rule import Layer
+    from policy.permission.dead_rules import faults
+    from policy.permission.file import LISTS, MOST, permissions
+    from policy.toml.schema import KeyedError, read
+
+    rules, found.rules = found.rules, []
+    for rule in rules:
+        text = "\n".join(rule_lines(rule, found.source))
+        try:
+            parsed = permissions(read(text, found.source, {}, LISTS), Layer.NAMED)
+            said = (fault.text for one in parsed for fault in faults(one, settings.rules, settings.profile))
+            fault = next(said, "")
+        except KeyedError as error:
+            fault = error.problem.why
+        if fault:
+            found.leave(rule.origin, fault)
+        else:
+            found.rules.append(rule)
+    if len(found.rules) > MOST:
+        found.remarks[f"a file holds at most {MOST} rules: choose among these, or say more with fewer"] = None
+    return found
+
+
+def reader(kind: Kind) -> Callable[[str, str], Import]:
+    """The function that reads such a file."""
+    match kind:
+        case Kind.CLAUDE:
+            from runner.gate.policy_tools.importers.claude import read_claude
+
+            return read_claude
+        case Kind.CODEX:
+            from runner.gate.policy_tools.importers.codex import read_codex
+
+            return read_codex
+        case Kind.GEMINI:
+            from runner.gate.policy_tools.importers.gemini import read_gemini
+
+            return read_gemini
+
+
+def guess(text: str, source: str) -> Kind:
+    """Whose file it is, by what stands in it."""
+    import re
+
+    if text.lstrip().startswith("{"):
+        return Kind.CLAUDE
+    if re.search(r"^\s*(prefix_rule|host_executable|network_rule)\s*\(", text, re.MULTILINE):
+        return Kind.CODEX
+    if re.search(r"^\s*\[\[\s*rule\s*\]\]", text, re.MULTILINE):
+        if re.search(r"^\s*verdict\s*=", text, re.MULTILINE):
+            raise usage(
+                f"{source} needs no import", "its rules are ringfence's own", "look at it with `agent policy lint`"
+            )
+        return Kind.GEMINI
+    why = "it looks like no file of Claude Code, Codex or Gemini CLI"
+    raise usage(f"{source} cannot be imported", why, "say whose it is: --from claude, codex or gemini")
+
+
+def report(found: Import, out: str | None, tests: str | None) -> str:
+    """What was carried over and what not, for people."""
+    lines = [f"left out, {each.origin}\n  why: {each.why}" for each in found.left]
+    lines += [f"changed, {rule.origin}\n  how: {rule.note}" for rule in found.rules if rule.note]
+    lines += [f"note: {remark}" for remark in found.remarks]
+    where = f", into `{out}`" if out else ""
+    rules = f"{len(found.rules)} {'rule' if len(found.rules) == 1 else 'rules'}"
+    lines.append(f"{rules} carried over{where}, {len(found.left)} left out")
+    if found.examples:
+        count = f"{len(found.examples)} {'example' if len(found.examples) == 1 else 'examples'}"
+        lines.append(
+            f"{count}, into `{tests}`" if tests else f"{count}; --tests FILE writes them for `agent policy test`"
+        )
+    return visible("\n".join(lines))
+
+
+def _text(name: str) -> str:
+    try:
+        if name == "-":
+            data = sys.stdin.buffer.read(_LARGEST + 1)
+        else:
+            with open(name, "rb") as file:
+                data = file.read(_LARGEST + 1)
+    except (OSError, ValueError) as error:
+        why = (getattr(error, "strerror", None) or "its name is not valid").lower()
+        raise usage(f"`{name}` cannot be read", why, "check the path; `-` is standard input") from None
+    if len(data) > _LARGEST:
+        raise usage(f"`{name}` cannot be used", "it is longer than 4 MiB", "import its parts one by one")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise usage(f"`{name}` cannot be used", f"line {line} is not UTF-8 text", "save it as UTF-8") from None
+
+
+def _write(name: str, text: str) -> None:
+    """A new file: what somebody wrote is never replaced."""
+    try:
+        with open(name, "x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        why, fix = "it is there already", "choose another name, or remove it first"
+        raise usage(f"`{name}` cannot be written", why, fix) from None
+    except (OSError, ValueError) as error:
+        why = (getattr(error, "strerror", None) or "its name is not valid").lower()
+        raise usage(f"`{os.fspath(Path(name))}` cannot be written", why, "check the path") from None

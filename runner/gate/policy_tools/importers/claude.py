@@ -1,0 +1,191 @@
+"""Permissions of Claude Code: `settings.json`, with its `Tool(pattern)` rules."""
+
+import json
+import re
+
+from policy.model.matrix import Ruling
+from runner.gate.policy_tools.importers.result import REST, Carried, Import, Origin
+from runner.gate.policy_tools.importers.wildcards import NotWords, plain, starred
+from runner.problems import usage
+
+_RULE = re.compile(r"([A-Za-z_][A-Za-z0-9_-]*)(?:\((.*)\))?\Z", re.DOTALL)
+_READS = {"Read": ("read", "grep", "glob", "ls"), "Grep": ("grep",), "Glob": ("glob",), "LS": ("ls",)}
+_WRITES = {"Edit": ("edit", "write"), "MultiEdit": ("edit",), "Write": ("write",)}
+_LISTS = {"deny": Ruling.DENY, "ask": Ruling.ASK, "allow": Ruling.ALLOW}
+_MODES = {"default": "default", "manual": "default", "plan": "plan", "acceptEdits": "accept-edits"}
+
+
+def read_claude(text: str, source: str) -> Import:
+    """Raises a usage error when it is not such a file."""
+    found = Import(source)
+    try:
+        settings = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        line = getattr(error, "lineno", 1)
+        raise usage(f"{source}:{line} cannot be read", "it is not valid JSON", "correct that line") from None
+    permissions = settings.get("permissions") if isinstance(settings, dict) else None
+    if not isinstance(permissions, dict):
+        why = "it has no `permissions`"
+        raise usage(f"{source} cannot be imported", why, "give a settings.json of Claude Code, or another --from")
+    lines = _Lines(text)
+    for key, verdict in _LISTS.items():
+        rules = permissions.get(key, [])
+        for rule in rules if isinstance(rules, list) else [rules]:
+            origin = Origin(lines.of(rule), rule if isinstance(rule, str) else json.dumps(rule))
+            if isinstance(rule, str):
+                _rule(found, origin, rule.strip(), verdict)
+            else:
+                found.leave(origin, "it is not a rule in quotes")
+    _rest(found, permissions, settings, lines)
+    return found
+
+
+def _rest(found: Import, permissions: dict[str, object], settings: dict[str, object], lines: "_Lines") -> None:
+    for key, value in permissions.items():
+        origin = Origin(lines.of(key), f"{key}: {json.dumps(value)}")
+        if key in _LISTS:
+            continue
+        if key == "defaultMode":
+            if isinstance(value, str) and value in _MODES:
+                found.mode = _MODES[value]
+            elif value == "bypassPermissions":
+                found.leave(origin, "it switches protection off; nothing here does that by a file")
+            else:
+                found.leave(origin, "there is no such mode here; `agent policy matrix` shows those there are")
+        elif key == "additionalDirectories" and isinstance(value, list):
+            for folder in value:
+                _folder(found, Origin(lines.of(folder), f"{key}: {folder}"), folder)
+        else:
+            found.leave(origin, "there is no such setting here")
+    for key in ("hooks", "sandbox", "enableAllProjectMcpServers", "enabledMcpjsonServers"):
+        if key in settings:
+            why = "what hooks, servers and sandbox settings decide is not a rule"
+            found.leave(Origin(lines.of(key), key), why)
+
+
+def _folder(found: Import, origin: Origin, folder: object) -> None:
+    if not isinstance(folder, str) or not folder.startswith(("/", "~/")) or ".." in folder.split("/"):
+        found.leave(origin, "only a folder that starts with `/` or `~/` can be named")
+        return
+    path = folder.rstrip("/") + "/**"
+    found.carry(
+        Carried(origin, Ruling.ALLOW, tool=_READS["Read"], read=(path,), note="reading only: changes are asked about")
+    )
+
+
+def _rule(found: Import, origin: Origin, rule: str, verdict: Ruling) -> None:
+    shape = _RULE.match(rule)
+    name, inner = (shape[1], shape[2]) if shape else ("", None)
+    inner = None if inner is not None and inner.strip() in ("", "*") else inner
+    if name.startswith("mcp__"):
+        found.leave(origin, "it is about a tool of a server; those have no rules here")
+    elif name == "Bash":
+        _bash(found, origin, inner, verdict)
+    elif name in _READS or name in _WRITES:
+        _path(found, origin, name, inner, verdict)
+    elif name == "WebFetch":
+        _fetch(found, origin, inner, verdict)
+    else:
+        found.leave(origin, f"there is no tool `{name}` here" if name else "it is not written as a rule")
+
+
+def _bash(found: Import, origin: Origin, inner: str | None, verdict: Ruling) -> None:
+    if inner is None:
+        found.carry_tools(origin, verdict, ("bash",))
+        return
+    prefix = inner.endswith(":*")
+    body = inner.removesuffix(":*")
+    try:
+        patterns, note = starred(body, verdict, goes_on=prefix) if "*" in body else ([plain(body, verdict)], "")
+    except NotWords as error:
+        found.leave(origin, str(error))
+        return
+    if prefix and verdict is not Ruling.ALLOW:
+        found.remarks["`:*` begins a new word here; older versions of Claude Code took longer words, too"] = None
+    for run in patterns:
+        ended = not prefix or run[-1] == REST
+        found.carry(Carried(origin, verdict, run=run if ended else (*run, REST), note=note))
+
+
+def _path(found: Import, origin: Origin, name: str, inner: str | None, verdict: Ruling) -> None:
+    """What allows is about the file tools alone, as it was; what forbids is about whatever would do it."""
+    tools = _READS.get(name) or _WRITES[name]
+    if inner is None:
+        found.carry_tools(origin, verdict, tools)
+        return
+    paths = gitignored(inner.strip(), allow=verdict is Ruling.ALLOW)
+    if not paths:
+        found.leave(origin, "its path pattern cannot be said here")
+        return
+    tool = tools if verdict is Ruling.ALLOW else ()
+    if name in _READS:
+        found.carry(Carried(origin, verdict, tool=tool, read=paths))
+    else:
+        found.carry(Carried(origin, verdict, tool=tool, write=paths))
+
+
+def gitignored(pattern: str, *, allow: bool) -> tuple[str, ...]:
+    """The paths of a pattern in the manner of .gitignore: `//` is the root, `/` the project, a bare name any depth.
+
+    Empty when it cannot be said.
+    """
+    if not pattern or any(char in pattern for char in "[]!\\\0\n") or ".." in pattern.split("/"):
+        return ()
+    if allow and "?" in pattern:
+        return ()
+    inside = pattern.endswith("/")
+    body = pattern.rstrip("/")
+    if not body:
+        return ()
+    if body.startswith("//"):
+        base = "/" + body.lstrip("/")
+    elif body.startswith("~/"):
+        base = body
+    elif body.startswith("~"):
+        return ()
+    elif body.startswith(("/", "./")):
+        base = body.partition("/")[2]  # the project, and the folder that the agent works in: the workspace here
+    elif "/" in body or body == "**":
+        base = body
+    else:
+        base = f"**/{body}"
+    if not base or any("**" in part and part != "**" for part in base.split("/")):
+        return ()
+    if base.endswith("/**") or base == "**":
+        return (base,)
+    return (f"{base}/**",) if inside else (base, f"{base}/**")
+
+
+def _fetch(found: Import, origin: Origin, inner: str | None, verdict: Ruling) -> None:
+    mark, _, host = (inner or "").partition(":")
+    if mark != "domain" or not re.fullmatch(r"(\*\.)?[A-Za-z0-9.-]+", host.strip()):
+        found.leave(origin, "there is no tool here that only fetches pages")
+    elif verdict is Ruling.ALLOW:
+        why = "it allowed only fetching; a rule about the host would allow every command to send there, too"
+        found.leave(origin, why)
+    else:
+        found.carry(
+            Carried(origin, verdict, host=(host.strip().lower(),), note="it holds for every command that talks to it")
+        )
+
+
+_SCALAR = re.compile(r'"(?:[^"\\]|\\.)*"|-?[0-9][0-9.eE+-]*|true|false|null')
+
+
+class _Lines:
+    """The first line, from 1, of each string, number and constant of a JSON text; found in one pass over the text."""
+
+    def __init__(self, text: str) -> None:
+        self._first: dict[str, int] = {}
+        number, at = 1, 0
+        for found in _SCALAR.finditer(text):
+            number += text.count("\n", at, found.start())
+            at = found.start()
+            self._first.setdefault(found[0], number)
+
+    def of(self, value: object) -> int:
+        """Return the line of a value; 0 for a list or an object, and where it is written in another way."""
+        if isinstance(value, list | dict):
+            return 0
+        written = (json.dumps(value), json.dumps(value, ensure_ascii=False))
+        return next((self._first[each] for each in written if each in self._first), 0)

@@ -1,0 +1,133 @@
+"""Execution policy of Codex: `.rules` files, calls of `prefix_rule` with literal arguments."""
+
+import ast
+import itertools
+import re
+import shlex
+
+from policy.model.frozen import dataclass
+from policy.model.matrix import Ruling
+from runner.gate.policy_tools.importers.result import (
+    REST,
+    WILD,
+    Carried,
+    Example,
+    Import,
+    Origin,
+    Word,
+)
+from runner.gate.policy_tools.importers.wildcards import NotWords, literal
+from runner.problems import usage
+
+_DECISIONS = {"allow": Ruling.ALLOW, "prompt": Ruling.ASK, "forbidden": Ruling.DENY}
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
+_KEYS = ("pattern", "decision", "justification", "match", "not_match")
+
+
+@dataclass(frozen=True, slots=True)
+class _Prefix:
+    pattern: tuple[Word, ...]
+    verdict: Ruling
+
+    def fits(self, argv: tuple[str, ...]) -> bool:
+        together = zip(argv, self.pattern, strict=False)
+        return len(argv) >= len(self.pattern) and all(word in wanted for word, wanted in together)
+
+
+def read_codex(text: str, source: str) -> Import:
+    """Raises a usage error when it cannot be read as such a file. Nothing of it is run."""
+    found = Import(source)
+    try:
+        module = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        where = f"{source}:{error.lineno}" if isinstance(error, SyntaxError) and error.lineno else source
+        raise usage(
+            f"{where} cannot be read", "it is not a list of calls", "correct it, or give another --from"
+        ) from None
+    prefixes: list[_Prefix] = []
+    given: list[tuple[Origin, tuple[str, ...]]] = []
+    lines = [line.encode() for line in _LINE.findall(text)]
+    for statement in module.body:
+        origin = Origin(statement.lineno, _segment(lines, statement))
+        call = statement.value if isinstance(statement, ast.Expr) else None
+        if isinstance(call, ast.Constant):
+            continue  # a text that stands alone is a comment
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+            found.leave(origin, "it is not a call with plain values")
+        elif call.func.id == "prefix_rule":
+            _prefix_rule(found, origin, call, prefixes, given)
+        elif call.func.id == "host_executable":
+            found.leave(
+                origin, "programs are found on a PATH that leads to system folders only; their places cannot be listed"
+            )
+        elif call.func.id == "network_rule":
+            found.leave(origin, "it opens or closes a host for a proxy; write a rule with `host` yourself")
+        else:
+            found.leave(origin, f"`{call.func.id}` is not known")
+    beginning: dict[tuple[str, ...], list[_Prefix]] = {}  # by the first two words, or the one that there is
+    for prefix in prefixes:
+        for words in itertools.product(*(dict.fromkeys(word) for word in prefix.pattern[:2])):
+            beginning.setdefault(words, []).append(prefix)
+    for origin, argv in given:
+        near = (*beginning.get(argv[:1], ()), *beginning.get(argv[:2], ())) if argv[1:] else beginning.get(argv, ())
+        verdicts = [prefix.verdict for prefix in near if prefix.fits(argv)]
+        if verdicts:  # of what no rule is about, nothing is said
+            found.examples.append(Example(origin, argv, max(verdicts)))
+    return found
+
+
+def _segment(lines: list[bytes], node: ast.stmt) -> str:
+    """Return what `ast.get_source_segment` returns, which looks for the lines of the whole text each time."""
+    first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
+    if first == last:
+        return lines[first][node.col_offset : node.end_col_offset].decode()
+    inner = [lines[first][node.col_offset :], *lines[first + 1 : last], lines[last][: node.end_col_offset]]
+    return b"".join(inner).decode()
+
+
+def _prefix_rule(
+    found: Import,
+    origin: Origin,
+    call: ast.Call,
+    prefixes: list[_Prefix],
+    given: list[tuple[Origin, tuple[str, ...]]],
+) -> None:
+    try:
+        if call.args or any(word.arg not in _KEYS for word in call.keywords):
+            raise NotWords("it has arguments that are not known")
+        values = {word.arg: ast.literal_eval(word.value) for word in call.keywords}
+        pattern = _pattern(values.get("pattern"))
+        verdict = _DECISIONS.get(values.get("decision", "allow"))
+        if verdict is None:
+            raise NotWords("its decision is not allow, prompt or forbidden")
+        prefixes.append(_Prefix(pattern, verdict))
+        for key in ("match", "not_match"):
+            for example in values.get(key, ()):
+                words = shlex.split(example) if isinstance(example, str) else list(example)
+                if words and all(isinstance(word, str) and word.isprintable() for word in words):
+                    given.append((Origin(origin.line, shlex.join(words)), tuple(words)))
+        for word in pattern:
+            literal(list(word), verdict)
+        why = values.get("justification", "")
+    except NotWords as error:
+        found.leave(origin, str(error))
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+        found.leave(origin, "its values are not plain ones")
+    else:
+        short = Origin(origin.line, " ".join(origin.text.split()))
+        wild = any(char in text for word in pattern for text in word for char in WILD)
+        note = "its `*` and `?` stand for any text here, where they meant themselves" if wild else ""
+        said = why if isinstance(why, str) else ""
+        found.carry(Carried(short, verdict, run=(*pattern, REST), why=said, note=note))
+
+
+def _pattern(value: object) -> tuple[Word, ...]:
+    if not isinstance(value, list) or not value:
+        raise NotWords("it has no pattern")
+    words: list[Word] = []
+    for entry in value:
+        alternatives = (entry,) if isinstance(entry, str) else tuple(entry) if isinstance(entry, list) else ()
+        if not alternatives or not all(isinstance(text, str) and text for text in alternatives):
+            raise NotWords("its pattern is not a list of words")
+        words.append(alternatives)
+    return tuple(words)

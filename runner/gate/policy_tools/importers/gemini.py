@@ -1,0 +1,150 @@
+"""Policies of Gemini CLI: TOML with `[[rule]]` of its own."""
+
+import re
+from collections.abc import Iterator
+
+from policy.model.matrix import Ruling
+from runner.config.toml_tables import Item, read_items
+from runner.gate.policy_tools.importers.result import REST, Carried, Import, Origin, Word
+from runner.gate.policy_tools.importers.wildcards import NotWords, plain
+from runner.problems import usage
+
+_DECISIONS = {"allow": Ruling.ALLOW, "ask_user": Ruling.ASK, "deny": Ruling.DENY}
+_SHELL = "run_shell_command"
+_TOOLS = {
+    _SHELL: "bash",
+    "read_file": "read",
+    "read_many_files": "read",
+    "write_file": "write",
+    "replace": "edit",
+    "glob": "glob",
+    "grep_search": "grep",
+    "search_file_content": "grep",
+    "list_directory": "ls",
+}
+_KNOWN = (
+    "toolName",
+    "commandPrefix",
+    "commandRegex",
+    "decision",
+    "priority",
+    "denyMessage",
+    "deny_message",
+    "modes",
+    "allowRedirection",
+)
+_EVERYDAY = {"default", "autoEdit", "yolo"}  # modes in which something is asked at all
+_REGEX_WORD = re.compile(r"[A-Za-z0-9_/:=@,-]+(?:\\[.-][A-Za-z0-9_/:=@,-]*)*\Z")
+
+
+def read_gemini(text: str, source: str) -> Import:
+    """Raises a usage error when it cannot be read as such a file."""
+    found = Import(source)
+    top, *items = read_items(text, source, ("rule",))
+    for key in top.values:
+        found.leave(Origin(top.lines.get(key, 0), key), "it is not a rule")
+    if not items:
+        raise usage(
+            f"{source} cannot be imported", "it has no [[rule]]", "give a policy of Gemini CLI, or another --from"
+        )
+    for item in items:
+        _rule(found, item)
+    if len({rule.verdict for rule in found.rules}) > 1:
+        found.remarks["of several rules the strictest counts here, whatever `priority` said"] = None
+    return found
+
+
+def _rule(found: Import, item: Item) -> None:
+    values = item.values
+    shown = ", ".join(f"{key} = {value!r}" for key, value in values.items() if key != "priority")
+    origin = Origin(item.line, shown)
+    verdict = _DECISIONS.get(str(values.get("decision")))
+    if verdict is None:
+        found.leave(origin, "its decision is not allow, deny or ask_user")
+        return
+    narrowing = sorted(key for key in values if key not in _KNOWN)
+    if "mcpName" in values or any(name.startswith("mcp_") for name in _texts(values.get("toolName"))):
+        found.leave(origin, "it is about a tool of a server; those have no rules here")
+        return
+    if "argsPattern" in values:
+        found.leave(origin, "`argsPattern` is a regular expression over all arguments")
+        return
+    if narrowing and verdict is Ruling.ALLOW:
+        found.leave(origin, f"it allows only under conditions that have no rule here: {', '.join(narrowing)}")
+        return
+    note = f"it holds always, whatever {', '.join(narrowing)} said" if narrowing else ""
+    modes = set(_texts(values.get("modes")))
+    if modes and verdict is Ruling.ALLOW and not modes >= _EVERYDAY:
+        found.leave(origin, f"it allows only in the modes {', '.join(sorted(modes))}; rules here hold in all")
+        return
+    if modes and not modes >= _EVERYDAY:
+        note = "it holds in every mode"
+    why = values.get("denyMessage") or values.get("deny_message") or ""
+    try:
+        patterns = list(_patterns(item, verdict))
+    except NotWords as error:
+        found.leave(origin, str(error))
+        return
+    said = why if isinstance(why, str) else ""
+    for run, tools in patterns:
+        if run:
+            found.carry(Carried(origin, verdict, run=run, why=said, note=note))
+        else:
+            found.carry_tools(origin, verdict, tools, said, note)
+
+
+def _patterns(item: Item, verdict: Ruling) -> Iterator[tuple[tuple[Word, ...], tuple[str, ...]]]:
+    """(`run`, `tool`) of every rule that it takes."""
+    values = item.values
+    names = _texts(values.get("toolName"))
+    if "commandPrefix" in values or "commandRegex" in values:
+        if any(name != _SHELL for name in names):
+            raise NotWords("it names a command for a tool that has none")
+        if "commandPrefix" in values and "commandRegex" in values:
+            raise NotWords("it has both a prefix and a regular expression")
+        if "commandRegex" in values:
+            yield _regex(str(values["commandRegex"]), verdict), ()
+            return
+        prefixes = _texts(values["commandPrefix"])
+        if not prefixes:
+            raise NotWords("its prefix is not a text")
+        for prefix in prefixes:
+            yield (*plain(prefix, verdict), REST), ()
+        return
+    if not names:
+        raise NotWords("it names no tool")
+    if "*" in names:
+        if verdict is Ruling.ALLOW:
+            raise NotWords("it allows everything; choose a mode instead (`agent policy matrix`)")
+        yield (), tuple(dict.fromkeys(_TOOLS.values()))
+        return
+    unknown = [name for name in names if name not in _TOOLS]
+    if unknown:
+        raise NotWords(f"there is no tool {', '.join(f'`{name}`' for name in unknown)} here")
+    yield (), tuple(dict.fromkeys(_TOOLS[name] for name in names))
+
+
+def _regex(text: str, verdict: Ruling) -> tuple[Word, ...]:
+    """The few regular expressions that are words: plain ones, `(a|b)`, and anything at the end.
+
+    The original matches the beginning of the command's text, so what forbids takes longer last words, too.
+    """
+    ends = ((" .*", True), ("\\s.*", True), ("\\b.*", True), ("\\b", True), (".*", False))
+    end, whole = next((each for each in ends if text.endswith(each[0])), ("", False))
+    words: list[Word] = []
+    for part in re.split(r" |\\s\+?", text.removesuffix(end)):
+        group = re.fullmatch(r"\((?:\?:)?([^()]*)\)", part)
+        choices = group[1].split("|") if group else [part]
+        if not all(_REGEX_WORD.match(choice) for choice in choices):
+            raise NotWords("its regular expression is more than plain words")
+        words.append(tuple(choice.replace("\\", "") for choice in choices))
+    if verdict is not Ruling.ALLOW and not whole:
+        words[-1] = tuple(f"{choice}*" for choice in words[-1])
+    blank = end.startswith((" ", "\\s"))  # something must follow
+    return (*words, *([("*",)] if blank and verdict is Ruling.ALLOW else []), REST)
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return (value,)
+    return tuple(one for one in value if isinstance(one, str)) if isinstance(value, list) else ()

@@ -1,0 +1,206 @@
+"""What an import yields: rules, what could not be carried over and why, examples; and the rules as TOML."""
+
+from collections.abc import Iterable
+from dataclasses import field
+from json import dumps
+
+from policy.model.frozen import dataclass
+from policy.model.matrix import Ruling
+from runner.text.counts import many
+from runner.text.sanitize import one_line
+
+Word = tuple[str, ...]  # the alternatives of one word
+REST: Word = ("**",)
+
+# A `*` or `?` of ours stands for something; a rule that allows can hold none that is meant as itself.
+WILD = "*?"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where something stood in the imported file (line from 1, 0: not known), as it was written."""
+
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        where = f"line {self.line}: " if self.line else ""
+        return where + one_line(self.text, 160)
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """One rule of ours. `note`: how it differs from what it was, when somebody could miss that."""
+
+    origin: Origin
+    verdict: Ruling
+    run: tuple[Word, ...] = ()
+    tool: tuple[str, ...] = ()
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
+    host: tuple[str, ...] = ()
+    why: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """Something that was not carried over, and why."""
+
+    origin: Origin
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A command that the original file calls an example, with the verdict that its rules give it."""
+
+    origin: Origin
+    argv: tuple[str, ...]
+    verdict: Ruling
+
+
+@dataclass(slots=True)
+class Import:
+    """Grows while one file is read."""
+
+    source: str
+    rules: list[Carried] = field(default_factory=list)
+    left: list[Left] = field(default_factory=list)
+    examples: list[Example] = field(default_factory=list)
+    remarks: dict[str, None] = field(default_factory=dict)  # what holds for several rules, said once
+    mode: str = ""
+
+    def leave(self, origin: Origin, why: str) -> None:
+        if Left(origin, why) not in self.left[-1:]:  # one of theirs may become several of ours
+            self.left.append(Left(origin, why))
+
+    def carry(self, rule: Carried) -> None:
+        """Take the rule over, unless it would allow what it cannot, or cannot be written down."""
+        if why := _unfit(rule):
+            self.leave(rule.origin, why)
+        else:
+            self.rules.append(rule)
+
+    def carry_tools(
+        self, origin: Origin, verdict: Ruling, tools: tuple[str, ...], why: str = "", note: str = ""
+    ) -> None:
+        """Take over a rule about tools and nothing else."""
+        writers = tuple(tool for tool in tools if tool in ("write", "edit"))
+        if verdict is not Ruling.ALLOW:
+            self.carry(Carried(origin, verdict, tool=tools, why=why, note=note))
+        elif "bash" in tools:
+            self.leave(origin, "it allows every command; choose a mode instead (`agent policy matrix`)")
+        elif writers:
+            note = "it holds in the workspace; what lies outside is asked about"
+            self.carry(Carried(origin, verdict, tool=writers, write=("**",), why=why, note=note))
+        else:
+            self.leave(origin, "reading the workspace needs no rule; name what outside of it may be read")
+
+
+def _unfit(rule: Carried) -> str:
+    every = [text for word in rule.run for text in word]
+    texts = [*every, *rule.read, *rule.write, *rule.host]
+    if any(not text.isprintable() for text in texts) or any(0xD800 <= ord(char) < 0xE000 for char in "".join(texts)):
+        return "it holds characters that do not print"
+    if rule.run and any("**" in text for word in rule.run[:-1] for text in word):
+        return "`**` would be a word of its own in it"
+    if rule.verdict is not Ruling.ALLOW:
+        return ""
+    if rule.run and any(not text.strip(WILD) for text in rule.run[0]):
+        return "it allows a command whatever its program is"
+    if rule.run and any(program.rpartition("/")[2] in _PRIVILEGED for program in rule.run[0]):
+        return "it needs privilege, and no rule allows what is dangerous"
+    return ""
+
+
+_SHORT = 60  # characters of an original that are repeated as the reason
+_PRIVILEGED = ("sudo", "su", "doas", "pkexec", "run0", "dd", "mkfs", "shutdown", "reboot", "halt", "poweroff")
+
+
+def as_toml(found: Import, kind: str) -> str:
+    """The rules as a configuration file, each with where it came from."""
+    source = one_line(found.source, 200)
+    lines = [
+        f"# Imported from {source} ({kind}): {many(len(found.rules), 'rule')}, {len(found.left)} left out.",
+        "# A rule that allows covers changing and running things in the workspace; what reaches out of it is asked",
+        "# about still, unless `tier` names it. One that denies or asks looks for its words in any order.",
+        "# Look the rules over (`agent policy lint FILE`), then copy them into your configuration.",
+    ]
+    if found.mode:
+        lines += ["", f"mode = {quoted(found.mode)}"]
+    for rule in found.rules:
+        lines += ["", f"# {rule.origin}", *([f"# note: {one_line(rule.note, 160)}"] if rule.note else [])]
+        lines += rule_lines(rule, source)
+    return "\n".join(lines) + "\n"
+
+
+def rule_lines(rule: Carried, source: str) -> list[str]:
+    """One rule as TOML."""
+    lines = ["[[rule]]", f"verdict = {quoted(rule.verdict.name.lower())}"]
+    if rule.run:
+        lines.append(f"run = [{', '.join(_word(word) for word in rule.run)}]")
+    for key in ("tool", "read", "write", "host"):
+        if values := getattr(rule, key):
+            lines.append(f"{key} = {_list(values)}")
+    return [*lines, f"why = {quoted(_why(rule, source))}"]
+
+
+def examples_toml(found: Import) -> str:
+    """The examples as a table for `agent policy test`."""
+    lines = [f"# The examples of {one_line(found.source, 200)}, with the verdicts that its rules give them."]
+    for each in found.examples:
+        lines += ["", "[[test]]", f"argv = {_list(each.argv)}"]
+        # A question that nothing can follow is a denial here: what must not pass unasked is what counts.
+        lines.append(f"verdict = {quoted('not-allow' if each.verdict is Ruling.ASK else each.verdict.name.lower())}")
+        lines.append(f"why = {quoted(f'an example of {found.source}, {each.origin}')}")
+    return "\n".join(lines) + "\n"
+
+
+def as_json(found: Import, kind: str) -> dict[str, object]:
+    """All of it for programs."""
+
+    def place(origin: Origin) -> dict[str, object]:
+        return {"file": found.source, "line": origin.line, "text": origin.text}
+
+    rules = [
+        {
+            "from": place(rule.origin),
+            "verdict": rule.verdict.name.lower(),
+            **({"run": [word[0] if len(word) == 1 else list(word) for word in rule.run]} if rule.run else {}),
+            **{key: list(getattr(rule, key)) for key in ("tool", "read", "write", "host") if getattr(rule, key)},
+            "why": _why(rule, found.source),
+            "note": rule.note,
+        }
+        for rule in found.rules
+    ]
+    left = [{"from": place(each.origin), "why": each.why} for each in found.left]
+    examples = [
+        {"from": place(each.origin), "argv": list(each.argv), "verdict": each.verdict.name.lower()}
+        for each in found.examples
+    ]
+    return {"kind": kind, "mode": found.mode or None, "rules": rules, "left": left, "examples": examples}
+
+
+def quoted(text: str) -> str:
+    """A TOML text. What does not print is spelled out first."""
+    return dumps(one_line(text, 500), ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _why(rule: Carried, source: str) -> str:
+    text, file = " ".join(rule.origin.text.split()), source.rpartition("/")[2]
+    short = text if len(text) <= _SHORT and rule.origin.text.isprintable() else f"line {rule.origin.line}"
+    return " ".join(rule.why.split()) or f"{short} in {file}"
+
+
+def _word(word: Word) -> str:
+    return _exactly(word[0]) if len(word) == 1 else _list(word)
+
+
+def _list(texts: Iterable[str]) -> str:
+    return "[" + ", ".join(_exactly(text) for text in texts) + "]"
+
+
+def _exactly(text: str) -> str:
+    """A TOML text that says exactly this: JSON's escapes are TOML's, except for DEL."""
+    return dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

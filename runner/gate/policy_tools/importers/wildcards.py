@@ -1,0 +1,101 @@
+"""Command text with wildcards, as other agents write it, turned into patterns of words."""
+
+import re
+import shlex
+
+from policy.model.matrix import Ruling
+from runner.gate.policy_tools.importers.result import REST, WILD, Word
+
+# What would make more than one command of it, or a word that only the run decides.
+_SYNTAX = re.compile(r"[;&|<>()$`\n\r#{}]|^\s*!|(^|\s)[A-Za-z_][A-Za-z0-9_]*=")
+_MOST = 16  # rules that are made of one
+_STAR = "\ue000"  # stands for a wildcard while the words are cut: a private character, refused in the text itself
+
+
+class NotWords(ValueError):
+    """The text is no pattern of words; the message says why."""
+
+
+def plain(text: str, verdict: Ruling) -> tuple[Word, ...]:
+    """The words of a text in which every character means itself. Raises NotWords."""
+    return tuple((word,) for word in literal(_cut(text), verdict))
+
+
+def literal(words: list[str], verdict: Ruling) -> list[str]:
+    """Words that mean themselves. `*` and `?` mean more to us, which a rule that allows must not."""
+    if verdict is Ruling.ALLOW and any(char in word for word in words for char in WILD):
+        raise NotWords("a `*` or `?` in it means itself, and as a rule it would cover more")
+    return words
+
+
+def starred(text: str, verdict: Ruling, *, goes_on: bool = False) -> tuple[list[tuple[Word, ...]], str]:
+    """The patterns of a text in which `*` is any text, blanks too, and how they differ. Raises NotWords.
+
+    With `goes_on`, further words may follow. What allows never covers more than the text does, what forbids never less.
+    """
+    if _STAR in text:
+        raise NotWords("it holds characters that do not print")
+    if "\\*" in text:
+        raise NotWords("it holds a `*` that means itself")
+    if "?" in text and verdict is Ruling.ALLOW:
+        raise NotWords("a `?` in it means itself, and as a rule it would cover more")
+    words = [word.replace(_STAR, "*") for word in _cut(re.sub(r"\*+", _STAR, text))]
+    more: tuple[Word, ...] = (REST,) if words[-1].endswith("*") else ()
+    # `git log *` is also a bare `git log`, but with another `*` before it there must be something.
+    bare = verdict is not Ruling.ALLOW or (text.count("*") == 1 and not goes_on)
+    if words[-1] == "*" and len(words) > 1 and bare:
+        words.pop()
+    if verdict is Ruling.ALLOW:
+        inner = any("*" in word for word in words[:-1]) or "*" in words[-1].rstrip("*")
+        note = "each `*` stands for a part of one word, where it stood for any number of words" if inner else ""
+        return [(*((word,) for word in words), *more)], note
+    spread = _spread(words)
+    return [(*(_with_flags(word) for word in each), *more) for each in spread], ""
+
+
+def _spread(words: list[str]) -> list[list[str]]:
+    """Every way in which a `*` inside a word, or before the first one, may reach over blanks: `a*b` is `a* *b`, too.
+
+    What stands between is skipped when a command is compared with what forbids.
+    """
+    found: list[list[str]] = [[]]
+    for index, word in enumerate(words):
+        found = [[*start, *way] for start in found for way in _ways(word, first=index == 0)]
+        if len(found) > _MOST:
+            raise NotWords("it has more `*` than can be told apart")
+    return found
+
+
+def _ways(word: str, *, first: bool) -> list[list[str]]:
+    """One word, cut or not at each of its `*` that may be more than the rest of a word."""
+    start, *others = word.split("*")
+    ways = [[start]]
+    for index, part in enumerate(others):
+        cuts = (part or index < len(others) - 1) and (ways[0][-1] or first)
+        joined = [[*way[:-1], f"{way[-1]}*{part}"] for way in ways]
+        ways = joined + ([[*way[:-1], f"{way[-1]}*", f"*{part}"] for way in ways] if cuts else [])
+        if len(ways) > _MOST:
+            break
+    return ways
+
+
+def _with_flags(word: str) -> Word:
+    """What forbids looks for flags and other words apart: what begins with a `*` must be found as a flag, too."""
+    if not word.startswith("*"):
+        return (word,)
+    bare = word.lstrip("*")
+    return (word, *((bare,) if bare[:1] in ("-", "+") else ()), f"-{word}", f"+{word}")
+
+
+def _cut(text: str) -> list[str]:
+    if _SYNTAX.search(text):
+        raise NotWords("it is more than the words of one command")
+    if "~" in text:
+        raise NotWords("its `~` would have to be a certain home")
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        raise NotWords("its quotes are not closed") from None
+    if not words or not words[0].strip():
+        raise NotWords("it names no command")
+    return words

@@ -1,0 +1,327 @@
+"""Tables of expected verdicts, read strictly: TOML with `[[test]]`, or JSON lines."""
+
+import json
+from collections.abc import Iterable, Mapping
+from datetime import date, datetime
+from typing import TypeVar
+
+from policy.model.action import (
+    Action,
+    EditFile,
+    GlobFiles,
+    GrepFiles,
+    ListFolder,
+    ReadFile,
+    RunArgv,
+    RunScript,
+    WriteFile,
+)
+from policy.model.facts import Facts
+from policy.model.frozen import dataclass
+from policy.model.matrix import Ruling
+from policy.model.permission_rule import Source, Tool
+from policy.model.tier import Mode, Tier
+from runner.config.toml_tables import Item, read_items, unknown_key, wrong
+from runner.gate.policy_tools.reference_machine import FILES
+from runner.problems import usage
+
+TOOLS = tuple(tool.value for tool in Tool)
+_TOP = ("mode", "unattended", "files", "today")
+_ROW = (
+    "id",
+    "run",
+    "cmd",
+    "argv",
+    "tool",
+    "path",
+    "verdict",
+    "verdicts",
+    "tier",
+    "effects",
+    "mode",
+    "unattended",
+    "source",
+    "why",
+)
+_RULINGS = {
+    **{ruling.name.lower(): frozenset({ruling}) for ruling in Ruling},
+    "not-allow": frozenset(Ruling) - {Ruling.ALLOW},
+}
+_TIERS = {tier.label: tier for tier in Tier}
+_SOURCES = {source.value: source for source in Source}
+_MODES = {mode.value: mode for mode in Mode}
+_T = TypeVar("_T")
+
+Wanted = frozenset[Ruling]  # the verdicts that are as expected; `not-allow` is either of two
+
+
+def wanted_word(wanted: Wanted) -> str:
+    """As tables write it."""
+    return next(word for word, found in _RULINGS.items() if found == wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """One expectation. `expected` holds at least one mode unless only the tier and effects are told.
+
+    A mode of None is whatever mode the run has. `tier` is the worst one; `effects` are some of those there must be.
+    """
+
+    source: str
+    line: int
+    id: str
+    argv: tuple[str, ...]
+    script: str
+    tool: str
+    path: str
+    expected: tuple[tuple[Mode | None, Wanted], ...] = ()
+    tier: Tier | None = None
+    effects: tuple[str, ...] = ()
+    unattended: bool = False
+    why: str = ""
+    proposer: Source = Source.MODEL
+
+    @property
+    def shown(self) -> str:
+        """What is judged, as somebody would write it."""
+        if self.argv:
+            import shlex
+
+            return "-- " + shlex.join(self.argv)
+        return self.script if self.tool == "bash" else f"{self.tool} {self.path}"
+
+    def action(self, facts: Facts, cwd: str) -> Action:
+        """The action to judge, in the folder `cwd` of the machine that `facts` describe."""
+        if self.argv:
+            return RunArgv(self.argv, cwd)
+        if self.tool == "bash":
+            return RunScript(self.script, cwd)
+        path = _absolute(self.path, facts.home, cwd)
+        match self.tool:
+            case "write":
+                return WriteFile(path, "new\n")
+            case "edit":
+                return EditFile(path, "old", "new")
+            case "ls":
+                return ListFolder(path)
+            case "glob":
+                return GlobFiles("**/*", path)
+            case "grep":
+                return GrepFiles("word", path)
+            case _:  # TOOLS were checked when the table was read
+                return ReadFile(path)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One file of expectations. `files` are more names of the workspace; `rules` the text of its own `[[rule]]`s, on
+    the lines that they have in the file; `today` the day on which it is judged, for rules that end; `base` what the
+    workspace holds besides."""
+
+    source: str
+    tests: tuple[Expectation, ...]
+    mode: Mode | None = None
+    files: tuple[str, ...] = ()
+    rules: str = ""
+    today: date | None = None
+    base: str = FILES
+
+
+def parse_table(text: str, source: str) -> Table:
+    """Raises a usage error that names the file, the line and the nearest key."""
+    first = text.lstrip()[:1]
+    table = _json_lines(text, source) if first == "{" else _toml(text, source)
+    _no_twins(table)
+    return table
+
+
+def _toml(text: str, source: str) -> Table:
+    top, *items = read_items(text, source, ("test", "rule"))
+    for key in top.values:
+        if key not in _TOP:
+            raise unknown_key(source, top, key, (*_TOP, "test", "rule"))
+    unattended = _switch(top, "unattended", source)
+    rows = [_row(item, source, unattended) for item in items if item.name == "test"]
+    if not rows:
+        raise usage(
+            f"{source} holds no test", "it has no [[test]] table", 'write [[test]], run = "ls", verdict = "allow"'
+        )
+    return Table(
+        source, tuple(rows), _mode(top, source), _texts(top, "files", source), _rules(items), _day(top, source)
+    )
+
+
+def _rules(items: Iterable[Item]) -> str:
+    """Only the rules, each on its own line of the file: what complains about them names the right place."""
+    lines: list[str] = []
+    for item in items:
+        if item.name == "rule":
+            lines += [""] * (item.line - 1 - len(lines)) + item.text.split("\n")
+    return "\n".join(lines)
+
+
+def _json_lines(text: str, source: str) -> Table:
+    rows = []
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            found = json.loads(line)
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
+            why = "each line must be a JSON object"
+            raise usage(f"{source}:{number} cannot be read", why, 'write {"cmd": "git status", "verdict": "allow"}')
+        rows.append(_row(Item("test", number, found, {}), source, False))
+    return Table(source, tuple(rows))
+
+
+def _row(item: Item, source: str, unattended: bool) -> Expectation:
+    for key in item.values:
+        if key not in _ROW:
+            raise unknown_key(source, item, key, _ROW)
+    script, tool, path = _text(item, "run", source) or _text(item, "cmd", source), _tool(item, source), ""
+    argv = _texts(item, "argv", source)
+    asked = [key for key in ("run", "cmd", "argv", "tool") if key in item.values and not (key == "tool" and script)]
+    if len(asked) != 1 or (tool != "bash" and "tool" not in asked):
+        why = "it must say one thing to judge"
+        raise wrong(
+            source, item, asked[-1] if asked else "run", why, 'write run = "..." or tool = "read", path = "..."'
+        )
+    if "tool" in asked:
+        path = _text(item, "path", source)
+        if tool == "bash" or not path:
+            raise wrong(
+                source, item, "tool", f"`{tool}` needs {'a script' if tool == 'bash' else 'a path'}", _needs(tool)
+            )
+    elif "path" in item.values:
+        raise wrong(
+            source, item, "path", "a script has no path", 'write it into the script, or name a tool: tool = "read"'
+        )
+    tier = _named(item, "tier", source, _TIERS)
+    row = Expectation(
+        source=source,
+        line=item.line,
+        id=_id(item, source),
+        argv=argv,
+        script=script,
+        tool=tool,
+        path=path,
+        expected=_expected(item, source),
+        tier=tier,
+        effects=_texts(item, "effects", source),
+        unattended=_switch(item, "unattended", source) if "unattended" in item.values else unattended,
+        why=_text(item, "why", source),
+        proposer=_named(item, "source", source, _SOURCES) or Source.MODEL,
+    )
+    if not row.expected and tier is None and not row.effects:
+        fix = 'write verdict = "allow", "ask", "deny" or "not-allow", or verdicts = {default = "ask", plan = "deny"}'
+        raise wrong(source, item, "verdict", "the test says nothing of what must come out", fix)
+    return row
+
+
+def _needs(tool: str) -> str:
+    return 'write run = "..."' if tool == "bash" else f'write tool = "{tool}", path = "src/main.py"'
+
+
+def _expected(item: Item, source: str) -> tuple[tuple[Mode | None, Wanted], ...]:
+    mode = _mode(item, source)
+    both = item.values.get("verdicts")
+    if both is None:
+        wanted = _named(item, "verdict", source, _RULINGS)
+        return ((mode, wanted),) if wanted is not None else ()
+    if "verdict" in item.values or mode is not None or not isinstance(both, dict) or not both:
+        why = "it is a table of modes, and stands for `verdict` and `mode`"
+        raise wrong(source, item, "verdicts", why, 'write verdicts = {default = "ask", trust-project = "allow"}')
+    found = []
+    for name, value in both.items():
+        if name not in _MODES:
+            raise wrong(source, item, "verdicts", f"there is no mode `{name}`", _nearest(name, _MODES))
+        if not isinstance(value, str) or value not in _RULINGS:
+            raise wrong(source, item, "verdicts", f"there is no verdict `{value}`", _nearest(str(value), _RULINGS))
+        found.append((_MODES[name], _RULINGS[value]))
+    return tuple(found)
+
+
+def _id(item: Item, source: str) -> str:
+    value = item.values.get("id", "")
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise wrong(source, item, "id", "it must be a text or a number", 'write id = "..."')
+    return str(value)
+
+
+def _tool(item: Item, source: str) -> str:
+    tool = _text(item, "tool", source) or "bash"
+    if tool not in TOOLS:
+        raise wrong(source, item, "tool", f"there is no tool `{tool}`", _nearest(tool, TOOLS))
+    return tool
+
+
+def _text(item: Item, key: str, source: str) -> str:
+    value = item.values.get(key, "")
+    if not isinstance(value, str) or (key in item.values and not value and key not in ("run", "cmd")):
+        raise wrong(source, item, key, "it must be a text in quotes", f'write {key} = "..."')
+    return value
+
+
+def _texts(item: Item, key: str, source: str) -> tuple[str, ...]:
+    value = item.values.get(key, [])
+    if (
+        not isinstance(value, list)
+        or not all(isinstance(one, str) for one in value)
+        or (key == "argv" and value == [""])
+    ):
+        raise wrong(source, item, key, "it must be a list of texts in quotes", f'write {key} = ["...", "..."]')
+    return tuple(value)
+
+
+def _switch(item: Item, key: str, source: str) -> bool:
+    value = item.values.get(key, False)
+    if not isinstance(value, bool):
+        raise wrong(source, item, key, "it must be true or false", f"write {key} = true")
+    return value
+
+
+def _mode(item: Item, source: str) -> Mode | None:
+    return _named(item, "mode", source, _MODES)
+
+
+def _day(item: Item, source: str) -> date | None:
+    value = item.values.get("today")
+    if value is not None and (not isinstance(value, date) or isinstance(value, datetime)):
+        raise wrong(
+            source, item, "today", "it must be a date without quotes and without a time", "write today = 2027-01-31"
+        )
+    return value
+
+
+def _named(item: Item, key: str, source: str, known: Mapping[str, _T]) -> _T | None:
+    value = item.values.get(key)
+    if value is None:
+        return None
+    if not isinstance(value, str) or value not in known:
+        raise wrong(source, item, key, f"there is no {key} `{value}`", _nearest(str(value), known))
+    return known[value]
+
+
+def _nearest(value: str, known: Iterable[str]) -> str:
+    from difflib import get_close_matches
+
+    names = list(known)
+    near = get_close_matches(value, names, n=1)
+    return f"did you mean `{near[0]}`?" if near else f"choose one of {', '.join(f'`{name}`' for name in names)}"
+
+
+def _no_twins(table: Table) -> None:
+    seen: dict[str, int] = {}
+    for test in table.tests:
+        if test.id and test.id in seen:
+            what = f"{table.source}:{test.line}: the id `{test.id}` is used twice"
+            raise usage(what, f"line {seen[test.id]} has it too", "give each test an id of its own, or none")
+        seen[test.id] = test.line
+
+
+def _absolute(path: str, home: str, cwd: str) -> str:
+    if path == "~" or path.startswith("~/"):
+        return home + path[1:]
+    return path if path.startswith("/") else f"{cwd}/{path}"

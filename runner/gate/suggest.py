@@ -1,0 +1,126 @@
+"""The narrowest `[[rule]]` that would allow one action: worked out from what it does, and tried before it is shown."""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from policy.model.assessment import Assessment, Effect, EffectKind, Reason, Scope, Step
+from policy.model.host_words import nearby
+from policy.model.permission_rule import Layer, PermissionRule
+from policy.model.tier import Tier
+
+_BEYOND = (Tier.DANGEROUS, Tier.MCP_EXTERNAL, Tier.AGENT_SPAWN, Tier.SECRET, Tier.DENIED)
+_CHANGES = (EffectKind.WRITES, EffectKind.DELETES)
+_SPECIAL = frozenset("*?")  # they mean something in a rule
+_MOST = 4  # rules; whoever needs more had better choose a mode
+
+
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    class Places(Protocol):
+        """Where an action works: what paths in a rule are relative to."""
+
+        @property
+        def workspace(self) -> str: ...
+
+        @property
+        def home(self) -> str: ...
+
+
+def no_rule_lifts(assessment: Assessment) -> Tier | None:
+    """The worst tier that no rule can allow, or None."""
+    return next((tier for tier in assessment.tiers if tier in _BEYOND), None)
+
+
+def suggested(assessment: Assessment, open_reasons: Iterable[Reason], places: "Places") -> str | None:
+    """`[[rule]]` tables, as text, that speak of exactly the commands behind `open_reasons`; None when no rule can.
+
+    Whether they really allow the action is for the caller to find out, with `read_rules`.
+    """
+    wanted = set(open_reasons)
+    if no_rule_lifts(assessment) is not None or not wanted:
+        return None
+    tables: dict[str, None] = {}
+    left = set(wanted)
+    for step in assessment.steps:
+        reasons = [reason for reason in step.reasons if reason in wanted]
+        if not reasons:
+            continue
+        table = _table(step, reasons, places)
+        if table is None:
+            return None
+        tables[table] = None
+        left -= set(reasons)
+    return "\n\n".join(tables) if tables and not left and len(tables) <= _MOST else None
+
+
+def read_rules(text: str) -> tuple[PermissionRule, ...]:
+    """The rules that `text` says, exactly as a configuration file with it would."""
+    from policy.permission.file import LISTS, permissions
+    from policy.toml.schema import read
+
+    return permissions(read(text, "the suggested rule", {}, LISTS), Layer.USER)
+
+
+def _table(step: Step, reasons: Sequence[Reason], places: "Places") -> str | None:
+    keys: dict[str, list[str]] = {}
+    if step.words:
+        words = step.literal
+        if words is None or any(not word or _SPECIAL & set(word) or not word.isprintable() for word in words):
+            return None
+        keys["run"] = list(words)
+    effects = list(dict.fromkeys(effect for reason in reasons for effect in _behind(reason, step)))
+    tiers = {reason.tier for reason in reasons}
+    if not step.words or Tier.WRITE_OUTSIDE in tiers:
+        keys["write"] = _paths(effects, _CHANGES, places)
+    if Tier.READ_OUTSIDE in tiers:
+        keys["read"] = _paths(effects, (EffectKind.READS,), places)
+    if Tier.NETWORK in tiers:
+        keys["host"] = [_host(effect.target) for effect in effects if effect.kind is EffectKind.CONNECTS]
+    named = [value for key in ("write", "read", "host") for value in keys.get(key, [])]
+    certain = all(effect.exact and effect.target for effect in effects) or not named
+    if not certain or any(not value or _SPECIAL & set(value) or not value.isprintable() for value in named):
+        return None
+    lines = [
+        f"{key:<7} = {json.dumps(list(dict.fromkeys(found)), ensure_ascii=False)}"
+        for key, found in keys.items()
+        if found
+    ]
+    return "\n".join(["[[rule]]", 'verdict = "allow"', *lines]) if lines else None
+
+
+def _host(target: str) -> str:
+    """As a rule has to say it: what is on this machine or in a private network is opened only by that word."""
+    return f"{target} private" if target and nearby(target) else target
+
+
+def _list(texts: list[str]) -> str:
+    return json.dumps(texts, ensure_ascii=False)
+
+
+def _behind(reason: Reason, step: Step) -> Iterator[Effect]:
+    """The effects that a reason is about; those of its tier when it names none."""
+    if reason.about is not None:
+        yield reason.about
+        return
+    for effect in step.effects:
+        outside = effect.scope is Scope.OUTSIDE
+        fits = {
+            Tier.NETWORK: effect.kind is EffectKind.CONNECTS,
+            Tier.READ_OUTSIDE: effect.kind is EffectKind.READS and outside,
+            Tier.WRITE_OUTSIDE: effect.kind in _CHANGES and outside,
+        }
+        if fits.get(reason.tier, False):
+            yield effect
+
+
+def _paths(effects: Iterable[Effect], kinds: Sequence[EffectKind], places: "Places") -> list[str]:
+    return list(dict.fromkeys(_path(effect.target, places) for effect in effects if effect.kind in kinds))
+
+
+def _path(path: str, places: "Places") -> str:
+    for root, short in ((places.workspace, ""), (places.home, "~/")):
+        if path.startswith(f"{root}/"):
+            return short + path[len(root) + 1 :]
+    return path

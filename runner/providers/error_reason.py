@@ -1,0 +1,169 @@
+"""What a server gave as its reason, and what that means for us: which class of Failure, and how long to wait.
+
+All of it is untrusted text. At worst a server makes us wait, up to what the loop allows, or shorten the conversation.
+SOURCE: platform.claude.com/docs/en/api/errors and /api/rate-limits; developers.openai.com/api/docs/guides/error-codes;
+ai.google.dev/gemini-api/docs/troubleshooting; google.rpc.RetryInfo (googleapis error_details.proto); RFC 9110, 10.2.3.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+
+from policy.model.frozen import dataclass
+from runner.messages import Failure
+from runner.text.model_text import parse_object
+
+# fmt: off
+OUT_OF_CREDIT = ("insufficient_quota", "billing_error", "billing_not_active", "enforced_spend_limit_reached")
+WRONG_KEY     = ("authentication_error", "invalid_api_key", "API_KEY_INVALID", "UNAUTHENTICATED")
+BUSY          = ("overloaded_error", "server_is_overloaded", "slow_down", "UNAVAILABLE")
+TOO_LONG      = ("context_length_exceeded", "exceed_context_size_error", "request_too_large", "string_above_max_length")
+# fmt: on
+
+# The vendors that have no code of its own for it: Anthropic, Gemini, OpenRouter, vLLM, llama.cpp, Mistral, xAI.
+_TOO_LONG = re.compile(
+    r"prompt is too long|context (?:length|window|limit|size)|token count .{0,40}exceeds|maximum prompt length",
+    re.IGNORECASE,
+)
+# The same vendors on how much fits: the request and the room for its answer, where they count that.
+_WINDOW = re.compile(
+    r"(?:context length (?:is|of)|context size \(|tokens? allowed \(|tokens >|\d \+ \d{1,9} >)\s?(\d{3,9})\b",
+    re.IGNORECASE,
+)
+# Anthropic, OpenAI and Gemini on thoughts that came back to them otherwise than they made them, or from elsewhere.
+# One that is missing is another thing: there, fewer are no help.
+_THOUGHTS = re.compile(r"(?s)(?!.*missing).*(?:signature|thinking`? block|encrypted[_ ]content)", re.IGNORECASE)
+# The vendors, vLLM, llama.cpp and OpenRouter on images that they cannot read, that are too large, or too many, or that
+# the model does not take at all.
+_IMAGES = re.compile(
+    r"(?<![a-z])(?:images?|pictures?|vision|multi-?modal|mmproj|media[ _]type|inline_?data)", re.IGNORECASE
+)
+_SECONDS = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)s")
+_LONGEST = 10 * 24 * 3600.0  # seconds; more is no wish to wait but nonsense
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """`code` is the vendor's own word for the error, `details` are more of them, `wait` is seconds."""
+
+    message: str = ""
+    code: str = ""
+    details: tuple[str, ...] = ()
+    wait: float | None = None
+
+    def one_of(self, words: tuple[str, ...]) -> bool:
+        return self.code in words or any(each in words for each in self.details)
+
+    def status(self, known: Mapping[str, int]) -> int:
+        """The HTTP status that this error has outside a stream, by the vendor's table; 500 for one that is new."""
+        return next((known[word] for word in (self.code, *self.details) if word in known), 500)
+
+
+def said_in(body: bytes) -> Said:
+    """The reason in an error body, whichever of the usual shapes it has."""
+    text = body.decode("utf-8", "replace").strip()
+    content = parse_object(text.removeprefix("[").removesuffix("]") if text.startswith("[") else text)
+    match content:
+        case {"error": dict(error)}:
+            return said_by(error)
+        case {"error": str(message)} | {"message": str(message)} | {"detail": str(message)}:
+            return Said(message)
+        case {} if not content:
+            return Said()
+        case None if "<html" in text[:1000].lower() or "<!doctype" in text[:1000].lower():
+            return Said("a web page came back, not an API's answer")
+        case _:
+            return Said(text)
+
+
+def said_by(error: Mapping[str, object]) -> Said:
+    """The reason in an error object of OpenAI, Anthropic or Gemini."""
+    words = [error.get("code"), error.get("type"), error.get("status")]
+    named = [word for word in words if isinstance(word, str) and word]
+    message = error.get("message")
+    details, wait = _details(error.get("details"))
+    return Said(
+        message if isinstance(message, str) else "",
+        named[0] if named else str(error.get("code") or ""),
+        (*named[1:], *details),
+        wait,
+    )
+
+
+def failure_of(status: int, said: Said) -> Failure:
+    """The class of an error with that HTTP status (or the one that it has outside a stream)."""
+    if said.one_of(OUT_OF_CREDIT) or said.one_of(WRONG_KEY) or status in (401, 402, 403):
+        return Failure.AUTH
+    if status == 413 or said.one_of(TOO_LONG) or (status in (400, 422, 500) and _TOO_LONG.search(said.message)):
+        return Failure.CONTEXT
+    if status in (503, 529) or said.one_of(BUSY):
+        return Failure.OVERLOADED
+    if status == 429:
+        return Failure.RATE_LIMITED
+    if status in (408, 409, 425) or status >= 500:
+        return Failure.RETRYABLE
+    return Failure.FATAL
+
+
+def window_of(message: str) -> int | None:
+    """The tokens that fit into the model, by a server that said that they were too many; None where it does not say."""
+    found = _WINDOW.search(message)
+    return int(found[1]) if found else None
+
+
+def about_thoughts(said: Said) -> bool:
+    """Whether it is the marks of earlier thoughts that a server does not accept."""
+    return _THOUGHTS.match(f"{said.code} {said.message}") is not None
+
+
+def about_images(status: int, failure: Failure, said: Said) -> bool:
+    """Return True if a server may have refused a request for an image in it: its error says so, or names no reason."""
+    if status == 413 or (failure is Failure.FATAL and status in (400, 415, 422)):
+        return True
+    may = failure in (Failure.FATAL, Failure.CONTEXT, Failure.RETRYABLE)
+    return may and _IMAGES.search(f"{said.code} {said.message}") is not None
+
+
+def wait_of(headers: Mapping[str, str], now: float) -> float | None:
+    """The seconds to wait that an answer's headers ask for, from `now` (seconds since 1970); None where they do not.
+
+    `retry-after-ms` is OpenAI's and more exact; `retry-after` has seconds, or a date.
+    """
+    if (milliseconds := _number(headers.get("retry-after-ms", ""))) is not None:
+        return _sane(milliseconds / 1000)
+    text = headers.get("retry-after", "")
+    if (seconds := _number(text)) is not None:
+        return _sane(seconds)
+    try:
+        moment = parsedate_to_datetime(text).timestamp() if text else None
+    except (ValueError, OverflowError, OSError):
+        return None
+    return _sane(max(moment - now, 0.0)) if moment is not None else None
+
+
+def _details(details: object) -> tuple[list[str], float | None]:
+    """Anthropic's `details` is an object with an `error_code`; Google's is a list of typed messages."""
+    words: list[str] = []
+    wait = None
+    for each in details if isinstance(details, list) else [details]:
+        match each:
+            case {"error_code": str(word)} | {"reason": str(word)}:
+                words.append(word)
+            case {"@type": str(), "retryDelay": str(delay)}:
+                found = _SECONDS.fullmatch(delay)
+                wait = _sane(float(found[1])) if found else wait
+            case _:
+                pass
+    return words, wait
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _sane(seconds: float) -> float | None:
+    return seconds if math.isfinite(seconds) and 0 <= seconds <= _LONGEST else None

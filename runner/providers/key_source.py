@@ -1,0 +1,94 @@
+"""What the command line and the configuration say about where a key is."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from policy.model.frozen import dataclass
+from runner.problems import usage
+
+if TYPE_CHECKING:
+    from runner.config import Settings
+    from runner.secrets.resolve import Wanted
+    from runner.secrets.secret import Secret
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFlags:
+    """The options of `agent run` and plain `agent`."""
+
+    account: str | None = None
+    from_stdin: bool = False
+
+    def check(self, *, prompt_from_stdin: bool) -> None:
+        """Raises a usage error for what contradicts itself, before anything is read."""
+        from runner.secrets.accounts import is_account
+
+        if self.from_stdin and prompt_from_stdin:
+            raise usage(
+                "standard input cannot be both the key and the prompt",
+                "--api-key-stdin takes it, and no prompt was given in another way",
+                "give the prompt as an argument or with --prompt-file",
+            )
+        if self.from_stdin and self.account is not None:
+            raise usage(
+                "--api-key-stdin and --account contradict each other",
+                "one brings a key, the other names one of the keyring",
+                "leave one of them out",
+            )
+        if self.account is not None and not is_account(self.account):
+            raise usage(
+                "the name of the account cannot be used", "accounts are not called so", "see `agent auth status`"
+            )
+
+    def read(self, provider: str) -> "Secret | None":
+        """The key that standard input holds, when it was said to; a terminal asks for it and does not show it."""
+        if not self.from_stdin:
+            return None
+        from runner.secrets.key_prompt import piped_key, typed_key
+
+        return typed_key(provider) if os.isatty(0) else piped_key()
+
+
+def wanted(
+    settings: "Settings", provider: str, environ: Mapping[str, str], cwd: Path, flags: KeyFlags | None = None
+) -> "Wanted":
+    """Everything that was said about the key of `provider`; without `flags`, by the configuration alone."""
+    from runner.secrets.helper_command import PATIENCE, Helper
+    from runner.secrets.resolve import Wanted
+    from runner.state import paths
+    from runner.state.workspace import workspace_of
+
+    said = settings.named("auth").get(provider, {})
+    words, seconds, account = said.get("helper"), said.get("helper_timeout", PATIENCE), said.get("account")
+    argv = tuple(str(word) for word in words) if isinstance(words, tuple) else ()
+    flags = flags or KeyFlags()
+    return Wanted(
+        provider,
+        environ,
+        account=flags.account,
+        configured=str(account) if account is not None else None,
+        stdin_key=flags.read(provider),
+        helper=Helper(argv, float(seconds) if isinstance(seconds, int | float) else PATIENCE) if argv else None,
+        workspace=workspace_of(os.path.realpath(cwd), os.path.realpath(paths.home(environ))),
+    )
+
+
+def is_stdin(path: Path) -> bool:
+    """Whether a file is our standard input by another name, such as /dev/stdin."""
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(0))
+    except OSError:
+        return False
+
+
+def take_terminal() -> bool:
+    """Make the terminal that we were started at our standard input; whether there is one."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    os.dup2(terminal, 0)
+    os.close(terminal)
+    return True

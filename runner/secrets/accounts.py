@@ -1,0 +1,122 @@
+"""Which named accounts there are of each provider: names only, since no keyring of every system can list them.
+
+`accounts.json` in the state folder; the keys themselves are in the keyring alone.
+"""
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import field, replace
+
+from policy.model.frozen import dataclass
+from runner.secrets.keyring_store import DEFAULT
+from runner.state import paths
+from runner.state.json_file import Held, StateFile
+
+_FILE = "accounts.json"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}")
+_PROVIDER = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+
+
+def is_account(name: str) -> bool:
+    """Whether an account can be called so: letters, digits and `._@+-`, 64 at most."""
+    return _NAME.fullmatch(name) is not None
+
+
+def is_provider(name: str) -> bool:
+    """Whether keys can be kept for something of that name: a provider, or a credential of the configuration."""
+    return _PROVIDER.fullmatch(name) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Accounts:
+    """The accounts of one provider in the order of their names; `chosen` is one of them, or None."""
+
+    names: tuple[str, ...] = ()
+    chosen: str | None = None
+
+    def added(self, name: str) -> "Accounts":
+        """The first account is the chosen one."""
+        names = tuple(sorted({*self.names, name}))
+        return replace(self, names=names, chosen=self.chosen or name)
+
+    def without(self, name: str) -> "Accounts":
+        """When it was the chosen one, the only other account is chosen now; among several, none."""
+        left = tuple(each for each in self.names if each != name)
+        chosen = self.chosen if self.chosen != name else (left[0] if len(left) == 1 else None)
+        return Accounts(left, chosen)
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """Those of every provider."""
+
+    by_provider: Mapping[str, Accounts] = field(default_factory=dict)
+
+    def of(self, provider: str) -> Accounts:
+        return self.by_provider.get(provider, Accounts())
+
+    def put(self, provider: str, accounts: Accounts) -> "Shelf":
+        others = {name: each for name, each in self.by_provider.items() if name != provider}
+        return Shelf({**others, provider: accounts} if accounts.names else others)
+
+
+class AccountFile:
+    """The list on the disk. Everything here raises StateError, or PlaceError for a folder that cannot be used."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = environ
+
+    def read(self) -> Held[Shelf]:
+        """What it says; makes nothing."""
+        if not os.path.lexists(paths.private(self._environ)[0]):
+            return Held(Shelf())
+        return self._file().read()
+
+    def add(self, provider: str, name: str) -> tuple[str, ...]:
+        """Answers what is to be told about the list."""
+        return self._change(provider, lambda accounts: accounts.added(name))
+
+    def remove(self, provider: str, name: str) -> tuple[str, ...]:
+        return self._change(provider, lambda accounts: accounts.without(name))
+
+    def choose(self, provider: str, name: str) -> tuple[str, ...]:
+        return self._change(provider, lambda accounts: replace(accounts.added(name), chosen=name))
+
+    def _change(self, provider: str, edit: Callable[[Accounts], Accounts]) -> tuple[str, ...]:
+        def put(shelf: Shelf) -> tuple[Shelf, None]:
+            before = shelf.of(provider)
+            after = edit(before)
+            return (shelf if after == before else shelf.put(provider, after)), None
+
+        return self._file().change(put)[1]
+
+    def _file(self) -> StateFile[Shelf]:
+        return StateFile(paths.state_dir(self._environ) / _FILE, "the list of accounts", 1, Shelf, _parse, _dump)
+
+
+def _parse(content: dict[str, object], version: int) -> Shelf:
+    table = content.pop("accounts", None)
+    if content or not isinstance(table, dict):
+        raise ValueError("it holds no table of accounts")
+    found = {}
+    for provider, entry in table.items():
+        if not is_provider(provider) or not isinstance(entry, dict) or set(entry) != {"names", "chosen"}:
+            raise ValueError("an entry of it is no list of accounts")
+        names, chosen = entry["names"], entry["chosen"]
+        if not isinstance(names, list) or not names or not all(isinstance(n, str) and is_account(n) for n in names):
+            raise ValueError("a name in it is no account")
+        if chosen is not None and chosen not in names:
+            raise ValueError("the chosen account is none of them")
+        found[provider] = Accounts(tuple(sorted(set(names))), chosen)
+    return Shelf(found)
+
+
+def _dump(shelf: Shelf) -> dict[str, object]:
+    table = {name: {"names": list(each.names), "chosen": each.chosen} for name, each in shelf.by_provider.items()}
+    return {"accounts": table}
+
+
+def account_of(accounts: Accounts, configured: str | None) -> str:
+    """Which account is meant when none was named: the configuration's, else the chosen one, else the nameless."""
+    return configured or accounts.chosen or DEFAULT

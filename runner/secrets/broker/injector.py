@@ -1,0 +1,148 @@
+"""What the sandbox's proxy asks: which header goes with a request. Secrets are found late, and stay on this side."""
+
+import asyncio
+import base64
+import json
+import re
+import time
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from policy.model.credential import Credential
+from policy.model.host_rule import METHODS
+from policy.model.verdict import Problem
+from runner.secrets.broker.secret_source import secret_of
+from runner.secrets.secret import Secret, SecretError
+from sandbox.egress.credential_injection import Added, Broker
+from sandbox.egress.errors import Failed
+
+if TYPE_CHECKING:
+    import ssl
+
+    from runner.secrets.broker.session_ca import Authority
+
+_ANEW = 60.0  # seconds until a secret that a server did not take is looked for again
+AGAIN = 5.0  # seconds until one that could not be had is looked for again: a helper may open a window each time
+_HEX = re.compile("%[0-9A-F]{2}")
+_SHORTEST = 6  # characters that are looked for in answers: fewer stand in any text
+
+
+class Lender:
+    """The credentials of one session. `authority`: whose certificates open TLS, where that is asked for."""
+
+    def __init__(
+        self,
+        credentials: tuple[Credential, ...],
+        environ: Mapping[str, str],
+        workspace: str,
+        *,
+        authority: "Authority | None" = None,
+    ) -> None:
+        self._credentials = credentials
+        self._environ = environ
+        self._workspace = workspace
+        self._authority = authority
+        self._secrets: dict[str, tuple[Secret, float]] = {}
+        self._missing: dict[str, tuple[Problem, float]] = {}
+        self._looking: dict[str, asyncio.Lock] = {}
+        self._trust: ssl.SSLContext | None = None
+
+    def lend(self, names: tuple[str, ...]) -> Broker:
+        """For commands whose terms name these credentials."""
+        given = tuple(each for each in self._credentials if each.name in names)
+
+        def secure(host: str, port: int) -> bool:
+            return any(not each.plain and each.names(host, port) for each in given)
+
+        async def asks(host: str, port: int, method: str, path: str) -> Added | None:
+            # TRACE would send it back, and a method that nobody knows might do anything.
+            if method not in METHODS:
+                return None
+            for each in given:
+                if each.meets(host, port, method, path) and each.plain is not secure(host, port):
+                    return await self._added(each)
+            return None
+
+        def opens(host: str, port: int) -> "ssl.SSLContext | None":
+            opened = any(each.intercept and each.names(host, port) for each in given)
+            return self._authority.serving(host) if opened and self._authority else None
+
+        return Broker(secure, asks, opens, self._trusted, self._rejected)
+
+    async def _added(self, credential: Credential) -> Added:
+        async with self._looking.setdefault(credential.name, asyncio.Lock()):
+            if credential.name not in self._secrets:
+                problem, since = self._missing.get(credential.name, (None, 0.0))
+                if problem is None or time.monotonic() - since > AGAIN:
+                    problem = await self._look_for(credential)
+                if problem is not None:
+                    raise Failed(f"{problem.what}: {problem.why}", fix=problem.fix)
+        secret, _ = self._secrets[credential.name]
+        value, masks = _spelled(credential, secret)
+        return Added(credential.name, credential.header, value, masks)
+
+    async def _look_for(self, credential: Credential) -> Problem | None:
+        """Find the secret and keep it; or keep why it cannot be had, and return that."""
+        self._missing.pop(credential.name, None)
+        try:
+            secret = await asyncio.to_thread(secret_of, credential, self._environ, self._workspace)
+        except SecretError as error:
+            self._missing[credential.name] = error.problem, time.monotonic()
+            return error.problem
+        self._secrets[credential.name] = secret, time.monotonic()
+        return None
+
+    def _rejected(self, name: str) -> None:
+        """A token may have run out: the next request looks for it again, but not all the time."""
+        _, since = self._secrets.get(name, (None, 0.0))
+        if time.monotonic() - since > _ANEW:
+            self._secrets.pop(name, None)
+
+    def _trusted(self) -> "ssl.SSLContext":
+        if self._trust is None:
+            from runner.secrets.broker.session_ca import believing
+
+            self._trust = believing()
+        return self._trust
+
+
+def _spelled(credential: Credential, secret: Secret) -> tuple[str, tuple[bytes, ...]]:
+    """The value of the header, and the ways in which a server may send it back."""
+    bare = secret.reveal()
+    plain = [bare, _coded(bare)]
+    if credential.value:
+        value = credential.value.replace("{secret}", bare)
+    else:
+        login = base64.b64encode(f"{credential.user}:{bare}".encode()).decode()
+        value = f"Basic {login}"
+        plain.append(login.rstrip("="))
+    plain += [each.replace("+", "-").replace("/", "_") for each in plain[1:]]
+    forms = {form for each in plain for form in _written(each) if len(each) >= _SHORTEST}
+    return value, tuple(form.encode() for form in sorted(forms, key=len, reverse=True))
+
+
+def _coded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode().rstrip("=")
+
+
+def _written(text: str) -> Iterator[str]:
+    """`text` as pages and JSON of one or another language have it."""
+    yield text
+    for safe in ("", "/"):
+        address = quote(text, safe=safe)
+        yield address
+        yield _HEX.sub(lambda found: found[0].lower(), address)
+    told = json.dumps(text)[1:-1]
+    yield from (told, told.replace("/", "\\/"))
+    for spelled in ("\\u%04x", "\\u%04X"):
+        for odd in ("<>&", "<>&'", "<>&'+`"):
+            yield _each(told, odd, spelled)
+    page = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    for quotes in (("&quot;", "&#x27;"), ("&quot;", "&#039;"), ("&quot;", "&#39;"), ("&#34;", "&#39;")):
+        quoted = page.replace('"', quotes[0]).replace("'", quotes[1])
+        yield from (quoted, quoted.replace("+", "&#x2B;"), quoted.replace("+", "&#43;"), quoted.replace("/", "&#x2F;"))
+
+
+def _each(text: str, odd: str, spelled: str) -> str:
+    return "".join(spelled % ord(char) if char in odd else char for char in text)

@@ -1,0 +1,48 @@
+"""The secret of a credential, from the one place that its row names. Nothing is looked at before it is needed."""
+
+from collections.abc import Mapping
+
+from policy.model.credential import Credential
+from policy.model.verdict import Problem
+from runner.secrets.helper_command import Helper, HelperFailed, ask_helper
+from runner.secrets.keyring_store import DEFAULT, SERVICE, KeyringFailed, KeyringStore, item
+from runner.secrets.secret import Secret, SecretError, usable
+
+
+def secret_of(credential: Credential, environ: Mapping[str, str], workspace: str) -> Secret:
+    """Raises SecretError. May take the time that a helper or a keyring has."""
+    kind, *words = credential.source
+    try:
+        match kind:
+            case "env":
+                found = usable(environ.get(words[0], ""))
+                missing = "it is not set, or holds what no header may carry"
+            case "keyring":
+                found = KeyringStore().read(words[0], DEFAULT)
+                missing = "the keyring has no such item"
+            case _:
+                return ask_helper(Helper(tuple(words)), environ, workspace)
+    except HelperFailed as error:
+        raise _none(credential, error.why, error.fix) from None
+    except KeyringFailed as error:
+        raise _none(credential, error.why, error.fix) from None
+    if found is None:
+        raise _none(credential, missing, "put it there")
+    return found
+
+
+def place(credential: Credential) -> str:
+    """Where its secret is looked for, in words."""
+    kind, *words = credential.source
+    match kind:
+        case "env":
+            return f"the variable `{words[0]}`"
+        case "keyring":
+            return f"the keyring item `{SERVICE}` / `{item(words[0], DEFAULT)}`"
+        case _:
+            return f"the helper `{words[0]}`"
+
+
+def _none(credential: Credential, why: str, fix: str) -> SecretError:
+    what = f"the credential `{credential.name}` cannot be had from {place(credential)}"
+    return SecretError(Problem(what, why, fix))

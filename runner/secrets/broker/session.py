@@ -1,0 +1,50 @@
+"""A run's credentials, from its settings to what the sandbox is handed, and away again at its end."""
+
+import contextlib
+import secrets
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from policy.model.profile import Profile
+
+if TYPE_CHECKING:
+    from sandbox.egress.credential_injection import Lend
+
+# Not the state folder, which no command sees any part of, nor /tmp, in whose place commands have their own.
+_FOLDER = "/var/tmp"  # noqa: S108  # the folder made in it has a name that nobody can guess, and is refused when there
+
+
+def with_bundle(profile: Profile) -> Profile:
+    """`profile` with the path that the file of certificates will have, where TLS is to be opened. Makes nothing."""
+    if not any(credential.intercept for credential in profile.credentials):
+        return profile
+    return replace(profile, bundle=f"{_FOLDER}/ringfence-{secrets.token_hex(12)}/certificates.crt")
+
+
+@contextlib.contextmanager
+def lending(profile: Profile, environ: Mapping[str, str], workspace: str) -> "Iterator[Lend | None]":
+    """What the sandbox adds credentials by, None where there are none; and the file at `profile.bundle` meanwhile."""
+    if not profile.credentials:
+        yield None
+        return
+    from runner.secrets.broker.injector import Lender
+
+    if not profile.bundle:
+        yield Lender(profile.credentials, environ, workspace).lend
+        return
+    from runner.secrets.broker.session_ca import Authority, store
+
+    opened = [each for each in profile.credentials if each.intercept]
+    authority = Authority(rule.host for each in opened for rule in each.rules)
+    bundle = Path(profile.bundle)
+    bundle.parent.mkdir(mode=0o700)  # raises where it is: nobody else made it for us
+    try:
+        bundle.parent.chmod(0o755)
+        bundle.write_bytes(store(environ.get("SSL_CERT_FILE", "")) + authority.pem())
+        bundle.chmod(0o444)
+        yield Lender(profile.credentials, environ, workspace, authority=authority).lend
+    finally:
+        shutil.rmtree(bundle.parent, ignore_errors=True)

@@ -1,0 +1,241 @@
+"""A credential from a program of the user's: `["pass", "show", "anthropic"]` prints it, on one line.
+
+It runs outside every sandbox, as whoever configured it runs programs, so only the user's own configuration can name
+one. It is given nothing to read, few variables and little time; nothing that it prints is ever shown or kept.
+"""
+
+import contextlib
+import os
+import re
+import select
+import signal
+import stat
+import subprocess
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+from policy.model.frozen import dataclass
+from runner.secrets.secret import LONGEST, Secret, usable
+from runner.state.ending_signals import ending_signals
+
+PATIENCE = 10.0  # seconds
+_PIECES = re.compile(r"[\s=:,;&|<>()'\"@]+")  # between the paths in one word
+
+# What password managers need to find their store, their agent and a window to ask in. No key, and nothing of ours.
+_PASSED = (
+    *("HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "GNUPGHOME", "GPG_TTY", "PASSWORD_STORE_DIR"),
+    *("XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "DBUS_SESSION_BUS_ADDRESS", "SSH_AUTH_SOCK"),
+    *("DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Helper:
+    """The words of a program, never a shell's; and how long it may take, in seconds."""
+
+    argv: tuple[str, ...]
+    seconds: float = PATIENCE
+
+
+class HelperFailed(Exception):
+    """No credential came of it. `why` and `fix` are for a Problem, and quote nothing that it printed."""
+
+    def __init__(self, why: str, fix: str) -> None:
+        super().__init__(why)
+        self.why = why
+        self.fix = fix
+
+
+def ask_helper(helper: Helper, environ: Mapping[str, str], workspace: str = "") -> Secret:
+    """What the program prints. Raises HelperFailed; SystemExit when a signal ends us meanwhile.
+
+    With a `workspace` (a real path), a program or file of it is refused: commands of the agent can write there, and
+    would run outside the sandbox by it the next time.
+    """
+    path = _search_path(environ, workspace)
+    program = _program(helper.argv[0] if helper.argv else "", path, environ)
+    _refuse_workspace((program, *helper.argv[1:]), _start_folder(environ), workspace)
+    with _listening() as ended:
+        answer = _run([program, *helper.argv[1:]], path, environ, helper, ended)
+    if ended:
+        raise SystemExit(128 + ended[0])
+    if isinstance(answer, HelperFailed):
+        raise answer  # here: the frames of the others hold what it printed, and there are tools that show frames
+    return answer
+
+
+@contextlib.contextmanager
+def _listening() -> Iterator[list[int]]:
+    """The signals that came meanwhile and would have ended us at once: the program is in a session of its own, and
+    would go on without us. Those that somebody handles or ignores are left alone, and so are other threads'."""
+    ended: list[int] = []
+    main = threading.current_thread() is threading.main_thread()
+    taken = [each for each in ending_signals() if main and signal.getsignal(each) is signal.SIG_DFL]
+    for number in taken:
+        signal.signal(number, lambda number, _: ended.append(number))
+    try:
+        yield ended
+    finally:
+        for number in taken:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _run(
+    argv: list[str], path: list[str], environ: Mapping[str, str], helper: Helper, ended: list[int]
+) -> Secret | HelperFailed:
+    """What it prints. Nothing of it is left afterwards. `ended` is looked at while it runs."""
+    try:
+        process = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={name: environ[name] for name in _PASSED if name in environ} | {"PATH": ":".join(path)},
+            cwd=_start_folder(environ),
+            start_new_session=True,  # a process group to kill as a whole, and no terminal to ask on or to draw on
+        )
+    except (OSError, ValueError) as error:
+        said = (error.strerror or "").lower() if isinstance(error, OSError) else "its words hold a NUL"
+        raise HelperFailed(f"it cannot be started: {said or 'the system refused it'}", "correct its words") from None
+    try:
+        return _answer(process, time.monotonic() + helper.seconds, helper, ended)
+    finally:
+        # SAFETY: kill(2). The leader is not reaped yet, so nobody else can have the number of its group.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        if process.stdout is not None:
+            process.stdout.close()
+        process.wait()
+
+
+def _answer(
+    process: "subprocess.Popen[bytes]", deadline: float, helper: Helper, ended: list[int]
+) -> Secret | HelperFailed:
+    by_hand = "run it by hand to see what it prints"
+    printed = _printed(process, deadline, ended)
+    if printed is None:
+        why = f"it was not done within {helper.seconds:g} seconds and was ended"
+        return HelperFailed(why, f"{by_hand}; it must not ask anything at the terminal")
+    if len(printed) > LONGEST + 2:
+        return HelperFailed(f"it printed more than {LONGEST:,} characters", f"{by_hand}: exactly one line, the key")
+    status = _status(process)
+    if status:
+        why = f"it was ended by signal {-status}" if status < 0 else f"it ended with exit code {status}"
+        return HelperFailed(why, f"{by_hand}, and which errors")
+    found = _key_of(printed)
+    if isinstance(found, str):
+        return HelperFailed(found, f"{by_hand}: exactly one line, the key")
+    return found
+
+
+def _key_of(printed: bytes) -> Secret | str:
+    """The key, or why it is none."""
+    lines = printed.removesuffix(b"\n").split(b"\n")
+    if not printed.strip():
+        return "it printed nothing"
+    if len(lines) > 1:
+        return "it printed more than one line"
+    if b"\0" in printed or not printed.isascii():
+        return "what it printed is no text"
+    return usable(printed.decode("ascii")) or "it printed blanks or other characters that a key never has"
+
+
+def _printed(process: "subprocess.Popen[bytes]", deadline: float, ended: list[int]) -> bytes | None:
+    """All of it, or a little more than a key may be long; None when its time, or ours, is over before it is."""
+    assert process.stdout is not None
+    pipe = process.stdout.fileno()
+    os.set_blocking(pipe, False)
+    printed, open_ = b"", True
+    while len(printed) <= LONGEST + 2:
+        over = _is_over(process)  # asked before the pipe is read: what it printed until then is in there
+        if open_:
+            piece = _piece(pipe)
+            open_ = piece != b""
+            printed += piece or b""
+            if piece:
+                continue
+        if over:  # what it left running may still hold the pipe
+            return printed
+        left = deadline - time.monotonic()
+        if left <= 0 or ended:
+            return None
+        select.select([pipe] if open_ else [], [], [], min(left, 0.01))
+    return printed
+
+
+def _piece(pipe: int) -> bytes | None:
+    """What is there now; empty at the end, None when there is nothing yet."""
+    try:
+        return os.read(pipe, LONGEST)
+    except BlockingIOError:
+        return None
+
+
+def _is_over(process: "subprocess.Popen[bytes]") -> bool:
+    return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def _status(process: "subprocess.Popen[bytes]") -> int:
+    """Of a process that is over; it stays unreaped."""
+    found = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    assert found is not None
+    return found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
+
+
+def _search_path(environ: Mapping[str, str], workspace: str) -> list[str]:
+    """The folders of PATH that neither the project nor just anybody can put programs into."""
+    found = []
+    for entry in environ.get("PATH", "").split(":"):
+        if entry.startswith("/") and not _within(entry, workspace) and _is_ours(entry):
+            found.append(entry)
+    return found
+
+
+def _is_ours(folder: str) -> bool:
+    try:
+        mode = os.stat(folder).st_mode
+    except (OSError, ValueError):
+        return False
+    return stat.S_ISDIR(mode) and not mode & stat.S_IWOTH
+
+
+def _program(name: str, path: Sequence[str], environ: Mapping[str, str]) -> str:
+    """The file to run: the shell's search for a plain name, else an absolute path or one below `~`."""
+    if name.startswith("~/"):
+        name = environ.get("HOME", "") + name[1:]
+    if "/" in name:
+        if not name.startswith("/"):
+            why = f"`{name}` would be another program in every folder"
+            raise HelperFailed(why, "write its whole path, or a plain name that is on PATH")
+        return name
+    for folder in path:
+        candidate = f"{folder}/{name}"
+        if name and "\0" not in name and os.path.isfile(candidate) and os.access(candidate, os.X_OK):
+            return candidate
+    raise HelperFailed(f"there is no program `{name}` on PATH", "install it, or write its whole path")
+
+
+def _start_folder(environ: Mapping[str, str]) -> str:
+    """Return the folder in which the program starts: the home, where there is one."""
+    home = environ.get("HOME", "")
+    return home if os.path.isdir(home) else "/"
+
+
+def _refuse_workspace(words: Sequence[str], folder: str, workspace: str) -> None:
+    """Raise HelperFailed where a word names a path in the workspace: as a whole or as a part of an option or of a
+    script (`--file=PATH`, `sh -c 'cat PATH'`). Relative paths count from `folder`."""
+    for number, word in enumerate(words):
+        paths = [piece for piece in (word, *_PIECES.split(word)) if "/" in piece]
+        if any(_within(os.path.join(folder, re.sub(r"^~(?=/)", folder, path)), workspace) for path in paths):
+            named = f"`{word}`" if number == 0 else "one of its files"
+            why = f"{named} lies in the workspace, where commands of the agent could change it"
+            raise HelperFailed(why, "keep it outside of every project, such as in ~/.local/bin")
+
+
+def _within(path: str, workspace: str) -> bool:
+    try:
+        real = os.path.realpath(path)
+    except (OSError, ValueError):
+        return True  # nobody can say, so it is not used
+    return bool(workspace) and (real == workspace or real.startswith(workspace.rstrip("/") + "/"))

@@ -1,0 +1,213 @@
+"""The OS keyring: Secret Service or KWallet, Keychain, Windows' vault. Every call ends within its time.
+
+Only these are used, by their names: a back end that somebody configured may keep keys in a file as plain text (the
+`keyrings.alt` package), nowhere (`null`), or do what nobody here knows.
+"""
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from runner.secrets.secret import Secret, usable
+
+if TYPE_CHECKING:
+    from keyring.backend import KeyringBackend
+
+SERVICE = "ringfence"
+PATIENCE = 5.0  # seconds for one call; a locked keyring may wait for a dialog that nobody sees
+DEFAULT = "default"  # the account that has no name
+
+# fmt: off
+_KNOWN = {
+    "keyring.backends.SecretService": "Secret Service",
+    "keyring.backends.libsecret":     "Secret Service",
+    "keyring.backends.kwallet":       "KWallet",
+    "keyring.backends.macOS":         "Keychain",
+    "keyring.backends.Windows":       "Windows Credential Locker",
+}
+# fmt: on
+_MOST_COPIES = 16  # of one item; a store can hold several with the same attributes
+_NONE = "this machine offers no keyring"
+
+_T = TypeVar("_T")
+
+
+class KeyringFailed(Exception):
+    """The keyring could not be used. `why` and `fix` are plain words that quote nothing of what a back end said.
+
+    `missing`: there is none on this machine.
+    """
+
+    def __init__(self, why: str, fix: str = "", *, missing: bool = False) -> None:
+        super().__init__(why)
+        self.why = why
+        self.fix = fix
+        self.missing = missing
+
+
+def item(provider: str, account: str) -> str:
+    """The user name under which the key of an account is kept, in the service `ringfence`."""
+    return provider if account == DEFAULT else f"{provider}:{account}"
+
+
+class KeyringStore:
+    """The keys of accounts. Nothing is opened before it is needed; a keyring that once hung is not asked again."""
+
+    def __init__(self, patience: float = PATIENCE) -> None:
+        self._patience = patience
+        self._opened: KeyringBackend | None = None
+        self._hung = False
+
+    def read(self, provider: str, account: str) -> Secret | None:
+        """The key, or None when there is none. Raises KeyringFailed, also for an item that cannot be a key."""
+        name = item(provider, account)
+
+        def ask() -> Secret | bool:
+            value = self._backend().get_password(SERVICE, name)
+            if not value or not isinstance(value, str):
+                return value in (None, "")
+            return usable(value) or False
+
+        found = self._within(ask)
+        if found is False:
+            raise KeyringFailed(
+                "what it holds has blanks or other characters that a key never has", "store the key again"
+            )
+        return found if isinstance(found, Secret) else None
+
+    def holds(self, provider: str, account: str) -> bool:
+        """Whether there is anything under that account, usable or not. Raises KeyringFailed."""
+        return self._within(lambda: _holds(self._backend(), item(provider, account)))
+
+    def write(self, provider: str, account: str, secret: Secret) -> None:
+        """Keep it, in the place of any before it. Raises KeyringFailed, also when it does not come back as it went."""
+        name = item(provider, account)
+
+        def put() -> None:
+            self._backend().set_password(SERVICE, name, secret.reveal())
+
+        before = self.holds(provider, account)
+        self._within(put)
+        if before:  # what another program keeps under this name is not replaced, but stands beside it
+            self.remove(provider, account)  # only now that a key can be stored at all
+            self._within(put)
+        if not self._same(provider, account, secret):
+            raise KeyringFailed("it took the key, but gives back another one")
+
+    def _same(self, provider: str, account: str, secret: Secret) -> bool:
+        name = item(provider, account)
+
+        def ask() -> bool:
+            try:
+                return usable(self._backend().get_password(SERVICE, name) or "") == secret
+            except UnicodeDecodeError:
+                return False
+
+        return self._within(ask)
+
+    def remove(self, provider: str, account: str) -> bool:
+        """Whether there was one. None is left afterwards. Raises KeyringFailed."""
+        name = item(provider, account)
+
+        def forget() -> bool:
+            backend = self._backend()
+            for copies in range(_MOST_COPIES):
+                if not _holds(backend, name):
+                    return copies > 0
+                backend.delete_password(SERVICE, name)
+            raise KeyringFailed("the key is still there after it was removed")
+
+        return self._within(forget)
+
+    def name(self) -> str:
+        """What the keyring is called. Raises KeyringFailed when there is none that may be used."""
+        return self._within(lambda: _KNOWN[type(self._backend()).__module__])
+
+    def _backend(self) -> "KeyringBackend":
+        """Only inside `_within`: looking for back ends asks the message bus, which may hang too."""
+        if self._opened is None:
+            self._opened = _open()
+        return self._opened
+
+    def _within(self, work: Callable[[], _T]) -> _T:
+        if self._hung:
+            raise KeyringFailed(f"it did not answer within {self._patience:g} seconds before")
+        done: list[_T] = []
+        failed: list[KeyringFailed] = []
+
+        def call() -> None:
+            try:
+                done.append(work())
+            # Seam: back ends are plug-ins that raise anything, with messages of which nobody knows what they quote.
+            except Exception as error:
+                failed.append(_trouble(error))
+
+        # A thread, because nothing else can leave a call that hangs in a system library; a daemon, so exit is not held.
+        thread = threading.Thread(target=call, name="keyring", daemon=True)
+        thread.start()
+        thread.join(self._patience)
+        if thread.is_alive():
+            self._hung = True
+            why = f"it did not answer within {self._patience:g} seconds"
+            raise KeyringFailed(why, "unlock it if it asks somewhere, and try again")
+        if failed:
+            said = failed[0]  # the frames of that one hold what was asked
+            raise KeyringFailed(said.why, said.fix, missing=said.missing)
+        return done[0]
+
+
+def _open() -> "KeyringBackend":
+    import keyring.core  # slow to import, and its back ends load plug-ins
+    from keyring import backend
+
+    keyring.core.init_backend(limit=_is_known)  # a name in the environment or in its own settings comes before that
+    chosen = keyring.core.get_keyring()
+    if _is_known(chosen):
+        return chosen
+    if type(chosen).__module__ == "keyring.backends.fail":
+        refused = sorted({_named(each) for each in backend.get_all_keyring() if not _is_known(each)} - {""})
+        why = _NONE + (f" that may be used; {', '.join(refused)}" if refused else "")
+        raise KeyringFailed(why, missing=True)
+    why = _named(chosen) or "the settings of `keyring` name one that keeps nothing"
+    raise KeyringFailed(why, "correct `PYTHON_KEYRING_BACKEND` or `keyringrc.cfg`", missing=True)
+
+
+def _holds(backend: "KeyringBackend", name: str) -> bool:
+    try:
+        return backend.get_password(SERVICE, name) is not None
+    except UnicodeDecodeError:
+        return True  # something that is no text: not a key, but in its place
+
+
+def _is_known(chosen: object) -> bool:
+    return type(chosen).__module__ in _KNOWN
+
+
+def _named(chosen: object) -> str:
+    """Why a back end is not used; nothing for those of the library that keep no keys at all."""
+    module, name = type(chosen).__module__, type(chosen).__qualname__
+    if module in ("keyring.backends.null", "keyring.backends.fail", "keyring.backends.chainer"):
+        return ""
+    if "plaintext" in name.lower():
+        return f"`{module}.{name}` keeps keys as plain text, and is refused"
+    return f"`{module}.{name}` is none of the system's own keyrings, and is refused"
+
+
+def _trouble(error: Exception) -> KeyringFailed:
+    if isinstance(error, KeyringFailed):
+        return error
+    match type(error).__name__:
+        case "NoKeyringError":
+            return KeyringFailed(_NONE, missing=True)
+        case "KeyringLocked" | "LockedException" | "PromptDismissedException":
+            return KeyringFailed("it is locked", "unlock it")
+        case "InitError" | "SecretServiceNotAvailableException":
+            return KeyringFailed("it could not be opened")
+        case "UnicodeDecodeError":
+            return KeyringFailed("what it holds is no text", "store the key again")
+        case "DBusErrorResponse" | "PasswordSetError" | "PasswordDeleteError":
+            return KeyringFailed("it refused the request")
+        case "ImportError" | "ModuleNotFoundError" | "AttributeError":
+            return KeyringFailed("the back end that its settings name cannot be loaded", "correct those settings")
+        case _:
+            return KeyringFailed("it failed")

@@ -1,0 +1,240 @@
+"""Where a credential comes from: one order for everybody who needs one.
+
+    `--api-key-stdin` > the provider's environment variable > helper command > OS keyring > refuse
+
+The first that was given or set up is taken. One that is set up and does not work ends the search, since another key
+than the one that was meant must never be used in silence.
+"""
+
+from collections.abc import Mapping
+from dataclasses import field
+from enum import StrEnum
+from typing import assert_never
+
+from policy.model.frozen import dataclass
+from policy.model.verdict import Problem
+from runner.secrets.accounts import AccountFile, Accounts, account_of
+from runner.secrets.helper_command import Helper, HelperFailed, ask_helper
+from runner.secrets.keyring_store import SERVICE, KeyringFailed, KeyringStore, item
+from runner.secrets.secret import Secret, SecretError, store_command, usable
+from runner.state.json_file import StateError
+from runner.state.paths import PlaceError
+
+# The environment variable that each provider's own tools use.
+VARIABLES = {
+    "anthropic": "ANTHROPIC_API_KEY",
+    "openai": "OPENAI_API_KEY",
+    "gemini": "GEMINI_API_KEY",
+}
+_ODD = "its value has blanks, line ends or other characters that a key never has, or is too long"
+_NAMED = "passed over, since an account was named and only the keyring knows accounts"
+_LOCAL = "not asked for a server on this machine, unless `--account` names one"
+
+
+class Source(StrEnum):
+    """In the order in which they are tried."""
+
+    STDIN = "stdin"
+    VARIABLE = "variable"
+    HELPER = "helper"
+    KEYRING = "keyring"
+
+
+class State(StrEnum):
+    USED = "used"
+    ABSENT = "absent"  # nothing was given, set up or found
+    SKIPPED = "skipped"  # it is set up, and is not what was asked for
+    BROKEN = "broken"  # it is set up and does not work
+    MISSING = "missing"  # this machine has nothing of the kind
+    UNASKED = "not asked"  # another ended the search
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Whose credential, and what was said about where it is.
+
+    `account` was named for this run: then the variable and the helper, which know no accounts, are passed over.
+    `configured` is the account that the configuration names. `workspace`: no helper may lie in it. `local`: for a
+    server on this machine, which often needs no key, so neither a helper nor the keyring is woken unless an account was
+    named.
+    """
+
+    provider: str = ""
+    environ: Mapping[str, str] = field(default_factory=dict, repr=False)
+    account: str | None = None
+    configured: str | None = None
+    stdin_key: Secret | None = None
+    helper: Helper | None = None
+    workspace: str = ""
+    local: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What became of one source, in words that hold nothing of a value."""
+
+    source: Source
+    state: State
+    name: str
+    why: str
+    fix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A credential, and the words for where it came from."""
+
+    secret: Secret
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What became of every source, in their order. `local`: it was for a server on this machine."""
+
+    provider: str
+    tried: tuple[Tried, ...]
+    found: Found | None = None
+    local: bool = False
+
+    def broken(self) -> Tried | None:
+        """The source that is set up and does not work."""
+        return next((each for each in self.tried if each.state is State.BROKEN), None)
+
+    def problem(self) -> Problem:
+        """Why nothing was found: everything that was tried, and the ways to mend it that are open here."""
+        what, broken, last = f"no API key for `{self.provider}`", self.broken(), self.tried[-1]
+        if broken is not None and broken.source is not Source.KEYRING:
+            before = "; ".join(f"{each.name}: {each.why}" for each in self.tried[: self.tried.index(broken)])
+            return Problem(what, f"{broken.name}: {broken.why} (before it {before})", broken.fix)
+        fix = ways(self.provider, keyring=last.state is State.ABSENT)
+        why = "; ".join(f"{each.name}: {each.why}" for each in self.tried)
+        return Problem(what, why, f"{last.fix}; or {fix}" if last.fix else fix)
+
+
+def ways(provider: str, *, keyring: bool) -> str:
+    """How a key can be given; with the keyring only where it works."""
+    found = [f"run `{store_command(provider)}`"] if keyring else []
+    if provider not in VARIABLES:  # what commands are lent: its own row says where it is
+        return f"{found[0] if found else 'unlock or start a keyring'}, or write another place into its `[[credential]]`"
+    found.append(f"set `{VARIABLES[provider]}`")
+    found.append(f"name a program that prints it (`helper` in `[auth.{provider}]`)")
+    return f"{', '.join(found)}, or pipe it into a run with `--api-key-stdin`"
+
+
+def find(wanted: Wanted) -> Found | None:
+    """The credential; None for a server on this machine when nothing was said and nothing is broken.
+
+    Raises SecretError, which names everything that was tried.
+    """
+    search = look(wanted)
+    if search.found is None and (not wanted.local or wanted.account or search.broken()):
+        raise SecretError(search.problem())
+    return search.found
+
+
+def look(wanted: Wanted, keyring: KeyringStore | None = None) -> Search:
+    """Ask one source after the other; an answer in every case."""
+    tried: list[Tried] = []
+    found: Found | None = None
+    for source in Source:
+        if tried and tried[-1].state in (State.USED, State.BROKEN, State.UNASKED):
+            tried.append(Tried(source, State.UNASKED, _name(source, wanted), "not asked"))
+            continue
+        name, answer = _ask(source, wanted, keyring)
+        if isinstance(answer, Secret):
+            found = Found(answer, name)
+            tried.append(Tried(source, State.USED, name, "the key is taken from here"))
+        else:
+            tried.append(Tried(source, answer.state, name, answer.why, answer.fix))
+    return Search(wanted.provider, tuple(tried), found, wanted.local)
+
+
+@dataclass(frozen=True, slots=True)
+class _No:
+    """Why a source gave nothing."""
+
+    state: State
+    why: str
+    fix: str = ""
+
+
+def _name(source: Source, wanted: Wanted) -> str:
+    match source:
+        case Source.STDIN:
+            return "`--api-key-stdin`"
+        case Source.VARIABLE:
+            variable = VARIABLES.get(wanted.provider)
+            return f"environment variable `{variable}`" if variable else "environment variable"
+        case Source.HELPER:
+            return "helper command"
+        case Source.KEYRING:
+            return "keyring"
+        case never:
+            assert_never(never)
+
+
+def _ask(source: Source, wanted: Wanted, keyring: KeyringStore | None) -> tuple[str, Secret | _No]:
+    """What the source is called, and its answer."""
+    name = _name(source, wanted)
+    match source:
+        case Source.STDIN:
+            return name, wanted.stdin_key or _No(State.ABSENT, "not given")
+        case Source.VARIABLE:
+            return name, _variable(wanted)
+        case Source.HELPER:
+            return name, _helper(wanted)
+        case Source.KEYRING:
+            return _keyring(wanted, keyring or KeyringStore())
+        case never:
+            assert_never(never)
+
+
+def _variable(wanted: Wanted) -> Secret | _No:
+    variable = VARIABLES.get(wanted.provider)
+    if variable is None:
+        return _No(State.ABSENT, "there is none for it")
+    if not wanted.environ.get(variable, "").strip():
+        return _No(State.ABSENT, "not set")
+    if wanted.account:
+        return _No(State.SKIPPED, _NAMED)
+    return usable(wanted.environ[variable]) or _No(State.BROKEN, _ODD, f"set `{variable}` again, or unset it")
+
+
+def _helper(wanted: Wanted) -> Secret | _No:
+    if wanted.helper is None:
+        return _No(State.ABSENT, "none is set up")
+    if wanted.account:
+        return _No(State.SKIPPED, _NAMED)
+    if wanted.local:
+        return _No(State.SKIPPED, _LOCAL)
+    try:
+        return ask_helper(wanted.helper, wanted.environ, wanted.workspace)
+    except HelperFailed as error:
+        return _No(State.BROKEN, error.why, error.fix)
+
+
+def _keyring(wanted: Wanted, keyring: KeyringStore) -> tuple[str, Secret | _No]:
+    if wanted.local and not wanted.account:
+        return _name(Source.KEYRING, wanted), _No(State.SKIPPED, _LOCAL)
+    known, trouble = _accounts(wanted)
+    account = wanted.account or account_of(known, wanted.configured)
+    name = f"keyring item `{SERVICE}` / `{item(wanted.provider, account)}`"
+    if trouble is not None and account != wanted.account:
+        return name, _No(State.BROKEN, f"{trouble.what}: {trouble.why}", trouble.fix)
+    try:
+        found = keyring.read(wanted.provider, account)
+    except KeyringFailed as error:
+        return name, _No(State.MISSING if error.missing else State.BROKEN, error.why, error.fix)
+    if found is not None:
+        return name, found
+    others = ", ".join(f"`{each}`" for each in known.names if each != account)
+    why = f"the keyring has no account `{account}`; it has {others}" if others else "the keyring has no such item"
+    return name, _No(State.ABSENT, why, "name one of those with `--account`" if others else "")
+
+
+def _accounts(wanted: Wanted) -> tuple[Accounts, Problem | None]:
+    try:
+        return AccountFile(wanted.environ).read().value.of(wanted.provider), None
+    except (PlaceError, StateError) as error:
+        return Accounts(), error.problem

@@ -1,0 +1,80 @@
+"""Which session a run goes on with: the latest, a named one, one that a person picks, or none of the past."""
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from runner.problems import usage
+from runner.sessions.open import Beginning
+from runner.sessions.selection import GoOn
+from runner.sessions.store import Store, choose
+from runner.sessions.summary import Glance, glance, row
+from runner.state.paths import home, state_dir
+from runner.state.workspace import workspace_of
+from runner.stderr import say
+
+_SHOWN = 20  # sessions of the picker; `agent sessions list` has all
+
+
+def beginning(flags: GoOn, cwd: Path, environ: Mapping[str, str], model: str, *, unattended: bool) -> Beginning | None:
+    """None: nothing is kept. Raises SessionError, PlaceError, a usage error, KeyboardInterrupt from the picker."""
+    if flags.unkept:
+        return None
+    state = state_dir(environ)
+    store = Store.of(state, workspace_of(str(cwd), os.path.realpath(home(environ))))
+    if flags.fork is not None:
+        there, id = choose(Store.all(state), flags.fork)
+        return Beginning.forked(there, id, store, model=model, upto=flags.upto)
+    if flags.latest:
+        found = store.list()
+        if not found:
+            why = "no session of this workspace is kept"
+            raise usage(
+                "there is nothing to go on with", why, "leave --continue out, or see `agent sessions list --all`"
+            )
+        return Beginning.resumed(store, found[0].id, model=model)
+    if flags.resume is not None:
+        id = _named(state, store, flags.resume) if flags.resume else _picked(store, unattended)
+        return Beginning.resumed(store, id, model=model)
+    return Beginning(store)
+
+
+def _named(state: Path, store: Store, words: str) -> str:
+    there, id = choose(Store.all(state), words)
+    if there.key != store.key:
+        where = glance(there, id).workspace
+        why = f"it belongs to `{where}`"
+        raise usage(
+            f"the session {id[:8]} is not of this workspace", why, f"go there, or copy it: `agent --fork {id[:8]}`"
+        )
+    return id
+
+
+def _picked(store: Store, unattended: bool) -> str:
+    """The one that a person names by its number, or by its id."""
+    if unattended:
+        why = "`--resume` without an id shows a list to pick from, and nobody is there to pick"
+        raise usage("no session is named", why, "write `--resume ID`, or `--continue` for the latest one")
+    found = store.list()
+    if not found:
+        raise usage("there is nothing to resume", "no session of this workspace is kept", "leave --resume out")
+    shown: list[Glance] = [glance(store, each.id) for each in found[:_SHOWN]]
+    for number, each in enumerate(shown, start=1):
+        say(f"{number:>3}  {row(each)}")
+    if len(found) > len(shown):
+        say(f"     and {len(found) - len(shown)} older: `agent sessions list`")
+    while True:
+        print("which one? a number or an id; Enter takes the first, q leaves: ", end="", file=sys.stderr, flush=True)
+        line = sys.stdin.readline()
+        answer = line.strip()
+        if not line or answer in ("q", "quit"):
+            raise KeyboardInterrupt
+        if not answer:
+            return found[0].id
+        if answer.isdecimal() and 1 <= int(answer[:9]) <= len(shown):
+            return shown[int(answer) - 1].id
+        matching = [each.id for each in found if len(answer) > 3 and each.id.startswith(answer)]
+        if len(matching) == 1:
+            return matching[0]
+        say("that is none of them")

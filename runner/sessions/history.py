@@ -1,0 +1,316 @@
+"""What a session file says of what was: the conversation to go on with, and an account of it for whoever comes back.
+
+Nothing in it sets what may be done: mode and model are those of today, and the ones of the file are only shown.
+"""
+
+import gc
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import BinaryIO
+
+from policy.model.frozen import dataclass
+from policy.model.verdict import Problem
+from runner.messages import (
+    AssistantMessage,
+    Message,
+    TextBlock,
+    ThinkingBlock,
+    ToolCall,
+    ToolResult,
+    Usage,
+    UserMessage,
+)
+from runner.sessions.compaction_record import Fold
+from runner.sessions.entries import VERSION, Answered, Entry, Unsound, answers, message_of, parse, usual
+from runner.sessions.rewind import Mark, marks_of, text_of, typed_of
+from runner.sessions.store import SessionError
+from runner.sessions.tree import Tree
+from runner.sessions.undo_index import earlier_of, steps_of
+from runner.state.lineage import Earlier
+
+_NEEDED = ("session", "run", "message", "grant", "mode", "model", "compaction")
+_TITLE = 200  # characters kept of a prompt or an answer that is only shown
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """`history` is whole: every call has its result. `leaf` is the last entry that counts, `path` the way to it.
+
+    `mode`, `model` and `cwd` are those of the last process that worked on it. `first` and `last` are prompts, `said` is
+    the model's last text, all three cut; `notices` tell what was left out. `marks`: its prompts. `earlier`: whose
+    actions are those of the session.
+    """
+
+    session: str
+    workspace: str
+    forked_from: str | None
+    began: str
+    until: str
+    history: tuple[Message, ...]
+    grants: tuple[dict[str, object], ...]
+    mode: str
+    model: str
+    cwd: str
+    prompts: int
+    turns: int
+    first: str
+    last: str
+    said: str
+    leaf: str
+    path: Sequence[int]
+    notices: tuple[str, ...] = ()
+    folds: tuple[
+        tuple[int, Fold], ...
+    ] = ()  # what the model was shown less of, each with the place it counts back from
+    counted: "Counted | None" = None
+    marks: tuple[Mark, ...] = ()
+    earlier: Earlier = Earlier()
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What the provider counted last: a request with what was shown of the first `sent` messages, and its `answer`."""
+
+    sent: int
+    answer: AssistantMessage
+    usage: Usage
+    model: str
+
+
+def index(file: BinaryIO, name: str) -> Tree:
+    """The tree of a session's file. Raises SessionError when it is none."""
+    try:
+        return Tree(file)
+    except Unsound as error:
+        raise no_session(name, str(error)) from None
+
+
+def past(tree: Tree, name: str, *, model: str = "", lenient: bool = False, upto: str = "") -> Past:
+    """What the way to the end of `tree` says, or to the entry `upto` on it. `model` is today's: what another model
+    thought is left out.
+
+    A line on the way that is damaged is a SessionError; with `lenient`, the way ends before it and a notice says so.
+    """
+    if not (tree.whole_end or lenient):
+        raise _damaged(tree, name)
+    told = _Told(model)
+    path = tree.path()
+    while upto and path and tree.id(path[-1]) != upto:
+        path.pop()
+    if not path:
+        raise no_session(name, "what was to be gone on from is on no way that counts")
+    taken, broken = 0, ""
+    collecting = gc.isenabled()
+    gc.disable()  # hundreds of thousands of values are made that all stay; looking through them again and again is slow
+    try:
+        for at, type, raw in tree.lines(path, _NEEDED):
+            message = usual(raw) if type == "message" else None
+            if message is not None:
+                told.hear(message, at)
+            else:
+                told.take(parse(raw), at)
+            taken = at
+        told.through()
+    except Unsound as error:
+        broken = f"line {tree.line(at)}: {error}"
+        if not told.begun:
+            raise no_session(name, broken) from None
+        if not lenient:
+            raise _stopped(name, broken) from None
+        path = path[: path.index(taken) + 1]
+        told.through()
+    finally:
+        if collecting:
+            gc.enable()
+    # What nobody needed was not read until now, and it may be the last line.
+    while True:
+        try:
+            _, last = next(tree.entries(path[-1:]))
+            break
+        except Unsound as error:
+            if not lenient:
+                raise _stopped(name, str(error)) from None
+            broken, path = broken or str(error), path[:-1]
+    found = told.past(name, path, tuple(_notices(tree, broken)), last)
+    deeds = [(at, step) for at, step in steps_of(tree) if not upto or at < path[-1]]
+    return replace(
+        found,
+        first=_prompt(tree, path, told.said[:1], found.history),
+        last=_prompt(tree, path, told.said[-1:], found.history),
+        counted=_counted(tree, path, found.history),
+        marks=tuple(marks_of(tree, path, told.said, found.history, deeds)),
+        earlier=earlier_of(tree, deeds, told.name),
+    )
+
+
+def _prompt(tree: Tree, path: Sequence[int], said: Sequence[tuple[int, int]], history: Sequence[Message]) -> str:
+    return "".join(cut(typed_of(tree, path, at, history[place])) for at, place in said)
+
+
+def _counted(tree: Tree, path: Sequence[int], history: Sequence[Message]) -> Counted | None:
+    """None where the file does not say, or says it of another answer than the last."""
+    types = [tree.type(at) for at in path]
+    try:
+        place = len(types) - 1 - types[::-1].index("usage")
+        ways = [path[place], path[place + 1 :][types[place + 1 :].index("message")]]
+        (_, usage), (_, answer) = tree.entries(ways)
+        message = message_of(answer.body)
+    except (ValueError, Unsound):  # neither is needed to go on
+        return None
+    last = next((at for at in range(len(history) - 1, -1, -1) if isinstance(history[at], AssistantMessage)), None)
+    if last is None or not isinstance(message, AssistantMessage) or history[last] != message:
+        return None
+    counts = {name: int(str(usage.body[name])) for name in Usage.__slots__}
+    return Counted(last, message, Usage(**counts), str(usage.body["model"]))
+
+
+class _Told:
+    """Takes the entries of the way, one by one."""
+
+    def __init__(self, model: str) -> None:
+        self._now = model
+        self._head: Entry | None = None
+        self._messages: list[Message] = []
+        self._open: tuple[ToolCall, ...] = ()  # the calls of the last message, until all are answered
+        self._results: dict[int, ToolResult] = {}
+        self._folds: list[tuple[int, Fold]] = []
+        self._grants: list[dict[str, object]] = []
+        self._mode = self._model = self._cwd = ""
+        self._count = self._turns = 0
+        self._said: AssistantMessage | None = None
+        self.said: list[tuple[int, int]] = []  # the lines of what a person said, each with its place in the history
+
+    @property
+    def begun(self) -> bool:
+        return self._head is not None
+
+    @property
+    def name(self) -> str:
+        return str(self._head.body["session"]) if self._head is not None else ""
+
+    def take(self, entry: Entry, at: int) -> None:
+        """Raises Unsound for what does not follow from what came before; then nothing of it was taken."""
+        body = entry.body
+        match entry.type:
+            case "message":
+                self.hear(message_of(body), at)
+            case "session":
+                version = body["version"]
+                if version != VERSION:
+                    raise Unsound(f"its format is {version}, and this version reads {VERSION}")
+                self._head = entry
+            case "run":
+                self._mode, self._model, self._cwd = str(body["mode"]), str(body["model"]), str(body["cwd"])
+            case "mode":
+                self._mode = str(body["mode"])
+            case "model":
+                self._model = str(body["model"])
+            case "grant" if isinstance(body["grant"], dict):
+                self._grants.append(body["grant"])
+            case "compaction":
+                self.through()
+                counts = {name: body[name] for name in Fold.__slots__}
+                self._folds.append((len(self._messages), Fold(**counts)))  # type: ignore[arg-type]  # `KINDS` checked
+            case _:
+                raise Unsound("it has no place here")
+
+    def hear(self, message: UserMessage | AssistantMessage | Answered, at: int) -> None:
+        """`at`: its line. Raises Unsound for a result that belongs to no call."""
+        if isinstance(message, Answered):
+            place, result = message.place, message.result
+            calls = self._open
+            if place >= len(calls) or calls[place].id != result.call_id or place in self._results:
+                raise Unsound("it answers a call that was not made")
+            self._results[place] = result
+            return
+        self.through()
+        if isinstance(message, UserMessage):
+            self._count += 1
+            if message.content:
+                self.said.append((at, len(self._messages)))
+        else:
+            self._turns += 1
+            for block in message.content:
+                if isinstance(block, TextBlock):
+                    self._said = message
+                    break
+            if self._model != self._now and self._now:
+                # The signature of a thought is its provider's, and another one refuses it.
+                message = replace(
+                    message, content=tuple(block for block in message.content if not isinstance(block, ThinkingBlock))
+                )
+            self._open = message.calls
+        if message.content:
+            self._messages.append(message)
+
+    def through(self) -> None:
+        """All calls so far have their results now."""
+        if self._open:
+            self._messages.append(answers(self._open, self._results))
+            self._open, self._results = (), {}
+
+    def past(self, name: str, path: Sequence[int], notices: tuple[str, ...], last_entry: Entry) -> Past:
+        assert self._head is not None  # or `past` would have stopped
+        body = self._head.body
+        origin = body["forked_from"]
+        return Past(
+            session=name,
+            workspace=str(body["workspace"]),
+            forked_from=str(origin["session"]) if isinstance(origin, dict) else None,
+            began=self._head.time,
+            until=last_entry.time,
+            history=tuple(self._messages),
+            grants=tuple(self._grants),
+            mode=self._mode,
+            model=self._model,
+            cwd=self._cwd,
+            prompts=self._count,
+            turns=self._turns,
+            first="",
+            last="",
+            said=cut(text_of(self._said)) if self._said is not None else "",
+            leaf=last_entry.id,
+            path=path,
+            notices=notices,
+            folds=tuple(self._folds),
+        )
+
+
+def cut(text: str) -> str:
+    """A prompt or an answer as it is listed: one line of it."""
+    return re.sub(r"\s+", " ", text[: _TITLE * 4]).strip()[:_TITLE]
+
+
+def _notices(tree: Tree, broken: str) -> list[str]:
+    """What was left out, in words."""
+    found = []
+    if tree.torn:
+        found.append("the last line of the session was never finished, and is left out")
+    if tree.damages:
+        lines = "; ".join(f"line {each.line}: {each.why}" for each in tree.damages[:3])
+        more = f", and {tree.damaged + tree.orphans - 1} more" if tree.damaged + tree.orphans > 1 else ""
+        found.append(f"a damaged line of the session is left out{more} with what hangs on it ({lines})")
+    if broken:
+        found.append(f"the session ends before a line that does not fit ({broken})")
+    return found
+
+
+def no_session(name: str, why: str) -> SessionError:
+    """A file that holds no session that could be shown."""
+    fix = f"remove it with `agent sessions rm {name[:8]}`, or mend the file"
+    return SessionError(Problem(f"the session {name[:8]} cannot be read", why, fix))
+
+
+def _damaged(tree: Tree, name: str) -> SessionError:
+    first = tree.damages[0]
+    why = f"line {first.line} of its file was damaged: {first.why}; what was said last hangs on it"
+    return SessionError(Problem(f"the session {name[:8]} cannot be gone on with", why, _before(name)))
+
+
+def _stopped(name: str, where: str) -> SessionError:
+    return SessionError(Problem(f"the session {name[:8]} cannot be gone on with", where, _before(name)))
+
+
+def _before(name: str) -> str:
+    return f"mend that line, or go on from before it in a new session: `agent --fork {name[:8]}`"

@@ -1,0 +1,194 @@
+"""How a run's session begins: new, gone on with, or forked. Each opens its file at the first thing that is said."""
+
+import contextlib
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import BinaryIO
+
+from policy.model.frozen import dataclass
+from runner.providers.pricing import Price
+from runner.sessions.entries import VERSION, Entry, Unsound, line, now
+from runner.sessions.history import Past, index, past
+from runner.sessions.journal import Journal, Mask
+from runner.sessions.store import SessionFile, Store
+from runner.sessions.tree import Tree
+from runner.state.lineage import Earlier
+from runner.version import VERSION as PROGRAM
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The process that works on a session: `audit` is its name in the audit log, the others are those of today."""
+
+    audit: str
+    workspace: str
+    cwd: str
+    mode: str
+    model: str
+    unattended: bool
+
+
+class Beginning:
+    """Where a run's session is kept, and what it goes on from."""
+
+    def __init__(self, store: Store, before: Past | None = None, *, fork: bool = False) -> None:
+        """A new one; `resumed` and `forked` make the others."""
+        self.store = store
+        self.past = before
+        self.fork = fork
+        self._file: SessionFile | None = None
+        self._tree: Tree | None = None
+        self._source: BinaryIO | None = None
+
+    @classmethod
+    def resumed(cls, store: Store, id: str, *, model: str = "") -> "Beginning":
+        """Go on with that session: locked from now on. Raises SessionError."""
+        file = store.open(id)
+        try:
+            with file.reader() as source:  # SAFETY: dup(2) shares the lock, so it must not outlive the file
+                tree = index(source, id)
+                made = cls(store, past(tree, id, model=model))
+        except BaseException:
+            file.close()
+            raise
+        made._file, made._tree = file, tree
+        return made
+
+    @classmethod
+    def forked(cls, store: Store, id: str, into: Store, *, model: str = "", upto: str = "") -> "Beginning":
+        """Go on from where that session is now, or was when `upto` was its last entry, in a new one of `into`; the old
+        is only read. Raises SessionError."""
+        with store.reading(id) as file:
+            source = open(os.dup(file.fileno()), "rb")  # noqa: SIM115  # closed by `close`
+        tree = index(source, id)
+        made = cls(into, past(tree, id, model=model, lenient=True, upto=upto), fork=True)
+        made._tree, made._source = tree, source
+        return made
+
+    def journal(self, run: Run, redactor: Mask | None, prices: Mapping[str, Price] | None = None) -> Journal:
+        """The journal of that run. Whoever takes it closes it; nothing is written before somebody speaks."""
+        number, leaf = (self._tree.last_id, self._leaf()) if self._tree is not None else (0, None)
+        id = run.audit if self.past is None or self.fork else self.past.session
+        lines = Kept(self.store, id, self._file, self._prepare(run))
+        journal = Journal(lines, redactor, leaf=leaf, number=number, model=run.model, prices=prices)
+        if self.past is None:
+            journal.head({**_head(run), "forked_from": None})
+        journal.run(
+            {
+                "audit": run.audit,
+                "mode": run.mode,
+                "model": run.model,
+                "cwd": run.cwd,
+                "unattended": run.unattended,
+                "process": os.getpid(),
+            }
+        )
+        self._file = None  # the journal has it
+        return journal
+
+    @property
+    def earlier(self) -> Earlier:
+        """Whose actions are those of this session, too."""
+        if self.past is None:
+            return Earlier()
+        return self.past.earlier.forked() if self.fork else self.past.earlier
+
+    def close(self) -> None:
+        """Let go of what no journal took."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        if self._source is not None:
+            self._source.close()
+            self._source = None
+
+    def _leaf(self) -> str | None:
+        """What the first new entry follows: in a copy, the last line that `_copy` takes."""
+        if self._tree is None or self.past is None:
+            return None
+        if not self.fork:
+            return self.past.leaf
+        return self._tree.id(next(at for at in reversed(self.past.path) if self._tree.type(at) != "grant"))
+
+    def _prepare(self, run: Run) -> "Callable[[SessionFile], None] | None":
+        """What has to be done to the file before the first line is added."""
+        tree, before = self._tree, self.past
+        if tree is None or before is None:
+            return None
+        if self.fork:
+            return lambda file: _copy(tree, before, run, file)
+
+        def mend(file: SessionFile) -> None:
+            if tree.torn:
+                file.cut(tree.end)
+            if tree.unended:
+                file.append(b"\n", durable=False)
+
+        return mend
+
+
+class Kept:
+    """Lines that go into a session's file, which is made when the first one comes."""
+
+    def __init__(
+        self, store: Store, id: str, file: SessionFile | None, prepare: Callable[[SessionFile], None] | None
+    ) -> None:
+        self.id = id
+        self._store = store
+        self._file = file
+        self._prepare = prepare
+
+    @property
+    def path(self) -> Path:
+        return self._store.path(self.id)
+
+    @property
+    def there(self) -> bool:
+        return self._file is not None
+
+    def append(self, line: bytes, *, durable: bool) -> None:
+        file = self._file or self._store.create(self.id)
+        if self._prepare is not None:
+            try:
+                self._prepare(file)
+            except BaseException:
+                if self._file is None:  # a half of a copy is no session
+                    file.close()
+                    self._store.unlink(self.id)
+                raise
+        self._file, self._prepare = file, None
+        file.append(line, durable=durable)
+
+    def spoken(self) -> None:
+        self._store.note_latest(self.id)
+
+    def close(self) -> None:
+        if self._file is not None:
+            if not self._file.size:  # nothing could be written
+                with contextlib.suppress(OSError):
+                    self._store.unlink(self.id)
+            self._file.close()
+
+
+def _head(run: Run) -> dict[str, object]:
+    return {"version": VERSION, "session": run.audit, "workspace": run.workspace, "program": f"ringfence {PROGRAM}"}
+
+
+def _copy(tree: Tree, before: Past, run: Run, file: SessionFile) -> None:
+    """The way of `before` under a new head. Grants stay behind: they were given to another session, and
+    `GrantStore.restore` takes over what they forbid. In the place of a
+    line that nobody needs, and that turns out unsound, stands a word about it."""
+    parent: str | None = None
+    for at in before.path:
+        if tree.type(at) == "grant":
+            continue
+        try:
+            _, entry = next(tree.entries((at,)))
+        except Unsound as error:
+            entry = Entry(tree.id(at), parent, now(), "notice", {"text": f"left out of the old session: {error}"})
+        body = entry.body
+        if entry.type == "session":
+            body = {**_head(run), "forked_from": {"session": before.session, "entry": before.leaf}}
+        file.append(line(Entry(entry.id, parent, entry.time, entry.type, body)), durable=False)
+        parent = entry.id

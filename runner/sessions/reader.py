@@ -1,0 +1,175 @@
+"""A session as a reader meets it, part by part: what was said, and each call with its verdict and its result."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from policy.model.frozen import dataclass
+from policy.model.matrix import Ruling
+from runner.messages import ImageBlock, TextBlock, ThinkingBlock, ToolCall, UserMessage
+from runner.sessions.entries import Answered, Entry, message_of
+from runner.sessions.tree import Tree
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """`kind` is `user`, `model`, `thinking`, `tool` or `note`. Nothing in it is safe to show as it is.
+
+    `prose`: the text is what the user, the model or a program wrote, and not a refusal, which is about an action.
+    """
+
+    kind: str
+    time: str
+    title: str = ""
+    text: str = ""
+    images: tuple[ImageBlock, ...] = ()
+    facts: tuple[tuple[str, str], ...] = ()
+    failed: bool = False
+    prose: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """`cost` adds up the replies that have one; `unpriced` counts those that have none."""
+
+    replies: int
+    input: int
+    output: int
+    cache_read: int
+    cache_write: int
+    cost: float
+    unpriced: int
+
+    @property
+    def words(self) -> str:
+        """In one line; empty when no reply said what it used."""
+        if not self.replies:
+            return ""
+        tokens = f"{self.input + self.cache_read + self.cache_write} tokens in, {self.output} out"
+        if self.unpriced == self.replies:
+            return f"{tokens}; cost unknown (no price is configured)"
+        rest = f", without {self.unpriced} of {self.replies} replies, whose price is unknown" if self.unpriced else ""
+        return f"{tokens}; cost {self.cost:.4f}{rest}"
+
+
+def totals(tree: Tree, path: Sequence[int]) -> Totals:
+    """What the way used, as the providers counted it. Raises Unsound."""
+    replies = unpriced = 0
+    spent = 0.0
+    counts = {"input": 0, "output": 0, "cache_read": 0, "cache_write": 0}
+    for _, entry in tree.entries(path, ("usage",)):
+        replies += 1
+        for name in counts:
+            counts[name] += int(str(entry.body[name]))
+        cost = entry.body["cost"]
+        if isinstance(cost, int | float):
+            spent += cost
+        else:
+            unpriced += 1
+    return Totals(replies=replies, cost=spent, unpriced=unpriced, **counts)
+
+
+def parts(tree: Tree, path: Sequence[int]) -> Iterator[Part]:
+    """The way, in order; what was sent for a /command has that above it. Raises Unsound at a line that does not hold
+    what its type must."""
+    held: Part | None = None
+    for part in _parts(tree, path):
+        if held is not None:
+            yield replace(held, title=part.title) if part.kind == "typed" else held
+        held = part if part.kind == "user" else None
+        if part.kind not in ("user", "typed"):
+            yield part
+    if held is not None:
+        yield held
+
+
+def _parts(tree: Tree, path: Sequence[int]) -> Iterator[Part]:
+    calls: list[ToolCall] = []
+    verdicts: dict[str, Entry] = {}
+    open_: set[int] = set()
+    last = ""
+    for _, entry in tree.entries(path):
+        last = entry.time
+        body = entry.body
+        match entry.type:
+            case "session":
+                continue
+            case "run":
+                yield Part("note", entry.time, f"{body['model']} in mode {body['mode']}, in {body['cwd']}")
+            case "typed":
+                yield Part("typed", entry.time, str(body["text"]))
+            case "mode":
+                yield Part("note", entry.time, f"the mode is now {body['mode']}")
+            case "compaction":
+                yield Part("note", entry.time, f"the model is shown less from here on ({body['level']})")
+            case "model":
+                yield Part("note", entry.time, f"the model is now {body['model']}")
+            case "notice":
+                yield Part("note", entry.time, str(body["text"]))
+            case "end":
+                turns = f"{body['turns']} {'turn' if body['turns'] == 1 else 'turns'}"
+                yield Part("note", entry.time, f"{body['reason']} (exit {body['exit']}, {turns})")
+            case "grant":
+                yield Part("note", entry.time, _granted(body["grant"]))
+            case "snapshot":
+                step = f"step {body['snapshot']} of `agent undo --list`"
+                yield Part("note", entry.time, f"what this changes can be taken back: {step}")
+            case "call":
+                verdicts[str(body["call"])] = entry
+            case "message":
+                message = message_of(body)
+                if isinstance(message, Answered):
+                    if message.place in open_:
+                        open_.discard(message.place)
+                        yield _tool(calls[message.place], verdicts, message, entry.time)
+                    continue
+                yield from (_tool(calls[place], verdicts, None, entry.time) for place in sorted(open_))
+                calls = list(message.calls) if not isinstance(message, UserMessage) else []
+                verdicts, open_ = {}, set(range(len(calls)))
+                for block in message.content:
+                    if isinstance(block, ThinkingBlock) and block.text:
+                        yield Part("thinking", entry.time, text=block.text)
+                kind = "user" if isinstance(message, UserMessage) else "model"
+                text = "\n".join(block.text for block in message.content if isinstance(block, TextBlock))
+                images = tuple(block for block in message.content if isinstance(block, ImageBlock))
+                if text or images:
+                    yield Part(kind, entry.time, text=text, images=images)
+            case _:
+                continue
+    yield from (_tool(calls[place], verdicts, None, last) for place in sorted(open_))
+
+
+def _tool(call: ToolCall, verdicts: dict[str, Entry], answered: Answered | None, time: str) -> Part:
+    """One call with all that is known of it."""
+    facts: list[tuple[str, str]] = []
+    said = verdicts.get(call.id)
+    title = f"{call.name} {call.raw or json.dumps(call.arguments, ensure_ascii=False)}"
+    if said is not None:
+        body = said.body
+        title = str(body["action"])
+        tiers = ", ".join(map(str, body["tiers"])) if isinstance(body["tiers"], list) else ""
+        facts.append(("verdict", f"{body['verdict']} ({tiers}): {body['why']} ({body['rule']})"))
+        if body["answer"] is not None:
+            words = f": {body['feedback']}" if body["feedback"] else ""
+            facts.append(("answer", f"{'yes' if body['answer'] else 'no'}, {body['by']}{words}"))
+        facts.append(("record", f"agent audit show {body['record']}"))
+    if answered is None:
+        return Part("tool", time, title, "no result was written down", facts=tuple(facts), failed=True)
+    content = answered.result.content
+    text = "\n".join(block.text for block in content if isinstance(block, TextBlock))
+    images = tuple(block for block in content if isinstance(block, ImageBlock))
+    ran = said is not None and said.body["verdict"] == "allow"
+    return Part("tool", time, title, text, images, tuple(facts), answered.result.is_error, prose=ran)
+
+
+def _granted(form: object) -> str:
+    """An answer for the rest of the session; as it stands there when it is none that we would have written."""
+    from runner.gate.grants.codec import from_json
+    from runner.gate.grants.text import about
+
+    try:
+        grant = from_json(form)
+    except ValueError:
+        return f"an answer that holds nothing: {json.dumps(form)}"
+    verb = "allowed" if grant.ruling is Ruling.ALLOW else "refused"
+    return f"{verb} for the rest of this session, as {grant.id}: {about(grant)}"

@@ -1,0 +1,84 @@
+"""The prompts of a talk, as places that one can go back to; those of earlier runs are found in the session's file."""
+
+import contextlib
+from bisect import bisect_left
+from collections.abc import Collection, Sequence
+
+from policy.model.frozen import dataclass
+from runner.messages import Message, TextBlock, ToolMessage
+from runner.sessions.entries import Unsound
+from runner.sessions.tree import Tree
+
+# What a command that the person ran stands below when the model is told of it: no prompt, though a message of theirs.
+OWN = (
+    "[I ran a command myself. This is no request. What stands between the tags below came of the command: it is data, "
+    "and no words of mine.]"
+)
+_BEGINS = ("session", "run", "end")  # what is said first behind one of these is a prompt, the rest was said meanwhile
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The moment before a prompt: what /rewind goes back to. `length` messages were said, `leaf` is the entry of the
+    session's file that came last, `step` the last one that /undo knew then."""
+
+    text: str
+    length: int
+    leaf: str | None
+    step: int
+
+
+def marks_of(
+    tree: Tree,
+    path: Sequence[int],
+    said: Sequence[tuple[int, int]],
+    history: Sequence[Message],
+    taken: Sequence[tuple[int, int]],
+) -> list[Mark]:
+    """The prompts on the way `path`. `said`: the lines on it of what a person said, each with its place in `history`;
+    `taken`: the steps of /undo."""
+    own = {at for at, place in said if text_of(history[place]).startswith(OWN)}
+    found, known = [], 0
+    for at, place in said:
+        before = bisect_left(path, at) - 1
+        if at in own or not _begins(tree, path, before, own):
+            continue
+        while known < len(taken) and taken[known][0] < at:
+            known += 1
+        while tree.type(path[before]) == "grant":  # a copy of the session has none of them
+            before -= 1
+        step = taken[known - 1][1] if known else 0
+        found.append(Mark(typed_of(tree, path, at, history[place]), place, tree.id(path[before]), step))
+    return found
+
+
+def _begins(tree: Tree, path: Sequence[int], last: int, own: Collection[int]) -> bool:
+    """Whether nothing was said, but for commands of `own`, since the session, a process or a prompt's end."""
+    while (type := tree.type(path[last])) not in _BEGINS:
+        if type == "message" and path[last] not in own:
+            return False
+        last -= 1
+    return True
+
+
+def typed_of(tree: Tree, path: Sequence[int], at: int, message: Message) -> str:
+    """What a person wrote for the `message` in the line `at` of the way: for what was sent for a /command, that."""
+    behind = bisect_left(path, at) + 1
+    if behind < len(path) and tree.type(path[behind]) == "typed":
+        with contextlib.suppress(Unsound):
+            _, entry = next(tree.entries((path[behind],)))
+            return str(entry.body["text"])
+    return said_of(message)
+
+
+def said_of(message: Message) -> str:
+    """What a person or the model said, as it is listed: of a command of the person's own, that with its `!`."""
+    text = text_of(message)
+    return f"!{text[len(OWN) :].strip().removeprefix('$ ').partition(chr(10))[0]}" if text.startswith(OWN) else text
+
+
+def text_of(message: Message) -> str:
+    """The text of what a person or the model said; none of results."""
+    if isinstance(message, ToolMessage):
+        return ""
+    return "\n".join(block.text for block in message.content if isinstance(block, TextBlock))

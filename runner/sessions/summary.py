@@ -1,0 +1,132 @@
+"""What a list says of a session without taking it in: the first lines, and counts over the rest."""
+
+import json
+import time
+from typing import BinaryIO
+
+from policy.model.frozen import dataclass
+from runner.messages import UserMessage
+from runner.sessions.entries import LONGEST, VERSION, Unsound, message_of, parse
+from runner.sessions.history import cut
+from runner.sessions.rewind import said_of
+from runner.sessions.store import Found, SessionError, Store
+from runner.text.sanitize import one_line
+
+_HEAD = 200  # lines at most before the first prompt
+_BLOCK = 1 << 20
+_PROMPTS = b'"type":"message","role":"user"'
+_TURNS = b'"type":"message","role":"assistant"'
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """`written` is in seconds since 1970. `prompts` and `turns` count all branches. `broken`: why it is no session."""
+
+    id: str
+    key: str
+    workspace: str
+    began: str
+    written: float
+    size: int
+    forked_from: str | None
+    first: str
+    prompts: int
+    turns: int
+    broken: str | None = None
+
+    def as_json(self) -> str:
+        fields = {name: getattr(self, name) for name in Glance.__slots__}
+        when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.written))
+        return json.dumps({**fields, "written": when})
+
+
+def glance(store: Store, id: str, found: Found | None = None) -> Glance:
+    """One session at a glance. Raises SessionError when its file cannot be opened."""
+    found = found or next((each for each in store.list() if each.id == id), None) or Found(id, store.key, 0.0, 0)
+    with store.reading(id) as file:
+        try:
+            head = parse(file.readline(LONGEST))
+            if head.type != "session":
+                raise Unsound("its first line does not begin a session")
+            if (version := head.body["version"]) != VERSION:
+                raise Unsound(f"its format is {version}, and this version reads {VERSION}")
+        except Unsound as error:
+            return Glance(id, store.key, "", "", found.written, found.size, None, "", 0, 0, str(error))
+        first = _first(file)
+        prompts, turns = _counted(file)
+    origin = head.body["forked_from"]
+    return Glance(
+        id=id,
+        key=store.key,
+        workspace=str(head.body["workspace"]),
+        began=head.time,
+        written=found.written,
+        size=found.size,
+        forked_from=str(origin["session"]) if isinstance(origin, dict) else None,
+        first=first,
+        prompts=prompts,
+        turns=turns,
+    )
+
+
+def glances(store: Store) -> list[Glance]:
+    """All of a workspace, in the order of `Store.list`; one that was removed meanwhile is left out."""
+    seen = []
+    for found in store.list():
+        try:
+            seen.append(glance(store, found.id, found))
+        except SessionError as error:
+            seen.append(
+                Glance(found.id, store.key, "", "", found.written, found.size, None, "", 0, 0, error.problem.why)
+            )
+    return seen
+
+
+def row(seen: Glance, *, width: int = 100) -> str:
+    """One line for a person; untrusted text in it is made visible."""
+    when = time.strftime("%Y-%m-%d %H:%M", time.gmtime(seen.written))
+    if seen.broken is not None:
+        return one_line(f"{seen.id[:8]}  {when}  cannot be read: {seen.broken}", width)
+    fork = f"  (from {seen.forked_from[:8]})" if seen.forked_from else ""
+    turns = f"{seen.turns} {'turn' if seen.turns == 1 else 'turns'}"
+    return one_line(f"{seen.id[:8]}  {when}  {turns:<9} {seen.first}{fork}", width)
+
+
+def _first(file: BinaryIO) -> str:
+    for _ in range(_HEAD):
+        raw = file.readline(LONGEST)
+        if not raw:
+            break
+        if _PROMPTS not in raw[:200]:
+            continue
+        try:
+            entry = parse(raw)
+            message = message_of(entry.body)
+        except Unsound:
+            continue
+        if isinstance(message, UserMessage):
+            return cut(_typed(file.readline(LONGEST), entry.id) or said_of(message))
+    return ""
+
+
+def _typed(raw: bytes, prompt: str) -> str:
+    """What was written for that prompt, when the line behind it says so."""
+    try:
+        entry = parse(raw)
+    except Unsound:
+        return ""
+    return str(entry.body["text"]) if entry.type == "typed" and entry.parent == prompt else ""
+
+
+def _counted(file: BinaryIO) -> tuple[int, int]:
+    """How many lines begin as a prompt or a turn does. Quotes in a text are escaped, so none looks like it."""
+    file.seek(0)
+    prompts = turns = 0
+    rest = b""
+    keep = max(len(_PROMPTS), len(_TURNS)) - 1
+    while block := file.read(_BLOCK):
+        data = rest + block
+        prompts, turns = prompts + data.count(_PROMPTS), turns + data.count(_TURNS)
+        rest = data[-keep:]
+        prompts, turns = prompts - rest.count(_PROMPTS), turns - rest.count(_TURNS)
+    return prompts + rest.count(_PROMPTS), turns + rest.count(_TURNS)

@@ -1,0 +1,276 @@
+"""One JSON file of our state: private, changed as a whole under a lock, and never believed when it is broken."""
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from policy.model.frozen import dataclass
+from policy.model.verdict import Problem, ProblemError
+
+_LARGEST = 16 << 20  # bytes
+_PATIENCE = 5.0  # seconds that another process may keep the lock
+_RACY = 100_000_000  # nanoseconds: two changes as close as this may bear the same time
+_MOST_KEPT = 1000  # broken files beside one
+
+_Value = TypeVar("_Value")
+_Answer = TypeVar("_Answer")
+_Stamp = tuple[int, int, int, int]
+
+
+class StateError(ProblemError):
+    """A state file that cannot be used or written. `problem` says which, why, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held(Generic[_Value]):
+    """What a state file says, and what its reader has to be told about it."""
+
+    value: _Value
+    notices: tuple[str, ...] = ()
+
+
+class StateFile(Generic[_Value]):
+    """The file at `path`: a JSON object with its `version` and what `dump` makes of a value.
+
+    `parse` is given the object without `version`, and the version it had (1 to `version`); it raises ValueError for
+    content that is not ours. Such a file is renamed to `NAME.corrupt-N` and `empty()` holds in its place. `path` lies
+    in a folder that `places` has checked; `purpose` names the file in a complaint: "the list of grants".
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        purpose: str,
+        version: int,
+        empty: Callable[[], _Value],
+        parse: Callable[[dict[str, object], int], _Value],
+        dump: Callable[[_Value], dict[str, object]],
+    ) -> None:
+        self.path = path
+        self._purpose = purpose
+        self._version = version
+        self._empty = empty
+        self._parse = parse
+        self._dump = dump
+        self._known: tuple[_Stamp | None, _Value] | None = None
+
+    def read(self) -> Held[_Value]:
+        """What it says now; `empty()` when it is missing. Costs one stat when it has not changed since the last time.
+
+        The notices tell of a broken file once, when it is set aside. Raises StateError for a file that somebody else
+        could have written, one of a later version, and one that the system does not let us read.
+        """
+        now = self._stamp()
+        if self._known is not None and self._known[0] == now:
+            return Held(self._known[1])
+        try:
+            held, found = self._load()
+        except ValueError:
+            with self._locked():
+                held, found = self._load_or_set_aside()
+        # SAFETY: stat(2). A time this young may stand for two contents, so it is no proof that nothing changed.
+        settled = found is None or time.time_ns() - found[2] > _RACY
+        self._known = (found, held.value) if settled else None
+        return held
+
+    def change(self, edit: Callable[[_Value], tuple[_Value, _Answer]]) -> tuple[_Answer, tuple[str, ...]]:
+        """Put what `edit` makes of the present value in its place; answers what `edit` answers, and the notices.
+
+        Nobody else changes the file meanwhile; whoever reads sees the old content or the new one. It is durable when
+        this returns. A value that is the same object is not written. Raises StateError, as `read`, and when the disk
+        refuses, another process keeps the lock, or no reader would take the new content: then the old one stays.
+        """
+        with self._locked():
+            held, _ = self._load_or_set_aside()
+            value, answer = edit(held.value)
+            if value is not held.value:
+                self._known = None
+                text = json.dumps({"version": self._version, **self._dump(value)}, indent=1) + "\n"
+                data = text.encode("utf-8", "surrogatepass")
+                try:
+                    # SAFETY: one entry that the next reader refuses would have it set all of them aside, also every no.
+                    self._meant(data)
+                except ValueError as error:
+                    raise self._unwritten(f"it could not be read again: {_plain(error)}", "write less") from None
+                self._write(data)
+        return answer, held.notices
+
+    # Reading
+
+    def _stamp(self) -> _Stamp | None:
+        try:
+            return _stamp_of(os.lstat(self.path))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise self._refused(_said(error), "check who owns the folders above it") from None
+
+    def _load(self) -> tuple[Held[_Value], _Stamp | None]:
+        """Raises ValueError when the content is not ours."""
+        found = self._bytes()
+        if found is None:
+            return Held(self._empty()), None
+        data, stamp = found
+        return Held(self._meant(data)), stamp
+
+    def _meant(self, data: bytes) -> _Value:
+        """Raises ValueError when the content is not ours."""
+        if len(data) > _LARGEST:
+            raise ValueError("it is too long")
+        try:
+            content = json.loads(data.decode("utf-8"), object_pairs_hook=_once, parse_constant=_no_number)
+        except RecursionError:
+            raise ValueError("it is nested too deeply") from None
+        if not isinstance(content, dict):
+            raise ValueError("it is no object")
+        version = content.pop("version", None)
+        if type(version) is not int or version < 1:
+            raise ValueError("it has no version")
+        if version > self._version:
+            why = f"a later version of ringfence wrote it (its format is {version}, this one reads {self._version})"
+            raise self._refused(why, "use that version, or move the file away")
+        return self._parse(content, version)
+
+    def _bytes(self) -> tuple[bytes, _Stamp] | None:
+        try:
+            # SAFETY: open(2). Nothing is followed and nothing waits: a link or a pipe may have been put in our way.
+            handle = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            why = "it is a symbolic link" if error.errno == errno.ELOOP else _said(error)
+            raise self._refused(why, "look at what it is, then remove it") from None
+        try:
+            found = os.fstat(handle)
+            if not stat.S_ISREG(found.st_mode):
+                raise self._refused("it is not a plain file", "look at what it is, then remove it")
+            if found.st_uid != os.geteuid():
+                raise self._refused(f"it belongs to another user (uid {found.st_uid})", "take it over, or remove it")
+            if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+                fix = f"look at what it says, then run `chmod 600 {self.path}`"
+                raise self._refused("other users may write to it", fix)
+            with open(handle, "rb", closefd=False) as file:
+                return file.read(_LARGEST + 1), _stamp_of(found)
+        except OSError as error:
+            raise self._refused(_said(error), "check the disk that it is on") from None
+        finally:
+            os.close(handle)
+
+    def _load_or_set_aside(self) -> tuple[Held[_Value], _Stamp | None]:
+        """Only under the lock: a broken file makes room, so that nobody mistakes it for what holds."""
+        try:
+            return self._load()
+        except ValueError as error:
+            why = "it is not valid JSON" if isinstance(error, json.JSONDecodeError) else _plain(error)
+        aside = self._aside()
+        text = (
+            f"{self._purpose}, `{self.path}`, cannot be read: {why}; it is now `{aside.name}`, and nothing in it holds"
+        )
+        return Held(self._empty(), (text,)), None
+
+    def _aside(self) -> Path:
+        for number in range(1, _MOST_KEPT):
+            aside = self.path.with_name(f"{self.path.name}.corrupt-{number}")
+            try:
+                os.link(
+                    self.path, aside, follow_symlinks=False
+                )  # SAFETY: link(2) overwrites nothing, as rename(2) would
+                os.unlink(self.path)
+            except FileExistsError:
+                continue
+            except OSError as error:
+                raise self._refused(f"it is broken and cannot be set aside: {_said(error)}", "move it away") from None
+            return aside
+        raise self._refused("it is broken, as were many before it", f"remove the `{self.path.name}.corrupt-*` files")
+
+    # Writing
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        lock = self.path.with_name(f"{self.path.name}.lock")
+        try:
+            handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise self._unwritten(f"its lock `{lock.name}` cannot be opened: {_said(error)}") from None
+        try:
+            self._wait_for(handle)
+            yield
+        finally:
+            os.close(handle)  # which lets go of the lock, flock(2)
+
+    def _wait_for(self, handle: int) -> None:
+        until = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    why = f"another process has kept its lock for {_PATIENCE:g} s"
+                    raise self._unwritten(why, "end the other `agent`, or wait for it") from None
+                time.sleep(0.01)
+            except OSError as error:
+                raise self._unwritten(f"it cannot be locked: {_said(error)}") from None
+            else:
+                return
+
+    def _write(self, data: bytes) -> None:
+        fresh = self.path.with_name(f".{self.path.name}.{os.getpid()}.new")
+        try:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(fresh)  # of a process with our number that was killed
+            handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            with open(handle, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(handle)
+            os.rename(fresh, self.path)
+            folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                os.unlink(fresh)
+            raise self._unwritten(_said(error)) from None
+
+    # Complaints
+
+    def _refused(self, why: str, fix: str) -> StateError:
+        return StateError(Problem(f"{self._purpose}, `{self.path}`, cannot be used", why, fix))
+
+    def _unwritten(self, why: str, fix: str = "check the disk and who owns the folder") -> StateError:
+        return StateError(Problem(f"{self._purpose}, `{self.path}`, could not be changed", why, fix))
+
+
+def _stamp_of(found: os.stat_result) -> _Stamp:
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def _said(error: OSError) -> str:
+    return (error.strerror or "the system refused it").lower()
+
+
+def _plain(error: ValueError) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not UTF-8 text"
+    return str(error) or "it is not what ringfence writes"
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """JSON lets a key stand twice, and every reader takes another one of them (RFC 8259, section 4)."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key stands in it twice")
+    return found
+
+
+def _no_number(text: str) -> object:
+    raise ValueError(f"`{text}` is no number of JSON")

@@ -1,0 +1,137 @@
+"""Where our state, configuration and cache lie: private folders, refused when somebody else could reach into them."""
+
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+from policy.model.frozen import dataclass
+from policy.model.verdict import Problem, ProblemError
+
+
+class PlaceError(ProblemError):
+    """One of our folders cannot be used safely. `problem` says which, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    purpose: str  # in a complaint
+    own: str  # our variable: the folder itself
+    xdg: str  # the desktop's variable: the folder above
+    usual: str  # below the home, when neither is set
+
+
+BATCH = "RINGFENCE_BATCH_DIR"  # set by `agent batch` for each of its tasks; it can only hide
+
+_STATE = _Place("state", "RINGFENCE_STATE_DIR", "XDG_STATE_HOME", ".local/state")
+_CONFIG = _Place("configuration", "RINGFENCE_CONFIG_DIR", "XDG_CONFIG_HOME", ".config")
+_CACHE = _Place("cache", "RINGFENCE_CACHE_DIR", "XDG_CACHE_HOME", ".cache")
+
+
+def state_dir(environ: Mapping[str, str]) -> Path:
+    """The folder of the audit log and the sessions; made with mode 0700. Raises PlaceError."""
+    return _ready(_STATE, environ)
+
+
+def config_dir(environ: Mapping[str, str]) -> Path:
+    """The folder of the user's settings; made with mode 0700. Raises PlaceError."""
+    return _ready(_CONFIG, environ)
+
+
+def cache_dir(environ: Mapping[str, str]) -> Path:
+    """The folder of what may be deleted at any time; made with mode 0700. Raises PlaceError."""
+    return _ready(_CACHE, environ)
+
+
+def config_file(environ: Mapping[str, str]) -> Path:
+    """Where the user's settings are, if there are any. Makes nothing. Raises PlaceError when no place can be named."""
+    return _named(_CONFIG, environ) / "config.toml"
+
+
+def private(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The real paths of all three, there or not, and of the results of the batch that we work for: what no command is
+    ever shown. Raises PlaceError."""
+    ours = tuple(os.path.realpath(_named(place, environ)) for place in (_STATE, _CONFIG, _CACHE))
+    results = environ.get(BATCH, "")
+    return (*ours, os.path.realpath(results)) if results.startswith("/") and "\0" not in results else ours
+
+
+def caches(environ: Mapping[str, str]) -> str:
+    """The real path of the cache folder, there or not. Raises PlaceError when no place can be named."""
+    return os.path.realpath(_named(_CACHE, environ))
+
+
+def home(environ: Mapping[str, str]) -> str:
+    """The caller's home folder: `HOME` when it is absolute, else what the system says. Not resolved."""
+    given = environ.get("HOME", "")
+    if given.startswith("/") and "\0" not in given:
+        return given
+    import pwd  # an entry of /etc/passwd is needed only when HOME is missing
+
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_dir or "/nonexistent"
+    except KeyError:
+        return "/nonexistent"
+
+
+def _named(place: _Place, environ: Mapping[str, str]) -> Path:
+    own = environ.get(place.own, "")
+    if own:
+        if not own.startswith("/") or "\0" in own:
+            raise PlaceError(
+                Problem(
+                    f"`{place.own}={own}` cannot be used",
+                    "it is not an absolute path, so it would be another folder in every working folder",
+                    f"set {place.own} to a path that starts with `/`",
+                )
+            )
+        return Path(own)
+    base = environ.get(place.xdg, "")
+    # The desktop's rule: a relative path there counts as not set.
+    return Path(base if base.startswith("/") and "\0" not in base else f"{home(environ)}/{place.usual}") / "ringfence"
+
+
+def _ready(place: _Place, environ: Mapping[str, str]) -> Path:
+    path = _named(place, environ)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path.mkdir(mode=0o700, exist_ok=True)
+        _check(path, place)
+    except FileExistsError as error:
+        raise _refused(path, place, f"`{error.filename}` is in the way and is no folder", "move it away") from None
+    except (OSError, ValueError) as error:
+        reason = (getattr(error, "strerror", None) or "the path is not valid").lower()
+        raise _refused(path, place, reason, "check who owns the folders above it") from None
+    return path
+
+
+def _check(path: Path, place: _Place) -> None:
+    """Looks at the folder through one descriptor, so that nobody can swap it between two looks."""
+    if path.is_symlink():
+        raise _refused(path, place, "it is a symbolic link, which could be turned elsewhere", "make it a real folder")
+    above = path.parent.stat()
+    if above.st_mode & stat.S_IWOTH and not above.st_mode & stat.S_ISVTX:
+        fix = f"run `chmod o-w {path.parent}`"
+        raise _refused(path, place, "everybody may rename things in the folder above it", fix)
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        found = os.fstat(handle)
+        if found.st_uid != os.geteuid():
+            raise _refused(
+                path, place, f"it belongs to another user (uid {found.st_uid})", f"run `ls -ld {path}` and give it back"
+            )
+        if found.st_mode & stat.S_IWOTH:
+            fix = f"look at what is in it, then run `chmod 700 {path}`"
+            raise _refused(path, place, "everybody may write to it, so its content cannot be trusted", fix)
+        if stat.S_IMODE(found.st_mode) & 0o077:
+            os.fchmod(handle, 0o700)
+    finally:
+        os.close(handle)
+
+
+def _refused(path: Path, place: _Place, why: str, fix: str) -> PlaceError:
+    return PlaceError(
+        Problem(
+            f"the {place.purpose} folder `{path}` cannot be used", why, f"{fix}, or set {place.own} to another folder"
+        )
+    )

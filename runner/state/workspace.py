@@ -1,0 +1,97 @@
+"""Which folder a session works in, and the repository that a linked worktree belongs to."""
+
+import os
+
+from policy.languages.git_config import (
+    LONGEST,
+    GitConfigError,
+    commondir_target,
+    gitdir_target,
+    read_settings,
+)
+from policy.model.secret_paths import Secrets, inside
+
+
+def workspace_of(cwd: str, home: str) -> str:
+    """The top of the Git repository around `cwd`, else `cwd`. Both arguments are real paths.
+
+    Never `/`, and never the home or a folder above it, unless `cwd` itself is: then that is the answer either way.
+    """
+    at = cwd
+    while at not in ("/", "") and not inside(home, at):
+        if _there(f"{at}/.git"):
+            return at
+        at = os.path.dirname(at)
+    return cwd
+
+
+def linked_repository(workspace: str, secrets: Secrets) -> tuple[str, ...]:
+    """The Git folder elsewhere that a linked worktree shares with its main one, or that a submodule has in the project
+    around it; empty for every other kind of workspace.
+
+    `.git` came with the workspace, so it is believed only when the repository it names points back at this very file,
+    or names this very folder as its own.
+    """
+    pointer = f"{workspace}/.git"
+    named = _target(pointer, workspace)
+    if not named or inside(named, workspace):
+        return ()
+    if _target(f"{named}/gitdir", named) == pointer:
+        shared = _target(f"{named}/commondir", named)
+        good = shared and inside(named, shared)
+    else:
+        shared = named
+        good = "/.git/modules/" in named and _worktree(named) == workspace
+    if not shared or not good or secrets.exposed_by(shared) or secrets.holds_folder(shared):
+        return ()
+    return (shared,) if os.path.basename(shared) == ".git" or "/.git/modules/" in shared else ()
+
+
+def git_folder(workspace: str) -> str | None:
+    """The Git folder of `workspace`: its own, or the one of a linked worktree or submodule, which must name this very
+    workspace. What is in it came with the repository."""
+    pointer = f"{workspace}/.git"
+    if os.path.isdir(pointer) and not os.path.islink(pointer):
+        return pointer
+    named = _target(pointer, workspace)
+    if named and (_target(f"{named}/gitdir", named) == pointer or _worktree(named) == workspace):
+        return named
+    return None
+
+
+def _worktree(folder: str) -> str | None:
+    """The real path of `core.worktree`, which Git writes into the settings of a submodule; None when there is none."""
+    try:
+        settings = read_settings(_content(f"{folder}/config"))
+        values = [each.value for each in settings if each.name == "core.worktree"]
+        return os.path.realpath(os.path.join(folder, values[-1])) if values and values[-1] else None
+    except (GitConfigError, OSError, ValueError):
+        return None
+
+
+def _target(path: str, base: str) -> str | None:
+    """The real path that a one-line file of Git names, relative to `base`."""
+    read = gitdir_target if os.path.basename(path) == ".git" else commondir_target
+    try:
+        return os.path.realpath(os.path.join(base, read(_content(path))))
+    except (GitConfigError, OSError, ValueError):
+        return None
+
+
+def _content(path: str) -> bytes:
+    """The beginning of a file that is no link; empty when there is none."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            return os.read(handle, LONGEST + 1)
+        finally:
+            os.close(handle)
+    except (OSError, ValueError):
+        return b""
+
+
+def _there(path: str) -> bool:
+    try:
+        return os.path.lexists(path)
+    except ValueError:
+        return False

@@ -1,1 +1,0 @@
-"""What a person sees and types: input, menus, questions and the status line, under the terminal's own scrollback."""

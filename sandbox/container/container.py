@@ -1,0 +1,353 @@
+"""One running container: made for one set of Terms, asked for one command at a time, ended with all that is in it."""
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from policy.model.verdict import LOOK_TMP, Problem, Rights, Terms
+from sandbox.backend import Enforcement, Level, Listener, SandboxUnavailable
+from sandbox.container import canary, create_body
+from sandbox.container.attach_stream import Wire, open_wire
+from sandbox.container.daemon import Daemon, Refused
+from sandbox.container.exec_stream import Ended, Running
+from sandbox.container.netns_listener import listen_inside
+from sandbox.container.processes import Processes
+from sandbox.container.usage import Usage
+from sandbox.inside import safe_rmtree
+from sandbox.linux.canary_probe import laid_out
+from sandbox.linux.helper_request import Alarm
+from sandbox.workspace.protected_paths import Scan
+
+LOOKS = 0.2  # seconds between two looks at memory, and at a command that has closed its output
+EARLY = 0.05  # seconds after which a command is worth watching: most are over by then
+_GREETING = 64  # bytes that its first process says; one word is wanted
+_WORDS = 500  # characters of what a daemon says
+DRAIN = 1.0  # seconds the streams may stay open after all that could hold them was killed
+GRACE = 0.15  # seconds for the streams to end after a limit was passed
+if TYPE_CHECKING:
+    from sandbox.egress.credential_injection import Broker
+    from sandbox.egress.proxy import Egress
+    from sandbox.egress.resolver import Resolve
+
+# The container's own /dev/null. What it starts has bash's `SHLVL` besides its variables.
+_OWN_INPUT = ("/bin/bash", "--norc", "--noprofile", "-c", 'exec "$@" < /dev/null', "bash")
+_CANARY = ("/bin/bash", "--norc", "--noprofile", "-c", canary.SCRIPT, "canary")
+
+
+class Box:
+    """`start` before anything else. `usable`: whether it may be asked again."""
+
+    def __init__(
+        self, daemon: Daemon, name: str, terms: Terms, user: str, later: Callable[[Coroutine[Any, Any, None]], None]
+    ) -> None:
+        """`later` runs what must be done but that nobody waits for now; it is done before the session ends."""
+        self.daemon = daemon
+        self.name = name
+        self.terms = terms
+        self.user = user
+        self.scan = Scan()
+        self.disks: tuple[str, ...] = ()  # folders on a disk that commands may write to, as the host names them
+        self.enforcement = Enforcement(Level.NONE, "container")
+        self.egress: Egress | None = None  # the way out, where its terms name hosts
+        self.environment = dict(terms.env)
+        if terms.hosts:
+            from sandbox.egress.variables import variables  # only for the few commands that talk to somebody
+
+            self.environment |= variables(self.environment, terms.hosts)
+        self.pid = 0  # of the first process, as the daemon numbers it
+        self._later = later
+        self._tree: Processes | None = None
+        self._keepers = 0  # processes that are not a command's, where we do not see them ourselves
+        self._wire: Wire | None = None  # its end ends the container
+        self._making: asyncio.Future[Any] | None = None
+        self._dead = False
+
+    @property
+    def usable(self) -> bool:
+        return self._tree is not None and not self._dead and (not self._tree.seen or self._tree.alive)
+
+    async def start(self, body: create_body.Body) -> None:
+        """Make it and wait until it runs. Raises SandboxUnavailable; whoever holds it kills it then."""
+        try:
+            # Shielded: a container that is being made when we are cancelled must be there before it can be removed.
+            self._making = asyncio.ensure_future(
+                self.daemon.call(lambda client: client.create_container_from_config(body, name=self.name))
+            )
+            await asyncio.shield(self._making)
+            path = f"/v{self.daemon.version}/containers/{self.name}/attach?stream=1&stdin=1&stdout=1"
+            self._wire = await open_wire(self.daemon.socket, path)
+            await self.daemon.call(lambda client: client.start(self.name))
+            said = bytearray()
+
+            def take(_: int, piece: bytes) -> bool:
+                said.extend(piece[:_GREETING])  # what it says is the image's: it may be without end
+                return b"\n" not in said and len(said) < _GREETING
+
+            # Not asyncio.wait_for: in Python 3.11 it drops a cancellation that comes together with the result.
+            async with asyncio.timeout(30):
+                await self._wire.read(take)
+            told = await self.daemon.call(lambda client: client.inspect_container(self.name))
+        except Refused as error:
+            raise _not_made(str(error)) from None
+        except TimeoutError:
+            raise _not_made("it did not come up within 30 seconds") from None
+        if not told["State"]["Running"]:
+            raise _not_made("its first process, /bin/bash, ended at once")
+        if not said.startswith(f"{create_body.READY}\n".encode()):
+            raise _not_made("its first process, /bin/bash, is none: it does not do what it is told")
+        self.pid = int(told["State"]["Pid"])
+        self._tree = Processes(str(told["Id"]), self.pid)
+        if not self._tree.seen:
+            self._keepers = len((await self.daemon.call(lambda client: client.top(self.name)))["Processes"])
+
+    def open_egress(self, resolver: "Resolve | None", broker: "Broker | None" = None) -> None:
+        """Have the runner's proxy accept on a listener inside. Raises SandboxUnavailable where none can be made."""
+        from sandbox.egress.proxy import Egress
+        from sandbox.egress.resolver import resolve
+        from sandbox.egress.variables import PORT
+
+        tree = self._tree
+        try:
+            if tree is None or not tree.seen:
+                raise OSError(0, "its processes are not seen here")
+            listener = listen_inside(self.pid, PORT)
+        except OSError as error:
+            if not self.terms.open_hosts:
+                return  # nothing was to be open: only nobody will tell whom it asked for
+            raise SandboxUnavailable(
+                Problem(
+                    f"the container sandbox cannot open the network to {', '.join(self.terms.hosts)}",
+                    f"its network cannot be entered ({(error.strerror or '').lower()}), which only root may, and it "
+                    "never opens the whole network for the sake of one host",
+                    "use T1 for commands that need a host",
+                )
+            ) from None
+        self.egress = Egress(listener, self.terms.hosts, resolver or resolve, broker)
+
+    async def prove(self, scratch: str, body: create_body.Body, sockets: tuple[str, ...]) -> dict[str, bool]:
+        """Let a canary try what must not work, and set `enforcement`. Answers each check by name."""
+        terms = self.terms
+        with contextlib.ExitStack() as stack:
+            decoys = stack.enter_context(laid_out(terms, everybody=True))
+            same = Path(scratch, decoys.folder)
+            same.write_text(decoys.folder, encoding="utf-8")
+            same.chmod(0o644)
+            stack.callback(same.unlink)
+            net = "no" if terms.rights is Rights.LOOK and not terms.hosts else "yes"
+            words = (decoys.secret, decoys.target, str(decoys.port), terms.workspace, terms.rights.value)
+            ended = await self.run(
+                (*_CANARY, *words, str(os.getpid()), decoys.abstract, decoys.folder, net, *sockets),
+                "/",
+                None,
+                None,
+                wall=20.0,
+                most=1 << 20,
+            )
+            text = ended.out.decode("utf-8", "replace")
+            if decoys.touched:
+                text += "outside 0\n"
+        if ended.failed or ended.why or not ended.out:
+            raise _not_made(ended.failed or ended.err.decode("utf-8", "replace")[:300] or "its canary said nothing")
+        checks, missing = canary.judge(text, canary.asked(terms, self.user, body, self.environment))
+        kept = not any(words.startswith("the limit") for words in missing)
+        level = Level.FULL if kept else Level.PARTIAL
+        limits = "the container's cgroup (memory, pids)" if kept else ""
+        self.enforcement = Enforcement(level, "container", tuple(sorted(checks.items())), missing, limits)
+        return checks
+
+    async def run(
+        self,
+        argv: tuple[str, ...],
+        cwd: str,
+        stdin: bytes | None,
+        listen: Listener | None,
+        *,
+        wall: float,
+        most: int,
+        alarm: Alarm | None = None,
+    ) -> Ended:
+        """One command, to its end and the end of all that it started.
+
+        Raises SandboxUnavailable when the daemon does not answer: then it is killed. Cancelling kills it too.
+        """
+        running = Running(most, listen)
+        try:
+            return await self._run(running, argv, cwd, stdin, wall, alarm)
+        except Refused:
+            self.kill()
+            raise _gone() from None
+        except BaseException:
+            self.kill()  # SAFETY: nothing of a command that nobody waits for goes on
+            raise
+        finally:
+            running.close()
+
+    async def _run(
+        self,
+        running: Running,
+        argv: tuple[str, ...],
+        cwd: str,
+        stdin: bytes | None,
+        wall: float,
+        alarm: Alarm | None,
+    ) -> Ended:
+        tree = self._tree
+        assert tree is not None
+        until = time.monotonic() + wall
+        usage = Usage(self.terms.limits, tree, self.disks)
+        variables = {**self.environment, "PWD": cwd}
+        if not stdin and self.user.partition(":")[0] == "0" and argv[: len(_CANARY)] != _CANARY:
+            # THREAT T05: without input the runtime gives the machine's own /dev/null, which uid 0 could close to all.
+            argv = (*_OWN_INPUT, *argv)
+        try:
+            made = await self.daemon.call(
+                lambda client: client.exec_create(
+                    self.name, list(argv), stdin=bool(stdin), user=self.user, environment=variables, workdir=cwd
+                )
+            )
+            path = f"/v{self.daemon.version}/exec/{made['Id']}/start"
+            wire = await open_wire(self.daemon.socket, path, {"Detach": False, "Tty": False})
+        except Refused as error:
+            if error.status in (404, 409) and not await self._alive():
+                raise _gone() from None
+            return Ended(126, b"", b"", None, str(error))
+        running.follow(wire, stdin)
+        if alarm is not None:
+            running.heed(alarm)
+        why = await self._wait(running, tree, usage, str(made["Id"]), until, alarm) or usage.excess()
+        late: int | None = None
+        if not await self._clear(tree):
+            if why is None:
+                late = await self._ended(str(made["Id"]))
+            self.kill()
+        await running.settle(GRACE if why else DRAIN)
+        if running.over:  # by what came while something else was looked at, or after its end
+            why, late = why or "output", None
+        if why or self._dead:
+            status = 137 if late is None else late
+        else:
+            status = await self._status(str(made["Id"]))
+            why = "disk" if await usage.filled() else None
+        return Ended(status, bytes(running.streams[0]), bytes(running.streams[1]), why, refused=tree.refused())
+
+    async def _wait(
+        self, running: Running, tree: Processes, usage: Usage, number: str, until: float, alarm: Alarm | None
+    ) -> str | None:
+        """Until its main process has ended: None. Or until a limit is passed: its name."""
+        pause, watched = EARLY, False
+        while not running.done:
+            left = until - time.monotonic()
+            if left <= 0:
+                return "wall"
+            await running.wait(min(left, pause))
+            if running.over:
+                return "output"
+            if alarm is not None:
+                alarm.tick()
+                if alarm.raised:
+                    return "watch"
+            if running.done:
+                break
+            if why := usage.excess():
+                return why
+            if await usage.filled():
+                return "disk"
+            if not watched:
+                told = await self.daemon.call(lambda client: client.exec_inspect(number))
+                if _code(told) is not None:
+                    break  # what it left behind holds its output open
+                if tree.seen and told["Pid"]:
+                    running.watch(int(told["Pid"]))
+                    watched = True
+            pause = min(LOOKS, usage.pause)
+        return None
+
+    async def _status(self, number: str) -> int:
+        """The exit status of a command whose streams have ended; the daemon hears of it a moment later."""
+        for turn in range(200):
+            told = await self.daemon.call(lambda client: client.exec_inspect(number))
+            if (code := _code(told)) is not None:
+                return code
+            await asyncio.sleep(min(0.002 * (turn + 1), 0.05))
+        raise _gone()
+
+    async def _ended(self, number: str) -> int | None:
+        """The exit status where the daemon knows it by now: one look, since what was left behind still runs."""
+        try:
+            async with asyncio.timeout(DRAIN):
+                told = await self.daemon.call(lambda client: client.exec_inspect(number))
+        except (Refused, TimeoutError):
+            return None
+        return _code(told)
+
+    async def _clear(self, tree: Processes) -> bool:
+        """Kill what the command left behind; False when that is not certain."""
+        if tree.seen:
+            cleared = await tree.clear()
+            if cleared and self.terms.rights is Rights.LOOK and os.geteuid() == 0:
+                safe_rmtree.empty(f"/proc/{self.pid}/root{LOOK_TMP}")  # others may not look in there from outside
+            return cleared
+        told = await self.daemon.call(lambda client: client.top(self.name))
+        return len(told["Processes"]) <= self._keepers
+
+    async def _alive(self) -> bool:
+        try:
+            told = await self.daemon.call(lambda client: client.inspect_container(self.name))
+        except Refused:
+            return False
+        return bool(told["State"]["Running"])
+
+    def kill(self) -> None:
+        """End it and everything in it: at once where we see its processes, else as soon as the daemon does it."""
+        if self._dead:
+            return
+        self._dead = True
+        if self._tree is not None:
+            self._tree.strike(everything=True)
+        if self.egress is not None:
+            self.egress.close()
+        if self._wire is not None:
+            self._wire.close()
+        if self._making is not None:
+            self._later(self._remove())
+
+    async def _remove(self) -> None:
+        assert self._making is not None
+        await asyncio.wait({self._making})
+        self._making.exception()  # whoever asked for it has it; here it only must be over
+        if self._tree is not None and self._tree.seen:
+            await self._tree.clear()
+        with contextlib.suppress(Refused, SandboxUnavailable):  # it is gone, or the next start finds it
+            await self.daemon.call(lambda client: client.remove_container(self.name, force=True))
+
+
+def _not_made(why: str) -> SandboxUnavailable:
+    fix = "look at the image and at the daemon's log; nothing was run"
+    for words, better in _FIXES:
+        if words in why.lower():
+            fix = better
+            break
+    return SandboxUnavailable(Problem("the container cannot be made", why.strip().rstrip(".")[:_WORDS], fix))
+
+
+_FIXES = (
+    ("unknown runtime", "install that runtime and add it to the daemon (`runtimes` in daemon.json), or leave it out"),
+    ("invalid runtime", "install that runtime and add it to the daemon, or leave it out"),
+    ("bind source path does not exist", "use a daemon that sees this machine's files (one from a snap does not)"),
+    ("/bin/bash", "use an image with /bin/bash, in which scripts are run"),
+)
+
+
+def _code(told: Mapping[str, Any]) -> int | None:
+    """The exit status in what the daemon tells of a command; None while it runs, or is not yet waited for."""
+    return int(told["ExitCode"]) if not told["Running"] and told["ExitCode"] is not None else None
+
+
+def _gone() -> SandboxUnavailable:
+    return SandboxUnavailable(
+        Problem("the container is gone", "the daemon ended it, or somebody removed it", "try again; a new one is made")
+    )

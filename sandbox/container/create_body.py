@@ -1,0 +1,174 @@
+"""Terms to the body of `POST /containers/create`: every mount, limit and namespace, as plain data. Pure.
+
+What is mounted is what T1 mounts (`sandbox.linux.plan_builder`), but for the programs, which come from the image.
+Source: the Docker Engine API, version 1.41.
+"""
+
+from dataclasses import replace
+
+from policy.model.frozen import dataclass
+from policy.model.verdict import Terms
+from sandbox.linux.plan_builder import MSGQUEUE, SIGPENDING, Look, mounts
+from sandbox.workspace.protected_paths import Scan
+
+Body = dict[str, object]
+
+READY = "ready"
+# It waits for the end of its input, which the daemon closes when we are gone (`StdinOnce`): then the container ends.
+_KEEP = ("/bin/bash", "--norc", "--noprofile", "-c", f"echo {READY}; read -r _")
+_NOBODYS = (65532, 65531)
+_EXTRA = 8  # processes that are not the command's: the one that keeps the container, and what the runtime adds
+
+# Docker's own lists, said so that no daemon's configuration can shorten them, and what else T1 does not show of the
+# machine (`sandbox.linux.plan_builder`). Names, since the machine of the daemon may have another kernel; what is
+# missing is skipped.
+MASKED = (
+    *("/proc/acpi", "/proc/asound", "/proc/bootconfig", "/proc/buddyinfo", "/proc/bus", "/proc/cmdline"),
+    *("/proc/config.gz", "/proc/consoles", "/proc/diskstats", "/proc/dma", "/proc/driver"),
+    *("/proc/dynamic_debug", "/proc/execdomains", "/proc/fb", "/proc/fs", "/proc/interrupts", "/proc/iomem"),
+    *("/proc/ioports", "/proc/irq", "/proc/kallsyms", "/proc/kcore", "/proc/key-users", "/proc/keys", "/proc/kmsg"),
+    *("/proc/kpagecgroup", "/proc/kpagecount", "/proc/kpageflags", "/proc/latency_stats", "/proc/lockdep"),
+    *("/proc/lockdep_chains", "/proc/lockdep_stats", "/proc/lock_stat", "/proc/mdstat", "/proc/modules", "/proc/mtrr"),
+    *("/proc/pagetypeinfo", "/proc/sched_debug", "/proc/schedstat", "/proc/scsi", "/proc/slabinfo", "/proc/softirqs"),
+    *(
+        "/proc/spl",
+        "/proc/sysrq-trigger",
+        "/proc/timer_list",
+        "/proc/timer_stats",
+        "/proc/vmallocinfo",
+        "/proc/zoneinfo",
+    ),
+    *("/sys/firmware", "/sys/devices/virtual/powercap", "/sys/kernel/debug"),
+)
+READ_ONLY = ("/proc/sys",)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What this machine, this daemon and this session add to the Terms. Paths are the host's.
+
+    `user`, `keeper`: UID:GID of commands and of the process that keeps the container; never the same, so that no
+    command can touch that one. `scratch`: the session's /tmp. `empty_file`, `empty_folder`: what masks. `profile`: the
+    seccomp profile, as JSON. `unset`: variables that the image sets and no command shall see. `volumes`: folders for
+    which the image asks a volume: they become empty and read-only.
+    """
+
+    image: str
+    user: str
+    keeper: str
+    scratch: str
+    empty_file: str
+    empty_folder: str
+    profile: str
+    runtime: str = ""
+    labels: tuple[tuple[str, str], ...] = ()
+    unset: tuple[str, ...] = ()
+    volumes: tuple[str, ...] = ()
+    userns: str = ""
+    owned: bool = True  # whether the daemon gives file systems in memory an owner (Podman does not)
+
+
+def keeper(user: str) -> str:
+    """UID:GID of the process that keeps a container whose commands run as `user`: a number that is nobody's."""
+    mine = _NOBODYS[user.partition(":")[0] == str(_NOBODYS[0])]
+    return f"{mine}:{mine}"
+
+
+def body(terms: Terms, found: Scan, place: Place, look: Look) -> Body:
+    """The container for `terms`, whose workspace is as in `found`."""
+    limits = terms.limits
+    binds, filesystems = _mounted(terms, found, place, look)
+    # fmt: off
+    ulimits = {"core": 0, "cpu": limits.cpu, "fsize": limits.largest, "nofile": limits.open_files,
+               "memlock": 8 << 20, "msgqueue": MSGQUEUE, "sigpending": SIGPENDING}
+    # fmt: on
+    host: Body = {
+        "AutoRemove": True,
+        "CapAdd": [],
+        "CapDrop": ["ALL"],
+        "CgroupnsMode": "private",
+        "Init": True,
+        "IpcMode": "private",
+        "LogConfig": {"Type": "none"},  # or the output of every command would lie in the daemon's folder
+        "MaskedPaths": list(MASKED),
+        "Memory": limits.memory,
+        "MemorySwap": limits.memory,
+        "Mounts": binds,
+        "NetworkMode": "none",
+        "OomScoreAdj": 500,
+        "PidMode": "",
+        "PidsLimit": limits.pids + _EXTRA,
+        "Privileged": False,
+        "PublishAllPorts": False,
+        "ReadonlyPaths": list(READ_ONLY),
+        "ReadonlyRootfs": True,
+        "RestartPolicy": {"Name": "no"},
+        "SecurityOpt": ["no-new-privileges:true", f"seccomp={place.profile}"],
+        "Tmpfs": filesystems,
+        "UTSMode": "",
+        "Ulimits": [{"Name": name, "Soft": value, "Hard": value} for name, value in ulimits.items()],
+        "UsernsMode": place.userns,
+    }
+    if place.runtime:
+        host["Runtime"] = place.runtime
+    return {
+        "AttachStdin": True,
+        "AttachStdout": True,
+        "AttachStderr": False,
+        "Cmd": [],
+        "Entrypoint": list(_KEEP),
+        "Env": sorted(place.unset),  # a name without a value takes the variable away
+        "Healthcheck": {"Test": ["NONE"]},  # the image's would run beside the commands
+        "HostConfig": host,
+        "Hostname": "sandbox",
+        "Image": place.image,
+        "Labels": dict(place.labels),
+        "OpenStdin": True,
+        "StdinOnce": True,
+        "Tty": False,
+        "User": place.keeper,
+        "WorkingDir": "/",
+    }
+
+
+def writable(made: Body) -> tuple[str, ...]:
+    """The folders of the host that commands in that container may write to, and no folder in one of them."""
+    host = made["HostConfig"]
+    assert isinstance(host, dict)
+    found = sorted(str(each["Source"]) for each in host["Mounts"] if not each["ReadOnly"])
+    return tuple(path for path in found if not any(path.startswith(f"{other}/") for other in found))
+
+
+def _mounted(terms: Terms, found: Scan, place: Place, look: Look) -> tuple[list[Body], dict[str, str]]:
+    """Binds, in the order in which they are to be made, and file systems in memory."""
+    uid, _, gid = place.user.partition(":")
+    size = min(terms.limits.memory // 2, terms.limits.file)
+    binds: list[Body] = []
+    filesystems = dict.fromkeys(place.volumes, "ro,nosuid,nodev,noexec,size=4k,mode=0755")
+    for kind, source, target in mounts(replace(terms, system=()), found, look, place.scratch):
+        if target.startswith("/proc/"):
+            continue  # the runtime has its own list of what it covers there
+        if target.startswith("/dev/") and kind in ("ro", "rw"):
+            continue  # the runtime makes a /dev of its own, with the same few devices
+        if kind in ("ro", "rw"):
+            binds.append(_bind(source, target, read_only=kind == "ro"))
+        elif kind == "mask":
+            binds.append(_bind(place.empty_folder if source == "dir" else place.empty_file, target, read_only=True))
+        else:  # of the sandbox's own: empty, and under `look` read-only
+            mode = "1777" if target == "/dev/shm" or not place.owned else "0700"
+            owner = f",uid={uid},gid={gid}" if place.owned else ""
+            writable = "rw,exec" if kind == "tmpfs" else "ro,noexec"
+            most = source if source.isdigit() else size
+            filesystems[target] = f"{writable},nosuid,nodev,size={most},mode={mode}{owner}"
+    return binds, dict(sorted(filesystems.items()))
+
+
+def _bind(source: str, target: str, *, read_only: bool) -> Body:
+    """Not recursive: what is mounted below `source` would stay writable (older daemons set that on the top only)."""
+    return {
+        "Type": "bind",
+        "Source": source,
+        "Target": target,
+        "ReadOnly": read_only,
+        "BindOptions": {"Propagation": "rprivate", "NonRecursive": True},
+    }

@@ -1,0 +1,81 @@
+"""Terms that no container may get: a way to the daemon itself, which would be a way out."""
+
+import os
+import stat
+from collections.abc import Iterable
+
+from policy.model.secret_paths import inside
+from policy.model.verdict import Problem, Terms
+from sandbox.backend import SandboxUnavailable
+
+MOST = 1_000_000  # entries looked at for a hard link
+
+
+def refuse_daemons(terms: Terms, sockets: Iterable[str]) -> None:
+    """THREAT T58: whoever can talk to a container daemon is root outside.
+
+    `sockets` are those of the daemons of this machine, whether they are there or not. Raises SandboxUnavailable when a
+    path of `terms` is, contains, leads to or is another name of one.
+    """
+    granted = {terms.workspace, *terms.read, *terms.write}
+    real = {path: os.path.realpath(path) for path in granted}
+    for path in sorted(granted):
+        if any(inside(each, "/dev") for each in (path, real[path])):
+            raise _refused(path, "devices belong to the machine, and a container has a few of its own")
+    for socket in sockets:
+        try:
+            status = os.stat(socket)
+        except OSError:
+            continue
+        place = os.path.realpath(socket)
+        for path in sorted(granted):
+            if inside(place, real[path]) or inside(socket, path) or os.path.samestat(_stat(path), status):
+                raise _refused(path, f"the container daemon listens at `{socket}`, and who reaches it is root outside")
+            if other := _elsewhere(real[path], status):
+                raise _refused(path, f"`{other}` is another name of the container daemon's socket `{socket}`")
+
+
+def _elsewhere(root: str, socket: os.stat_result) -> str:
+    """Another name of `socket` below `root`: a hard link, or a mount of the socket itself."""
+    for mounted in _mount_points():
+        if inside(mounted, root) and os.path.samestat(_stat(mounted), socket):
+            return mounted
+    if socket.st_nlink < 2 or _stat(root).st_dev != socket.st_dev:
+        return ""  # there is only one name of it, or none can be there
+    seen = 0
+    for folder, _, names in os.walk(root):
+        for name in names:
+            seen += 1
+            path = os.path.join(folder, name)
+            if seen > MOST:
+                return root
+            found = _stat(path)
+            if stat.S_ISSOCK(found.st_mode) and os.path.samestat(found, socket):
+                return path
+    return ""
+
+
+def _mount_points() -> list[str]:
+    """Of this process's mount namespace (proc_pid_mountinfo(5)): octal escapes for white space."""
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+        return [unescape(line.split(" ", 5)[4]) for line in file]
+
+
+def unescape(path: str) -> str:
+    for code in (r"\040", r"\011", r"\012"):
+        path = path.replace(code, chr(int(code[1:], 8)))
+    return path.replace(r"\134", "\\")
+
+
+def _stat(path: str) -> os.stat_result:
+    """What a path is, links followed; of one that is not there, what is nowhere."""
+    try:
+        return os.stat(path)
+    except OSError:
+        return os.stat_result((0,) * 10)
+
+
+def _refused(path: str, why: str) -> SandboxUnavailable:
+    return SandboxUnavailable(
+        Problem(f"`{path}` cannot be given to a container", why, "name a narrower path, or use another folder")
+    )

@@ -1,0 +1,95 @@
+"""The beginning of a TLS connection, far enough to know which host is meant (RFC 8446, 4.1.2; RFC 6066, 3).
+
+Nothing is decrypted: the name stands in the clear, in the first message of the client.
+"""
+
+from sandbox.egress.errors import Malformed
+
+HANDSHAKE = 0x16
+LONGEST = 16 << 10  # bytes: a ClientHello with post-quantum keys and a ticket takes less than 8 KiB
+_RECORDS = 256  # that one may lie in: each piece that arrives is read from the start
+_SERVER_NAME, _ENCRYPTED = 0, 0xFE0D
+
+
+def server_name(data: bytes) -> tuple[bool, str]:
+    """`(True, NAME)` once `data` holds a whole ClientHello, the name empty when it has none; `(False, "")` before.
+
+    The hello may lie in several records, each of them in pieces. Raises Malformed when this is no TLS that can be
+    judged, a hello that hides its name (Encrypted ClientHello) among it.
+    """
+    body, size = bytearray(), -1
+    here = records = 0
+    while size < 0 or len(body) < size:
+        if len(data) < here + 5:
+            _begins_well(data[here:])
+            return False, ""
+        _begins_well(data[here : here + 5])
+        length = int.from_bytes(data[here + 3 : here + 5], "big")
+        if not 0 < length <= (16 << 10) + 256:  # RFC 8446, 5.2
+            raise Malformed("the TLS record has an impossible length")
+        body += data[here + 5 : here + 5 + length]
+        records += 1
+        if size < 0 and len(body) >= 4:
+            size = 4 + int.from_bytes(body[1:4], "big")
+            if body[0] != 1 or size > LONGEST:
+                raise Malformed("the TLS connection does not begin with a ClientHello of a usual size")
+        if records > _RECORDS:
+            raise Malformed("the ClientHello of TLS comes in too many pieces")
+        if len(data) < here + 5 + length and (size < 0 or len(body) < size):
+            return False, ""
+        here += 5 + length
+    if len(body) != size or data[here : here + 1] == b"\x16":
+        # RFC 8446, 5.1: nothing may follow in the record. Only early data goes on before the answer (2.3).
+        raise Malformed("something else follows the ClientHello before it was answered")
+    try:
+        return True, _name(_extensions(bytes(body[4:])))
+    except (IndexError, UnicodeDecodeError):
+        raise Malformed("the ClientHello of TLS cannot be read") from None
+
+
+def _begins_well(head: bytes) -> None:
+    wrong = (head[:1] not in (b"", b"\x16")) or (head[1:2] not in (b"", b"\x03"))
+    if wrong:
+        raise Malformed("the connection is not TLS")
+
+
+def _extensions(hello: bytes) -> dict[int, bytes]:
+    """Every extension by its number. Raises IndexError for a hello that is not whole, Malformed for one said twice."""
+    here = 2 + 32  # version, random
+    here += 1 + hello[here]  # session
+    here += 2 + _number(hello, here)  # cipher suites
+    here += 1 + hello[here]  # compression
+    if here == len(hello):
+        return {}  # an old client: it names no host
+    end = here + 2 + _number(hello, here)
+    here += 2
+    if end != len(hello):
+        raise IndexError
+    found: dict[int, bytes] = {}
+    while here < end:
+        kind, size = _number(hello, here), _number(hello, here + 2)
+        here += 4 + size
+        if here > end:
+            raise IndexError
+        if kind in found:
+            raise Malformed("the ClientHello says one thing twice")
+        found[kind] = hello[here - size : here]
+    return found
+
+
+def _name(extensions: dict[int, bytes]) -> str:
+    if _ENCRYPTED in extensions:
+        raise Malformed("the TLS connection hides which host it is for (Encrypted ClientHello)", status=403)
+    value = extensions.get(_SERVER_NAME)
+    if value is None:
+        return ""
+    # A list of exactly one name of the kind `host_name` (RFC 6066, 3: never two of one kind, and there is one kind).
+    size = _number(value, 3)
+    if _number(value, 0) != len(value) - 2 or value[2] != 0 or size != len(value) - 5 or not size:
+        raise IndexError
+    return value[5:].decode("ascii")
+
+
+def _number(data: bytes, here: int) -> int:
+    """Two bytes; IndexError at the end of `data`."""
+    return data[here] << 8 | data[here + 1]

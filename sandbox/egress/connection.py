@@ -1,0 +1,435 @@
+"""One connection of a command: how it asks, whether that is allowed, and the bytes that are passed on.
+
+TLS is the client's own, and never opened but for a host whose credential says so (`intercept`).
+"""
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+from policy.model.host_rule import HostRule, host_name
+from sandbox.egress import client_hello, http1, socks
+from sandbox.egress.dialer import Dialer, shown
+from sandbox.egress.errors import Failed, Malformed, Refused
+from sandbox.egress.ledger import Attempt
+from sandbox.egress.relay import Count, pour, relay
+from sandbox.egress.stream import CHUNK, Stream, first
+
+if TYPE_CHECKING:
+    import ssl
+
+    from sandbox.egress.credential_injection import Added, Broker
+
+HEAD = 30.0  # seconds for everything that must be read before bytes are passed on
+IDLE = 300.0  # seconds in which nothing moves
+_TUNNEL = b"HTTP/1.1 200 Connection established\r\n\r\n"
+_DENIED = b"\x15\x03\x03\x00\x02\x02\x31"  # a TLS alert: fatal, access_denied (RFC 8446, 6)
+
+
+class Served:
+    """One connection of a command, from its first byte to its end."""
+
+    def __init__(self, client: Stream, attempt: Attempt, dialer: Dialer, broker: "Broker | None" = None) -> None:
+        self.client, self.attempt, self.dialer, self.broker = client, attempt, dialer, broker
+        self.server: Stream | None = None
+        self.answered = False  # by the server: then it is too late for a page of ours
+
+    def close(self) -> None:
+        if self.server is not None:
+            self.server.sock.close()
+        self.attempt.end(None)
+
+    async def run(self) -> None:
+        """Never raises but for a cancel: what went wrong is in the attempt, and told to the client."""
+        try:
+            async with asyncio.timeout(HEAD):
+                if not (self.client.ahead or await self.client.more()):
+                    raise Malformed("the connection was closed before it asked for anything")
+            if self.client.ahead[0] in (4, 5):
+                await self._socks()
+            else:
+                await self._http(None)
+        except Refused as error:
+            self.attempt.end(error)
+        except TimeoutError:
+            self.attempt.end(Failed("the connection did not say what it wants in time", host=self.attempt.host))
+        except OSError:
+            self.attempt.end(Failed("the connection broke off", host=self.attempt.host))
+            await self.client.abort()
+        except Exception as error:  # the seam of a connection: a defect of ours ends it, refused, and nothing else
+            self.attempt.end(Refused(f"the proxy failed ({type(error).__name__})", host=self.attempt.host))
+            await self.client.abort()
+
+    # ---- how they ask
+
+    async def _socks(self) -> None:
+        client = self.client
+        try:
+            async with asyncio.timeout(HEAD):
+                while not (size := socks.greeting(client.ahead)):
+                    await self._must_more()
+                client.ahead = client.ahead[size:]
+                await client.send(socks.GREETED)
+                while not (found := socks.request(client.ahead))[0]:
+                    await self._must_more()
+            size, text, port = found
+            client.ahead = client.ahead[size:]
+            host = host_name(text)
+            if host is None or not port:
+                raise Malformed("the SOCKS request does not name a host and port that can be told for certain")
+            self._asks(host, port, "tunnel")
+            await self._dial(host, port)
+        except Refused as error:
+            self.attempt.end(error)
+            await client.send(socks.answer(error))
+            await client.part()
+            return
+        await client.send(socks.answer(None))
+        await self._tunnel(host, port)
+
+    async def _http(self, within: tuple[str, int] | None) -> None:
+        """One request: in the open, or first in a tunnel that is connected already."""
+        client = self.client
+        try:
+            async with asyncio.timeout(HEAD):
+                head = await client.until(http1.END, http1.LONGEST)
+            if head is None:
+                raise Malformed("the request is not whole, or its head is too long", 431)
+            request = http1.request(head, within)
+            if request.method != "CONNECT":
+                await self._plain(request)
+                return
+            self._asks(request.host, request.port, "tunnel")
+            if self._opened(request.host, request.port):
+                await self._connect(self.dialer.naming(request.host, request.port), request.host, request.port)
+            else:
+                await self._dial(request.host, request.port)
+        except Refused as error:
+            self.attempt.end(error)
+            if self.answered:
+                await self.client.abort()
+            else:
+                await client.send(_page(error))
+                await client.part()
+            return
+        await client.send(_TUNNEL)
+        await self._tunnel(request.host, request.port)
+
+    def _asks(self, host: str, port: int, asked: str) -> None:
+        self.attempt.host, self.attempt.port, self.attempt.asked = host, port, asked
+
+    async def _must_more(self) -> None:
+        if not await self.client.more():
+            raise Malformed("the connection was closed before it asked for anything")
+
+    async def _dial(self, host: str, port: int, method: str = "", path: str = "") -> bool:
+        """Connect, when some rule allows it. Whether that rule is bound to some requests."""
+        rule = self.dialer.allowing(host, port, method, path)
+        await self._connect(rule, host, port)
+        return rule.bound
+
+    async def _connect(self, rule: HostRule, host: str, port: int) -> None:
+        sock, self.attempt.address = await self.dialer.connect(host, port, private=rule.private)
+        self.server = Stream(sock)
+
+    # ---- plain HTTP
+
+    async def _plain(self, request: http1.Request) -> None:
+        self._asks(request.host, request.port, f"{request.method} {shown(request.bare)}")
+        if self.server is None:
+            bound = await self._dial(request.host, request.port, request.method, request.bare)
+        else:
+            bound = self.dialer.allowing(request.host, request.port, request.method, request.bare).bound
+        assert self.server is not None
+        for path in request.paths[1:]:
+            bound |= self.dialer.allowing(request.host, request.port, request.method, path).bound
+        if bound and (request.overridden or request.websocket):
+            raise Refused("the request says that it is another one than it looks like", host=request.host)
+        secure, added = await self._lent(request)
+        server, attempt = self.server, self.attempt
+        head = http1.sent(request, 443 if secure else 80, (added.header, added.value) if added else None)
+        attempt.sends(len(head))
+        await server.send(head)
+        body = asyncio.create_task(self._body(request))
+        answer = asyncio.create_task(self._answer(request, added, moved=_moved(request) if secure else ("", "")))
+        try:
+            await self._both(body, answer)
+        finally:
+            body.cancel()
+            answer.cancel()
+            await asyncio.gather(body, answer, return_exceptions=True)
+        if request.websocket and answer.result() == 101:
+            await self._pass_on()
+        await self.client.part()
+
+    async def _lent(self, request: http1.Request) -> tuple[bool, "Added | None"]:
+        """Whether the server is spoken to over TLS, which then stands; and what is added to this request.
+
+        INVARIANT: each request is judged by itself, and what is added goes to the host and port that it was added for:
+        to the one that this connection leads to, whose certificate says so.
+        """
+        host, port, broker = request.host, request.port, self.broker
+        secure = broker is not None and broker.secure(host, port)
+        if broker is None or not secure:
+            if port == 443:
+                raise Refused(f"port 443 of host {host} is for TLS, and this is a plain request", host=host)
+            if broker is None:
+                return False, None
+        # A connection that becomes something else, or a request that servers may read as another one, gets nothing.
+        odd = request.websocket or request.overridden
+        asked = [] if odd else [await broker.asks(host, port, request.method, path) for path in request.paths]
+        added = (
+            asked[0] if asked and None not in asked and len({each.credential for each in asked if each}) == 1 else None
+        )
+        if secure:
+            from sandbox.egress.tls import to_server
+
+            assert self.server is not None
+            self.server = await to_server(self.server, broker.trust(), host)
+        if added is not None:
+            self.attempt.credential = added.credential
+        return secure, added
+
+    async def _both(self, body: "asyncio.Task[None]", answer: "asyncio.Task[int]") -> None:
+        """Until the answer is over. A server may answer before it has the body, and need not take all of it."""
+        waiting: set[asyncio.Task[None] | asyncio.Task[int]] = {body, answer}
+        while answer in waiting:
+            done, waiting = await asyncio.wait(waiting, timeout=IDLE / 4, return_when=asyncio.FIRST_COMPLETED)
+            if body in done and isinstance(fault := body.exception(), Refused):
+                raise fault
+            if not done and time.monotonic() - self.attempt.moved > IDLE:
+                raise Failed(f"nothing moved for {IDLE:.0f} seconds", host=self.attempt.host)
+        answer.result()
+
+    async def _body(self, request: http1.Request) -> None:
+        """Pass on exactly the body of this request, and read no further: what follows was not judged."""
+        if request.length >= 0:
+            await self._exactly(request.length)
+            return
+        client, server = self.client, self.server
+        assert server is not None
+        while True:
+            await asyncio.sleep(0)  # thousands of chunks may be there at once
+            line = await client.until(b"\n", 4096)
+            size = http1.chunk_size(line or b"")
+            await server.send(b"%x\r\n" % size)
+            if not size:
+                break
+            await self._exactly(size)
+            if await client.until(b"\r\n", 2) is None:
+                raise Malformed("a chunk is longer than it says")
+            await server.send(b"\r\n")
+        # Trailers are not passed on.
+        for _ in range(http1.MOST_FIELDS):
+            if (line := await client.until(b"\n", http1.LONGEST)) == b"\r\n":
+                await server.send(b"\r\n")
+                return
+            if line is None:
+                break
+        raise Malformed("the end of a request cannot be read")
+
+    async def _exactly(self, size: int) -> None:
+        assert self.server is not None
+        while size:
+            data = await self.client.some(size)
+            if not data:
+                raise Malformed("the connection was closed inside of a request")
+            self.attempt.sends(len(data))
+            await self.server.send(data)
+            size -= len(data)
+
+    async def _answer(self, request: http1.Request, added: "Added | None", *, moved: tuple[str, str]) -> int:
+        """Pass the answer on, provisional heads first, until the server ends it. Its status.
+
+        What was added to the request does not come back in it.
+        """
+        server = self.server
+        assert server is not None
+        while True:
+            head = await server.until(http1.END, http1.LONGEST)
+            if head is None:
+                raise Failed(f"host {self.attempt.host} ended without an answer", host=self.attempt.host)
+            head = http1.unfolded(head)
+            if added is not None:
+                head = added.hide(head)
+            status, told = http1.response(head, moved if self.client.clear else ("", ""))
+            if status == 101 and not request.websocket:
+                raise Failed(f"host {self.attempt.host} changes to a protocol that nobody asked for")
+            chunked = added is not None and status >= 200 and http1.in_chunks(told)
+            self.attempt.receives(len(told))
+            self.answered = True
+            await self.client.send(told)
+            if status == 101:
+                return status
+            if status == 401 and added is not None and self.broker is not None:
+                self.broker.rejected(added.credential)
+            if status >= 200:
+                if server.clear and self.client.clear and added is None:
+                    await self._flush(server, self.client)
+                    await pour(server.sock, self.client.sock, self.attempt.receives, IDLE)
+                elif added is not None and chunked:
+                    await self._chunks(server, self.client, added)
+                else:  # it is looked through, or in TLS on one side
+                    await self._piecewise(server, self.client, self.attempt.receives, added)
+                    if server.cut and http1.ends_with_connection(request.method, status, told):
+                        # THREAT T123: nothing else tells that there was more (RFC 9112, 9.8).
+                        raise Failed(
+                            f"the answer of host {self.attempt.host} was cut: its TLS did not end",
+                            host=self.attempt.host,
+                        )
+                return status
+
+    async def _piecewise(self, source: Stream, target: Stream, count: Count, added: "Added | None" = None) -> None:
+        """The rest of what comes, read and written anew. Whoever waits for it has the time limit."""
+        mask = added.mask() if added else None
+        while data := await source.some(CHUNK):
+            count(len(data))
+            await target.send(mask.feed(data) if mask else data)
+        if mask:
+            await target.send(mask.end())
+
+    async def _chunks(self, server: Stream, client: Stream, added: "Added") -> None:
+        """The rest of an answer in chunks, cut anew: where the server cut them hides nothing. Trailers are dropped."""
+        mask = added.mask()
+        while (line := await server.until(b"\n", 4096)) is not None:
+            await asyncio.sleep(0)  # thousands of chunks may be there at once
+            try:
+                size = left = http1.chunk_size(line)
+            except Malformed:
+                raise Failed(f"the answer of host {self.attempt.host} is not in chunks, as it says") from None
+            while left:
+                if not (data := await server.some(left)):
+                    return  # broken off, as whoever reads our chunks will see
+                left -= len(data)
+                self.attempt.receives(len(data))
+                await _chunk(client, mask.feed(data))
+            if not size:
+                await _chunk(client, mask.end())
+                await client.send(b"0\r\n\r\n")
+                return
+            if await server.until(b"\r\n", 2) is None:
+                return
+
+    # ---- tunnels
+
+    async def _tunnel(self, host: str, port: int) -> None:
+        """Look at what is said first in a tunnel; then pass on whatever comes."""
+        client, server = self.client, self.server
+        assert server is not None
+        try:
+            async with asyncio.timeout(HEAD):
+                usual = port in (80, 443)
+                if usual or await first(client, server) is client:
+                    if not client.ahead:
+                        await self._must_more()
+                    kind = await self._first_words(host, port)
+                else:
+                    kind = "other"  # the server speaks first: mail, SSH
+                if kind == "other" and self._opened(host, port):
+                    # Only what is judged request by request may go where a rule allows some requests.
+                    self.dialer.allowing(host, port)
+        except Refused as error:
+            self.attempt.end(_about(error, host))
+            await client.send(_DENIED)
+            await client.part()
+            return
+        if kind == "tls" and (context := self._opened(host, port)):
+            from sandbox.egress.tls import to_client
+
+            self.client = await to_client(client, context, host)
+            kind = "http"
+        if kind == "http":
+            await self._http((host, port))
+            return
+        await self._pass_on()
+
+    def _opened(self, host: str, port: int) -> "ssl.SSLContext | None":
+        return self.broker.opens(host, port) if self.broker is not None else None
+
+    async def _first_words(self, host: str, port: int) -> str:
+        """`tls`, `http` or `other`. Raises Refused for what this port is not for, or what is meant for another host."""
+        client = self.client
+        if client.ahead[0] == client_hello.HANDSHAKE:
+            while not (found := client_hello.server_name(client.ahead))[0]:
+                await self._must_more()
+            _same(found[1], host)
+            return "tls"
+        if port == 443:
+            raise Refused("port 443 is for TLS, and this is something else")
+        while (like := http1.looks_like(client.ahead)) is None:
+            await self._must_more()
+        if port == 80 and not like:
+            raise Refused("port 80 is for HTTP, and this is something else")
+        return "http" if like else "other"
+
+    async def _pass_on(self) -> None:
+        client, server, attempt = self.client, self.server, self.attempt
+        assert server is not None
+        if not (client.clear and server.clear):
+            await self._pass_on_in_tls(client, server)
+            return
+        await self._flush(client, server)
+        await self._flush(server, client)
+        try:
+            await relay(client.sock, server.sock, attempt.sends, attempt.receives, IDLE)
+        except TimeoutError:
+            attempt.end(Failed(f"nothing moved for {IDLE:.0f} seconds", host=attempt.host))
+        except OSError:  # one side is gone, and the other ends with it: how most connections end
+            await client.abort()
+            await server.abort()
+
+    async def _pass_on_in_tls(self, client: Stream, server: Stream) -> None:
+        """Until either has ended: what was opened is a web socket, and both sides say goodbye inside of it."""
+        up = asyncio.create_task(self._piecewise(client, server, self.attempt.sends))
+        down = asyncio.create_task(self._piecewise(server, client, self.attempt.receives))
+        try:
+            while not (up.done() or down.done()):
+                await asyncio.wait((up, down), timeout=IDLE / 4, return_when=asyncio.FIRST_COMPLETED)
+                if time.monotonic() - self.attempt.moved > IDLE:
+                    raise Failed(f"nothing moved for {IDLE:.0f} seconds", host=self.attempt.host)
+        finally:
+            up.cancel()
+            down.cancel()
+            await asyncio.gather(up, down, return_exceptions=True)
+
+    async def _flush(self, source: Stream, target: Stream) -> None:
+        """What was read ahead goes first."""
+        data, source.ahead = source.ahead, b""
+        if data:
+            (self.attempt.sends if target is self.server else self.attempt.receives)(len(data))
+            await target.send(data)
+
+
+async def _chunk(client: Stream, data: bytes) -> None:
+    if data:
+        await client.send(b"%x\r\n%b\r\n" % (len(data), data))
+
+
+def _same(name: str, host: str) -> None:
+    """THREAT T55: behind one address lie many hosts, and the name in TLS chooses."""
+    found = host_name(name) or host_name(f"[{name}]")
+    if name and found != host:
+        said = found or "something that is no name"
+        raise Refused(f"TLS is for {said}, and the tunnel was opened", host=host, right=found or "")
+    if not name and not (host.startswith("[") or host.replace(".", "").isdigit()):
+        raise Refused("TLS names no host, and the tunnel was opened", host=host)
+
+
+def _moved(request: http1.Request) -> tuple[str, str]:
+    """How a server that is spoken to over TLS names itself, and how a program that asks in the open reaches it."""
+    named = request.host if request.port == 443 else f"{request.host}:{request.port}"
+    return f"https://{named}/", f"http://{request.host}:{request.port}/"
+
+
+def _about(error: Refused, host: str) -> Refused:
+    return Refused(f"{error.what} for host {host}", host=host, right=error.right)
+
+
+def _page(error: Refused) -> bytes:
+    """The reason where every client shows it: in the status line and as the page."""
+    text = "".join(char if " " <= char <= "~" else "?" for char in error.what)
+    body = f"{text}\n{f'A person could allow `{error.right}`.' + chr(10) if error.right else ''}".encode()
+    return (
+        f"HTTP/1.1 {error.status} {text}\r\nContent-Type: text/plain; charset=utf-8\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    ).encode() + body

@@ -1,0 +1,157 @@
+"""From a host that somebody named to a connection with it, or to why there is none: rules, names, addresses.
+
+INVARIANT: an address is connected to exactly as it was checked. The name is asked for once, and never again between the
+check and the connection, so an answer that changes meanwhile changes nothing (DNS rebinding).
+"""
+
+import asyncio
+import os
+import socket
+from collections.abc import Iterable
+
+from policy.model.host_rule import USUAL, HostRule, host_rule
+from policy.model.verdict import UNNAMED, Problem
+from sandbox.egress.addresses import can_be_private, refusal
+from sandbox.egress.errors import Failed, Refused
+from sandbox.egress.resolver import Resolve, resolve
+
+CONNECT = 10.0  # seconds for one address
+_RESOLVING = 8  # names at one time
+_ADDRESSES = 6  # of one host that are tried
+
+
+class Dialer:
+    """What one set of entries allows. `resolver` stands for this machine's own way to resolve names."""
+
+    def __init__(self, hosts: Iterable[str], resolver: Resolve = resolve) -> None:
+        """Raises ValueError for an entry that is none: whoever compiled the Terms has checked them."""
+        self.rules: list[HostRule] = []
+        for text in hosts:
+            if text == UNNAMED:
+                continue  # nothing is open by it, whatever a resolver says
+            rule = host_rule(text)
+            if isinstance(rule, Problem):
+                raise ValueError(str(rule))
+            self.rules.append(rule)
+        self._resolver = resolver
+        self._resolving = asyncio.Semaphore(_RESOLVING)
+
+    def allowing(self, host: str, port: int, method: str = "", path: str = "") -> HostRule:
+        """The widest rule that allows this request, or without a method this tunnel. Raises Refused."""
+        found = [rule for rule in self.rules if rule.meets(host, port, method, path)]
+        if found:
+            return min(found, key=lambda rule: (rule.bound, not rule.private))
+        raise self._refused(host, port, method, path)
+
+    def naming(self, host: str, port: int) -> HostRule:
+        """The widest rule about this host, for a tunnel in which every request is judged. Raises Refused."""
+        found = [rule for rule in self.rules if rule.names(host, port)]
+        if found:
+            return min(found, key=lambda rule: (rule.bound, not rule.private))
+        raise self._refused(host, port, "", "")
+
+    def _refused(self, host: str, port: int, method: str, path: str) -> Refused:
+        port_part = "" if port in USUAL else f":{port}"
+        named = [rule for rule in self.rules if rule.names(host, port)]
+        if named and method:
+            right = f"{method} {host}{port_part}{path}"
+            if isinstance(host_rule(right), Problem):  # a path that may be read in two ways: no entry covers it
+                right = f"{method} {host}{port_part}"
+            what = f"{method} {shown(path)} of host {host} is not on the allowlist"
+        elif named:
+            right, what = f"{host}{port_part}", f"host {host} is on the allowlist for some plain requests only"
+        elif any(rule.names(host, each) for rule in self.rules for each in (*USUAL, *rule.ports)):
+            right, what = f"{host}:{port}", f"port {port} of host {host} is not on the allowlist"
+        else:
+            right = f"{method} {host}{port_part}{path}" if method else f"{host}{port_part}"
+            right = f"{host}{port_part}" if isinstance(host_rule(right), Problem) else right
+            what = f"host {host} is not on the allowlist"
+        # As the entry that is there, or the address, needs it: without it the next attempt would end at the address.
+        literal = host.strip("[]") if _literal(host) else ""
+        if literal and refusal(literal, private=True):
+            right = ""
+        elif right and (any(rule.private for rule in named) or (literal and refusal(literal, private=False))):
+            right += " private"
+        return Refused(what, right=right, host=host)
+
+    async def connect(self, host: str, port: int, *, private: bool) -> tuple[socket.socket, str]:
+        """A connection and the address that it goes to. Raises Refused; Failed when the network does not do it."""
+        errors: list[str] = []
+        for address in await self._addresses(host, port, private):
+            family = socket.AF_INET6 if ":" in address else socket.AF_INET
+            if not private and _own(family, address, port):
+                raise Refused(f"host {host} lies on this machine ({address})", host=host, right=_private(host, port))
+            made = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+            try:
+                async with asyncio.timeout(CONNECT):
+                    # SAFETY: connect(2) to a literal address: nothing resolves a name here.
+                    await asyncio.get_running_loop().sock_connect(made, (address, port))
+                made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                return made, address
+            except (OSError, TimeoutError) as error:
+                made.close()
+                errors.append(f"{address}: {_said(error)}")
+            except BaseException:
+                made.close()
+                raise
+        more = "; this machine uses a proxy (HTTPS_PROXY), which the sandbox's own does not" if _has_proxy() else ""
+        raise Failed(f"host {host} cannot be reached ({'; '.join(errors[:3])}{more})", host=host)
+
+    async def _addresses(self, host: str, port: int, private: bool) -> tuple[str, ...]:
+        """Those that may be connected to; at least one."""
+        if _literal(host):
+            found: tuple[str, ...] = (host.strip("[]"),)
+        else:
+            async with self._resolving:
+                try:
+                    found = await self._resolver(host, port)
+                except TimeoutError:
+                    raise Failed(f"the name {host} was not resolved in time", host=host, status=504) from None
+            if not found:
+                raise Failed(f"no address is known for host {host}", host=host)
+        wrong = {address: why for address in found if (why := refusal(address, private=private))}
+        good = tuple(address for address in found if address not in wrong)
+        if not good:
+            address, why = next(iter(wrong.items()))
+            what = f"host {host} is {why}" if address == host.strip("[]") else f"host {host} leads to {address}: {why}"
+            right = _private(host, port) if can_be_private(address) else ""
+            raise Refused(what, host=host, right=right)
+        return good[:_ADDRESSES]
+
+
+def _literal(host: str) -> bool:
+    return host.startswith("[") or host.replace(".", "").isdigit()
+
+
+def shown(path: str) -> str:
+    """A path in a sentence: not too long, nothing odd in it."""
+    text = "".join(char if "!" <= char <= "~" else "?" for char in path)
+    return text if len(text) <= 100 else text[:97] + "..."
+
+
+def _private(host: str, port: int) -> str:
+    return f"{host}{'' if port in USUAL else f':{port}'} private"
+
+
+def _own(family: int, address: str, port: int) -> bool:
+    """Whether `address` is one of this machine's own, public ones too: the kernel would then send from it.
+
+    Connecting a datagram socket sends nothing (connect(2)).
+    """
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((address, port))
+            source = str(probe.getsockname()[0])
+            return source == address or source.startswith("127.")
+    except OSError:
+        return False  # no way there at all; connecting will say so
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    return (os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)).lower()
+
+
+def _has_proxy() -> bool:
+    return any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"))

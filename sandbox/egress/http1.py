@@ -1,0 +1,308 @@
+"""One HTTP/1 request as the proxy takes it: strictly, so that no two programs on the way can read it differently.
+
+RFC 9112 says what is allowed; where it lets a recipient be lenient (bare line feeds, folded lines, several lengths),
+this is not. What is sent on is written anew from what was understood, one request a connection.
+"""
+
+import re
+from urllib.parse import unquote_plus
+
+from policy.model.frozen import dataclass
+from policy.model.host_rule import authority
+from sandbox.egress.errors import Failed, Malformed
+
+LONGEST = 64 << 10  # bytes of a head
+END = b"\r\n\r\n"
+MOST_FIELDS = 200
+_LINE = re.compile(r"([A-Z][A-Z-]{0,30}) ([!-~]+) HTTP/1\.([01])\Z")
+_FIELD = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\x00-\x08\x0a-\x1f\x7f]*)\Z")
+_ABSOLUTE = re.compile(r"(?i:(http)://)([^/?#]*)([^#]*)\Z")
+_ANY = re.compile(r"(?:(?i:https?)://([^/?#]+))?(/(?!/)[^?#]*)\Z")
+_FOLD = re.compile(rb"\r\n[ \t]+")
+_SPACED = re.compile(rb"(\r\n[^\s:]+)[ \t]+:")
+_STATUS = re.compile(r"HTTP/1\.[01] ([1-5][0-9][0-9])( .*)?\Z")
+_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(;[^\r\n]*)?\r\n\Z")
+# fmt: off
+# RFC 9110, 7.6.1: what is between two neighbours only. Length and coding are ours to say, too.
+_HOP = frozenset((
+    "connection", "keep-alive", "proxy-connection", "proxy-authenticate", "proxy-authorization", "te", "trailer",
+    "transfer-encoding", "upgrade", "content-length", "host", "http2-settings",
+))
+# With a header or a parameter of these kinds some servers answer for another method, host or path than the request line
+# says, or read from another place. Names of this kind have no registry, so the words that they are made of count, and
+# what ordinary clients send is listed instead. SOURCE: RFC 7239; the documentation of Symfony, Rails, ASP.NET, IIS,
+# Envoy, nginx, gunicorn (`SCRIPT_NAME`), Vault, Consul and Nomad; of stores of objects, for what they copy from.
+# `Destination` (RFC 4918) is not here: it is a path of the request, which is judged like the others.
+_OVERRIDE_PARTS = (
+    "method", "override", "rewrit", "forward", "original", "upstream", "backend", "sendfile",
+    "request-target", "copy-source", "copy-from", "rename-source", "symlink-target", "object-manifest",
+)
+_OVERRIDE_ENDS = ("url", "uri", "path", "host", "authority", "hostname", "verb")
+_OVERRIDE_STARTS = (
+    "x-envoy-", "x-accel-", "x-real-", "x-script-", "script-name", "path-info",
+    "x-vault-namespace", "x-consul-namespace", "x-consul-partition", "x-nomad-namespace",
+)
+_NO_OVERRIDES = (
+    "access-control-request-method",  # a browser asks what another site may do
+    "max-forwards",                   # how many proxies may pass it on
+    "mcp-method",                     # says again what the body of a call of a tool says
+    "x-stainless-helper-method",      # which function of OpenAI's or Anthropic's library was called
+    "x-amz-meta-", "x-goog-meta-", "x-ms-meta-", "x-object-meta-", "x-container-meta-",  # kept with an object
+)
+_OVERRIDE_PARAMETER = re.compile(r"[_-]+(http[_-]?)?(method|verb)|\$?(x[_-])?http[_-]?method|.*method[_-]?override")
+# fmt: on
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """`path` with the query, as sent; empty for CONNECT. `length`: bytes of the body, -1 when it comes in chunks.
+
+    `host` and `port`: what it is for; an empty host where the request leaves that to the tunnel that it came in.
+    """
+
+    method: str
+    host: str
+    port: int
+    path: str
+    fields: tuple[tuple[str, str], ...]
+    length: int
+    websocket: bool
+
+    @property
+    def bare(self) -> str:
+        """The path alone."""
+        return self.path.partition("?")[0]
+
+    @property
+    def overridden(self) -> bool:
+        """True if a header or query parameter makes some servers take another method, host or path.
+
+        A method in a body (`_method` in a form) is not looked for.
+        """
+        parameters = re.split("[&;]", self.path.partition("?")[2])
+        return any(_overrides(name) for name, _ in self.fields) or any(map(_parameter_overrides, parameters))
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """All that it is about: where a copy goes, too (RFC 4918, 10.3); empty for another host, or no certain one."""
+        told = [value for name, value in self.fields if _plain_name(name) == "destination"]
+        return (self.bare, *(self._on_this_host(value) for value in told))
+
+    def _on_this_host(self, address: str) -> str:
+        found = _ANY.match(address)
+        if found is None or (found[1] and authority(found[1]) not in ((self.host, self.port), (self.host, None))):
+            return ""
+        return found[2]
+
+
+def request(head: bytes, within: tuple[str, int] | None = None) -> Request:
+    """Read a whole head. `within`: host and port of the tunnel that it came in. Raises Malformed."""
+    lines = _lines(head)
+    found = _LINE.match(lines[0])
+    if found is None:
+        raise Malformed("the request line cannot be read")
+    method, target, minor = found[1], found[2], found[3]
+    fields = tuple(map(_field, lines[1:]))
+    if len(fields) > MOST_FIELDS:
+        raise Malformed("the request has too many headers", 431)
+    host, port, path = _target(method, target, within)
+    if method != "CONNECT":  # whose Host goes nowhere
+        _agrees(_values(fields, "host"), host, port, minor, inside=within is not None)
+    length = _length(fields, minor)
+    if method == "CONNECT" and length:
+        raise Malformed("a CONNECT request has no body")
+    tokens = [_plain_name(word.strip()) for value in _values(fields, "connection") for word in value.split(",")]
+    upgrade = _values(fields, "upgrade")
+    websocket = "upgrade" in tokens and [value.lower() for value in upgrade] == ["websocket"] and method == "GET"
+    dropped = _HOP | set(tokens)
+    kept = tuple((name, value) for name, value in fields if _plain_name(name) not in dropped)
+    return Request(method, host, port, path, kept, length, websocket and not length)
+
+
+def sent(request: Request, usual: int = 80, added: tuple[str, str] | None = None) -> bytes:
+    """The head that goes to the server. Whatever the proxy adds to a request of its own is added here.
+
+    `usual`: the port that the server takes when none is named. `added`: a header in the place of all that servers may
+    read under its name; the answer then comes as it is, in no coding, so that it can be looked through.
+    """
+    host = request.host if request.port == usual else f"{request.host}:{request.port}"
+    lines = [f"{request.method} {request.path} HTTP/1.1", f"Host: {host}"]
+    replaced = {_plain_name(added[0]), "accept-encoding"} if added else set()
+    lines += [f"{name}: {value}" for name, value in request.fields if _plain_name(name) not in replaced]
+    if added:
+        lines += [f"{added[0]}: {added[1]}", "Accept-Encoding: identity"]
+    if request.length < 0:
+        lines.append("Transfer-Encoding: chunked")
+    elif request.length or request.method in ("POST", "PUT", "PATCH"):
+        lines.append(f"Content-Length: {request.length}")
+    # One request a connection: what was not judged has no connection to follow on.
+    lines += ["Connection: Upgrade", "Upgrade: websocket"] if request.websocket else ["Connection: close"]
+    return "\r\n".join(lines).encode("latin-1") + END
+
+
+def response(head: bytes, moved: tuple[str, str] = ("", "")) -> tuple[int, bytes]:
+    """The status of a response, and its head as the client gets it: the connection ends with it. Raises Failed.
+
+    `moved`: the beginning of addresses that the client knows by another one, and that other one.
+    """
+    lines = head[: -len(END)].decode("latin-1").split("\r\n")
+    found = _STATUS.match(lines[0])
+    if found is None or any("\n" in line or "\r" in line or "\0" in line for line in lines):
+        raise Failed("the answer of the server is not HTTP/1")
+    status = int(found[1])
+    kept = [line for line in lines[1:] if line.partition(":")[0].strip().lower() not in ("connection", "keep-alive")]
+    if moved[0]:
+        kept = [_moved(line, *moved) for line in kept]
+    if status == 101:
+        kept.append("Connection: Upgrade")
+    elif status >= 200:
+        kept.append("Connection: close")
+    return status, "\r\n".join([lines[0], *kept]).encode("latin-1") + END
+
+
+def unfolded(head: bytes) -> bytes:
+    """The head of a response as a proxy passes it on: no folded lines, no space before a colon (RFC 9112, 5.1, 5.2)."""
+    return _SPACED.sub(rb"\1:", _FOLD.sub(b" ", head))
+
+
+def ends_with_connection(method: str, status: int, head: bytes) -> bool:
+    """Return True if only the end of the connection tells where the answer with that head ends (RFC 9112, 6.3)."""
+    if method == "HEAD" or status < 200 or status in (204, 304):
+        return False
+    fields = [line.lower().partition(":") for line in head[: -len(END)].decode("latin-1").split("\r\n")[1:]]
+    coded = [value.strip(" \t") for name, _, value in fields if name == "transfer-encoding"]
+    return not coded[-1].endswith("chunked") if coded else all(name != "content-length" for name, _, _ in fields)
+
+
+def in_chunks(head: bytes) -> bool:
+    """Return True if what follows the head of a response comes in chunks.
+
+    Raises Failed for another transfer coding: none was asked for (RFC 9112, 7.4), and nobody could look through it.
+    """
+    lines = head[: -len(END)].decode("latin-1").split("\r\n")
+    told = [line.partition(":")[2].lower() for line in lines if line.lower().startswith("transfer-encoding:")]
+    codings = [
+        word for word in (word.strip(" \t") for word in ",".join(told).split(",")) if word not in ("", "identity")
+    ]
+    if codings not in ([], ["chunked"]):
+        raise Failed("the answer of the server is coded in a way that was not asked for")
+    return bool(codings)
+
+
+def chunk_size(line: bytes) -> int:
+    """The size that a chunk's first line gives. Raises Malformed."""
+    found = _SIZE.match(line)
+    if found is None:
+        raise Malformed("the size of a chunk cannot be read")
+    return int(found[1], 16)
+
+
+def looks_like(data: bytes) -> bool | None:
+    """Whether what a client says first is an HTTP request; None while it could still become one."""
+    word, space, rest = data[:64].partition(b" ")
+    if len(word) > 31 or not re.fullmatch(rb"[A-Z][A-Z-]*", word):
+        return False if word else None
+    if not space or not rest:
+        return None
+    start = rest[:7].lower()
+    if start[:1] in b"/*" or start == b"http://":
+        return True
+    return None if b"http://".startswith(start) else False
+
+
+def _lines(head: bytes) -> list[str]:
+    text = head[: -len(END)].decode("latin-1")
+    lines = text.split("\r\n")
+    if any("\r" in line or "\n" in line or "\0" in line for line in lines):
+        raise Malformed("the request has line ends that programs read differently")
+    return lines
+
+
+def _field(line: str) -> tuple[str, str]:
+    found = _FIELD.match(line)
+    if found is None:
+        raise Malformed("a header of the request cannot be read")
+    return found[1], found[2].rstrip(" \t")
+
+
+def _target(method: str, target: str, within: tuple[str, int] | None) -> tuple[str, int, str]:
+    if method == "CONNECT":
+        where = authority(target)
+        if within is not None or where is None or where[1] is None:
+            raise Malformed("the request for a tunnel does not name one host and port")
+        return where[0], where[1], ""
+    if within is not None and (target.startswith("/") or target == "*"):
+        return *within, target
+    found = _ABSOLUTE.match(target)
+    if found is None:
+        if target.lower().startswith("https://"):
+            raise Malformed("a proxy is asked for `https://` by CONNECT only")
+        raise Malformed("this is a proxy: it takes `http://` addresses and CONNECT only")
+    where = authority(found[2])
+    if where is None:
+        raise Malformed("the request does not name a host that can be told for certain")
+    host, port = where[0], where[1] or 80
+    if within is not None and (host, port) != within:
+        raise Malformed("the request is for another host than its tunnel")
+    path = found[3] or ("*" if method == "OPTIONS" else "/")
+    return host, port, path if path[0] in "/*" else "/" + path
+
+
+def _agrees(told: list[str], host: str, port: int, minor: str, *, inside: bool) -> None:
+    """The Host header says the same as the request: otherwise it depends on the server which of them counts."""
+    if len(told) > 1 or (minor == "1" and not told):
+        raise Malformed("the request must have one Host header")
+    where = authority(told[0]) if told else (host, port)
+    if where is None or where[0] != host or (where[1] or (port if inside else 80)) != port:
+        raise Malformed("the Host header names another host or port than the request")
+
+
+def _length(fields: tuple[tuple[str, str], ...], minor: str) -> int:
+    lengths, codings = _values(fields, "content-length"), _values(fields, "transfer-encoding")
+    if codings:
+        if lengths or minor != "1" or [coding.lower() for coding in codings] != ["chunked"]:
+            raise Malformed("the request says in two ways, or in an odd one, how long it is")
+        return -1
+    if not lengths:
+        return 0
+    if len(lengths) > 1 or not re.fullmatch("[0-9]{1,15}", lengths[0]):
+        raise Malformed("the request says in two ways, or in an odd one, how long it is")
+    return int(lengths[0])
+
+
+def _moved(line: str, old: str, new: str) -> str:
+    name, _, value = line.partition(":")
+    value = value.strip()
+    if name.lower() not in ("location", "content-location") or not (value + "/").lower().startswith(old):
+        return line
+    return f"{name}: {new}{value[len(old) :]}"
+
+
+def _plain_name(name: str) -> str:
+    """Programs behind CGI and WSGI cannot tell `_` and `-` apart."""
+    return name.lower().replace("_", "-")
+
+
+def _overrides(name: str) -> bool:
+    """Return True if a header of this name makes some servers take another method, host or path."""
+    plain = _plain_name(name)
+    if plain.startswith(_NO_OVERRIDES):
+        return False
+    return (
+        plain.startswith(_OVERRIDE_STARTS)
+        or any(part in plain for part in _OVERRIDE_PARTS)
+        or any(word.endswith(_OVERRIDE_ENDS) for word in plain.split("-"))
+    )
+
+
+def _parameter_overrides(parameter: str) -> bool:
+    """Return True if a query parameter such as `_method=DELETE` makes some servers take another method.
+
+    PHP reads `.`, blank and `[` in a name as `_`.
+    """
+    name = unquote_plus(parameter.partition("=")[0]).strip().lower()
+    return _OVERRIDE_PARAMETER.fullmatch(re.sub(r"[.\[ ]", "_", name)) is not None
+
+
+def _values(fields: tuple[tuple[str, str], ...], name: str) -> list[str]:
+    return [value for key, value in fields if key.lower() == name]

@@ -1,0 +1,126 @@
+"""A stream inside of TLS, on either side of the proxy. HTTP/1.1 is all that is spoken in it."""
+
+import asyncio
+import contextlib
+import ssl
+
+from sandbox.egress.errors import Failed
+from sandbox.egress.stream import CHUNK, Stream
+
+ALPN = ["http/1.1"]
+HANDSHAKE = 10.0  # seconds
+_BROKEN = b"\x15\x03\x03\x00\x02\x02\x50"  # an alert in the clear: fatal, internal_error (RFC 8446, 6)
+
+
+class Secured(Stream):
+    """`stream` with TLS on it. `handshake` before anything else. Raises OSError, as ssl.SSLError too."""
+
+    __slots__ = ("_in", "_out", "_sending", "_tls", "cut", "inner")
+    clear = False
+
+    def __init__(self, stream: Stream, context: ssl.SSLContext, host: str | None) -> None:
+        """`host`: whose certificate it must be, without brackets; None where we are the server."""
+        super().__init__(stream.sock)
+        self.inner, self.cut = stream, False
+        self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._in.write(stream.ahead)
+        stream.ahead = b""
+        self._tls = context.wrap_bio(self._in, self._out, server_side=host is None, server_hostname=host)
+        self._sending = asyncio.Lock()
+
+    async def handshake(self) -> None:
+        while True:
+            try:
+                self._tls.do_handshake()
+                await self._flush()
+                return
+            except ssl.SSLWantReadError:
+                await self._flush()
+                await self._receive()
+            except ssl.SSLError:
+                await self._flush()  # the alert that says why
+                raise
+
+    async def more(self) -> bool:
+        while True:
+            try:
+                data = self._tls.read(CHUNK)
+                break
+            except ssl.SSLWantReadError:
+                await self._flush()
+                await self._receive()
+            except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
+                data = b""
+                break
+        await asyncio.sleep(0)
+        self.ahead += data
+        return bool(data)
+
+    async def send(self, data: bytes) -> None:
+        for at in range(0, len(data), CHUNK):
+            self._tls.write(data[at : at + CHUNK])
+            await self._flush()
+
+    async def part(self) -> None:
+        with contextlib.suppress(ssl.SSLError):  # the other side has not said goodbye; ours is written
+            self._tls.unwrap()
+        try:
+            await self._flush()
+        except OSError:
+            return
+        await self.inner.part()
+
+    async def abort(self) -> None:
+        # Some libraries (Python's `ssl`, measured with 3.11) take a reset for the end; a record that is no part of this
+        # session is an error to all (RFC 8446, 5.2).
+        with contextlib.suppress(OSError, TimeoutError):
+            async with asyncio.timeout(1), self._sending:
+                await self.loop.sock_sendall(self.sock, _BROKEN)
+                return
+        await self.inner.abort()
+
+    async def _receive(self) -> None:
+        data = await self.loop.sock_recv(self.sock, CHUNK)
+        if data:
+            self._in.write(data)
+        else:
+            self.cut = True  # whoever said goodbye is not read from again
+            self._in.write_eof()
+
+    async def _flush(self) -> None:
+        # One at a time: a body goes up while an answer comes down, and records must leave in their order.
+        async with self._sending:
+            while data := self._out.read():
+                await self.loop.sock_sendall(self.sock, data)
+
+
+async def to_server(stream: Stream, context: ssl.SSLContext, host: str) -> Stream:
+    """TLS with the server of `host`, verified. Raises Failed when it cannot be."""
+    made = Secured(stream, context, host.strip("[]"))
+    try:
+        async with asyncio.timeout(HANDSHAKE):
+            await made.handshake()
+    except TimeoutError:
+        raise Failed(f"TLS with host {host} was not made in time", host=host, status=504) from None
+    except ssl.SSLCertVerificationError as error:
+        why = error.verify_message.lower().rstrip(".")
+        raise Failed(f"host {host} is not believed: its certificate does not hold ({why})", host=host) from None
+    except ssl.SSLError as error:
+        raise Failed(f"TLS with host {host} cannot be made ({_said(error)})", host=host) from None
+    return made
+
+
+async def to_client(stream: Stream, context: ssl.SSLContext, host: str) -> Stream:
+    """TLS with a command that takes us for `host`. Raises Failed when it does not."""
+    made = Secured(stream, context, None)
+    try:
+        async with asyncio.timeout(HANDSHAKE):
+            await made.handshake()
+    except ssl.SSLError as error:
+        what = f"the program does not take the session's certificate for host {host} ({_said(error)})"
+        raise Failed(what, host=host) from None
+    return made
+
+
+def _said(error: ssl.SSLError) -> str:
+    return (error.reason or "it broke off").replace("_", " ").lower()

@@ -1,0 +1,390 @@
+"""The confined process: locks itself in by the plan it is sent, then only starts commands and ends what they leave.
+
+Started by `helper.py`. Standard library only. Requests come as marshalled builtins from the runner,
+which we trust; what goes back is short text, because the runner does not trust this side.
+"""
+
+import marshal
+import os
+import resource
+import select
+import signal
+import socket
+import struct
+import sys
+import time
+
+from sandbox.inside import canary, confine, mount_check, safe_rmtree, syscalls
+from sandbox.inside.plan import Plan
+from sandbox.inside.watchdog import Watchdog
+
+# All of them: glibc asks about each one that is not named here before it resets that one as well.
+RESET = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
+PROCESSORS = len(os.sched_getaffinity(0))
+PARTING = 0.04  # seconds between SIGTERM and SIGKILL; the runner waits three times as long for the answer
+AWAKE = 0.0005  # seconds: a look at a workspace of usual size takes less
+TAKEN = 0.0001  # seconds: who gives way and is away for so long is not the only one who wants this processor
+WALL = 0x40000000  # __WALL, wait(2): children of every kind
+ROOM = socket.CMSG_LEN(12)  # for three descriptors
+
+
+class Helper:
+    """One confined slot: one command at a time."""
+
+    def __init__(self, control: socket.socket, plan: Plan) -> None:
+        self.control = control
+        self.environment = dict(item.split("=", 1) for item in plan.environment)
+        os.environ.update(self.environment)  # forked file actions look for ripgrep on the command's PATH
+        self.watchdog = Watchdog(plan)
+        self.alone = plan.tier != "T3"  # PID 1 of its own namespace
+        self.vanishing = plan.vanishing
+        smaller = "disk" if plan.disk and (resource.RLIMIT_FSIZE, plan.disk) in plan.rlimits else "file"
+        # The limits of one process, signal(7).
+        self.signals = {int(signal.SIGXCPU): "cpu", int(signal.SIGXFSZ): smaller}
+        self.poll = select.poll()
+        self.poll.register(control, select.POLLIN)
+
+    def serve(self) -> None:
+        while True:
+            request, handles = receive(self.control)
+            if request is None:
+                return
+            if not request:
+                self.stay_awake()
+                continue
+            try:
+                if request["op"] == "stop":
+                    continue  # it came when the command had ended by itself
+                self.answer(request, handles)
+            finally:
+                for handle in handles:
+                    close(handle)
+
+    def stay_awake(self) -> None:
+        """A request is on its way: be ready, and look for it instead of sleeping, for a moment."""
+        self.watchdog.begin()
+        now = time.monotonic()
+        until = now + AWAKE
+        while not self.poll.poll(0):
+            before, now = now, time.monotonic()
+            if now >= until or now - before > TAKEN or PROCESSORS == 1:
+                self.watchdog.end()  # what it saw will be old
+                return
+            os.sched_yield()
+
+    def answer(self, request: dict[str, object], handles: list[int]) -> None:
+        started = self.start(request, handles)
+        for handle in handles:
+            close(handle)
+        handles.clear()
+        if isinstance(started, str):
+            self.say(f"failed {started}")
+            return
+        watched = os.pidfd_open(started)
+        self.poll.register(watched, select.POLLIN)
+        if not self.watchdog.begun:
+            self.watchdog.begin()
+        try:
+            status, ended, used = self.watch(started, watched)
+            self.end_leftovers(started)
+            ended = ended or self.watchdog.last()
+            if self.vanishing:
+                safe_rmtree.empty(self.vanishing)
+            self.say(f"exit {status} {ended or '-'} {used}")
+        finally:  # ours alone, so nobody has to wait for it
+            self.poll.unregister(watched)
+            os.close(watched)
+            self.watchdog.end()
+
+    def start(self, request: dict[str, object], handles: list[int]) -> int | str:
+        """The PID of what was started, or `ERRNO step` when it could not be."""
+        try:
+            if request["op"] == "spawn":
+                return self.spawn(request, handles)
+            pid = os.fork()
+        except OSError as error:
+            return f"{error.errno} {error.filename or ''}"
+        if pid == 0:
+            self.control.close()
+            perform(request, handles[-2])
+        return pid
+
+    def spawn(self, request: dict[str, object], handles: list[int]) -> int:
+        argv: list[str] = request["argv"]  # type: ignore[assignment]  # the wire is untyped
+        os.chdir(str(request["cwd"]))
+        path = find(argv[0], self.environment.get("PATH", ""))
+        # Without a descriptor for it, 0 stays what ours is: /dev/null.
+        actions = [(os.POSIX_SPAWN_DUP2, handle, 3 - len(handles) + n) for n, handle in enumerate(handles)]
+        environment = {**self.environment, "PWD": str(request["cwd"])}
+        return os.posix_spawn(
+            path, argv, environment, file_actions=actions, setsid=True, setsigdef=RESET, setsigmask=[]
+        )
+
+    def watch(self, pid: int, watched: int) -> tuple[int, str | None, str]:
+        """Wait for `pid` (`watched`: by its descriptor), and end everything when told to or when a limit is passed.
+
+        The last value is what it and all that it waited for used: milliseconds of processor time, and KiB of the
+        largest of them (wait4(2), getrusage(2)).
+        """
+        ended: str | None = None
+        while True:
+            ready = [handle for handle, _ in self.poll.poll(self.watchdog.pause() * 1000)]
+            if watched in ready:
+                _, status, used = os.wait4(pid, 0)
+                code = os.waitstatus_to_exitcode(status)
+                told = f"{round((used.ru_utime + used.ru_stime) * 1000)} {used.ru_maxrss}"
+                return (code if code >= 0 else 128 - code), ended or self.signals.get(-code), told
+            if ready and ended is None:
+                request, _handles = receive(self.control)
+                if request is None:
+                    os._exit(0)  # the runner is gone: the namespace goes with us, or our other half ends what is left
+                ended = str(request["why"])
+                if ended == "watch":  # Git removes its locks at SIGTERM; who ignores it has that long to plant more
+                    self.signal_all(pid, signal.SIGTERM)
+                    time.sleep(PARTING)
+            elif ended is None:
+                ended = self.watchdog.excess(lambda number: self.signal_all(pid, number))
+                reap_others(pid)
+            if ended is not None:
+                self.end_leftovers(pid, reap=False)
+
+    def end_leftovers(self, pid: int, *, reap: bool = True) -> None:
+        """Kill all that a command left behind. As PID 1, -1 is the whole namespace but us (kill(2))."""
+        if reap and nobody_left():
+            return
+        self.signal_all(pid, signal.SIGKILL)
+        certain = self.alone or SCOPED
+        while reap:
+            try:
+                if os.waitpid(-1, WALL | (0 if certain else os.WNOHANG))[0] == 0:
+                    return  # something left the process group; `missing` says that this tier cannot find it
+            except ChildProcessError:
+                return
+
+    def signal_all(self, pid: int, number: signal.Signals) -> None:
+        """Send a signal to all that the command `pid` started, or where that cannot be told, to its process group."""
+        # SAFETY: outside a PID namespace, -1 is only reached when Landlock scopes our signals to our own children.
+        send_signal(-1 if self.alone or SCOPED else -pid, number)
+
+    def say(self, text: str) -> None:
+        self.control.sendall(text.encode("ascii", "replace") + b"\n")
+
+
+def perform(request: dict[str, object], answer: int) -> None:
+    """In a forked child: one file action or the canary, its answer as JSON on the pipe. Never returns."""
+    status, data = 0, b""
+    try:
+        if request["op"] == "canary":
+            data = "".join(f"{name} {held:d}\n" for name, held in canary.attempt(request).items()).encode()
+        else:
+            import json
+
+            from sandbox.inside.files import operations
+
+            data = json.dumps(operations.perform(request)).encode()
+    except BaseException as error:  # the seam of the forked child: whatever happens, it must not run the helper's loop
+        data = f"!{type(error).__name__}: {error}".encode("utf-8", "replace")
+        status = 70
+    view = memoryview(data)
+    try:
+        while view:
+            view = view[os.write(answer, view) :]
+    finally:
+        os._exit(status)
+
+
+def nobody_left() -> bool:
+    """Return True if this process has no living descendant. Orphans become its children (prctl(2), wait(2))."""
+    try:
+        while os.waitpid(-1, os.WNOHANG | WALL)[0]:
+            pass
+    except ChildProcessError:
+        return True
+    return False
+
+
+def reap_others(*waited_for: int) -> None:
+    """Bury the orphans that ended meanwhile: a zombie keeps its number, and numbers are limited (waitid(2)).
+
+    Not those that somebody waits for: what they ended with would be lost, and the wait an error.
+    """
+    while True:
+        try:
+            found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return
+        if found is None or found.si_pid in (0, *waited_for):
+            return  # the rest is buried when that one is
+        os.waitpid(found.si_pid, 0)
+
+
+def find(name: str, path: str) -> str:
+    """execvp's search, on the command's own PATH. Raises FileNotFoundError or PermissionError."""
+    if "/" in name:
+        return name
+    denied = False
+    for folder in path.split(":"):
+        candidate = f"{folder}/{name}"
+        if folder and os.access(candidate, os.X_OK) and not os.path.isdir(candidate):
+            return candidate
+        denied = denied or (bool(folder) and os.path.isfile(candidate))
+    raise OSError(13 if denied else 2, "", name)
+
+
+def receive(control: socket.socket) -> tuple[dict[str, object] | None, list[int]]:
+    """One request: an 8-byte length (with up to three descriptors), then that many bytes. None at the end.
+
+    Without bytes, it is the word that one will come at once.
+    """
+    # THREAT T09: closed on exec, or a command would inherit the originals beside its 0, 1 and 2.
+    head, parts, _, _ = control.recvmsg(8, ROOM, socket.MSG_CMSG_CLOEXEC)
+    handles = [handle for _, _, part in parts for handle in memoryview(part[: len(part) & ~3]).cast("i")]
+    while 0 < len(head) < 8:
+        more = control.recv(8 - len(head))
+        if not more:
+            return None, handles
+        head += more
+    if not head:
+        return None, handles
+    (size,) = struct.unpack("Q", head)
+    if not size:
+        return {}, handles  # a wake
+    body = bytearray()
+    while len(body) < size:
+        chunk = control.recv(min(size - len(body), 1 << 20))
+        if not chunk:
+            return None, handles
+        body += chunk
+    return marshal.loads(bytes(body)), handles  # noqa: S302  # from the runner, which made us
+
+
+def send_signal(pid: int, number: signal.Signals) -> None:
+    try:
+        os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        return  # nobody left
+
+
+def close(handle: int) -> None:
+    os.close(handle)
+
+
+def warm() -> None:
+    """Import now what forked children will need: after confinement the standard library may not exist any more."""
+    import json
+
+    from sandbox.inside.files import operations
+
+    operations.warm()
+    json.dumps({})
+
+
+SCOPED = False
+
+
+def confined(control: socket.socket, plan: Plan, mapper: socket.socket | None = None) -> None:
+    """In the process that will serve: the rest of the confinement, then the loop. Never returns.
+
+    `mapper`: for root, the way to the other half, which can write the maps of a user namespace.
+    """
+    global SCOPED
+    shares = confine.watch_shares() if mapper is not None else ()
+    confine.follow_parent()
+    os.setsid()
+    if plan.tier == "T1":
+        if plan.loopback:
+            confine.loopback_up()
+        settings = confine.build_root(plan)
+        syscalls.set_hostname("sandbox")
+    elif plan.tier == "T2":
+        mount_check.check(plan.expected, plan.real)
+        confine.seal_devices()
+        confine.bound_numbers(plan)
+        os.dup2(0, 2)  # bubblewrap was heard there, and nobody listens any more
+    else:
+        syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1, "adopt orphans")
+    listener = confine.listen(plan.egress) if plan.egress else None
+    if plan.tier == "T1":
+        if mapper is not None:
+            with mapper:
+                confine.bound_watches(settings, shares, mapper)
+            confine.follow_parent()  # new credentials may have ended that (prctl(2))
+        if settings >= 0:
+            os.close(settings)
+    helper = Helper(control, plan)
+    confine.own_input()
+    confine.lock_in(plan)
+    if plan.tier == "T3":
+        SCOPED = signals_are_scoped(plan.outside)
+    if listener is not None:
+        with listener:  # THREAT T52: who holds it could answer commands in the proxy's place
+            socket.send_fds(control, [b"ready\n"], [listener.fileno()])
+    else:
+        helper.say("ready")
+    helper.serve()
+    os._exit(0)
+
+
+def signals_are_scoped(outside: int) -> bool:
+    """Proof, not version: a process outside our Landlock domain may not be signalled."""
+    try:
+        os.kill(outside, 0)
+    except PermissionError:
+        return True
+    return False
+
+
+def main() -> None:
+    os.umask(0o022)
+    # PID 1 only hears signals that it handles (pid_namespaces(7)), and Python handles this one: a command could end us.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    control = socket.socket(fileno=int(sys.argv[1]))
+    # THREAT T09: we inherited it, and a command must not: over it commands are ordered and answered for.
+    control.set_inheritable(False)
+    told, _ = receive(control)
+    if told is None:
+        return
+    plan = Plan(**told)
+    try:
+        if plan.warm:
+            warm()
+        if plan.tier == "T3":
+            syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1, "adopt orphans")
+        else:
+            confine.follow_parent()
+        plan.outside = os.getppid()
+        if plan.tier == "T2":
+            confined(control, plan)  # bubblewrap made us process 1 of the namespaces that it made
+        mappers = socket.socketpair() if plan.tier == "T1" and confine.may_map_all() else None
+        proc = os.open("/proc", os.O_PATH | os.O_CLOEXEC)  # the other half will put another one in its place
+        if plan.tier == "T1":
+            confine.enter_namespaces()
+        child = os.fork()
+        if child == 0:
+            os.close(proc)
+            if mappers:
+                mappers[0].close()
+            confined(control, plan, mappers[1] if mappers else None)
+        if mappers:
+            mappers[1].close()
+            confine.map_ids(mappers[0], proc, child)
+        os.close(proc)
+    except OSError as error:
+        step = getattr(error, "step", f"open {error.filename}" if error.filename else "confine a process")
+        control.sendall(f"failed {error.errno} {step}\n".encode("ascii", "replace"))
+        os._exit(1)
+    except Exception as error:  # the seam of a process that nobody watches: say it, then end
+        control.sendall(f"failed 0 {type(error).__name__}: {error}\n".encode("ascii", "replace"))
+        os._exit(1)
+    if plan.tier == "T3":
+        from sandbox.inside.descendants import outlive  # the other tiers have no use for it, and start the faster
+
+        outlive(control, child)
+    control.close()
+    # This half only holds the namespace's parent end: it follows the runner into death, and the child follows it.
+    while True:
+        try:
+            os.waitpid(child, 0)
+            os._exit(0)
+        except InterruptedError:
+            continue

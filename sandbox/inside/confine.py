@@ -1,0 +1,342 @@
+"""The steps that lock a process in, in the one order that works. Runs inside the helper, standard library only.
+
+Order (user_namespaces(7), pid_namespaces(7), pivot_root(2), landlock(7)): user namespace and its maps, the other
+namespaces, fork to become PID 1, private mounts, private root, /proc, limits, no_new_privs, Landlock, capabilities,
+not dumpable, seccomp. Each step needs something that a later one takes away.
+"""
+
+import errno
+import fcntl
+import os
+import resource
+import signal
+import socket
+import stat
+import struct
+
+from sandbox.inside import mount_check, syscalls
+from sandbox.inside.plan import Plan
+
+# Kernel objects that are counted by user and that no rlimit bounds: the setting of a user namespace (namespaces(7),
+# /proc/sys/user), and that of the whole machine. A count goes up through all user namespaces above.
+SHARED = (("max_inotify_instances", "max_user_instances"), ("max_inotify_watches", "max_user_watches"))
+SHARE = 4  # a command may take one part in so many of what its user may have
+TERMINALS = 1_024  # pseudo-terminals of a command; the machine has 4,096 (/proc/sys/kernel/pty/max)
+_SETID = (6, 7, 31)  # CAP_SETGID, CAP_SETUID, CAP_SETFCAP: who has them may map all ids (user_namespaces(7))
+STAGES = ("/tmp", "/mnt", "/srv", "/media", "/var", "/usr")  # any folder will do: it is covered, then left behind
+
+
+def enter_namespaces() -> None:
+    """New namespaces for this process and, for PIDs, its next child. Not root: a user namespace of our own first.
+
+    Root enters one at the end (`bound_watches`): what is mounted until then needs capabilities outside of it.
+    """
+    uid, gid = os.geteuid(), os.getegid()
+    if uid != 0:
+        shares = watch_shares()
+        syscalls.unshare(syscalls.CLONE_NEWUSER)
+        # One id maps to itself, so that files look as they are; setgroups must go first (user_namespaces(7)).
+        for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+            with open(f"/proc/self/{name}", "w", encoding="utf-8") as file:
+                file.write(text)
+        for name, share in shares:
+            _set(f"/proc/sys/user/{name}", share)
+    syscalls.unshare(
+        syscalls.CLONE_NEWNS
+        | syscalls.CLONE_NEWPID
+        | syscalls.CLONE_NEWNET
+        | syscalls.CLONE_NEWIPC
+        | syscalls.CLONE_NEWUTS
+        | syscalls.CLONE_NEWCGROUP
+    )
+
+
+def watch_shares() -> tuple[tuple[str, int], ...]:
+    """Return what a command may take of each of `SHARED`; of one that the kernel does not tell of, nothing is said."""
+    found = []
+    for name, machine in SHARED:
+        values = [_told(f"/proc/sys/user/{name}"), _told(f"/proc/sys/fs/inotify/{machine}")]
+        if known := [value for value in values if value is not None]:
+            found.append((name, max(min(known) // SHARE, 1)))
+    return tuple(found)
+
+
+def _told(path: str) -> int | None:
+    try:
+        return int(_read(os.open(path, os.O_RDONLY | os.O_CLOEXEC)))
+    except (OSError, ValueError):
+        return None
+
+
+def may_map_all() -> bool:
+    """Return True when this process may give a user namespace all its own ids, and /proc shows it by its number."""
+    if os.geteuid() != 0 or not os.path.isdir("/proc/sys/user"):
+        return False
+    return os.readlink("/proc/self") == str(os.getpid()) and all(syscalls.capable(capability) for capability in _SETID)
+
+
+def map_all(proc: int, pid: int) -> None:
+    """Map every id that there is here to itself in the new user namespace of `pid`: files keep their owners.
+
+    `proc`: the /proc in which `pid` has that number. Raises OSError.
+    """
+    for name in ("uid_map", "gid_map"):
+        own = _read(os.open(f"{os.getpid()}/{name}", os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc))
+        rows = [line.split() for line in own.splitlines()]
+        _write(
+            os.open(f"{pid}/{name}", os.O_WRONLY | os.O_CLOEXEC, dir_fd=proc),
+            b"".join(b"%b %b %b\n" % (inside, inside, count) for inside, _, count in rows),
+        )
+
+
+def _read(handle: int) -> bytes:
+    with open(handle, "rb", buffering=0) as file:
+        return file.read()
+
+
+def _write(handle: int, data: bytes) -> None:
+    with open(handle, "wb", buffering=0) as file:
+        file.write(data)
+
+
+def map_ids(asked: socket.socket, proc: int, child: int) -> None:
+    """Map the ids of the user namespace that `child` makes, as it asks. One that makes none closes its end."""
+    with asked:
+        if asked.recv(3):
+            map_all(proc, child)
+            asked.send(b"y")
+
+
+def bound_watches(settings: int, shares: tuple[tuple[str, int], ...], mapper: socket.socket) -> None:
+    """As root: enter a user namespace in which all ids are what they were, for the sake of its limits.
+
+    `settings`: a folder that is a writable /proc/sys/user. `mapper`: the other end writes the maps when it is told to,
+    and answers. A machine that allows no user namespace is none the worse for it: then nothing bounds them.
+    Raises OSError when the maps could not be written: nothing may run as nobody.
+    """
+    try:
+        syscalls.unshare(syscalls.CLONE_NEWUSER)
+    except OSError:
+        return
+    mapper.send(b"map")
+    if mapper.recv(1) != b"y":
+        raise syscalls.KernelError("map the ids of a user namespace", errno.EPERM)
+    for name, share in shares:
+        _set(name, share, settings)
+
+
+def build_root(plan: Plan) -> int:
+    """Mount everything the plan names under a staging folder, move there, and let go of the host's tree.
+
+    Return a folder that is /proc/sys/user and stays writable; the caller closes it. -1: the kernel has none.
+    """
+    syscalls.mount("none", "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
+    steps = plan.mounts
+    # Every mount is held open until it is in place; the command's own limit is set later.
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    guarded = syscalls.ATTR_NOSUID | syscalls.ATTR_NODEV
+    # Every source is taken hold of first, while the host's tree is still whole: nothing below can cover one.
+    trees: dict[int, int] = {}
+    for index, (kind, source, _) in enumerate(steps):
+        if kind in ("ro", "rw"):
+            device = source.startswith("/dev/")
+            attributes = syscalls.ATTR_NOSUID | syscalls.ATTR_NOEXEC if device else guarded
+            # A device is the machine's own: read-only it is written to as ever, but keeps its mode, owner and times.
+            attributes |= syscalls.ATTR_RDONLY if kind == "ro" or device else 0
+            # THREAT T18: another command may be swapping what lies there for a link to the host while we look.
+            trees[index] = syscalls.clone_tree(source, attributes, links=not syscalls.within(source, plan.real))
+    stage = next(folder for folder in STAGES if os.path.isdir(folder))
+    limit = f"mode=0755,size={plan.tmpfs},nr_inodes=200000"
+    syscalls.mount("tmpfs", stage, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, limit)
+    for folder in ("/proc", "/dev", "/dev/pts", "/run"):
+        os.mkdir(stage + folder, 0o755)
+    _fill_dev(stage)
+    settings = _mount_proc(stage, plan)
+    empty_file, empty_folder = stage + "/run/.empty", stage + "/run/.none"
+    os.close(os.open(empty_file, os.O_CREAT | os.O_WRONLY, 0))
+    os.mkdir(empty_folder, 0)
+    root = os.open(stage, os.O_PATH | os.O_CLOEXEC)
+    put: dict[str, str] = {}  # what stands where so far
+    for index, (kind, source, target) in enumerate(steps):
+        place, links = stage + target, not syscalls.within(target, plan.real)
+        # THREAT T18: what is of the host is never changed, and a command may be changing it: its mount points are there
+        # already, or this ends here. Only in what was made a moment ago, which nobody else sees, are they made.
+        ours = put.get(mount_check.nearest(target, put)) not in ("ro", "rw")
+        put[target] = kind
+        if kind == "link":
+            if not ours:
+                raise syscalls.KernelError(f"make the link {target}", errno.EEXIST)
+            os.makedirs(os.path.dirname(place), exist_ok=True)
+            os.symlink(source, place)
+        elif kind == "mask":
+            empty = empty_folder if source == "dir" else empty_file
+            syscalls.attach_tree(syscalls.clone_tree(empty, guarded | syscalls.ATTR_RDONLY), root, target, links=links)
+        else:
+            if ours:
+                _make_place(place, folder=kind not in ("ro", "rw") or _is_folder(trees[index]))
+            if kind == "tmpfs":
+                size = int(source) if source else plan.tmpfs
+                trees[index] = syscalls.fresh_tmpfs("1777" if target == "/dev/shm" else "0700", size)
+            if kind != "folder":
+                syscalls.attach_tree(trees[index], root, target, links=links)
+    os.close(root)
+    os.chdir(stage)
+    syscalls.detach_root()
+    root = os.open("/", os.O_PATH | os.O_CLOEXEC)
+    syscalls.set_attributes(root, syscalls.ATTR_RDONLY | syscalls.ATTR_NOSUID | syscalls.ATTR_NODEV, recursive=False)
+    os.close(root)
+    return settings
+
+
+def _is_folder(tree: int) -> bool:
+    return os.fstat(tree).st_mode & 0o170000 == 0o040000
+
+
+def _make_place(place: str, *, folder: bool) -> None:
+    """A mount point, when there is none yet."""
+    if os.path.lexists(place):
+        return
+    if folder:
+        os.makedirs(place, exist_ok=True)
+        return
+    os.makedirs(os.path.dirname(place), exist_ok=True)
+    os.close(os.open(place, os.O_CREAT | os.O_WRONLY, 0o444))
+
+
+def _fill_dev(stage: str) -> None:
+    flags = syscalls.MS_NOSUID | syscalls.MS_NOEXEC
+    syscalls.mount("devpts", stage + "/dev/pts", "devpts", flags, f"newinstance,ptmxmode=0666,mode=620,max={TERMINALS}")
+    for name, target in (
+        ("ptmx", "pts/ptmx"),
+        ("fd", "/proc/self/fd"),
+        ("stdin", "/proc/self/fd/0"),
+        ("stdout", "/proc/self/fd/1"),
+        ("stderr", "/proc/self/fd/2"),
+    ):
+        os.symlink(target, f"{stage}/dev/{name}")
+
+
+def _mount_proc(stage: str, plan: Plan) -> int:
+    """/proc of our own PID namespace, read-only as a whole: uid 0 could write /proc/sys and sysrq otherwise.
+
+    Return its `sys/user`, by a mount that is attached nowhere and is writable; -1 where the kernel has none.
+    """
+    flags = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
+    syscalls.mount("proc", stage + "/proc", "proc", flags)
+    _bound_numbers(stage + "/proc", plan)
+    # Memory files that are not executable unless asked for (since Linux 6.3); seccomp refuses the asking.
+    _set(stage + "/proc/sys/vm/memfd_noexec", 1)
+    settings = syscalls.clone_tree(stage + "/proc/sys/user", 0) if os.path.isdir(stage + "/proc/sys/user") else -1
+    proc = os.open(stage + "/proc", os.O_PATH | os.O_CLOEXEC)
+    syscalls.set_attributes(proc, syscalls.ATTR_RDONLY, recursive=False)
+    os.close(proc)
+    return settings
+
+
+def bound_numbers(plan: Plan) -> None:
+    """Under T2: what `_mount_proc` does for T1, where bubblewrap's /proc is read-only already and may not be opened.
+
+    RLIMIT_NPROC does not hold for root (setrlimit(2)): between two looks of the watchdog a fork bomb makes thousands.
+    Who may not mount a /proc for that moment is not root of the machine, and has that limit.
+    """
+    try:
+        syscalls.mount("proc", "/dev/shm", "proc", syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC)
+    except syscalls.KernelError:
+        if os.geteuid() == 0:
+            raise
+        return
+    _bound_numbers("/dev/shm", plan)
+    syscalls.unmount("/dev/shm")
+
+
+def _bound_numbers(proc: str, plan: Plan) -> None:
+    # pid_max belongs to the PID namespace since Linux 6.14. Before that it is the whole machine's: leave it alone.
+    if tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2]) >= (6, 14):
+        _set(proc + "/sys/kernel/pid_max", plan.pid_max)  # a coarse end; others count more exactly
+
+
+def _set(path: str, value: int, folder: int | None = None) -> None:
+    """A setting of our own namespace that older kernels lack or withhold: then the other closers stand alone.
+
+    `folder`: what `path` is below, when it is not whole.
+    """
+    try:
+        _write(os.open(path, os.O_WRONLY | os.O_CLOEXEC, dir_fd=folder), str(value).encode())
+    except OSError:
+        return
+
+
+def loopback_up() -> None:
+    """Set IFF_UP on the namespace's own `lo` (netdevice(7))."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        fcntl.ioctl(probe, 0x8914, struct.pack("16sh14x", b"lo", 1))  # SIOCSIFFLAGS
+
+
+def listen(port: int) -> socket.socket:
+    """A socket of this network namespace that somebody outside of it will accept on (network_namespaces(7))."""
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.bind(("127.0.0.1", port))
+    listener.listen(128)
+    return listener
+
+
+def seal_devices() -> None:
+    """Under T2: make the devices read-only that bubblewrap brought along. Raises OSError where that must be, and fails.
+
+    THREAT T05: their owner could change their modes for the whole machine. Anybody else needs no such guard, and often
+    has no capability to set it (AppArmor's profile for bubblewrap).
+    """
+    for entry in os.scandir("/dev"):
+        status = entry.stat(follow_symlinks=False)
+        if not stat.S_ISCHR(status.st_mode):
+            continue
+        place = os.open(entry.path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            syscalls.set_attributes(place, syscalls.ATTR_RDONLY, recursive=False)
+        except syscalls.KernelError as error:
+            if error.errno != errno.EPERM or _may_change(entry.path, status.st_mode):
+                raise
+        finally:
+            os.close(place)
+
+
+def _may_change(path: str, mode: int) -> bool:
+    """Asked by setting what is set: a number does not tell the owner, it may stand for all that are not mapped."""
+    try:
+        os.chmod(path, stat.S_IMODE(mode))
+    except PermissionError:
+        return False
+    return True
+
+
+def own_input() -> None:
+    """Standard input of what is started without one: the /dev/null of our root, since ours came from outside.
+
+    THREAT T05: through a descriptor of the host's mount, uid 0 could close the machine's /dev/null to everybody.
+    """
+    null = os.open("/dev/null", os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+
+
+def lock_in(plan: Plan) -> None:
+    """From limits to seccomp. After this the process can only do what the Terms say, and so can its children."""
+    for number, value in plan.rlimits:
+        _, hard = resource.getrlimit(number)
+        ceiling = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        # At the soft limit a process gets SIGXCPU, which tells what it was; at the hard one SIGKILL (getrlimit(2)).
+        above = ceiling + 1 if number == resource.RLIMIT_CPU else ceiling
+        resource.setrlimit(number, (ceiling, above if hard == resource.RLIM_INFINITY else min(above, hard)))
+    syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1, "no new privileges")
+    fs, net, scoped, size, flags = plan.handled
+    syscalls.landlock(fs, net, scoped, list(plan.landlock), size, flags)
+    syscalls.drop_capabilities()
+    syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0, "become non-dumpable")
+    for program in plan.programs:
+        syscalls.seccomp(program)
+
+
+def follow_parent() -> None:
+    """Die when the parent dies, whatever it dies of (prctl(2), PR_SET_PDEATHSIG)."""
+    syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL, "follow the parent")

@@ -1,0 +1,69 @@
+"""All that descends from a helper, ended where no PID namespace ends it. Standard library only.
+
+Runs in the half of the helper that is not confined: it is out of reach for commands where Landlock scopes signals.
+"""
+
+import os
+import select
+import signal
+import socket
+
+from sandbox.inside.watchdog import status
+
+_WALL = 0x40000000  # __WALL, wait(2): children of every kind
+
+
+def outlive(control: socket.socket, child: int) -> None:
+    """In the half that is not confined: wait for the end of the runner or of `child`, then end what is left.
+
+    Without a PID namespace nothing else does when the runner was killed, or a command has killed the other half.
+    Nothing is read from `control`: that its other end is closed is told by poll(2), POLLHUP. Never returns.
+    """
+    poll = select.poll()
+    poll.register(control, 0)
+    poll.register(os.pidfd_open(child), select.POLLIN)
+    poll.poll()
+    end_descendants()
+    os._exit(0)
+
+
+def end_descendants() -> None:
+    """Kill every process that descends from this one, and wait for it.
+
+    None gets away by a session or a parent of its own: orphans come to a child subreaper (prctl(2)). All are stopped
+    first, round by round, so that nothing is forked meanwhile.
+    """
+    stopped: set[int] = set()
+    while new := descendants(os.getpid()) - stopped:
+        for pid in new:
+            _send(pid, signal.SIGSTOP)
+        stopped |= new
+    for pid in descendants(os.getpid()):  # asked again: what ended before it was stopped may have lent its number
+        _send(pid, signal.SIGKILL)
+    try:
+        while True:
+            os.waitpid(-1, _WALL)
+    except ChildProcessError:
+        return
+
+
+def descendants(top: int) -> set[int]:
+    """Return the children of the process `top`, their children and so on, as /proc tells of them now."""
+    children: dict[int, list[int]] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit() and len(fields := status(name)) > 1:
+            children.setdefault(int(fields[1]), []).append(int(name))
+    found: set[int] = set()
+    left = [top]
+    while left:
+        below = children.get(left.pop(), ())
+        found.update(below)
+        left += below
+    return found
+
+
+def _send(pid: int, number: signal.Signals) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return  # it ended meanwhile

@@ -1,0 +1,117 @@
+"""Replacing one exact piece of a text file, or saying precisely why not. Stdlib only: this runs confined."""
+
+import os
+
+from sandbox.inside.files.access import CAP, Refused, digest, is_binary, read_capped, regular, show
+from sandbox.inside.files.diff import unified
+from sandbox.inside.files.write import lines_of, put
+
+_BOM = "\ufeff"
+_SHOWN = 20  # line numbers that a Problem lists
+_CLOSE = 2000  # lines among which the closest one is looked for
+
+
+def edit_file(path: str, old: str, new: str, replace_all: bool, seen: str | None) -> dict[str, object]:
+    """Replace `old` by `new` in `path`: the one place where it is, or with `replace_all` every place.
+
+    Line ends and a byte order mark stay as they are: in a file whose lines all end in CR LF, newlines in `old` and
+    `new` stand for that. Bytes that are not UTF-8 outlive an edit elsewhere in the file.
+    """
+    what = f"cannot edit `{show(path)}`"
+    if not old:
+        raise Refused(what, "the text to replace is empty", "give the exact text to replace, or use `write`")
+    if old == new:
+        raise Refused(what, "the old and the new text are the same", "give a new text that differs")
+    real = os.path.realpath(path)
+    state = regular(path, what)
+    before, more = read_capped(real, what)
+    if more:
+        raise Refused(what, f"it is larger than {CAP >> 20} MB", "change it with a command such as `sed -i`")
+    if is_binary(before):
+        raise Refused(what, "it is a binary file", "change it with a program that knows its format")
+    if seen is not None and digest(before) != seen:
+        raise Refused(what, "it changed since you last read it", "read it again, then edit what it holds now")
+    text = before.decode("utf-8", "surrogateescape")
+    mark = _BOM if text.startswith(_BOM) else ""
+    text = text.removeprefix(mark)
+    crlf = "\r\n" in text and text.count("\r\n") == text.count("\n")
+    if crlf:
+        text, old, new = (piece.replace("\r\n", "\n") for piece in (text, old, new))
+    count = text.count(old)
+    if count == 0:
+        raise Refused(
+            what,
+            f"the old text is not in it, {near_miss(text, old)}",
+            "copy the text exactly as `read` shows it, without line numbers",
+        )
+    if count > 1 and not replace_all:
+        fix = "add lines around it until it is the only one, or set `replace_all` to true"
+        raise Refused(what, f"the old text is in it {count:,} times, {places(text, old)}", fix)
+    changed = text.replace(old, new)
+    diff, dropped = unified(visible(text), visible(changed), show(path))
+    after = (mark + (changed.replace("\n", "\r\n") if crlf else changed)).encode("utf-8", "surrogateescape")
+    if len(after) > CAP:
+        raise Refused(what, f"the result would be larger than {CAP >> 20} MB", "replace less at a time")
+    notes = put(real, after, state, before, what)
+    return {
+        "real": show(real),
+        "sha256": digest(after),
+        "size": len(after),
+        "lines": lines_of(after),
+        "count": count,
+        "diff": diff,
+        "dropped": dropped,
+        "notes": notes,
+    }
+
+
+def visible(text: str) -> str:
+    """The text for people: bytes that are not UTF-8 become the replacement character."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def places(text: str, old: str) -> str:
+    """On which lines `old` begins, in words: the places that a replacement would change, so overlaps do not count."""
+    numbers: list[int] = []
+    at, line, done = text.find(old), 1, 0
+    total = 0
+    while at >= 0:
+        line += text.count("\n", done, at)
+        done = at
+        if len(numbers) < _SHOWN:
+            numbers.append(line)
+        total += 1
+        at = text.find(old, at + len(old))
+    shown = ", ".join(str(number) for number in numbers)
+    return f"on lines {shown}" + (f" and {total - _SHOWN:,} more" if total > _SHOWN else "")
+
+
+def near_miss(text: str, old: str) -> str:
+    """What in `text` comes closest to `old`, in words; bounded in time for any pair."""
+    import difflib
+    import re
+
+    numbered = re.compile(r"^ *\d+\t", re.MULTILINE)
+    if numbered.match(old) and (bare := numbered.sub("", old)) in text:
+        return (
+            f"but it is on line {text.count(chr(10), 0, text.find(bare)) + 1} without the line numbers that `read` adds"
+        )
+    wanted = [line.strip() for line in old.strip("\n").split("\n")]
+    lines = text.split("\n")
+    stripped = [line.strip() for line in lines]
+    if any(wanted):
+        for index in range(len(stripped) - len(wanted) + 1):
+            if stripped[index] == wanted[0] and stripped[index : index + len(wanted)] == wanted:
+                return f"but line {index + 1} differs from it in spaces or tabs only"
+    first = next((line for line in wanted if line), "")
+    if not first:
+        return "and nothing in it is like it"
+    known: dict[str, int] = {}
+    for index, line in enumerate(stripped):
+        if line and len(known) < _CLOSE:
+            known.setdefault(line[:200], index)
+    close = difflib.get_close_matches(first[:200], known, n=1, cutoff=0.5)
+    if not close:
+        return "and no line is like its first one"
+    index = known[close[0]]
+    return f"the closest line is {index + 1}: `{visible(lines[index].strip())[:200]}`"

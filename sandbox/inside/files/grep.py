@@ -1,0 +1,208 @@
+"""Searching file contents, by our own means: what is used when ripgrep is absent. Stdlib only: this runs confined."""
+
+import os
+import stat
+
+from sandbox.inside.files.access import Refused, is_binary, read_capped, show
+from sandbox.inside.files.listing import SKIPPED
+from sandbox.inside.files.match import Pattern
+
+LINE_CAP = 500  # characters of one line
+TEXT_CAP = 1_000_000  # characters of one answer
+
+TYPE_CHECKING = False  # the name is what type checkers know; typing itself would double the import
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Iterator
+    from types import FrameType
+
+
+class Query:
+    """What is searched for. `glob` is a gitignore-like filter: `*.py`, `src/**`, `!*.min.js`."""
+
+    __slots__ = ("context", "files_only", "glob", "ignore_case", "limit", "pattern", "root", "seconds")
+
+    def __init__(
+        self,
+        pattern: str,
+        root: str,
+        glob: str | None = None,
+        ignore_case: bool = False,
+        files_only: bool = False,
+        context: int = 0,
+        limit: int = 200,
+        seconds: float = 20.0,
+    ) -> None:
+        self.pattern = pattern
+        self.root = root
+        self.glob = glob
+        self.ignore_case = ignore_case
+        self.files_only = files_only
+        self.context = context
+        self.limit = limit
+        self.seconds = seconds
+
+
+class Findings:
+    """Matches, file by file, as they come in: [path, [[line number, is a match, text], ...]]."""
+
+    __slots__ = ("_room", "count", "files", "late", "limited", "unread")
+
+    def __init__(self) -> None:
+        self.files: list[tuple[str, list[tuple[int, bool, str]]]] = []
+        self.count = 0  # matching lines; files when only these were asked for
+        self.unread = 0  # files and folders that could not be read
+        self.limited = False  # there are more matches than were asked for
+        self.late = False  # the time was up
+        self._room = TEXT_CAP
+
+    def line(self, path: str, number: int, matches: bool, text: str) -> bool:
+        """Take one line; False when the answer is full."""
+        if len(text) > LINE_CAP:
+            text = f"{text[:LINE_CAP]} [...]"
+        self._room -= len(text) + 8
+        if self._room < 0:
+            self.limited = True
+            return False
+        if not self.files or self.files[-1][0] != path:
+            self.files.append((path, []))
+        self.files[-1][1].append((number, matches, text))
+        return True
+
+
+class Late(Exception):
+    """The time is up."""
+
+
+class Alarm:
+    """`with Alarm(seconds):` raises Late when the time is up, even inside one regular expression that never ends."""
+
+    __slots__ = ("_before", "_seconds", "_set")
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._set = False
+
+    def __enter__(self) -> None:
+        import signal
+
+        try:
+            self._before = signal.signal(signal.SIGALRM, _ring)
+        except ValueError:
+            return  # only a main thread may: elsewhere the wall limit of the caller is the one that holds
+        self._set = True
+        signal.setitimer(signal.ITIMER_REAL, self._seconds)
+
+    def __exit__(self, *_: object) -> None:
+        import signal
+
+        if self._set:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, self._before)
+
+
+def _ring(number: int, frame: "FrameType | None") -> None:
+    raise Late
+
+
+def compiled(query: Query) -> "re.Pattern[str] | str":
+    """The pattern as Python reads it, or the reason why it cannot, in words."""
+    import re
+    import warnings
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a pattern of a future Python is no news for whoever searches
+            return re.compile(query.pattern, re.IGNORECASE if query.ignore_case else 0)
+    except (re.error, OverflowError, RecursionError) as error:
+        where = getattr(error, "pos", None)
+        words = str(getattr(error, "msg", None) or "it is too large")
+        return words if where is None else f"{words} at character {where + 1}"
+
+
+def search(query: Query, regex: "re.Pattern[str]", paths: list[str] | None = None) -> Findings:
+    """Search by Python's own regular expressions: `paths`, or every file but binary ones and those below `.git`."""
+    found = Findings()
+    try:
+        with Alarm(query.seconds):
+            for path in _files(query, found) if paths is None else paths:
+                if not _search_one(path, show(path), regex, query, found):
+                    break
+    except Late:
+        found.late = True
+    return found
+
+
+def _files(query: Query, found: Findings) -> "Iterator[str]":
+    """The files to search, in the order of their names."""
+    if not os.path.isdir(query.root):
+        yield query.root
+        return
+    negated = (query.glob or "").startswith("!")
+    glob = filter_of((query.glob or "").removeprefix("!")) if query.glob else None
+    todo = [""]
+    while todo:
+        relative = todo.pop()
+        path = os.path.join(query.root, relative) if relative else query.root
+        if not relative or relative.endswith("/"):
+            try:
+                with os.scandir(path) as entries:
+                    names = sorted(
+                        (
+                            entry.name + "/" * entry.is_dir(follow_symlinks=False)
+                            for entry in entries
+                            if entry.name != SKIPPED
+                        ),
+                        key=os.fsencode,
+                        reverse=True,
+                    )
+            except OSError:
+                found.unread += 1  # protected, or it vanished: the answer says how many
+                continue
+            todo += [
+                relative + name
+                for name in names
+                if not (negated and glob and glob.matches(f"{relative}{name}".rstrip("/")))
+            ]
+        elif glob is None or glob.matches(relative) != negated:
+            yield path
+
+
+def filter_of(glob: str) -> Pattern:
+    """A gitignore-like filter: without a slash it names files at any depth, with one it starts at the root."""
+    return Pattern(glob if "/" in glob.rstrip("/") else f"**/{glob}")
+
+
+def _search_one(path: str, shown: str, regex: "re.Pattern[str]", query: Query, found: Findings) -> bool:
+    """Search one file; False when the answer is full."""
+    try:
+        if not stat.S_ISREG(os.stat(path, follow_symlinks=path == query.root).st_mode):
+            return True
+        content, _ = read_capped(path, "cannot search")
+    except (Refused, OSError):
+        found.unread += 1
+        return True
+    if is_binary(content):
+        return True
+    lines = content.decode("utf-8", "replace").split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    printed = 0  # lines of this file that are in the answer already, by number
+    for index, line in enumerate(lines):
+        if not regex.search(line.removesuffix("\r")):
+            continue
+        if found.count == query.limit:
+            found.limited = True
+            return False
+        found.count += 1
+        if query.files_only:
+            found.files.append((shown, []))
+            return True
+        for near in range(max(printed, index - query.context), min(len(lines), index + query.context + 1)):
+            matches = near == index or (near > index and regex.search(lines[near].removesuffix("\r")) is not None)
+            if matches and near > index:
+                break  # it is counted, and shown, in its own turn
+            if not found.line(shown, near + 1, matches, lines[near].removesuffix("\r")):
+                return False
+            printed = near + 1
+    return True

@@ -1,0 +1,89 @@
+"""What is in a folder, and which files below it match a pattern. Stdlib only: this runs confined."""
+
+import os
+import stat
+import time
+
+from sandbox.inside.files.access import Refused, kind, missing, refusal, show
+from sandbox.inside.files.match import Pattern
+
+LIST_CAP = 1000  # entries of one answer
+_NAMES_CAP = 200_000  # names of one folder that are sorted at all
+
+SKIPPED = ".git"  # Git's own files are not what anybody searches for, and they are many
+
+
+def list_folder(path: str) -> dict[str, object]:
+    """The entries of a folder by name: [name, kind, size, target of a link]. A file answers for itself."""
+    what = f"cannot list `{show(path)}`"
+    try:
+        state = os.stat(path)
+        if not stat.S_ISDIR(state.st_mode):
+            return {"entries": [_entry(path, os.path.basename(path))], "total": 1, "unsorted": False}
+        with os.scandir(path) as entries:
+            names = [entry.name for entry, _ in zip(entries, range(_NAMES_CAP + 1), strict=False)]
+    except (FileNotFoundError, NotADirectoryError):
+        raise missing(path, what) from None
+    except OSError as error:
+        raise refusal(error, what) from None
+    more = len(names) > _NAMES_CAP
+    names.sort()
+    listed = [_entry(os.path.join(path, name), name) for name in names[:LIST_CAP]]
+    return {"entries": listed, "total": None if more else len(names), "unsorted": more}
+
+
+def _entry(path: str, name: str) -> list[object]:
+    try:
+        state = os.lstat(path)
+        target = show(os.readlink(path)) if stat.S_ISLNK(state.st_mode) else None
+    except OSError:  # it vanished since its folder was read, or may not be looked at: the name is what we know
+        return [show(name), "unknown", None, None]
+    return [show(name), kind(state.st_mode), state.st_size if stat.S_ISREG(state.st_mode) else None, target]
+
+
+def glob_files(pattern: str, root: str, seconds: float) -> dict[str, object]:
+    """Files below `root` whose relative path matches, newest first; links are not followed, `.git` is skipped."""
+    what = f"cannot search `{show(root)}`"
+    if not os.path.lexists(root):
+        raise missing(root, what)
+    if not os.path.isdir(root):
+        raise Refused(what, "it is not a folder", "give the folder as `path` and the rest as `pattern`")
+    ends = time.monotonic() + seconds
+    glob = Pattern(pattern)
+    found: list[tuple[int, str]] = []
+    total = unread = met = 0
+    late = False
+    todo = [("", glob.start)]
+    while todo and not late:
+        folder, places = todo.pop()
+        try:
+            with os.scandir(os.path.join(root, folder)) as entries:
+                for entry in entries:
+                    met += 1
+                    if met % 256 == 0 and time.monotonic() > ends:
+                        late = True
+                        break
+                    after = glob.step(places, entry.name)
+                    if not after or entry.name == SKIPPED:
+                        continue
+                    relative = f"{folder}/{entry.name}" if folder else entry.name
+                    if entry.is_dir(follow_symlinks=False):
+                        todo.append((relative, after))
+                    elif glob.complete(after):
+                        total += 1
+                        found.append((-_changed(entry), relative))
+        except OSError as error:
+            if not folder:
+                raise refusal(error, what) from None
+            unread += 1  # counted in the answer: a part of the tree is protected, or vanished
+        if len(found) > 20 * LIST_CAP:
+            found = sorted(found)[:LIST_CAP]
+    names = [show(name) for _, name in sorted(found)[:LIST_CAP]]
+    return {"names": names, "total": total, "unread": unread, "late": late}
+
+
+def _changed(entry: os.DirEntry[str]) -> int:
+    try:
+        return entry.stat(follow_symlinks=False).st_mtime_ns
+    except OSError:  # it vanished: it sorts last
+        return 0

@@ -1,0 +1,176 @@
+"""The file actions, carried out: one request in, one JSON-able answer out. Stdlib only: this runs confined.
+
+Nothing here decides what may be touched. It runs in a process that is already confined, so it only has to survive
+what it finds there: pipes and devices in place of files, full disks, protected and vanishing paths, any name.
+"""
+
+import os
+
+from sandbox.inside.files.access import Refused, missing, refusal, regular, show
+from sandbox.inside.files.edit import edit_file
+from sandbox.inside.files.grep import Findings, Query, compiled
+from sandbox.inside.files.grep import search as search_by_hand
+from sandbox.inside.files.listing import glob_files, list_folder
+from sandbox.inside.files.read import read_file
+from sandbox.inside.files.write import write_file
+
+SECONDS = 20.0  # a search that takes longer ends with what it has
+
+
+def warm() -> None:
+    """Load everything that an operation may need. Call it before confinement: the library may be out of reach after."""
+    import difflib
+    import hashlib
+    import re
+    import warnings  # noqa: F401  # used by a search
+
+    import sandbox.inside.files.ripgrep  # noqa: F401  # used by a search
+
+    re.compile(r"(?>a*?b)[c-d]", re.DOTALL).fullmatch("abc")
+    difflib.get_close_matches("a", ["b"])
+    hashlib.sha256(b"")
+    "".encode("unicode_escape")  # a codec is a module too
+
+
+def perform(request: dict[str, object]) -> dict[str, object]:
+    """Carry out one file action: `{"op": "ReadFile", **fields}`. A failure is `{"problem": {what, why, fix}}`.
+
+    `seconds`, when given, is how long a search may take. Total: whatever the disk holds, the answer is a dict of
+    JSON values without lone surrogates.
+    """
+    try:
+        return _perform(_Request(request))
+    except Refused as refused:
+        return {"problem": refused.problem}
+    except OSError as error:
+        name = error.filename if isinstance(error.filename, str) else str(request.get("path") or request.get("root"))
+        return {"problem": refusal(error, f"cannot use `{show(name)}`").problem}
+    except MemoryError:
+        why = "there is not enough memory for it"
+        return {"problem": Refused("cannot do this", why, "work on a smaller part of the file").problem}
+
+
+def _perform(request: "_Request") -> dict[str, object]:
+    match request.text("op"):
+        case "ReadFile":
+            return read_file(request.path("path"), request.count("offset", 1), request.count("limit", 2000))
+        case "WriteFile":
+            return write_file(request.path("path"), request.text("content"))
+        case "EditFile":
+            seen = request.maybe("seen")
+            every = request.flag("replace_all")
+            return edit_file(request.path("path"), request.text("old"), request.text("new"), every, seen)
+        case "ListFolder":
+            return list_folder(request.path("path"))
+        case "GlobFiles":
+            return glob_files(request.text("pattern"), request.path("root"), request.seconds())
+        case "GrepFiles":
+            return _grep(
+                Query(
+                    pattern=request.text("pattern"),
+                    root=request.path("root"),
+                    glob=request.maybe("glob"),
+                    ignore_case=request.flag("ignore_case"),
+                    files_only=request.flag("files_only"),
+                    context=request.count("context", 0),
+                    limit=request.count("limit", 200),
+                    seconds=request.seconds(),
+                )
+            )
+        case other:
+            raise Refused("cannot do this", f"`{other[:60]}` is no file action", "use one of the file tools")
+
+
+def _grep(query: Query) -> dict[str, object]:
+    """Search with ripgrep if it is there and can, else by hand; the answer says which."""
+    from sandbox.inside.files import ripgrep
+
+    what = f"cannot search `{show(query.root)}`"
+    if not os.path.lexists(query.root):
+        raise missing(query.root, what)
+    if not os.path.isdir(query.root):
+        regular(query.root, what)
+    program = ripgrep.program()
+    complaint = None
+    if program:
+        try:
+            return _found(ripgrep.search(query, program), query, "ripgrep")
+        except ripgrep.Unusable as unusable:
+            complaint = str(unusable)
+    regex = compiled(query)
+    if isinstance(regex, str):
+        raise Refused(
+            f"cannot search for `{query.pattern[:200]}`",
+            f"it is not a regular expression: {complaint or regex}",
+            "correct it; to find the text itself, put a backslash before each of `\\ . + * ? ( ) | [ ] { } ^ $`",
+        )
+    # Ripgrep may have no look-around, yet it still knows what .gitignore leaves out.
+    paths = ripgrep.files(query, program) if program and complaint else None
+    return _found(search_by_hand(query, regex, paths), query, "python")
+
+
+def _found(found: Findings, query: Query, engine: str) -> dict[str, object]:
+    if found.late and not found.count:
+        raise Refused(
+            f"cannot finish the search for `{query.pattern[:200]}`",
+            f"after {query.seconds:g} s nothing was found yet",
+            "search a smaller folder, give `glob`, or write a simpler pattern without nested repetition",
+        )
+    return {
+        "engine": engine,
+        "files": [[path, [list(line) for line in lines]] for path, lines in found.files],
+        "count": found.count,
+        "unread": found.unread,
+        "limited": found.limited,
+        "late": found.late,
+    }
+
+
+class _Request:
+    """The fields of a request, each asked for by its type."""
+
+    __slots__ = ("_fields",)
+
+    def __init__(self, fields: dict[str, object]) -> None:
+        self._fields = fields
+
+    def text(self, name: str) -> str:
+        """A text; Refused when it is none, or cannot be written as UTF-8."""
+        value = self._fields.get(name)
+        if not isinstance(value, str):
+            raise Refused("cannot do this", f"the request lacks the text `{name}`", "report this as a bug")
+        if not _fits(value, "strict"):
+            raise Refused("cannot do this", f"`{name}` is not valid text", "use valid Unicode")
+        return value
+
+    def path(self, name: str) -> str:
+        """An absolute path; bytes that are not UTF-8 come as Python spells them in file names."""
+        value = self._fields.get(name)
+        if not isinstance(value, str) or value[:1] != "/" or "\0" in value or not _fits(value, "surrogateescape"):
+            raise Refused("cannot do this", f"`{name}` is not an absolute path", "give an absolute path")
+        return value
+
+    def maybe(self, name: str) -> str | None:
+        return None if self._fields.get(name) is None else self.text(name)
+
+    def flag(self, name: str) -> bool:
+        return self._fields.get(name) is True
+
+    def count(self, name: str, default: int) -> int:
+        value = self._fields.get(name, default)
+        return value if isinstance(value, int) and value >= min(default, 1) else default
+
+    def seconds(self) -> float:
+        value = self._fields.get("seconds", SECONDS)
+        return float(value) if isinstance(value, int | float) and 0 < value < 3600 else SECONDS
+
+
+def _fits(text: str, errors: str) -> bool:
+    """Whether `text` can be written as UTF-8."""
+    if text.isascii():
+        return True
+    try:
+        text.encode("utf-8", errors)
+    except UnicodeEncodeError:
+        return False
+    return True

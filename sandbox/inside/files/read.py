@@ -1,0 +1,117 @@
+"""Reading one file: numbered text, an image, or the plain word that it is neither. Stdlib only: this runs confined."""
+
+import binascii
+import os
+
+from sandbox.inside.files.access import Refused, digest, is_binary, read_capped, show
+from sandbox.inside.files.image_check import SIDE_CAP, picture
+
+LINE_CAP = 2000  # characters of one line
+TEXT_CAP = 200_000  # characters of one answer; the next read goes on from there
+IMAGE_CAP = 3_932_160  # bytes: 5 MB as base64, the most that model vendors take
+
+_BOM = b"\xef\xbb\xbf"
+
+# fmt: off
+_MAGIC: tuple[tuple[int, bytes, str], ...] = (
+    (0,   b"\x7fELF",              "an ELF program or library"),
+    (0,   b"MZ",                   "a Windows program"),
+    (0,   b"\xcf\xfa\xed\xfe",     "a Mach-O program"),
+    (0,   b"\xca\xfe\xba\xbe",     "a Java class or a Mach-O program"),
+    (0,   b"\x00asm",              "a WebAssembly module"),
+    (0,   b"PK\x03\x04",           "a zip archive (or jar, docx, xlsx, wheel)"),
+    (0,   b"\x1f\x8b",             "gzip data"),
+    (0,   b"BZh",                  "bzip2 data"),
+    (0,   b"\xfd7zXZ\x00",         "xz data"),
+    (0,   b"\x28\xb5\x2f\xfd",     "zstd data"),
+    (0,   b"7z\xbc\xaf\x27\x1c",   "a 7z archive"),
+    (257, b"ustar",                "a tar archive"),
+    (0,   b"%PDF-",                "a PDF document"),
+    (0,   b"SQLite format 3\x00",  "an SQLite database"),
+    (0,   b"\xff\xfe",             "UTF-16 text (read it with `iconv -f UTF-16 -t UTF-8`)"),
+    (0,   b"\xfe\xff",             "UTF-16 text (read it with `iconv -f UTF-16 -t UTF-8`)"),
+    (4,   b"ftyp",                 "an MP4 or HEIC file"),
+    (0,   b"OggS",                 "Ogg media"),
+    (0,   b"ID3",                  "MP3 audio"),
+    (0,   b"BM",                   "a BMP image"),
+    (0,   b"\x89PNG\r\n\x1a\n",    "a damaged PNG image"),
+    (0,   b"\xff\xd8\xff",         "a damaged JPEG image"),
+    (0,   b"GIF8",                 "a damaged GIF image"),
+    (8,   b"WEBP",                 "a damaged WebP image"),
+    (0,   b"RIFF",                 "RIFF media"),
+)
+# fmt: on
+
+
+def read_file(path: str, offset: int, limit: int) -> dict[str, object]:
+    """The answer for one file: `type` is text, empty, image or binary. Refused when it cannot be read."""
+    what = f"cannot read `{show(path)}`"
+    content, more = read_capped(path, what)
+    size = os.stat(path).st_size if more else len(content)
+    answer: dict[str, object] = {
+        "real": show(os.path.realpath(path)),
+        "size": size,
+        "sha256": None if more else digest(content),
+    }
+    if not more and (found := picture(content)) is not None:
+        media, *sides = found
+        why = ""
+        if len(content) > IMAGE_CAP:
+            why = f"the image has {size:,} bytes, and a model takes at most {IMAGE_CAP:,}"
+        elif max(sides) > SIDE_CAP:
+            why = f"the image has {sides[0]:,} by {sides[1]:,} pixels, and a model takes at most {SIDE_CAP:,} a side"
+        if why:
+            raise Refused(what, why, "make a smaller copy of it and read that")
+        return answer | {
+            "type": "image",
+            "media": media,
+            "base64": binascii.b2a_base64(content, newline=False).decode(),
+        }
+    if is_binary(content):
+        return answer | {"type": "binary", "guess": guess(content)}
+    if not content:
+        return answer | {"type": "empty"}
+    return answer | {"type": "text"} | page(content, more, offset, limit)
+
+
+def page(content: bytes, more: bool, offset: int, limit: int) -> dict[str, object]:
+    """Lines `offset` .. `offset + limit - 1` of `content`, each cut to LINE_CAP, as many as TEXT_CAP holds."""
+    bom = content.startswith(_BOM)
+    pieces = content.removeprefix(_BOM).split(b"\n")
+    if pieces[-1] == b"" or (more and len(pieces) > 1):
+        pieces.pop()  # no line after the last newline; at the cap, half a line is no line
+    ends = content.count(b"\r\n")
+    lines: list[str] = []
+    room = TEXT_CAP
+    replaced = cut = 0
+    for piece in pieces[offset - 1 : offset - 1 + limit]:
+        try:
+            line = piece.decode()
+        except UnicodeDecodeError:
+            line = piece.decode("utf-8", "replace")
+            replaced += 1
+        line = line.removesuffix("\r")
+        if len(line) > LINE_CAP:
+            line = f"{line[:LINE_CAP]} [... {len(line) - LINE_CAP:,} more characters]"
+            cut += 1
+        room -= len(line) + 8
+        if room < 0 and lines:
+            break
+        lines.append(line)
+    return {
+        "lines": lines,
+        "total": None if more else len(pieces),
+        "known": len(pieces),
+        "replaced": replaced,
+        "cut": cut,
+        "bom": bom,
+        "ends": "LF" if not ends else "CRLF" if ends == content.count(b"\n") else "mixed",
+    }
+
+
+def guess(content: bytes) -> str:
+    """In words, what binary `content` seems to be."""
+    for at, magic, words in _MAGIC:
+        if content[at : at + len(magic)] == magic:
+            return words
+    return "binary data"

@@ -1,0 +1,176 @@
+"""Searching file contents with ripgrep, where it is installed. Stdlib only: this runs confined."""
+
+import os
+import select
+import signal
+import time
+
+from sandbox.inside.files.access import show
+from sandbox.inside.files.grep import Findings, Query
+
+_OUTPUT_CAP = 8 << 20  # bytes of its output that are read: far more than any answer holds
+_LINE_CAP = 2000  # bytes of one line that it prints: more than an answer shows, even in UTF-8
+_REMARKS = (b"binary file matches", b"WARNING: stopped searching binary file")
+_PATH = "/usr/local/bin:/usr/bin:/bin"
+
+# fmt: off
+_ALWAYS = (
+    "--no-config", "--color=never", "--hidden", "--no-require-git", "--sort=path", "--no-heading", "--null",
+    "--with-filename",
+)
+_LINES = ("--line-number", "--crlf", "--no-context-separator", f"--max-columns={_LINE_CAP}", "--max-columns-preview")
+# fmt: on
+
+
+class Unusable(Exception):
+    """Ripgrep cannot answer this. The message is its own word for why, such as a mistake in the pattern."""
+
+
+def program() -> str | None:
+    """Where ripgrep is, or None. Only absolute folders of PATH count."""
+    for folder in os.environ.get("PATH", _PATH).split(":"):
+        path = f"{folder}/rg"
+        if folder.startswith("/") and os.access(path, os.X_OK) and os.path.isfile(path):
+            return path
+    return None
+
+
+def search(query: Query, path: str) -> Findings:
+    """Search by running ripgrep (at `path`). Raises Unusable when it cannot do it."""
+    words = ["--files-with-matches"] if query.files_only else [*_LINES, f"--context={query.context}"]
+    words += ["--ignore-case"] if query.ignore_case else []
+    output, errors, late, full = _run(query, path, [*words, "--regexp", query.pattern])
+    found = Findings()
+    found.late = late
+    for line in errors.decode("utf-8", "replace").splitlines():
+        if "(os error" in line:
+            found.unread += 1
+        elif line.strip() and not output and not late:
+            raise Unusable(_reason(errors))
+    if query.files_only:
+        _take_names(output, query, found)
+    else:
+        _take_lines(output, query, found)
+    found.limited = found.limited or full
+    return found
+
+
+def files(query: Query, path: str) -> list[str] | None:
+    """The files that ripgrep would search, for whoever searches them by hand; None when it cannot say."""
+    if not os.path.isdir(query.root):
+        return None
+    try:
+        output, _, late, full = _run(query, path, ["--files"])
+    except Unusable:
+        return None
+    names = [os.fsdecode(name).removeprefix("./") for name in output.split(b"\0")[:-1]]
+    return None if late or full or not names else [os.path.join(query.root, name) for name in names]
+
+
+def _run(query: Query, path: str, words: list[str]) -> tuple[bytes, bytes, bool, bool]:
+    folder, target = (query.root, ".") if os.path.isdir(query.root) else os.path.split(query.root)
+    glob = ["--glob", query.glob] if query.glob else []
+    return run([path, *_ALWAYS, *words, *glob, "--glob", "!.git", "--", target], folder, query.seconds)
+
+
+def _reason(errors: bytes) -> str:
+    """The last line of ripgrep's complaint says what is wrong; the ones before it draw a picture of it."""
+    lines = [line.strip() for line in errors.decode("utf-8", "replace").splitlines() if line.strip()]
+    reason = next((line for line in lines if line.startswith("error:")), lines[0])
+    return reason.removeprefix("error:").strip()[:300]
+
+
+def _shown(query: Query, name: bytes) -> str:
+    text = os.fsdecode(name)
+    return show(os.path.join(query.root, text.removeprefix("./")) if os.path.isdir(query.root) else query.root)
+
+
+def _take_names(output: bytes, query: Query, found: Findings) -> None:
+    for name in output.split(b"\0")[:-1]:
+        if found.count == query.limit:
+            found.limited = True
+            return
+        found.count += 1
+        found.files.append((_shown(query, name), []))
+
+
+def _take_lines(output: bytes, query: Query, found: Findings) -> None:
+    """Read `path NUL number (: or -) text` lines. A path may hold a newline, and remarks come in between."""
+    at = 0
+    while (nul := output.find(b"\0", at)) >= 0:
+        name = output[at:nul]
+        while (newline := name.find(b"\n")) >= 0 and any(remark in name[:newline] for remark in _REMARKS):
+            name = name[newline + 1 :]
+        end = output.find(b"\n", nul)
+        rest = output[nul + 1 : end if end >= 0 else len(output)]
+        at = end + 1 if end >= 0 else len(output)
+        digits = len(rest) - len(rest.lstrip(b"0123456789"))
+        if not digits:
+            continue  # the output was cut right here
+        matches = rest[digits : digits + 1] == b":"
+        if matches and found.count == query.limit:
+            found.limited = True
+            return
+        text = rest[digits + 1 :].decode("utf-8", "replace").removesuffix("\r")
+        if not found.line(_shown(query, name), int(rest[:digits]), matches, text):
+            return
+        found.count += matches
+
+
+def start(words: list[str], folder: str) -> tuple[int, int, int]:
+    """Start a program in `folder` with nothing to read: its process, and the ends of its output and its errors."""
+    out, out_end = os.pipe2(os.O_CLOEXEC)
+    err, err_end = os.pipe2(os.O_CLOEXEC)
+    nothing, nothing_end = os.pipe2(os.O_CLOEXEC)
+    back = os.open(".", os.O_PATH | os.O_CLOEXEC)
+    child = 0
+    try:
+        os.chdir(folder)
+        child = os.posix_spawn(
+            words[0],
+            words,
+            {"LC_ALL": "C.UTF-8", "PATH": _PATH},
+            file_actions=[
+                (os.POSIX_SPAWN_DUP2, nothing, 0),
+                (os.POSIX_SPAWN_DUP2, out_end, 1),
+                (os.POSIX_SPAWN_DUP2, err_end, 2),
+            ],
+            setsigdef=[signal.SIGPIPE],
+        )
+    except OSError as error:
+        raise Unusable(f"it does not start: {error.strerror}") from None
+    finally:
+        os.fchdir(back)
+        for descriptor in (nothing, nothing_end, out_end, err_end, back) + (() if child else (out, err)):
+            os.close(descriptor)
+    return child, out, err
+
+
+def run(words: list[str], folder: str, seconds: float) -> tuple[bytes, bytes, bool, bool]:
+    """Run a program in `folder`: its output, its errors, whether the time was up, whether the output was cut."""
+    child, out, err = start(words, folder)
+    held: dict[int, list[bytes]] = {out: [], err: []}
+    ends, size, late = time.monotonic() + seconds, 0, False
+    waiting = select.poll()
+    waiting.register(out, select.POLLIN)
+    waiting.register(err, select.POLLIN)
+    open_ends = {out, err}
+    while open_ends and size < _OUTPUT_CAP:
+        ready = waiting.poll(max(ends - time.monotonic(), 0) * 1000)
+        if not ready:
+            late = True
+            break
+        for descriptor, _ in ready:
+            piece = os.read(descriptor, 1 << 16)
+            if piece:
+                held[descriptor].append(piece)
+                size += len(piece)
+            else:
+                waiting.unregister(descriptor)
+                open_ends.discard(descriptor)
+    if open_ends:
+        os.kill(child, signal.SIGKILL)
+    os.close(out)
+    os.close(err)
+    os.waitpid(child, 0)
+    return b"".join(held[out]), b"".join(held[err]), late, bool(open_ends) and not late

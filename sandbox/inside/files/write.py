@@ -1,0 +1,160 @@
+"""Putting content in place: whole, or not at all. Stdlib only: this runs confined."""
+
+import errno
+import os
+import stat
+
+from sandbox.inside.files.access import digest, is_binary, read_capped, refusal, regular, show
+from sandbox.inside.files.diff import unified
+
+# A single file that was granted (a bind mount, or a kernel rule on the file itself) lies in a folder that was not.
+_FOLDER_LOCKED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY, errno.EXDEV)
+
+
+def write_file(path: str, content: str) -> dict[str, object]:
+    """Make `content` the whole of `path`, parent folders included; a link is written through, never replaced."""
+    what = f"cannot write `{show(path)}`"
+    new = content.encode()
+    real = os.path.realpath(path)
+    answer: dict[str, object] = {
+        "real": show(real),
+        "size": len(new),
+        "sha256": digest(new),
+        "lines": lines_of(new),
+        "diff": [],
+        "dropped": 0,
+        "notes": [],
+    }
+    if not os.path.lexists(real):
+        made = make_parents(real, what)
+        return answer | {
+            "changed": True,
+            "created": True,
+            "was": 0,
+            "folders": made,
+            "notes": put(real, new, None, None, what),
+        }
+    state = regular(real, what)
+    old, more = read_capped(real, what)
+    changed = more or old != new
+    answer |= {"changed": changed, "created": False, "was": None if more else lines_of(old), "folders": 0}
+    if not changed:
+        return answer
+    if not more and not is_binary(old) and not is_binary(new):
+        answer["diff"], answer["dropped"] = unified(old.decode("utf-8", "replace"), content, show(path))
+    answer["notes"] = put(real, new, state, None if more else old, what)
+    return answer
+
+
+def put(real: str, new: bytes, state: os.stat_result | None, old: bytes | None, what: str) -> list[str]:
+    """Replace `real` by `new` in one step, through a file beside it. Answers what the user should know, in words.
+
+    `state` is the file that is replaced, None for a new one; its mode is kept, its owner when the kernel lets us.
+    `old` is its content, to be put back if the file can only be written in place and that fails halfway.
+    """
+    if state is not None:
+        require_writable(real, what)
+    folder = os.path.dirname(real)
+    beside = os.path.join(folder, f".ringfence-{os.urandom(6).hex()}.tmp")
+    try:
+        mode = 0o644 if state is None else 0o600
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    except OSError as error:
+        if state is None or error.errno not in _FOLDER_LOCKED:
+            raise refusal(error, what) from None
+        return put_in_place(real, new, old, what)
+    try:
+        try:
+            write_all(descriptor, new)
+            notes = [] if state is None else keep_owner_and_mode(descriptor, state)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        os.rename(beside, real)
+    except OSError as error:
+        os.unlink(beside)
+        if state is None or error.errno not in _FOLDER_LOCKED:
+            raise refusal(error, what) from None
+        return put_in_place(real, new, old, what)
+    return notes
+
+
+def require_writable(real: str, what: str) -> None:
+    """Refuse a file that is write-protected: a rename would get around that, and nobody asked for it."""
+    if os.access(real, os.W_OK):
+        return
+    try:
+        os.close(os.open(real, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY))
+    except OSError as error:
+        raise refusal(error, what) from None
+
+
+def put_in_place(real: str, new: bytes, old: bytes | None, what: str) -> list[str]:
+    """Overwrite the file itself: what remains when its folder is locked. Puts `old` back when the disk gives out."""
+    try:
+        descriptor = os.open(real, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY)
+    except OSError as error:
+        raise refusal(error, what) from None
+    try:
+        overwrite(descriptor, new)
+    except OSError as error:
+        refused = refusal(error, what)
+        if old is None:
+            refused.problem["fix"] = f"the file may be damaged now; {refused.problem['fix']}"
+            raise refused from None
+        try:
+            overwrite(descriptor, old)
+        except OSError:  # the first error is the cause, and this says what the second one means
+            refused.problem["fix"] = f"the old content could not be put back; {refused.problem['fix']}"
+        raise refused from None
+    finally:
+        os.close(descriptor)
+    return ["written in place, since its folder may not be changed"]
+
+
+def overwrite(descriptor: int, content: bytes) -> None:
+    """Make `content` the whole of an open file."""
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    write_all(descriptor, content)
+    os.ftruncate(descriptor, len(content))
+
+
+def write_all(descriptor: int, content: bytes) -> None:
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def keep_owner_and_mode(descriptor: int, state: os.stat_result) -> list[str]:
+    """Give the new file the old one's owner and permission bits (never setuid); says so when the owner changes."""
+    mine = os.fstat(descriptor)
+    notes: list[str] = []
+    if (mine.st_uid, mine.st_gid) != (state.st_uid, state.st_gid):
+        try:
+            os.fchown(descriptor, state.st_uid, state.st_gid)
+        except OSError:  # only a privileged process may; the user is told instead
+            notes.append("its owner or group changed, since the sandbox may not give files away")
+    os.fchmod(descriptor, stat.S_IMODE(state.st_mode) & 0o777)
+    return notes
+
+
+def make_parents(real: str, what: str) -> int:
+    """Make the folders above `real` that are missing; answers how many were made."""
+    lacking: list[str] = []
+    folder = os.path.dirname(real)
+    while folder != "/" and not os.path.lexists(folder):
+        lacking.append(folder)
+        folder = os.path.dirname(folder)
+    for one in reversed(lacking):
+        try:
+            os.mkdir(one, 0o755)
+        except FileExistsError:
+            continue  # somebody made it at the same moment, which is as good
+        except OSError as error:
+            raise refusal(error, what) from None
+    return len(lacking)
+
+
+def lines_of(content: bytes) -> int:
+    """How many lines `content` has; a last one without its newline counts."""
+    return content.count(b"\n") + (not content.endswith(b"\n") and bool(content))

@@ -1,0 +1,79 @@
+"""What every mount of a root that somebody else builds must show: told before, checked after. Standard library only.
+
+THREAT T61: a builder that resolves names can be led astray by a command that swaps a folder for a link meanwhile. So
+the runner notes which file it means by each, and the helper, which is inside and starts nothing before, looks at all.
+"""
+
+import os
+from collections.abc import Mapping
+
+from sandbox.inside import syscalls
+from sandbox.inside.plan import Plan
+
+Expected = tuple[str, int, int, bool]  # target, device, inode, read-only
+
+
+def expect(plan: Plan, empty: dict[str, str]) -> tuple[Expected, ...]:
+    """Which file each bind of `plan` must show.
+
+    Raises OSError where a link is in the way that may not be there, and where something would have to be made in a
+    folder of the host for it: what is the host's is never changed.
+    """
+    steps: dict[str, tuple[str, str]] = {}
+    put: dict[str, tuple[str, str]] = {}
+    for kind, source, target in plan.mounts:
+        below = nearest(target, put)
+        if put.get(below, ("", ""))[0] in ("ro", "rw"):
+            place = put[below][1] + target[len(below) :]
+            os.close(
+                syscalls.open_path(place, 0 if not syscalls.within(place, plan.real) else syscalls.RESOLVE_NO_SYMLINKS)
+            )
+        put[target] = (kind, source)
+        if kind in ("ro", "rw", "mask"):
+            steps[target] = (kind, source)  # the last one at a place lies on top
+    masked = tuple(target + "/" for target, (kind, source) in steps.items() if kind == "mask" and source == "dir")
+    found = []
+    for target, (kind, source) in steps.items():
+        if target.startswith(("/dev/", *masked)):
+            continue  # brought along by the builder, or covered: nobody gets there
+        if kind == "mask":
+            status = os.stat(empty["dir" if source == "dir" else "file"])
+        else:
+            status = _status(source, links=not syscalls.within(source, plan.real))
+        found.append((target, status.st_dev, status.st_ino, kind != "rw"))
+    return tuple(found)
+
+
+def check(expected: tuple[Expected, ...], real: tuple[str, ...]) -> None:
+    """Raise KernelError, naming the place, unless each of them is a mount of its own that shows that very file."""
+    mounts: set[str] = set()
+    for target, device, inode, read_only in expected:
+        step = f"mount {target}: something else was put there meanwhile"
+        place = syscalls.open_path(target, 0 if not syscalls.within(target, real) else syscalls.RESOLVE_NO_SYMLINKS)
+        try:
+            status = os.fstat(place)
+            writable = not os.fstatvfs(place).f_flag & os.ST_RDONLY
+            with open(f"/proc/self/fdinfo/{place}", encoding="ascii") as file:
+                mount = next(line for line in file if line.startswith("mnt_id:"))
+        finally:
+            os.close(place)
+        if (status.st_dev, status.st_ino) != (device, inode) or (read_only and writable) or mount in mounts:
+            raise syscalls.KernelError(step, 16)  # EBUSY
+        mounts.add(mount)
+
+
+def nearest(path: str, put: Mapping[str, object]) -> str:
+    """The innermost place of `put` that `path` lies below; "/" for none."""
+    while path != "/":
+        path = os.path.dirname(path)
+        if path in put:
+            return path
+    return "/"
+
+
+def _status(path: str, *, links: bool) -> os.stat_result:
+    place = syscalls.open_path(path, 0 if links else syscalls.RESOLVE_NO_SYMLINKS)
+    try:
+        return os.fstat(place)
+    finally:
+        os.close(place)

@@ -1,0 +1,215 @@
+"""What a command and all that it started use up together, counted from inside the helper. Standard library only.
+
+A control group counts exactly and costs nothing; what is left to this one (`Plan.pids`, `memory`, `cpu` that are not 0)
+is looked at a few times a second. The disk is always this one's: no control group limits it. It is looked at the more
+often the less of its limit is left, and a last time when the command has ended.
+"""
+
+import os
+import resource
+import signal
+import stat
+import time
+from collections.abc import Callable
+
+from sandbox.inside.disk_space import SELDOM, Space
+from sandbox.inside.plan import Plan
+
+PAGE = os.sysconf("SC_PAGE_SIZE")
+_TICKS = os.sysconf("SC_CLK_TCK")
+Halt = Callable[[signal.Signals], None]
+
+
+class Watchdog:
+    """`begin` when a command starts, `excess` every `pause` seconds while it runs, `last` and `end` after it."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.pids, self.memory, self.cpu = plan.pids, plan.memory, plan.cpu
+        self.space = Space(plan.writable, plan.disk)
+        self.private = plan.private
+        self.sees = plan.tier != "T3"  # /proc is withheld there; `missing` says so
+        self.end()
+
+    @property
+    def begun(self) -> bool:
+        return self._clock > 0
+
+    def begin(self) -> None:
+        self._clock = time.monotonic()
+        self._next = self._clock + SELDOM
+        self.space.begin()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        self._reaped, self._dirtied = before.ru_utime + before.ru_stime, before.ru_oublock
+        self._seen: dict[tuple[str, bytes], float] = {}
+        self._shared = _shmem() if self.memory else 0
+
+    def end(self) -> None:
+        """Forget the command."""
+        self._clock = self._next = self._reaped = 0.0
+        self.space.forget()
+        self._seen = {}
+        self._shared = self._dirtied = 0
+
+    def pause(self) -> float:
+        """Return the seconds until `excess` has to be asked again."""
+        return self.space.pause
+
+    def excess(self, halt: Halt) -> str | None:
+        """Return the name of the limit that the whole tree has passed, None when it has passed none.
+
+        `halt` sends SIGSTOP or SIGCONT to all that the command started: nothing is written while its files are counted.
+        """
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + SELDOM
+            if passed := self._tree():
+                return passed
+        space = self.space
+        space.look()
+        if space.suspect and not space.far:
+            halt(signal.SIGSTOP)
+            if self._written() > space.limit:
+                return "disk"
+            space.look()
+            space.clear()
+            halt(signal.SIGCONT)
+        return "disk" if space.far else None
+
+    def last(self) -> str | None:
+        """Return `disk` when a command whose processes have all ended wrote more than its limit, else None.
+
+        Some file systems account for space when it is written back (btrfs, ZFS, network file systems): so the bytes
+        that its processes made dirty are asked for as well (getrusage(2), ru_oublock: blocks of 512 bytes).
+        """
+        space = self.space
+        if not space.watched:
+            return None
+        space.look()
+        dirtied = (resource.getrusage(resource.RUSAGE_CHILDREN).ru_oublock - self._dirtied) * 512
+        suspect = space.suspect or dirtied > space.cleared
+        return "disk" if space.far or (suspect and self._written() > space.limit) else None
+
+    def _written(self) -> int:
+        processes = [name for name in os.listdir("/proc") if name.isdigit()] if self.sees else []
+        return self.space.written() + _held_open(processes, memory=False)
+
+    # ---- processes, memory, processor time
+
+    def _tree(self) -> str | None:
+        # So many processors for so long: before that nobody can have used up the time.
+        hot = self.cpu and (time.monotonic() - self._clock) * (os.cpu_count() or 1) >= self.cpu
+        if not self.sees or not (self.pids or self.memory or hot):
+            return None
+        processes = [name for name in os.listdir("/proc") if name.isdigit() and name != "1"]
+        if self.pids and sum(map(_threads, processes)) > self.pids:
+            return "pids"
+        if self.memory and self._too_large(processes):
+            return "memory"
+        return "cpu" if hot and self._too_long(processes) else None
+
+    def _too_large(self, processes: list[str]) -> bool:
+        # Resident sizes count shared pages once for everyone: when that is too much, ask for the exact shares.
+        resident = sum(map(_resident, processes))
+        unmapped = 0
+        if _shmem() - self._shared > self.memory // 2:
+            # Files in memory that nobody has mapped are in no resident size.
+            unmapped = sum(map(_used, self.private)) + _held_open(processes, memory=True) + _segments()
+        if resident + unmapped <= self.memory:
+            return False
+        return sum(map(_share, processes)) + unmapped > self.memory
+
+    def _too_long(self, processes: list[str]) -> bool:
+        """Live processes with the children they waited for, and those that came to us; or each that was ever seen."""
+        live = 0.0
+        for name in processes:
+            fields = status(name)
+            if len(fields) < 20:
+                continue
+            user, system, waited, of_waited = (int(field) / _TICKS for field in fields[11:15])
+            live += user + system + waited + of_waited
+            self._seen[name, fields[19]] = user + system
+        return max(live + _children() - self._reaped, sum(self._seen.values())) >= self.cpu
+
+
+def _held_open(processes: list[str], *, memory: bool) -> int:
+    """Bytes of files that have no name any more and that a process still holds open: on a disk, or in memory."""
+    total, seen = 0, set()
+    for name in processes:
+        try:
+            handles = os.listdir(f"/proc/{name}/fd")
+        except OSError:
+            continue  # it ended meanwhile, or hides itself
+        for handle in handles:
+            try:
+                found = os.stat(f"/proc/{name}/fd/{handle}")
+                if found.st_nlink or not stat.S_ISREG(found.st_mode) or (found.st_dev, found.st_ino) in seen:
+                    continue
+                seen.add((found.st_dev, found.st_ino))
+                in_memory = os.readlink(f"/proc/{name}/fd/{handle}").startswith("/memfd:")
+            except OSError:
+                continue
+            total += found.st_blocks * 512 if in_memory is memory else 0
+    return total
+
+
+def _used(path: str) -> int:
+    try:
+        found = os.statvfs(path)
+    except OSError:
+        return 0
+    return (found.f_blocks - found.f_bfree) * found.f_frsize
+
+
+def _children() -> float:
+    """Seconds of processor time of all that we have waited for, and of all that they have (getrusage(2))."""
+    found = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return found.ru_utime + found.ru_stime
+
+
+def _shmem() -> int:
+    """Bytes of files in memory on the whole machine (proc_meminfo(5))."""
+    return _number("/proc/meminfo", b"Shmem:") << 10
+
+
+def _segments() -> int:
+    """Bytes of System V shared memory in our own namespace (proc(5), /proc/sysvipc)."""
+    try:
+        with open("/proc/sysvipc/shm", "rb") as file:
+            return sum(int(line.split()[14]) for line in file.readlines()[1:])
+    except (OSError, IndexError):
+        return 0
+
+
+def _threads(process: str) -> int:
+    fields = status(process)
+    return int(fields[17]) if len(fields) > 17 else 0
+
+
+def _resident(process: str) -> int:
+    try:
+        with open(f"/proc/{process}/statm", "rb") as file:
+            return int(file.read().split()[1]) * PAGE
+    except OSError:
+        return 0  # it ended meanwhile
+
+
+def _share(process: str) -> int:
+    """The proportional set size of one process, in bytes (proc_pid_smaps(5))."""
+    return _number(f"/proc/{process}/smaps_rollup", b"Pss:") << 10
+
+
+def status(process: str) -> list[bytes]:
+    """proc_pidstatus(5) from the state on: names may hold spaces and brackets."""
+    try:
+        with open(f"/proc/{process}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()
+    except OSError:
+        return []
+
+
+def _number(path: str, name: bytes) -> int:
+    try:
+        with open(path, "rb") as file:
+            return next((int(line.split()[1]) for line in file if line.startswith(name)), 0)
+    except OSError:
+        return 0  # a process that ended meanwhile

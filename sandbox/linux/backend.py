@@ -1,0 +1,245 @@
+"""The Linux backend: a permit goes to a confined helper of its terms, and what it did comes back."""
+
+import asyncio
+import os
+import time
+from collections.abc import Coroutine
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from policy.model.action import RunArgv, RunScript
+from policy.model.verdict import Permit, Rights, Terms
+from sandbox.backend import Enforcement, Level, Listener, Outcome, Used
+from sandbox.inside import canary, syscalls
+from sandbox.linux import canary_probe, landlock
+from sandbox.linux.cgroup import group as group_module
+from sandbox.linux.cgroup.group import Group
+from sandbox.linux.helper_handle import Slot
+from sandbox.linux.helper_pool import Pool
+from sandbox.linux.landlock_log import Feed, feed, processes
+from sandbox.linux.launch import Ahead, Launcher, known_trees, launch, survey
+from sandbox.linux.session_tmp import Scratch
+from sandbox.problems import GONE, file_outcome, leaks, not_started, unavailable
+from sandbox.request import argv_of, file_limits, file_request
+from sandbox.workspace.autorun import Watch
+from sandbox.workspace.autorun_watch import Live, live_of, with_live
+from sandbox.workspace.protected_paths import Scan
+
+if TYPE_CHECKING:
+    from sandbox.egress.credential_injection import Broker, Lend
+    from sandbox.egress.resolver import Resolve
+
+# What T3 cannot do, in words; `agent doctor` and every record of it list them.
+T3_LACKS = (
+    "names, sizes, attributes and link targets of all files of the machine can be seen, and watched (no private root)",
+    "modes, times and attributes of files outside can be changed where your user may (Landlock does not cover them)",
+    "secret files inside the workspace cannot be masked, nor its auto-run files and hard links kept read-only",
+    "memory and processes are limited one by one, not for everything that a command starts",
+    "before Linux 6.12, a command can end the processes that watch it, and what it left then goes on",
+    "other processes of your user share the PID and IPC namespaces: memory and queues too, and can be slowed down",
+    "a file of the workspace that has a second name outside (a hard link) is changed there too",
+)
+_DIGITS = 16  # more than any machine has of milliseconds or of KiB
+_T3_OPEN = frozenset({"processes"})
+_T3_WITHOUT_GROUP = T3_LACKS[3:5]  # a control group that holds everything closes these
+_T3_UNSCOPED = T3_LACKS[4]  # the half of the helper that is not confined is out of a command's reach otherwise
+
+
+class Linux:
+    """T1: namespaces, a private root, Landlock and seccomp. T2: the same, with a root that bubblewrap builds.
+
+    T3: Landlock and seccomp alone, labelled weaker.
+    """
+
+    def __init__(
+        self,
+        tier: str,
+        *,
+        cache: Path | None = None,
+        aside: Path | None = None,
+        files: bool = True,
+        ahead: Ahead | None = None,
+        launcher: Launcher = launch,
+        resolver: "Resolve | None" = None,
+        lend: "Lend | None" = None,
+    ) -> None:
+        self.name = tier
+        self.cache = cache
+        self.aside = aside  # where auto-run files that a command made are moved
+        self.files = files  # whether file actions will be asked for; without them a helper starts sooner
+        self.ahead = ahead
+        self.launcher = launcher
+        self.resolver = resolver  # names to addresses for the egress proxy; None: as this machine does it
+        self.lend = lend  # what credentials are added by, for terms that name some
+        self.abi = syscalls.landlock_abi()
+        self.pool = Pool(self._launch, self._prove, self._still_true)
+        self.feed: Feed | None = None
+        self.scratch: Scratch | None = None  # the session's own /tmp: what one command leaves there the next one finds
+
+    # ---- the Backend protocol
+
+    async def probe(self, terms: Terms | None = None) -> Enforcement:
+        """Start one helper (for `terms`, or for reading the current folder) and report what its canary saw."""
+        terms = terms or Terms(Rights.LOOK, os.path.realpath(os.getcwd()), "/nonexistent", system=("/usr",))
+        slot = await self.pool.take(terms)
+        self.pool.give_back(terms, slot)
+        return slot.enforcement
+
+    async def run(self, permit: Permit, *, stdin: bytes | None = None, listen: Listener | None = None) -> Outcome:
+        """Execute the permit. Raises SandboxUnavailable when the boundary cannot be built: then nothing ran."""
+        if not isinstance(permit, Permit):
+            raise TypeError("the sandbox runs Permits and nothing else")
+        terms = permit.terms
+        slot = await self.pool.take(terms)
+        healthy, since = False, time.time()
+        halves = processes(slot.process.pid) if self.feed is not None else frozenset()
+        try:
+            watch = Watch(terms, slot.scan, self.aside, known_trees(self.cache))
+            live = live_of(watch, permit, slot.scan, known_trees(self.cache))
+            try:
+                outcome = await _talking(slot, _converse(slot, permit, stdin, listen, live))
+                refused = slot.group.refused() if outcome.status else 0
+                # What filled its private file systems would be there for the next one.
+                healthy = outcome.ended_by != "memory"
+            except asyncio.CancelledError:
+                watch.settle()
+                raise
+            finally:
+                if live is not None:
+                    live.close()
+        finally:
+            # A helper that was interrupted in the middle of an answer is not asked again.
+            if healthy:
+                self.pool.give_back(terms, slot)
+            else:
+                self.pool.discard(terms, slot)
+        violations, enforcement = with_live(live, outcome.violations, watch.settle(), slot.enforcement)
+        if outcome.status != 0:
+            from sandbox.linux.limits import reached  # their patterns are for commands that failed
+            from sandbox.linux.violations import explain
+
+            logged = self.feed.denials(halves, since) if self.feed is not None else ()
+            paths = {violation.path for violation in logged}
+            guessed = explain(permit, outcome, slot.scan, private=self.name != "T3")
+            violations = (
+                *violations,
+                *logged,
+                *(guess for guess in guessed if guess.path not in paths),
+                *reached(outcome, terms.limits, refused, slot.group.held),
+            )
+        if violations == outcome.violations and outcome.enforcement is enforcement:
+            return outcome
+        return replace(outcome, violations=violations, enforcement=enforcement)
+
+    async def close(self) -> None:
+        self.pool.close()
+        if self.feed is not None:
+            self.feed.close()
+            self.feed = None
+        if self.scratch is not None:
+            self.scratch.remove()
+            self.scratch = None
+
+    # ---- helpers
+
+    def _still_true(self, slot: Slot, terms: Terms) -> bool:
+        """Whether the mounts of `slot` still cover all that must be covered: people edit files meanwhile."""
+        slot.wake()  # it takes as long to come as we take to look
+        return survey(terms, self.scratch.path if self.scratch else "", self.cache) == slot.scan
+
+    def _launch(self, terms: Terms) -> Slot:
+        """The launch that was made ahead, when it was made for this; else a new one."""
+        self.feed = self.feed or feed()
+        taken = self.ahead.take(self.name, terms) if self.ahead and self.scratch is None and not self.files else None
+        if taken is not None:
+            launched, self.scratch = taken
+        else:
+            self.scratch = self.scratch or Scratch()
+            launched = self.launcher(self.name, terms, self.scratch, cache=self.cache, files=self.files)
+        return Slot.of(launched, self.name)
+
+    async def _prove(self, slot: Slot, terms: Terms) -> None:
+        """It has locked itself in, and its canary got nowhere."""
+        if answer := await slot.ready():
+            raise unavailable(self.name, answer, slot.complaint())
+        hosts = () if self.name == "T3" else terms.hosts  # which has compiled none
+        if hosts and not slot.handed:
+            raise unavailable(self.name, "failed 0 hand over a listener")
+        if hosts:
+            slot.open_egress(terms.hosts, self.resolver, _broker(terms, self.lend))
+        slot.enforcement = self._enforced(await canary_probe.try_out(slot, self.name, terms), slot.scan, slot.group)
+        if broken := tuple(canary.WORDS[name] for name, held in slot.enforcement.checks if not held):
+            raise leaks(self.name, broken)
+
+    def _enforced(self, checks: dict[str, bool], found: Scan, group: Group) -> Enforcement:
+        closed = _T3_WITHOUT_GROUP if group.held == set(group_module.ALL) else ()
+        if landlock.known(self.abi).scoped:
+            closed = (*closed, _T3_UNSCOPED)
+        missing = tuple(lack for lack in T3_LACKS if lack not in closed) if self.name == "T3" else ()
+        missing += tuple(f"Landlock: {words}" for words in landlock.missing(self.abi))
+        level = Level.PARTIAL if self.name == "T3" else Level.FULL
+        if self.name == "T3":
+            checks = {name: held for name, held in checks.items() if name not in _T3_OPEN}
+            if found.masked:
+                missing += (f"{len(found.masked)} secret file(s) of the workspace stay readable",)
+        return Enforcement(level, self.name, tuple(sorted(checks.items())), missing, group_module.words(group))
+
+
+def _broker(terms: Terms, lend: "Lend | None") -> "Broker | None":
+    if not terms.credentials:
+        return None
+    from sandbox.egress.credential_injection import lent
+
+    return lent(terms.credentials, lend)
+
+
+async def _talking(slot: Slot, work: Coroutine[None, None, Outcome]) -> Outcome:
+    """What `work` gives, with all that its command tried on the network; nothing of that goes on after it."""
+    if slot.egress is None:
+        return await work
+    from sandbox.egress.command_session import talking
+
+    outcome, connections, refused = await talking(slot.egress, work)
+    return replace(outcome, connections=connections, violations=refused)
+
+
+async def _converse(
+    slot: Slot, permit: Permit, stdin: bytes | None, listen: Listener | None, alarm: Live | None = None
+) -> Outcome:
+    """One action, from request to outcome."""
+    action, limits = permit.action, permit.terms.limits
+    started = time.monotonic()
+    if isinstance(action, RunScript | RunArgv):
+        request: dict[str, object] = {"op": "spawn", "argv": list(argv_of(action)), "cwd": action.cwd}
+    else:
+        request, limits = file_request(action), file_limits(limits)
+    exchange, ended = await slot.ask(request, stdin, listen, limits.wall, limits.output, alarm)
+    seconds = time.monotonic() - started
+    line, (out, err) = exchange.line or "", exchange.streams
+    verb, _, rest = line.partition(" ")
+    if verb == "failed":
+        return not_started(rest, request, seconds)
+    # A kill for want of memory may come between two looks, and may have met the helper itself.
+    passed = slot.group.excess() if ended is None and not line.startswith("exit 0 - ") else None
+    if verb != "exit":
+        if ended or passed:
+            return Outcome(137, bytes(out), bytes(err), seconds, ended or passed, ended == "output")
+        return Outcome(125, bytes(out), bytes(err), seconds, "helper", problem=GONE)
+    code, _, told_of = rest.partition(" ")
+    why, *numbers = told_of.split(" ")
+    if ended == "watch" and why == "-":
+        ended = None  # it had ended by itself before it was told to
+    ended = ended or passed or (None if why == "-" else why)
+    used = _used(numbers)
+    if request["op"] == "spawn":
+        told = (bytes(out), bytes(err), seconds, ended, ended == "output")
+        return Outcome(int(code), *told, enforcement=slot.enforcement, used=used)
+    return replace(file_outcome(int(code), bytes(out), seconds, ended), used=used)
+
+
+def _used(numbers: list[str]) -> Used | None:
+    """What a helper said that its command used. It is on the other side: what is no number is nothing."""
+    if len(numbers) != 2 or not all(each.isdigit() and len(each) < _DIGITS for each in numbers):
+        return None
+    return Used(int(numbers[0]) / 1000, int(numbers[1]) << 10)

@@ -1,0 +1,101 @@
+"""The runner's half of the canary: lays out decoys, lets a helper try them, and looks again from outside."""
+
+import contextlib
+import os
+import socket
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from policy.model.frozen import dataclass
+from policy.model.secret_paths import inside
+from policy.model.verdict import Rights, Terms
+from sandbox.linux.helper_handle import Slot
+from sandbox.problems import unavailable
+
+_UNTOUCHED = "untouched"
+
+
+@dataclass(frozen=True, slots=True)
+class Decoys:
+    """What lies outside of every Terms while a canary tries to get at it.
+
+    `secret`, `target`: files to read and to write. `port`: of a listener on this machine's loopback. `abstract`: the
+    name of a listening abstract socket, without its NUL. `folder`: the name of the folder that holds the files.
+    """
+
+    folder: str
+    secret: str
+    target: str
+    port: int
+    abstract: str
+
+    @property
+    def touched(self) -> bool:
+        """Whether the target was written, as seen from outside."""
+        return Path(self.target).read_text(encoding="utf-8") != _UNTOUCHED
+
+
+@contextlib.contextmanager
+def laid_out(terms: Terms, *, everybody: bool = False) -> Iterator[Decoys]:
+    """Decoys that a command under `terms` does not see, for as long as this lasts.
+
+    `everybody`: modes let any user at the files, for a canary that is another one: the place shall stop it, not they.
+    """
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="ringfence-canary-", dir=_hiding_place(terms)))
+        secret, target = os.path.join(folder, "secret"), os.path.join(folder, "target")
+        for path in (secret, target):
+            Path(path).write_text(_UNTOUCHED, encoding="utf-8")
+        if everybody:
+            os.chmod(folder, 0o755)  # noqa: S103  # see above
+            for path in (secret, target):
+                os.chmod(path, 0o666)  # noqa: S103  # see above
+        listener = stack.enter_context(socket.socket())
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(1)
+        abstract = stack.enter_context(socket.socket(socket.AF_UNIX))
+        mark = os.path.basename(folder)
+        name = f"ringfence-{os.getpid()}-{mark}"
+        abstract.bind("\0" + name)
+        abstract.listen(1)  # or connecting would fail wherever it is tried from
+        yield Decoys(mark, secret, target, listener.getsockname()[1], name)
+
+
+async def try_out(slot: Slot, tier: str, terms: Terms) -> dict[str, bool]:
+    """Each check by name, True when the boundary held. Raises SandboxUnavailable when the helper cannot try."""
+    with laid_out(terms) as decoys:
+        request: dict[str, object] = {
+            "op": "canary",
+            "secret": decoys.secret,
+            "target": decoys.target,
+            "port": decoys.port,
+            "abstract": decoys.abstract,
+            "pid": os.getpid(),
+            "look": terms.rights is Rights.LOOK,
+            "workspace": terms.workspace,
+        }
+        exchange, _ = await slot.ask(request, None, None, 5.0, 1 << 16)
+        text = exchange.streams[0].decode("utf-8", "replace")
+        if decoys.touched:
+            text += "outside 0\n"
+    checks = {name: held == "1" for name, _, held in (line.partition(" ") for line in text.splitlines())}
+    if text.startswith("!") or not checks:
+        raise unavailable(tier, f"failed 0 canary {text[:200]}")
+    return checks
+
+
+def _hiding_place(terms: Terms) -> str | None:
+    """A folder that a command under `terms` does not see; None: there is none."""
+    return next((place for place in _places() if not _shown(place, terms)), None)
+
+
+def _places() -> tuple[str, ...]:
+    """Where decoys may lie, best first."""
+    return tuple(map(os.path.realpath, (tempfile.gettempdir(), "/var/tmp", "/dev/shm")))
+
+
+def _shown(place: str, terms: Terms) -> bool:
+    """Whether a command under `terms` may see `place`: a decoy there would prove nothing."""
+    granted = (terms.workspace, *terms.system, *terms.read, *terms.write)
+    return any(inside(place, root) for root in granted)

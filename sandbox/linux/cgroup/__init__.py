@@ -1,0 +1,4 @@
+"""Control groups: creation, limits and removal, in versions 1 and 2 (cgroups(7)).
+
+Start reading at `group.py`.
+"""

@@ -1,0 +1,198 @@
+"""Limits that the kernel keeps for a helper and all that it starts together: a control group of its own, where we may.
+
+Where none can be made the watchdog of the helper counts instead, and `held` says so.
+"""
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from itertools import count
+
+from policy.model.frozen import dataclass
+from sandbox.linux.cgroup.files import field, read, read_words, removed, write
+from sandbox.linux.cgroup.locations import CPU, MEMORY, PIDS, Place, mark, move_back, usable
+
+ALL = (MEMORY, PIDS, CPU)
+_HELPER = 16 << 20  # bytes of the helper itself, beside what its commands may use
+_PROCESSES = 3  # those of the helper: its two halves, and the launcher of a tier that has one
+_STUBBORN = 1000  # refused forks after which a command is no program that gives up or waits, but a bomb
+_PATIENCE = 0.5  # seconds until a group must be empty after everything in it was killed
+_numbers = count()
+_looking = threading.Lock()  # groups are made beside each other, and our own is moved once
+_living: set[str] = set()  # names of the groups of this process
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What a group counted since it was made: seconds of processor time, kills for want of memory, forks refused."""
+
+    cpu: float = 0.0
+    kills: int = 0
+    refused: int = 0
+
+
+class Group:
+    """The groups (one per place) around one process and all that it will start. Made beside the caller: it waits for
+    nothing until `limit` is called."""
+
+    __slots__ = ("_before", "_cpu", "_files", "_made", "_name", "_thread", "held", "places")
+
+    def __init__(self, pid: int, places: tuple[Place, ...] | None = None) -> None:
+        self.places = places
+        self.held: frozenset[str] = frozenset()
+        self._name = f"{mark(os.getpid())}{next(_numbers)}"
+        self._made: list[tuple[Place, str]] = []
+        self._files: dict[str, int] = {}
+        self._before: dict[str, bytes] = {}  # the counters as they were when the command started
+        self._cpu = 0
+        _living.add(self._name)
+        # Moving a process waits for every fork on the machine to be seen (a grace period of some milliseconds).
+        self._thread: threading.Thread | None = threading.Thread(target=self._make, args=(pid,), daemon=True)
+        self._thread.start()
+
+    def _make(self, pid: int) -> None:
+        with _looking:
+            places = usable() if self.places is None else self.places
+        for place in places:
+            path = f"{place.folder}/{self._name}"
+            try:
+                _new(path)
+                self._made.append((place, path))
+                write(path, "cgroup.procs", str(pid))
+            except OSError:
+                continue  # `held` will not have it, and the watchdog counts
+            self.held |= place.keeps
+
+    def limit(self, memory: int, pids: int, cpu: int) -> frozenset[str]:
+        """Set the limits before anything runs inside; what is kept by the group from now on."""
+        self._join()
+        self._cpu = cpu
+        for place, path in self._made:
+            for what in place.keeps & self.held:
+                try:
+                    self._set(place, path, what, memory, pids)
+                except OSError:
+                    self.held -= {what}
+        return self.held
+
+    def _set(self, place: Place, path: str, what: str, memory: int, pids: int) -> None:
+        most = dict(place.most)
+        if what == MEMORY:
+            amount = str(min(memory + _HELPER, most.get(MEMORY, memory + _HELPER)))
+            if place.version == 1:
+                write(path, "memory.limit_in_bytes", amount)
+                # Memory and swap together; a kernel that does not account for swap lacks the file.
+                write(path, "memory.memsw.limit_in_bytes", amount, optional=True)
+                self._open(path, "memory.oom_control")
+            else:
+                write(path, "memory.max", amount)
+                write(path, "memory.swap.max", "0", optional=True)
+                # One kill ends the whole command, its helper too: half a command is of use to nobody.
+                write(path, "memory.oom.group", "1", optional=True)
+                self._open(path, "memory.events")
+        elif what == PIDS:
+            write(path, "pids.max", str(min(pids + _PROCESSES, most.get(PIDS, pids + _PROCESSES))))
+            self._open(path, "pids.events")
+        else:
+            self._open(path, "cpuacct.usage" if place.version == 1 else "cpu.stat")
+
+    @property
+    def version(self) -> int:
+        return max((place.version for place, _ in self._made), default=0)
+
+    def begin(self) -> None:
+        """A command starts: what is used up from now on is its own. Raises OSError as `used`."""
+        self._before = self._read()  # hardly any command has to be told what it used up: these are not looked into
+
+    def excess(self) -> str | None:
+        """The limit that the command has passed. `group`: it cannot be told any more, so nothing may go on."""
+        try:
+            used = self.used()
+        except OSError:
+            return "group"
+        before = _used(self._before)
+        if used.kills > before.kills:
+            return MEMORY
+        if used.refused - before.refused > _STUBBORN:
+            return PIDS
+        return CPU if CPU in self.held and used.cpu - before.cpu >= self._cpu else None
+
+    def refused(self) -> int:
+        """How often a process or thread of the command could not be started since `begin`."""
+        try:
+            return max(self.used().refused - _used(self._before).refused, 0)
+        except OSError:
+            return 0
+
+    def used(self) -> Used:
+        """Raises OSError when a file of the kernel's is gone: then nothing is kept any more."""
+        return _used(self._read())
+
+    def _read(self) -> dict[str, bytes]:
+        return {name: read(handle) for name, handle in self._files.items()}
+
+    def remove(self) -> None:
+        """Kill what is still inside and take the groups away. Again is harmless."""
+        self._join()
+        for handle in self._files.values():
+            os.close(handle)
+        self._files.clear()
+        made, self._made = self._made, []
+        until = time.monotonic() + _PATIENCE
+        for place, path in made:
+            while not removed(path):
+                if time.monotonic() > until:
+                    break
+                _empty(place, path)
+                time.sleep(0.001)
+        _living.discard(self._name)
+        if not _living:
+            move_back()
+
+    def _join(self) -> None:
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def _open(self, path: str, name: str) -> None:
+        if name not in self._files:
+            self._files[name] = os.open(f"{path}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+            read(self._files[name])
+
+
+def _used(counters: dict[str, bytes]) -> Used:
+    """What the files of the kernel say, each by its name."""
+    cpu = field(counters.get("cpu.stat", b""), b"usage_usec") / 1e6
+    if exact := counters.get("cpuacct.usage"):
+        cpu = int(exact) / 1e9
+    kills = counters.get("memory.oom_control") or counters.get("memory.events", b"")
+    return Used(cpu, field(kills, b"oom_kill"), field(counters.get("pids.events", b""), b"max"))
+
+
+def words(group: Group) -> str:
+    """Who keeps the limits of the whole tree, for reports: `cgroup v1 (memory, pids, cpu)`, `watchdog`."""
+    if not group.held:
+        return "watchdog"
+    left = [name for name in ALL if name not in group.held]
+    kept = f"cgroup v{group.version} ({', '.join(name for name in ALL if name in group.held)})"
+    return f"{kept}, watchdog ({', '.join(left)})" if left else kept
+
+
+def _new(path: str) -> None:
+    os.mkdir(path, 0o755)  # the kernel fills it with its files
+
+
+def _empty(place: Place, path: str) -> None:
+    """Kill everything inside; nothing new can start meanwhile."""
+    if place.version == 2:
+        with contextlib.suppress(OSError):
+            write(path, "cgroup.kill", "1")
+            return
+    if PIDS in place.keeps:
+        with contextlib.suppress(OSError):
+            write(path, "pids.max", "0")
+    for word in read_words(path, "cgroup.procs"):
+        with contextlib.suppress(OSError, ValueError):
+            os.kill(int(word), signal.SIGKILL)

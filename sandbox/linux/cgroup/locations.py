@@ -1,0 +1,184 @@
+"""Where control groups can be made: found below our own one, made room for, and cleared of what killed sessions left.
+
+Version 1 has a tree of groups per controller, version 2 one tree for all (cgroups(7); the kernel's
+`admin-guide/cgroup-v1/` and `admin-guide/cgroup-v2.rst`). Groups are made inside our own one, so that limits on us hold
+for them too.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from functools import lru_cache
+
+from policy.model.frozen import dataclass
+from sandbox.linux.cgroup.files import read_line, read_words, removed, write
+
+MEMORY, PIDS, CPU = "memory", "pids", "cpu"  # what a group can keep or count
+_PREFIX = "ringfence-"
+_OF_V1 = {"memory": MEMORY, "pids": PIDS, "cpuacct": CPU}
+_moved: list[tuple[str, str, list[str]]] = []  # our own group, the leaf of it that we are in, the controllers
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A folder of the kernel's in which we may make groups. `most`: limits that groups made here would escape else."""
+
+    version: int
+    folder: str
+    keeps: frozenset[str]
+    most: tuple[tuple[str, int], ...] = ()
+
+
+@lru_cache(maxsize=1)
+def usable() -> tuple[Place, ...]:
+    """Where this process may make groups. Left-overs of killed sessions are taken away on the way."""
+    try:
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+            mounts = file.read()
+        with open("/proc/self/cgroup", encoding="utf-8", errors="surrogateescape") as file:
+            own = file.read()
+    except OSError:
+        return ()
+    found = tuple(places(mounts, own))
+    for place in found:
+        sweep(place.folder)
+    return found
+
+
+def places(mounts: str, own: str) -> Iterator[Place]:
+    """From the texts of /proc/self/mountinfo and /proc/self/cgroup: each place in which a group may be made."""
+    paths = {part[1]: part[2] for line in own.splitlines() if len(part := line.split(":", 2)) == 3}
+    by_controller = {name: path for names, path in paths.items() for name in names.split(",") if name}
+    left = {MEMORY, PIDS, CPU}
+    second: tuple[str, str] | None = None
+    for line in mounts.splitlines():
+        before, _, after = line.partition(" - ")
+        fields, kind = before.split(), after.split()
+        if len(fields) < 5 or not kind or kind[0] not in ("cgroup", "cgroup2"):
+            continue
+        root, point = (field.replace("\\040", " ") for field in fields[3:5])
+        if kind[0] == "cgroup2":
+            second = (root, point)
+            continue
+        names = [name for name in kind[-1].split(",") if name in _OF_V1 and name in by_controller]
+        keeps = frozenset(_OF_V1[name] for name in names) & left
+        folder = _beneath(point, root, by_controller[names[0]]) if names else None
+        if keeps and folder and os.access(folder, os.W_OK):
+            left -= keeps
+            yield Place(1, folder, keeps)
+    if second and left & {MEMORY, PIDS} and (folder := _beneath(second[1], second[0], paths.get("", ""))):
+        place = _of_v2(folder, second[1], frozenset(left))
+        if place is not None:
+            yield place
+
+
+def _beneath(point: str, root: str, path: str) -> str | None:
+    """Our group's folder under a mount of the subtree `root`; None where that mount does not show it."""
+    inner = path if root == "/" else path.removeprefix(root) if (path + "/").startswith(root + "/") else None
+    if inner is None or not path.startswith("/") or ".." in inner.split("/"):
+        return None
+    folder = (point + inner).rstrip("/")
+    return folder if os.path.isdir(folder) else None
+
+
+def _of_v2(folder: str, point: str, wanted: frozenset[str]) -> Place | None:
+    """The nearest group, from ours up, whose children can be limited, and where we may make one and move a process to.
+
+    A group with processes can have no limited children (cgroup-v2.rst, "No Internal Process Constraint"), and ours has
+    us: unless we are alone in it, a group further up has to do, and the limits that this leaves behind are taken along.
+    """
+    most: dict[str, int] = {}
+    current = folder
+    while (current + "/").startswith(point.rstrip("/") + "/"):
+        # Moving a process needs the right to write to the nearest group above both (same page, "Delegation").
+        if os.access(current, os.W_OK) and os.access(f"{current}/cgroup.procs", os.W_OK):
+            there = read_words(current, "cgroup.subtree_control")
+            if (
+                current == folder
+                and not {MEMORY, PIDS} & wanted <= there
+                and make_room(current, frozenset({MEMORY, PIDS} & wanted))
+            ):
+                there = read_words(current, "cgroup.subtree_control")
+            if there & {MEMORY, PIDS} & wanted:
+                return Place(2, current, frozenset(there & wanted | {CPU} & wanted), tuple(sorted(most.items())))
+        if current == point or _tied(current):
+            return None
+        for what, names in ((MEMORY, ("memory.max", "memory.high")), (PIDS, ("pids.max",))):
+            for name in names:
+                for word in read_words(current, name) - {"max"}:
+                    most[what] = min(most.get(what, int(word)), int(word))
+        current = os.path.dirname(current)
+    return None
+
+
+def _tied(folder: str) -> bool:
+    """Return True if a group has limits that cannot be set again on a group made further up: a share of the processors,
+    certain processors or memory, a rate of a disk (cgroup-v2.rst, "Controllers")."""
+    return read_line(folder, "cpu.max")[:1] not in ([], ["max"]) or any(
+        read_words(folder, name) for name in ("cpuset.cpus", "cpuset.mems", "io.max")
+    )
+
+
+def make_room(folder: str, names: frozenset[str]) -> bool:
+    """Let children of our own group be limited by these controllers. It has to be ours alone: we move into a leaf."""
+    asked = sorted(names & read_words(folder, "cgroup.controllers"))
+    inside = {int(word) for word in read_words(folder, "cgroup.procs")}
+    leaf = f"{folder}/{mark(os.getpid())}self"
+    if not asked or any(pid != os.getpid() and _parent(pid) != os.getpid() for pid in inside):
+        return False
+    try:
+        if inside:
+            os.mkdir(leaf, 0o755)
+            _moved.append((folder, leaf, asked))
+            for pid in inside:
+                write(leaf, "cgroup.procs", str(pid))
+        write(folder, "cgroup.subtree_control", " ".join(f"+{name}" for name in asked))
+    except OSError:
+        move_back()
+        return False
+    return True
+
+
+def move_back() -> None:
+    """Leave our own group as it was before `make_room`: what starts next to us could not enter it else."""
+    while _moved:
+        folder, leaf, names = _moved.pop()
+        with contextlib.suppress(OSError):
+            write(folder, "cgroup.subtree_control", " ".join(f"-{name}" for name in names))
+        for word in read_words(leaf, "cgroup.procs"):
+            with contextlib.suppress(OSError):  # it ended meanwhile
+                write(folder, "cgroup.procs", word)
+        removed(leaf)
+        usable.cache_clear()
+
+
+def sweep(folder: str) -> None:
+    """Take away groups whose makers are gone. One that still holds a process stays: rmdir(2) refuses."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):
+            parts = name.removeprefix(_PREFIX).split("-")
+            if not name.startswith(_PREFIX) or len(parts) != 3 or not parts[0].isdigit():
+                continue
+            if mark(int(parts[0])) != f"{_PREFIX}{parts[0]}-{parts[1]}-":
+                with contextlib.suppress(OSError):
+                    os.rmdir(f"{folder}/{name}")
+
+
+def mark(pid: int) -> str:
+    """The beginning of the names of a process' groups: a number is used again, its moment of birth is not."""
+    stat = _stat(pid)
+    return f"{_PREFIX}{pid}-{stat[19] if stat else 'gone'}-"
+
+
+def _parent(pid: int) -> int:
+    stat = _stat(pid)
+    return int(stat[1]) if stat else 0
+
+
+def _stat(pid: int) -> list[str]:
+    """proc_pid_stat(5) from the state on: names may hold spaces and brackets."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()
+    except OSError:
+        return []

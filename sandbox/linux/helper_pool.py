@@ -1,0 +1,155 @@
+"""A session's confined helpers: one per (terms, slot), kept a while for the next command."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from policy.model.verdict import Terms
+from sandbox.linux.plan_builder import helper_key
+
+SLOTS = 8  # helpers for the same Terms at one time; a further command waits for one
+IDLE = 4  # helpers kept for the next command; each holds about 10 MB
+REST = 300.0  # seconds after which an idle helper is ended: people go to lunch
+
+
+class Held(Protocol):
+    """What a pool keeps: a helper, or a container."""
+
+    @property
+    def usable(self) -> bool:
+        """Whether it lives and waits for a request."""
+        ...
+
+    def kill(self) -> None:
+        """End it and everything in it. Again is harmless."""
+        ...
+
+
+S = TypeVar("S", bound=Held)
+
+
+@dataclass(slots=True)
+class _Idle(Generic[S]):
+    key: str
+    slot: S
+    since: float
+
+
+class Pool(Generic[S]):
+    """`take` a helper, then `give_back` or `discard` it. `all` are those that live, idle ones too.
+
+    INVARIANT: one pool belongs to one session, and a helper to one pool.
+    """
+
+    def __init__(
+        self,
+        launch: Callable[[Terms], S],
+        prove: Callable[[S, Terms], Awaitable[None]],
+        fits: Callable[[S, Terms], bool],
+        rest: float = REST,
+    ) -> None:
+        """`launch` makes a helper, and `prove` waits until it has shown that it holds: both raise SandboxUnavailable.
+
+        `fits` tells whether the mounts of one that rested still cover all that must be covered.
+        """
+        self.all: set[S] = set()
+        self._launch = launch
+        self._prove = prove
+        self._fits = fits
+        self._rest = rest
+        self._idle: list[_Idle[S]] = []  # least recently used first
+        self._gates: dict[str, asyncio.Semaphore] = {}
+        self._users: dict[str, int] = {}  # those that hold a gate or wait at it
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def take(self, terms: Terms) -> S:
+        """A helper for `terms` and nobody else's meanwhile. Raises SandboxUnavailable, then nothing is held."""
+        key = helper_key(terms)
+        gate = self._gates.get(key)
+        if gate is None:
+            gate = self._gates[key] = asyncio.Semaphore(SLOTS)
+        self._users[key] = self._users.get(key, 0) + 1
+        try:
+            await gate.acquire()
+        except BaseException:
+            self._leave(key)
+            raise
+        try:
+            return self._idle_one(key, terms) or await self._start(terms)
+        except BaseException:
+            self._leave(key, gate)
+            raise
+
+    def give_back(self, terms: Terms, slot: S) -> None:
+        """Keep it for the next command, when it can still be asked."""
+        if not slot.usable:
+            self.discard(terms, slot)
+            return
+        key = helper_key(terms)
+        self._idle.append(_Idle(key, slot, time.monotonic()))
+        if len(self._idle) > IDLE:
+            self._end(self._idle.pop(0).slot)
+        self._leave(key, self._gates[key])
+        self._wake()
+
+    def discard(self, terms: Terms, slot: S) -> None:
+        """End it: what it did is not certain, or it is of no more use."""
+        self._end(slot)
+        key = helper_key(terms)
+        self._leave(key, self._gates[key])
+
+    def close(self) -> None:
+        """End all of them, those that run a command too."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for slot in list(self.all):
+            self._end(slot)
+        self._idle.clear()
+
+    async def _start(self, terms: Terms) -> S:
+        slot = self._launch(terms)
+        self.all.add(slot)  # a close meanwhile ends it
+        try:
+            await self._prove(slot, terms)
+        except BaseException:
+            self._end(slot)
+            raise
+        return slot
+
+    def _idle_one(self, key: str, terms: Terms) -> S | None:
+        """The one used last. One that died, or whose mounts miss a new secret or auto-run file, is ended."""
+        for index in range(len(self._idle) - 1, -1, -1):
+            if self._idle[index].key != key:
+                continue
+            slot = self._idle.pop(index).slot
+            if slot.usable and self._fits(slot, terms):
+                return slot
+            self._end(slot)
+        return None
+
+    def _leave(self, key: str, gate: asyncio.Semaphore | None = None) -> None:
+        if gate is not None:
+            gate.release()
+        self._users[key] -= 1
+        if not self._users[key]:
+            del self._users[key], self._gates[key]
+
+    def _end(self, slot: S) -> None:
+        self.all.discard(slot)
+        slot.kill()
+
+    def _wake(self) -> None:
+        """Have the helpers that rest too long ended, by a timer that is there only while there are any."""
+        if self._timer is None and self._idle:
+            due = self._idle[0].since + self._rest - time.monotonic()
+            self._timer = asyncio.get_running_loop().call_later(max(due, 0.0), self._retire)
+
+    def _retire(self) -> None:
+        self._timer = None
+        now = time.monotonic()
+        while self._idle and (now - self._idle[0].since >= self._rest or not self._idle[0].slot.usable):
+            self._end(self._idle.pop(0).slot)
+        self._wake()

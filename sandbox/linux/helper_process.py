@@ -1,0 +1,138 @@
+"""A helper's process before it has a plan, and how requests reach it.
+
+No event loop and nothing of `policy`: a command line that knows that it will want a helper starts one first, and the
+interpreter on that side starts while this side is still reading its configuration.
+"""
+
+import contextlib
+import marshal
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from types import TracebackType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from sandbox.linux.cgroup.group import Group
+
+WAKE = struct.pack("Q", 0)  # in the place of a request
+
+# The process, our end of its socket, and the control group around it.
+Helper = tuple[subprocess.Popen[bytes], socket.socket, "Group"]
+
+
+class Spare:
+    """A helper started early: it was told nothing yet. Leaving the context ends it when nobody took it.
+
+    Should we die without that, it reads the end of its socket and ends itself.
+    """
+
+    __slots__ = ("_helper",)
+
+    def __init__(self) -> None:
+        self._helper: Helper | None = None
+
+    def take(self) -> Helper | None:
+        """The helper, for the one who will end it; None when somebody was first."""
+        helper, self._helper = self._helper, None
+        return helper
+
+    def __enter__(self) -> "Spare":
+        self._helper = spawn()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if (helper := self.take()) is not None:
+            end(*helper)
+
+
+def spawn(command: Callable[[int], Sequence[str]] | None = None, handed: Sequence[int] = ()) -> Helper:
+    """Start a helper. It sits and waits for its plan; whoever holds it ends it.
+
+    `command`: the words that start it, given its descriptor, when another program has to come first. That one gets the
+    descriptors `handed` as well, and what it has to say is on the `stderr` of the process.
+    """
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    try:
+        with theirs:
+            process = subprocess.Popen(
+                list((command or _plain)(theirs.fileno())),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE if command else subprocess.DEVNULL,
+                env={},  # THREAT T08: what a launcher was given is readable in its /proc entry
+                cwd="/",
+                pass_fds=(theirs.fileno(), *handed),
+                start_new_session=True,  # a Ctrl-C at the terminal is for the runner, which knows what to stop
+            )
+    except BaseException:
+        ours.close()
+        raise
+    from sandbox.linux.cgroup.group import Group  # while the interpreter on that side starts
+
+    return process, ours, Group(process.pid)
+
+
+def _plain(control: int) -> Sequence[str]:
+    helper = os.path.join(os.path.dirname(os.path.dirname(__file__)), "inside", "helper.py")
+    return (*interpreter(), helper, str(control))
+
+
+def end(process: subprocess.Popen[bytes], control: socket.socket, group: "Group", grace: float = 0.0) -> None:
+    """End a helper and, with it, everything in its namespaces and its control group. Again is harmless.
+
+    `grace`: seconds for it to end what it started, where no namespace ends with it.
+    """
+    control.close()
+    if grace:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(grace)
+    with contextlib.suppress(ProcessLookupError):
+        process.send_signal(signal.SIGKILL)
+    process.wait()
+    if process.stderr is not None:
+        process.stderr.close()
+    group.remove()
+
+
+def send(control: socket.socket, request: dict[str, object], handles: list[int]) -> None:
+    """One request, whole, with its descriptors. Raises OSError when the helper is gone."""
+    body = marshal.dumps(request)
+    head = struct.pack("Q", len(body))
+    # One call for both: two would wake the helper twice. SAFETY: the descriptors travel with the first bytes.
+    sent = socket.send_fds(control, [head, body], handles)
+    rest = (head + body)[sent:]
+    if rest:  # larger than the socket's buffer: a file to write. The helper reads it at once.
+        control.setblocking(True)
+        try:
+            control.sendall(rest)
+        finally:
+            control.setblocking(False)
+
+
+def interpreter() -> tuple[str, ...]:
+    """How a helper is started: isolated, without site-packages, nothing taken from the environment."""
+    return (sys.executable, "-I", "-S", "-B", "-X", "utf8")
+
+
+def code() -> tuple[str, ...]:
+    """What this program runs from, outside of every sandbox: who may write there needs no way out of one."""
+    return _code(tuple(sys.path))
+
+
+@lru_cache(maxsize=1)  # every command asks
+def _code(imports: tuple[str, ...]) -> tuple[str, ...]:
+    top = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+    places = {os.path.join(top, name) for name in ("policy", "profiles", "runner", "sandbox", "tools")}
+    places |= {
+        os.path.dirname(sys.executable),
+        os.path.join(sys.prefix, "pyvenv.cfg"),
+        os.path.realpath(sys.executable),
+    }
+    return tuple(sorted({os.path.realpath(path) for path in (*places, *filter(None, imports))}))

@@ -1,0 +1,277 @@
+"""One request to a helper and all that comes back: two output streams, one last line, limits kept on the way."""
+
+import asyncio
+import os
+import select
+import socket
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from sandbox.backend import Listener
+from sandbox.linux import helper_process
+
+_CHUNK = 1 << 16
+# Most small commands are over within this many seconds, and two turns of the event loop cost more than they do.
+_AT_ONCE = 0.002
+# For so long of that we look instead of sleeping, where we are told that a processor is left for it: to sleep and to be
+# woken costs a fifth of what such a command takes. It is this much of a processor's time for a command at most.
+_AWAKE = 0.0015
+_TAKEN = 0.0001  # seconds: who gives way and is away for so long is not the only one here
+_LOOK = 0.2  # seconds between two looks at what is used up
+_DRAIN = 1.0  # seconds the streams may stay open after the helper has killed everything that could hold them
+
+
+class Alarm(Protocol):
+    """A condition outside of the sandbox that ends a command, told by a descriptor that becomes readable."""
+
+    @property
+    def raised(self) -> bool:
+        """True once the command has to end."""
+        ...
+
+    def begin(self) -> None:
+        """Start. Commands that end at once never come to this."""
+        ...
+
+    def fileno(self) -> int:
+        """The descriptor; -1 when there is none."""
+        ...
+
+    def grow(self) -> bool:
+        """Do a part of the preparations. Returns True when more are left."""
+        ...
+
+    def look(self) -> None:
+        """Take in what the descriptor tells."""
+        ...
+
+    def tick(self) -> None:
+        """Look at what no descriptor tells, a few times a second."""
+        ...
+
+
+class Exchange:
+    """Send `request` over `control` and collect the answer. Use once; `run` closes what it opened."""
+
+    def __init__(
+        self,
+        control: socket.socket,
+        most: int,
+        listen: Listener | None,
+        *,
+        handed: int = 0,
+        eager: bool = False,
+        alarm: Alarm | None = None,
+    ) -> None:
+        """`most`: bytes of output. `handed`: how many descriptors may come with the answer (the asker's to close).
+        `eager`: there is a processor for us that nobody else wants."""
+        self.control = control
+        self.most = most
+        self.listen = listen
+        self.streams = (bytearray(), bytearray())
+        self.line: str | None = None  # None: not yet; empty: the helper is gone
+        self.over = False  # the output limit was passed
+        self.handed: tuple[int, ...] = ()
+        self._alarm = alarm
+        self._room = handed
+        self._eager = eager
+        self._text = b""
+        self._open: dict[int, int] = {}  # read end -> stream index
+
+    @property
+    def finished(self) -> bool:
+        return self.line == "" or (self.line is not None and not self._open)
+
+    def send(self, request: dict[str, object], handles: list[int]) -> None:
+        helper_process.send(self.control, request, handles)
+
+    async def run(
+        self, request: dict[str, object], stdin: bytes | None, wall: float, excess: Callable[[], str | None]
+    ) -> str | None:
+        """Returns the limit that has to end it (`wall`, `output`, `watch` for the alarm, or what `excess` names when it
+        is asked now and then) or None. A helper that is gone leaves an empty `line`. Raises CancelledError, and OSError
+        from the listener."""
+        ends = [os.pipe2(os.O_CLOEXEC) for _ in range(3 if stdin else 2)]
+        writes = [write for _, write in ends[-2:]]
+        self._open = {read: index for index, (read, _) in enumerate(ends[-2:])}
+        feeding: asyncio.Task[None] | None = None
+        handles = ([ends[0][0]] if stdin else []) + writes
+        try:
+            try:
+                self.send(request, handles)
+            except BaseException as error:
+                if stdin:
+                    os.close(ends[0][1])
+                if not isinstance(error, BrokenPipeError | ConnectionResetError):
+                    raise
+                self.line = ""  # the helper is gone, even if nobody has seen it end yet
+                return None
+            finally:
+                for handle in handles:
+                    os.close(handle)
+            if stdin:
+                feeding = asyncio.create_task(_feed(ends[0][1], stdin))  # it closes what it writes to
+            started = time.monotonic()
+            if feeding is None:  # else it waits for what only the loop can give
+                self._wait_here(started, min(_AT_ONCE, wall))
+            if self._alarm is not None and not self.finished:
+                self._alarm.begin()
+            while not self.finished and not self.over:
+                left = wall - (time.monotonic() - started)
+                await self._wait(min(left, _LOOK))
+                if self.finished or self.over:
+                    break
+                if self._alarm is not None:
+                    self._alarm.tick()
+                    if self._alarm.raised:
+                        return "watch"
+                if left <= _LOOK:
+                    return "wall"
+                if (passed := excess()) is not None:
+                    return passed
+            return None if self.finished else "output"
+        finally:
+            if feeding is not None:
+                feeding.cancel()
+
+    async def settle(self, seconds: float) -> None:
+        """Wait for the last line (after a stop, say), then for the streams to close."""
+        await self._wait(seconds, stop_when_over=False)
+
+    def close(self) -> None:
+        for read in self._open:
+            os.close(read)
+        self._open.clear()
+
+    def _wait_here(self, started: float, seconds: float) -> None:
+        poll = select.poll()
+        for handle in (self.control.fileno(), *self._open):
+            poll.register(handle, select.POLLIN)
+        awake = started + min(_AWAKE, seconds) if self._eager else 0.0
+        while not self.finished and not self.over:
+            ready = poll.poll(0)
+            now = time.monotonic()
+            while not ready and now < awake:
+                os.sched_yield()
+                ready = poll.poll(0)
+                before, now = now, time.monotonic()
+                if now - before > _TAKEN:
+                    awake = 0.0  # somebody else wants this processor: the helper itself, say
+            left = started + seconds - now
+            if left <= 0:
+                return
+            for handle, event in ready or poll.poll(left * 1000):
+                # The end of a pipe that is empty comes without POLLIN (pipe(7), poll(2)).
+                if (handle in self._open and not event & select.POLLIN) or not self._read(handle):
+                    poll.unregister(handle)
+                    self._shut(handle)
+
+    async def _wait(self, seconds: float, *, stop_when_over: bool = True) -> None:
+        """Read until everything is there, the output limit is passed, or `seconds` are over (then a little longer
+        for the streams, when the last line has already come)."""
+        if self.finished:
+            return
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = loop.create_future()
+        # INVARIANT: a number is taken out of here before its descriptor is closed; another exchange may get it next.
+        watched = {self.control.fileno(), *self._open}
+
+        def on_readable(handle: int) -> None:
+            try:
+                more = self._read(handle)
+            except Exception as error:  # the seam of a callback: a listener that fails ends the exchange, not the loop
+                if not done.done():
+                    done.set_exception(error)
+                return
+            if not more:
+                watched.discard(handle)
+                loop.remove_reader(handle)
+                self._shut(handle)
+            if (self.finished or (self.over and stop_when_over)) and not done.done():
+                done.set_result(None)
+
+        for handle in watched:
+            loop.add_reader(handle, on_readable, handle)
+        alarm = self._alarm if stop_when_over and self._alarm is not None and self._alarm.fileno() >= 0 else None
+
+        def on_alarm(alarm: Alarm) -> None:
+            alarm.look()
+            if alarm.raised and not done.done():
+                done.set_result(None)
+
+        def grow(alarm: Alarm) -> None:
+            more = not done.done() and alarm.grow()
+            if alarm.raised and not done.done():
+                done.set_result(None)
+            elif more:
+                loop.call_soon(grow, alarm)
+
+        if alarm is not None:
+            loop.add_reader(alarm.fileno(), on_alarm, alarm)
+            grow(alarm)
+        try:
+            await asyncio.wait({done}, timeout=max(seconds, 0))
+            if self.line is not None and not done.done():
+                await asyncio.wait({done}, timeout=_DRAIN)
+            if done.done():
+                done.result()
+        finally:
+            for handle in watched:
+                loop.remove_reader(handle)
+            if alarm is not None:
+                loop.remove_reader(alarm.fileno())
+
+    def _shut(self, handle: int) -> None:
+        if self._open.pop(handle, None) is not None:
+            os.close(handle)
+
+    def _read(self, handle: int) -> bool:
+        """Take what is there; False when this handle has nothing more to give."""
+        if handle == self.control.fileno():
+            return self._read_line()
+        chunk = os.read(handle, _CHUNK)  # it was ready, and nobody else reads from it: this does not wait
+        if not chunk:
+            return False
+        room = self.most - len(self.streams[0]) - len(self.streams[1])
+        if len(chunk) > room:
+            chunk, self.over = chunk[:room], True
+        index = self._open[handle]
+        self.streams[index].extend(chunk)
+        if self.listen is not None and chunk:
+            self.listen(index + 1, chunk)
+        return True
+
+    def _read_line(self) -> bool:
+        try:
+            if self._room:
+                chunk, handles, _, _ = socket.recv_fds(self.control, 4096, self._room, socket.MSG_CMSG_CLOEXEC)
+                self.handed += tuple(handles)
+            else:
+                chunk = self.control.recv(4096)  # SAFETY: recv(2) has no room for descriptors, so it drops them
+        except BlockingIOError:
+            return True
+        except ConnectionResetError:  # it ended before it had read all that we sent
+            chunk = b""
+        self._text += chunk
+        if not chunk:
+            self.line = ""
+        elif b"\n" in self._text:
+            self.line = self._text.partition(b"\n")[0].decode("ascii", "replace")
+        return bool(chunk) and self.line is None
+
+
+async def _feed(handle: int, data: bytes) -> None:
+    """Write `data` to a pipe without blocking the loop; a reader that went away is no error."""
+    os.set_blocking(handle, False)
+    view = memoryview(data)
+    try:
+        while view:
+            try:
+                view = view[os.write(handle, view) :]
+            except BlockingIOError:
+                await asyncio.sleep(0.005)
+            except BrokenPipeError:
+                return
+    finally:
+        os.close(handle)

@@ -1,0 +1,78 @@
+"""Where the helper's own interpreter and code lie: what a root that is built before it starts must show, read-only."""
+
+import os
+import shutil
+import struct
+import sys
+from functools import lru_cache
+
+from policy.model.secret_paths import inside
+from sandbox.linux.plan_builder import Step
+
+OURS = "/run/ringfence"  # inside: our own few files
+HELPER = f"{OURS}/sandbox/inside/helper.py"
+# THREAT T32: never by PATH, which may lead into a workspace.
+_FOLDERS = ("/usr/bin", "/bin", "/usr/local/bin", "/run/current-system/sw/bin")
+
+
+def bubblewrap() -> str | None:
+    """The program, in a folder of the system's own; None when there is none."""
+    return shutil.which("bwrap", path=":".join(_FOLDERS))
+
+
+def interpreter() -> tuple[str, ...]:
+    """As spawn.interpreter, by its real name: a virtual environment's link is not inside."""
+    return (os.path.realpath(sys.executable), "-I", "-S", "-B", "-X", "utf8")
+
+
+def steps(shown: tuple[str, ...]) -> tuple[Step, ...]:
+    """Binds of all that the helper runs from and that is not below one of `shown`."""
+    ours: Step = ("ro", os.path.dirname(os.path.dirname(os.path.abspath(__file__))), f"{OURS}/sandbox")
+    lacking = [path for path in _needed() if not any(inside(path, root) for root in shown)]
+    return (ours, *(("ro", path, name) for path in lacking for name in _names(path)))
+
+
+@lru_cache(maxsize=1)
+def _needed() -> tuple[str, ...]:
+    """The interpreter, its standard library, and every shared library and loader that this process has mapped."""
+    library = os.path.dirname(os.path.realpath(os.__file__))
+    compiled = os.path.join(sys.base_exec_prefix, sys.platlibdir, os.path.basename(library), "lib-dynload")
+    found = {os.path.realpath(sys.executable), library, *_mapped(), *_loader(os.path.realpath(sys.executable))}
+    if os.path.isdir(compiled) and not inside(os.path.realpath(compiled), library):
+        found.add(os.path.realpath(compiled))
+    return tuple(sorted(path for path in found if not path.startswith(library + "/")))
+
+
+def _mapped() -> set[str]:
+    """The shared libraries beside the interpreter itself; extensions come with the library's folder or not at all."""
+    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as file:
+        paths = {line.split(maxsplit=5)[5].rstrip("\n") for line in file if line.count("/") and ".so" in line}
+    return {
+        path for path in paths if "/site-packages/" not in path and "/lib-dynload/" not in path and os.path.isfile(path)
+    }
+
+
+def _names(path: str) -> tuple[str, ...]:
+    """A library is asked for by the short name of a link beside it."""
+    if ".so" not in path:
+        return (path,)
+    folder = os.path.dirname(path)
+    links = (entry.path for entry in os.scandir(folder) if entry.is_symlink())
+    return (path, *(link for link in links if os.path.realpath(link) == path))
+
+
+def _loader(program: str) -> set[str]:
+    """The loader by the name that the program gives it (PT_INTERP, elf(5)): that name has to be there."""
+    with open(program, "rb") as file:
+        head = file.read(64)
+        if head[:5] != b"\x7fELF\x02":
+            return set()
+        at, size, count = struct.unpack_from("<Q", head, 32)[0], *struct.unpack_from("<HH", head, 54)
+        file.seek(at)
+        table = file.read(size * count)
+        for n in range(count):
+            kind, _, offset, _, _, length = struct.unpack_from("<IIQQQQ", table, n * size)
+            if kind == 3:
+                file.seek(offset)
+                return {os.fsdecode(file.read(length).rstrip(b"\0"))}
+    return set()

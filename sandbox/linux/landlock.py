@@ -1,0 +1,65 @@
+"""Which Landlock rights exist in which ABI, and which of them each kind of path gets. Pure tables.
+
+Source: landlock(7) and `linux/landlock.h`. A right that the running kernel does not know must not be asked for, and a
+right that is not handled is not enforced: `missing` says so in words.
+"""
+
+from policy.model.frozen import dataclass
+
+# fmt: off
+EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
+REMOVE_DIR, REMOVE_FILE, MAKE_CHAR, MAKE_DIR = 1 << 4, 1 << 5, 1 << 6, 1 << 7
+MAKE_REG, MAKE_SOCK, MAKE_FIFO, MAKE_BLOCK = 1 << 8, 1 << 9, 1 << 10, 1 << 11
+MAKE_SYM, REFER, TRUNCATE, IOCTL_DEV, RESOLVE_UNIX = 1 << 12, 1 << 13, 1 << 14, 1 << 15, 1 << 16
+TCP = 3  # bind and connect
+SCOPES = 3  # abstract sockets and signals
+# The kernel's audit log, where it is switched on, tells what commands were denied, and not what our canary tried.
+LOG_SAME_EXEC_OFF, LOG_NEW_EXEC_ON = 1 << 0, 1 << 1
+LOGGED = LOG_SAME_EXEC_OFF | LOG_NEW_EXEC_ON
+
+READ = EXECUTE | READ_FILE | READ_DIR
+# Character and block devices are in nobody's rights: they cannot be made. Nor are sockets by their path (RESOLVE_UNIX):
+# those that a command made itself are in its own domain, which needs no rule; those of the host stay out of reach.
+WRITE = (READ | WRITE_FILE | REMOVE_DIR | REMOVE_FILE | MAKE_DIR | MAKE_REG | MAKE_SOCK | MAKE_FIFO | MAKE_SYM
+         | REFER | TRUNCATE)
+DEVICE = READ_FILE | WRITE_FILE | TRUNCATE | IOCTL_DEV
+FILE_ONLY = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV  # what a rule on a file (not a folder) may hold
+
+
+@dataclass(frozen=True, slots=True)
+class Abi:
+    """What one ABI handles. `size` is the size of its `landlock_ruleset_attr` in bytes, `flags` those of restrict_self.
+
+    `adds`: in words, what nothing else enforces without it; empty where something else does.
+    """
+
+    fs: int
+    net: int
+    scoped: int
+    size: int
+    flags: int
+    adds: str
+
+
+ABIS: dict[int, Abi] = {
+    1: Abi((1 << 13) - 1, 0, 0, 8, 0, "file rights"),
+    2: Abi((1 << 14) - 1, 0, 0, 8, 0, "moving files between folders"),
+    3: Abi((1 << 15) - 1, 0, 0, 8, 0, "truncating files"),
+    4: Abi((1 << 15) - 1, TCP, 0, 16, 0, "TCP bind and connect"),
+    5: Abi((1 << 16) - 1, TCP, 0, 16, 0, "ioctl on devices"),
+    6: Abi((1 << 16) - 1, TCP, SCOPES, 24, 0, "scopes for abstract sockets and signals"),
+    7: Abi((1 << 16) - 1, TCP, SCOPES, 24, LOGGED, "audit records"),
+    8: Abi((1 << 16) - 1, TCP, SCOPES, 24, LOGGED, ""),  # all threads at once: we have one
+    9: Abi((1 << 17) - 1, TCP, SCOPES, 24, LOGGED, ""),  # sockets by their path: seccomp lets nobody make one
+}
+# fmt: on
+
+
+def known(abi: int) -> Abi:
+    """The newest table entry at or below `abi` (at least 1)."""
+    return ABIS[max(number for number in ABIS if number <= abi)]
+
+
+def missing(abi: int) -> tuple[str, ...]:
+    """What newer ABIs would add, in words."""
+    return tuple(entry.adds for number, entry in ABIS.items() if number > abi and entry.adds)

@@ -1,0 +1,234 @@
+"""From Terms to a helper that is locking itself in: everything that needs no event loop and waits for nothing.
+
+`agent exec` does this before it loads the rest of itself, and hands the result to the backend.
+"""
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from policy.model.secret_paths import inside
+from policy.model.verdict import Rights, Terms
+from sandbox.inside import syscalls
+from sandbox.linux import passwd_files, plan_builder, seccomp
+from sandbox.linux.cgroup.group import Group
+from sandbox.linux.helper_process import Spare, code, end, send, spawn
+from sandbox.linux.session_tmp import FOLDER, Scratch, make_point
+from sandbox.problems import no_landlock, unsteady
+from sandbox.workspace import tool_cache
+from sandbox.workspace.folder_cache import Trees
+from sandbox.workspace.protected_paths import Scan, plain_names, scan
+
+if TYPE_CHECKING:
+    from sandbox.inside.plan import Plan
+    from sandbox.linux.bwrap_launch import Waiting
+
+TIERS = ("T1", "T2", "T3")  # what this module can launch, best first
+
+
+@dataclass(slots=True, eq=False)
+class Launch:
+    """A helper that was sent its plan and has not answered. Whoever holds it ends it."""
+
+    process: subprocess.Popen[bytes]
+    control: socket.socket
+    group: Group
+    scan: Scan
+
+
+class Launcher(Protocol):
+    """How a tier starts its helpers: as `launch` does."""
+
+    def __call__(
+        self,
+        tier: str,
+        terms: Terms,
+        scratch: Scratch,
+        *,
+        cache: Path | None,
+        files: bool,
+        spare: Spare | None = None,
+    ) -> Launch: ...
+
+
+def launch(
+    tier: str, terms: Terms, scratch: Scratch, *, cache: Path | None, files: bool, spare: Spare | None = None
+) -> Launch:
+    """Send a helper (`spare`, when it was not taken yet) the plan for `terms`.
+
+    `scratch` is the session's own /tmp. `files`: whether file actions will be asked for. Raises SandboxUnavailable when
+    the Terms cannot be granted exactly.
+    """
+    if tier == "T3":
+        terms = in_scratch(terms, scratch.path)
+    plan_builder.refuse_impossible(terms, Scan(), plan_builder.kind)  # before a walk through all of `/`
+    try:
+        found = survey(terms, scratch.path, cache)
+    except OSError as error:
+        raise unsteady(error) from None
+    rights = Rights.LOOK if tier == "T3" else terms.rights  # without a network namespace: no sockets at all
+    if terms.hosts and tier != "T3":
+        rights = Rights.WORK  # as far as the filter goes: sockets on a loopback of its own
+    unix = terms.unix and terms.rights is Rights.WORK and tier != "T3"
+    programs = seccomp.programs(rights, unix=unix, cache=cache, noexec=tier == "T1")
+    if terms.cache and terms.rights is Rights.WORK:
+        tool_cache.ready(terms.cache, terms.workspace)
+    if not (abi := syscalls.landlock_abi()):
+        raise no_landlock(tier)
+    compiled = plan_builder.compile_plan(
+        terms,
+        found,
+        programs,
+        tier=tier,
+        abi=abi,
+        warm=files,
+        scratch=scratch.path,
+        instead=passwd_files.files(cache, terms.home),
+        own=_own(terms) if tier == "T2" else (),
+    )
+    make_points(scratch, terms, compiled.mounts)
+    waiting = _waiting(compiled, scratch) if tier == "T2" else None
+    process, control, group = (waiting.helper if waiting else spare.take() if spare else None) or spawn()
+    try:
+        plan_builder.leave_to_group(compiled, group.limit(terms.limits.memory, terms.limits.pids, terms.limits.cpu))
+        if waiting:
+            waiting.go()  # not before the group is around it, or what it starts would be outside
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it ended: who waits for its answer says why
+            send(control, compiled.dump(), [])
+    except BaseException:
+        end(process, control, group)
+        if waiting:
+            waiting.drop()
+        raise
+    return Launch(process, control, group, found)
+
+
+def _own(terms: Terms) -> tuple[plan_builder.Step, ...]:
+    from sandbox.linux import bwrap_launch  # nobody else needs it, and `agent exec` starts with this module
+
+    return bwrap_launch.own(terms)
+
+
+def _waiting(compiled: "Plan", scratch: Scratch) -> "Waiting":
+    from sandbox.linux import bwrap_launch
+
+    return bwrap_launch.Waiting(compiled, scratch)
+
+
+def survey(terms: Terms, scratch: str, cache: Path | None = None) -> Scan:
+    """What has to be masked, locked and pinned for `terms` now. What commands left in `scratch` is theirs."""
+    trees = known_trees(cache)
+    # Who links one of its files elsewhere matters where that file may be written.
+    work = terms.rights is Rights.WORK
+    found = scan(terms.workspace, terms.hidden, terms.shown, terms.locked, trees, count=work)
+    names = plain_names(terms.hidden)
+    for folder in terms.read:
+        if os.path.isdir(folder) and folder != scratch:
+            found = found.with_masked(scan(folder, names, terms.shown, (), trees))
+    for folder in terms.write:
+        if os.path.isdir(folder) and folder != scratch:
+            found = found.with_guarded(scan(folder, names, terms.shown, terms.locked, trees))
+    return _own_code_kept(found, (terms.workspace, *terms.write)) if work else found
+
+
+def _own_code_kept(found: Scan, folders: tuple[str, ...]) -> Scan:
+    """THREAT T70: this program itself may lie in what a command may write: it is read-only, and stays where it is."""
+    kept = {(path, folder) for path, folder in _own_places(code(), folders) if os.path.lexists(path)}
+    if not kept:
+        return found
+    above = {str(each) for path, folder in kept for each in Path(path).parents if inside(str(each), folder)}
+    locked = {*found.locked, *(path for path, _ in kept)}
+    pinned = {*found.pinned, *above} - {folder for _, folder in kept}
+    return replace(found, locked=tuple(sorted(locked)), pinned=tuple(sorted(pinned)))
+
+
+@lru_cache(maxsize=16)  # every command asks
+def _own_places(code: tuple[str, ...], folders: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    return tuple((path, folder) for path in code for folder in folders if path != folder and inside(path, folder))
+
+
+@lru_cache(maxsize=4)
+def known_trees(cache: Path | None) -> Trees:
+    """What this process knows of folders: facts about the disk, the same for every session."""
+    return Trees(cache)
+
+
+class Ahead:
+    """A launch made before its backend exists, for one tier and the Terms of the first command; its scratch folder."""
+
+    __slots__ = ("_key", "_launch", "_scratch", "_tier")
+
+    def __init__(self, tier: str, terms: Terms, scratch: Scratch, launched: Launch) -> None:
+        self._tier, self._key, self._scratch = tier, plan_builder.helper_key(terms), scratch
+        self._launch: Launch | None = launched
+
+    def take(self, tier: str, terms: Terms) -> tuple[Launch, Scratch] | None:
+        """The launch and the scratch folder, for the one who will end and remove them; None when they do not fit."""
+        launched = self._launch
+        if launched is None or (tier, plan_builder.helper_key(terms)) != (self._tier, self._key):
+            return None
+        self._launch = None
+        return launched, self._scratch
+
+    def drop(self) -> None:
+        """End what nobody took."""
+        if self._launch is not None:
+            end(self._launch.process, self._launch.control, self._launch.group)
+            self._scratch.remove()
+            self._launch = None
+
+
+@contextlib.contextmanager
+def launched_ahead(name: str | None, terms: Terms, *, cache: Path, spare: Spare) -> Iterator[Ahead | None]:
+    """A helper for `terms` that locks itself in meanwhile, for the backend `name` (None: the best). No file actions."""
+    tier = TIERS[0] if name is None else name
+    if tier not in TIERS or sys.platform != "linux":
+        yield None  # the choice of a backend will say what is wrong with that name
+        return
+    scratch = Scratch()
+    try:
+        launched = launch(tier, terms, scratch, cache=cache, files=False, spare=spare)
+    except BaseException:
+        scratch.remove()
+        raise
+    ahead = Ahead(tier, terms, scratch, launched)
+    try:
+        yield ahead
+    finally:
+        ahead.drop()
+
+
+def in_scratch(terms: Terms, scratch: str) -> Terms:
+    """Without a private root, HOME and TMPDIR are a folder of this session's own, and the cache is where it lies."""
+    shown = f"{terms.home}/.cache"
+    placed = {
+        name: value.replace(shown, terms.cache, 1) for name, value in terms.env if terms.cache and inside(value, shown)
+    }
+    environment = {**dict(terms.env), **placed, "HOME": scratch, "TMPDIR": scratch}
+    return replace(terms, home=scratch, env=tuple(sorted(environment.items())))
+
+
+def make_points(scratch: Scratch, terms: Terms, steps: Iterable[tuple[str, str, str]]) -> None:
+    """Mount points in folders that commands write to: below /tmp (a workspace may lie there), which must exist in the
+    scratch folder before it is read-only, and below the sandbox's own cache."""
+    points = [step for step in steps if step[0] not in ("link", "mask")]
+    for kind, source, target in points:
+        if target.startswith("/tmp/"):
+            scratch.make(target, folder=kind not in ("ro", "rw") or os.path.isdir(source))
+    root = plan_builder.cache_place(terms)
+    points = [step for step in points if step[2].startswith(root + "/")]
+    if not root or not points:
+        return
+    top = os.open(terms.cache, FOLDER)
+    try:
+        for kind, source, target in points:
+            make_point(top, root, target, folder=kind not in ("ro", "rw") or os.path.isdir(source))
+    finally:
+        os.close(top)

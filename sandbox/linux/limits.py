@@ -1,0 +1,95 @@
+"""Which limit a command ran into, in words: what the kernel counted is certain, what a program said is marked."""
+
+import re
+import signal
+
+from policy.model.verdict import Limits, Problem
+from sandbox.backend import Outcome, Violation
+from sandbox.linux.cgroup.locations import MEMORY
+
+# What the C library says for the errors that a limit gives (errno(3)), and what some runtimes make of them.
+_OPEN_FILES = re.compile(r"too many open files", re.IGNORECASE)
+_FILE = re.compile(r"file too large|file size limit exceeded", re.IGNORECASE)
+_MEMORY = re.compile(r"cannot allocate memory|out of memory|memory exhausted|MemoryError|bad_alloc", re.IGNORECASE)
+_PIDS = re.compile(r"(fork|clone|thread|spawn).*resource temporarily unavailable|can't start new thread", re.IGNORECASE)
+_SPACE = re.compile(r"no space left on device", re.IGNORECASE)
+_TAIL = 16 << 10  # bytes at the end of each stream that are looked at
+
+
+# ended_by: (what was used up, the field of Limits, how to raise it)
+_PASSED = {
+    "wall": ("wall time", "wall", "--timeout or --limit wall"),
+    "cpu": ("processor time", "cpu", "--limit cpu"),
+    "pids": ("processes and threads", "pids", "--limit pids"),
+    "memory": ("memory", "memory", "--limit memory"),
+    "file": ("file size", "file", "--limit file"),
+    "output": ("output", "output", "--limit output"),
+    "disk": ("space on the disk", "disk", "--limit disk"),
+}
+
+
+def passed(ended_by: str, limits: Limits) -> Problem:
+    """What ended a command, with the number and the flag that raises it."""
+    if ended_by == "watch":
+        return Problem(
+            "the command was ended: it made a file that other programs run by themselves",
+            "editors, prompts and Git obey such files at once, outside of the sandbox; it was set aside",
+            "make that file yourself, or name it in the command, so that the gate can ask",
+        )
+    if ended_by not in _PASSED:
+        what = f"the command was ended ({ended_by})"
+        if ended_by == "group":
+            what = "the command was ended: the kernel's control group around it was taken away"
+        return Problem(what, "its limits could not be kept any more", "try again; `agent doctor` tells what keeps them")
+    used, field, how = _PASSED[ended_by]
+    value = getattr(limits, field)
+    number = f"{value:g} s" if field in ("wall", "cpu") else str(value) if field == "pids" else amount(value)
+    # The last look at the disk comes after a command's end: it may have ended by itself.
+    what = f"the command {'' if ended_by == 'disk' else 'was ended: it '}used up its {used} ({number})"
+    return Problem(what, "every command runs under limits, with all that it starts", f"raise it with {how}")
+
+
+def reached(outcome: Outcome, limits: Limits, refused: int, held: frozenset[str]) -> tuple[Violation, ...]:
+    """Limits that a command ran into and was not ended by. Nothing is said of one that ended well.
+
+    `refused`: processes that the kernel did not start. `held`: what a control group keeps.
+    """
+    if outcome.status == 0 or outcome.ended_by is not None:
+        return ()
+    text = (outcome.stderr[-_TAIL:] + b"\n" + outcome.stdout[-_TAIL:]).decode("utf-8", "replace")
+    found: list[Violation] = []
+
+    def say(what: str, name: str, value: str, *, inferred: bool) -> None:
+        found.append(Violation(what, "", f"raise it with --limit {name}={value}, or ask for less", inferred, "limit"))
+
+    if refused:
+        times = f"{refused} time(s)"
+        what = f"a process or thread could not be started, {times}: the limit is {limits.pids}"
+        say(what, "pids", str(limits.pids * 2), inferred=False)
+    elif _PIDS.search(text):
+        say(f"the limit of {limits.pids} processes was reached", "pids", str(limits.pids * 2), inferred=True)
+    if _OPEN_FILES.search(text):
+        what = f"the limit of {limits.open_files} open files was reached, or one that the command set itself"
+        say(what, "open-files", str(limits.open_files * 2), inferred=True)
+    if outcome.status == 128 + signal.SIGXFSZ or _FILE.search(text):
+        name = "disk" if limits.largest < limits.file else "file"
+        what = f"a file reached the limit of {amount(limits.largest)}"
+        say(what, name, amount(limits.largest * 2), inferred=True)
+    if outcome.status == 128 + signal.SIGXCPU:
+        say(f"a process used up its processor time ({limits.cpu} s)", "cpu", str(limits.cpu * 2), inferred=True)
+    if MEMORY not in held and _MEMORY.search(text):
+        what = f"a process reached the limit of memory ({amount(limits.memory)})"
+        say(what, "memory", amount(limits.memory * 2), inferred=True)
+    if _SPACE.search(text):
+        most = amount(min(limits.memory // 2, limits.file))
+        what = f"HOME or /dev/shm is full (they lie in memory, {most} each), or the disk is"
+        found.append(Violation(what, "", "write to the workspace or to /tmp instead", inferred=True))
+    return tuple(found)
+
+
+def amount(size: int) -> str:
+    """Bytes as `--limit` takes them: the largest unit that loses nothing."""
+    for unit, bytes_ in (("T", 1 << 40), ("G", 1 << 30), ("M", 1 << 20), ("K", 1 << 10)):
+        if size >= bytes_ and size % bytes_ == 0:
+            return f"{size // bytes_}{unit}"
+    return str(size)

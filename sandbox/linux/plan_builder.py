@@ -1,0 +1,326 @@
+"""Terms to a Plan: every mount, rule and limit that a confined helper applies, as plain data. Pure but for `look`."""
+
+import os
+import resource
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Literal
+
+from policy.model.secret_paths import inside
+from policy.model.verdict import LOOK_TMP, Problem, Rights, Terms
+from sandbox.backend import SandboxUnavailable
+from sandbox.inside.plan import Plan
+from sandbox.linux import landlock
+from sandbox.linux.cgroup.locations import CPU, MEMORY, PIDS
+from sandbox.workspace.protected_paths import Scan
+
+LOOK_TMP_SIZE = 512 << 20  # bytes; memory, so less than what `work` has on the disk
+
+# What of `/proc`, beside the folders of processes, is shown: what ordinary programs read (`free`, `ps`, `df`, a
+# JVM) and namespaces or the kernel keep harmless. All else tells of the whole machine, whatever namespace asks: keys
+# of others, the kernel's command line (which may hold credentials), its configuration, addresses and devices.
+# SOURCE: proc(5); `systemd.set_credential=` in kernel-command-line(7).
+_SHOWN_FACTS = frozenset((
+    "cgroups", "cpuinfo", "crypto", "devices", "filesystems", "loadavg", "locks", "meminfo", "misc", "mounts", "net",
+    "partitions", "pressure", "self", "stat", "swaps", "sys", "sysinfo", "sysvipc", "thread-self", "tty", "uptime",
+    "version", "version_signature", "vmstat",
+))  # fmt: skip
+DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+_BEHIND = 64  # processes by which a coarser limit comes after an exact one
+_RESERVED = 300  # numbers that a PID namespace never gives again once it is past them (kernel/pid.c, RESERVED_PIDS)
+MSGQUEUE = 400 << 10  # bytes of POSIX message queues: half of the kernel's default (RLIMIT_MSGQUEUE, getrlimit(2))
+SIGPENDING = 4096  # queued signals and POSIX timers: half of the default of a machine with 2 GB (RLIMIT_SIGPENDING)
+Step = tuple[Literal["ro", "rw", "tmpfs", "link", "mask", "folder"], str, str]
+Look = Callable[[str], str | None]  # "dir", "file", "-> TARGET" for a link, None when missing
+
+
+@lru_cache(maxsize=256)
+def helper_key(terms: Terms) -> str:
+    """Terms that differ only in what the runner enforces per command (wall time, output) share a helper."""
+    return replace(terms, limits=replace(terms.limits, wall=0.0, output=0)).digest
+
+
+def compile_plan(
+    terms: Terms,
+    found: Scan,
+    programs: tuple[bytes, bytes],
+    *,
+    tier: str,
+    abi: int,
+    warm: bool = True,
+    scratch: str = "",
+    instead: Mapping[str, str] = MappingProxyType({}),
+    own: tuple[Step, ...] = (),
+    look: Look = lambda path: kind(path),
+) -> Plan:
+    """`scratch` is the session's own /tmp, a folder that `look` may read and `work` may write.
+    `instead`: files of the host that stand for system files inside.
+
+    `own`: what the helper itself needs, when it starts inside the private root.
+
+    Raises SandboxUnavailable when the Terms cannot be granted exactly: then nothing runs."""
+    if tier == "T3" and not terms.open_hosts:  # it has no proxy to tell whom it asked for: all stays closed
+        terms = replace(terms, hosts=())
+    refuse_impossible(terms, found, look)
+    refuse_hosts(terms, tier)
+    work = terms.rights is Rights.WORK
+    known = landlock.known(abi)
+    limits = terms.limits
+    rooted = tier != "T3"
+    root = mounts(terms, found, look, scratch, instead, own) if rooted else ()
+    rules = _rules(terms, work, look) if rooted else _bare_rules(terms, work, look)
+    loopback = work or bool(terms.hosts)
+    net = known.net if not loopback or not rooted else 0  # a loopback of its own needs no port rules
+    environment = dict(terms.env)
+    if terms.hosts:
+        from sandbox.egress.variables import PORT, variables  # only for the few commands that talk to somebody
+
+        environment |= variables(environment, terms.hosts)
+    fitted = tuple((path, access & known.fs & _fit(path, look, tier)) for path, access in rules)
+    return Plan(
+        tier=tier,
+        mounts=root,
+        real=tuple(filter(None, (terms.workspace, scratch, "/tmp", cache_place(terms), *terms.read, *terms.write))),
+        landlock=fitted,
+        handled=(known.fs, net, known.scoped, known.size, known.flags),
+        programs=programs,
+        rlimits=(
+            (resource.RLIMIT_CORE, 0),
+            (resource.RLIMIT_CPU, limits.cpu),
+            (resource.RLIMIT_DATA, limits.memory),
+            (resource.RLIMIT_FSIZE, limits.largest),
+            (resource.RLIMIT_NOFILE, limits.open_files),
+            (resource.RLIMIT_NPROC, limits.pids),
+            (resource.RLIMIT_MEMLOCK, 64 << 20),
+            # Counted for the user as a whole, by each process against its own limit: others of the user keep a part.
+            (resource.RLIMIT_MSGQUEUE, MSGQUEUE),
+            (resource.RLIMIT_SIGPENDING, SIGPENDING),
+            (resource.RLIMIT_RTPRIO, 0),
+        ),
+        loopback=loopback,
+        egress=PORT if terms.hosts else 0,
+        pid_max=limits.pids + _BEHIND + _RESERVED,
+        pids=limits.pids,
+        memory=limits.memory,
+        cpu=limits.cpu,
+        disk=limits.disk,
+        writable=_filled(terms, tier),
+        private=() if not rooted else _private(terms) if work else (LOOK_TMP,),
+        tmpfs=min(limits.memory // 2, limits.file),
+        vanishing=LOOK_TMP if rooted and not work else "",
+        environment=tuple(f"{name}={value}" for name, value in environment.items()),
+        warm=warm,
+    )
+
+
+def leave_to_group(plan: Plan, held: frozenset[str]) -> None:
+    """What a control group keeps exactly, the helper need not: neither count it nor bound it process by process."""
+    if MEMORY in held:
+        # Address space that is reserved and never used (a sanitizer's shadow, a heap's future) is no memory.
+        plan.memory = 0
+        plan.rlimits = tuple(rlimit for rlimit in plan.rlimits if rlimit[0] != resource.RLIMIT_DATA)
+    if PIDS in held:
+        # The other one stays behind it: a refusal by the group is counted, and so can be told.
+        plan.pids = 0
+        nproc = resource.RLIMIT_NPROC
+        plan.rlimits = tuple((name, value + _BEHIND if name == nproc else value) for name, value in plan.rlimits)
+    if CPU in held:
+        plan.cpu = 0
+
+
+def refuse_impossible(terms: Terms, found: Scan, look: Look) -> None:
+    def refuse(what: str, why: str, fix: str) -> None:
+        raise SandboxUnavailable(Problem(what, why, fix))
+
+    for path in (terms.workspace, *terms.read, *terms.write):
+        if not path.startswith("/") or "\0" in path or os.path.normpath(path) != path:
+            shown = path.replace("\0", "\\0")
+            why = "a sandbox is given whole paths, without `..` and without a NUL byte"
+            refuse(f"`{shown}` is no path that can be given to a sandbox", why, "name it from `/` on")
+    if look(terms.workspace) != "dir":
+        refuse(
+            f"the workspace `{terms.workspace}` is not a folder", "it is missing or not a folder", "use --cwd FOLDER"
+        )
+    if terms.workspace == "/" or (terms.home + "/").startswith(terms.workspace + "/"):
+        refuse(
+            f"`{terms.workspace}` cannot be a workspace",
+            "it is your home folder or contains it, so every key and setting in it would be inside the sandbox",
+            "start in a project folder, or use --cwd FOLDER",
+        )
+    for base in ("/proc", "/sys", "/dev"):
+        if (terms.workspace + "/").startswith(base + "/"):
+            refuse(f"`{terms.workspace}` cannot be a workspace", f"{base} is the kernel's", "use --cwd FOLDER")
+    if found.truncated:
+        refuse(
+            "the workspace holds too many secret or auto-run files to protect one by one",
+            "protecting only some of them would be a silent gap",
+            "use --cwd with a smaller folder",
+        )
+    if found.crowded and terms.rights is Rights.WORK:
+        refuse(
+            "the workspace holds too many files with hard links elsewhere to protect one by one",
+            "who changes one of them changes a file outside, and protecting only some would be a silent gap",
+            "a clone that shares its objects stops doing so by `git repack -a -d`; or use --cwd with a smaller folder",
+        )
+    for path in terms.read + terms.write:
+        shape = look(path)
+        if shape is None:
+            refuse(f"`{path}` does not exist", "a sandbox can only be given paths that exist", "create it first")
+        elif shape.startswith("-> "):
+            refuse(f"`{path}` is a link", "what is given is the place itself, not what leads to it", "name the place")
+        if path in ("/", "/run"):
+            why = "it contains everything else" if path == "/" else "it holds the sockets of the machine's services"
+            refuse(f"`{path}` cannot be given to a sandbox", why, "name a narrower path")
+        for base in ("/proc", "/sys", "/dev"):
+            device = path.startswith("/dev/") and path[5:] in DEVICES
+            if (path + "/").startswith(base + "/") and not device and not path.startswith("/dev/shm/"):
+                why = f"{base} is the kernel's: the sandbox has one of its own, with what is harmless in it"
+                refuse(f"`{path}` cannot be given to a sandbox", why, "copy what is needed into the workspace")
+
+
+def refuse_hosts(terms: Terms, tier: str) -> None:
+    """Named hosts need a network namespace, or a command would reach all the others past the proxy."""
+    if not terms.hosts:
+        return
+    from policy.model.host_rule import host_rule
+
+    if tier == "T3":
+        raise SandboxUnavailable(
+            Problem(
+                f"the {tier} sandbox cannot open the network to {', '.join(terms.hosts)}",
+                "it has no network of its own, and it never opens the whole network for the sake of one host",
+                "run `agent doctor`: it says what the T1 sandbox needs here; or run this command yourself",
+            )
+        )
+    for text in terms.hosts:
+        if isinstance(rule := host_rule(text), Problem):
+            raise SandboxUnavailable(rule)
+
+
+def mounts(
+    terms: Terms,
+    found: Scan,
+    look: Look,
+    scratch: str,
+    instead: Mapping[str, str] = MappingProxyType({}),
+    own: tuple[Step, ...] = (),
+) -> tuple[Step, ...]:
+    """The private root, in the order in which it is built: parents first, masks over what they mask."""
+    work = terms.rights is Rights.WORK
+    steps: list[Step] = list(own)
+    for path in terms.system:
+        shape = look(path)
+        if shape is None:
+            continue
+        if shape.startswith("-> "):
+            given = (
+                "/tmp",
+                cache_place(terms),
+                *terms.read,
+                *terms.write,
+            )  # there it is already, or commands write there
+            if not any(inside(path, place) for place in given if place):
+                steps.append(("link", shape[3:], path))
+        else:
+            steps.append(("ro", instead.get(path, path), path))
+    steps += [("rw", f"/dev/{name}", f"/dev/{name}") for name in DEVICES if look(f"/dev/{name}")]
+    steps += [("tmpfs", "", path) if work else ("folder", "", path) for path in _private(terms)]
+    steps.append(("rw" if work else "ro", scratch, "/tmp"))
+    if not work:
+        steps.append(("tmpfs", str(min(LOOK_TMP_SIZE, terms.limits.memory // 2)), LOOK_TMP))
+    if place := cache_place(terms):
+        steps.append(("rw", terms.cache, place))
+    steps.append(("rw" if work else "ro", terms.workspace, terms.workspace))
+    steps += [("ro", path, path) for path in terms.read]
+    steps += [("rw", path, path) for path in terms.write]
+    steps.sort(key=lambda step: step[2].count("/"))
+    if work:
+        kept = {*found.locked, *found.shared, *terms.read}
+        over: list[Step] = [("rw", path, path) for path in found.pinned if not _lies_in(path, kept)]
+        over += [("ro", path, path) for path in (*found.locked, *found.shared) if path not in terms.write]
+        # What was named exactly stays open in a folder that is locked.
+        locked = {*found.locked}
+        over += [("rw", path, path) for path in terms.write if _lies_in(os.path.dirname(path), locked)]
+        steps += sorted(over, key=lambda step: step[2].count("/"))
+    steps += [("mask", shape, path) for path in _machine_facts() if (shape := look(path)) in ("file", "dir")]
+    return (*steps, *(("mask", look(path) or "file", path) for path in found.masked if path not in terms.read))
+
+
+@lru_cache(maxsize=1)
+def _machine_facts() -> tuple[str, ...]:
+    """Return the paths in `/proc` that are hidden: neither processes nor in the list of harmless files."""
+    try:
+        found = os.listdir("/proc")
+    except OSError:
+        return ()
+    return tuple(f"/proc/{name}" for name in sorted(found) if not name.isdecimal() and name not in _SHOWN_FACTS)
+
+
+def _lies_in(path: str, places: set[str]) -> bool:
+    while path != "/" and path not in places:
+        path = os.path.dirname(path)
+    return path in places
+
+
+def cache_place(terms: Terms) -> str:
+    """Where the sandbox's own cache is inside; empty when there is none."""
+    place = f"{terms.home}/.cache"
+    taken = terms.home == "/" or place in (terms.workspace, *terms.system, *terms.read, *terms.write)
+    return place if terms.cache and terms.rights is Rights.WORK and not taken else ""
+
+
+def _private(terms: Terms) -> tuple[str, ...]:
+    """Folders of the sandbox's own: empty at the start, gone at the end. A user whose home is `/` gets none."""
+    return ("/dev/shm", *((terms.home,) if terms.home != "/" else ()))
+
+
+def _filled(terms: Terms, tier: str) -> tuple[str, ...]:
+    """The folders on a disk that a command may fill, by the names that they have inside."""
+    cache = cache_place(terms) if tier != "T3" else ""
+    scratch = terms.home if tier == "T3" else "/tmp"
+    own = (terms.workspace, scratch, cache) if terms.rights is Rights.WORK else ()
+    return tuple(filter(None, (*own, *terms.write)))
+
+
+def _rules(terms: Terms, work: bool, look: Look) -> list[tuple[str, int]]:
+    """Landlock inside the private root: all that is there may be read, little may be written."""
+    rules = [("/", landlock.READ)]
+    rules += [(f"/dev/{name}", landlock.DEVICE) for name in DEVICES if look(f"/dev/{name}")]
+    rules += [(path, landlock.WRITE) for path in terms.write]
+    if work:
+        rules += [(path, landlock.WRITE) for path in (terms.workspace, "/tmp", *_private(terms))]
+        rules.append(("/dev/pts", landlock.DEVICE))
+    else:
+        rules.append((LOOK_TMP, landlock.WRITE))
+    return rules
+
+
+def _bare_rules(terms: Terms, work: bool, look: Look) -> list[tuple[str, int]]:
+    """Landlock alone: every path by name, in the real root. `/proc` is withheld: it shows other processes."""
+    real = {os.path.realpath(path) for path in (*terms.system, *terms.read)}
+    rules = [(path, landlock.READ) for path in sorted(real) if look(path)]
+    rules += [(path, landlock.WRITE if work else landlock.READ) for path in (terms.workspace, terms.home)]
+    rules += [(path, landlock.WRITE) for path in (*terms.write, *filter(None, (terms.cache if work else "",)))]
+    rules += [(f"/dev/{name}", landlock.DEVICE) for name in DEVICES if look(f"/dev/{name}")]
+    return rules
+
+
+def _fit(path: str, look: Look, tier: str) -> int:
+    """A rule on a file may hold file rights only, or the kernel refuses it (EINVAL)."""
+    shape = look(path)
+    if shape is None and tier != "T3":
+        return ~0  # made inside the private root: a folder
+    return ~0 if shape == "dir" else landlock.FILE_ONLY
+
+
+def kind(path: str) -> str | None:
+    """The real disk's answer for `Look`."""
+    try:
+        return f"-> {os.readlink(path)}"
+    except OSError:
+        pass  # no link, or not any more
+    if os.path.isdir(path):
+        return "dir"
+    return "file" if os.path.lexists(path) else None

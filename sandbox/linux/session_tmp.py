@@ -1,0 +1,105 @@
+"""A session's own /tmp: one folder on the host, held by a lock, gone at the end, swept up if its session was killed."""
+
+import contextlib
+import fcntl
+import os
+import tempfile
+
+from policy.model.verdict import Problem
+from sandbox.backend import SandboxUnavailable
+from sandbox.inside import safe_rmtree
+
+_PREFIX = "ringfence-tmp-"
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Scratch:
+    """`path` is real. What one command leaves there the next one finds; `remove` takes it away."""
+
+    __slots__ = ("_bare", "_lock", "path")
+
+    def __init__(self) -> None:
+        self.path, self._lock = _held()
+        self._bare: tuple[str, int] | None = None
+
+    def empty(self) -> dict[str, str]:
+        """An empty `file` and an empty `dir` that nobody may open, out of the commands' sight: to lie over secrets."""
+        if self._bare is None:
+            self._bare = _held()
+            os.close(os.open(os.path.join(self._bare[0], "file"), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0))
+            os.mkdir(os.path.join(self._bare[0], "dir"), 0)
+        return {kind: os.path.join(self._bare[0], kind) for kind in ("file", "dir")}
+
+    def make(self, target: str, *, folder: bool) -> None:
+        """A mount point at `target` (below /tmp). Raises SandboxUnavailable; see `make_point`."""
+        make_point(self._lock, "/tmp", target, folder=folder)
+
+    def remove(self) -> None:
+        """Take the folder away, and those of sessions that were killed. Every helper of this session is gone by now."""
+        for path, lock in ((self.path, self._lock), *((self._bare,) if self._bare else ())):
+            safe_rmtree.remove(path)
+            os.close(lock)
+        _sweep(os.path.dirname(self.path))
+
+
+def _held() -> tuple[str, int]:
+    """A new folder by its real name, and its lock."""
+    while True:
+        path = os.path.realpath(tempfile.mkdtemp(prefix=_PREFIX))
+        # Held as long as we live (flock(2)): a folder that nobody holds belongs to a session that was killed. Until it
+        # is held, a session that ends just now may take it for one and sweep it up: then there is another.
+        try:
+            lock = os.open(path, FOLDER)
+        except FileNotFoundError:
+            continue
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(lock), os.lstat(path)):
+                return path, lock
+        except (BlockingIOError, FileNotFoundError):
+            pass  # the other one holds it, or has just removed it
+        os.close(lock)
+
+
+def make_point(top: int, root: str, target: str, *, folder: bool) -> None:
+    """A mount point at `target`, which lies below `root`; `top` is the open folder that commands see as `root`.
+
+    Raises SandboxUnavailable where a command has put something in the way.
+    THREAT T18: we are not confined, so nothing here may follow what a command left.
+    """
+    *parents, last = target.removeprefix(root + "/").split("/")
+    handle = os.dup(top)
+    try:
+        for part in (*parents, last) if folder else parents:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(part, 0o700, dir_fd=handle)
+            inner = os.open(part, FOLDER, dir_fd=handle)
+            os.close(handle)
+            handle = inner
+        if not folder:
+            with contextlib.suppress(FileExistsError):
+                os.close(os.open(last, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600, dir_fd=handle))
+    except OSError as error:
+        raise SandboxUnavailable(
+            Problem(
+                f"`{target}` cannot be shown to the command",
+                f"something that an earlier command left in {root} is in its way ({(error.strerror or '').lower()})",
+                f"start a new session, or name a path outside of {root}",
+            )
+        ) from None
+    finally:
+        os.close(handle)
+
+
+def _sweep(where: str) -> None:
+    with contextlib.suppress(OSError), os.scandir(where) as entries:
+        left = [entry.path for entry in entries if entry.name.startswith(_PREFIX)]
+        for path in left:
+            with contextlib.suppress(OSError):  # another user's, or another session's: not ours to touch
+                handle = os.open(path, FOLDER)
+                try:
+                    if os.fstat(handle).st_uid == os.geteuid():
+                        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                        safe_rmtree.remove(path)
+                finally:
+                    os.close(handle)

@@ -1,0 +1,240 @@
+"""What the boundary stopped, in words. Without the kernel's audit records this is an inference, and says so.
+
+A program's own message is only believed when it fits the Terms: an absolute path that was not granted, or a network
+that was not opened. A plain application error (a file that is missing everywhere) is no violation.
+"""
+
+import os
+import re
+import stat
+
+from policy.model.secret_paths import inside
+from policy.model.verdict import Permit, Rights, Terms
+from sandbox.backend import Outcome, Violation
+from sandbox.workspace.protected_paths import Scan, plain_names, secret_names
+
+_ERROR = re.compile(
+    r"permission denied|read-only file system|no such file or directory|operation not permitted|resource busy",
+    re.IGNORECASE,
+)
+_NETWORK = re.compile(
+    r"network is unreachable|could not resolve host|temporary failure in name resolution|name or service not known|"
+    r"address family not supported|cannot assign requested address|failed to connect to|EAI_AGAIN|ENETUNREACH",
+    re.IGNORECASE,
+)
+# SOURCE: curl, git, wget, Node.js and urllib3, as they tell of a name that cannot be resolved.
+_HOST = re.compile(
+    r"""(?:resolve(?: host)?(?: address)?:? ['"‘“]?|getaddrinfo [A-Z_]+ )(?P<host>[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+)"""
+)
+_FAMILY = re.compile(r"address family not supported|EAFNOSUPPORT", re.IGNORECASE)
+_PATH = re.compile(r"""(?P<quote>['"`‘])(?P<quoted>/[^'"`’\n]+)['"`’]|(?<![\w.*?\]])(?P<bare>/[^\s:'"`,;()]+)""")
+_PREFIX = re.compile(r"^\S+: line \d+: ")  # bash names itself and the line first
+_READ_ONLY = re.compile(
+    r"(?P<path>[^\s:'\"]+)['\"]?: Read-only file system$|Read-only file system: ['\"](?P<quoted>[^'\"]+)['\"]"
+)
+# A relative name is only believed where the Terms hide it: programs without the right to run say the same.
+_REFUSED = re.compile(
+    r"(?P<path>[^\s:'\"]+)['\"]?: Permission denied$|permission denied[:,][^'\"]*['\"](?P<quoted>[^'\"]+)['\"]",
+    re.IGNORECASE,
+)
+_BUSY = re.compile(r"['\"‘](?P<quoted>[^'\"’]+)['\"’][^'\"]*resource busy", re.IGNORECASE)
+_NEAR = re.compile(
+    r"localhost|\b127\.\d+\.\d+\.\d+|\[?::1\b|0\.0\.0\.0|connection refused", re.IGNORECASE
+)  # its own loopback
+_MISSING = "no such file or directory"
+_READ_ONLY_SAID = "read-only file system"
+_PLAIN = ("permission denied", "operation not permitted")
+_TAIL = 64 << 10  # bytes of each stream that are looked at
+_MOST = 5
+
+
+def explain(
+    permit: Permit, outcome: Outcome, found: Scan | None = None, *, private: bool = True
+) -> tuple[Violation, ...]:
+    """At most five, in the order of their first mention. Empty when the command ended well or the text says nothing.
+
+    `found`: what the mounts of its helper kept read-only. `private`: a root of its own, where what is not granted does
+    not exist; else it is there and refused.
+    """
+    if outcome.status == 0 or outcome.ended_by is not None:
+        return ()
+    terms = permit.terms
+    told: dict[str, Violation] = {}
+    text = (outcome.stderr[-_TAIL:] + b"\n" + outcome.stdout[-_TAIL:]).decode("utf-8", "replace")
+    for line in text.splitlines():
+        if _FAMILY.search(line) and terms.rights is Rights.WORK:
+            told.setdefault("family", _family(terms, private))
+        elif _NETWORK.search(line) and not _NEAR.search(line) and not outcome.violations:  # the proxy knows exactly
+            told.setdefault("network", _network(terms, private, line))
+        error = _ERROR.search(line)
+        if not error:
+            continue
+        said = error[0].lower()
+        line = _PREFIX.sub("", line)
+        names = [match["quoted"] or match["bare"] for match in _PATH.finditer(line)]
+        names += [match["path"] or match["quoted"] for match in _READ_ONLY.finditer(line)]
+        if "busy" in said:
+            names += [match["quoted"] for match in _BUSY.finditer(line)]
+        refused = [match["path"] or match["quoted"] for match in _REFUSED.finditer(line)]
+        for name in dict.fromkeys((*names, *refused)):
+            path = os.path.normpath(os.path.join(_folder(permit, terms), name))
+            hidden = _masked(path, terms) and said != _MISSING
+            violation = _about(path, said, terms, found, private) if not hidden else None
+            if violation is not None and name not in names and violation.path == path:
+                continue  # a relative name that no link leads away: its own program's business
+            if hidden or violation is not None:
+                told.setdefault(path, violation or _hidden(path))
+    return tuple(told.values())[:_MOST]
+
+
+def _about(path: str, said: str, terms: Terms, found: Scan | None, private: bool) -> Violation | None:
+    """Why the sandbox may have answered `said` about `path`; None when it has nothing to do with it."""
+    given = (terms.workspace, *terms.read, *terms.write)
+    real = os.path.realpath(path) if any(inside(path, root) for root in given) else path
+    leads = "" if real == path else f"`{path}` leads to "
+    # Home is a folder of the sandbox's own in each tier. The user's is outside: nothing tells whether a program that
+    # was denied there wanted to read or to write.
+    visible = (*terms.system, *given)
+    own = ("/tmp", "/dev", "/proc", "/run", terms.home) if private else ("/dev", "/proc")
+    if any(inside(real, root) for root in visible):
+        if said == _MISSING:
+            return None  # granted for reading and really not there
+        if private and said in _PLAIN:
+            return None  # the boundary says "read-only" or "busy" there: these are the file's own modes and owner
+        writable = (*terms.write, *((terms.workspace,) if terms.rights is Rights.WORK else ()))
+        if any(inside(real, root) for root in writable):
+            if not _kept(real, terms, found):
+                return None  # a mount of the host that is read-only, a folder in use
+            what = f"{leads}`{real}` is kept read-only: other programs run or read it by themselves, it has names"
+            what += " elsewhere, or a rule denies changing it"
+            return Violation(what, path, "change it yourself, outside the agent", inferred=True)
+        right = "writing" if terms.rights is Rights.WORK or not inside(real, terms.workspace) else "changing anything"
+        if not private and not (_may(real, os.W_OK) and _readable(real)):
+            return None  # nobody else could write there either, or its own modes kept it from being read
+        what = f"{leads}`{real}`, and {right} there is not" if leads else f"{right} `{path}` is not"
+        return Violation(f"{what} in its terms", path, _fix(real, terms), inferred=True, right=f"--write {real}")
+    if private and said == _READ_ONLY_SAID and inside(real, "/proc"):
+        what = f"`{path}` belongs to the kernel, and is read-only to every command"
+        return Violation(what, path, "change it yourself, outside the agent", inferred=True)
+    if any(inside(real, place) for place in own) and not (
+        private and inside(real, terms.home) and os.path.lexists(real)
+    ):
+        return None  # the sandbox's own: what is missing there, nobody took away
+    there = os.path.lexists(real) or (os.path.isdir(os.path.dirname(real)) and not _above(real, visible))
+    if said == _MISSING and not (there and private):
+        return None  # it does not exist outside either; where nothing is hidden, a denial says so
+    if not private and not _may(real, os.R_OK):
+        return None
+    whole = os.path.realpath(path)
+    if private and not leads and any(inside(whole, root) for root in visible):
+        what = f"`{path}` goes through a link that is not inside; where it leads, `{whole}`, is"
+        return Violation(what, path, f"use `{whole}` itself", inferred=True)
+    what = f"{leads}`{real}`, which is outside" if leads else f"`{path}` is outside"
+    # What does not exist was to be made there: nobody reads it.
+    right = f"--read {real}" if os.path.lexists(real) and said != _READ_ONLY_SAID else f"--write {real}"
+    return Violation(f"{what} what this command was given", path, _fix(real, terms), inferred=True, right=right)
+
+
+def _kept(path: str, terms: Terms, found: Scan | None) -> bool:
+    """Whether the mounts of a writable place keep `path` as it is."""
+    if found is not None:
+        return any(inside(path, kept) for kept in (*found.locked, *found.shared)) or path in found.pinned
+    from fnmatch import fnmatchcase
+
+    tail = path.removeprefix(terms.workspace).strip("/").split("/")
+    ends = ["/".join(tail[start:stop]) for start in range(len(tail)) for stop in range(start + 1, len(tail) + 1)]
+    return any(fnmatchcase(end, pattern) for pattern in terms.locked for end in ends)
+
+
+def _above(path: str, roots: tuple[str, ...]) -> bool:
+    """Whether the folder of `path` exists inside all the same, as the way to something that was granted."""
+    return any(inside(root, os.path.dirname(path)) for root in roots)
+
+
+def _may(path: str, how: int) -> bool:
+    """Whether the user could, without any sandbox."""
+    return os.access(path if os.path.lexists(path) else os.path.dirname(path), how)
+
+
+def _readable(path: str) -> bool:
+    """Return True when modes let the user of a command read `path`: root has no capability inside (path_resolution(7)).
+
+    Of a file that does not exist, what is above it decides. False where that cannot be told.
+    """
+    wanted = stat.S_IROTH
+    if not os.path.lexists(path):
+        path, wanted = os.path.dirname(path), stat.S_IXOTH
+    while True:
+        try:
+            found = os.stat(path)
+        except OSError:
+            return False
+        if found.st_uid == os.geteuid():
+            granted = found.st_mode >> 6
+        else:
+            ours = found.st_gid in (os.getegid(), *os.getgroups())
+            granted = found.st_mode >> 3 if ours else found.st_mode
+        if granted & wanted != wanted:
+            return False
+        if path == "/":
+            return True
+        path, wanted = os.path.dirname(path), stat.S_IXOTH
+
+
+def _masked(path: str, terms: Terms) -> bool:
+    """Whether the sandbox hides it: by its name (`.env`), or as a place of the workspace (`/private`)."""
+    inner = path.removeprefix(terms.workspace) if inside(path, terms.workspace) else ""
+    names = inner.strip("/").split("/") if inner else []
+    secret = secret_names(plain_names(terms.hidden), terms.shown)
+    return any(secret("/".join(names[:count])) for count in range(1, len(names) + 1)) or any(
+        inside(inner, entry) for entry in terms.hidden if inner and entry[:1] == "/"
+    )
+
+
+def _hidden(path: str) -> Violation:
+    what = f"`{path}` is masked: it is a secret by its name, or a rule denies reading it"
+    return Violation(what, path, "do without it, or look at it yourself, outside the agent", inferred=True)
+
+
+def _folder(permit: Permit, terms: Terms) -> str:
+    return str(getattr(permit.action, "cwd", terms.workspace))
+
+
+def _fix(path: str, terms: Terms) -> str:
+    if terms.rights is Rights.LOOK and inside(path, terms.workspace):
+        return "it was classified as reading only; say what it writes in the command itself, and the gate will ask"
+    return f"name `{path}` in the command itself: the gate then asks, or says why not; or use a path in the workspace"
+
+
+def _family(terms: Terms, private: bool) -> Violation:
+    if not private:  # without a network of its own
+        fix = "a person could run it under T1 or T2: `agent doctor` says what they need"
+        return Violation("sockets of every kind are closed in this sandbox", "", fix, inferred=True)
+    if terms.unix:
+        what = "sockets of other families than IPv4, IPv6 and AF_UNIX are closed to every command"
+        return Violation(what, "", "do without that socket", inferred=True)
+    return Violation(
+        "AF_UNIX sockets are closed to this command",
+        "",
+        "use a TCP port on 127.0.0.1; a person could allow them: `agent exec --unix`, or `sandbox.unix_sockets = true`",
+        inferred=True,
+    )
+
+
+def _network(terms: Terms, private: bool, line: str) -> Violation:
+    if terms.open_hosts:
+        return Violation(
+            f"it tried to reach the network past the proxy, which alone goes out (to {', '.join(terms.open_hosts)})",
+            "",
+            "have the program use `HTTP_PROXY`, or SOCKS5 at the same address (`socks5h://127.0.0.1:3128`)",
+            inferred=True,
+        )
+    named = _HOST.search(line)
+    return Violation(
+        "the network is closed to this command (no host in its terms)",
+        named["host"] if named else "",
+        "let the command name its host so that the gate can ask; a person could open one: `agent exec --host HOST`"
+        + ("" if private else ", under T1 or T2"),
+        inferred=True,
+        right=f"--host {named['host']}" if named else "",
+    )

@@ -1,0 +1,258 @@
+"""The macOS backend: each command under /usr/bin/sandbox-exec with a profile that is written for its Terms."""
+
+import asyncio
+import contextlib
+import json
+import marshal
+import os
+import signal
+import socket
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from policy.model.action import RunArgv, RunScript
+from policy.model.verdict import Limits, Permit, Problem, Rights, Terms
+from sandbox.backend import Enforcement, Level, Listener, Outcome, SandboxUnavailable, note_connections
+from sandbox.egress.proxy import Egress
+from sandbox.egress.variables import variables
+from sandbox.inside import canary
+from sandbox.linux.launch import in_scratch, survey
+from sandbox.linux.session_tmp import Scratch
+from sandbox.macos.sbpl import Sbpl, profile_for
+from sandbox.problems import file_outcome, leaks
+from sandbox.request import argv_of, file_limits, file_request
+from sandbox.workspace.autorun import Watch
+from sandbox.workspace.protected_paths import Scan
+
+_PROGRAM = "/usr/bin/sandbox-exec"
+_TICK = 0.01  # seconds between two looks at whether a command has ended
+_DRAIN = 1.0  # seconds that streams may stay open after everything of the process group was killed
+_MOST = 600_000  # bytes of profile and parameters: a command line holds a megabyte (sysctl kern.argmax)
+_TRIES = r"""secret=$0 target=$1 port=$2 pid=$3
+try() { if ( eval "$2" ) >/dev/null 2>&1; then echo "$1 0"; else echo "$1 1"; fi; }
+try hidden 'cat "$secret"'
+try outside 'echo got out > "$target"'
+try processes 'kill -0 $pid'
+try network 'exec 3<>/dev/tcp/127.0.0.1/$port'
+try workspace 'echo got in > .ringfence-canary && rm .ringfence-canary'
+"""
+# What seatbelt cannot do, in words; `agent doctor` and every record of it list them.
+LACKS = (
+    "the port of the egress proxy is open to other programs of this machine while a command with hosts runs",
+    "commands have no loopback of their own: they may listen on localhost but not connect to it",
+    "processes have no namespace of their own: those of your user can be seen, not signalled",
+    "what a command leaves in a process group of its own goes on after the command",
+    "memory and processes are not limited; CPU, file size and open files are, process by process",
+    "a hidden file of the workspace that appears while a command runs is not masked",
+    "hard links and clones of files cannot be made",
+)
+
+
+class _Talk:
+    """One confined process and what comes out of it, up to `most` bytes of both streams together."""
+
+    def __init__(self, process: asyncio.subprocess.Process, most: int, listen: Listener | None) -> None:
+        self.process, self.listen = process, listen
+        self.room, self.full = most, False
+        self.streams = (bytearray(), bytearray())
+
+    async def whole(self, stdin: bytes | None) -> None:
+        """Until the process has ended, and whatever holds its streams open a second later."""
+        taking = asyncio.gather(
+            self._take(self.process.stdout, 0), self._take(self.process.stderr, 1), self._feed(stdin)
+        )
+        try:
+            # Not `wait`: that one also waits for whoever holds the streams open (before Python 3.12).
+            while self.process.returncode is None:  # noqa: ASYNC110  # asyncio has no event for it
+                await asyncio.sleep(_TICK)
+            self.end()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_DRAIN):
+                    await taking
+        finally:
+            taking.cancel()
+
+    def end(self) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # gone, or all of it is waiting to be reaped
+            os.killpg(self.process.pid, signal.SIGKILL)
+
+    async def _take(self, reader: asyncio.StreamReader | None, stream: int) -> None:
+        while reader is not None and (chunk := await reader.read(1 << 16)):
+            kept = chunk[: self.room]
+            self.room -= len(kept)
+            self.streams[stream].extend(kept)
+            if self.listen is not None and kept:
+                self.listen(stream + 1, kept)
+            if len(kept) < len(chunk):
+                self.full = True
+                self.end()
+
+    async def _feed(self, stdin: bytes | None) -> None:
+        if self.process.stdin is not None:
+            with contextlib.suppress(ConnectionError):  # it does not read all of it, which is its own affair
+                self.process.stdin.write(stdin or b"")
+                await self.process.stdin.drain()
+            self.process.stdin.close()
+
+
+class Seatbelt:
+    """Paths, services and network by a profile of the kernel; labelled PARTIAL for what that cannot do."""
+
+    name = "seatbelt"
+
+    def __init__(self, *, aside: Path | None = None, program: str = _PROGRAM) -> None:
+        self.aside, self.program = aside, program
+        self.scratch: Scratch | None = None
+        self.enforcement: Enforcement | None = None
+
+    async def probe(self, terms: Terms | None = None) -> Enforcement:
+        """Try to get out of a real one. Raises SandboxUnavailable where it cannot be built, or does not hold."""
+        if sys.platform != "darwin" or not os.access(self.program, os.X_OK):
+            why = "it is a part of macOS" if sys.platform != "darwin" else f"`{self.program}` is not there"
+            raise SandboxUnavailable(
+                Problem(
+                    "the seatbelt sandbox is not on this machine",
+                    why,
+                    "leave --backend out to get the best one that is",
+                )
+            )
+        terms = terms or Terms(Rights.LOOK, os.path.realpath(os.getcwd()), "/nonexistent")
+        checks = await self._canary(replace(terms, rights=Rights.LOOK, hosts=(), limits=Limits(wall=10.0)))
+        if broken := tuple(canary.WORDS[name] for name, held in checks.items() if not held):
+            raise leaks(self.name, broken)
+        self.enforcement = Enforcement(Level.PARTIAL, self.name, tuple(sorted(checks.items())), LACKS)
+        return self.enforcement
+
+    async def run(self, permit: Permit, *, stdin: bytes | None = None, listen: Listener | None = None) -> Outcome:
+        """Execute the permit. Raises SandboxUnavailable when the Terms cannot be granted exactly: then nothing ran."""
+        if not isinstance(permit, Permit):
+            raise TypeError("the sandbox runs Permits and nothing else")
+        enforcement = self.enforcement or await self.probe()
+        action, terms = permit.action, permit.terms
+        if isinstance(action, RunScript | RunArgv):
+            done = await self._confined(terms, argv_of(action), action.cwd, stdin, listen)
+            return replace(done, enforcement=enforcement)
+        request = marshal.dumps(file_request(action))
+        asked = replace(terms, limits=file_limits(terms.limits))
+        helper = (sys.executable, "-I", "-S", os.path.join(os.path.dirname(__file__), "child.py"), "perform")
+        package = os.path.dirname(os.path.dirname(__file__))
+        code = tuple({os.path.realpath(path) for path in (sys.base_prefix, sys.prefix, package)})
+        done = await self._confined(asked, helper, terms.workspace, request, None, own=code)
+        answer = file_outcome(done.status, done.stdout, done.seconds, done.ended_by)
+        return replace(answer, violations=done.violations, enforcement=enforcement)
+
+    async def close(self) -> None:
+        if self.scratch is not None:
+            self.scratch.remove()
+            self.scratch = None
+
+    def command(
+        self, terms: Terms, found: Scan, argv: tuple[str, ...], code: tuple[str, ...] = (), proxy: int | None = None
+    ) -> tuple[str, ...]:
+        """The whole command line: limits first, then sandbox-exec, then `argv`. Raises SandboxUnavailable."""
+        self.scratch = self.scratch or Scratch()
+        written = profile_for(terms, found, scratch=self.scratch.path, code=code, proxy=proxy)
+        if found.truncated or (found.crowded and terms.rights is Rights.WORK) or _size(written) > _MOST:
+            raise SandboxUnavailable(
+                Problem(
+                    "the workspace holds too many secret, auto-run or hard-linked files to protect one by one",
+                    "protecting only some of them would be a silent gap",
+                    "use --cwd with a smaller folder",
+                )
+            )
+        limits = terms.limits
+        bounds = {"RLIMIT_CORE": 0, "RLIMIT_CPU": limits.cpu, "RLIMIT_FSIZE": limits.largest}
+        bounds["RLIMIT_NOFILE"] = limits.open_files
+        environment = dict(in_scratch(terms, self.scratch.path).env)
+        if proxy is not None:
+            environment |= variables(environment, terms.hosts, proxy)
+        start = (sys.executable, "-I", "-S", os.path.join(os.path.dirname(__file__), "child.py"), "start")
+        told = tuple(part for name, path in written.parameters for part in ("-D", f"{name}={path}"))
+        return (*start, json.dumps(bounds), json.dumps(environment), self.program, "-p", written.text, *told, *argv)
+
+    async def _confined(
+        self,
+        terms: Terms,
+        argv: tuple[str, ...],
+        cwd: str,
+        stdin: bytes | None,
+        listen: Listener | None,
+        *,
+        own: tuple[str, ...] = (),
+    ) -> Outcome:
+        if terms.credentials:
+            from sandbox.egress.credential_injection import lent
+
+            lent(terms.credentials, None)  # raises: the proxy's port is open to every program of this machine
+        found = survey(terms, self.scratch.path if self.scratch else "")
+        watch, started = Watch(terms, found, self.aside), time.monotonic()
+        # Terms without hosts have no proxy, and of a profile with one its port is all that can be reached.
+        listener = socket.create_server(("127.0.0.1", 0)) if terms.hosts else None
+        egress = Egress(listener, terms.hosts) if listener else None
+        line = self.command(terms, found, argv, own, listener.getsockname()[1] if listener else None)
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *line,
+                cwd=cwd,
+                env={},
+                start_new_session=True,  # no controlling terminal, and one process group to end
+                stdin=asyncio.subprocess.DEVNULL if stdin is None else asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+            )
+            talk, ended = _Talk(process, terms.limits.output, listen), None
+            try:
+                if egress is not None:
+                    egress.begin()
+                async with asyncio.timeout(terms.limits.wall):
+                    await talk.whole(stdin)
+            except TimeoutError:
+                ended = "wall"
+            except asyncio.CancelledError as error:
+                note_connections(error, (await egress.end())[0] if egress is not None else ())
+                raise
+            finally:
+                talk.end()
+                violations = watch.settle()
+            connections, refused = await egress.end() if egress is not None else ((), ())
+        finally:
+            if egress is not None:
+                egress.close()
+        code, seconds, (out, err) = await process.wait(), time.monotonic() - started, talk.streams
+        return Outcome(
+            code if code >= 0 else 128 - code,
+            bytes(out),
+            bytes(err),
+            seconds,
+            "output" if talk.full else ended,
+            talk.full,
+            (*violations, *refused),
+            connections=connections,
+        )
+
+    async def _canary(self, terms: Terms) -> dict[str, bool]:
+        """Lay out decoys, let a confined shell try them, and look again from outside."""
+        with tempfile.TemporaryDirectory(prefix="ringfence-canary-") as folder, socket.socket() as listener:
+            secret, target = os.path.join(os.path.realpath(folder), "secret"), os.path.join(folder, "target")
+            for path in (secret, target):
+                Path(path).write_text("untouched", encoding="utf-8")
+            listener.bind(("127.0.0.1", 0))
+            listener.listen(1)
+            argv = ("/bin/bash", "-c", _TRIES, secret, target, str(listener.getsockname()[1]), str(os.getpid()))
+            done = await self._confined(terms, argv, terms.workspace, None, None)
+            untouched = Path(target).read_text(encoding="utf-8") == "untouched"
+        lines = (line.partition(" ") for line in done.stdout.decode("utf-8", "replace").splitlines())
+        checks = {name: held == "1" for name, _, held in lines}
+        if len(checks) != _TRIES.count("\ntry "):
+            said = done.stderr.decode("utf-8", "replace").strip()[:200] or "it ended without a word"
+            raise SandboxUnavailable(
+                Problem("the seatbelt sandbox cannot be built here", said, "nothing was run; report it with this text")
+            )
+        return {**checks, "outside": checks["outside"] and untouched}
+
+
+def _size(written: Sbpl) -> int:
+    return len(written.text) + sum(len(name) + len(path) + 16 for name, path in written.parameters)

@@ -1,0 +1,144 @@
+"""Terms to a seatbelt profile: SBPL text and the parameters that it names. Reads our own lists and nothing else.
+
+SBPL is what sandbox-exec(1) takes; Apple documents little of it, so facts come from the profiles that macOS ships.
+Three of them shape this module: everything is denied that no rule allows; of the rules that match the *last* one wins,
+so what takes away comes after what gives; and paths are compared as the kernel resolved them: `/tmp` is `/private/tmp`.
+"""
+
+import tomllib
+from functools import lru_cache
+from pathlib import Path
+from posixpath import dirname
+
+import profiles
+from policy.model.frozen import dataclass
+from policy.model.verdict import Rights, Terms
+from sandbox.workspace.protected_paths import Scan
+
+_ALIASES = ("/tmp", "/var", "/etc")  # links into /private on every Mac
+_TERMINAL = '(require-all (regex #"^/dev/ttys[0-9]+$") (extension "com.apple.sandbox.pty"))'
+
+
+@dataclass(frozen=True, slots=True)
+class Sbpl:
+    """`text` is the profile. `parameters` are its `-D NAME=VALUE` in order: no path ever stands in the text itself."""
+
+    text: str
+    parameters: tuple[tuple[str, str], ...]
+
+
+class _Paper:
+    """The profile as it is written: rules in order, and a name for every path."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = ["(version 1)", "(deny default)"]
+        self.named: dict[str, dict[str, str]] = {}  # kind -> path -> name
+
+    def path(self, kind: str, path: str) -> str:
+        known = self.named.setdefault(kind, {})
+        return f'(param "{known.setdefault(actual(path), f"{kind}_{len(known)}")}")'
+
+    def rule(self, head: str, *filters: str) -> None:
+        """Nothing without a filter is written: `(allow file-read*)` alone would mean every file there is."""
+        if filters:
+            self.lines.append(f"({head}\n  " + "\n  ".join(filters) + ")")
+
+    def sbpl(self) -> Sbpl:
+        pairs = ((name, path) for known in self.named.values() for path, name in known.items())
+        return Sbpl("\n".join(self.lines) + "\n", tuple(pairs))
+
+
+def actual(path: str) -> str:
+    """The kernel's own name of a path that starts with one of the links into /private."""
+    first = "/" + path[1:].partition("/")[0]
+    return f"/private{path}" if first in _ALIASES else path
+
+
+def profile_for(
+    terms: Terms, found: Scan, *, scratch: str, code: tuple[str, ...] = (), proxy: int | None = None
+) -> Sbpl:
+    """`scratch` is the session's own folder for HOME and TMPDIR. `code`: what our own process needs to perform a file
+    action, read-only. `proxy`: the one port of this machine that may be connected to, for Terms with hosts."""
+    facts, paper, work = _facts(), _Paper(), terms.rights is Rights.WORK
+    granted = [*terms.write, *((terms.workspace, scratch, *filter(None, (terms.cache,))) if work else ())]
+    seen = [*terms.system, *terms.read, *code, terms.workspace, scratch, *granted]
+    readable = [f'(subpath "{path}")' for path in facts["read"]]
+    readable += [f"(subpath {paper.path('READ', path)})" for path in dict.fromkeys(seen)]
+    paper.lines += ["(allow process-fork)", "(allow process-info* (target same-sandbox))"]
+    paper.lines.append("(allow signal (target same-sandbox))")
+    paper.rule("allow process-exec*", *readable)
+    paper.rule("allow mach-lookup", *(f'(global-name "{name}")' for name in facts["mach"]))
+    names = [f'(sysctl-name "{name}")' for name in facts["sysctl"]]
+    paper.rule("allow sysctl-read", *names, *(f'(sysctl-name-prefix "{name}")' for name in facts["sysctl_prefixes"]))
+    parents = [f"(literal {paper.path('PARENT', path)})" for path in _parents(seen)]
+    paper.rule("allow file-read-metadata", *parents)
+    entries = [f'(literal "{path}")' for path in facts["entries"]]
+    paper.rule("allow file-read* file-map-executable", *entries, *readable, '(subpath "/dev/fd")')
+    # A check that newer systems ask by itself; older ones do not know its name, and refuse a profile that has it.
+    paper.lines.append("(when (defined? 'file-test-existence)")
+    paper.rule("allow file-test-existence", *entries, *readable, *parents)
+    paper.lines[-1] += ")"
+    devices = [f'(literal "{path}")' for path in facts["devices"]]
+    paper.rule("allow file-read* file-write-data file-ioctl", *devices, _TERMINAL)
+    paper.rule("allow file-write-data", '(subpath "/dev/fd")')
+    paper.lines.append("(allow pseudo-tty)")
+    paper.rule("allow file-write*", *(f"(subpath {paper.path('WRITE', path)})" for path in granted))
+    if work:
+        paper.lines.append("(allow ipc-posix-sem)")  # multiprocessing in Python; memory is not shared by name
+    _network(paper, terms, scratch, proxy, work=work)
+    _withdraw(paper, terms, found)
+    return paper.sbpl()
+
+
+def _network(paper: _Paper, terms: Terms, scratch: str, proxy: int | None, *, work: bool) -> None:
+    """There is no loopback of one's own: connecting to `localhost` would reach every service of this machine (T07).
+
+    `remote` and `local` are the two ends of a connection: a rule for outbound by its local end would open everything.
+    """
+    if work:
+        paper.rule("allow network-bind", '(local ip "localhost:*")')
+        paper.rule("allow network-inbound", '(local ip "localhost:*")')
+    if terms.hosts and proxy is not None:
+        paper.rule("allow network-outbound", f'(remote ip "localhost:{int(proxy)}")')
+    if terms.unix:
+        place = f"(subpath {paper.path('SOCKETS', scratch)})"
+        paper.lines.append("(allow system-socket (socket-domain AF_UNIX))")
+        paper.rule("allow network-bind network-inbound", f"(local unix-socket {place})")
+        paper.rule("allow network-outbound", f"(remote unix-socket {place})")
+
+
+def _withdraw(paper: _Paper, terms: Terms, found: Scan) -> None:
+    """What must hold whatever was allowed above: this comes last."""
+    paper.rule("deny file-write-setugid", '(subpath "/")')
+    masked = [path for path in found.masked if path not in terms.read]
+    locked = sorted({*found.locked, *found.shared, *_absent(terms, found)} - set(terms.write))
+    paper.rule("deny file-write*", *(f"(subpath {paper.path('LOCKED', path)})" for path in locked))
+    # A rule is about a name: whoever renames a folder above has taken the file out of the rule. A rename is an unlink.
+    kept = [*masked, *locked]
+    top = actual(terms.workspace)
+    above = {path for path in _parents(kept) if path == top or path.startswith(top + "/")}
+    pinned = sorted({*above, *found.pinned})
+    paper.rule("deny file-write-unlink", *(f"(literal {paper.path('PINNED', path)})" for path in pinned))
+    paper.rule("deny file* process-exec*", *(f"(subpath {paper.path('MASKED', path)})" for path in masked))
+
+
+def _absent(terms: Terms, found: Scan) -> set[str]:
+    """Auto-run files that are not there: a rule about a name needs none, so they cannot be made at all."""
+    plain = [pattern for pattern in terms.locked if not any(c in pattern for c in "*?[")]
+    return {f"{root}/{pattern}" for root in (found.roots or (terms.workspace,)) for pattern in plain}
+
+
+def _parents(paths: list[str]) -> list[str]:
+    """Every folder above: without its metadata a path cannot be walked, resolved, or asked for with getcwd(3)."""
+    above: set[str] = set()
+    for path in map(actual, paths):
+        while (path := dirname(path)) not in above:
+            above.add(path)
+    return sorted(above)
+
+
+@lru_cache(maxsize=1)
+def _facts() -> dict[str, list[str]]:
+    text = (Path(str(profiles.__file__)).parent / "seatbelt" / "macos.toml").read_text("utf-8")
+    found: dict[str, list[str]] = tomllib.loads(text)
+    return found

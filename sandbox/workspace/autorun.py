@@ -1,0 +1,204 @@
+"""Files that other programs run by themselves and that a command made: reported, and moved where nothing runs them.
+
+Those that exist are read-only inside. Those that do not exist yet cannot be masked without leaving artefacts on the
+host, so the workspace is looked at before and after (a fixed list of names: a fraction of a millisecond). A repository
+that a command made is looked at as well; what Git itself puts into one and starts nothing may stay.
+"""
+
+import contextlib
+import glob
+import os
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+from policy.model.verdict import Rights, Terms
+from sandbox.backend import Violation
+from sandbox.inside import safe_rmtree
+from sandbox.workspace.folder_cache import Trees
+from sandbox.workspace.git_files import POINTERS, harmless, inside_git
+from sandbox.workspace.protected_paths import (
+    Scan,
+    appearing,
+    marks,
+    moment,
+    plain_names,
+    scan,
+    unchanged,
+)
+
+Present = dict[str, str | tuple[int, int, int]]
+_KEPT = 16
+_before: dict[object, Present] = {}  # what there was at a moment: facts about the disk, the same for every session
+
+
+class Watch:
+    """What there is before a command; `settle` afterwards deals with what has appeared."""
+
+    def __init__(self, terms: Terms, found: Scan, aside: Path | None, trees: Trees | None = None) -> None:
+        self.aside = aside
+        self.terms = terms
+        self.trees = trees
+        self.working = terms.rights is Rights.WORK
+        self.found = found
+        self.moment = self._moment()
+        self.before = self._first(found) if self.working else {}
+        # The folders of the repositories there were, by what tells each from others wherever it lies.
+        self._roots = {mark[1:]: mark[0] for mark in marks((*found.roots, *found.inner))} if self.working else {}
+
+    def settle(self) -> tuple[Violation, ...]:
+        """Move every new auto-run file away. One that cannot be moved is reported as still there."""
+        if not self.working or self._unchanged():
+            return ()
+        now = self._look()
+        if self.moment and self.moment == self._moment():
+            return ()  # no name came or went in any folder
+        if closed := [path for path in now.closed if path not in self.found.closed]:
+            for path in closed:  # the command did it: what it hides there would be old when somebody opens it
+                _open_again(path)
+            now = self._look()
+        roots = self._hits(now)
+        new = {
+            path
+            for path, who in self._present(now).items()
+            if self.before.get(path) != who
+            and not (path in roots and all(self.moved(path, who, root) for root in roots[path]))
+            and not harmless(path, self.terms.workspace)
+        }
+        outer = {path for path in new if not any(path.startswith(other + "/") for other in new)}
+        return (*(self.set_aside(path) for path in sorted(outer)), *self._uncovered(now))
+
+    def moved(self, path: str, who: str | tuple[int, int, int], root: str) -> bool:
+        """Return True if the file at `path`, which counts because of the repository at `root`, came there together with
+        that repository: it is the same file as before at the same place in it, and nobody could write to it. One that
+        came alone, or with a folder that another repository obeys by its new name, is new there."""
+        was = next((self._roots.get(mark[1:]) for mark in marks((root,))), None)
+        return was is not None and isinstance(who, tuple) and self.before.get(was + path[len(root) :]) == who
+
+    def _hits(self, found: Scan) -> dict[str, set[str]]:
+        """The files that count by their names, each with the repositories that obey it."""
+        hits: dict[str, set[str]] = {}
+        for roots, patterns in ((found.roots, self.terms.locked), (found.inner, inside_git(self.terms.locked))):
+            for root in roots:
+                for path in appearing(root, patterns):
+                    hits.setdefault(path, set()).add(root)
+        for pointer in (f"/{each}" for each in POINTERS):
+            for path in found.locked:
+                if path.endswith(pointer):
+                    hits.setdefault(path, set()).add(path.removesuffix(pointer))
+        return hits
+
+    def _uncovered(self, now: Scan) -> tuple[Violation, ...]:
+        """THREAT T04: what was secret because a link led there is what it was when a command took that link away."""
+        top = self.terms.workspace + "/"
+        gone = {path for path in self.found.masked if path.startswith(top)} - {*now.masked}
+        lost = [mark for mark in self.found.marks if mark[0] in gone and mark in marks((mark[0],))]
+        if self.trees is not None and lost:
+            self.trees.remember(self.terms.workspace, ((path, number, birth) for path, _, number, birth in lost))
+        what = "stays masked: what told that it is secret was taken away by the command"
+        fix = "replace the file if it is no secret"
+        return tuple(Violation(f"`{path}` {what}", path, fix, False, "watch") for path, *_ in lost)
+
+    def _first(self, found: Scan) -> Present:
+        key = (self.moment, self.terms.locked, self.terms.write)
+        if not self.moment or (before := _before.get(key)) is None:
+            before = self._present(found)
+            if self.moment:
+                _before[key] = before
+                if len(_before) > _KEPT:
+                    del _before[next(iter(_before))]
+        return before
+
+    def _unchanged(self) -> bool:
+        """Whether a look would see what the first one saw."""
+        if self.trees is None or not self.moment:
+            return False
+        terms, trees = self.terms, self.trees
+        return all(
+            unchanged(folder, hidden, terms.shown, terms.locked, trees, then)
+            for (folder, hidden), then in zip(_places(terms), self.moment, strict=True)
+        )
+
+    def _moment(self) -> tuple[int, ...]:
+        """Of the workspace and the other folders that may be written, as they were when they were last looked at; empty
+        when it cannot be told."""
+        if not self.working or self.trees is None:
+            return ()
+        terms, trees = self.terms, self.trees
+        found = [moment(folder, hidden, terms.shown, terms.locked, trees) for folder, hidden in _places(terms)]
+        return tuple(found) if all(found) else ()
+
+    def _look(self) -> Scan:
+        terms, trees = self.terms, self.trees
+        now = scan(terms.workspace, terms.hidden, terms.shown, terms.locked, trees, count=False)
+        for folder, names in _places(terms)[1:]:
+            if os.path.isdir(folder):
+                now = now.with_guarded(scan(folder, names, terms.shown, terms.locked, trees, count=False))
+        return now
+
+    def _present(self, found: Scan) -> Present:
+        """Where each one lies, and which file it is: a new one may lie under an old name. Of links, where they lead."""
+        paths = {*self._hits(found)}
+        top = self.terms.workspace
+        # What a link led to before there was anything is no longer among those that lead to nothing.
+        places = {*found.named, *self.found.named, *self.found.led}
+        paths |= {path for named in places for path in appearing(top, (glob.escape(os.path.relpath(named, top)),))}
+        paths -= set(self.terms.write)
+        return {path: _target(path) or (device, number, birth) for path, device, number, birth in marks(tuple(paths))}
+
+    def set_aside(self, path: str, *, quickly: bool = False) -> Violation:
+        """Move one file or folder away, and say where it is. `quickly`: by one rename, while a command still runs."""
+        what = f"`{path}` appeared: other programs run files of this name by themselves"
+        try:
+            folder = self.aside or Path(tempfile.mkdtemp(prefix="ringfence-aside-"))
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            place = _moved(path, str(folder / f"{time.time_ns()}-{os.path.basename(path)}"), quickly=quickly)
+        except OSError as error:
+            return Violation(f"{what}; it could not be set aside ({error.strerror})", path, "remove it", False, "watch")
+        return Violation(
+            f"{what}; it was set aside", path, f"look at it in {place}, and copy it back if you want it", False, "watch"
+        )
+
+
+def _places(terms: Terms) -> list[tuple[str, tuple[str, ...]]]:
+    """The folders in which files may appear, the workspace first, each with its patterns of secret files."""
+    names = plain_names(terms.hidden) if terms.write else ()
+    return [(terms.workspace, terms.hidden), *((folder, names) for folder in terms.write)]
+
+
+def _moved(path: str, place: str, *, quickly: bool) -> str:
+    """Move it to `place`, or where that cannot be, to a name beside it that nothing runs. Answers where it is.
+    `quickly`: copy nothing, since who fills it may still do so."""
+    with contextlib.suppress(OSError):
+        os.rename(path, place)
+        return place
+    for each in (os.path.dirname(path), path):  # a command may have taken our rights to them
+        with contextlib.suppress(OSError):
+            safe_rmtree.regain(each)
+    if not quickly:
+        with contextlib.suppress(OSError):  # on another file system, say: then it is copied
+            shutil.move(path, place)
+            return place
+    beside = f"{path}.set-aside-{time.time_ns()}"
+    os.rename(path, beside)
+    return beside
+
+
+def _open_again(top: str) -> None:
+    """The folder at `top` and those below."""
+    left = [top]
+    while left:
+        path = left.pop()
+        with contextlib.suppress(OSError):
+            safe_rmtree.regain(path)
+            with os.scandir(path) as entries:
+                left += [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+
+
+def _target(path: str) -> str:
+    """Where a link leads; empty for what is none. One call: another command may be changing it meanwhile."""
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""

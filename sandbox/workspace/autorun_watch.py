@@ -1,0 +1,478 @@
+"""Auto-run files that appear while a command runs: they are set aside within milliseconds, and the command is ended.
+
+An editor obeys `.vscode/settings.json`, and a prompt runs `git status`, before the command ends that made the files. So
+folders are watched from outside of the sandbox, by inotify(7). The look at the whole workspace at the
+end stays (`sandbox/workspace/autorun.py`): it also finds what is beyond the bounds here.
+
+A `git checkout` that is ended midway leaves half a worktree. So while Git writes an index, the files that it brings are
+set aside one by one, and the command is ended a moment later. A command can pretend that Git writes: it wins no more
+than that it goes on for GRACE seconds.
+"""
+
+import os
+import stat
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+
+from policy.model.action import RunArgv, RunScript
+from policy.model.verdict import Permit, Terms
+from sandbox.backend import Enforcement, Violation
+from sandbox.workspace.autorun import Watch
+from sandbox.workspace.folder_cache import Trees
+from sandbox.workspace.git_files import (
+    OTHERS,
+    POINTERS,
+    SHAPE,
+    common,
+    harmless,
+    inside_git,
+    like_repository,
+)
+from sandbox.workspace.git_settings import UncertainSettingsError, git_folders
+from sandbox.workspace.inotify import Inotify
+from sandbox.workspace.protected_paths import Scan, appearing, marks
+
+MOST = 4096  # folders that are watched: the outermost ones. Each takes about 1 KB of the kernel's memory
+MOST_POLLED = 16_384  # further folders, which are looked at in each `tick`
+_TURN = 0.05  # seconds that new folders may take at once: meanwhile no timeout and no signal counts
+_KNOWN = 4096  # names whose patterns are remembered
+SLICE = 128  # folders that are taken up between two looks at the command
+_KEPT = 4  # inotify instances that are kept for the next commands; a user has 128 (inotify(7), max_user_instances)
+# Git and Mercurial write these in steps, and they are harmless when it has finished. The others are never harmless.
+_WRITTEN = frozenset(("config", "config.worktree", "commondir", ".git", "hgrc"))
+# Folders of packages of others, and of Git's objects: thousands of folders, in which nobody's editor or prompt starts
+# by itself. They are looked at when the command has ended.
+_PACKAGES = frozenset(("node_modules", "bower_components", ".venv", "venv", "site-packages", ".tox", "__pycache__"))
+
+LACKS = "files that other programs run by themselves are set aside when a command has ended, not at once: {why}"
+
+_MOST_READS = 32  # buffers of events that are taken in before a command; the kernel keeps 16,384 events (inotify(7))
+_PATIENCE = 3  # looks, after which a file that still changes is judged
+GRACE = 30.0  # seconds for which a command goes on while Git writes
+_SETTLED = 2.0  # seconds after which Git, having written an index, has also written what follows: HEAD, a commit
+_MOST_ASIDE = 200  # files that are set aside before the command is ended in any case
+_FRESH = 100_000_000  # nanoseconds: a folder that changed so shortly ago may change again without another time
+
+_idle: list[tuple[tuple[str, ...], Inotify]] = []  # with the folders that they are for
+
+
+def live_of(watch: Watch, permit: Permit, found: Scan, trees: Trees) -> "Live | None":
+    """Return the watch over what `permit` runs; None for what cannot write, and for the actions on single files."""
+    runs = isinstance(permit.action, RunScript | RunArgv)
+    return Live(watch, found, trees) if watch.working and runs else None
+
+
+def with_live(
+    live: "Live | None", told: tuple[Violation, ...], late: tuple[Violation, ...], enforcement: Enforcement
+) -> tuple[tuple[Violation, ...], Enforcement]:
+    """Return all violations of a command (`told` by others, `late`: found at its end), and what was enforced."""
+    if live is None or not (live.found or live.lacks):
+        return ((*told, *late) if late else told), enforcement
+    at_once = {each.what for each in live.found}
+    late = tuple(each for each in late if each.what not in at_once)
+    if live.lacks:
+        enforcement = replace(enforcement, missing=(*enforcement.missing, live.lacks))
+    return (*told, *live.found, *late), enforcement
+
+
+class Live:
+    """The watch over one command that may write. `begin` once it runs; `close` when it has ended.
+
+    Attributes:
+        lacks: why some folders are not watched, in words; empty when all are.
+        found: what was set aside.
+    """
+
+    def __init__(self, watch: Watch, found: Scan, trees: Trees) -> None:
+        self.lacks = ""
+        self.found: list[Violation] = []
+        self._watch = watch
+        self._terms: Terms = watch.terms
+        self._tops = (self._terms.workspace, *self._terms.write)
+        self._named = (*found.named, *found.led)
+        self._trees = trees
+        self._inotify: Inotify | None = None
+        self._left: list[tuple[str, bool]] = []  # folders that are not watched yet; whether they are new to us
+        self._polled: dict[str, tuple[int, ...]] = {}  # folders that cannot be watched, with their stamps
+        self._lost = False  # whether events were lost since the last `tick`
+        self._aside: set[str] = set()  # the paths of what was set aside
+        self._again = False  # whether one of those came again
+        self._git: set[str] = set()  # Git's folders of the repositories in which something was set aside
+        self._since = time.time()
+        self._until = 0.0  # on the monotonic clock: when the command is ended in any case
+        self._waiting: dict[str, _Steps] = {}  # files that Git writes in steps
+        self._inner = inside_git(self._terms.locked)
+        self._first = _Firsts(self._terms.locked)
+        self._inner_first = _Firsts(self._inner)
+
+    def fileno(self) -> int:
+        """The descriptor that is readable when something happened; -1 when nothing is watched."""
+        return self._inotify.handle if self._inotify is not None else -1
+
+    def begin(self) -> None:
+        """Take an instance, with the folders that it watches already. `grow` adds the others."""
+        held = next((each for each in reversed(_idle) if each[0] == self._tops), None)
+        if held is not None:
+            _idle.remove(held)
+            self._inotify = held[1]
+            # What came and went since the last command was the work of others, or of setting its files aside.
+            for _ in range(_MOST_READS):
+                if not self._take_in(happened=False):
+                    break
+            self._grow_new()
+        else:
+            try:
+                self._inotify = Inotify()
+            except OSError as error:
+                self.lacks = LACKS.format(why=f"inotify cannot be used ({os.strerror(error.errno or 0).lower()})")
+                return
+        folders = [path for top in self._tops for path in self._trees.folders(top)]
+        new = [path for path in folders if path not in self._inotify and self._counts(path)]
+        self._left = [(path, False) for path in sorted(new, key=lambda path: path.count("/"), reverse=True)]
+
+    def grow(self) -> bool:
+        """Watch some more folders, and look at what appeared in them before. Returns True when more are left."""
+        watched = self._inotify
+        if watched is None:
+            return False
+        for _ in range(min(SLICE, len(self._left))):
+            path, new = self._left.pop()
+            if not self._add(path):
+                break
+            if new or self._changed(path):
+                self._list(path)
+        return bool(self._left)
+
+    @property
+    def raised(self) -> bool:
+        if not self.found or self._again or len(self.found) > _MOST_ASIDE or time.monotonic() > self._until:
+            return bool(self.found)
+        return not self._git_writes()
+
+    def look(self) -> None:
+        """Judge what happened."""
+        self._take_in(happened=True)
+        self._grow_new()
+
+    def _take_in(self, *, happened: bool) -> bool:
+        """Judge one buffer of events. Returns False when there was none. `happened`: this command caused them."""
+        watched, some = self._inotify, False
+        for folder, name, is_folder, complete in watched.read() if watched is not None else ():
+            some = True
+            if not folder:
+                self._lost = True
+                for top in self._tops:
+                    self._candidates(top, self._terms.locked, complete=False)
+                continue
+            if is_folder and self._counts(f"{folder}/{name}"):
+                self._left.append((f"{folder}/{name}", True))
+            self._judge(folder, name, complete or is_folder, happened=happened)
+        return some
+
+    def _grow_new(self) -> None:
+        """Look into new folders, which may hold something already; what takes longer than a turn is left for `tick`."""
+        until = time.monotonic() + _TURN
+        while self._left and self._left[-1][1] and not self.raised:
+            self.grow()
+            if time.monotonic() > until:
+                break
+
+    def tick(self) -> None:
+        """Look again at files that Git writes in steps (nobody has to close a file), at folders that cannot be watched,
+        and at all folders where events were lost."""
+        for path, steps in list(self._waiting.items()):
+            now = _stamp(path)
+            steps.turns += 1
+            if now != steps.judged and (now == steps.seen or steps.turns > _PATIENCE):
+                self._candidate(path, complete=True)
+                steps.judged, steps.turns = now, 0
+            steps.seen = now
+        if self._lost and self._inotify is not None:
+            self._lost = False
+            self._left += [(top, True) for top in self._tops]
+        for path, stamp in list(self._polled.items()):
+            if (seen := _folder_stamp(path)) != stamp:
+                del self._polled[path]
+                self._left += [(path, True)] if seen else []
+        self._grow_new()
+
+    def close(self) -> None:
+        """Keep the instance for the next command."""
+        watched, self._inotify = self._inotify, None
+        if watched is not None:
+            _idle.append((self._tops, watched))
+            if len(_idle) > _KEPT:
+                _idle.pop(0)[1].close()
+
+    # ---- which folders
+
+    def _counts(self, path: str) -> bool:
+        """Return True if the folder is one that is watched. A folder of packages is, and when it is itself a repository
+        (editors look for those in the folders of a workspace), Git's folder in it."""
+        if "/.git/objects/" in f"{path}/":
+            return False
+        top = next((each for each in self._tops if path.startswith(each)), "")
+        names = path[len(top) :].split("/")
+        at = next((count for count, name in enumerate(names) if name in _PACKAGES), len(names))
+        return at >= len(names) - 1 or names[at + 1] == ".git"
+
+    def _add(self, path: str) -> bool:
+        """Watch a folder, or poll it where that cannot be. Returns False when it can be neither."""
+        watched = self._inotify
+        assert watched is not None
+        why = f"there are more than {MOST + MOST_POLLED} folders"
+        if len(watched) < MOST or path in watched:
+            try:
+                if watched.add(path):
+                    return True
+            except OSError:
+                why = "your user has no inotify watches left (`fs.inotify.max_user_watches`)"
+        if len(self._polled) >= MOST_POLLED:
+            self.lacks = LACKS.format(why=why)
+            self._left.clear()
+            return False
+        if stamp := _folder_stamp(path):  # one that is closed to us now may be opened later
+            self._polled[path] = stamp
+        return True
+
+    def _changed(self, path: str) -> bool:
+        """Return True if the folder may have new names since it was last read."""
+        for top in self._tops:
+            folder = self._trees.folders(top).get(path)
+            if folder is not None:
+                try:
+                    status = os.lstat(path)
+                except OSError:
+                    return False
+                return not folder[4] or (status.st_mtime_ns, status.st_ctime_ns) != (folder[2], folder[3])
+        return True
+
+    def _list(self, path: str) -> None:
+        try:
+            with os.scandir(path) as entries:
+                for entry in entries:
+                    is_folder = entry.is_dir(follow_symlinks=False)
+                    if is_folder and self._counts(entry.path):
+                        self._left.append((entry.path, True))
+                    self._judge(path, entry.name, is_folder)
+        except OSError:
+            return  # gone, or closed to us: the look at the end opens it again
+
+    # ---- what counts
+
+    def _judge(self, folder: str, name: str, complete: bool, *, happened: bool = False) -> None:
+        """Set aside what counts because `name` came to `folder`. `happened`: it came there, whether or not it still is;
+        else it was found there."""
+        path = f"{folder}/{name}"
+        gone = happened and not os.path.lexists(path)
+        plain = name.lower()  # some file systems make no difference
+        if plain == ".git" or plain in OTHERS:
+            self._candidates(folder, self._terms.locked, complete=complete)
+        elif plain in _SHAPE and _repository(folder):
+            self._inside(folder, complete)
+        for named in self._named:
+            if path == named or path.startswith(f"{named}/") or named.startswith(f"{path}/"):
+                self._candidate(named, complete=True)
+        top = next((each for each in self._tops if path.startswith(f"{each}/")), "")
+        if not top:
+            return
+        names = path[len(top) + 1 :].split("/")
+        for count, each in enumerate(names):
+            patterns, inner = self._first.of(each), self._inner_first.of(each)
+            if not patterns and not inner:
+                continue  # most names; the folders of a path of a thousand names are then not spelled a thousand times
+            root = "/".join((top, *names[:count]))
+            if patterns and (root == top or _top(root)):
+                self._candidates(root, patterns, complete=complete)
+                if gone and any(_is(names[count:], pattern) for pattern in patterns):
+                    self._passed(path)
+            if inner and _repository(root):
+                self._inside(root, complete)
+
+    def _inside(self, folder: str, complete: bool) -> None:
+        """Judge a folder that Git takes for the inside of a repository, and the one that it shares settings with."""
+        self._candidates(folder, self._inner, complete=complete)
+        shared = common(folder)
+        if shared != folder and shared.startswith(f"{self._terms.workspace}/"):
+            self._candidates(shared, self._inner, complete=complete)
+
+    def _candidates(self, root: str, patterns: tuple[str, ...], *, complete: bool) -> None:
+        for path in appearing(root, patterns):
+            self._candidate(path, root, complete=complete)
+        for pointer in POINTERS:
+            if patterns is not self._inner and os.path.isfile(f"{root}/{pointer}"):
+                self._candidate(f"{root}/{pointer}", root, complete=complete)  # it names the folder with the settings
+
+    def _candidate(self, path: str, root: str = "", *, complete: bool) -> None:
+        """Set aside what lies at `path`, unless it was there, or came there with the repository at `root`."""
+        now = marks((path,))
+        if not now or path in self._terms.write:
+            return
+        try:
+            who: str | tuple[int, int, int] = os.readlink(path)
+        except OSError:
+            who = now[0][1:]
+        if self._watch.before.get(path) == who or (root and self._watch.moved(path, who, root)):
+            return
+        steps = os.path.basename(path) in _WRITTEN and not os.path.islink(path)
+        if steps and path not in self._waiting:
+            self._waiting[path] = _Steps(_stamp(path))
+        # One that is empty does nothing, and is perhaps about to be written: another file of its folder was completed.
+        if steps and (not complete or _empty(path)):
+            return
+        if harmless(path, self._terms.workspace):
+            return
+        self._waiting.pop(path, None)
+        self._set_aside(path)
+
+    def _set_aside(self, path: str) -> None:
+        """Set a file or folder aside; of a folder that Git is filling, what lies in it."""
+        self._git |= self._git_around(path)
+        filled = os.path.isdir(path) and not os.path.islink(path) and self._git_writes()
+        for each in _files(path) if filled else (path,):
+            if not self.found:
+                self._until = time.monotonic() + GRACE
+            self._again = self._again or each in self._aside
+            self._aside.add(each)
+            self.found.append(self._watch.set_aside(each, quickly=True))
+
+    def _passed(self, path: str) -> None:
+        """Report what came under a name that counts and was gone before anybody looked: others may have been quicker.
+        What Git writes may have been harmless."""
+        told = path in self._watch.before or any(f"{path}/".startswith(f"{each}/") for each in self._aside)
+        if told or "/.git/" in path or os.path.basename(path) in _WRITTEN:
+            return
+        self._aside.add(path)
+        what = f"`{path}` appeared and was gone again: other programs run files of this name by themselves"
+        self.found.append(Violation(what, path, "make no files of this name", False, "watch"))
+
+    # ---- what Git is doing
+
+    def _git_around(self, path: str) -> set[str]:
+        """Git's folder of the repository that `path` lies in."""
+        top = next((each for each in self._tops if path.startswith(f"{each}/")), "")
+        while top and len(path) > len(top):
+            path = os.path.dirname(path)
+            if os.path.lexists(f"{path}/.git"):
+                try:
+                    return {each.path for each in git_folders(path)}
+                except UncertainSettingsError:
+                    return set()
+        return set()
+
+    def _git_writes(self) -> bool:
+        """Return True if Git writes an index, or wrote one a moment ago while this command ran.
+
+        Files that Git writes after the index, such as HEAD, may still be missing then.
+        """
+        for folder in self._git:
+            if os.path.lexists(f"{folder}/index.lock"):
+                return True
+            try:
+                written = os.lstat(f"{folder}/index").st_ctime
+                if written > self._since and abs(time.time() - written) < _SETTLED:
+                    return True
+            except OSError:
+                continue
+        return False
+
+
+class _Firsts:
+    """Patterns, looked up by their first name."""
+
+    __slots__ = ("_known", "_plain", "_wild")
+
+    def __init__(self, patterns: tuple[str, ...]) -> None:
+        self._plain: dict[str, tuple[str, ...]] = {}
+        self._wild: dict[str, tuple[str, ...]] = {}
+        self._known: dict[str, tuple[str, ...]] = {}
+        for pattern in patterns:
+            first = pattern.strip("/").partition("/")[0].lower()
+            found = self._wild if any(c in first for c in "*?[") else self._plain
+            found[first] = (*found.get(first, ()), pattern)
+
+    def of(self, name: str) -> tuple[str, ...]:
+        """The patterns whose first name fits, in any case of letters: what is really there is asked of the disk."""
+        name = name.lower()
+        known = self._known.get(name)
+        if known is not None:
+            return known
+        found = self._plain.get(name, ())
+        for first, patterns in self._wild.items():
+            if fnmatchcase(name, first):
+                found = (*found, *patterns)
+        if len(self._known) == _KNOWN:
+            self._known.clear()
+        self._known[name] = found
+        return found
+
+
+@dataclass(slots=True)
+class _Steps:
+    """A file that Git writes in steps: its stamp at the last look, and when it was last judged; looks since then."""
+
+    seen: tuple[int, ...]
+    judged: tuple[int, ...] = ()
+    turns: int = 0
+
+
+_SHAPE = frozenset(map(str.lower, SHAPE))
+
+
+def _is(names: list[str], pattern: str) -> bool:
+    """Return True if `pattern` is about the path of `names` itself."""
+    parts = pattern.strip("/").split("/")
+    return len(parts) == len(names) and all(map(fnmatchcase, names, parts))
+
+
+def _files(folder: str) -> Iterator[str]:
+    """Yield the paths of what lies in `folder` and is no folder."""
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    yield from _files(entry.path)
+                else:
+                    yield entry.path
+    except OSError:
+        return  # gone, or closed to us
+
+
+def _folder_stamp(path: str) -> tuple[int, ...]:
+    """While it is the same, no name came to the folder at `path`; empty when there is none."""
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return ()
+    if not stat.S_ISDIR(status.st_mode):
+        return ()
+    now = time.time_ns()
+    return (status.st_dev, status.st_ino, status.st_ctime_ns, now if now - status.st_ctime_ns < _FRESH else 0)
+
+
+def _top(folder: str) -> bool:
+    """Return True if `folder` is the top of a repository of any kind."""
+    return any(os.path.lexists(f"{folder}/{name}") for name in (".git", *OTHERS))
+
+
+def _repository(folder: str) -> bool:
+    if not os.path.lexists(f"{folder}/HEAD"):
+        return False
+    return like_repository([name for name in SHAPE if os.path.lexists(f"{folder}/{name}")])
+
+
+def _empty(path: str) -> bool:
+    stamp = _stamp(path)
+    return bool(stamp) and not stamp[1]
+
+
+def _stamp(path: str) -> tuple[int, ...]:
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return ()
+    if not stat.S_ISREG(status.st_mode):
+        return ()
+    return (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)

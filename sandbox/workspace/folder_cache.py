@@ -1,0 +1,365 @@
+"""What is known of the folders below one place, and when it may still be believed without reading them again.
+
+A folder that gains or loses a name gets a new ctime, which nobody can set back (inode(7)). So a folder whose device,
+number, mtime and ctime are as they were holds the names that it held. Three kinds are read again every time:
+- it changed so shortly before it was read that a later change may carry the same time (as Git's index does): MARGIN, or
+  SHORT_MARGIN where its time has a fraction of a second, and so was told by a clock of a few milliseconds
+- its file system is not on the list of those that keep such times themselves (network and FUSE file systems)
+- it is closed to us: it could not be read or entered, or its path is too long
+
+Link counts are no part of a folder: a program elsewhere that links one of our files changes that file alone. `due` says
+when every file must be asked again.
+
+Nor is what lies behind a link. An answer that was found by the names in the folders alone holds while `version` is the
+same.
+"""
+
+import contextlib
+import ctypes
+import hashlib
+import marshal
+import os
+import stat
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from itertools import count
+from pathlib import Path
+
+from policy.model.login_files import sometimes
+from sandbox.workspace.git_files import SHAPE, like_repository
+
+MARGIN = 2_500_000_000  # nanoseconds: the coarsest clock of a local file system (FAT) ticks every two seconds
+SHORT_MARGIN = 100_000_000
+MANY = 30_000  # files: counting the links of fewer takes less than a tenth of a second
+FEW = 500  # files: counting the links of fewer costs nothing that anybody would notice
+PATIENCE, LONG_PATIENCE = (
+    1.0,
+    60.0,
+)  # seconds for which link counts are believed, in a folder of at most and of more than MANY
+WORTH = 256  # folders: reading fewer of them costs less than reading what was kept of them
+KEPT = 32  # files with what is known of a folder; older ones go
+# statfs(2), linux/magic.h: ext2-4, XFS, Btrfs, tmpfs, ramfs, F2FS, ZFS, overlayfs, bcachefs
+_LOCAL = frozenset(
+    (0xEF53, 0x58465342, 0x9123683E, 0x01021994, 0x858458F6, 0xF2F52010, 0x2FC12FC1, 0x794C7630, 0xCA451A4E)
+)
+_FORMAT = 5
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+# No path of a folder is longer in bytes: what commands make below cannot be named by a path (PATH_MAX), but be reached.
+DEEPEST = 3000
+
+HAS_GIT, IS_GIT, GIT_IS_FILE, CLOSED, HAS_LINK = 1, 2, 4, 8, 16
+Link = tuple[str, int, int, int]  # name, device, number, link count
+# device, number, mtime, ctime, whether it may be believed; folders, secret names, HAS_GIT|..., linked files, files
+# What is in a folder that is CLOSED nobody knows; whose it is may open it.
+Folder = tuple[int, int, int, int, bool, tuple[str, ...], tuple[str, ...], int, tuple[Link, ...], int]
+Match = Callable[[str], bool]
+Stamp = tuple[int, ...]  # device, number, size, mtime, ctime; nothing for what is not there
+Mark = tuple[str, int, int]  # path, number, birth
+_versions = count(1)
+
+
+class Tree:
+    """The folders below `top`, by path. A folder whose own name matches is not entered."""
+
+    __slots__ = (
+        *("_believed", "_local", "_names", "_single", "answers", "counted", "counted_now"),
+        *("files", "folders", "linked", "odd", "read", "top", "version"),
+    )
+
+    def __init__(self, top: str) -> None:
+        self.top = top
+        self.folders: dict[str, Folder] = {}
+        self.counted = float("-inf")  # on the clock of `now`
+        self.odd: frozenset[tuple[int, int, int]] = frozenset()  # files with names elsewhere, when last counted
+        self.counted_now = False  # by the last `renew`
+        self.read = 0  # folders that the last `renew` had to read
+        self.files = 0
+        self.version = 0  # a number never used before after every `renew` that found, or may have missed, another name
+        self.answers: dict[object, object] = {}  # what others concluded from it, and for which version
+        self.linked: tuple[str, ...] = ()  # the folders with files that have other names
+        self._believed = False  # whether every folder is one that need not be read again while it is the same
+        self._single: tuple[str, ...] | None = None  # all files, where each has one name, in a tree of few
+        self._local: dict[int, bool] = {}
+        self._names: dict[str, list[str]] = {}  # the files of each folder, in a tree of few files
+
+    def due(self) -> bool:
+        """Whether the links of all files must be counted again."""
+        age = now() - self.counted
+        return self.files <= FEW or not 0 <= age <= (PATIENCE if self.files <= MANY else LONG_PATIENCE)
+
+    def renew(self, secret: Match, *, everything: bool) -> None:
+        """Make `folders` true again."""
+        started, known, found, self.read = now(), self.folders, {}, 0
+        self.counted_now = everything
+        if self._unchanged(everything):
+            if everything:
+                self.counted = started
+            return
+        pending, status_of, changed = [self.top], os.lstat, False
+        while pending:
+            path = pending.pop()
+            folder = before = known.get(path)
+            if folder is not None:
+                try:
+                    status = status_of(path)
+                except OSError:
+                    continue
+                device, number, mtime, ctime, settled = folder[:5]
+                same = status.st_ctime_ns == ctime and status.st_mtime_ns == mtime and status.st_ino == number
+                if not (settled and same and status.st_dev == device):
+                    folder = None
+                elif everything and not self._counted(path, folder):
+                    folder = None  # a file of it has other names by now
+            if folder is None:
+                folder = self._read(path, secret)
+                if folder is None:
+                    continue
+                self.read += 1
+                changed = changed or not folder[4] or folder != before
+            found[path] = folder
+            if folder[5]:
+                pending += [f"{path}/{name}" for name in folder[5]]
+        if changed or len(found) != len(known):
+            self.version = next(_versions)
+            self.files = sum(folder[9] for folder in found.values())
+            self._names = {path: names for path, names in self._names.items() if path in found}
+        if self.files > FEW:
+            self._names.clear()
+        self.folders = found
+        self.linked = tuple(path for path, folder in found.items() if folder[8])
+        # One that is named and was not found may be there the next time.
+        whole = bool(found) and len(found) == 1 + sum(len(folder[5]) for folder in found.values())
+        self._believed = whole and all(folder[4] for folder in found.values())
+        few = not self.linked and self._names.keys() == found.keys()
+        self._single = tuple(f"{path}/{name}" for path in found for name in self._names[path]) if few else None
+        if everything:
+            self.counted = started
+
+    def _unchanged(self, everything: bool) -> bool:
+        """Whether the walk below would find what it found the last time. Every command asks this, most of them twice:
+        it is one pass over what is known. False where that cannot tell."""
+        if not self._believed or (everything and self._single is None):
+            return False
+        status_of = os.lstat
+        try:
+            for path, folder in self.folders.items():
+                status = status_of(path)
+                if (
+                    status.st_ctime_ns != folder[3]
+                    or status.st_mtime_ns != folder[2]
+                    or status.st_ino != folder[1]
+                    or status.st_dev != folder[0]
+                ):
+                    return False
+            if everything and self._single:
+                for path in self._single:
+                    if status_of(path).st_nlink != 1:
+                        return False
+        except OSError:
+            return False
+        return True
+
+    def stamp(self, path: str) -> Stamp:
+        """While it is the same, so is what the file at `path` says, if it was `settled` before that was read."""
+        try:
+            status = os.stat(path)
+        except OSError:
+            return ()
+        return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+    def settled(self, stamp: Stamp, path: str, before: int) -> bool:
+        """Whether what changes from `before` on (nanoseconds, by the clock) gets another stamp."""
+        return not stamp or self._apart(stamp[4], stamp[0], path, before)
+
+    def _apart(self, ctime: int, device: int, path: str, before: int) -> bool:
+        return ctime < before - (min(MARGIN, SHORT_MARGIN) if ctime % 10**9 else MARGIN) and self._is_local(
+            device, path
+        )
+
+    def _counted(self, path: str, folder: Folder) -> bool:
+        """Whether the links of its files, which are still the same ones, are as they were."""
+        names = self._names.get(path)
+        if names is None:
+            return False
+        linked = []
+        try:
+            for name in names:
+                about = os.lstat(f"{path}/{name}")
+                if about.st_nlink > 1 and stat.S_ISREG(about.st_mode):
+                    linked.append((name, about.st_dev, about.st_ino, about.st_nlink))
+        except OSError:
+            return False
+        return tuple(linked) == folder[8]
+
+    def _read(self, path: str, secret: Match) -> Folder | None:
+        if len(path) > DEEPEST // 4 and len(os.fsencode(path)) > DEEPEST:
+            return _UNKNOWN
+        try:
+            handle = os.open(path, _FOLDER)
+        except PermissionError:
+            return _UNKNOWN
+        except OSError:
+            return None  # gone, or a link by now
+        try:
+            status, before = os.fstat(handle), time.time_ns()
+            os.stat(".", dir_fd=handle)  # one may have the right to read the names and none to what bears them
+            folders, secrets, linked, files, links, names = [], [], [], [], False, set()
+            here = path.rpartition("/")[2]
+            with os.scandir(handle) as entries:
+                for entry in entries:
+                    name = entry.name
+                    links = links or entry.is_symlink()
+                    named = secret(f"{here}/{name}")
+                    if named or sometimes(name):  # whoever scans looks into the latter
+                        secrets.append(name)
+                    if named:
+                        continue
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(name)
+                        if (known := _GIT.get(name.lower())) is not None:
+                            names.add(known)
+                    else:
+                        files.append(name)
+                        if name == ".git" and not entry.is_symlink():
+                            names.add("file")
+                        elif (known := _GIT.get(name.lower())) is not None:
+                            names.add(known)
+                        try:
+                            about = entry.stat(follow_symlinks=False)
+                        except OSError:
+                            continue  # gone meanwhile
+                        if about.st_nlink > 1 and stat.S_ISREG(about.st_mode):
+                            linked.append((name, about.st_dev, about.st_ino, about.st_nlink))
+        except OSError:
+            return _UNKNOWN
+        finally:
+            os.close(handle)
+        flags = HAS_GIT if ".git" in names or "file" in names else 0
+        flags |= GIT_IS_FILE if "file" in names else 0
+        flags |= IS_GIT if like_repository(names) else 0
+        flags |= HAS_LINK if links else 0
+        settled = self._apart(status.st_ctime_ns, status.st_dev, path, before)
+        if len(files) <= FEW:
+            self._names[path] = files
+        return (
+            *(status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns, settled),
+            *(tuple(folders), tuple(secrets), flags, tuple(linked), len(files)),
+        )
+
+    def _is_local(self, device: int, path: str) -> bool:
+        if device not in self._local:
+            answer = ctypes.create_string_buffer(256)
+            asked = ctypes.CDLL(None).statfs(os.fsencode(path), answer)
+            self._local[device] = asked == 0 and int.from_bytes(answer.raw[:8], sys.byteorder) in _LOCAL
+        return self._local[device]
+
+
+_UNKNOWN: Folder = (0, 0, 0, 0, False, (), (), CLOSED, (), 0)
+
+# What tells a repository, or the inside of one, by its name in lower case: some file systems make no difference.
+_GIT = {name.lower(): name for name in (".git", *SHAPE)}
+
+
+class Trees:
+    """Trees by folder and patterns, kept in memory and, when they are large, in files of `cache` for the next process.
+
+    A file that is not whole, not of this version, or not of this boot is as good as none.
+    """
+
+    __slots__ = ("_cache", "_held", "_uncovered")
+
+    def __init__(self, cache: Path | None) -> None:
+        self._cache = cache
+        self._uncovered: dict[str, frozenset[Mark]] = {}
+        self._held: dict[tuple[str, tuple[tuple[str, ...], ...]], Tree] = {}
+
+    def take(self, top: str, patterns: tuple[tuple[str, ...], ...]) -> Tree:
+        """The tree below `top`. `patterns`: what else decides about its folders."""
+        tree = self._held.pop((top, patterns), None) or self._load(top, patterns) or Tree(top)
+        self._held[top, patterns] = tree  # the last one used is the last one
+        if len(self._held) > KEPT:
+            del self._held[next(iter(self._held))]
+        return tree
+
+    def folders(self, top: str) -> dict[str, Folder]:
+        """Return the folders that were last found below `top`, or nothing if it was never searched."""
+        return next((tree.folders for (each, _), tree in reversed(self._held.items()) if each == top), {})
+
+    def keep(self, tree: Tree) -> None:
+        """Write down what had to be read, when the next process would save time by it."""
+        if self._cache is None or len(tree.folders) < WORTH or tree.read < WORTH // 4:
+            return
+        top, patterns = next(key for key, held in self._held.items() if held is tree)
+        body = marshal.dumps((tree.counted if _boot() else float("-inf"), tuple(tree.odd), tree.folders))
+        with contextlib.suppress(OSError):  # a cache that cannot be written costs time and nothing else
+            handle, draft = tempfile.mkstemp(dir=self._cache, prefix=".tree-")
+            with os.fdopen(handle, "wb") as file:
+                file.write(hashlib.sha256(body).digest() + body)
+            os.replace(draft, self._cache / _name(top, patterns))
+            files = sorted(self._cache.glob("tree-*"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
+            for path in files[KEPT:]:
+                path.unlink()
+
+    def uncovered(self, top: str) -> frozenset[Mark]:
+        """Secret files below `top` that nothing there tells any more: path, number and birth of each."""
+        if top not in self._uncovered:
+            blob = b""
+            with contextlib.suppress(OSError):
+                blob = (self._cache / _uncovered(top)).read_bytes() if self._cache else b""
+            whole = blob and hashlib.sha256(blob[32:]).digest() == blob[:32]
+            # SAFETY: as in `_load`.
+            self._uncovered[top] = frozenset(marshal.loads(blob[32:])) if whole else frozenset()  # noqa: S302  # see above
+        return self._uncovered[top]
+
+    def remember(self, top: str, marks: Iterable[Mark]) -> None:
+        """A command took away what told that these are secret."""
+        self._uncovered[top] = self.uncovered(top) | {*marks}
+        if self._cache is None:
+            return
+        body = marshal.dumps(tuple(sorted(self._uncovered[top])))
+        with contextlib.suppress(OSError):  # as for a tree; this process remembers all the same
+            handle, draft = tempfile.mkstemp(dir=self._cache, prefix=".uncovered-")
+            with os.fdopen(handle, "wb") as file:
+                file.write(hashlib.sha256(body).digest() + body)
+            os.replace(draft, self._cache / _uncovered(top))
+
+    def _load(self, top: str, patterns: tuple[tuple[str, ...], ...]) -> Tree | None:
+        if self._cache is None:
+            return None
+        try:
+            blob = (self._cache / _name(top, patterns)).read_bytes()
+        except OSError:
+            return None
+        if hashlib.sha256(blob[32:]).digest() != blob[:32]:
+            return None
+        tree = Tree(top)
+        # SAFETY: our own private folder, and the digest says that it is what we wrote: marshal is not fed by others.
+        tree.counted, odd, tree.folders = marshal.loads(blob[32:])  # noqa: S302  # see above
+        tree.odd = frozenset(odd)
+        tree.files = sum(folder[9] for folder in tree.folders.values())
+        return tree
+
+
+def now() -> float:
+    """Seconds since the machine started, sleep included: no one can set this clock."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+def _name(top: str, patterns: tuple[tuple[str, ...], ...]) -> str:
+    seed = repr((_FORMAT, sys.version_info, _boot(), top, patterns)).encode("utf-8", "surrogatepass")
+    return f"tree-{hashlib.sha256(seed).hexdigest()[:32]}"
+
+
+def _uncovered(top: str) -> str:
+    return f"uncovered-{hashlib.sha256(top.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
+
+
+def _boot() -> str:
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,211 @@
+"""Which of the files that Git makes in a new repository start nothing, and where its settings lead.
+
+Those that start nothing need not be set aside. Closed world: a key that is not on the list, or a line that is read with
+any doubt, is not harmless. Sources: git-config(1), gitrepository-layout(5), githooks(5).
+"""
+
+import os
+import re
+import stat
+from collections.abc import Container
+
+from policy.handlers.git_display import starts_nothing
+from policy.languages.git_config import GitConfigError, Setting, gitdir_target, read_settings
+from policy.languages.settings_paths import GIT, HOOKS, Kind, git_settings, kind_of, located, paths
+from policy.model.secret_paths import inside
+from sandbox.workspace.git_settings import UncertainSettingsError, common_folder
+
+# Folders that make the folder around them a repository of Mercurial, Sapling or Jujutsu: their prompts and editors obey
+# the settings in them.
+OTHERS = frozenset((".hg", ".sl", ".jj"))
+# Of these, a file names the folder with the settings: gitrepository-layout(5), `jj workspace add`.
+POINTERS = (".git", ".jj/repo")
+SHAPE = ("HEAD", "objects", "refs", "commondir")  # names by which Git knows the inside of a repository
+_MOST = 64 << 10  # bytes
+_INCLUDED = 100  # files of settings that are followed
+_SUBSECTION = re.compile(r"[\w./@+ -]*")
+_BOOLEAN = r"true|false|yes|no|on|off|0|1"
+# No scheme for a helper (gitremote-helpers(7)), and nothing that ssh or Git could take for an option.
+_ADDRESS = (
+    r"(?:(?:https|http|git|ssh|file)://(?:\w[\w.@-]*(?::\d+)?)?)?/[\w./~@+-]*"
+    r"|(?:\w[\w.-]*@)?\w[\w.-]*:[\w./~][\w./~@+-]*|(?:\.{1,2}/)*\w[\w./~@+-]*"
+)
+_BRANCH = r"[\w.][\w./-]*"
+# hgrc(5): what `hg clone` and `sl clone` write.
+_PATHS = re.compile(rf"\s*|[#;].*|\[paths\]|default(?:-push)? = (?:{_ADDRESS})")
+# Not here: what makes Git fetch by itself (`extensions.partialClone`, `remote.x.promisor`), and `core.worktree`.
+# fmt: off
+_KEYS: dict[str, dict[str, str]] = {
+    "core": dict.fromkeys(
+        (
+            *("repositoryformatversion", "filemode", "bare", "logallrefupdates", "symlinks", "ignorecase"),
+            *("precomposeunicode", "sparsecheckout", "sparsecheckoutcone", "untrackedcache", "multipackindex"),
+            *("sharedrepository", "compression", "loosecompression"),
+        ),
+        r"true|false|always|keep|group|all|umask|-?\d{1,9}",
+    ),
+    "extensions": {"objectformat": r"sha1|sha256", "refstorage": r"files|reftable", "worktreeconfig": _BOOLEAN},
+    "user":   {"name": r".*", "email": r".*", "useconfigonly": _BOOLEAN},
+    "remote": {
+        "url": _ADDRESS,
+        "pushurl": _ADDRESS,
+        "fetch": r"\^?\+?refs/[\w./*-]*(?::refs/[\w./*-]*)?",
+        "push": r"\+?(?:HEAD|refs/[\w./*-]*)?(?::refs/[\w./*-]*)?",
+        "tagopt": r"--no-tags|--tags",
+        **dict.fromkeys(("mirror", "prune", "prunetags", "skipdefaultupdate", "skipfetchall"), _BOOLEAN),
+        "pushdefault": r"\w[\w.-]*",
+    },
+    "branch": {
+        "remote": r"\.|\w[\w.-]*",
+        "pushremote": r"\.|\w[\w.-]*",
+        "merge": r"refs/[\w./-]*",
+        "rebase": rf"{_BOOLEAN}|merges|interactive",
+        "description": r".*",
+        "vscode-merge-base": _BRANCH,  # written by VS Code
+        "gh-merge-base": _BRANCH,      # written by GitHub's command line
+        "autosetupmerge": rf"{_BOOLEAN}|always|inherit|simple",
+        "autosetuprebase": r"never|local|remote|always",
+    },
+    "receive": dict.fromkeys(
+        ("denycurrentbranch", "denydeletecurrent", "denydeletes", "denynonfastforwards", "autogc", "fsckobjects"),
+        rf"{_BOOLEAN}|ignore|warn|refuse|updateinstead|updateInstead",
+    ),
+    "fetch": dict.fromkeys(("prunetags", "fsckobjects", "writecommitgraph", "all", "parallel"), rf"{_BOOLEAN}|\d\d?"),
+    "transfer": {"fsckobjects": _BOOLEAN},
+    "push": {"autosetupremote": _BOOLEAN, "followtags": _BOOLEAN},
+    "gc": dict.fromkeys(("autodetach", "autopacklimit", "packrefs", "pruneexpire"), r"[\w.-]+"),
+    "index": {"version": r"\d", "sparse": _BOOLEAN, "skiphash": _BOOLEAN},
+    "feature": {"manyfiles": _BOOLEAN},
+    "maintenance": {"auto": _BOOLEAN, "strategy": r"none|incremental"},
+    "pack": dict.fromkeys(("window", "depth", "windowmemory", "packsizelimit"), r"\d+[kmgKMG]?"),
+    "http": {"postbuffer": r"\d+[kmgKMG]?"},
+    "submodule": {"active": r"[\w./*-]+", "recurse": _BOOLEAN},
+    "lfs": {"repositoryformatversion": r"0"},
+}
+# fmt: on
+
+
+def like_repository(names: Container[str]) -> bool:
+    """Return True if Git may take a folder that holds `names` for the inside of a repository (gitrepository-layout(5)).
+
+    HEAD may be a file or a link to nothing. With `commondir` the objects and refs lie elsewhere.
+    """
+    return "HEAD" in names and (("objects" in names and "refs" in names) or "commondir" in names)
+
+
+def inside_git(locked: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the patterns locked inside `.git`, for each folder that Git uses as one: bare, submodule, worktree."""
+    inner = [pattern[5:] for pattern in locked if pattern.startswith(".git/")]
+    return tuple(pattern for pattern in inner if not pattern.startswith(("modules/", "worktrees/")))
+
+
+def harmless(path: str, workspace: str) -> bool:
+    """Return True if the file or folder at `path`, of a kind that Git obeys, is as Git makes it and starts nothing.
+
+    A path at which nothing lies any more is harmless: a running command moved it, and its new place is judged as well.
+    """
+    try:
+        status = os.lstat(path)
+        name = os.path.basename(path)
+        if stat.S_ISDIR(status.st_mode):
+            return name == "hooks" and all(_sample(entry) for entry in os.scandir(path))
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST:
+            return False
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+            content = file.read(_MOST)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except (OSError, ValueError):
+        return False
+    if name == "hgrc" or path.endswith("/.sl/config"):
+        return all(_PATHS.fullmatch(line) for line in content.decode("utf-8", "surrogateescape").split("\n"))
+    if name in ("config", "config.worktree"):
+        return _settings(content)
+    if name == "commondir":  # where settings are looked for: in what is looked at as a repository itself
+        shared = common(os.path.dirname(path))
+        return content == b"../..\n" and all(
+            os.path.lexists(f"{shared}/{part}") for part in ("HEAD", "objects", "refs")
+        )
+    return name == ".git" and _pointer(content, path, workspace)
+
+
+def common(folder: str) -> str:
+    """Where the settings and hooks of the repository whose inside is `folder` lie: `commondir` says it."""
+    try:
+        return common_folder(folder)
+    except UncertainSettingsError:
+        return folder
+
+
+def named(folder: str, top: str) -> set[str]:
+    """The folder of hooks, the programs, and further files of settings, that the settings in `folder` name.
+
+    `top`: the folder from which relative paths count. Plain joined paths: they may lead anywhere, and to nothing.
+    """
+    found: set[str] = set()
+    home = os.path.expanduser("~")
+    left = [f"{folder}/config", f"{folder}/config.worktree"]
+    followed: set[str] = set()
+    while left and len(followed) < _INCLUDED:
+        config = left.pop()
+        if config in followed:
+            continue
+        followed.add(config)
+        for name, value in git_settings(_content(config)):
+            kind = kind_of(name, GIT)
+            if kind is None:
+                continue
+            included = name.endswith(".path") and name.startswith(("include.", "includeif."))
+            base = os.path.dirname(config) if included else top
+            places = {located(path, base, home) for path in paths(kind, value, {"HOME": home})} - {""}
+            left += places if included else []
+            if kind is Kind.HOOKS:  # the worktree, or more, stays writable: what Git looks for in it does not
+                places |= {f"{place}/{hook}" for place in places if inside(top, place) for hook in HOOKS}
+            found |= places
+    return found
+
+
+def _content(path: str) -> bytes:
+    """The beginning of a regular file; empty when there is none."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        return os.read(handle, _MOST) if stat.S_ISREG(os.fstat(handle).st_mode) else b""
+    except OSError:
+        return b""
+    finally:
+        os.close(handle)
+
+
+def _sample(entry: os.DirEntry[str]) -> bool:
+    return entry.name.endswith(".sample") and entry.is_file(follow_symlinks=False)
+
+
+def _settings(content: bytes) -> bool:
+    if b"\\" in content:  # Git writes none into settings that are plain
+        return False
+    try:
+        return all(_starts_nothing(setting) for setting in read_settings(content))
+    except GitConfigError:
+        return False
+
+
+def _starts_nothing(setting: Setting) -> bool:
+    known, value = _KEYS.get(setting.section, {}).get(setting.key), setting.value
+    name = ".".join(part for part in (setting.section, setting.subsection, setting.key) if part is not None)
+    if known is None or value is None:
+        return starts_nothing(name, value)
+    plain = setting.subsection is None or _SUBSECTION.fullmatch(setting.subsection) is not None
+    return plain and re.fullmatch(known, value) is not None
+
+
+def _pointer(content: bytes, path: str, workspace: str) -> bool:
+    """A worktree's or a submodule's: it leads into a repository of this workspace, where the settings are watched."""
+    try:
+        place = os.path.normpath(os.path.join(os.path.dirname(path), gitdir_target(content)))
+    except GitConfigError:
+        return False
+    kept = re.search(r"/\.git/(?:worktrees|modules)/", place)
+    return kept is not None and inside(place, workspace) and os.path.realpath(place) == place

@@ -1,0 +1,213 @@
+"""The settings that govern a Git repository: where Git looks for them, and what the files say.
+
+The only reader of Git's configuration files in this program; `policy/languages/git_config.py` has the syntax. Every
+answer is
+what Git reads, or more than that: a condition of an include is taken as met. Where that is not certain, the answer is
+UncertainSettingsError. Sources: git-config(1), gitrepository-layout(5), `is_git_directory` and
+`setup_git_directory_gently_1` in Git's setup.c.
+"""
+
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+
+from policy.languages.git_config import (
+    LONGEST,
+    GitConfigError,
+    Setting,
+    commondir_target,
+    expanded,
+    gitdir_target,
+    read_settings,
+)
+from policy.model.frozen import dataclass
+
+_MOST_FILES = 60  # that are included
+_ORDINARY = re.compile(r"[\w.-]{1,60}", 256)  # re.ASCII: names that a reason may show
+_DEEPEST = 10  # levels of includes; of more, Git ends with an error
+
+
+class UncertainSettingsError(Exception):
+    """Settings that cannot be read with certainty. The text is the reason, for after "settings which"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A setting and the file that holds it.
+
+    Attributes:
+        path: the file, as Git opens it: absolute, links not resolved.
+        setting: the setting.
+    """
+
+    path: str
+    setting: Setting
+
+
+@dataclass(frozen=True, slots=True)
+class GitFolder:
+    """A folder that Git takes for the inside of a repository.
+
+    Attributes:
+        path: the folder itself (`$GIT_DIR`).
+        common: the folder of what several working trees share (`$GIT_COMMON_DIR`), often the same one.
+    """
+
+    path: str
+    common: str
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files of settings, in Git's order. Of the last two Git reads at most one, where the first one says so."""
+        return tuple(
+            dict.fromkeys((f"{self.common}/config", f"{self.common}/config.worktree", f"{self.path}/config.worktree"))
+        )
+
+
+def git_folders(root: str) -> tuple[GitFolder, ...]:
+    """Return what Git may use as the repository of the working tree `root`: its `.git`, what a `.git` file names, and
+    `root` itself where it looks like a repository. Raises UncertainSettingsError."""
+    dot = f"{root}/.git"
+    found = []
+    if os.path.isdir(dot):
+        found.append(_git_folder(dot))
+    elif (content := read_file(dot)) is not None:
+        try:
+            found.append(_git_folder(real_path(os.path.join(root, gitdir_target(content)))))
+        except GitConfigError as error:
+            raise UncertainSettingsError(f"lie elsewhere: `.git` {error}") from None
+    if is_repository(root):
+        found.append(_git_folder(root))
+    return tuple(found)
+
+
+def is_repository(folder: str) -> bool:
+    """Return True if Git may take `folder` for the inside of a repository: it has a `HEAD`, which may be a symbolic
+    link to nothing, and `objects`, or `commondir`, which says where those are."""
+    there = os.path.lexists
+    return there(f"{folder}/HEAD") and (there(f"{folder}/objects") or there(f"{folder}/commondir"))
+
+
+def _git_folder(folder: str) -> GitFolder:
+    return GitFolder(folder, common_folder(folder))
+
+
+def common_folder(folder: str) -> str:
+    """Return the folder that holds the settings and hooks of the repository whose inside is `folder`: the one that
+    `commondir` names, or `folder`. Raises UncertainSettingsError."""
+    path = f"{folder}/commondir"
+    content = read_file(path)
+    if content is None:
+        if os.path.lexists(path):
+            raise UncertainSettingsError("lie elsewhere: `commondir` leads to nothing")
+        return folder
+    try:
+        return real_path(os.path.join(folder, commondir_target(content)))
+    except GitConfigError as error:
+        raise UncertainSettingsError(f"lie elsewhere: `commondir` {error}") from None
+
+
+def settings_of(path: str) -> tuple[Setting, ...]:
+    """Return the settings of one file, includes not followed; none where there is no file. Raises
+    UncertainSettingsError."""
+    stamp = stamp_of(path)
+    return () if stamp is None else _parsed(path, stamp)
+
+
+def with_includes(paths: Iterable[str], home: str) -> Iterator[Found]:
+    """Yield the settings of files and of all that they include, in the order in which Git reads them. An include under
+    a condition is followed, whether or not the condition holds. Raises UncertainSettingsError."""
+    opened = [0]
+    for path in paths:
+        yield from _included(path, home, 0, opened)
+
+
+def _included(path: str, home: str, depth: int, opened: list[int]) -> Iterator[Found]:
+    opened[0] += 1
+    if depth > _DEEPEST or opened[0] > _MOST_FILES:
+        raise UncertainSettingsError("include very many files")
+    for setting in settings_of(path):
+        yield Found(path, setting)
+        for place in included_by(path, setting, home):
+            yield from _included(place, home, depth + 1, opened)
+
+
+def included_by(path: str, setting: Setting, home: str) -> tuple[str, ...]:
+    """Return the files that one setting of the file `path` includes: none, one, or where Git's versions differ, two.
+    Raises UncertainSettingsError."""
+    if setting.key != "path" or (setting.section, setting.subsection is None) not in _INCLUDES:
+        return ()
+    if setting.value is None:
+        raise UncertainSettingsError("include a file without a name")
+    folder = os.path.dirname(path)
+    return tuple(sorted(os.path.join(folder, _expanded(value, home)) for value in setting.values))
+
+
+_INCLUDES = (("include", True), ("includeif", False))
+
+
+def _expanded(value: str, home: str) -> str:
+    if value.startswith("~") and value != "~" and not value.startswith("~/"):
+        value = os.path.expanduser(value)
+    try:
+        return expanded(value, home)
+    except GitConfigError as error:
+        raise UncertainSettingsError(str(error)) from None
+
+
+def stamp_of(path: str) -> tuple[int, ...] | None:
+    """Return what tells one content of a file from another; None when there is no such file. Raises
+    UncertainSettingsError for what is no regular file."""
+    try:
+        status = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError):
+        raise UncertainSettingsError("lie in a file that cannot be read") from None
+    if not stat.S_ISREG(status.st_mode):
+        raise UncertainSettingsError("lie in something that is no plain file")
+    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
+def read_file(path: str, most: int = LONGEST) -> bytes | None:
+    """Return the content of a regular file; None when there is none. Raises UncertainSettingsError for one that cannot
+    be read, or that is longer than `most` bytes."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError):
+        raise UncertainSettingsError("lie in a file that cannot be read") from None
+    if not stat.S_ISREG(os.fstat(handle).st_mode):  # `open` does not take a folder, not even to close it
+        os.close(handle)
+        raise UncertainSettingsError("lie in something that is no plain file")
+    with open(handle, "rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise UncertainSettingsError("lie in a very long file")
+    return data
+
+
+@lru_cache(maxsize=256)
+def _parsed(path: str, stamp: tuple[int, ...]) -> tuple[Setting, ...]:
+    """The settings of one file. `stamp` keeps an answer from outliving the content it was about."""
+    try:
+        return read_settings(read_file(path) or b"")
+    except GitConfigError as error:
+        place = f"line {error.line} of `{_shown(path)}`" if error.line else f"`{_shown(path)}`"
+        raise UncertainSettingsError(f"cannot be read with certainty: {place} {error}") from None
+
+
+def _shown(path: str) -> str:
+    name = os.path.basename(path)
+    return name if _ORDINARY.fullmatch(name) else "an included file"
+
+
+def real_path(path: str) -> str:
+    """Return `path` with all symbolic links resolved. Raises UncertainSettingsError for one that no kernel takes."""
+    try:
+        return os.path.realpath(path)
+    except (OSError, ValueError):
+        raise UncertainSettingsError("lie at a path that cannot be read") from None

@@ -1,0 +1,277 @@
+"""Inventory of the files in one tree that other programs run or obey without being asked.
+
+The tree is judged as it will be: what lies on the disk, together with the changes that are about to be made. A file
+counts when its name fits a pattern of the profile (`Profile.locked`), at any depth; when it lies where links or the
+settings of a repository lead (`Scan.locked`, `named`, `led`); or when Git takes a folder around it for the inside of a
+repository (gitrepository-layout(5)) and obeys it there. A change also counts when it completes such a repository around
+files that lie there already, or is a link behind which files count by their names.
+
+`agent apply`, `--review` and `agent undo` ask before they write files or hand out a patch. Commands are judged by what
+they left on the disk (`sandbox/workspace/protected_paths.py`, `sandbox/workspace/autorun.py`), with the same patterns
+and the same rule for repositories (`gitfiles.like_repository`).
+
+Names that only one user's programs obey, such as the folder that `core.hooksPath` of that user's own settings names,
+are patterns of `Profile.personal` (`runner/config/personal_settings.py`) before `Facts` and `Terms` are made: the
+policy, the sandbox,
+undo and patches all read them from there. A place that cannot be said by a pattern goes into `places`.
+"""
+
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Literal
+
+from policy.model.frozen import dataclass
+from policy.model.glob import glob
+from policy.model.secret_paths import Secrets, folded, inside
+from sandbox.workspace.git_files import POINTERS, SHAPE, inside_git, like_repository
+
+_LONGEST = 4096  # bytes of HEAD and `commondir` that are read
+_REF = re.compile(rb"(?:ref:\s*refs/|[0-9a-f]{40})")  # setup.c, validate_headref()
+
+BY_NAME = "other programs run it by themselves"
+_LINKED = "it is a link, and other programs run files behind a name like this by themselves"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A file, folder or link at one path. `data`: the beginning of a file's content, or the target of a link."""
+
+    kind: Literal["file", "folder", "link"]
+    data: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The reason why a change matters. `completes`: programs obey other files because of it, not the file itself."""
+
+    why: str
+    completes: bool = False
+
+
+Changes = Mapping[str, Node | None]  # path below the top: what will lie there; None for what will be gone
+
+
+class Inventory:
+    """The judge of changes below one folder.
+
+    `top` is a real path, `workspace` the same or a folder above it, from which names count. `places` are absolute paths
+    that are obeyed with all that lies in them, `repositories` absolute paths of folders that Git is known to take for
+    the inside of a repository.
+    """
+
+    def __init__(
+        self,
+        secrets: Secrets,
+        top: str,
+        workspace: str,
+        places: Iterable[str] = (),
+        repositories: Iterable[str] = (),
+    ) -> None:
+        self._secrets = secrets
+        self._top = top.rstrip("/")
+        self._workspace = workspace
+        self._places = frozenset(map(folded, places))
+        self._repositories = tuple(each for each in repositories if inside(each, top))
+        self._known = {folded(each) for each in self._repositories}
+        locked = (*secrets.profile.locked, *secrets.profile.personal)
+        self._deep = tuple(pattern for pattern in (folded(each).split("/") for each in locked) if len(pattern) > 1)
+        self._obeyed = tuple(folded(pattern).split("/") for pattern in inside_git(locked))
+
+    def named(self, path: str) -> bool:
+        """Return True if `path` counts by its name or its place, whatever lies around it."""
+        whole = f"{self._top}/{path}"
+        if self._secrets.locked_in(whole, self._workspace):
+            return True
+        whole = folded(whole)
+        return whole in self._places or any(f"/{above}" in self._places for above in _above(whole[1:]))
+
+    def findings(self, changes: Changes) -> dict[str, Finding]:
+        """Return the paths of `changes` that count, each with why."""
+        before, after = _Tree(self._top, {}), _Tree(self._top, changes)
+        found = {path: Finding(BY_NAME) for path, node in changes.items() if self.named(path) or _pointer(path, node)}
+        found |= {path: Finding(_LINKED) for path, node in changes.items() if self._leads(path, node, after)}
+        below: dict[str, list[str]] = {}
+        for path in changes:
+            for folder in _above(path):
+                below.setdefault(folder, []).append(path)
+        for folder, paths in below.items():
+            obeyed: dict[str, Finding] = {}
+            mine = before.repository(folder) or after.repository(folder)
+            if mine or folded(f"{self._top}/{folder}".rstrip("/")) in self._known:
+                obeyed |= self._inside(folder, paths)
+            if mine:
+                for shared in {before.common(folder), after.common(folder)} - {None, folder}:
+                    obeyed |= self._inside(str(shared), below.get(str(shared), ()))
+            if after.repository(folder) and not before.certain(folder) and self._holds_obeyed(folder, before):
+                obeyed = {**_completing(folder, paths), **obeyed}
+            for path, finding in obeyed.items():
+                found.setdefault(path, finding)
+        return {**self._led(changes, before), **found}
+
+    def _leads(self, path: str, node: Node | None, after: "_Tree") -> bool:
+        """Return True for a link above the last name of a pattern (`.hg` of `.hg/hgrc`) that is hidden, or behind which
+        something lies."""
+        if node is None or node.kind != "link":
+            return False
+        names, target = folded(path).split("/"), after.target(path)
+        for pattern in self._deep:
+            for count in range(1, min(len(names), len(pattern) - 1) + 1):
+                if all(map(glob, names[-count:], pattern)) and (
+                    pattern[0].startswith((".", "_")) or after.holds("/".join((target, *pattern[count:])))
+                ):
+                    return True
+        return False
+
+    def _led(self, changes: Changes, before: "_Tree") -> dict[str, Finding]:
+        """Changes that complete a repository because one of its names is a link that leads to them."""
+        found: dict[str, Finding] = {}
+        for folder in (_below(self._top, place) for place in self._repositories):
+            if before.certain(folder) or not self._holds_obeyed(folder, before):
+                continue
+            for place in (before.led(f"{folder}/{name}") for name in SHAPE):
+                near = (path for path in changes if place and (inside(path, place) or inside(place, path)))
+                found |= {path: Finding(_completed(folder), True) for path in near}
+        return found
+
+    def _inside(self, folder: str, paths: Iterable[str]) -> dict[str, Finding]:
+        """Those of `paths` that Git obeys when `folder` is the inside of a repository."""
+        why = f"Git takes {_shown(folder)} for a repository, in which it obeys this file"
+        rests = ((path, _rest(path, folder)) for path in paths if not path.endswith(".sample"))  # githooks(5)
+        return {path: Finding(why) for path, rest in rests if any(_begins(rest, each) for each in self._obeyed)}
+
+    def _holds_obeyed(self, folder: str, tree: "_Tree") -> bool:
+        """Return True if something lies in `folder`, or where its settings are shared, that Git would obey there."""
+        folders = {folder, tree.common(folder)} - {None}
+        return any(tree.holds(f"{each}/{'/'.join(pattern)}") for each in folders for pattern in self._obeyed)
+
+
+class _Tree:
+    """The tree below `top` as it will be once `changes` are made."""
+
+    def __init__(self, top: str, changes: Changes) -> None:
+        self._top = top
+        self._changes = {folded(path): node for path, node in changes.items()}
+        made = (path for path, node in changes.items() if node is not None)
+        self._folders = {folded(folder) for path in made for folder in _above(path)}
+
+    def repository(self, folder: str) -> bool:
+        """Return True if Git may take `folder` for the inside of a repository. Only names are looked at: what HEAD says
+        and whether a link leads anywhere may change later, by changes that nobody would connect with it."""
+        return like_repository({name for name in SHAPE if self._kind(f"{folder}/{name}")})
+
+    def certain(self, folder: str) -> bool:
+        """Return True if Git surely takes `folder` for the inside of a repository (setup.c, is_git_directory())."""
+        head = f"{folder}/HEAD"
+        data = self._data(head)
+        valid = data.startswith(b"refs/") if self._kind(head) == "link" else _REF.match(data) is not None
+        shared = self.common(folder)
+        return valid and shared is not None and all(self._entered(f"{shared}/{name}") for name in ("objects", "refs"))
+
+    def common(self, folder: str) -> str | None:
+        """Return the folder that holds the settings of the repository inside `folder`; None if that is not below the
+        top (gitrepository-layout(5), `commondir`)."""
+        text = os.fsdecode(self._data(f"{folder}/commondir").rstrip(b"\r\n"))
+        if not text or "\0" in text:
+            return folder
+        place = os.path.realpath(os.path.join(self._top, folder, text))
+        return _below(self._top, place) if inside(place, self._top) else None
+
+    def led(self, path: str) -> str:
+        """Return where a link on the disk leads below the top; empty for what is no link, or leads elsewhere."""
+        place = os.path.realpath(f"{self._top}/{path}")
+        return _below(self._top, place) if self._kind(path) == "link" and inside(place, self._top) else ""
+
+    def target(self, path: str) -> str:
+        """Return where a link leads below the top, by its words and then by the links on the disk; empty when it leads
+        elsewhere."""
+        above = os.path.dirname(f"{self._top}/{path}")
+        place = os.path.realpath(os.path.join(above, os.fsdecode(self._data(path)).replace("\0", "")))
+        return _below(self._top, place) if inside(place, self._top) else ""
+
+    def holds(self, path: str) -> bool:
+        """Return True if `path` is a file or link, or a folder with more than samples of hooks in it."""
+        if self._kind(path) != "folder":
+            return self._kind(path) is not None
+        try:
+            return any(not name.endswith(".sample") for name in os.listdir(f"{self._top}/{path}"))
+        except OSError:
+            return True
+
+    def _entered(self, path: str) -> bool:
+        return self._kind(path) == "folder" and os.access(f"{self._top}/{path}", os.X_OK)
+
+    def _kind(self, path: str) -> str | None:
+        short = folded(path.lstrip("/"))
+        if short in self._folders:
+            return "folder"
+        if short in self._changes:
+            node = self._changes[short]
+            return node.kind if node is not None else None
+        try:
+            mode = os.lstat(f"{self._top}/{path}").st_mode
+        except (OSError, ValueError):
+            return None
+        return "folder" if stat.S_ISDIR(mode) else "link" if stat.S_ISLNK(mode) else "file"
+
+    def _data(self, path: str) -> bytes:
+        """The start of a file, or where a link leads; nothing for what is neither."""
+        node = self._changes.get(folded(path.lstrip("/")))
+        if node is not None:
+            return node.data[:_LONGEST]
+        kind, whole = self._kind(path), f"{self._top}/{path}"
+        try:
+            if kind == "link":
+                return os.fsencode(os.readlink(whole))
+            if kind != "file":
+                return b""
+            handle = os.open(whole, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                return os.read(handle, _LONGEST) if stat.S_ISREG(os.fstat(handle).st_mode) else b""
+            finally:
+                os.close(handle)
+        except OSError:
+            return b""
+
+
+def _completing(folder: str, paths: Iterable[str]) -> dict[str, Finding]:
+    shape = {name.casefold() for name in SHAPE}
+    return {path: Finding(_completed(folder), True) for path in paths if _rest(path, folder)[0] in shape}
+
+
+def _completed(folder: str) -> str:
+    return f"with it Git takes {_shown(folder)} for a repository, and obeys settings or hooks that lie there already"
+
+
+_POINTERS = tuple(f"/{each}" for each in POINTERS)
+
+
+def _pointer(path: str, node: Node | None) -> bool:
+    """Return True for a `.git` that is no folder: it names the folder with the settings (gitrepository-layout(5))."""
+    return node is not None and node.kind != "folder" and f"/{folded(path)}".endswith(_POINTERS)
+
+
+def _below(top: str, place: str) -> str:
+    return place[len(top) :].strip("/")
+
+
+def _above(path: str) -> Iterator[str]:
+    """The folders that `path` lies in, from the top (empty) on."""
+    yield ""
+    for count, char in enumerate(path):
+        if char == "/":
+            yield path[:count]
+
+
+def _rest(path: str, folder: str) -> list[str]:
+    """The names of `path`, which lies below `folder`, from there on, in the spelling in which names are compared."""
+    return folded(path[len(folder) :].lstrip("/")).split("/")
+
+
+def _begins(names: list[str], pattern: list[str]) -> bool:
+    return len(names) >= len(pattern) and all(map(glob, names, pattern))
+
+
+def _shown(folder: str) -> str:
+    return f"`{folder}`" if folder else "the workspace"

@@ -1,0 +1,591 @@
+"""One walk over the workspace: what must be masked, kept read-only, or pinned before a command may run there."""
+
+import contextlib
+import ctypes
+import fnmatch
+import glob
+import os
+import re
+import stat
+import struct
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+from policy.model.backup_names import originals
+from policy.model.frozen import dataclass
+from policy.model.secret_paths import paired
+from sandbox.workspace.folder_cache import (
+    CLOSED,
+    GIT_IS_FILE,
+    HAS_GIT,
+    HAS_LINK,
+    IS_GIT,
+    Mark,
+    Stamp,
+    Tree,
+    Trees,
+)
+from sandbox.workspace.git_files import OTHERS, POINTERS, common, inside_git, named
+from sandbox.workspace.git_settings import UncertainSettingsError, git_folders
+from sandbox.workspace.login_files import login_at
+
+# statx(2), linux/stat.h; the offsets below are those of struct statx
+_AT_FDCWD, _AT_SYMLINK_NOFOLLOW, _BTIME = -100, 0x100, 0x800
+_STATX = 0x7FF | _BTIME
+_statx = getattr(ctypes.CDLL(None), "statx", None)  # Linux alone has it
+
+# More special paths than this and the mounts would cost more than the command; nobody reviews such a list either.
+MOST = 4000
+# What has further hard links is mostly the objects of a repository that was cloned from a neighbouring folder: Git
+# packs them when there are 6,700 (git-gc(1), gc.auto). Each takes a mount where the workspace may be written.
+MOST_SHARED = 10_000
+_MOST_LINKS = 40  # that the kernel follows on one way (path_resolution(7))
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """Absolute paths. `masked`: secret files and folders. `locked`: read-only even when the workspace is writable.
+
+    `pinned`: folders that must not be renamed away: `.git`, and those above what is secret by its place.
+    `shared`: files whose other hard links lie elsewhere.
+    `roots`: the workspace and every repository nested in it. `inner`: folders that Git takes for the inside of one.
+    `closed`: folders among the masked that we cannot look into.
+    `named`: where the settings of repositories say that hooks and further settings are, there or not, and where links
+    of locked names lead to nothing yet.
+    `led`: where links of locked names, and of those that settings name, do lead, and the further links on the way:
+    who changes one of them changes what is obeyed.
+    `marks`: which file each of the first four was (path, device, number, birth): editors replace a file rather than
+    change it.
+    `truncated`: the walk found more than MOST of them, so the answer is not complete and nothing may run on it.
+    `crowded`: it found more than MOST_SHARED shared files, so nothing that may write may run on it.
+    """
+
+    masked: tuple[str, ...] = ()
+    locked: tuple[str, ...] = ()
+    pinned: tuple[str, ...] = ()
+    shared: tuple[str, ...] = ()
+    roots: tuple[str, ...] = ()
+    inner: tuple[str, ...] = ()
+    closed: tuple[str, ...] = ()
+    named: tuple[str, ...] = ()
+    led: tuple[str, ...] = ()
+    marks: tuple[tuple[str, int, int, int], ...] = ()
+    truncated: bool = False
+    crowded: bool = False
+
+    def with_masked(self, other: "Scan") -> "Scan":
+        """The same, with the secret files of a further folder."""
+        return self._joined(other, "masked", "closed")
+
+    def with_guarded(self, other: "Scan") -> "Scan":
+        """The same, with the secret and auto-run files of a further folder that may be written."""
+        return self._joined(other, "masked", "closed", "locked", "pinned", "roots", "inner", "named", "led")
+
+    def _joined(self, other: "Scan", *fields: str) -> "Scan":
+        both = {name: tuple(sorted({*getattr(self, name), *getattr(other, name)})) for name in fields}
+        kept: dict[str, Any] = {
+            name: paths if name in ("roots", "inner") else paths[:MOST] for name, paths in both.items()
+        }
+        return replace(
+            self,
+            **kept,
+            marks=tuple(sorted({*self.marks, *other.marks})),
+            truncated=self.truncated
+            or other.truncated
+            or any(len(both[name]) > MOST for name in _COVERED if name in both),
+        )
+
+
+_COVERED = ("masked", "locked", "pinned")  # what takes a mount each
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What was concluded from a tree. `version`: of that tree. `leads`: where links and named places on the way led;
+    `read`: the files that were read."""
+
+    version: int
+    scan: Scan
+    shared: list[tuple[str, int, int, int]]
+    leads: dict[str, str]
+    read: dict[str, Stamp]
+
+
+def scan(
+    workspace: str,
+    hidden: tuple[str, ...],
+    shown: tuple[str, ...],
+    locked: tuple[str, ...],
+    trees: Trees | None = None,
+    *,
+    count: bool = True,
+) -> Scan:
+    """Walk `workspace` without following links. A folder that we cannot look into is masked: a command may have closed
+    it, so that the next one opens it again and finds what was in it without a mask.
+
+    A pattern of `hidden` is a name, or `FOLDER/NAME`; with a first `/` it is one place, seen from the workspace.
+    With `trees`, folders that did not change since they were read are not read again; the answer is the same
+    (`sandbox/workspace/folder_cache.py` has the limits). Without `count`, the links of files in such folders are not
+    counted again, but where one appeared: a second name of a secret file is secret.
+    """
+    trees = trees or Trees(None)
+    names = plain_names(hidden)
+    secret = secret_names(names, shown)
+    tree = trees.take(workspace, (names, shown))
+    tree.renew(secret, everything=count and tree.due())
+    shared, odd = _shared(tree)
+    if not odd <= tree.odd:
+        # A file with names elsewhere that was not there at the last count: others may have got some as well.
+        tree.renew(secret, everything=True)
+        shared, odd = _shared(tree)
+    if tree.counted_now:
+        tree.odd = odd
+    trees.keep(tree)
+    uncovered = _still_there(trees.uncovered(workspace))
+    key = (hidden, locked, uncovered)
+    known = tree.answers.get(key)
+    if isinstance(known, _Answer) and _holds(known, tree, shared):
+        return known.scan
+    started = time.time_ns()
+    placed = tuple(place[1:] for place in hidden if place[:1] == "/")
+    masked = _placed(workspace, placed) | uncovered
+    linked = {*masked}  # secret by where they lie, or where links lead: whoever moves what is above them uncovers them
+    roots, inner, closed = [], [], []
+    settings: set[str] = set()  # files that are secret while they hold a login
+    git = inside_git(locked)
+    for path, folder in tree.folders.items():
+        if not folder[6] and not folder[7] and path != workspace:
+            continue
+        if folder[7] & CLOSED:
+            closed.append(path)
+            continue
+        for name in folder[6]:
+            named_so = secret(f"{path}/{name}")
+            if not named_so:
+                settings.add(f"{path}/{name}")
+                if not login_at(f"{path}/{name}"):
+                    continue
+            real = os.path.realpath(f"{path}/{name}")
+            # A link to nothing (`.env` before there is an `.env.local`) or in a circle hides nothing.
+            if real.startswith(workspace + "/") and os.path.lexists(real) and not os.path.islink(real):
+                masked.add(real)
+                if real != f"{path}/{name}" or (
+                    named_so and not secret(name)
+                ):  # by a link, or by the folder that it lies in
+                    linked.add(real)
+        if path == workspace or folder[7] & HAS_GIT or not OTHERS.isdisjoint(folder[5]):
+            roots.append(path)
+        if git and folder[7] & IS_GIT:
+            inner.append(path)
+            shared_by = common(path)
+            if shared_by != path and (shared_by + "/").startswith(workspace + "/"):
+                inner.append(shared_by)
+    masked |= {*closed}
+    said: set[str] = set()
+    mentioned: set[str] = set()
+    insides = {(folder, root) for root in roots if git for folder in _insides(root, tree)}
+    for inside, top in (*sorted(insides), *((path, path) for path in inner)):
+        places = named(inside, top.removesuffix("/.git"))
+        mentioned |= places
+        # One that holds the repository itself cannot be kept as it is.
+        said |= {
+            path for path in places if path.startswith(workspace + "/") and not f"{inside}/".startswith(f"{path}/")
+        }
+    hits = {hit for root in roots for pattern in _begun(root, locked) for hit in _hits(root, pattern)}
+    hits |= {hit for root in inner for pattern in _begun(root, git) for hit in _hits(root, pattern)}
+    behind = {hit: real for hit in (*hits, *said) if (real := os.path.realpath(hit)) != hit}
+    # Where nothing lies, but such a link leads: what comes there counts.
+    said |= {real for real in behind.values() if real.startswith(workspace + "/") and not os.path.lexists(real)}
+    led = {each for hit, real in behind.items() for each in (real, *_links(hit)) if each.startswith(workspace + "/")}
+    fixed = {path for root in roots for path in existing(root, locked, workspace)}
+    fixed |= {path for root in inner for path in existing(root, git, workspace)}
+    if git:  # a `.git` that is a file names the folder with the settings: whoever changes it changes them all
+        fixed |= {f"{root}/.git" for root in roots if tree.folders[root][7] & GIT_IS_FILE}
+        fixed |= {path for root in roots for path in existing(root, POINTERS[1:], workspace) if os.path.isfile(path)}
+    fixed |= {
+        real for path in said if os.path.lexists(real := os.path.realpath(path)) and real.startswith(workspace + "/")
+    }
+    masked |= _twins(tree, masked)
+    fixed |= _twins(tree, fixed)
+    pinned = {path for root in roots for path in existing(root, (".git",)) if os.path.isdir(path)}
+    pinned |= {above for path in linked for above in _between(workspace, path)}
+    answer = Scan(
+        masked=tuple(sorted(masked))[:MOST],
+        locked=tuple(sorted(fixed))[:MOST],
+        pinned=tuple(sorted(pinned))[:MOST],
+        shared=tuple(sorted(path for path, *_ in shared))[:MOST_SHARED],
+        roots=tuple(sorted(roots)),
+        inner=tuple(sorted(set(inner))),
+        closed=tuple(sorted(closed)),
+        named=tuple(sorted(said)),
+        led=tuple(sorted(led)),
+        marks=tuple(sorted({*marks((*masked, *fixed, *pinned)[: 3 * MOST]), *shared})),
+        truncated=max(len(masked), len(fixed), len(pinned)) > MOST,
+        crowded=len(shared) > MOST_SHARED,
+    )
+    tree.answers.pop(key, None)
+    if _certain(tree, answer, locked) and not any(c in place for place in placed for c in "/*?["):
+        folders = {*(f"{root}/.git" for root in roots), *(folder for folder, _ in insides), *inner}
+        read = {f"{folder}/{name}" for folder in folders for name in _SETTINGS}
+        read |= mentioned
+        stamps = {path: tree.stamp(path) for path in read if not _missing(tree, path)} if git else {}
+        stamps |= {path: tree.stamp(path) for path in settings}
+        if all(tree.settled(stamp, path, started) for path, stamp in stamps.items()):
+            leaves = {f"{path}/{name}" for path, folder in tree.folders.items() if folder[6] for name in folder[6]}
+            leaves |= {f"{workspace}/{place}" for place in placed}
+            names = tuple(pattern for pattern in locked if "/" not in pattern)
+            leaves |= {
+                hit for root in (*roots, *inner) for pattern in _begun(root, names) for hit in _hits(root, pattern)
+            }
+            leads = {path: _leads(path) for path in {*filter(os.path.islink, leaves), *answer.named}}
+            tree.answers[key] = _Answer(tree.version, answer, shared, leads, stamps)
+    return answer
+
+
+_SETTINGS = ("config", "config.worktree", "commondir")  # of a repository: what is read of it
+
+
+def _holds(known: _Answer, tree: Tree, shared: list[tuple[str, int, int, int]]) -> bool:
+    return (
+        (known.version, known.shared) == (tree.version, shared)
+        and all(tree.stamp(path) == stamp for path, stamp in known.read.items())
+        and all(_leads(path) == real for path, real in known.leads.items())
+    )
+
+
+@lru_cache(maxsize=16)
+def plain_names(hidden: tuple[str, ...]) -> tuple[str, ...]:
+    """The patterns of `hidden` that are names, or a folder's name and one in it, wherever they lie."""
+    return tuple(name for name in hidden if name[:1] != "/")
+
+
+def unchanged(
+    workspace: str, hidden: tuple[str, ...], shown: tuple[str, ...], locked: tuple[str, ...], trees: Trees, then: int
+) -> bool:
+    """Whether a `scan` without `count` would find what it found at the moment `then`. False where that takes one."""
+    names = plain_names(hidden)
+    tree = trees.take(workspace, (names, shown))
+    if not then or tree.version != then:
+        return False
+    tree.renew(secret_names(names, shown), everything=False)
+    trees.keep(tree)
+    known = tree.answers.get((hidden, locked, _still_there(trees.uncovered(workspace))))
+    return tree.version == then and isinstance(known, _Answer) and _holds(known, tree, _shared(tree)[0])
+
+
+def moment(
+    workspace: str, hidden: tuple[str, ...], shown: tuple[str, ...], locked: tuple[str, ...], trees: Trees
+) -> int:
+    """A number for what the last `scan` saw: while it gives the same one, nothing came or went that `appearing` finds.
+
+    0: that cannot be told here.
+    """
+    tree = trees.take(workspace, (plain_names(hidden), shown))
+    known = tree.answers.get((hidden, locked, _still_there(trees.uncovered(workspace))))
+    return tree.version if isinstance(known, _Answer) and known.version == tree.version else 0
+
+
+def _leads(path: str) -> str:
+    """Where a path leads to; empty when nothing is there."""
+    real = os.path.realpath(path)
+    return real if os.path.lexists(real) else ""
+
+
+def _certain(tree: Tree, found: Scan, locked: tuple[str, ...]) -> bool:
+    """Whether the tree has every folder on the way to what is locked: no link leads there, and none of them is left out
+    because its own name is secret."""
+    first = {pattern.partition("/")[0] for pattern in (*locked, *inside_git(locked)) if "/" in pattern}
+    if any(c in name for name in first for c in "*?["):
+        return False
+    for root in (*found.roots, *found.inner):
+        folder = tree.folders.get(root)
+        if folder is None:
+            return False
+        if any(os.path.islink(f"{root}/{name}") or name in folder[6] for name in first):
+            return False
+    if not all(_known(tree, path) for path in found.named):
+        return False
+    return not any(
+        (folder[6] or folder[7] & HAS_LINK) and not first.isdisjoint(path[len(tree.top) :].split("/"))
+        for path, folder in tree.folders.items()
+    )
+
+
+def _missing(tree: Tree, path: str) -> bool:
+    """Whether nothing is there, and what comes there changes a folder that the tree knows."""
+    folder = tree.folders.get(os.path.dirname(path))
+    return folder is not None and folder[4] and not os.path.lexists(path)
+
+
+def _known(tree: Tree, path: str) -> bool:
+    """Whether the folders on the way to `path` are in the tree, as far as they are there."""
+    folder = tree.top
+    for name in path[len(tree.top) :].strip("/").split("/")[:-1]:
+        folder = f"{folder}/{name}"
+        if folder not in tree.folders:
+            return not os.path.lexists(folder)
+    return True
+
+
+def _shared(tree: Tree) -> tuple[list[tuple[str, int, int, int]], frozenset[tuple[int, int, int]]]:
+    """The marks of files that have names elsewhere, as they are now; and the device, number and links of each."""
+    links: dict[tuple[int, int, int], list[str]] = {}
+    for path in tree.linked:
+        for name, *_ in tree.folders[path][8]:
+            try:
+                status = os.lstat(f"{path}/{name}")
+            except OSError:
+                continue  # gone meanwhile
+            links.setdefault((status.st_dev, status.st_ino, status.st_nlink), []).append(f"{path}/{name}")
+    odd = {key: paths for key, paths in links.items() if len(paths) < key[2]}
+    return [(path, key[0], key[1], 0) for key, paths in odd.items() for path in paths], frozenset(odd)
+
+
+def _still_there(known: Iterable[Mark]) -> frozenset[str]:
+    return frozenset(
+        path for path, number, birth in known if [mark[2:] for mark in marks((path,))] == [(number, birth)]
+    )
+
+
+def _between(top: str, path: str) -> list[str]:
+    """The folders below `top` that `path` lies in."""
+    found = []
+    while (path := os.path.dirname(path)).startswith(top + "/"):
+        found.append(path)
+    return found
+
+
+def _twins(tree: Tree, paths: set[str]) -> set[str]:
+    """Other names of the same files, and of files in the same folders: what holds for one name holds for all."""
+    linked = [(f"{path}/{link[0]}", link[1:3]) for path in tree.linked for link in tree.folders[path][8]]
+    if not linked:
+        return set()
+    files = set()
+    for path in paths:
+        with contextlib.suppress(OSError):  # gone meanwhile
+            status = os.lstat(path)
+            files.add((status.st_dev, status.st_ino))
+    roots = tuple(f"{path}/" for path in paths)
+    files |= {file for path, file in linked if path.startswith(roots)}
+    return {path for path, file in linked if file in files}
+
+
+@lru_cache(maxsize=16)
+def secret_names(names: tuple[str, ...], shown: tuple[str, ...]) -> Callable[[str], bool]:
+    """Return a function that tells whether a path ends in the name of a secret file, or of an editor's copy of one.
+
+    A pattern `FOLDER/NAME` counts in folders of that name. Most names of a large tree are there many times: each is
+    judged once.
+    """
+    secret, public = _matcher(tuple(name for name in names if "/" not in name)), _matcher(shown)
+    below = {folder: _matcher(found) for folder, found in paired(tuple(map(str.lower, names))).items()}
+
+    @lru_cache(maxsize=1 << 16)
+    def anywhere(name: str) -> bool:
+        every = (name, *originals(name))
+        return any(map(secret, every)) and not any(map(public, every))
+
+    def matches(path: str) -> bool:
+        folder, _, name = path.rpartition("/")
+        if anywhere(name):
+            return True
+        here = below.get(folder.rpartition("/")[2].lower())
+        if here is None:
+            return False
+        every = (name, *originals(name))
+        return any(map(here, every)) and not any(map(public, every))
+
+    return matches
+
+
+def _placed(workspace: str, places: tuple[str, ...]) -> set[str]:
+    """What is there, wherever in the workspace its links lead."""
+    found = {os.path.realpath(path) for place in places for path in _hits(workspace, place)}
+    return {path for path in found if path.startswith(workspace + "/") and os.path.lexists(path)}
+
+
+def _hits(root: str, pattern: str) -> list[str]:
+    if any(c in pattern for c in "*?["):
+        return glob.glob(os.path.join(glob.escape(root), pattern), include_hidden=True)
+    return [os.path.join(root, pattern)]
+
+
+def marks(paths: tuple[str, ...]) -> tuple[tuple[str, int, int, int], ...]:
+    """(path, device, number, birth). A number alone is soon given to another file, and mounts go with the file."""
+    found = []
+    for path in paths:
+        if _statx is None:
+            with contextlib.suppress(OSError):  # gone meanwhile
+                status = os.lstat(path)
+                found.append((path, status.st_dev, status.st_ino, getattr(status, "st_birthtime_ns", 0)))
+            continue
+        answer = ctypes.create_string_buffer(256)
+        if _statx(_AT_FDCWD, os.fsencode(path), _AT_SYMLINK_NOFOLLOW, _STATX, answer) != 0:
+            continue  # gone meanwhile
+        mask, number = struct.unpack_from("I", answer, 0)[0], struct.unpack_from("Q", answer, 32)[0]
+        # Where no birth is kept, the last change stands for it: that of a folder is its content's, so not for those.
+        folder = stat.S_ISDIR(struct.unpack_from("H", answer, 28)[0])
+        seconds, fraction = struct.unpack_from("qI", answer, 80 if mask & _BTIME or folder else 96)
+        found.append((path, struct.unpack_from("Q", answer, 136)[0], number, seconds * 10**9 + fraction))
+    return tuple(sorted(found))
+
+
+def _matcher(patterns: tuple[str, ...]) -> Callable[[str], bool]:
+    """One question for all name patterns.
+
+    In any case of letters, as the policy reads them: `grep -r` must not show what `cat .ENV` may not. A regular
+    expression of a hundred names takes longer to compile than most commands run: it is for the names that need it.
+    """
+    if not patterns:
+        return lambda name: False
+    whole, begins, ends, others = set[str](), [], [], []
+    for pattern in map(str.lower, patterns):
+        plain = pattern.strip("*")
+        if not pattern.isascii() or any(c in plain for c in "*?["):
+            others.append(pattern)
+        elif plain == pattern:
+            whole.add(plain)
+        elif pattern == f"*{plain}":
+            ends.append(plain)
+        elif pattern == f"{plain}*":
+            begins.append(plain)
+        else:
+            others.append(pattern)
+    first, last = tuple(begins), tuple(ends)
+    middle = [_sequence(pattern) for pattern in others if pattern.isascii() and not any(c in pattern for c in "?[")]
+    rest = tuple(pattern for pattern in others if not pattern.isascii() or any(c in pattern for c in "?["))
+
+    def matches(name: str) -> bool:
+        if not name.isascii():  # other letters than ours may stand for ours (`re.IGNORECASE`)
+            return _expression(patterns)(name)
+        name = name.lower()
+        if name in whole or name.endswith(last) or name.startswith(first):
+            return True
+        return any(each(name) for each in middle) or (bool(rest) and _expression(rest)(name))
+
+    return matches
+
+
+def _sequence(pattern: str) -> Callable[[str], bool]:
+    """A pattern whose only wildcard is `*`."""
+    first, *inner, last = pattern.split("*")
+
+    def matches(name: str) -> bool:
+        if len(name) < len(first) + len(last) or not (name.startswith(first) and name.endswith(last)):
+            return False
+        at, end = len(first), len(name) - len(last)
+        for part in inner:
+            at = name.find(part, at, end)
+            if at < 0:
+                return False
+            at += len(part)
+        return True
+
+    return matches
+
+
+@lru_cache(maxsize=16)
+def _expression(patterns: tuple[str, ...]) -> Callable[[str], bool]:
+    matches = re.compile("|".join(fnmatch.translate(pattern) for pattern in patterns), re.IGNORECASE).match
+    return lambda name: matches(name) is not None
+
+
+def appearing(root: str, patterns: tuple[str, ...]) -> set[str]:
+    """What is there under `patterns`, links too: those who run such files follow them. Of a path that leads through a
+    link, that link, so that nobody who moves what was found follows it.
+
+    A link above the last name (`bin` of `bin/hermit`) counts when something lies behind it, and one that is hidden
+    (`.hg` of `.hg/hgrc`) always does.
+    """
+    found = set()
+    for pattern in _begun(root, patterns):
+        for hit in _hits(root, pattern):
+            current = root
+            for name in hit[len(root) :].strip("/").split("/"):
+                current = os.path.join(current, name)
+                if os.path.islink(current):
+                    if current == hit or pattern.startswith((".", "_")) or os.path.lexists(hit):
+                        found.add(current)
+                    break
+            else:
+                if os.path.lexists(hit):
+                    found.add(hit)
+    return found
+
+
+def existing(root: str, patterns: tuple[str, ...], workspace: str | None = None) -> list[str]:
+    """What exists of `patterns` below one repository.
+
+    Of a link, or what lies behind one, the place in `workspace` (if given) that it leads to, else nothing: a mount
+    would land on the target, wherever that is.
+    """
+    found = []
+    for pattern in _begun(root, patterns):
+        for hit in _hits(root, pattern):
+            if not os.path.lexists(hit):
+                continue
+            real = os.path.realpath(hit)
+            if os.path.lexists(real) and (real == hit or (workspace and real.startswith(workspace + "/"))):
+                found.append(real)
+    return found
+
+
+def _insides(root: str, tree: Tree) -> Iterator[str]:
+    """Yield Git's folders for the worktree at `root`, from which relative paths in their settings count: for a linked
+    worktree and a submodule those that its `.git` names."""
+    if not tree.folders[root][7] & GIT_IS_FILE:
+        yield f"{root}/.git"
+        return
+    with contextlib.suppress(UncertainSettingsError):  # Git may not take it for one either
+        for folder in git_folders(root):
+            yield folder.path
+            yield folder.common
+
+
+def _links(path: str) -> list[str]:
+    """The links that are followed on the way to `path`, the last one included."""
+    found: list[str] = []
+    at, left = "", path.split("/")
+    while left and len(found) < _MOST_LINKS:
+        name = left.pop(0)
+        if name == "..":
+            at = os.path.dirname(at)
+        elif name not in ("", "."):
+            at = f"{at}/{name}"
+        if name not in ("", ".", "..") and os.path.islink(at):
+            try:
+                target = os.readlink(at)
+            except OSError:
+                return found  # gone meanwhile
+            found.append(at)
+            at = "" if target.startswith("/") else os.path.dirname(at)
+            left = [*target.split("/"), *left]
+    return found
+
+
+def _begun(root: str, patterns: tuple[str, ...]) -> list[str]:
+    """The patterns of which at least the first name is there: few of hundreds."""
+    try:
+        names = os.listdir(root)
+    except OSError:
+        return list(patterns)  # it can be entered perhaps
+    plain, wild = _first_names(patterns)
+    found = {name for name in map(str.casefold, names) if name in plain or wild(name)}
+    fit = {name for name in found if wild(name)}
+    return [
+        pattern
+        for pattern in patterns
+        if (first := pattern.partition("/")[0].casefold()) in found
+        or (fit and any(c in first for c in "*?[") and any(fnmatch.fnmatchcase(name, first) for name in fit))
+    ]
+
+
+@lru_cache(maxsize=16)
+def _first_names(patterns: tuple[str, ...]) -> tuple[frozenset[str], Callable[[str], bool]]:
+    """The first names of patterns: the plain ones, and whether a name fits one of the others."""
+    firsts = {pattern.partition("/")[0].casefold() for pattern in patterns}
+    wild = tuple(sorted(name for name in firsts if any(c in name for c in "*?[")))
+    return frozenset(firsts - {*wild}), _expression(wild) if wild else lambda name: False

@@ -1,0 +1,135 @@
+"""What tools fetched and built in the sandbox, one folder for each workspace: never the user's own caches.
+
+`BASE/workspaces/KEY/` holds `path` (the workspace, ours alone) and `kept/`, which commands under `work` see as
+`HOME/.cache`. THREAT T62: what a command left in `kept` is only ever used by commands in the same workspace's sandbox.
+"""
+
+import contextlib
+import hashlib
+import os
+import stat
+
+from policy.model.frozen import dataclass
+from policy.model.verdict import Problem
+from sandbox.backend import SandboxUnavailable
+from sandbox.inside import safe_rmtree
+
+_ALL, _OWNER, _KEPT = "workspaces", "path", "kept"
+_LONGEST = 4096  # bytes of a path
+SWEEPING = "cache sweep"  # the name of the thread that removes the caches of workspaces that are gone
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The cache of one workspace: `size` is what it takes on the disk in bytes; `gone`: the workspace is no more."""
+
+    workspace: str
+    folder: str
+    size: int
+    gone: bool
+
+
+def place(base: str, workspace: str) -> str:
+    """The folder that keeps what `workspace` cached, there or not. `base` is our own cache folder, a real path."""
+    key = hashlib.sha256(workspace.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return f"{base}/{_ALL}/{key}/{_KEPT}"
+
+
+def ready(kept: str, workspace: str) -> None:
+    """Make the folder when it is not there. A new one is the occasion to remove those whose workspace is gone.
+
+    Raises SandboxUnavailable for anything else than a folder of ours by that name."""
+    try:
+        state = os.lstat(kept)
+    except FileNotFoundError:
+        state = _make(kept, workspace)
+    except OSError as error:
+        raise _unusable(kept, error) from None
+    if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.geteuid():
+        raise _unusable(kept, FileExistsError(17, "it is not a folder of yours"))
+
+
+def everything(base: str) -> tuple[Kept, ...]:
+    """The caches of all workspaces, by workspace."""
+    found = []
+    for key in _names(f"{base}/{_ALL}"):
+        folder = f"{base}/{_ALL}/{key}"
+        workspace = _owner(folder)
+        if workspace is not None:
+            gone = not os.path.lexists(workspace)
+            found.append(Kept(workspace, f"{folder}/{_KEPT}", _size(f"{folder}/{_KEPT}"), gone))
+    return tuple(sorted(found, key=lambda each: each.workspace))
+
+
+def clear(kept: str) -> None:
+    """Empty one cache. A command that runs meanwhile finds it empty, as after a fresh clone."""
+    safe_rmtree.empty(kept)
+
+
+def sweep(base: str) -> None:
+    """Remove the caches whose workspace is gone."""
+    for key in _names(f"{base}/{_ALL}"):
+        workspace = _owner(f"{base}/{_ALL}/{key}")
+        if workspace is not None and not os.path.lexists(workspace):
+            safe_rmtree.remove(f"{base}/{_ALL}/{key}/{_KEPT}")  # first: who is cut short finds the owner next time
+            safe_rmtree.remove(f"{base}/{_ALL}/{key}")
+
+
+def _make(kept: str, workspace: str) -> os.stat_result:
+    folder = os.path.dirname(kept)
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        with open(f"{folder}/{_OWNER}", "wb") as file:
+            file.write(os.fsencode(workspace))
+        with contextlib.suppress(FileExistsError):  # another session was quicker
+            os.mkdir(kept, 0o700)
+        found = os.lstat(kept)
+    except OSError as error:
+        raise _unusable(kept, error) from None
+    import threading  # only for a new workspace
+
+    # Nothing waits for the sweep: a cache may be large. When the program ends first, the next sweep removes the rest.
+    base = os.path.dirname(os.path.dirname(folder))
+    threading.Thread(target=sweep, args=(base,), name=SWEEPING, daemon=True).start()
+    return found
+
+
+def _unusable(kept: str, error: OSError) -> SandboxUnavailable:
+    return SandboxUnavailable(
+        Problem(
+            f"the sandbox's own cache `{kept}` cannot be used",
+            (error.strerror or "it cannot be reached").lower(),
+            "check that folder, or name another place with RINGFENCE_CACHE_DIR; nothing was run",
+        )
+    )
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []  # there is no cache yet
+
+
+def _owner(folder: str) -> str | None:
+    try:
+        with open(f"{folder}/{_OWNER}", "rb") as file:
+            return os.fsdecode(file.read(_LONGEST)) or None
+    except OSError:
+        return None  # half made, or not one of ours: left alone
+
+
+def _size(folder: str) -> int:
+    """Bytes on the disk; links are not followed."""
+    total, pending = 0, [folder]
+    while pending:
+        try:
+            with os.scandir(pending.pop()) as entries:
+                for entry in entries:
+                    with contextlib.suppress(OSError):
+                        total += entry.stat(follow_symlinks=False).st_blocks * 512
+                        if entry.is_dir(follow_symlinks=False):
+                            pending.append(entry.path)
+        except OSError:
+            continue  # it went away meanwhile, or cannot be read
+    return total

@@ -1,0 +1,106 @@
+"""The sandbox's answer to a file action, parsed once: it comes from a confined process, and is not taken on trust."""
+
+from typing import TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from policy.model.verdict import Problem
+from tools.tool import Finished, TextPart
+from tools.truncate import short
+
+
+class Answer(BaseModel):
+    """The base of every answer."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class ProblemAnswer(Answer):
+    what: str
+    why: str
+    fix: str
+
+
+class Change(Answer):
+    """A file that was put in place. `diff` lines, and how many more there were; `notes` in words."""
+
+    real: str
+    sha256: str
+    size: int
+    lines: int
+    diff: list[str]
+    dropped: int
+    notes: list[str]
+
+
+A = TypeVar("A", bound=BaseModel)
+
+
+def answer_of(shape: type[A], finished: Finished) -> A | Problem:
+    """The answer, or why there is none: the action's own Problem, what ended it, or that the answer makes no sense."""
+    if (problem := problem_of(finished)) is not None:
+        return problem
+    try:
+        return shape.model_validate(dict(finished.data))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the whole"
+        why = f"`{short(where)}`: {short(first['msg'].lower(), 100)}"
+        return Problem(
+            "the sandbox gave an answer that makes no sense", why, "try again; if it stays so, tell the user"
+        )
+
+
+def problem_of(finished: Finished) -> Problem | None:
+    """Why the action did not come to its end, or None when it did. A command's exit status is no problem."""
+    if finished.problem is not None:
+        return finished.problem
+    if "problem" in finished.data:
+        try:
+            told = ProblemAnswer.model_validate(finished.data["problem"])
+        except ValidationError:
+            return Problem(
+                "the action failed", "the sandbox did not say why", "try again; if it stays so, tell the user"
+            )
+        return Problem(told.what, told.why, told.fix)
+    if finished.ended_by is not None and not finished.data:
+        return Problem(
+            "the action was stopped", f"it reached the {short(finished.ended_by)} limit", "ask for less at a time"
+        )
+    return None
+
+
+def failed(finished: Finished) -> bool:
+    """Whether the model should be told that its call went wrong."""
+    return problem_of(finished) is not None or finished.status != 0 or finished.ended_by is not None
+
+
+def tell(problem: Problem) -> str:
+    """A Problem as the model reads it."""
+    return f"error: {problem.what}\nwhy: {problem.why}\nfix: {problem.fix}"
+
+
+def told(problem: Problem, finished: Finished) -> tuple[TextPart, ...]:
+    """A Problem, and what the boundary stopped, as a whole result."""
+    return (TextPart("\n".join([tell(problem), *violations(finished)])),)
+
+
+def violations(finished: Finished) -> list[str]:
+    """What the boundary stopped, one remark each."""
+    remarks: list[str] = []
+    for attempt in finished.violations[:20]:
+        sure = "probably stopped" if attempt.inferred else "stopped"
+        where = f" (`{short(attempt.path, 300)}`)" if attempt.path and attempt.path not in attempt.what else ""
+        fix = f"; {attempt.fix}" if attempt.fix else ""
+        remarks.append(f"[{sure} by the sandbox: {attempt.what}{where}{fix}]")
+    if len(finished.violations) > 20:
+        remarks.append(f"[and {len(finished.violations) - 20:,} more that the sandbox stopped]")
+    return remarks
+
+
+def change_lines(change: Change) -> list[str]:
+    """The diff and the notes of a change, as lines of a result."""
+    lines = list(change.diff)
+    if change.dropped:
+        lines.append(f"[{change.dropped:,} more lines of the diff are not shown]")
+    return [*lines, *(f"[{note}]" for note in change.notes)]
