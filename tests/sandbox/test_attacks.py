@@ -10,7 +10,7 @@ from functools import cache
 
 import pytest
 
-from tests.adversary.arena import GIT, Arena, played
+from tests.adversary.arena import GIT, Arena, shares
 from tests.adversary.attack import Attack, bash
 from tests.adversary.attacks import ATTACKS
 from tests.adversary.outcome import Told
@@ -24,17 +24,34 @@ LIMITS = (SECURITY / "limits.md").read_text("utf-8")
 KINDS = {"exfiltrate", "steal", "persist", "tamper", "race", "lie", "exhaust", "malformed", "confuse", "pipeline"}
 
 
+# Each share is one run of the loop. A worker of pytest-xdist plays the shares that it is given, and no other.
+SHARES = [(user, number) for number in range(len(shares(ATTACKS))) for user in USERS]
+
+
 @cache
-def outcomes() -> dict[tuple[str, str], Told]:
-    return {(told.user, told.attack.id): told for told in played(*USERS)}
+def outcomes(user: str, number: int) -> dict[str, Told]:
+    """Return what became of the attacks of one share, by their ids."""
+    return {told.attack.id: told for told in Arena(shares(ATTACKS)[number], user).play()}
 
 
 @pytest.mark.threat("T36")
 @pytest.mark.skipif(sys.platform != "linux", reason="the attacks are about Linux")
-@pytest.mark.parametrize("user", USERS)
-@pytest.mark.parametrize("attack", ATTACKS, ids=lambda each: each.id)
-def test_it_is_contained_and_in_the_record(attack: Attack, user: str) -> None:
-    assert outcomes()[user, attack.id].wrong == []
+@pytest.mark.parametrize(
+    ("attack", "user", "share"),
+    [
+        pytest.param(
+            attack, user, number, id=f"{attack.id}-{user}", marks=pytest.mark.xdist_group(f"attacks-{user}-{number}")
+        )
+        for user, number in SHARES
+        for attack in shares(ATTACKS)[number]
+    ],
+)
+def test_it_is_contained_and_in_the_record(attack: Attack, user: str, share: int) -> None:
+    assert outcomes(user, share)[attack.id].wrong == []
+
+
+def test_every_attack_is_in_one_share() -> None:
+    assert sorted(attack.id for share in shares(ATTACKS) for attack in share) == sorted(each.id for each in ATTACKS)
 
 
 def test_the_table_is_sound() -> None:
