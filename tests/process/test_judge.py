@@ -5,7 +5,6 @@ import os
 import select
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -108,12 +107,10 @@ def test_the_mode_decides(tmp_path: Path) -> None:
 
 
 def test_many_lines_stream_with_little_memory(tmp_path: Path) -> None:
-    began = time.monotonic()
     text = b"".join(b'{"id": %d, "cmd": "git log -%d | head"}\n' % (number, number) for number in range(3000))
     code, answers, _ = judged(tmp_path, text)
     assert (code, [answer["id"] for answer in answers]) == (0, list(range(3000)))
     assert {answer["verdict"] for answer in answers} == {"allow"}
-    assert time.monotonic() - began < 60
 
 
 # the rule, the verdict that it makes, the words that come first, why

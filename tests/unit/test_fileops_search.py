@@ -329,9 +329,7 @@ def test_a_pattern_that_nobody_reads_is_a_problem(sources: Path, engine: str, pa
 @pytest.mark.threat("T41")
 def test_a_catastrophic_pattern_ends(tmp_path: Path, engine: str) -> None:
     (tmp_path / "trap").write_text("a" * 60 + "!\n")
-    begun = time.monotonic()
     answer = grep(tmp_path, r"^(?=a)(a+)+$", seconds=0.5)  # look-ahead: our own engine takes it in both cases
-    assert time.monotonic() - begun < 60, "without an end it would take years"
     assert "after 0.5 s nothing was found yet" in problem(answer)["why"]
 
 
