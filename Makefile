@@ -6,7 +6,7 @@ PACKAGES := policy sandbox tools runner profiles
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types imports unit docs tables bench fuzz lock witness clean
+.PHONY: help demo test lint types imports unit docs site tables bench fuzz lock witness clean
 
 help:  ## what there is
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -29,11 +29,15 @@ imports: $(VENV)/.dev
 unit: $(VENV)/.dev
 	$(BIN)/python -m pytest
 
-docs: $(VENV)/.run  ## write docs/reference/commands.md anew from the command rules, the keys into docs/reference/configuration.md, the events into docs/guide/embedding.md
-	$(BIN)/python docs/make_commands.py
+docs: $(VENV)/.run  ## write the generated parts of docs/: keys, events, and the tests of each threat
 	$(BIN)/python docs/make_configuration.py
 	$(BIN)/python docs/make_events.py
 	$(BIN)/python docs/make_threat_tests.py
+
+site: $(VENV)/.site  ## build the static site in build/site; a link or an anchor that leads nowhere is an error
+	$(BIN)/python docs/make_commands.py
+	$(BIN)/python -m sphinx -q -W --keep-going -b html -c docs . build/site
+	@echo "open build/site/index.html"
 
 tables: $(VENV)/.dev  ## run the escape attempts and everyday work on every backend, and write the results into docs/security/
 	$(BIN)/python -m tests.support.make_tables

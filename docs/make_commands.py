@@ -1,5 +1,10 @@
-"""Writes docs/reference/commands.md from the command rules (`make docs`); with `--print` it only prints."""
+"""Generator of docs/reference/commands.md, the page about all known commands, from the command rules.
 
+The page is not committed: `make site` and the build of the wheel generate it. With `--print` the page goes to standard
+output.
+"""
+
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -11,20 +16,20 @@ from policy.model.tier import Tier  # noqa: E402  # likewise
 from policy.rules.rule import CommandRule, Flag, Operands, Role  # noqa: E402  # the import path is set just above
 from policy.rules.rulebook import Example, parse_examples, parse_rules  # noqa: E402  # likewise
 
-HEAD = """# What is known about commands
+HEAD = """# Known commands
 
-Written by `make docs` from `policy/commands/*.toml`; do not edit it here. {programs} programs and {subs} subcommands.
+Generated from `policy/commands/*.toml`; do not edit this page. {programs} programs and {subs} subcommands.
 
-The world is closed: a program, subcommand or flag that stands in no table is `unknown`, and that is a question in
-nearly every mode. A row says the tier of the plain use; each operand and flag adds what is said of it, and a path
-outside the workspace, a secret or a substitution in the words counts by itself. [policy.md](policy.md) explains the
+A program, subcommand or flag that no table lists is `unknown`, which is a question in
+nearly every mode. A row states the tier of the plain use; operands and flags add their own effects, and a path
+outside the workspace, a secret or a substitution in the words counts separately. [policy.md](policy.md) explains the
 tiers.
 
-- **tier**: `read` unless said otherwise. *any flags*: nothing is promised about its flags, and the tier stands for
+- **tier**: `read` unless stated otherwise. *any flags*: the flags are not listed, and the tier holds for
   all of them.
 - **raised by**: flags that make it more than its tier. `-o FILE` writes FILE, `-i` (edits) changes the files it would
   read.
-- **words**: what its operands are. `…` may be repeated, `[ ]` may be left out. Words that are plain text are not
+- **words**: the roles of its operands. `…` may be repeated, `[ ]` is optional. Operands that are plain text are not
   listed.
 """
 
@@ -89,9 +94,9 @@ def commands_page(folder: Path) -> str:
     programs = sum(len(names) for rows in families.values() for names, _ in rows if " " not in names[0])
     subs = sum(len(names) for rows in families.values() for names, _ in rows if " " in names[0])
     parts = [HEAD.format(programs=programs, subs=subs)]
-    parts.append("\n".join(f"- [{_title(texts[name])}](#{_anchor(name)})" for name in texts) + "\n")
+    parts.append("\n".join(f"- [{_title(texts[name])}](#{_anchor(_title(texts[name]))})" for name in texts) + "\n")
     for name, rows in families.items():
-        parts.append(f'<a id="{_anchor(name)}"></a>\n\n## {_title(texts[name])}\n\nFrom `policy/commands/{name}`.\n')
+        parts.append(f"## {_title(texts[name])}\n\nFrom `policy/commands/{name}`.\n")
         parts.append(_table(("command", "what it does", "tier", "raised by", "words"), map(_row, rows)))
         parts.append("Examples, which the tests run:\n")
         parts.append(_table(("example", "tier", "why"), map(_example, parse_examples(texts[name], name))))
@@ -213,8 +218,9 @@ def _title(text: str) -> str:
     return first.split(". ")[0].rstrip(".:").split(": ")[0]
 
 
-def _anchor(name: str) -> str:
-    return name.removesuffix(".toml")
+def _anchor(title: str) -> str:
+    """Return the anchor that readers of Markdown give to a heading."""
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 
 if __name__ == "__main__":
