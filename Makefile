@@ -1,12 +1,13 @@
-# Two commands matter: `make demo` and `make test`. Both work on a fresh Debian or Ubuntu, as root or not.
+# `make demo` shows the product, `make check`, `make smoke` and `make test` test it. All work on a fresh Debian or Ubuntu, as root or not.
 
 VENV := .venv
 BIN := $(VENV)/bin
 PACKAGES := policy sandbox tools runner profiles
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+PYTEST := $(BIN)/python -m pytest -n auto --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types imports unit docs site tables bench fuzz lock witness clean
+.PHONY: help demo check smoke test lint types imports docs site tables bench fuzz lock witness clean
 
 help:  ## what there is
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -14,7 +15,14 @@ help:  ## what there is
 demo: $(VENV)/.run  ## install into .venv and watch the whole thing work on a small repository (no key, no network)
 	@$(BIN)/agent demo
 
-test: $(VENV)/.dev lint types imports unit  ## install what the tests need and run everything
+check: lint types imports  ## lint, types, imports and the unit tests: under two minutes on two cores
+	$(PYTEST) tests/unit
+
+smoke: lint types imports  ## check, and the first row of every other test: one backend, one user
+	$(PYTEST) --smoke
+
+test: lint types imports  ## install what the tests need and run everything
+	$(PYTEST) --durations=20
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -25,9 +33,6 @@ types: $(VENV)/.dev
 
 imports: $(VENV)/.dev
 	$(BIN)/lint-imports
-
-unit: $(VENV)/.dev
-	$(BIN)/python -m pytest
 
 docs: $(VENV)/.run  ## write the generated parts of docs/: keys, events, and the tests of each threat
 	$(BIN)/python docs/make_configuration.py

@@ -1,16 +1,29 @@
-"""Fixtures that more than one file needs. No autouse magic."""
+"""Fixtures that more than one folder needs, the marks of the folders, and the selection of `--smoke`."""
 
 import contextlib
 import functools
 import os
 import signal
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.container_bench import Dock, dock
+from tests.support.places import TESTS
 from tests.support.sandbox_bench import USERS, Bench, make
+
+FOLDERS = ("sandbox", "services", "terminal", "process", "laws", "unit")  # in the order in which they run
+# Tests of one group run one after the other in one worker. `sandbox` is the group of the tests that share a bench, count
+# processes and descriptors of a user, or look at files that sandboxes of other tests have in /var/tmp.
+SHARED = {"docked": "docker", "benches": "sandbox"}  # by fixture
+ALONE = {
+    "test_limits": "sandbox",
+    "test_cgroup": "sandbox",
+    "test_sandbox_many": "sandbox",
+    "test_broker_exec": "sandbox",
+}
 
 # A job runner may start us with Ctrl-C ignored, and what we start would inherit that: the product respects it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -24,7 +37,53 @@ settings.register_profile(
     derandomize="LAW_EXAMPLES" not in os.environ,
     database=None,
 )
-settings.load_profile("busy")
+settings.register_profile("few", parent=settings.get_profile("busy"), max_examples=10)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--smoke",
+        action="store_true",
+        help="outside tests/unit only the first row of each test (one backend, one user), and ten examples of each law",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    settings.load_profile("few" if config.getoption("--smoke") else "busy")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark each test with the name of its folder and its group, put the longest folders first, and select for `--smoke`."""
+    folders: dict[pytest.Item, str] = {}
+    for item in items:
+        folders[item] = item.path.relative_to(TESTS).parts[0]
+        item.add_marker(folders[item])
+        names = getattr(item, "fixturenames", ())
+        shared = [group for name, group in SHARED.items() if name in names]
+        item.add_marker(pytest.mark.xdist_group((shared or [ALONE.get(item.path.stem, item.path.stem)])[0]))
+    items.sort(key=lambda item: FOLDERS.index(folders[item]))
+    if config.getoption("--smoke"):
+        functions: set[str] = set()
+        kept, left_out = [], []
+        for item in items:
+            function = item.nodeid.partition("[")[0]
+            (kept if folders[item] == "unit" or function not in functions else left_out).append(item)
+            functions.add(function)
+        items[:] = kept
+        config.hook.pytest_deselected(items=left_out)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print how many tests were skipped for each reason."""
+    reasons = Counter(
+        report.longrepr[2].removeprefix("Skipped: ")
+        for report in terminalreporter.stats.get("skipped", ())
+        if isinstance(report.longrepr, tuple)
+    )
+    if reasons:
+        terminalreporter.section("skipped tests by reason")
+        for reason, number in reasons.most_common():
+            terminalreporter.line(f"{number:6} {reason}")
 
 
 @pytest.fixture(scope="session")

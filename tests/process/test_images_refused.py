@@ -24,9 +24,9 @@ from runner.messages import (
 )
 from runner.problems import Exit
 from runner.providers.error_reason import Said, about_images
+from tests.process.test_fileops import png
 from tests.process.test_loop import Make, stage  # noqa: F401  # the fixture
 from tests.process.test_replies_servers import DONE, Answer, Server, _event, agent, began, ended, of, serve  # noqa: F401  # a fixture
-from tests.unit.test_fileops import png
 from tests.unit.test_replies import Item, Plays, ls, says
 
 OLD, BAD = ImageBlock("image/png", "T0xE"), ImageBlock("image/png", "QkFE")

@@ -178,7 +178,7 @@ CODED: list[tuple[bytes, tuple[tuple[str, str], ...], str]] = [
 
 @pytest.mark.threat("T119")
 @pytest.mark.parametrize("status", [200, 307, 400])
-@pytest.mark.parametrize(("body", "fields", "why"), CODED)
+@pytest.mark.parametrize(("body", "fields", "why"), CODED, ids=[row[-1] for row in CODED])
 def test_what_a_collector_answers_is_counted_while_it_is_unpacked(
     body: bytes, fields: tuple[tuple[str, str], ...], why: str, status: int
 ) -> None:

@@ -518,7 +518,7 @@ def file_actions() -> list[tuple[Action, Tier, bool, str]]:
     ]
 
 
-@pytest.mark.parametrize(("action", "tier", "plain", "why"), file_actions(), ids=lambda item: str(item)[:60])
+@pytest.mark.parametrize(("action", "tier", "plain", "why"), file_actions(), ids=[row[-1] for row in file_actions()])
 def test_files_and_programs_are_judged_by_where_their_paths_lead(
     action: Action, tier: Tier, plain: bool, why: str
 ) -> None:

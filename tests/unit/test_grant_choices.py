@@ -84,7 +84,7 @@ def test_what_is_offered(given: Action | str, expected: tuple[str, ...], why: st
     assert tuple(offered(given)) == expected
 
 
-@pytest.mark.parametrize("given", [given for given, expected, _ in OFFERED if expected], ids=str)
+@pytest.mark.parametrize("given", [row[0] for row in OFFERED if row[1]], ids=[row[2] for row in OFFERED if row[1]])
 def test_every_choice_covers_its_question_and_shows_what_it_does_not_cover(given: Action | str) -> None:
     for words, choice in offered(given).items():
         verdict = settled(given, agreed(given, words)).verdict

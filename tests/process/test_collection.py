@@ -1,0 +1,22 @@
+"""The list of tests: the same in every process, so that workers agree on it and a failure can be found again by its id."""
+
+import os
+import subprocess
+import sys
+
+from tests.support.places import ROOT
+
+
+def test_two_collections_give_the_same_ids_in_the_same_order() -> None:
+    """Two processes have different temporary folders, object addresses and hashes of strings: no id may contain any."""
+    words = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "tests"]
+    collections = [
+        subprocess.Popen(words, cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": seed}, stdout=subprocess.PIPE, text=True)
+        for seed in ("1", "2")
+    ]
+    outputs = [each.communicate(timeout=600)[0] for each in collections]
+    assert [each.returncode for each in collections] == [0, 0]
+    first, second = ([line for line in output.splitlines() if "::" in line] for output in outputs)
+    assert len(first) > 1000
+    assert [pair for pair in zip(first, second, strict=True) if pair[0] != pair[1]] == []
+    assert len(set(first)) == len(first)
