@@ -1,7 +1,7 @@
 """The decision: an assessment meets the matrix. Allow, Ask and Deny are made here; Permits here and in `grants`."""
 
 from policy.describe.phrases import named, near, plain
-from policy.describe.summary import doing, question, secrets_read
+from policy.describe.summary import question, secrets_read, summarize
 from policy.model.assessment import Assessment, Reason, RuleKind
 from policy.model.builtin_rules import NO_REASON, RIGHTS_FLOOR
 from policy.model.facts import Facts
@@ -133,7 +133,7 @@ def _problem(assessment: Assessment, facts: Facts, cell: Cell, reason: Reason) -
         return Problem(f"{named(assessment.action, facts)} was refused", f"{_told(reason)}; {here}", fix)
     asks = cell.ruling is Ruling.ASK
     because = "needs a yes, and nobody is there to give one" if asks else "is not allowed"
-    why = f"it {doing(assessment, facts)}; in mode `{cell.mode.value}` tier `{cell.tier.label}` {because}"
+    why = f"it {summarize(assessment, facts)}; in mode `{cell.mode.value}` tier `{cell.tier.label}` {because}"
     return Problem(f"{named(assessment.action, facts)} was refused", why, _way_out(assessment, cell))
 
 

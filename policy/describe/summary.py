@@ -1,13 +1,16 @@
-"""What an action does, told in one line to a person who is no expert: the worst first, counted and grouped."""
+"""The summary of an action in one line, for a user who is no expert: the worst first, counted and grouped.
+
+The summary is chosen by tiers, effects and consequences. The words of a reason are quoted, and never searched.
+"""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
 
-from policy.describe.consequences import LOSSES
 from policy.describe.phrases import MOST_NAMED, Around, joined, listed, named, near, plain, powers
 from policy.describe.secret_kinds import secret_kind
 from policy.model.action import RunScript
 from policy.model.assessment import Assessment, Effect, EffectKind, Reason, Scope
+from policy.model.consequence import ABOUT_PATHS, LOSSES, Consequence
 from policy.model.facts import Kind, PathFact
 from policy.model.host_words import nearby
 from policy.model.tier import Tier
@@ -17,10 +20,12 @@ _MOST_TOLD = 5  # things told before "and more"
 _LONGEST = 160
 _MOST_TYPED = 40
 
-# A reason that a rule gave: `git commit` records changes.
-_RULED = re.compile(r"`([^`]+)`:? (.+)", re.DOTALL)
-_ABOUT_PATHS = ("writes ", "deletes ", "changes ")
 _VERBS = {EffectKind.DELETES: "deletes", EffectKind.WRITES: "changes", EffectKind.READS: "reads"}
+_WHOLE = (Consequence.DELETES_WORKSPACE, Consequence.CHANGES_WORKSPACE)
+# A reason with one of these names the path that it is about.
+_NAMING = ABOUT_PATHS - {Consequence.CHANGES_ROOT}
+# Over a network these do more than the name of the host says.
+_BEYOND_TALKING = (Consequence.TRANSFERS, Consequence.RUNS_CODE, Consequence.RUNS_DOWNLOADED)
 _ELSEWHERE = (Scope.OUTSIDE, Scope.SYSTEM)
 
 # Programs whose code stands in the command itself, or anywhere; with all others it is what the repository says.
@@ -30,9 +35,9 @@ _INTERPRETER = re.compile(
 )
 
 
-def doing(assessment: Assessment, around: Around) -> str:
-    """What the action does, as the end of a sentence that starts with it. One line, nothing in it can move a cursor."""
-    said = list(dict.fromkeys(plain(part, _LONGEST) for part in _Telling(assessment, around).parts()))
+def summarize(assessment: Assessment, around: Around) -> str:
+    """Return the end of a sentence that starts with the action. It is one line, and nothing in it can move a cursor."""
+    said = list(dict.fromkeys(plain(part, _LONGEST) for part in _Summary(assessment, around).parts()))
     if len(said) > _MOST_TOLD:
         said = [*said[:_MOST_TOLD], "does more"]
     if any(char in part for part in said for char in ",:;"):
@@ -41,15 +46,15 @@ def doing(assessment: Assessment, around: Around) -> str:
 
 
 def question(assessment: Assessment, terms: Terms, around: Around) -> str:
-    """One line: what the action does, and all that a yes would let it do."""
-    told = doing(assessment, around)
+    """Return one line: the summary of the action, and all that a yes would let it do."""
+    told = summarize(assessment, around)
     mark = ": " if told.startswith("`") else " "
     given = "; ".join((powers(terms, around, assessment.action), *caveats(assessment, terms)))
     return f"{named(assessment.action, around)}{mark}{told}. {given}. Allow it?"
 
 
 def caveats(assessment: Assessment, terms: Terms) -> tuple[str, ...]:
-    """What a yes would not get, although the action wants it."""
+    """Return the rights that the action wants and a yes would not give."""
     found = []
     if UNNAMED in terms.hosts:
         found.append(
@@ -66,28 +71,25 @@ def caveats(assessment: Assessment, terms: Terms) -> tuple[str, ...]:
 
 
 def secrets_read(assessment: Assessment, around: Around) -> str | None:
-    """What it would do to secrets, or None when no effect names one."""
+    """Return the part of the summary about secrets, or None when no effect names one."""
     said = list(_secrets_told(assessment.effects, around))
     return joined(said) if said else None
 
 
-class _Telling:
-    """The parts of one line. What a better phrase has told already is not told again."""
+class _Summary:
+    """The parts of one summary. A part that a closer phrase has covered is left out."""
 
     def __init__(self, assessment: Assessment, around: Around) -> None:
         self.around = around
         self.reasons = assessment.reasons
         self.effects = assessment.effects
         self._look: Callable[[str], PathFact] | None = getattr(around, "look", None)
-        explained = {reason.rule for reason in self.reasons if reason.text.startswith(_ABOUT_PATHS)}
+        explained = {reason.rule for reason in self.reasons if reason.consequence in ABOUT_PATHS}
         self.script = assessment.action.script if isinstance(assessment.action, RunScript) else ""
         self.told: set[str] = set()  # commands of which the worst is said
         self.moved: set[Effect] = set()
-        self.ruled = [
-            (reason, found[1], found[2], reason.rule in explained)
-            for reason in self.reasons
-            if (found := _RULED.fullmatch(reason.text))
-        ]
+        # Facts about commands, and whether a path of the command is named too.
+        self.facts = [(reason, reason.rule in explained) for reason in self.reasons if reason.command]
 
     def parts(self) -> Iterator[str]:
         yield from (reason.text for reason in self.reasons if reason.tier is Tier.DENIED)
@@ -99,8 +101,8 @@ class _Telling:
         yield from self._moves(whole)
         yield from self._paths(EffectKind.DELETES, "deletes", whole)
         yield from self._paths(EffectKind.WRITES, "changes", whole)
-        yield from self._ruled(Tier.WRITE_OUTSIDE)
-        yield from self._ruled(Tier.WRITE)
+        yield from self._quoted(Tier.WRITE_OUTSIDE)
+        yield from self._quoted(Tier.WRITE)
         yield from self._hosts()
         yield from self._code()
         yield from self._reads()
@@ -113,42 +115,36 @@ class _Telling:
             yield from (reason.text for reason in self.reasons if reason.tier is Tier.SECRET)
 
     def _uncertain(self) -> Iterator[str]:
-        unknown = [reason.text for reason in self.reasons if reason.tier is Tier.UNKNOWN]
-        known = [text for text in unknown if text.startswith(_ABOUT_PATHS)]
-        yield from known
-        rest = [text for text in unknown if text not in known]
+        unknown = [reason for reason in self.reasons if reason.tier is Tier.UNKNOWN]
+        yield from (reason.text for reason in unknown if reason.consequence in ABOUT_PATHS)
+        rest = [reason.text for reason in unknown if reason.consequence not in ABOUT_PATHS]
         if rest:
             more = f", and {len(rest) - 1} more like it" if len(rest) > 1 else ""
             yield f"cannot be read with certainty: {rest[0]}{more}"
 
     def _irreversible(self) -> tuple[bool, list[str]]:
-        """What cannot be undone, and whether that is everything in the project."""
+        """Return whether everything in the workspace changes, and the phrases for all that cannot be undone."""
         told, whole = [], False
-        secret = [near(effect.target, self.around) for effect in self.effects if effect.scope is Scope.SECRET]
         for reason in self.reasons:
             if reason.tier is not Tier.DANGEROUS:
                 continue
-            found = _RULED.fullmatch(reason.text)
-            if reason.text in ("deletes everything in the workspace", "changes every file in the workspace"):
-                whole = True
-                told.append(reason.text)
-            elif found is not None:
-                told.append(_dangerous(found[1], found[2]))
-                self.told.add(found[1].split(" -")[0])
-            elif not any(_about(reason.text, name) for name in secret):
-                told.append(_kindly(reason.text))
+            whole = whole or reason.consequence in _WHOLE
+            if reason.command:
+                told.append(_dangerous(reason))
+                self.told.add(reason.command.split(" -")[0])
+            elif reason.about is None or reason.about.scope is not Scope.SECRET:
+                told.append(reason.does or reason.text)
         return whole, told
 
     def _moves(self, whole: bool) -> Iterator[str]:
-        """What is renamed rather than deleted, and where it goes."""
-        movers = {reason.rule for reason, _, why, _ in self.ruled if why.startswith("moves")}
-        texts = [reason.text for reason in self.reasons if reason.rule in movers]
+        """Yield the paths that are renamed rather than deleted, and their new place."""
+        movers = {reason.rule for reason, _ in self.facts if reason.consequence is Consequence.MOVES}
         if not movers or whole:
             return
+        named = {reason.about or reason.names for reason in self.reasons if reason.rule in movers}
         found: dict[EffectKind, list[Effect]] = {EffectKind.DELETES: [], EffectKind.WRITES: []}
         for effect in self.effects:
-            begin = f"{effect.kind.value} {near(effect.target, self.around)}"
-            if effect.exact and effect.kind in found and any(_about(text, begin) for text in texts):
+            if effect.exact and effect.kind in found and effect in named:
                 found[effect.kind].append(effect)
         gone, made = found[EffectKind.DELETES], found[EffectKind.WRITES]
         if gone and len(made) == 1:
@@ -159,14 +155,15 @@ class _Telling:
 
     def _paths(self, kind: EffectKind, verb: str, whole: bool) -> Iterator[str]:
         effects = [effect for effect in self.effects if effect.kind is kind and effect.scope is not Scope.SECRET]
-        spelled = [reason.text for reason in self.reasons if reason.tier is Tier.DANGEROUS]
+        dangerous = [reason for reason in self.reasons if reason.tier is Tier.DANGEROUS]
+        spelled = {each.about.target for each in dangerous if each.about and each.consequence in _NAMING}
         effects = [
             effect
             for effect in effects
             if effect.target.startswith("/")
             and effect not in self.moved
             and not (whole and effect.target == self.around.workspace)
-            and not any(_about(text, near(effect.target, self.around)) for text in spelled)
+            and effect.target not in spelled
         ]
         if kind is EffectKind.WRITES and self._vague():
             effects = [item for item in effects if item.exact or item.target != self.around.workspace]
@@ -199,21 +196,21 @@ class _Telling:
         return self._look(effect.target).kind if self._look is not None else None
 
     def _vague(self) -> bool:
-        """Whether "files in the workspace" is told better by a rule's own words, since no path was named."""
-        if any(reason.text.startswith("writes files in the workspace") for reason in self.reasons):
+        """Return True if a rule's own words say more than "files in the workspace", since no path was named."""
+        if any(reason.consequence is Consequence.WRITES_FILES for reason in self.reasons):
             return False
-        return any(not explained for reason, _, _, explained in self.ruled if reason.tier is not Tier.READ) or any(
+        return any(not explained for reason, explained in self.facts if reason.tier is not Tier.READ) or any(
             reason.tier is Tier.DANGEROUS for reason in self.reasons
         )
 
-    def _ruled(self, tier: Tier) -> Iterator[str]:
-        more = [
-            label for reason, label, _, _ in self.ruled if reason.tier > Tier.READ
-        ]  # a read tells nothing of a change
+    def _quoted(self, tier: Tier) -> Iterator[str]:
+        """Yield the facts of one tier in their own words, unless a longer command or a path says more."""
+        more = [reason.command for reason, _ in self.facts if reason.tier > Tier.READ]  # a read changes nothing
         above = {label[:at] for label in more for at, char in enumerate(label) if char == " "}
-        for reason, label, why, explained in self.ruled:
+        for reason, explained in self.facts:
+            label = reason.command
             if reason.tier is tier and not explained and label not in above and label.split(" -")[0] not in self.told:
-                yield _with(LOSSES.get(label, _settled(label, why)), label)
+                yield _with(_change(reason), label)
 
     def _hosts(self) -> Iterator[str]:
         hosts = [effect.target for effect in self.effects if effect.kind is EffectKind.CONNECTS]
@@ -225,34 +222,40 @@ class _Telling:
         }
         if known:
             self.told.update(
-                label for reason, label, why, _ in self.ruled if reason.tier is Tier.NETWORK and _only_talks(why)
+                reason.command
+                for reason, _ in self.facts
+                if reason.tier is Tier.NETWORK and reason.consequence not in _BEYOND_TALKING
             )
             said = [host for host in known if host not in theirs]
             yield from [f"talks to {listed(said)}"] if said else ()
             led = [host for host in known if host in theirs]
             yield from [f"talks to {listed(led)}, as the repository's settings say"] if led else ()
-            reading = [(label, why) for reason, label, why, _ in self.ruled if reason.tier is Tier.READ]
-            yield from (_with(why, label) for label, why in reading if "another machine" in why)
-        yield from self._ruled(Tier.NETWORK)
-        if not any(reason.tier is Tier.NETWORK for reason, _, _, _ in self.ruled) and hosts and not known:
+            reading = [reason for reason, _ in self.facts if reason.tier is Tier.READ]
+            sent = [reason for reason in reading if reason.consequence is Consequence.TRANSFERS]
+            yield from (_with(reason.does, reason.command) for reason in sent)
+        yield from self._quoted(Tier.NETWORK)
+        if not any(reason.tier is Tier.NETWORK for reason, _ in self.facts) and hosts and not known:
             yield "talks to a host that is known only when it runs"
 
     def _code(self) -> Iterator[str]:
         own, unchecked = [], []
-        for reason, label, why, _ in self.ruled:
-            editor = re.fullmatch(r"is (an? .+)", why)
+        for reason, _ in self.facts:
+            label = reason.command
             if reason.tier is not Tier.EXECUTE or label in self.told:
                 continue
-            if editor:
-                yield f"starts {label}, {editor[1]}"
-            elif why.startswith(("`", "the ", "a ")):
-                yield f"starts other programs from within {label}"
-            elif not why.startswith(("runs", "builds", "may run")):
-                yield _with(why, label)
-            elif _INTERPRETER.fullmatch(label.split()[0]):
-                unchecked.append(self._typed(reason, label))
-            else:
-                own.append(self._typed(reason, label))
+            match reason.consequence:
+                case Consequence.STARTS_EDITOR:
+                    yield f"starts {label}, an editor, which can run programs"
+                case Consequence.RUNS_PROJECT_PROGRAM:
+                    yield f"starts {label}, a program of the project"
+                case Consequence.STARTS_PROGRAMS:
+                    yield f"starts other programs from within {label}"
+                case Consequence.RUNS_CODE if _INTERPRETER.fullmatch(label.split()[0]):
+                    unchecked.append(self._typed(reason))
+                case Consequence.RUNS_CODE:
+                    own.append(self._typed(reason))
+                case _:
+                    yield _with(reason.does, label)
         programs = [
             near(effect.target, self.around)
             for effect in self.effects
@@ -266,18 +269,19 @@ class _Telling:
             yield f"runs code that nobody has checked ({listed(_longest(unchecked))})"
 
     def _fetched(self) -> Iterator[str]:
-        """Code that comes from a network: what it is fetched by needs no other word."""
-        labels = [
-            (reason, label)
-            for reason, label, why, _ in self.ruled
-            if reason.tier is Tier.EXECUTE and ("fetch" in why or "download" in why)
+        """Yield the code that comes from a network. Nothing more is said of the commands that fetch it."""
+        found = [
+            reason
+            for reason, _ in self.facts
+            if reason.tier is Tier.EXECUTE and reason.consequence is Consequence.RUNS_DOWNLOADED
         ]
-        self.told.update(label for _, label in labels)
-        if labels:
-            yield f"runs code it downloads first ({listed([self._typed(*one) for one in labels])})"
+        self.told.update(reason.command for reason in found)
+        if found:
+            yield f"runs code it downloads first ({listed([self._typed(each) for each in found])})"
 
-    def _typed(self, reason: Reason, label: str) -> str:
-        """The command as it was typed, when that is short."""
+    def _typed(self, reason: Reason) -> str:
+        """Return the command as it was typed, when that is short; otherwise the name of the command."""
+        label = reason.command
         found = self.script[reason.span.start : reason.span.end] if reason.span else ""
         known = found.startswith(label.split()[0]) and len(found) <= _MOST_TYPED and "\n" not in found
         return found if known else label
@@ -311,39 +315,32 @@ def _secrets_told(effects: Iterable[Effect], around: Around) -> Iterator[str]:
     yield from (f"{joined(done)} {names}, {what}" for (names, what), done in verbs.items())
 
 
-def _dangerous(label: str, why: str) -> str:
-    if why.startswith("throws away all changes to `.`"):
-        why = "throws away uncommitted changes"
-    if "overwrites or deletes a branch" in why:
-        return f"overwrites or deletes a branch on the server ({label})"
-    if "just downloaded" in why:
-        return f"runs code it downloads first ({label})"
-    if "rights of the administrator" in why:
-        return f"needs administrator rights ({label})"
-    if why.startswith("cannot be undone"):
-        why = "does something that cannot be undone, or goes around a protection"
-    return _with(LOSSES.get(label, why), label)
+def _dangerous(reason: Reason) -> str:
+    """Return the phrase for a fact of tier dangerous about a command."""
+    match reason.consequence:
+        case Consequence.OVERWRITES_BRANCH:
+            phrase = "overwrites or deletes a branch on the server"
+        case Consequence.RUNS_DOWNLOADED:
+            phrase = "runs code it downloads first"
+        case Consequence.NEEDS_ADMINISTRATOR:
+            phrase = "needs administrator rights"
+        case Consequence.IRREVERSIBLE:
+            phrase = "does something that cannot be undone, or goes around a protection"
+        case _:
+            phrase = _own_words(reason)
+    return _with(phrase, reason.command)
 
 
-def _only_talks(why: str) -> bool:
-    """Whether naming the host says as much."""
-    return "another machine" not in why and not why.startswith(("runs", "copies", "sends"))
+def _change(reason: Reason) -> str:
+    """Return the phrase for a change that a command makes."""
+    if reason.consequence is Consequence.CHANGES_FILES and reason.command.startswith("git "):
+        return "changes the repository"
+    return _own_words(reason)
 
 
-def _settled(label: str, why: str) -> str:
-    why = why.removesuffix(" when used like this")
-    return "changes the repository" if label.startswith("git ") and why == "changes files" else why
-
-
-def _about(text: str, name: str) -> bool:
-    """Whether a reason speaks of exactly that path: `writes a.txt`, not `writes a.txt.old`."""
-    found = f" {text} ".find(f" {name}")
-    after = f" {text} "[found + len(name) + 1 :]
-    return found >= 0 and (after == " " or after.startswith((",", " in the ")))
-
-
-def _kindly(text: str) -> str:
-    return text.replace("writes ", "changes ", 1) if text.startswith("writes ") else text
+def _own_words(reason: Reason) -> str:
+    """Return the phrase of the consequence, where it has one of its own; otherwise the words of the reason."""
+    return LOSSES.get(reason.consequence, reason.does) if reason.consequence is not None else reason.does
 
 
 def _with(why: str, label: str) -> str:

@@ -11,6 +11,7 @@ from policy.interpreter.options import ParsedOptions, parse
 from policy.interpreter.shell_state import UNDEFINED, ExitStates, State
 from policy.interpreter.traps import Trap
 from policy.model.abstract_word import ANYTHING, NUMBER, AbstractWord, join, literal, tokens
+from policy.model.consequence import Consequence
 from policy.model.span import SourceSpan
 from policy.model.tier import Tier
 from policy.rules.rule import Role
@@ -29,7 +30,7 @@ def cd(call: Call) -> None:
         call.unknown(shape.trouble or "`cd` with more than one folder", shape.where)
         call.after = ExitStates.same(call.state.moved(None))
         return
-    call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
+    call.does_as_ruled(Tier.READ)
     physical = any(flag.name == "-P" for flag, _ in shape.flags)
     call.interpreter.traps.wandered = True
     call.after = _go(call, shape.operands[0] if shape.operands else None, physical=physical)
@@ -61,7 +62,7 @@ def push(call: Call) -> None:
         call.unknown(f"`{call.label}` other than with one folder")
         call.after = ExitStates.same(replace(call.state.moved(None), stack=None))
         return
-    call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
+    call.does_as_ruled(Tier.READ)
     call.interpreter.traps.wandered = True
     ok, fail = _go(call, words[0])
     stack = None if call.state.stack is None else (*call.state.stack, call.state.cwds)
@@ -73,7 +74,7 @@ def popd(call: Call) -> None:
     call.interpreter.traps.wandered = True
     if call.words:
         call.unknown(f"`{call.label}` with arguments")
-    call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
+    call.does_as_ruled(Tier.READ)
     stack = call.state.stack
     if stack is None:
         call.after = ExitStates(call.state.moved(None), call.state)
@@ -85,7 +86,7 @@ def assign(call: Call) -> None:
     """`export`, `declare`, `typeset`, `local`, `readonly`: names with or without a value."""
     variables, state = call.interpreter.variables, call.state
     if call.label in ("declare", "typeset") and _shows_functions(call.words):
-        call.add_reason(Tier.READ, f"`{call.label} {call.words[0].text}` shows functions")
+        call.does(Tier.READ, "shows functions", flag=call.words[0].text or "")
         return
     exports, fixes, names = call.label == "export", call.label == "readonly", set()
     own = state.locals is not None and call.label in ("local", "declare", "typeset")
@@ -148,7 +149,7 @@ def assign(call: Call) -> None:
                 state = variables.export(state, text, None, word.span or call.span)
         else:
             call.unknown(f"`{call.label}` with a name known only when it runs", word)
-    call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
+    call.does_as_ruled(Tier.READ)
     if fixes:
         state = replace(state, fixed=state.fixed | names)
         call.interpreter.traps.note_state(state)
@@ -170,7 +171,7 @@ def let(call: Call) -> None:
             call.unknown(f"`{call.label}` computes, and may run what it finds in variables", word)
             return
         state = variables.compute(expression, state, call.frame, word.span or call.span or SourceSpan(0, 0))
-    call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
+    call.does_as_ruled(Tier.READ)
     call.after = ExitStates.same(state)
 
 
@@ -209,7 +210,7 @@ def unset(call: Call) -> None:
             variables.revealed.add(text)
         known = literal(" \t\n") if text == "IFS" else ANYTHING
         state = variables.assign(state, text, known, word.span or call.span)
-    call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
+    call.does_as_ruled(Tier.READ)
     call.after = ExitStates.same(state)
 
 
@@ -237,7 +238,7 @@ def read(call: Call) -> None:
             call.unknown(f"`{call.label}` into a name known only when it runs", word)
         else:
             state = variables.assign(state, word.text, heard, word.span or call.span)
-    call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
+    call.does_as_ruled(Tier.READ)
     call.after = ExitStates.same(state)
 
 
@@ -259,7 +260,7 @@ def printf(call: Call) -> None:
         return
     words = words[1:] if words and words[0].text == "--" else words
     call.says = printed(words[:1], words[1:])
-    call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
+    call.does_as_ruled(Tier.READ)
 
 
 def set_options(call: Call) -> None:
@@ -282,7 +283,7 @@ def set_options(call: Call) -> None:
             if name is not None and name.text not in _SET_NAMES:
                 call.unknown("`set -o` changes how the shell works", name)
                 return
-    call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
+    call.does_as_ruled(Tier.READ)
     call.after = ExitStates.same(replace(call.state, arguments=arguments))
 
 
@@ -291,7 +292,7 @@ def shift(call: Call) -> None:
     count = call.words[0].text if call.words else "1"
     if len(call.words) > 1 or count is None or not count.isdigit():
         call.unknown(f"`{call.label}` other than by a number", call.words[0])
-    call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
+    call.does_as_ruled(Tier.READ)
     state, number = call.state, int(count) if count is not None and count.isdigit() else 0
     known = state.arguments
     if known is None or any(word.may_split for word in known[:number]):
@@ -304,7 +305,7 @@ def shift(call: Call) -> None:
 def trap(call: Call) -> None:
     """`trap TEXT SIGNALS`: the text is read now, and judged where the shell ends."""
     words = [word for word in call.words if word.text != "--"]
-    call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
+    call.does_as_ruled(Tier.READ)
     if not words or words[0].text in ("-p", "-l"):
         return
     if any(word.text is None for word in words):
@@ -336,7 +337,7 @@ def getopts(call: Call) -> None:
     for name in ("OPTARG", "OPTIND"):
         call.interpreter.traps.note_value(name, ANYTHING)
         state = state.assign(name, ANYTHING)
-    call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
+    call.does_as_ruled(Tier.READ)
     call.after = ExitStates.same(state)
 
 
@@ -351,7 +352,7 @@ def mapfile(call: Call) -> None:
     variables.arrays.add(names[0].text)
     heard = AbstractWord(may_split=True, hints=tokens(_input(call, shape)))
     state = variables.assign(call.state, names[0].text, heard, names[0].span or call.span)
-    call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
+    call.does_as_ruled(Tier.READ)
     call.after = ExitStates.same(state)
 
 
@@ -361,7 +362,7 @@ def shopt(call: Call) -> None:
         if word.text not in _SHOPT:
             call.unknown("`shopt` changes how the shell works", word)
             return
-    call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
+    call.does_as_ruled(Tier.READ)
 
 
 _SHOPT = frozenset(["-s", "-u", "-q", "-p", "nullglob", "failglob", "globstar", "inherit_errexit"])
@@ -373,7 +374,7 @@ def umask(call: Call) -> None:
     if shape.trouble or len(shape.operands) > 1:
         call.unknown(shape.trouble or f"`{call.label}` with more than one mode", shape.where)
         return
-    call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
+    call.does_as_ruled(Tier.READ)
     if shape.operands and not _keeps_others_out(shape.operands[0].text or ""):
         call.add_reason(Tier.WRITE, "everybody may change what is made afterwards", shape.operands[0])
         call.changes(Tier.WRITE)
@@ -400,9 +401,9 @@ def evaluate(call: Call) -> None:
     texts = [word.text for word in call.words]
     if texts[:1] == ["--"]:
         del texts[0]
-    call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
+    call.does_as_ruled(Tier.READ)
     if call.frame.words_from_network:
-        call.add_reason(Tier.DANGEROUS, "`eval` runs what was just downloaded")
+        call.does(Tier.DANGEROUS, "runs what was just downloaded", consequence=Consequence.RUNS_DOWNLOADED)
     if None in texts:
         call.unknown("the script that `eval` runs is known only when it runs")
         for text in (text for word in call.words for text in (*word.heads, *word.hints, word.head)):
@@ -418,11 +419,11 @@ def source(call: Call) -> None:
     if not call.words:
         call.unknown(f"`{call.label}` without a file")
         return
-    call.findings.runs(call.label, f"`{call.label}` {call.rule.why}", call.rule.ref, call.span)
+    call.runs(call.rule.why)
     if call.words[0].text != "/dev/fd/0":
         call.access_path(Role.READ, call.words[0])
     if call.frame.words_from_network:
-        call.add_reason(Tier.DANGEROUS, f"`{call.label}` runs what was just downloaded")
+        call.does(Tier.DANGEROUS, "runs what was just downloaded", consequence=Consequence.RUNS_DOWNLOADED)
     call.after = ExitStates.same(_lost(call))
 
 
@@ -447,4 +448,4 @@ def echo(call: Call) -> None:
     """`echo`, `true`, `:`: whatever the words are, nothing else happens."""
     if call.label == "echo":
         call.says = echoed(call.words)
-    call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
+    call.does_as_ruled(Tier.READ)

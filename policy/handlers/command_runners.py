@@ -21,10 +21,10 @@ def _shape(call: Call) -> ParsedOptions | None:
     if shape.trouble or lost:
         call.unknown(shape.trouble or f"`{lost[0].name}` of `{call.label}` without its value", shape.where)
         return None
-    call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
+    call.does_as_ruled(Tier.READ)
     for flag, value in shape.flags:
         if flag.tier is not None:
-            call.add_reason(flag.tier, f"`{call.label} {flag.name}` does more than run a command", value)
+            call.does(flag.tier, "does more than run a command", value, flag=flag.name)
         if flag.role is not None and value is not None:
             apply(call, flag.role, value)
     return shape
@@ -48,11 +48,11 @@ def watch(call: Call) -> None:
 def busybox(call: Call) -> None:
     """`busybox APPLET ..`: the applet does what the program of that name does."""
     if not call.words or (len(call.words) == 1 and call.words[0].text in call.rule.alone):
-        call.add_reason(Tier.READ, f"`{call.label}` lists what it can do")
+        call.does(Tier.READ, "lists what it can do")
     elif call.words[0].text is None or call.words[0].text[:1] == "-":
         call.unknown(f"`{call.label}` with a flag of its own", call.words[0])
     else:
-        call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
+        call.does_as_ruled(Tier.READ)
         call.inner(call.words)
 
 
@@ -66,7 +66,7 @@ def script(call: Call) -> None:
     if len(shape.operands) > 1:
         call.inner(shape.operands[1:])
     elif not {"-c", "--command"} & given:
-        call.findings.runs(call.label, f"`{call.label}` runs what it is given", call.rule.ref, call.span)
+        call.runs("runs what it is given")
 
 
 _PLACE = re.compile(r"\{(?://|/\.|[./#%]|[0-9]+)?\}")

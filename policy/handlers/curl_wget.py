@@ -7,6 +7,7 @@ from policy.interpreter.command_call import Call
 from policy.interpreter.judge_command import judge
 from policy.interpreter.options import parse
 from policy.model.abstract_word import AbstractWord, literal
+from policy.model.consequence import Consequence
 from policy.model.host_words import ADDRESS
 from policy.rules.rule import Role
 
@@ -43,7 +44,7 @@ def curl(call: Call) -> None:
             for path in _OUTPUT.findall(text):
                 call.access_path(Role.WRITE, literal(path, value.span))
         elif name in ("-o", "--output") and _NUMBERED.search(text) and globs:
-            call.unknown("writes files that the address names", value)
+            call.unknown("writes files that the address names", value, Consequence.WRITES_PATH)
         elif name in ("-E", "--cert") and ":" in text:
             call.access_path(Role.READ, literal(text.partition(":")[0], value.span))  # a password follows
         elif name == "--output-dir":

@@ -110,7 +110,7 @@ def find(call: Call) -> None:
         narrowed = narrowed or (text in _NARROW and not was and _picks(values))
         todo.append((text, values))
     del expression
-    call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
+    call.does_as_ruled(Tier.READ)
     narrowed = narrowed and every
     starts = starts or [literal(".")]
     for start in starts:

@@ -14,7 +14,8 @@ from policy.interpreter.command_call import Call
 from policy.interpreter.judge_command import descend, judge
 from policy.interpreter.options import ParsedOptions, parse
 from policy.model.abstract_word import literal
-from policy.model.assessment import Scope
+from policy.model.assessment import EffectKind, Scope
+from policy.model.consequence import Consequence
 from policy.model.facts import Kind
 from policy.model.host_words import endpoint
 from policy.model.tier import Tier
@@ -48,7 +49,7 @@ def git(call: Call) -> None:
         _given(sub, shape)
         _whose(sub)
     if sub is not call and len(sub.words) == 1 and sub.words[0].text == "-h" and not sub.rule.open:
-        sub.add_reason(Tier.READ, f"`{sub.label} -h` prints a text")
+        sub.does(Tier.READ, "prints a text", flag="-h")
         sub.quiet = True
     else:
         _judge(sub)
@@ -96,8 +97,7 @@ def _talks(call: Call) -> None:
         for address in found:
             helped = _HELPER.match(address)
             if helped:
-                text = f"`{call.label}` starts a program to reach a remote, which the repository's settings name"
-                call.findings.runs(call.label, text, call.rule.ref, call.span)
+                call.runs("starts a program to reach a remote, which the repository's settings name", consequence=None)
                 call.connects("", words[0] if words else None, Scope.WORKSPACE)
             host = endpoint(address, call.port) if ":" in address and not helped else None  # or it is a path
             call.hosts += 1
@@ -128,12 +128,12 @@ def _judge(call: Call) -> None:
     for flag, values, does in _STARTING:
         value = call.flags.get(flag)
         if value is not None and (value.text is None or value.text in values):
-            call.findings.runs(call.label, f"`{flag}` {does}", call.rule.ref, value.span or call.span)
+            call.findings.add_effect(EffectKind.RUNS, call.label)
+            call.findings.does(Tier.EXECUTE, flag, does, call.rule.ref, value.span or call.span, None)
     if call.label.startswith(_MODIFIES):
         for word in call.words:
             if any("::" in text for text in word.texts):
-                call.findings.runs(call.label, f"`{call.label}` starts a program to reach `{word.text}`",
-                                   call.rule.ref, word.span or call.span)  # fmt: skip
+                call.runs(f"starts a program to reach `{word.text}`", word, consequence=None)
 
 
 def _given(call: Call, shape: ParsedOptions) -> None:
@@ -158,14 +158,19 @@ def _given(call: Call, shape: ParsedOptions) -> None:
         places = {classifier.place(text, cwd).path for text in value.texts for cwd in cwds}
         same = same and places == {expected[name]}
     if not same:
-        text = "`git` is told which repository and files to use, and obeys settings that may run programs"
-        call.findings.runs("git", text, call.rule.ref, call.span)
+        _obeys(call, "is told which repository and files to use, and obeys settings that may run programs")
         given = named.get("--git-dir")
         if given is not None and call.rule.changes.startswith(".git"):
             rest = call.rule.changes.removeprefix(".git")
             call.rule = replace(
                 call.rule, changes=_below(own, {classifier.place(t, c).path + rest for t in given.texts for c in cwds})
             )
+
+
+def _obeys(call: Call, does: str) -> None:
+    """Give code that settings may name as a fact about Git itself."""
+    call.findings.add_effect(EffectKind.RUNS, "git")
+    call.findings.does(Tier.EXECUTE, "git", does, call.rule.ref, call.span, None)
 
 
 def _below(workspace: str, places: set[str]) -> str:
@@ -185,15 +190,13 @@ def _whose(call: Call) -> None:
         return
     facts = call.facts
     if facts.beyond:
-        text = f"`git` obeys the settings of this repository, which {facts.beyond}"
-        call.findings.runs("git", text, call.rule.ref, call.span)
+        _obeys(call, f"obeys the settings of this repository, which {facts.beyond}")
     for cwd in call.state.cwds:
         other = call.interpreter.repositories.foreign(cwd)
         if other is None:
             continue
         shown = call.findings.classifier.shown(other)
-        text = f"`git` obeys the settings of another repository, {shown}, which may run programs"
-        call.findings.runs("git", text, call.rule.ref, call.span)
+        _obeys(call, f"obeys the settings of another repository, {shown}, which may run programs")
         if call.rule.tier is not Tier.READ or call.rule.changes:
             place = "" if call.rule.changes in ("", ".") else f"/{call.rule.changes}"
             inside = other.startswith(f"{facts.workspace}/")
@@ -265,7 +268,9 @@ def _restore(call: Call, shape: ParsedOptions) -> None:
         branch = text is not None and look(f"{call.facts.workspace}/.git/refs/heads/{text}").kind is not Kind.MISSING
         if (whole and text is not None) or (text is None and sure) or (folder and (sure or index > 0 or not branch)):
             shown = text if text is not None else "files known only when it runs"
-            call.add_reason(Tier.DANGEROUS, f"`{call.label}` throws away all changes to `{shown}` not committed", word)
+            does, all_of_them = f"throws away all changes to `{shown}` not committed", shown == "."
+            consequence = Consequence.DISCARDS_CHANGES if all_of_them else None
+            call.does(Tier.DANGEROUS, does, word, consequence=consequence)
             return
 
 
@@ -275,8 +280,7 @@ def _archive(call: Call, shape: ParsedOptions) -> None:
         value = call.flags.get(name)
         known = ("tar", "zip") if name == "--format" else (".tar", ".zip")
         if value is not None and not (value.text or "").endswith(known):
-            call.findings.runs(call.label, f"`{call.label}` packs with a program that the settings may name",
-                               call.rule.ref, value.span or call.span)  # fmt: skip
+            call.runs("packs with a program that the settings may name", value, consequence=None)
 
 
 _MOST_NAMED = 3  # files that a reason names

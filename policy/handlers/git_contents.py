@@ -93,7 +93,7 @@ def named(names: list[str]) -> str:
 def asked(call: Call, text: str) -> None:
     """Make the command a question, since `text`, which follows its name."""
     call.findings.add_effect(EffectKind.READS, f"{call.facts.workspace}/.git", Scope.WORKSPACE, False)
-    call.add_reason(Tier.READ_OUTSIDE, f"`{call.label}` {text}")
+    call.does(Tier.READ_OUTSIDE, text)
 
 
 # ---- which of them print content

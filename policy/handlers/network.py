@@ -8,6 +8,7 @@ from policy.interpreter.judge_command import judge, looks_only, port_of
 from policy.interpreter.operand_roles import apply, connect
 from policy.interpreter.options import ParsedOptions, parse
 from policy.model.abstract_word import AbstractWord, below, literal
+from policy.model.consequence import Consequence
 from policy.model.host_words import elsewhere
 from policy.model.tier import Tier
 from policy.rules.rule import Operands, Role
@@ -32,7 +33,7 @@ def network_code(call: Call) -> None:
     judge(call)
     if call.quiet:
         return
-    call.findings.runs(call.label, f"`{call.label}` runs code that it fetched", call.rule.ref, call.span)
+    call.runs("runs code that it fetched", consequence=Consequence.RUNS_DOWNLOADED)
 
 
 def ssh(call: Call) -> None:
@@ -45,12 +46,12 @@ def ssh(call: Call) -> None:
     trouble = before if before.trouble else after
     if trouble.trouble:
         call.unknown(trouble.trouble, trouble.where)
-    call.add_reason(Tier.NETWORK, f"`{call.label}` {call.rule.why}")
+    call.does_as_ruled(Tier.NETWORK)
     for flag, value in [*before.flags, *after.flags]:
         if flag.name == "-o":
             _setting(call, value)
         elif flag.tier is not None:
-            call.add_reason(flag.tier, f"`{call.label} {flag.name}` lets other machines in, or this one out", value)
+            call.does(flag.tier, "lets other machines in, or this one out", value, flag=flag.name)
         if flag.role is not None and flag.name != "-o" and value is not None:
             apply(call, flag.role, value)
     flags = [*before.flags, *after.flags]
@@ -106,7 +107,7 @@ def transfer(call: Call) -> None:
 
 def _clear(call: Call, target: AbstractWord, *, remote: bool) -> None:
     if remote:
-        call.add_reason(Tier.DANGEROUS, f"`{call.label} --delete` deletes what is only on the other machine", target)
+        call.does(Tier.DANGEROUS, "deletes what is only on the other machine", target, flag="--delete")
         return
     for text in target.texts:
         call.access_path(Role.DELETE, below(text, target.span))
@@ -138,7 +139,7 @@ def socat(call: Call) -> None:
             connect(call, literal(what, word.span))
         elif kind.upper().startswith("UNIX") or "LISTEN" in kind.upper():
             call.access_path(Role.READ, literal(what, word.span))
-            call.add_reason(Tier.NETWORK, f"`{call.label}` waits for or makes connections by {kind}", word)
+            call.does(Tier.NETWORK, f"waits for or makes connections by {kind}", word)
         else:
-            call.findings.runs(call.label, f"`{call.label}` may run a program by {kind}", call.rule.ref, word.span)
-            call.add_reason(Tier.DANGEROUS, f"`{call.label}` gives what it runs to the other end", word)
+            call.runs(f"may run a program by {kind}", word)
+            call.does(Tier.DANGEROUS, "gives what it runs to the other end", word)

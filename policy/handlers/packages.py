@@ -5,6 +5,8 @@ import re
 from policy.interpreter.command_call import Call
 from policy.interpreter.judge_command import judge
 from policy.model.abstract_word import literal
+from policy.model.assessment import EffectKind
+from policy.model.consequence import Consequence
 from policy.model.facts import Kind
 from policy.model.tier import Tier
 
@@ -47,7 +49,7 @@ def packages(call: Call) -> None:
             if f"{call.label} ".startswith(f"{program} "):
                 _obeys(call, program, files)
     elif call.rule.tier is Tier.NETWORK:
-        call.findings.runs(call.label, f"`{call.label}` runs code that it fetched", call.rule.ref, call.span)
+        call.runs("runs code that it fetched", consequence=Consequence.RUNS_DOWNLOADED)
 
 
 def npx(call: Call) -> None:
@@ -57,7 +59,7 @@ def npx(call: Call) -> None:
     if first and first[:1] not in ("-", "@", ".") and "/" not in first and cwds:
         look = call.facts.look
         if all(look(f"{cwd}/node_modules/.bin/{first}").kind is not Kind.MISSING for cwd in cwds):
-            call.findings.runs(call.label, f"`{first}` is a program of the project", call.rule.ref, call.span)
+            _runs(call, first, "is a program of the project", Consequence.RUNS_PROJECT_PROGRAM)
             call.quiet = True  # nothing is fetched
             return
     packages(call)
@@ -109,19 +111,24 @@ def _clean(call: Call) -> bool:
     return True
 
 
+def _runs(call: Call, program: str, does: str, consequence: Consequence | None = None) -> None:
+    """Give code that nobody reads beforehand as a fact about `program`, which the command may run."""
+    call.findings.add_effect(EffectKind.RUNS, call.label)
+    call.findings.does(Tier.EXECUTE, program, does, call.rule.ref, call.span, consequence)
+
+
 def _obeys(call: Call, program: str, files: tuple[str, ...]) -> None:
     """THREAT: a list or a version, and yet the project's own program prints it."""
     look, workspace = call.facts.look, call.facts.workspace
     call.findings.unplain = True  # what the script itself puts there is not looked at
     if call.state.cwds is None:
-        call.findings.runs(call.label, f"`{program}` in a folder known only when it runs", call.rule.ref, call.span)
+        _runs(call, program, "in a folder known only when it runs")
     for cwd in call.state.cwds or ():
         at = look(cwd).real
         while True:
             for file in files:
                 if look(f"{at.rstrip('/')}/{file}").kind is not Kind.MISSING:
-                    text = f"`{program}` obeys `{file}`, which may name a program of the project"
-                    call.findings.runs(call.label, text, call.rule.ref, call.span)
+                    _runs(call, program, f"obeys `{file}`, which may name a program of the project")
                     return
             if at in ("/", workspace):
                 break

@@ -18,7 +18,7 @@ _DOT = re.compile(
 def sqlite(call: Call) -> None:
     """`sqlite3 [FLAGS] FILE [TEXT]..`: the texts are SQL or dot commands; without one it runs what it is given."""
     if len(call.words) == 1 and call.words[0].text in call.rule.alone:
-        call.add_reason(Tier.READ, f"`{call.label} {call.words[0].text}` only prints a text")
+        call.does(Tier.READ, "only prints a text", flag=call.words[0].text or "")
         call.quiet = True
         return
     shape = parse(call.rule, call.label, call.words)
@@ -33,10 +33,9 @@ def sqlite(call: Call) -> None:
         call.access_path(Role.READ, file)
     safe = bool(texts) and all(word.text is not None and _harmless(word.text) for word in (*texts, *commands))
     if safe:
-        call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
+        call.does_as_ruled(Tier.READ)
     else:
-        text = f"`{call.label}` may change its database, or run programs"
-        call.findings.runs(call.label, text, call.rule.ref, call.span)
+        call.runs("may change its database, or run programs", consequence=None)
 
 
 def _harmless(text: str) -> bool:

@@ -7,6 +7,7 @@ from policy.interpreter.command_call import Call
 from policy.interpreter.operand_roles import apply, enter
 from policy.interpreter.options import parse
 from policy.model.abstract_word import ANYTHING, AbstractWord, literal, tokens
+from policy.model.consequence import Consequence
 from policy.model.tier import Tier
 from policy.rules.rule import Role
 
@@ -19,7 +20,7 @@ def env(call: Call) -> None:
     if shape.trouble:
         call.unknown(shape.trouble, shape.where)
         return
-    call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
+    call.does_as_ruled(Tier.READ)
     for flag, value in shape.flags:
         if flag.role is Role.FOLDER and value is not None:
             call.state = enter(call, value)
@@ -41,13 +42,13 @@ def command(call: Call) -> None:
     """`command`, `builtin`: the named command itself, or with -v only where it is."""
     words = list(call.words)
     if call.label == "command" and words and words[0].text in ("-v", "-V"):
-        call.add_reason(Tier.READ, "`command -v` says where a program is")
+        call.does(Tier.READ, "says where a program is", flag="-v")
         return
     if call.label == "command" and words and words[0].text == "-p":
         del words[0]
     if words and words[0].text == "--":
         del words[0]
-    call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
+    call.does_as_ruled(Tier.READ)
     if not words:
         return
     if words[0].text is not None and words[0].text.startswith("-"):
@@ -58,7 +59,7 @@ def command(call: Call) -> None:
 
 def execute(call: Call) -> None:
     """`exec COMMAND`, or `exec` with redirections alone (which are judged where they stand)."""
-    call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
+    call.does_as_ruled(Tier.READ)
     if not call.words:
         return
     if call.words[0].text is not None and call.words[0].text.startswith("-"):
@@ -73,7 +74,7 @@ def xargs(call: Call) -> None:
     if shape.trouble:
         call.unknown(shape.trouble, shape.where)
         return
-    call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
+    call.does_as_ruled(Tier.READ)
     marker: str | None = None
     counted = False
     names = {flag.name for flag, _ in shape.flags}
@@ -140,13 +141,13 @@ def shell(call: Call) -> None:
     """`sh`, `bash`: a script given as text is read; one in a file, or on standard input, is not."""
     words, text_next = list(call.words), False
     if len(words) > 1 and words[0].text == "-n" and call.label in _PARSERS and _no_switch(words[1]):
-        call.add_reason(Tier.READ, f"`{call.label} -n` looks for mistakes in a script, and runs nothing of it")
+        call.does(Tier.READ, "looks for mistakes in a script, and runs nothing of it", flag="-n")
         call.access_path(Role.READ, words[1])
         return
     while words and words[0].text is not None and words[0].text[:1] in ("-", "+") and len(words[0].text) > 1:
         flag = words[0].text
         if flag in ("--version", "--help"):
-            call.add_reason(Tier.READ, f"`{call.label} {flag}` prints a text")
+            call.does(Tier.READ, "prints a text", flag=flag)
             return
         if flag in ("--norc", "--noprofile", "--posix", "--"):
             del words[0]
@@ -160,23 +161,23 @@ def shell(call: Call) -> None:
             call.unknown(f"`{call.label} {flag}` is not a known flag", words[0])
             return
         if "l" in flag:
-            call.findings.runs(call.label, f"`{call.label} -l` reads start-up files", call.rule.ref, call.span)
+            call.runs("reads start-up files", flag="-l", consequence=None)
         text_next = text_next or "c" in flag
         del words[0]
     if text_next:
         _text(call, words)
     elif words and words[0].text != "-":
-        call.findings.runs(call.label, f"`{call.label}` runs a script that is not read first", call.rule.ref, call.span)
+        call.runs("runs a script that is not read first")
         if words[0].text != "/dev/fd/0":
             call.access_path(Role.READ, words[0])
         if call.frame.words_from_network:
-            call.add_reason(Tier.DANGEROUS, f"`{call.label}` runs what was just downloaded")
+            call.does(Tier.DANGEROUS, "runs what was just downloaded", consequence=Consequence.RUNS_DOWNLOADED)
     else:
-        call.findings.runs(call.label, f"`{call.label}` runs what it is given", call.rule.ref, call.span)
+        call.runs("runs what it is given")
         for text in call.frame.stdin_texts:
             call.find_secrets(text)
         if call.frame.stdin_from_network:
-            call.add_reason(Tier.DANGEROUS, f"`{call.label}` runs what was just downloaded")
+            call.does(Tier.DANGEROUS, "runs what was just downloaded", consequence=Consequence.RUNS_DOWNLOADED)
 
 
 def _no_switch(word: AbstractWord) -> bool:
@@ -195,9 +196,9 @@ def _text(call: Call, words: list[AbstractWord]) -> None:
         for text in (*words[0].heads, *words[0].hints, words[0].head):
             call.find_secrets(text)
         if call.frame.words_from_network:
-            call.add_reason(Tier.DANGEROUS, f"`{call.label}` runs what was just downloaded")
+            call.does(Tier.DANGEROUS, "runs what was just downloaded", consequence=Consequence.RUNS_DOWNLOADED)
         return
-    call.add_reason(Tier.READ, f"`{call.label} -c` {call.rule.why}")
+    call.does(Tier.READ, call.rule.why, flag="-c")
     name, arguments = words[1:2], tuple(words[2:])
     known = not any(word.may_split for word in (words[0], *name))
     inside = replace(call.state, variables={"0": name[0]} if name and known else {}, stack=())

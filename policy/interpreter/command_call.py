@@ -11,11 +11,20 @@ from policy.interpreter.shell_state import CommandResult, ExecutionFrame, ExitSt
 from policy.interpreter.traps import TrapTable
 from policy.interpreter.unread_script import find_secrets
 from policy.model.abstract_word import AbstractWord, literal, tokens
-from policy.model.assessment import EffectKind, RuleRef, Scope
+from policy.model.assessment import EffectKind, Reason, RuleRef, Scope
+from policy.model.consequence import Consequence
 from policy.model.facts import Facts
 from policy.model.span import SourceSpan
 from policy.model.tier import Tier
 from policy.rules.rule import CommandRule, Role
+
+# The words for a use that a rule does not describe, by the tier that the rule gives it.
+OTHERWISE = {
+    Tier.WRITE: ("changes files", Consequence.CHANGES_FILES),
+    Tier.EXECUTE: ("may run another program", Consequence.RUNS_CODE),
+    Tier.NETWORK: ("may talk to a network", None),
+    Tier.DANGEROUS: ("changes settings or the system", None),
+}
 
 
 class ShellInterpreter(Protocol):
@@ -87,8 +96,47 @@ class Call:
     def add_reason(self, tier: Tier, text: str, word: AbstractWord | None = None) -> None:
         self.findings.add_reason(tier, text, self.rule.ref, (word.span if word else None) or self.span)
 
-    def unknown(self, text: str, word: AbstractWord | None = None) -> None:
-        self.findings.unknown(text, self.rule.ref, (word.span if word else None) or self.span)
+    def does(
+        self,
+        tier: Tier,
+        does: str,
+        word: AbstractWord | None = None,
+        *,
+        flag: str = "",
+        consequence: Consequence | None = None,
+    ) -> None:
+        """Give a fact about the command, or about the command with `flag`, as the reason of `tier`."""
+        span = (word.span if word else None) or self.span
+        label = f"{self.label} {flag}" if flag else self.label
+        self.findings.does(tier, label, does, self.rule.ref, span, consequence)
+
+    def does_as_ruled(self, tier: Tier) -> None:
+        """Give what the rule says of the command as the reason of `tier`."""
+        self.does(tier, self.rule.why, consequence=self.rule.consequence)
+
+    def does_otherwise(self, tier: Tier, word: AbstractWord | None = None) -> None:
+        """Give a use that the rule does not describe as the reason of `tier`."""
+        does, consequence = OTHERWISE.get(tier, (self.rule.why, self.rule.consequence))
+        whole = f"{does} when used like this"
+        short = whole if tier is Tier.DANGEROUS else does  # for the summary
+        text, span = f"`{self.label}` {whole}", (word.span if word else None) or self.span
+        found = Reason(tier, text, self.rule.ref, span, consequence=consequence, command=self.label, does=short)
+        self.findings.add(found)
+
+    def runs(
+        self,
+        does: str,
+        word: AbstractWord | None = None,
+        *,
+        flag: str = "",
+        consequence: Consequence | None = Consequence.RUNS_CODE,
+    ) -> None:
+        """Give code that nobody reads beforehand as a fact about the command."""
+        self.findings.add_effect(EffectKind.RUNS, self.label)
+        self.does(Tier.EXECUTE, does, word, flag=flag, consequence=consequence)
+
+    def unknown(self, text: str, word: AbstractWord | None = None, consequence: Consequence | None = None) -> None:
+        self.findings.unknown(text, self.rule.ref, (word.span if word else None) or self.span, consequence)
         if word is not None:
             self.suspect(word)
 
@@ -109,7 +157,8 @@ class Call:
     def access_path(self, role: Role, word: AbstractWord) -> None:
         if word.depends_on_substitution and role in (Role.DELETE, Role.MOVE) and (word.tail or word.may_split):
             # `rm -rf "$d"/*` is `rm -rf /*` when the command that was to print `$d` failed.
-            self.unknown("deletes another path when the command that names it fails", word)
+            text = "deletes another path when the command that names it fails"
+            self.unknown(text, word, Consequence.DELETES_PATH)
         self.findings.access_path(role, word, self.state.cwds, self.rule.ref, word.span or self.span)
 
     def named(self) -> None:

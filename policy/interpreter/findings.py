@@ -8,6 +8,7 @@ from policy.describe.secret_kinds import secret_kind
 from policy.interpreter.path_classifier import Device, PathClassifier, ResolvedPath, socket_host
 from policy.model.abstract_word import AbstractWord
 from policy.model.assessment import Effect, EffectKind, Reason, RuleRef, Scope, Step
+from policy.model.consequence import Consequence
 from policy.model.facts import Kind
 from policy.model.frozen import dataclass
 from policy.model.span import SourceSpan
@@ -15,6 +16,7 @@ from policy.model.tier import Tier
 from policy.rules.rule import Role
 
 _SECRETLY = {Role.READ: "reads", Role.REVISION: "reads", Role.DELETE: "deletes", Role.MOVE: "moves"}
+_TO_PATHS = {EffectKind.WRITES: Consequence.WRITES_PATH, EffectKind.DELETES: Consequence.DELETES_PATH}
 
 
 @dataclass(slots=True)
@@ -117,12 +119,37 @@ class Findings:
         return self._worst
 
     def add_reason(
-        self, tier: Tier, text: str, rule: RuleRef, span: SourceSpan | None, about: Effect | None = None
+        self,
+        tier: Tier,
+        text: str,
+        rule: RuleRef,
+        span: SourceSpan | None,
+        about: Effect | None = None,
+        consequence: Consequence | None = None,
+        does: str = "",
+        names: Effect | None = None,
     ) -> None:
-        reason = Reason(tier, text, rule, span, about)
+        """Add a reason, whose attributes these are."""
+        self.add(Reason(tier, text, rule, span, about, names, consequence, "", does))
+
+    def does(
+        self,
+        tier: Tier,
+        command: str,
+        does: str,
+        rule: RuleRef,
+        span: SourceSpan | None,
+        consequence: Consequence | None,
+    ) -> None:
+        """Add a reason that is a fact about `command`."""
+        text = f"`{command}` {does}"
+        self.add(Reason(tier, text, rule, span, consequence=consequence, command=command, does=does))
+
+    def add(self, reason: Reason) -> None:
+        """Add `reason` to what is found, and to the command that is judged now."""
         self._reasons[reason] = self.step.reasons[reason] = None
-        self._worst = max(self._worst, tier)
-        if tier is Tier.NETWORK:
+        self._worst = max(self._worst, reason.tier)
+        if reason.tier is Tier.NETWORK:
             self.connected += 1
 
     def add_effect(self, kind: EffectKind, target: str, scope: Scope = Scope.NONE, exact: bool = True) -> Effect:
@@ -130,10 +157,12 @@ class Findings:
         self._effects[effect] = self.step.effects[effect] = None
         return effect
 
-    def unknown(self, text: str, rule: RuleRef, span: SourceSpan | None) -> None:
+    def unknown(
+        self, text: str, rule: RuleRef, span: SourceSpan | None, consequence: Consequence | None = None
+    ) -> None:
         """Report something that cannot be judged."""
         self.add_effect(EffectKind.UNKNOWN, text)
-        self.add_reason(Tier.UNKNOWN, text, rule, span)
+        self.add_reason(Tier.UNKNOWN, text, rule, span, consequence=consequence)
 
     def runs(self, what: str, text: str, rule: RuleRef, span: SourceSpan | None) -> None:
         """Report code that is run without being read."""
@@ -180,7 +209,7 @@ class Findings:
                 self.classifier.aimed(word.head, word.tail, cwd) for cwd in cwds or ("/",)
             ):
                 text = f"{_SECRETLY.get(role, 'changes')} {word.head}*{word.tail}, which finds keys and passwords"
-                self.add_reason(Tier.SECRET, text, rule, span)
+                self.add_reason(Tier.SECRET, text, rule, span, consequence=_to_paths(role))
             if role in (Role.WRITE, Role.DELETE, Role.MOVE):
                 paths += self._reached(word, folder, start, cwds or ("/",), rule, span)
         else:
@@ -197,10 +226,11 @@ class Findings:
         """Refuse an uncertain word that may name a secret: by known data, its beginning, its end, or its matches."""
         told = _SECRETLY.get(role, "lists" if role in (Role.NAMES, Role.TREE) else "changes")
         content = role not in (Role.NAMES, Role.TREE)
+        does = _to_paths(role)
         for text in filter(None, word.texts or word.hints):
             if cwds is None and text[:1] != "/":
                 if content and self.classifier.secret_parts(text):
-                    self.add_reason(Tier.SECRET, f"{told} {text}, {secret_kind(text)}", rule, span)
+                    self.add_reason(Tier.SECRET, f"{told} {text}, {secret_kind(text)}", rule, span, consequence=does)
             elif not word.texts:
                 for place in (self.classifier.place(text, cwd) for cwd in cwds or ("/",)):
                     if place.scope is Scope.SECRET:
@@ -212,18 +242,21 @@ class Findings:
                 # Only names: `ls -d ~/.ssh*` says no more than that the folder is there.
                 store = self.classifier.store(head if content else head.rpartition("/")[0] + "/", cwd)
                 if store:
-                    self.add_reason(Tier.SECRET, f"{told} files below {store}, {secret_kind(store)}", rule, span)
+                    text = f"{told} files below {store}, {secret_kind(store)}"
+                    self.add_reason(Tier.SECRET, text, rule, span, consequence=does)
         if not content:
             return
         if store := self.classifier.shaped_store(word.shape):
-            self.add_reason(Tier.SECRET, f"{told} files such as {store}, {secret_kind(store)}", rule, span)
+            text = f"{told} files such as {store}, {secret_kind(store)}"
+            self.add_reason(Tier.SECRET, text, rule, span, consequence=does)
         _, slash, end = word.tail.partition("/")
         if slash and not word.globbed and self.classifier.secret_end(word.head, end):
-            self.add_reason(Tier.SECRET, f"{told} {end} in some folder, {secret_kind(end)}", rule, span)
+            text = f"{told} {end} in some folder, {secret_kind(end)}"
+            self.add_reason(Tier.SECRET, text, rule, span, consequence=does)
         for cwd in (cwds or ()) if word.pattern else ():
             if found := self.classifier.only_secrets(word.pattern, cwd):
                 text = f"{told} {', '.join(found[:3])} by a pattern that finds nothing but secrets"
-                self.add_reason(Tier.SECRET, text, rule, span)
+                self.add_reason(Tier.SECRET, text, rule, span, consequence=does)
 
     def _reached(
         self, word: AbstractWord, folder: str, start: str, cwds: tuple[str, ...], rule: RuleRef, span: SourceSpan | None
@@ -234,7 +267,7 @@ class Findings:
         places = [self.classifier.place(f"{folder}/{name}", cwd, bound=bool(more)) for name in names for cwd in cwds]
         if rest and self.classifier.locked_anywhere(rest):
             text = f"changes `{rest}` in some folder, which other programs run or obey by themselves"
-            self.add_reason(Tier.DANGEROUS, text, rule, span)
+            self.add_reason(Tier.DANGEROUS, text, rule, span, consequence=Consequence.WRITES_PATH)
         return [place for place in places if place.kind is not Kind.MISSING]
 
     def _somewhere(self, role: Role, what: str, rule: RuleRef, span: SourceSpan | None) -> None:
@@ -242,9 +275,9 @@ class Findings:
             # Harmless to allow: a permit that only reads shows the workspace and system files, and nothing else.
             self.add_effect(EffectKind.READS, what, Scope.NONE)
             return
-        verb = "deletes" if role in (Role.DELETE, Role.MOVE) else "writes"
-        self.add_effect(EffectKind.DELETES if verb == "deletes" else EffectKind.WRITES, what, Scope.NONE)
-        self.add_reason(Tier.UNKNOWN, f"{verb} {what}", rule, span)
+        kind = EffectKind.DELETES if role in (Role.DELETE, Role.MOVE) else EffectKind.WRITES
+        effect = self.add_effect(kind, what, Scope.NONE)
+        self.add_reason(Tier.UNKNOWN, f"{kind.value} {what}", rule, span, consequence=_TO_PATHS[kind], names=effect)
 
     def _path(self, role: Role, place: ResolvedPath, rule: RuleRef, span: SourceSpan | None, *, whole: bool) -> None:
         if role is Role.MOVE:
@@ -264,9 +297,12 @@ class Findings:
             self.connects(socket_host(place.path) or "", rule, span)
         return place.device is Device.SOCKET
 
-    def _secret(self, verb: str, place: ResolvedPath, rule: RuleRef, span: SourceSpan | None) -> None:
+    def _secret(
+        self, verb: str, place: ResolvedPath, rule: RuleRef, span: SourceSpan | None, effect: Effect | None = None
+    ) -> None:
         text = f"{verb} {place.shown}, {secret_kind(place.path)}"
-        self.add_reason(Tier.SECRET, text, rule, span)
+        does = _TO_PATHS.get(effect.kind) if effect is not None else None
+        self.add_reason(Tier.SECRET, text, rule, span, consequence=does, names=effect)
 
     def _read(self, place: ResolvedPath, rule: RuleRef, span: SourceSpan | None) -> None:
         if place.device is Device.HARMLESS or self._socket(place, rule, span):
@@ -308,60 +344,74 @@ class Findings:
         else:
             self.add_effect(EffectKind.READS, place.path, place.scope, not place.bound and role is Role.NAMES)
 
-    def _change(
-        self, verb: str, kind: EffectKind, place: ResolvedPath, rule: RuleRef, span: SourceSpan | None
-    ) -> Effect | None:
+    def _change(self, kind: EffectKind, place: ResolvedPath, rule: RuleRef, span: SourceSpan | None) -> Effect | None:
         """Report a change of a path. Return its effect if the caller has to give the reason, else None."""
         if place.device is Device.HARMLESS or self._socket(place, rule, span):
             return None
         effect = self.add_effect(kind, place.path, place.scope, not place.bound)
         if place.device is Device.OTHER:
-            self.add_reason(Tier.DANGEROUS, f"{verb} the device {place.path}", rule, span, effect)
+            what = f"the device {place.path}"
         elif place.scope is Scope.SECRET:
-            self._secret(verb, place, rule, span)
+            self._secret(kind.value, place, rule, span, effect)
+            return None
         elif place.path.startswith(("/proc/", "/sys/")):
-            self.add_reason(Tier.DANGEROUS, f"{verb} {place.path}, a switch of the system", rule, span, effect)
+            what = f"{place.path}, a switch of the system"
         elif place.locked:
-            text = f"{verb} {place.shown}, which other programs run or obey by themselves"
-            self.add_reason(Tier.DANGEROUS, text, rule, span, effect)
+            what = f"{place.shown}, which other programs run or obey by themselves"
         else:
             return effect
+        does = f"{'deletes' if kind is EffectKind.DELETES else 'changes'} {what}"
+        self.add_reason(Tier.DANGEROUS, f"{kind.value} {what}", rule, span, effect, _TO_PATHS[kind], does)
         return None
 
     def _write(self, place: ResolvedPath, rule: RuleRef, span: SourceSpan | None, *, whole: bool) -> None:
-        effect = self._change("writes", EffectKind.WRITES, place, rule, span)
+        effect = self._change(EffectKind.WRITES, place, rule, span)
         if effect is None:
             return
         what = f"files {_below(place)}" if place.bound else place.shown
         if place.scope is Scope.WORKSPACE and place.bound and whole and place.shown == "the workspace":
-            self.add_reason(Tier.DANGEROUS, "changes every file in the workspace", rule, span, effect)
+            text = "changes every file in the workspace"
+            self.add_reason(Tier.DANGEROUS, text, rule, span, effect, Consequence.CHANGES_WORKSPACE)
         elif place.scope in (Scope.WORKSPACE, Scope.SCRATCH):
-            self.add_reason(Tier.WRITE, f"writes {what}", rule, span, effect)
+            anywhere = place.bound and place.shown == "the workspace"
+            does = Consequence.WRITES_FILES if anywhere else Consequence.WRITES_PATH
+            self.add_reason(Tier.WRITE, f"writes {what}", rule, span, effect, does)
         elif place.path == "/":
-            self.add_reason(Tier.DANGEROUS, "changes the root folder of the system", rule, span, effect)
+            text = "changes the root folder of the system"
+            self.add_reason(Tier.DANGEROUS, text, rule, span, effect, Consequence.CHANGES_ROOT)
         else:
-            self.add_reason(Tier.WRITE_OUTSIDE, f"writes {what}, outside the workspace", rule, span, effect)
+            text = f"writes {what}, outside the workspace"
+            self.add_reason(Tier.WRITE_OUTSIDE, text, rule, span, effect, Consequence.WRITES_PATH)
 
     def _delete(self, place: ResolvedPath, rule: RuleRef, span: SourceSpan | None, *, whole: bool) -> None:
         self.deleted = True
-        effect = self._change("deletes", EffectKind.DELETES, place, rule, span)
+        effect = self._change(EffectKind.DELETES, place, rule, span)
         if effect is None:
             return
         what = f"files {_below(place)}" if place.bound else place.shown
+        tier, text, does = Tier.WRITE, f"deletes {what}", Consequence.DELETES_PATH
         if place.scope is Scope.SCRATCH:
-            self.add_reason(Tier.WRITE, f"deletes {what}, in the sandbox's own /tmp", rule, span, effect)
+            text = f"deletes {what}, in the sandbox's own /tmp"
         elif place.scope is Scope.WORKSPACE and self.classifier.history(place.path):
-            self.add_reason(Tier.DANGEROUS, f"deletes {what}, a part of the project's history", rule, span, effect)
+            tier, text = Tier.DANGEROUS, f"deletes {what}, a part of the project's history"
         elif place.scope is Scope.WORKSPACE and place.shown != "the workspace":
-            self.add_reason(Tier.WRITE, f"deletes {what} in the workspace", rule, span, effect)
+            text = f"deletes {what} in the workspace"
         elif place.scope is Scope.WORKSPACE and place.bound and not whole:
-            self.add_reason(Tier.WRITE, f"deletes files in {place.shown}", rule, span, effect)
+            text = f"deletes files in {place.shown}"
         elif place.scope is Scope.WORKSPACE:
-            self.add_reason(Tier.DANGEROUS, "deletes everything in the workspace", rule, span, effect)
+            tier, text, does = Tier.DANGEROUS, "deletes everything in the workspace", Consequence.DELETES_WORKSPACE
         elif place.scope is Scope.SYSTEM or place.above or place.shown == "~":
-            self.add_reason(Tier.DANGEROUS, f"deletes {what}, which cannot be undone", rule, span, effect)
+            tier, text = Tier.DANGEROUS, f"deletes {what}, which cannot be undone"
         else:
-            self.add_reason(Tier.WRITE_OUTSIDE, f"deletes {what}, outside the workspace", rule, span, effect)
+            tier, text = Tier.WRITE_OUTSIDE, f"deletes {what}, outside the workspace"
+        self.add_reason(tier, text, rule, span, effect, does)
+
+
+def _to_paths(role: Role) -> Consequence | None:
+    """The consequence of a role for the path that a word with it names; None where the path stays as it is."""
+    if role in (Role.READ, Role.REVISION, Role.NAMES, Role.TREE, Role.MOVE):
+        return None
+    return Consequence.DELETES_PATH if role is Role.DELETE else Consequence.WRITES_PATH
 
 
 def _below(place: ResolvedPath) -> str:

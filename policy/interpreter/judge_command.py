@@ -4,25 +4,25 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
-from policy.describe.consequences import LOSSES
 from policy.interpreter.command_call import Call
-from policy.interpreter.operand_roles import LOCAL_URL, OTHERWISE, apply, enter, scan
+from policy.interpreter.operand_roles import LOCAL_URL, apply, enter, scan
 from policy.interpreter.options import ParsedOptions, parse
 from policy.model.abstract_word import AbstractWord, literal, tokens
 from policy.model.assessment import EffectKind, Scope
+from policy.model.consequence import CONSEQUENCES, LOSSES, Consequence
 from policy.model.facts import Kind
 from policy.model.secret_paths import inside
 from policy.model.tier import Tier
 from policy.rules.rule import CommandRule, Flag, Operands, Role
 
 _VERBS = {
-    Tier.WRITE: "changes files",
-    Tier.EXECUTE: "runs another program",
-    Tier.NETWORK: "talks to a network",
-    Tier.WRITE_OUTSIDE: "changes files outside the workspace",
-    Tier.READ_OUTSIDE: "reads files outside the workspace",
-    Tier.DANGEROUS: "cannot be undone or goes around protections",
-    Tier.UNKNOWN: "is not a use that can be judged",
+    Tier.WRITE: ("changes files", Consequence.CHANGES_FILES),
+    Tier.EXECUTE: ("runs another program", Consequence.RUNS_CODE),
+    Tier.NETWORK: ("talks to a network", None),
+    Tier.WRITE_OUTSIDE: ("changes files outside the workspace", None),
+    Tier.READ_OUTSIDE: ("reads files outside the workspace", None),
+    Tier.DANGEROUS: ("cannot be undone or goes around protections", Consequence.IRREVERSIBLE),
+    Tier.UNKNOWN: ("is not a use that can be judged", None),
 }
 
 
@@ -41,10 +41,9 @@ def judge(call: Call) -> None:
     if rule.alone and len(call.words) == 1 and call.words[0].text in rule.alone:
         heeded = _heeded(call)
         if heeded is not None:
-            text = f"`{call.label}` obeys {heeded}, which may run a program of the workspace"
-            call.findings.runs(call.label, text, rule.ref, call.span)
+            call.runs(f"obeys {heeded}, which may run a program of the workspace", consequence=None)
             return
-        call.add_reason(Tier.READ, f"`{call.label} {call.words[0].text}` only prints a text")
+        call.does(Tier.READ, "only prints a text", flag=call.words[0].text or "")
         call.quiet = True
         return
     shape = parse(rule, call.label, call.words)
@@ -183,18 +182,18 @@ def _port(word: AbstractWord) -> str:
 
 def _say(call: Call, given: set[str]) -> None:
     rule = call.rule
-    text = f"`{call.label}` {rule.why}"
-    call.add_reason(rule.tier, text)
+    call.does_as_ruled(rule.tier)
     call.changes(rule.tier)
     if rule.tier is Tier.NETWORK and rule.changes == "." and rule.grammar not in _RUNNING:
         # Whoever allows the host has not said yet that files may change.
-        call.add_reason(Tier.WRITE, f"writes files in the workspace, as `{call.label}` does")
+        text = f"writes files in the workspace, as `{call.label}` does"
+        call.findings.add_reason(Tier.WRITE, text, rule.ref, call.span, consequence=Consequence.WRITES_FILES)
     if rule.tier is Tier.EXECUTE:
         call.findings.add_effect(EffectKind.RUNS, call.label)
     elif rule.tier is Tier.DANGEROUS:
         call.findings.add_effect(EffectKind.PRIVILEGE, call.label)
     elif rule.tier is Tier.UNKNOWN:
-        call.findings.add_effect(EffectKind.UNKNOWN, text)
+        call.findings.add_effect(EffectKind.UNKNOWN, f"`{call.label}` {rule.why}")
 
 
 def _apply_flag(call: Call, flag: Flag, value: AbstractWord | None) -> None:
@@ -204,12 +203,15 @@ def _apply_flag(call: Call, flag: Flag, value: AbstractWord | None) -> None:
             call.findings.add_effect(EffectKind.RUNS, f"{call.label} {name}")
         elif flag.tier is Tier.NETWORK and flag.role in (None, Role.READ):
             call.findings.add_effect(EffectKind.CONNECTS, "")
-        does = LOSSES.get(f"{call.label} {name}") or _VERBS.get(flag.tier, "is not a plain read")
-        call.add_reason(flag.tier, f"`{call.label} {name}` {does}", value)
+        does, consequence = _VERBS.get(flag.tier, ("is not a plain read", None))
+        loss = CONSEQUENCES.get(f"{call.label} {name}")
+        if loss is not None:
+            does, consequence = LOSSES[loss], loss
+        call.does(flag.tier, does, value, flag=name, consequence=consequence)
         if flag.role is None:
             call.changes(flag.tier)
     if flag.edits:
-        call.add_reason(Tier.WRITE, f"`{call.label} {name}` changes files in place", value)
+        call.does(Tier.WRITE, "changes files in place", value, flag=name)
     if flag.role is not None and flag.role is not Role.FOLDER and value is not None:
         apply(call, flag.role, value)
         if flag.role is Role.READ and ("files" in name or not _LISTS.isdisjoint((name, f"{call.label} {name}"))):
@@ -258,9 +260,9 @@ def _not_described(call: Call, shape: ParsedOptions) -> None:
     if rule.open:
         _say(call, set())
     else:
-        call.add_reason(tier, f"`{call.label}` {OTHERWISE.get(tier, rule.why)} when used like this", shape.where)
+        call.does_otherwise(tier, shape.where)
         if rule.tier > tier:  # what every use of it does, this one does too
-            call.add_reason(rule.tier, f"`{call.label}` {rule.why}")
+            call.does_as_ruled(rule.tier)
         call.changes(tier)
         if tier is Tier.EXECUTE:
             call.findings.add_effect(EffectKind.RUNS, call.label)

@@ -9,7 +9,8 @@ from policy.describe.secret_kinds import secret_kind
 from policy.interpreter.command_call import Call
 from policy.interpreter.shell_state import State
 from policy.model.abstract_word import AbstractWord, literal
-from policy.model.assessment import EffectKind, Scope
+from policy.model.assessment import EffectKind, Reason, Scope
+from policy.model.consequence import Consequence
 from policy.model.host_words import (
     ADDRESS,
     LOGIN,
@@ -25,13 +26,6 @@ from policy.rules.rule import Role
 
 if TYPE_CHECKING:
     from policy.languages.language_result import Reading
-
-OTHERWISE = {
-    Tier.WRITE: "changes files",
-    Tier.EXECUTE: "may run another program",
-    Tier.NETWORK: "may talk to a network",
-    Tier.DANGEROUS: "changes settings or the system",
-}
 
 _LANGUAGES = (Role.SED, Role.AWK, Role.JQ)
 LOCAL_URL = re.compile(r"file:(?://(?:(?:localhost|127\.0\.0\.1)(?=/))?)?", re.IGNORECASE)
@@ -62,13 +56,14 @@ def apply(call: Call, role: Role, word: AbstractWord) -> None:
         elif role is Role.PAIR:
             apply(call, Role.UPLOAD, word)
     elif role is Role.CODE:
-        call.findings.runs(call.label, f"`{call.label}` runs code that is not read first", call.rule.ref, word.span)
+        call.runs("runs code that is not read first", word)
         if word.text is not None and " " not in word.text and ("/" in word.text or _hidden_secret(call, word.text)):
             call.access_path(Role.READ, word)
     elif role is Role.REFSPEC:
         for text in word.texts:
             if text.startswith(("+", ":")):
-                call.add_reason(Tier.DANGEROUS, f"`{call.label}` overwrites or deletes a branch by `{text}`", word)
+                does = f"overwrites or deletes a branch by `{text}`"
+                call.does(Tier.DANGEROUS, does, word, consequence=Consequence.OVERWRITES_BRANCH)
     elif role is Role.REMOTE:
         if word.text is None or ADDRESS.match(word.text) or word.text.startswith(("/", "./", "../", "~")):
             connect(call, word)
@@ -131,7 +126,7 @@ def _other_spelling(call: Call, word: AbstractWord) -> None:
     if tier is None:
         call.unknown(f"a word that may mean something else to `{call.label}`", word)
     else:
-        call.add_reason(tier, f"`{call.label}` {OTHERWISE.get(tier, call.rule.why)} when used like this", word)
+        call.does_otherwise(tier, word)
         call.changes(tier)
 
 
@@ -151,7 +146,12 @@ def _does(call: Call, reading: "Reading", word: AbstractWord) -> None:
             call.findings.add_effect(EffectKind.RUNS, call.label)
         elif reading.tier is Tier.UNKNOWN:
             call.findings.add_effect(EffectKind.UNKNOWN, reading.why)
-        call.add_reason(reading.tier, f"`{call.label}`: {reading.why}", word)
+        starts = Consequence.STARTS_PROGRAMS if reading.tier is Tier.EXECUTE else None
+        text, span = f"`{call.label}`: {reading.why}", word.span or call.span
+        found = Reason(
+            reading.tier, text, call.rule.ref, span, consequence=starts, command=call.label, does=reading.why
+        )
+        call.findings.add(found)
     for path in reading.writes:
         call.access_path(Role.WRITE, literal(path, word.span))
     for path in reading.reads:

@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from policy.model.abstract_word import AbstractWord
 from policy.model.action import Action
+from policy.model.consequence import Consequence
 from policy.model.frozen import dataclass
 from policy.model.span import SourceSpan
 from policy.model.tier import Tier
@@ -102,9 +103,15 @@ class RuleRef:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why one tier applies: in the user's words, pointing at the words of the script.
+    """The cause for which one tier applies: in the user's words, pointing at the words of the script.
 
-    `about`: the one effect that it is about, when it says nothing else.
+    Attributes:
+        about: the one effect that the reason is about, when it says nothing else.
+        names: the effect whose path `text` names, where the reason is about more than that effect.
+        consequence: what the summary is chosen by. None: the summary quotes `does`.
+        command: the command that it is said of (`git push --force`), when it is a fact about a command.
+        does: the end of a sentence that begins with the command, or with the action when there is no command. Empty:
+            `text` is such an end.
     """
 
     tier: Tier
@@ -112,6 +119,10 @@ class Reason:
     rule: RuleRef
     span: SourceSpan | None = None
     about: Effect | None = None
+    names: Effect | None = None
+    consequence: Consequence | None = None
+    command: str = ""
+    does: str = ""
 
 
 @dataclass(frozen=True, slots=True)

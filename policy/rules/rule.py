@@ -6,6 +6,7 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 
 from policy.model.assessment import RuleRef
+from policy.model.consequence import Consequence
 from policy.model.frozen import dataclass
 from policy.model.tier import Tier
 
@@ -127,6 +128,7 @@ class CommandRule:
     `registry`: by that name, `Facts.registries` knows which hosts it asks for packages.
     `unreached`: what it sends (name queries, pings, packets of its own) passes through no proxy.
     `plain`: a file command that accept-edits allows. `tame`: prints one word, or several, that start with no `-`.
+    `consequence`: what the summary of an action is chosen by; None: the summary quotes `why`.
     """
 
     name: str
@@ -160,6 +162,7 @@ class CommandRule:
     grammar: str = ""
     port: str = ""
     registry: str = ""
+    consequence: Consequence | None = None
     subs: Mapping[str, "CommandRule"] = field(default_factory=dict)
 
     def sub(self, name: str | None) -> "CommandRule | None":

@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from policy.model.assessment import RuleRef
+from policy.model.consequence import OF_RULES, Consequence
 from policy.model.frozen import dataclass
 from policy.model.tier import Tier
 from policy.rules.rule import GRAMMARS, CommandRule, Flag, Operands, Role
@@ -30,7 +31,7 @@ class Example:
     ref: RuleRef
 
 
-_TEXT_KEYS = ("why", "tier", "flags", "whole", "operands", "uses", "also", "otherwise", "listing", "instead")
+_TEXT_KEYS = ("why", "does", "tier", "flags", "whole", "operands", "uses", "also", "otherwise", "listing", "instead")
 _MORE_TEXT_KEYS = ("target", "here", "grammar", "alone", "below", "heeds", "looks", "lists", "unless", "changes")
 _NETWORK_KEYS = ("port", "registry")
 _SWITCHES = ("any", "open", "interpreter", "plain", "builtin", "tame", "single", "words", "unreached")
@@ -67,6 +68,14 @@ def _tier(table: Mapping[str, object], key: str, chunk: Chunk) -> Tier | None:
     if label not in _TIERS:
         raise rule_error(chunk.file, chunk.line_of(key), f"there is no tier `{label}`", _nearest(label, _TIERS))
     return _TIERS[label]
+
+
+def _consequence(table: Mapping[str, object], chunk: Chunk) -> Consequence | None:
+    label = _text(table, "does", chunk)
+    if label and label not in OF_RULES:
+        fix = f"{_nearest(label, OF_RULES)} it is one of: {', '.join(OF_RULES)}"
+        raise rule_error(chunk.file, chunk.line_of("does"), f"there is no consequence `{label}`", fix)
+    return OF_RULES[label] if label else None
 
 
 def _flags(text: str, key: str, chunk: Chunk) -> dict[str, Flag]:
@@ -185,6 +194,7 @@ def _rule(chunk: Chunk, sets: Mapping[str, str]) -> CommandRule:
         grammar=grammar,
         port=_text(table, "port", chunk),
         registry=_text(table, "registry", chunk),
+        consequence=_consequence(table, chunk),
     )
 
 

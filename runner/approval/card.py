@@ -4,7 +4,7 @@ One value for every front end: the card on the screen, plain lines, and JSON. Al
 """
 
 from policy.describe.phrases import Around, near
-from policy.describe.summary import caveats, doing
+from policy.describe.summary import caveats, summarize
 from policy.model.action import Action, EditFile, RunScript, WriteFile
 from policy.model.assessment import Assessment, EffectKind
 from policy.model.facts import Kind
@@ -31,7 +31,7 @@ def card(ask: Ask, offer: Offer = NOTHING, *, around: Around | None = None, befo
     command, marks, letters = _command(ask)
     return Card(
         question=safe_line(ask.question),
-        line=_first_up(safe_line(doing(assessment, around))),
+        line=_first_up(safe_line(summarize(assessment, around))),
         tier=ask.cell.tier,
         tiers=assessment.tiers,
         command=command,

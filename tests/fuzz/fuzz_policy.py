@@ -22,7 +22,7 @@ from policy.bash.ast import Opaque
 from policy.bash.parser import read
 from policy.classify import classify
 from policy.decide import decide, deciding_cell, open_reasons
-from policy.describe.summary import doing
+from policy.describe.summary import summarize
 from policy.model.action import Action, RunScript
 from policy.model.assessment import Assessment, EffectKind, Reason, RuleKind, RuleRef, Scope
 from policy.model.facts import Facts, Kind, PathFact
@@ -190,7 +190,7 @@ def _told(assessment: Assessment) -> Iterator[str]:
     rule = suggested(assessment, open_reasons(assessment, Mode.DEFAULT), facts())
     if rule is not None and not read_rules(rule):
         yield "a suggested rule that is none"
-    explanation = explain(assessment, found, WORK, (), line=doing(assessment, facts()), rule=rule)
+    explanation = explain(assessment, found, WORK, (), line=summarize(assessment, facts()), rule=rule)
     made = explanation.as_json()
     if json.loads(json.dumps(made)) != json.loads(json.dumps(json.loads(json.dumps(made)))):
         yield "JSON that changes on its way"

@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policy.classify import classify
-from policy.describe.summary import doing
+from policy.describe.summary import summarize
 from policy.model.action import EditFile, GrepFiles, ListFolder, ReadFile, RunArgv, WriteFile
 from policy.model.assessment import Assessment, Effect, EffectKind, Reason, RuleKind, RuleRef, Scope
+from policy.model.consequence import Consequence
 from policy.model.tier import Tier
 from tests.fuzz import fuzz_policy as fuzz
 from tests.support.places import TESTS
@@ -155,7 +156,7 @@ SCRIPTS = (
 
 
 def told(script: str) -> str:
-    return doing(fuzz.judge(script), fuzz.facts())
+    return summarize(fuzz.judge(script), fuzz.facts())
 
 
 def test_the_lines_are_golden() -> None:
@@ -182,23 +183,45 @@ FILES = [
 
 @pytest.mark.parametrize(("action", "line"), FILES, ids=[type(row[0]).__name__ + row[1] for row in FILES])
 def test_other_actions_are_told_too(action: ReadFile, line: str) -> None:
-    assert doing(classify(action, fuzz.facts(), fuzz.book(), fuzz.profile()), fuzz.facts()) == line
+    assert summarize(classify(action, fuzz.facts(), fuzz.book(), fuzz.profile()), fuzz.facts()) == line
 
 
-def seen(*effects: Effect, reasons: tuple[tuple[Tier, str, int], ...] = ()) -> Assessment:
-    found = tuple(Reason(tier, text, RuleRef(RuleKind.USER, "x.toml", line)) for tier, text, line in reasons)
-    return Assessment(RunArgv(("x",), fuzz.WORK), effects, found)
+def seen(*effects: Effect, reasons: tuple[Reason, ...] = ()) -> Assessment:
+    return Assessment(RunArgv(("x",), fuzz.WORK), effects, reasons)
 
 
 def gone(name: str) -> Effect:
     return Effect(EffectKind.DELETES, f"{fuzz.WORK}/{name}", Scope.WORKSPACE)
 
 
+MADE = Effect(EffectKind.WRITES, f"{fuzz.WORK}/c", Scope.WORKSPACE)
+
+
+def _ref(line: int) -> RuleRef:
+    return RuleRef(RuleKind.USER, "x.toml", line)
+
+
+def fact(tier: Tier, command: str, does: str, line: int, consequence: Consequence | None = None) -> Reason:
+    text = f"`{command}` {does}"
+    return Reason(tier, text, _ref(line), consequence=consequence, command=command, does=does)
+
+
+def about(effect: Effect, text: str, line: int, tier: Tier = Tier.WRITE) -> Reason:
+    deletes = effect.kind is EffectKind.DELETES
+    does = Consequence.DELETES_PATH if deletes else Consequence.WRITES_PATH
+    return Reason(tier, text, _ref(line), about=effect, consequence=does)
+
+
 HARD = [
     (seen(Effect(EffectKind.CONNECTS, "")), "talks to a host that is known only when it runs", "no empty host"),
     (seen(gone("a\x1b[2J\nb")), "deletes a<U+001B>[2J⏎b", "no control character gets through"),
     (
-        seen(gone("a"), reasons=((Tier.DANGEROUS, "deletes a.b, which other programs run or obey by themselves", 1),)),
+        seen(
+            gone("a"),
+            reasons=(
+                about(gone("a.b"), "deletes a.b, which other programs run or obey by themselves", 1, Tier.DANGEROUS),
+            ),
+        ),
         "deletes a.b, which other programs run or obey by themselves; deletes a",
         "one name inside another hides nothing",
     ),
@@ -206,13 +229,13 @@ HARD = [
         seen(
             gone("a"),
             gone("ab"),
-            Effect(EffectKind.WRITES, f"{fuzz.WORK}/c", Scope.WORKSPACE),
+            MADE,
             reasons=(
-                (Tier.WRITE, "`mv` moves files", 1),
-                (Tier.WRITE, "deletes ab in the workspace", 1),
-                (Tier.WRITE, "writes c", 1),
-                (Tier.WRITE, "`rm` deletes files", 2),
-                (Tier.WRITE, "deletes a in the workspace", 2),
+                fact(Tier.WRITE, "mv", "moves files", 1, Consequence.MOVES),
+                about(gone("ab"), "deletes ab in the workspace", 1),
+                about(MADE, "writes c", 1),
+                fact(Tier.WRITE, "rm", "deletes files", 2),
+                about(gone("a"), "deletes a in the workspace", 2),
             ),
         ),
         "moves ab to c and deletes a",
@@ -224,7 +247,7 @@ HARD = [
 
 @pytest.mark.parametrize(("assessment", "line", "why"), HARD, ids=[row[2] for row in HARD])
 def test_nothing_is_hidden(assessment: Assessment, line: str, why: str) -> None:
-    assert doing(assessment, fuzz.facts()) == line, why
+    assert summarize(assessment, fuzz.facts()) == line, why
 
 
 @settings(max_examples=200, deadline=None)
@@ -232,7 +255,7 @@ def test_nothing_is_hidden(assessment: Assessment, line: str, why: str) -> None:
 def test_every_line_is_one_line_and_says_what_is_worst(seed: int) -> None:
     """Law: one printable line, never empty; what is not a read is never told as one."""
     assessment = fuzz.judge(fuzz.Writer(random.Random(seed)).script()[:5000])
-    line = doing(assessment, fuzz.facts())
+    line = summarize(assessment, fuzz.facts())
     assert line
     assert line.isprintable()
     assert len(line) < 1200

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def run_why(args: GateArgs) -> int:
     """Print the explanation; the exit code is 0 whatever the verdict, since the question was answered."""
-    from policy.describe.summary import doing
+    from policy.describe.summary import summarize
     from runner.gate.explain import explain, render
     from runner.gate.gate import open_gate
     from runner.problems import Exit
@@ -31,7 +31,7 @@ def run_why(args: GateArgs) -> int:
         verdict,
         gate.facts.workspace,
         gate.elsewhere(assessment),
-        line=doing(assessment, gate.facts),
+        line=summarize(assessment, gate.facts),
         rule=_tried(gate, assessment, verdict),
     )
     if args.json:

@@ -53,7 +53,7 @@ async def _why(words: str, desk: Desk) -> None:
     if not words:
         await _audit("last", desk)
         return
-    from policy.describe.summary import doing
+    from policy.describe.summary import summarize
     from policy.model.action import RunScript
     from runner.gate.explain import explain, render
 
@@ -61,7 +61,7 @@ async def _why(words: str, desk: Desk) -> None:
     gate = _gate(desk)
     assessment, verdict = gate.evaluate(RunScript(words, ctx.cwd), unattended=ctx.unattended)
     found = explain(
-        assessment, verdict, gate.facts.workspace, gate.elsewhere(assessment), line=doing(assessment, gate.facts)
+        assessment, verdict, gate.facts.workspace, gate.elsewhere(assessment), line=summarize(assessment, gate.facts)
     )
     say(desk, *render(found).split("\n"))
 
