@@ -212,9 +212,17 @@ WAITING_HELPS = (Failure.RETRYABLE, Failure.RATE_LIMITED, Failure.OVERLOADED)
 
 
 class ProviderError(ProblemError):
-    """The provider failed. `problem` is fit for a user and holds no secret. `retry_after` is the server's own wish, in
-    seconds; `window` the tokens that it says the model takes, where a request was too long; `thoughts` says that what
-    it refuses is how the model's earlier thoughts are marked; `images`, that it may be an image."""
+    """A failed request to a provider. `problem` can be shown to a user and contains no secret.
+
+    Attributes:
+        status: the HTTP status; None if no server answered.
+        retry_after: seconds to wait, as requested by the server.
+        window: size in tokens of the model's context window, if the server states it when a request is too long.
+        server_message: the server's own message on one line, secrets masked, shortened; empty if it sent none, and
+            for a refused key.
+        thoughts: True if the server refuses the signatures of earlier thinking blocks.
+        images: True if the server may have refused an image.
+    """
 
     exit_code: ClassVar[int] = Exit.FAILED
 
@@ -232,6 +240,7 @@ class ProviderError(ProblemError):
         self.failure = failure
         self.retry_after = retry_after
         self.window = window
+        self.server_message = ""
         self.thoughts = False
         self.images = False
 

@@ -93,7 +93,7 @@ class AnthropicProvider:
                     yield event
             return
         except ProviderError as error:
-            if begun or self._unbound or error.status != 400 or not _BOUND.search(error.problem.why):
+            if begun or self._unbound or error.status != 400 or not _BOUND.search(error.server_message):
                 raise
         self._unbound = True
         async with aclosing(self._ask(request)) as events:

@@ -58,6 +58,7 @@ class Failures:
             return self._no_entry(status, told)
         what, fix = self._words(status, said, failure, model)
         error = _error(what, why, fix, status, failure, after if failure in WAITING_HELPS else None)
+        error.server_message = quoted
         error.window = window_of(said.message) if failure is Failure.CONTEXT else None
         error.thoughts = failure is Failure.FATAL and status == 400 and about_thoughts(said)
         error.images = about_images(status, failure, said)

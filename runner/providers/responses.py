@@ -72,7 +72,7 @@ class ResponsesProvider:
                     yield event
             return
         except ProviderError as error:
-            refused = error.status == 400 and _UNVERIFIED.search(error.problem.why)
+            refused = error.status == 400 and _UNVERIFIED.search(error.server_message)
             if begun or not self._summaries or not refused:
                 raise
         self._summaries = False
