@@ -273,8 +273,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, di
 
 
 def plain(line: str) -> str:
-    """Without what differs from run to run: line numbers of rules, dates, times, hashes."""
-    line = re.sub(r"\.toml:\d+", ".toml:N", line.rstrip())
+    """Return the line without the line numbers of rules, dates, times and hashes, which differ between runs."""
+    line = re.sub(r"(\.toml|command:[\w-]+):\d+", r"\1:N", line.rstrip())
     line = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "DATE", line)
     return re.sub(r"\d+\.\d\d s|\b[0-9a-f]{7,64}\b", "X", line)
 

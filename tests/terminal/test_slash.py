@@ -83,7 +83,7 @@ def test_what_was_decided_can_be_asked_for(tmp_path: Path) -> None:
     shown = [event.text for event in events if isinstance(event, Shown)]
     assert "/etc/shadow" in shown[0]
     assert shown[1] == shown[2], "why, without words, is about the last decision"
-    assert "policy/" in shown[1], "the rule with its file"
+    assert "(command:coreutils:" in shown[1], "the reference of the rule"
 
 
 def test_a_diff_and_undo_are_about_this_session(tmp_path: Path) -> None:
