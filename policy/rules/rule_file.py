@@ -62,11 +62,11 @@ class Chunk:
         return found if found is not None else _any(self)
 
     def line_of(self, key: str) -> int:
-        """Where `key` is set, else where the table begins."""
-        for offset, line in enumerate(self.text.split("\n")):
-            if line.split("=")[0].strip() == key:
-                return self.line + offset
-        return self.line
+        """Return the line that sets `key`, or the line of the header if no line does."""
+        from policy.toml.lines import StatementKind, statements  # only for error messages
+
+        keys = (found for found in statements(self.text) if found.kind is StatementKind.KEY)
+        return self.line + next((found.line for found in keys if found.path == (key,)), 1) - 1
 
 
 def chunks(text: str, file: str, *, examples: bool = False) -> Iterator[Chunk]:

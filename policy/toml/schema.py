@@ -6,14 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 from datetime import date, datetime
 from enum import Enum
-from functools import lru_cache
 from typing import TypeGuard
 
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem, ProblemError
 
-_HEADER = re.compile(r"\s*\[\[?\s*([^\]]+?)\s*\]\]?\s*(?:#.*)?$")
-_KEY = re.compile(r"""\s*((?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*'))*)\s*=""")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _DEEPEST = 16  # parts of a key
 _STRING = re.compile(r""""(?:[^"\\]|\\.)*(?:"|\\?$)|'[^']*(?:'|$)""")  # what does not end, ends with its line
@@ -118,16 +115,10 @@ def survey(
     `renew` gives the keys of an older format their new names, in place, and answers what each of them was called.
     """
     faults: list[KeyedError] = []
-    if line := too_deep(text):
-        why, fix = f"a key has more than {_DEEPEST} parts", "correct that line"
-        return Keyed(source, text, {}), [KeyedError(Problem(f"{source}:{line} cannot be read", why, fix), line)]
     try:
-        document = tomllib.loads(text)
-    except ValueError as error:  # TOMLDecodeError, or a number too long to be one
-        return Keyed(source, text, {}), [_syntax(error, source, text)]
-    except RecursionError:
-        why, fix = "its lists are nested too deeply", "write it with less nesting"
-        return Keyed(source, text, {}), [KeyedError(Problem(f"{source} cannot be read", why, fix))]
+        document = parse(text, source)
+    except KeyedError as error:
+        return Keyed(source, text, {}), [error]
     was = renew(document) if renew else {}
     values: dict[Path, Value] = {}
     entries: list[Entry] = []
@@ -136,6 +127,20 @@ def survey(
             entries += _entries(document.pop(name), name, source, text, keys, faults, most)
     _walk(document, (), _Reading(source, text, shapes, lists or {}, values, faults, most, was))
     return Keyed(source, text, values, tuple(entries), was), faults[:most]
+
+
+def parse(text: str, source: str) -> dict[str, object]:
+    """Return the TOML document. Raise KeyedError, with the line where that is known, if `text` is not valid TOML."""
+    if line := too_deep(text):
+        why, fix = f"a key has more than {_DEEPEST} parts", "correct that line"
+        raise KeyedError(Problem(f"{source}:{line} cannot be read", why, fix), line)
+    try:
+        return tomllib.loads(text)
+    except ValueError as error:  # TOMLDecodeError, or a number too long to be one
+        raise _syntax(error, source, text) from None
+    except RecursionError:
+        why, fix = "its lists are nested too deeply", "write it with less nesting"
+        raise KeyedError(Problem(f"{source} cannot be read", why, fix)) from None
 
 
 def too_deep(text: str) -> int | None:
@@ -210,21 +215,11 @@ def _no_key(entry: Entry, key: str, keys: Mapping[str, Shape]) -> KeyedError:
 
 
 def _places(text: str, name: str, count: int) -> list[tuple[int, dict[str, int]]]:
-    """For each `[[name]]` its line and those of its keys. Written in an unusual way, all have that of the first."""
-    found: list[tuple[int, dict[str, int]]] = []
-    within, first = False, 0
-    for number, line in enumerate(text.split("\n"), 1):
-        header = _HEADER.match(line)
-        key = None if header else _KEY.match(line)
-        if header:
-            within = _split(header[1]) == (name,)
-            if within:
-                found.append((number, {}))
-        elif key and within:
-            found[-1][1].setdefault(_split(key[1])[0], number)
-        if not first and name in line:
-            first = number
-    return found if len(found) == count else [(first or 1, {})] * count
+    """Return for each `[[name]]` its line and the lines of its keys. Entries of an inline list have the list's line."""
+    from policy.toml.lines import array_entries, line_of  # most starts read no file with entries
+
+    entries = array_entries(text, name)
+    return entries if len(entries) == count else [(line_of(text, (name,)), {})] * count
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,35 +376,9 @@ def _example(key: str, shape: Shape) -> str:
 
 
 def _line(text: str, path: Path) -> int:
-    """Lines are read one by one; a key inside an inline table has the line of that table."""
-    lines = lines_of(text)
-    return next((lines[path[:most]] for most in range(len(path), 0, -1) if path[:most] in lines), 1)
+    from policy.toml.lines import line_of  # only for error messages
 
-
-@lru_cache(maxsize=8)
-def lines_of(text: str) -> Mapping[Path, int]:
-    """The first line of every key and table, from 1."""
-    found: dict[Path, int] = {}
-    at: Path = ()
-    within = ""  # the quotes of a text of several lines
-    for number, line in enumerate(text.split("\n"), 1):
-        if within:
-            within = "" if line.count(within) % 2 else within
-            continue
-        within = next((quotes for quotes in ('"""', "'''") if line.count(quotes) % 2), "")
-        header = _HEADER.match(line)
-        key = None if header else _KEY.match(line)
-        if header:
-            at = _split(header[1])
-            found.setdefault(at, number)
-        elif key:
-            found.setdefault((*at, *_split(key[1])), number)
-    return found
-
-
-def _split(dotted: str) -> Path:
-    words = re.findall(r"""[A-Za-z0-9_-]+|"[^"]*"|'[^']*'""", dotted)
-    return tuple(word.strip("\"'") for word in words)
+    return line_of(text, path)
 
 
 def dotted(path: Path) -> str:

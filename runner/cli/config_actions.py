@@ -8,8 +8,9 @@ from pathlib import Path
 
 from policy.model.frozen import dataclass
 from policy.model.tier import Mode
+from policy.toml.lines import lines_of
 from policy.toml.schema import Path as KeyPath
-from policy.toml.schema import dotted, lines_of, shape_of
+from policy.toml.schema import dotted, shape_of
 from runner.config import Settings, load
 from runner.config.amounts import apply_limits
 from runner.config.flags import said, with_flags

@@ -5,8 +5,9 @@ import tomllib
 from typing import Any, cast
 
 from policy.model.verdict import Problem
+from policy.toml.lines import StatementKind, lines_of, statements
+from policy.toml.schema import KeyedError, Shape, dotted, parse, value_of
 from policy.toml.schema import Path as KeyPath
-from policy.toml.schema import Shape, dotted, lines_of, survey, too_deep, value_of
 from runner.config.environment import plain
 from runner.config.migrations import MIGRATIONS, VERSION, renew
 from runner.config.read_file import ConfigError
@@ -16,7 +17,6 @@ from runner.config.validators import version_up_to
 
 # What tomlkit raises, beside its own error, where tables are written in a way that it cannot change.
 _CANNOT = (ValueError, KeyError, TypeError, AttributeError)
-_TABLE = re.compile(r"\s*\[")
 
 
 def written(key: Key, words: list[str]) -> str:
@@ -106,7 +106,8 @@ def _inserted(text: str, path: KeyPath, literal: str) -> str | None:
         ready = text if not text or text.endswith("\n") else f"{text}\n"
         blank = "\n" if ready.strip() else ""
         return f"{ready}{blank}[{dotted(table)}]\n{key} = {literal}\n"
-    end = next((at for at in range(start, len(rows)) if _TABLE.match(rows[at])), len(rows))
+    headers = (found.line for found in statements(text) if found.kind is not StatementKind.KEY)
+    end = next((line - 1 for line in headers if line > start), len(rows))
     commented = re.compile(rf"#\s*{re.escape(key)}\s*=")
     at = next((at for at in range(start, end) if commented.match(rows[at])), None)
     if at is None and not table:
@@ -142,11 +143,9 @@ def _replaced(text: str, path: KeyPath, literal: str) -> str | None:
 
 def _document(text: str) -> dict[str, Any]:
     try:
-        if not too_deep(text):
-            return tomllib.loads(text)
-    except (ValueError, RecursionError):
-        pass  # said by what knows the lines
-    raise ConfigError(survey(text, "the file", {}, most=1)[1][0].problem) from None
+        return parse(text, "the file")
+    except KeyedError as error:
+        raise ConfigError(error.problem) from None
 
 
 def _same(text: str, wanted: dict[str, Any]) -> bool:

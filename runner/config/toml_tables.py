@@ -1,16 +1,11 @@
 """TOML tables with the lines that they and their keys stand on, so that a complaint can name the place."""
 
-import re
-import tomllib
 from collections.abc import Iterable, Mapping
 
 from policy.model.frozen import dataclass
-from policy.toml.schema import too_deep
+from policy.toml.lines import StatementKind, statements
+from policy.toml.schema import KeyedError, parse
 from runner.problems import Stopped, usage
-
-_HEADER = re.compile(r"\[\[\s*([A-Za-z0-9_-]+)\s*\]\]")
-_KEY = re.compile(r"""(?:"([^"]*)"|'([^']*)'|([A-Za-z0-9_-]+))\s*[.=]""")
-_WHERE = re.compile(r"\s*\(at (?:line (\d+), column \d+|end of document)\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,21 +42,10 @@ def read_items(text: str, source: str, names: Iterable[str]) -> tuple[Item, ...]
 
 def load(text: str, source: str) -> dict[str, object]:
     """The TOML document, or a usage error with the line."""
-    if deep := too_deep(text):
-        raise usage(f"{source}:{deep} cannot be read", "a key has too many parts", "correct that line")
     try:
-        return tomllib.loads(text)
-    except ValueError as error:  # TOMLDecodeError, or a number too long to be one
-        found = _WHERE.search(str(error))
-        line = int(found[1]) if found and found[1] else max(text.count("\n") + (not text.endswith("\n")), 1)
-        known = isinstance(error, tomllib.TOMLDecodeError)
-        why = _WHERE.sub("", str(error)).strip().rstrip(".") if known else "a number in it is too long"
-        why = f"it is not valid TOML: {why[:1].lower()}{why[1:]}"
-        raise usage(f"{source}:{line} cannot be read", why, "correct that line") from None
-    except RecursionError:
-        raise usage(
-            f"{source} cannot be read", "its lists are nested too deeply", "write it with less nesting"
-        ) from None
+        return parse(text, source)
+    except KeyedError as error:
+        raise usage(error.problem.what, error.problem.why, error.problem.fix) from None
 
 
 def wrong(source: str, item: Item, key: str, why: str, fix: str) -> Stopped:
@@ -88,44 +72,22 @@ def _tables(document: Mapping[str, object], name: str, source: str) -> list[dict
 
 
 def _spans(text: str, known: tuple[str, ...]) -> list[tuple[str, int, int, dict[str, int]]]:
-    """(name, first line, last line, lines of its keys) of what stands above the tables, and of each `[[name]]`."""
+    """Return (name, first line, last line, lines of the keys) of the top and of each `[[name]]`.
+
+    Keys below a header of another kind belong to no span, but the text of the span includes them.
+    """
     spans: list[tuple[str, int, int, dict[str, int]]] = [("", 1, 0, {})]
-    lines = text.split("\n")
-    inside = True  # whether the keys seen belong to the last span: not after a header of another kind
-    for number in _statements(text):
-        line = lines[number - 1].strip()
-        header = _HEADER.match(line)
-        if header and header[1] in known:
+    inside = True
+    for statement in statements(text):
+        if statement.kind is StatementKind.KEY:
+            if inside:
+                spans[-1][3].setdefault(statement.path[0], statement.line)
+            continue
+        inside = statement.kind is StatementKind.ARRAY_ENTRY and len(statement.path) == 1 and statement.path[0] in known
+        if inside:
             name, first, _, keys = spans[-1]
-            spans[-1] = (name, first, number - 1, keys)
-            spans.append((header[1], number, 0, {}))
-            inside = True
-        elif line.startswith("["):
-            inside = False
-        elif inside and (key := _KEY.match(line)):
-            spans[-1][3].setdefault(key[1] or key[2] or key[3] or "", number)
+            spans[-1] = (name, first, statement.line - 1, keys)
+            spans.append((statement.path[0], statement.line, 0, {}))
     name, first, _, keys = spans[-1]
-    spans[-1] = (name, first, len(lines), keys)
+    spans[-1] = (name, first, text.count("\n") + 1, keys)
     return spans
-
-
-# A piece of TOML that may hold brackets or quotes of its own, or a bracket, or the end of a line.
-_PIECE = re.compile(
-    r'"""(?:[^\\]|\\.)*?"{3,5}' r"|'''.*?'{3,5}" r'|"(?:[^"\\\n]|\\.)*"' r"|'[^'\n]*'" r"|\#[^\n]*|[\[\]{}\n]",
-    re.DOTALL,
-)
-
-
-def _statements(text: str) -> Iterable[int]:
-    """The lines, from 1, that begin a key or a header: not those inside a text or a list. `text` is valid TOML."""
-    yield 1
-    number, depth = 1, 0
-    for found in _PIECE.finditer(text):
-        piece = found[0]
-        number += piece.count("\n")
-        if piece in "[{":
-            depth += 1
-        elif piece in "]}":
-            depth -= 1
-        elif piece == "\n" and depth == 0:
-            yield number
