@@ -39,9 +39,9 @@ from runner.messages import (
 from runner.problems import Exit
 from runner.providers.backoff import RetryPolicy
 from runner.sessions.history import index, past
-from tests.process.test_loop import Make, Stage, stage  # noqa: F401  # the fixture
+from tests.support.loop_stage import Make, Stage
+from tests.support.scripted_replies import fatal, shown
 from tests.support.session_files import ID, begun, new_store
-from tests.unit.test_replies import fatal, shown
 
 MARKS = ("\n[stopped by the user]", "\n[the answer broke off here]")
 SCRIPTS = ("ls {}", "cat {}", "cat {} slow", "touch {}", "python3 {}.py", "curl https://{}.test/")
@@ -220,7 +220,7 @@ def once(found: Stage, seed: int, state: Path) -> Ending:
 
 
 @pytest.mark.threat("T106")
-def test_law_whatever_happens_the_talk_the_file_and_the_record_stay_whole(stage: Make, tmp_path: Path) -> None:  # noqa: F811
+def test_law_whatever_happens_the_talk_the_file_and_the_record_stay_whole(stage: Make, tmp_path: Path) -> None:
     found = stage(
         behave=lambda name: 0.002 if name.endswith("slow") else None,
         bounds=RunLimits(patience=RetryPolicy(first=0, most=0), row=10**6, total=10**6),

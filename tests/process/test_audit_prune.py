@@ -27,10 +27,10 @@ from runner.audit.stores import sqlite_file
 from runner.audit.stores.store import AuditError, Writing, append
 from runner.audit.verify import Noted, verify
 from sandbox.backend import Outcome
-from tests.services.test_audit_sealed import SIGNER, broken, resealed, whole
 from tests.support import forked_agent
 from tests.support.audit_records import allowed, info, refusal, unfenced
 from tests.support.places import ROOT
+from tests.support.sealed_records import SIGNER, broken, resealed, whole
 
 END = SessionEnd(0, "done", 1, ())
 

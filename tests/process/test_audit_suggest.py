@@ -25,7 +25,7 @@ from runner.audit.reports.suggest_rules import SuggestedRule, read, together, wi
 from runner.audit.reports.suggest_text import report_json, report_text
 from runner.gate.suggest import read_rules
 from tests.support import forked_agent, grant_world
-from tests.terminal.test_audit_view import golden
+from tests.support.golden_records import golden
 
 EXAMPLES = (
     "npm test",

@@ -15,31 +15,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policy.model.credential import Credential
-from policy.toml.schema import read
-from runner.config.credential_keys import KEYS
-from runner.config.credential_table import credentials
 from runner.secrets.broker import injector as lender
 from runner.secrets.broker.injector import Lender
 from runner.secrets.broker.session_ca import CERTIFICATES, Authority
 from sandbox.egress.credential_injection import Added
 from sandbox.egress.proxy import Egress
+from tests.support.credential_rows import forge, rows
 from tests.support.egress_world import Names, Proxy, Server, certificate, proxying, serving
 
 SECRET = "canary-7c1f9e-token"
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 HOST = "forge.test"
-
-
-def rows(text: str) -> tuple[Credential, ...]:
-    """From `[[credential]]` in TOML."""
-    return credentials(read(text, "test.toml", {}, {"credential": KEYS}).entries)
-
-
-def forge(hosts: str, *more: str) -> tuple[Credential, ...]:
-    lines = ["[[credential]]", 'name = "forge"', f"hosts = {hosts}", 'env = "FORGE_TOKEN"', *more]
-    if not any(line.startswith(("header", "basic")) for line in more):
-        lines.append('header = "Authorization: Bearer {secret}"')
-    return rows("\n".join(lines))
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -29,10 +29,6 @@ from runner.messages import (
     ImageBlock,
     Message,
     ProviderError,
-    Reply,
-    Request,
-    Stop,
-    StreamEvent,
     TextBlock,
     ThinkingBlock,
     ToolCall,
@@ -54,11 +50,10 @@ from runner.sessions.history import index, past
 from runner.sessions.rewind import OWN
 from runner.text.untrusted import marked
 from sandbox.backend import Outcome
-from tests.process.test_loop import Make, Stage, bash, stage
+from tests.support.loop_stage import Make, Stage, bash
 from tests.support.model_server import Delta, calling, serving
 from tests.support.session_files import ID, begun, new_store
-
-__all__ = ["stage"]  # the fixture
+from tests.support.summaries import MARK, Clerk, said
 
 texts = st.text(max_size=30) | st.integers(0, 6000).map(lambda count: "line of output\n" * (count // 15))
 
@@ -180,44 +175,6 @@ def test_an_answer_is_not_asked_to_be_longer_than_what_is_left(stage: Make, wind
 
 # ---- the view by itself
 
-MARK = "the tests failed in tests/test_paint.py"
-
-
-USED = Usage(900, 90)
-
-
-class Clerk:
-    """A provider that answers each request with the next of `answers`, then with the last for ever; or raises it. An
-    event is set, and then nothing comes."""
-
-    def __init__(self, *answers: str | ProviderError | asyncio.Event, name: str = "clerk") -> None:
-        self.answers = list(answers) or [f"## What was learned\n{MARK}"]
-        self.name = name
-        self.requests: list[Request] = []
-        self.closed = 0
-
-    async def stream(self, request: Request) -> AsyncIterator[StreamEvent]:
-        self.requests.append(request)
-        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        try:
-            if isinstance(answer, ProviderError):
-                raise answer
-            if isinstance(answer, asyncio.Event):
-                answer.set()
-                await asyncio.Event().wait()
-            assert isinstance(answer, str)
-            yield Reply(AssistantMessage((TextBlock(answer),)), Stop.END, USED)
-        finally:
-            self.closed += 1
-
-    async def close(self) -> None:
-        return None
-
-    @property
-    def asked(self) -> str:
-        """What the last request said."""
-        return "".join(block.text for message in self.requests[-1].messages for block in message.content)  # type: ignore[union-attr]  # a person's texts
-
 
 def broken(failure: Failure = Failure.FATAL) -> ProviderError:
     return ProviderError(Problem("the server said no", "it is broken", "wait"), failure=failure)
@@ -225,10 +182,6 @@ def broken(failure: Failure = Failure.FATAL) -> ProviderError:
 
 def failing() -> Clerk:
     return Clerk(broken())
-
-
-def said(text: str) -> UserMessage:
-    return UserMessage((TextBlock(text),))
 
 
 def talked(count: int, size: int = 4_000) -> list[Message]:

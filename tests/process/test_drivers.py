@@ -16,7 +16,7 @@ from runner.facts.environment import child_environment
 from runner.facts.gather import gather
 from runner.facts.git.drivers import drivers
 from tests.support.places import ROOT
-from tests.unit.test_commands import BOOK
+from tests.support.rule_examples import BOOK
 
 PROFILE = parse_profile((ROOT / "profiles" / "default.toml").read_text(), "profiles/default.toml")
 _PLAIN = {"PATH": "/usr/local/bin:/usr/bin:/bin", "GIT_CONFIG_NOSYSTEM": "1", "GIT_PAGER": "cat"}

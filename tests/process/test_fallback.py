@@ -36,8 +36,8 @@ from runner.providers.endpoint import SetupError
 from runner.providers.key_source import KeyFlags
 from runner.providers.pricing import Price
 from runner.secrets.secret import Secret, SecretError
-from tests.process.test_loop import Make, Stage, busy, stage  # noqa: F401  # the fixture
-from tests.unit.test_replies import Item, Plays, fatal, ls, says
+from tests.support.loop_stage import Make, Stage, busy
+from tests.support.scripted_replies import Item, Plays, fatal, ls, says
 
 BUSY: list[Item] = [busy()]
 AT_ONCE = RetryPolicy(first=0, most=0)
@@ -79,7 +79,7 @@ FALLS: list[tuple[list[list[Item]], list[list[Item]], tuple[int, int], Exit, str
 
 @pytest.mark.parametrize(("first", "second", "requests", "exit", "why"), FALLS, ids=[row[4] for row in FALLS])
 def test_another_model_goes_on(
-    stage: Make,  # noqa: F811
+    stage: Make,
     first: list[list[Item]],
     second: list[list[Item]],
     requests: tuple[int, int],
@@ -99,7 +99,7 @@ def test_another_model_goes_on(
         assert named == ["plays:m", "other:b"], "who wanted it stands with each decision"
 
 
-def test_a_model_that_stands_in_for_itself_is_waited_for_as_long_as_any(stage: Make) -> None:  # noqa: F811
+def test_a_model_that_stands_in_for_itself_is_waited_for_as_long_as_any(stage: Make) -> None:
     one = Plays(*[BUSY] * 7, says("done"))
     found = stage()
     two(found, one, Plays(), spec="plays:m")
@@ -107,7 +107,7 @@ def test_a_model_that_stands_in_for_itself_is_waited_for_as_long_as_any(stage: M
     assert changes(found) == []
 
 
-def test_an_answer_goes_on_where_the_other_model_left_it(stage: Make) -> None:  # noqa: F811
+def test_an_answer_goes_on_where_the_other_model_left_it(stage: Make) -> None:
     one, other = Plays([TextDelta("half an "), busy()], *[BUSY] * 9), Plays(says("half an answer"))
     found = stage()
     two(found, one, other)
@@ -115,7 +115,7 @@ def test_an_answer_goes_on_where_the_other_model_left_it(stage: Make) -> None:  
     assert text_of(found.history[-1]) == "half an answer"
 
 
-def test_the_next_prompt_goes_to_the_chosen_model_again(stage: Make) -> None:  # noqa: F811
+def test_the_next_prompt_goes_to_the_chosen_model_again(stage: Make) -> None:
     one, other = Plays(*[BUSY] * 4, says("again")), Plays(says("done"))
     found = stage()
     two(found, one, other)
@@ -126,7 +126,7 @@ def test_the_next_prompt_goes_to_the_chosen_model_again(stage: Make) -> None:  #
     assert [type(event) for event in found.of(Retrying)] == [Retrying] * 3
 
 
-def test_what_one_model_thought_is_not_sent_to_the_other(stage: Make) -> None:  # noqa: F811
+def test_what_one_model_thought_is_not_sent_to_the_other(stage: Make) -> None:
     def thinks(text: str) -> list[Item]:
         content = (ThinkingBlock(text, "signed"), ls("ls"))
         return [Reply(AssistantMessage(content), Stop.TOOLS, Usage())]
@@ -142,7 +142,7 @@ def test_what_one_model_thought_is_not_sent_to_the_other(stage: Make) -> None:  
     assert "theirs" not in repr(one.requests[-1].messages)
 
 
-def test_who_turns_to_another_model_does_not_wait_for_the_busy_one(stage: Make) -> None:  # noqa: F811
+def test_who_turns_to_another_model_does_not_wait_for_the_busy_one(stage: Make) -> None:
     """A server may want ten minutes; the person need not."""
     wait = ProviderError(Problem("slowly", "429", "wait"), failure=Failure.RATE_LIMITED, retry_after=590)
     one, other = Plays([TextDelta("half an "), wait]), Plays(*[BUSY] * 3, says("answer"))
@@ -165,7 +165,7 @@ def test_who_turns_to_another_model_does_not_wait_for_the_busy_one(stage: Make) 
 
 
 @pytest.mark.threat("T92")
-def test_a_model_whose_price_nobody_knows_does_not_go_on_where_money_counts(stage: Make) -> None:  # noqa: F811
+def test_a_model_whose_price_nobody_knows_does_not_go_on_where_money_counts(stage: Make) -> None:
     class Priceless(OpenModels):
         def limits(self, limits: RunLimits, model: Opened) -> RunLimits:
             raise usage("nobody knows what `other:b` costs", "it is in no list", "say it")
@@ -189,7 +189,7 @@ REFUSALS: list[tuple[Callable[[], Exception], str]] = [
 
 @pytest.mark.parametrize(("error", "why"), REFUSALS, ids=[row[1] for row in REFUSALS])
 def test_a_fallback_that_cannot_be_opened_is_said_and_the_failure_stays(
-    stage: Make,  # noqa: F811
+    stage: Make,
     error: Callable[[], Exception],
     why: str,
 ) -> None:
@@ -207,7 +207,7 @@ def test_a_fallback_that_cannot_be_opened_is_said_and_the_failure_stays(
     assert changes(found) == []
 
 
-def test_a_model_is_no_fallback_of_itself(stage: Make) -> None:  # noqa: F811
+def test_a_model_is_no_fallback_of_itself(stage: Make) -> None:
     one = Plays(*[BUSY] * 9)
     found = stage()
     two(found, one, Plays(), spec="plays:m")

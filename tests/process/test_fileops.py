@@ -5,8 +5,6 @@ import hashlib
 import json
 import os
 import socket
-import struct
-import zlib
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox.inside.files.operations import perform
+from tests.support.images import GIF, JPEG, WEBP, png
 
 
 def ask(op: str, **fields: object) -> dict[str, object]:
@@ -42,23 +41,6 @@ def edit(path: Path, old: str, new: str, *, every: bool = False, seen: str | Non
     return ask("EditFile", path=path, old=old, new=new, replace_all=every, seen=seen)
 
 
-def png(width: int = 1) -> bytes:
-    """A whole, valid image."""
-
-    def chunk(name: bytes, body: bytes) -> bytes:
-        return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
-
-    head = struct.pack(">IIBBBBB", width, 1, 8, 2, 0, 0, 0)
-    rows = zlib.compress(b"\0" + b"\xff\0\0" * width)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
-
-
-GIF = b"GIF89a" + b"\1\0\1\0" + b"\0\0\0" + b"," + b"\0\0\0\0\1\0\1\0\0" + b"\2\2\x44\1\0" + b";"
-JPEG = (
-    b"\xff\xd8" + b"\xff\xe0\0\x04xx" + b"\xff\xc0\0\x0b\x08\0\1\0\1\1\1\x11\0" + b"\xff\xda\0\x08\1\1\0\0\x3f\0"
-    b"pixels" + b"\xff\xd9"
-)
-WEBP = b"RIFF\x1a\0\0\0WEBP" + b"VP8L\x0d\0\0\0" + b"\x2f\0\0\0\0" + b"\x10\x07\x10\x11\x11\x88\x88\xfe" + b"\0"
 TEN = b"".join(b"line %d\n" % n for n in range(1, 11))
 
 CUT = "x" * 2000 + " [... 1 more characters]"

@@ -24,10 +24,10 @@ from runner.messages import (
 )
 from runner.problems import Exit
 from runner.providers.error_reason import Said, about_images
-from tests.process.test_fileops import png
-from tests.process.test_loop import Make, stage  # noqa: F401  # the fixture
-from tests.process.test_replies_servers import DONE, Answer, Server, _event, agent, began, ended, of, serve  # noqa: F401  # a fixture
-from tests.unit.test_replies import Item, Plays, ls, says
+from tests.support.images import png
+from tests.support.loop_stage import Make
+from tests.support.reply_servers import DONE, Answer, Server, _event, agent, began, ended, of
+from tests.support.scripted_replies import Item, Plays, ls, says
 
 OLD, BAD = ImageBlock("image/png", "T0xE"), ImageBlock("image/png", "QkFE")
 
@@ -80,7 +80,7 @@ TALKS: list[tuple[list[Message], list[list[Item]], list[list[str]], Exit, str]] 
 @pytest.mark.threat("T122")
 @pytest.mark.parametrize(("talk", "answers", "sent", "exit", "why"), TALKS, ids=[row[4] for row in TALKS])
 def test_which_images_are_sent(
-    stage: Make,  # noqa: F811
+    stage: Make,
     talk: list[Message],
     answers: Sequence[Sequence[Item]],
     sent: list[list[str]],
@@ -103,7 +103,7 @@ def test_which_images_are_sent(
 
 
 @pytest.mark.threat("T122")
-def test_the_model_is_told_and_may_read_it_again(stage: Make) -> None:  # noqa: F811
+def test_the_model_is_told_and_may_read_it_again(stage: Make) -> None:
     again = says("", ls("ls"))
     provider = Plays([refused()], again, says("ok"))
     found = stage(provider=provider)
@@ -152,7 +152,7 @@ def reads(path: str) -> Answer:
 
 @pytest.mark.threat("T122")
 def test_a_bad_image_of_the_project_ends_no_session(
-    serve: Callable[..., Server],  # noqa: F811
+    serve: Callable[..., Server],
     tmp_path: Path,
 ) -> None:
     bad: Answer = (

@@ -22,7 +22,7 @@ from policy.model.tier import Mode
 from runner.agent.agent import Agent
 from runner.audit.log import AuditLog
 from runner.engine.plan_tool import NAME as PLAN
-from runner.events import Chunk, Event, Notice
+from runner.events import Chunk, Notice
 from runner.frontends.jsonl.approver import Questions
 from runner.frontends.jsonl.driver import JsonMode
 from runner.frontends.jsonl.protocol import LONGEST, Misread, Prompt, Quit, SetMode, parse
@@ -31,19 +31,10 @@ from runner.messages import ToolCall
 from runner.problems import Exit, Stopped
 from runner.providers import Opened
 from runner.providers.scripted import ScriptedProvider, Turn
+from tests.support.json_front import Front
 from tests.support.places import ROOT
 
 SLEEPS = "echo begun; python3 -c 'import time; time.sleep(600)'"
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "home" / "w").mkdir(parents=True)
-    for name in [name for name in os.environ if name.startswith("RINGFENCE_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("RINGFENCE_STATE_DIR", str(tmp_path / "state"))
-    return tmp_path / "home" / "w"
 
 
 # ---- lines
@@ -103,48 +94,6 @@ def test_no_line_is_anything_but_a_value_or_misread(line: bytes) -> None:
 
 
 # ---- talks
-
-
-class Front:
-    """A program at the other end: writes lines, and waits for events."""
-
-    def __init__(self) -> None:
-        self.events: list[dict[str, Any]] = []
-        self._lines: asyncio.Queue[bytes | None] = asyncio.Queue()
-        self._more = asyncio.Event()
-
-    def emit(self, event: Event) -> None:
-        self.events.append(json.loads(event.line()))
-        self._more.set()
-
-    def say(self, type: str, **fields: object) -> None:
-        self._lines.put_nowait(json.dumps({"type": type, **fields}).encode())
-
-    def say_raw(self, line: bytes) -> None:
-        self._lines.put_nowait(line)
-
-    def end(self) -> None:
-        self._lines.put_nowait(None)
-
-    async def until(self, type: str, count: int = 1) -> dict[str, Any]:
-        """The `count`th event of that type."""
-        async with asyncio.timeout(60):
-            while len(found := self.of(type)) < count:
-                self._more.clear()
-                await self._more.wait()
-        return found[count - 1]
-
-    def of(self, type: str) -> list[dict[str, Any]]:
-        return [event for event in self.events if event["type"] == type]
-
-    def __aiter__(self) -> "Front":
-        return self
-
-    async def __anext__(self) -> bytes:
-        line = await self._lines.get()
-        if line is None:
-            raise StopAsyncIteration
-        return line
 
 
 def bash(script: str) -> Turn:

@@ -6,30 +6,16 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import HTTPServer
 from pathlib import Path
 
 import pytest
 
 from runner.problems import Exit
 from tests.support import forked_agent
+from tests.support.web_site import SECRET, Site
 
 AGENT = str(Path(sys.executable).parent / "agent")
-SECRET = "of-the-server-7c1"
-
-
-class Site(BaseHTTPRequestHandler):
-    """A page, and one that sends on to another host."""
-
-    def do_GET(self) -> None:  # the name that the library calls
-        self.send_response(302 if self.path == "/away" else 200)
-        if self.path == "/away":
-            self.send_header("Location", "http://elsewhere.test:9/")
-        self.end_headers()
-        self.wfile.write(f"{SECRET}\n".encode())
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Nothing on the terminal of the tests."""
 
 
 @pytest.fixture(scope="module")

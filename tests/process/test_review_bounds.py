@@ -20,8 +20,8 @@ from runner.changes.review.workspace_copy import copied
 from runner.frontends.ci import changes
 from runner.frontends.ci.output_files import Outlets
 from runner.frontends.ci.run import Run
-from tests.process.test_review_patch import nothing_secret
 from tests.support.job import Job, bash, say
+from tests.support.patch_rows import nothing_secret
 from tests.support.review_world import BARE, base, sh
 
 __all__ = ("base",)  # a fixture

@@ -6,47 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from policy.model.verdict import LOOK_TMP, Rights, Terms
+from policy.model.verdict import LOOK_TMP, Rights
 from sandbox.inside import syscalls
-from sandbox.inside.plan import Plan
 from sandbox.linux import landlock
-from sandbox.linux.plan_builder import compile_plan, helper_key
+from sandbox.linux.plan_builder import helper_key
 from sandbox.linux.seccomp import programs
-from sandbox.workspace.protected_paths import Scan, scan
+from sandbox.workspace.protected_paths import scan
 from tests.support.places import TESTS
+from tests.support.plans import plan, terms
 
 GOLDEN = TESTS / "golden" / "plans.json"
-DISK = {
-    "/usr": "dir",
-    "/bin": "-> usr/bin",
-    "/etc/passwd": "file",
-    "/home/u": "dir",
-    "/home/u/p": "dir",
-    "/home/u/p/.env": "file",
-    "/home/u/p/.git": "dir",
-    "/home/u/p/.git/config": "file",
-    "/home/u/.tool": "dir",
-    "/home/u/.cache/shown": "dir",
-    "/srv/data": "dir",
-    "/srv/out.txt": "file",
-    "/dev/null": "file",
-    "/dev/urandom": "file",
-}
-FOUND = Scan(masked=("/home/u/p/.env",), locked=("/home/u/p/.git/config",), pinned=("/home/u/p/.git",))
-
-
-def terms(rights: Rights = Rights.WORK, **told: object) -> Terms:
-    base: dict[str, object] = {
-        "workspace": "/home/u/p",
-        "home": "/home/u",
-        "system": ("/usr", "/bin", "/etc/passwd", "/home/u/.tool", "/nowhere"),
-        "env": (("HOME", "/home/u"),),
-    }
-    return Terms(rights=rights, **{**base, **told})  # type: ignore[arg-type]  # a table of keyword arguments
-
-
-def plan(of: Terms, *, tier: str = "T1", abi: int = 7, found: Scan = FOUND) -> Plan:
-    return compile_plan(of, found, (b"", b""), tier=tier, abi=abi, look=DISK.get, scratch="/var/scratch")
 
 
 CASES = {

@@ -17,9 +17,9 @@ import cryptography
 import pytest
 
 from policy.model.credential import telling
-from tests.process.test_broker import rows
-from tests.sandbox.test_egress_tools import Forge
+from tests.support.credential_rows import rows
 from tests.support.egress_world import certificate
+from tests.support.git_forge import Forge
 from tests.support.sandbox_bench import SYSTEM, USERS, Bench, make
 
 NAME, ADDRESS = "forge.test", "127.0.0.3"

@@ -13,7 +13,7 @@ from policy.model.verdict import Rights
 from sandbox.inside import mount_check, syscalls
 from sandbox.inside.plan import Plan
 from sandbox.linux import bwrap, interpreter_paths
-from tests.process.test_sandbox_plan import plan, terms
+from tests.support.plans import plan, terms
 from tests.support.sandbox_bench import NO_NAMESPACES, SECRET, USERS, make
 
 EMPTY = {"file": "/e/file", "dir": "/e/dir"}

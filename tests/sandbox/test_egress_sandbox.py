@@ -184,7 +184,7 @@ def test_who_runs_it(bench: Bench) -> None:
 
 def test_from_the_command_line_to_the_record(tmp_path: Path) -> None:
     """A name of this machine, as this machine resolves it, through the gate, the sandbox and the proxy."""
-    from tests.terminal.test_cli import Desk
+    from tests.support.cli_desk import Desk
 
     desk = Desk(tmp_path)
     for folder in (desk.work, tmp_path / "home", tmp_path / "site"):

@@ -14,21 +14,20 @@ from hypothesis import strategies as st
 
 from policy.model.verdict import Problem
 from runner.audit import log as log_module
-from runner.audit.chain import Broken, Chain, Sealed, canonical, seal, statement
+from runner.audit.chain import Broken, canonical, statement
 from runner.audit.log import AuditLog
 from runner.audit.merkle import Tree, leaf
 from runner.audit.seal import read_seal, sealed
 from runner.audit.signing import Signer, holds
 from runner.audit.stores.store import AuditError
-from runner.audit.verify import Expected, Noted, verify
+from runner.audit.verify import Noted
 from runner.secrets.secret import Secret
 from tests.support import forked_agent
-from tests.support.audit_records import fence_down, fill, refusal, unfenced
+from tests.support.audit_records import fill, refusal, unfenced
 from tests.support.places import ROOT
 from tests.support.sandbox_bench import USERS
+from tests.support.sealed_records import OTHER, SIGNER, broken, resealed, whole
 from tests.support.secret_service import Desk, desk
-
-SIGNER, OTHER = Signer(Secret("11" * 32)), Signer(Secret("22" * 32))
 
 
 def reference(leaves: list[bytes]) -> bytes:
@@ -65,22 +64,6 @@ def test_the_roots_that_are_known() -> None:
 def test_what_is_no_tree_is_refused(told: tuple[object, object]) -> None:
     with pytest.raises(ValueError, match="peak"):
         Tree.of(*told)
-
-
-def whole(path: Path, **expected: object) -> Chain:
-    """The one chain of a log that holds."""
-    with AuditLog.open_to_read(path) as log:
-        result = verify(log.store, Expected(**expected))  # type: ignore[arg-type]  # fields of Expected
-    assert isinstance(result, Sealed), result
-    (chain,) = result.chains
-    return chain
-
-
-def broken(path: Path, **expected: object) -> Broken:
-    with AuditLog.open_to_read(path) as log:
-        result = verify(log.store, Expected(**expected))  # type: ignore[arg-type]  # fields of Expected
-    assert isinstance(result, Broken), result
-    return result
 
 
 def test_a_checkpoint_comes_by_itself_and_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,19 +108,6 @@ def test_a_signed_checkpoint_says_who_signed_up_to_where(tmp_path: Path) -> None
     unsigned = tmp_path / "unsigned.db"
     signed(unsigned, None)
     assert "no checkpoint is signed" in broken(unsigned, keys=(SIGNER.public,)).why
-
-
-def resealed(path: Path, change: Callable[[dict[str, object]], None], at: int = 12) -> None:
-    """What somebody does who owns the file and knows the format: change a record, and make the whole chain anew."""
-    with fence_down(path) as raw:
-        previous = raw.execute("SELECT hash FROM records WHERE id = ?", (at - 1,)).fetchone()[0]
-        for number, text in raw.execute("SELECT id, body FROM records WHERE id >= ? ORDER BY id", (at,)).fetchall():
-            body = json.loads(text)
-            if number == at:
-                change(body)
-            previous = seal(previous, canonical(body))
-            raw.execute("UPDATE records SET body = ?, hash = ? WHERE id = ?", (canonical(body), previous, number))
-        raw.execute("UPDATE logs SET hash = ?", (previous,))
 
 
 FORGED: list[tuple[str, Callable[[dict[str, object]], None], str]] = [

@@ -20,6 +20,7 @@ from runner.approval.approver import Answer, Edited, Halt, No, Question, Termina
 from runner.approval.card import card
 from runner.approval.remember_options import NOTHING
 from runner.events import Event, Notice
+from tests.support.terminal_person import Person
 
 SCRIPT = "curl https://api.example.test/v1"
 REASON = Reason(Tier.NETWORK, "`curl` talks to api.example.test", RuleRef(RuleKind.COMMAND, "net", 4), SourceSpan(0, 4))
@@ -31,19 +32,6 @@ def question(script: str = SCRIPT, *, terms: Terms | None = None) -> Ask:
     terms = terms or Terms(Rights.LOOK, "/w", "/h", hosts=("api.example.test",), limits=Limits(wall=30))
     cell = Cell(Tier.NETWORK, Mode.DEFAULT, Ruling.ASK)
     return Ask(assessment, terms, cell, REASON, "this talks to api.example.test, which is not on your list")
-
-
-class Person:
-    """Types the given lines; an exception in their place is raised."""
-
-    def __init__(self, *lines: str | BaseException) -> None:
-        self._lines = list(lines)
-
-    async def __call__(self, prompt: str) -> str:
-        line = self._lines.pop(0)
-        if isinstance(line, BaseException):
-            raise line
-        return line
 
 
 def asked(*lines: str | BaseException, ask: Ask | None = None) -> tuple[Answer, str]:

@@ -11,62 +11,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.support.places import ROOT
+from tests.support.cli_desk import AGENT, Desk
 from tests.support.terminal import Terminal
 
-AGENT = str(Path(sys.executable).with_name("agent"))
 PLAIN = {"PROMPT_TOOLKIT_NO_CPR": "1"}  # nobody answers where the cursor is
 HEAVY = {"typer", "rich", "pydantic", "httpx", "keyring", "docker", "prompt_toolkit", "bashlex"}
-PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-
-
-@dataclass(frozen=True, slots=True)
-class Desk:
-    """A workspace with a Git repository, a home with a key, a state folder: nothing of the user's."""
-
-    base: Path
-
-    @property
-    def work(self) -> Path:
-        return self.base / "work"
-
-    @property
-    def environ(self) -> dict[str, str]:
-        return {
-            "HOME": str(self.base / "home"),
-            "PATH": PATH,
-            "LANG": "C.UTF-8",
-            "RINGFENCE_STATE_DIR": str(self.base / "state"),
-            "XDG_CONFIG_HOME": str(self.base / "config"),
-            "XDG_CACHE_HOME": str(self.base / "cache"),
-        }
-
-    def agent(
-        self, *words: str, stdin: bytes | None = None, env: dict[str, str] | None = None, cwd: Path | None = None
-    ) -> subprocess.CompletedProcess[str]:
-        """Run the command; without `stdin` its input is /dev/null."""
-        done = subprocess.run(
-            [AGENT, *words],
-            cwd=cwd or self.work,
-            env={**self.environ, **(env or {})},
-            stdin=subprocess.DEVNULL if stdin is None else None,
-            input=stdin,
-            capture_output=True,
-            timeout=120,
-        )
-        said = done.stderr.decode("utf-8", "replace")
-        assert f'File "{ROOT}' not in said, said  # no traceback of ours; a command may print its own
-        return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode("utf-8", "replace"), said)
-
-    def audit(self, *words: str) -> list[dict[str, object]]:
-        shown = self.agent("audit", "--json", *words)
-        assert shown.returncode == 0, shown.stderr
-        return [json.loads(line) for line in shown.stdout.splitlines()]
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -14,67 +13,11 @@ import pytest
 from runner.messages import AssistantMessage, ImageBlock, TextBlock, ThinkingBlock, ToolCall, ToolResult
 from runner.sessions.journal import Verdict
 from runner.sessions.open import Beginning
-from runner.sessions.store import Store
 from tests.support import forked_agent
 from tests.support.model_server import Delta, ModelServer, calling, serving
+from tests.support.session_desk import AGENT, Desk
 from tests.support.session_files import run_of, user
 from tests.support.tmux import Tmux
-
-AGENT = str(Path(sys.executable).with_name("agent"))
-SCRIPT = """
-[[turn]]
-text = "I look."
-calls = [{ name = "bash", arguments = { command = "ls" } }]
-[[turn]]
-text = "There is one file."
-"""
-
-
-class Desk:
-    """A workspace, a home and a state folder of their own."""
-
-    def __init__(self, base: Path) -> None:
-        self.base = base
-        self.work = base / "work"
-        self.state = base / "state"
-        (base / "home").mkdir()
-        self.work.mkdir()
-        (self.work / "one.txt").write_text("1\n")
-        (base / "script.toml").write_text(SCRIPT)
-        self.model = f"scripted:{base / 'script.toml'}"
-        self.environ = {
-            "HOME": str(base / "home"),
-            "PATH": os.environ["PATH"],
-            "LANG": "C.UTF-8",
-            "TERM": "xterm-256color",
-            "NO_COLOR": "1",
-            "PROMPT_TOOLKIT_NO_CPR": "1",
-            "RINGFENCE_STATE_DIR": str(self.state),
-        }
-
-    def agent(self, *words: str, cwd: Path | None = None, **more: str) -> subprocess.CompletedProcess[str]:
-        return forked_agent.run(
-            [AGENT, *words],
-            cwd=cwd or self.work,
-            env=self.environ | more,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
-
-    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return self.agent("run", "--model", self.model, *words)
-
-    def list(self, *words: str) -> list[dict[str, object]]:
-        done = self.agent("sessions", "list", "--json", *words)
-        assert done.returncode == 0, done.stderr
-        return [json.loads(line) for line in done.stdout.splitlines()]
-
-    @property
-    def store(self) -> Store:
-        self.state.mkdir(mode=0o700, exist_ok=True)
-        return Store.of(self.state, str(self.work))
 
 
 @pytest.fixture

@@ -9,13 +9,11 @@ from runner.frontends.jsonl.approver import Questions
 from runner.frontends.jsonl.driver import JsonMode
 from runner.problems import Exit
 from runner.providers import Opened
-from tests.process.test_compaction import Clerk
-from tests.process.test_json_mode import Front, folder
+from tests.support.json_front import Front
 from tests.support.model_server import Delta, serving
+from tests.support.screen_desk import AGENT, Desk, leave
+from tests.support.summaries import Clerk
 from tests.support.tmux import Tmux
-from tests.terminal.test_tui import AGENT, Desk, desk, leave
-
-__all__ = ["desk", "folder"]  # the fixtures
 
 
 def test_who_speaks_while_notes_are_written_is_heard_after_them(desk: Desk) -> None:

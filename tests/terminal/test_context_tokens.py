@@ -21,7 +21,7 @@ from runner.messages import (
 )
 from runner.problems import Exit
 from runner.providers.scripted import Turn
-from tests.terminal.test_conversation import Person, talk, told
+from tests.support.conversation import Person, talk, told
 
 
 def said(text: str) -> UserMessage:

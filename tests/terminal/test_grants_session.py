@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.session_desk import AGENT, Desk
 from tests.support.tmux import Tmux
-from tests.terminal.test_cli_sessions import AGENT, Desk
 
 _BUILDS = """
 [[turn]]

@@ -22,8 +22,8 @@ from runner.changes.review.patch_quoting import FILE, Side
 from runner.changes.review.risk_flags import changes_of
 from runner.changes.review.workspace_copy import copied
 from runner.changes.undo.scope import inventory_of, secret_of
-from tests.process.test_review_patch import ROWS, nothing_secret
 from tests.support import forked_agent
+from tests.support.patch_rows import ROWS, nothing_secret
 from tests.support.review_world import BARE, TREES, base, git_apply, make, sh, tree
 from tests.support.terminal import Terminal
 from tests.support.undo_world import World

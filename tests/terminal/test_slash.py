@@ -15,7 +15,7 @@ from runner.frontends.slash.dispatch import find, is_command
 from runner.messages import Usage
 from runner.problems import Exit
 from runner.providers.scripted import Turn
-from tests.terminal.test_conversation import Person, bash, talk, told
+from tests.support.conversation import Person, bash, talk, told
 
 # fmt: off
 SAID: list[tuple[str, str, str]] = [

@@ -1,56 +1,15 @@
 """A person at the terminal, in tmux: a whole talk with the scripted model, keys in every state, and what is left of it."""
 
-import json
 import os
 import re
 import signal
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.support.tmux import Tmux
-
-AGENT = str(Path(sys.executable).with_name("agent"))
-
-
-class Desk:
-    """A workspace, a home and a state folder, and the model's script."""
-
-    def __init__(self, base: Path) -> None:
-        self.base = base
-        self.work, self.state = base / "w", base / "state"
-        for folder in (self.work, base / "home"):
-            folder.mkdir()
-        self.environ = {
-            "HOME": str(base / "home"),
-            "PATH": os.environ["PATH"],
-            "RINGFENCE_STATE_DIR": str(self.state),
-            "LANG": "C.UTF-8",
-        }
-        self.windows: list[Tmux] = []
-
-    def start(self, turns: list[dict[str, object]], *words: str, size: tuple[int, int] = (110, 50)) -> Tmux:
-        script = self.base / "script.json"
-        script.write_text(json.dumps({"turn": turns}))
-        command = (AGENT, "--model", f"scripted:{script}", *words)
-        window = Tmux(self.base, self.work, self.environ, *command, size=size)
-        self.windows.append(window)
-        return window
-
-
-@pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    desk = Desk(tmp_path)
-    yield desk
-    for window in desk.windows:
-        window.close()
-
-
-def bash(command: str, text: str = "") -> dict[str, object]:
-    return {"text": text, "calls": [{"name": "bash", "arguments": {"command": command}}]}
+from tests.support.screen_desk import Desk, bash, leave
 
 
 def test_a_talk_from_the_first_key_to_the_last(desk: Desk) -> None:
@@ -72,12 +31,6 @@ def test_a_talk_from_the_first_key_to_the_last(desk: Desk) -> None:
     assert re.search(r"to go on: agent --resume [0-9a-f]{8}", screen)
     assert "sandbox FULL" not in screen.partition("to go on")[2], "the line of status is gone"
     assert (desk.work / "kept").read_text() == "one\n"
-
-
-def leave(window: Tmux) -> str:
-    window.type("C-u")
-    window.type("C-d")
-    return window.until("LEFT 0")
 
 
 @pytest.mark.threat("T112")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.terminal.test_tui import Desk, bash
+from tests.support.screen_desk import Desk, bash
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from prompt_toolkit.layout import FormattedTextControl, Layout, Window
 
 from runner.frontends.terminal.probe import Ground
 from runner.frontends.tui.renderer import Canvas, Painter
-from tests.terminal.test_tui import Desk, bash, desk  # noqa: F401  # a fixture
+from tests.support.screen_desk import Desk, bash
 
 ITEMS = [f"item {number} " + "of the list, with some words behind it " * (number % 3) for number in range(1, 31)]
 # The long line leaves its place to short ones, and what is live stands still then.
@@ -21,7 +21,7 @@ SCRIPT = f"echo {'long ' * 15}; sleep 0.3; echo a; echo b; sleep 0.3; echo c; un
 
 
 @pytest.mark.parametrize("widths", [(70, 60, 50, 64, 80, 40, 90), (109, 108, 60, 100), (30, 80, 30, 110)])
-def test_what_went_up_stays_and_what_is_live_is_there_once(desk: Desk, widths: tuple[int, ...]) -> None:  # noqa: F811
+def test_what_went_up_stays_and_what_is_live_is_there_once(desk: Desk, widths: tuple[int, ...]) -> None:
     text = "\n".join(f"- {item}" for item in ITEMS)
     window = desk.start([bash(SCRIPT, text), {"text": "The end."}], "--mode", "trust-project")
     window.type("go", "Enter")

@@ -16,10 +16,10 @@ from runner.frontends.tui.screen import Screen
 from runner.frontends.tui.theme import DARK, LIGHT, PLAIN, Theme, theme_for
 from runner.messages import Usage
 from runner.text.sanitize import visible
+from tests.support.cards import shown as card_of
 from tests.support.places import TESTS
 from tests.support.screen_story import STORY, finished, judged
 from tests.support.tmux import Tmux
-from tests.unit.test_card import shown as card_of
 
 SGR = re.compile(r"\x1b\[([\d;]*)m")
 GOLDEN = TESTS / "golden" / "screen"

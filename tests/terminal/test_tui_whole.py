@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.places import TESTS
-from tests.terminal.test_tui import Desk, bash
+from tests.support.screen_desk import Desk, bash
 
 GOLDEN = TESTS / "golden" / "screen" / "whole.txt"
 ANSWER = """\

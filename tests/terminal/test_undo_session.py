@@ -16,8 +16,8 @@ from runner.events import Event, Finished
 from runner.problems import Exit
 from runner.providers.scripted import Turn
 from tests.support import forked_agent
+from tests.support.conversation import Person, bash, talk, told
 from tests.support.tmux import Tmux
-from tests.terminal.test_conversation import Person, bash, talk, told
 
 AGENT = str(Path(sys.executable).with_name("agent"))
 GIT = ("git", "-c", "user.name=a", "-c", "user.email=a@example.org")

@@ -6,6 +6,10 @@ from typing import Any
 
 import pytest
 
+from tests.support.loop_stage import stage
+
+__all__ = ["stage"]  # fixtures
+
 PROCESSES = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "os.exec"}
 NETWORK = {"socket.bind", "socket.connect"}
 seen: list[str] | None = None  # None while no unit test runs: the hook stays for the life of the process

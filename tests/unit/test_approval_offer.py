@@ -13,7 +13,7 @@ from runner.approval.remember_options import NOTHING, Offer
 from runner.approval.remembered import offer
 from runner.gate.grants.store import GrantStore, Keep
 from tests.support.grant_world import hearing, question
-from tests.terminal.test_approval import Person
+from tests.support.terminal_person import Person
 
 ASK = question("npm test")
 STORE = GrantStore(None, Key("/w", "main", "s"), lambda text: None)

@@ -1,7 +1,7 @@
 """From a question to a decision: what is answered counts for what was on the screen, and for nothing else."""
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,38 +11,17 @@ from policy.grants.grant import Span, What
 from policy.model.command_pattern import CommandPattern
 from policy.model.matrix import Ruling
 from policy.model.tier import Mode
-from policy.model.verdict import Ask
 from runner.approval.approver import Answer, Edited, Halt, No, Question, Yes
-from runner.approval.remember_options import NOTHING, Offer
 from runner.events import Answered, Asked, Denied, Judged, Proposed
 from runner.frontends.plain.transcript import Transcript
 from runner.gate.grants.store import Keep
 from runner.problems import Exit
 from runner.providers.scripted import Turn
-from tests.process import test_loop
-from tests.process.test_loop import DONE, NETWORK, READ, WORK, Make, Stage, bash, call
+from tests.support import loop_stage
+from tests.support.loop_stage import DONE, NETWORK, READ, WORK, Make, Stage, bash, call
+from tests.support.panels import Panel, Script
 
-stage = test_loop.stage
-
-Script = Callable[[Question], object]
-
-
-class Panel:
-    """Answers lists of questions: `first` by what it makes of each question, and so on for the next list."""
-
-    name = "panel"
-
-    def __init__(self, *lists: Script) -> None:
-        self._lists = list(lists)
-        self.asked: list[tuple[Question, ...]] = []
-
-    async def ask_all(self, questions: Sequence[Question]) -> list[Answer]:
-        self.asked.append(tuple(questions))
-        answer = self._lists.pop(0)
-        return [answer(each) for each in questions]  # type: ignore[misc]  # wrong answers are part of the tests
-
-    async def ask(self, ask: Ask, offer: Offer = NOTHING) -> Answer:
-        raise AssertionError("a list is asked as a list")
+stage = loop_stage.stage
 
 
 def yes(_: Question) -> Answer:
@@ -273,7 +252,7 @@ def test_an_edit_of_what_only_reads_by_then_runs_alone(stage: Make, tmp_path: Pa
 
 
 def test_an_approver_without_lists_is_asked_one_by_one(stage: Make) -> None:
-    person = test_loop.Person(Yes())
+    person = loop_stage.Person(Yes())
     found = stage(bash(WORK, NETWORK), DONE, approver=person, mode=Mode.DEFAULT, unattended=False)
     found.play()
     assert [ask.assessment.action.script for ask in person.asked] == [WORK, NETWORK]  # type: ignore[union-attr]  # scripts

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from policy.bash.ast import Command, Opaque
 from policy.bash.parser import read
 from policy.model.tier import Tier
-from tests.unit.test_classify import BOOK, judge
-from tests.unit.test_commands import EXAMPLES
+from tests.support.classified import BOOK, judge
+from tests.support.rule_examples import EXAMPLES
 
 # fmt: off
 ROWS = [

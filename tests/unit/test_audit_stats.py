@@ -9,7 +9,7 @@ from runner.audit.decisions import Deed
 from runner.audit.list_view import WIDE
 from runner.audit.reports.stats import Stats, _host, unnamed
 from runner.audit.reports.stats_text import Known, stats_json, stats_text
-from tests.terminal.test_audit_view import all_deeds, golden
+from tests.support.golden_records import all_deeds, golden
 
 KNOWN = Known(
     ("/home/ann/.config/ringfence/config.toml:3", "builtin:rights/floor"),

@@ -19,13 +19,13 @@ from runner.providers.scripted import Turn
 from sandbox.backend import Outcome, Violation
 from sandbox.egress.dialer import Dialer
 from sandbox.linux.violations import explain
-from tests.process import test_loop
-from tests.process.test_loop import DONE, WORK, Make, Stage, bash
+from tests.support import loop_stage
 from tests.support.grant_world import hearing, settled
+from tests.support.loop_stage import DONE, WORK, Make, Stage, bash
+from tests.support.panels import Panel
 from tests.support.permission_world import PROFILE, machine, profile
-from tests.unit.test_asking import Panel
 
-stage = test_loop.stage
+stage = loop_stage.stage
 HERE, HOME = machine().workspace, machine().home
 TOP = str(Path(HOME).parent)
 SCRIPT = RunScript("npm test", HERE)

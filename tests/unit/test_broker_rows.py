@@ -9,7 +9,7 @@ from policy.model.credential import Credential, asked_openly, lent, telling
 from policy.toml.schema import KeyedError
 from runner.config import load
 from runner.secrets.broker.session import with_bundle
-from tests.process.test_broker import forge, rows
+from tests.support.credential_rows import forge, rows
 
 GOOD = """[[credential]]
 name = "forge"

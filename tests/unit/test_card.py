@@ -8,31 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policy.grants.grant import Key, Span
 from policy.model.action import EditFile, RunArgv, WriteFile
 from policy.model.tier import Mode, Tier
 from policy.model.verdict import Ask
 from runner.approval.card import card
 from runner.approval.card_text import safe, safe_line, squeezed
 from runner.approval.remember_options import NOTHING
-from runner.approval.remembered import offer
-from runner.events import Asked, Card
-from runner.gate.grants.store import GrantStore
+from runner.events import Asked
 from runner.secrets.redactor import Redactor
 from runner.secrets.secret import Secret
-from tests.support.grant_world import hearing, question
-from tests.support.permission_world import machine
-
-HERE = machine().workspace
-
-
-def shown(given: object, mode: Mode = Mode.DEFAULT, before: str | None = None) -> Card:
-    """The card of a question as the gate would put it."""
-    at = hearing(mode)
-    ask = question(given, at)  # type: ignore[arg-type]  # a script or an action
-    store = GrantStore(None, Key(HERE, "main", "s"), lambda text: None)
-    return card(ask, offer(at, ask, (Span.SESSION, Span.PROJECT), store), around=at.facts, before=before)
-
+from tests.support.cards import HERE, shown
+from tests.support.grant_world import question
 
 # fmt: off
 LINES = [

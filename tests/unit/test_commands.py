@@ -22,12 +22,7 @@ from policy.rules.rule_file import RuleError
 from policy.rules.rulebook import Example, RuleBook, parse_examples, parse_rules
 from policy.toml.profile import parse_profile
 from runner.gate.policy_tools.reference_machine import EXAMPLE_FILES
-
-FILES = {
-    item.name: item.read_text() for item in (files("policy") / "commands").iterdir() if item.name.endswith(".toml")
-}
-BOOK = RuleBook.from_files(FILES)
-EXAMPLES = [example for name, text in sorted(FILES.items()) for example in parse_examples(text, name)]
+from tests.support.rule_examples import BOOK, EXAMPLES, FILES
 
 # Programs whose operands or first words are not told from flags by the table: their grammars have tests of their own.
 _OWN_SYNTAX = {

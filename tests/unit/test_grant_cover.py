@@ -17,7 +17,7 @@ from policy.model.facts import Kind, PathFact
 from policy.model.matrix import Ruling
 from policy.model.tier import Mode, Tier
 from policy.model.verdict import Allow, Ask, Deny
-from tests.laws.test_permission_laws import COMMANDS
+from tests.support.command_samples import COMMANDS
 from tests.support.grant_world import TOP, action, agreed, hearing, question, settled
 from tests.support.permission_world import machine
 

@@ -15,7 +15,7 @@ from runner.providers.scripted import ScriptedProvider, Turn
 from runner.sessions.journal import Journal
 from runner.sessions.open import Beginning
 from runner.sessions.rewind import Mark
-from tests.process.test_loop import Make, bash, stage  # noqa: F401  # a fixture
+from tests.support.loop_stage import Make, bash
 from tests.support.session_files import ID, begun, new_store, run_of
 
 STEPS = ("prompt", "steered", "queued", "command", "nothing left", "shell", "mode", "rewind", "reopen", "fork", "early")
@@ -93,7 +93,7 @@ def places(marks: list[Mark]) -> list[tuple[int, str | None]]:
     return [(mark.length, mark.leaf) for mark in marks]
 
 
-def test_law_a_later_process_knows_the_same_prompts(stage: Make, tmp_path: Path) -> None:  # noqa: F811
+def test_law_a_later_process_knows_the_same_prompts(stage: Make, tmp_path: Path) -> None:
     found, numbers = stage(), count()
 
     @example([("early", 0), ("prompt", 0), ("rewind", 0), ("reopen", 0)])

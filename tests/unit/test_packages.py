@@ -10,7 +10,7 @@ from policy.model.tier import Tier
 from policy.toml.profile import parse_profile
 from runner.facts.gather import gather
 from tests.support.places import ROOT
-from tests.unit.test_commands import BOOK
+from tests.support.rule_examples import BOOK
 
 PROFILE = parse_profile((ROOT / "profiles" / "default.toml").read_text(), "profiles/default.toml")
 

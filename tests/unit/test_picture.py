@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox.inside.files.image_check import Kind, picture
-from tests.process.test_fileops import GIF, JPEG, WEBP, png
+from tests.support.images import GIF, JPEG, WEBP, png
 
 WHOLE = png(3)
 

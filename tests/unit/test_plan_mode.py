@@ -17,7 +17,7 @@ from runner.events import Answered, Changed, Denied, Finished, Malformed, PlanPr
 from runner.messages import ToolCall
 from runner.problems import Exit
 from runner.providers.scripted import Turn
-from tests.process.test_loop import DONE, Make, bash, stage  # noqa: F401  # a fixture
+from tests.support.loop_stage import DONE, Make, bash
 
 PLAN = "# Plan\n1. write it"
 
@@ -55,7 +55,7 @@ ANSWERS = [
 @pytest.mark.threat("T102")
 @pytest.mark.parametrize(("answer", "mode", "words", "why"), ANSWERS, ids=[row[3] for row in ANSWERS])
 def test_a_plan_is_left_as_the_person_says(
-    stage: Make,  # noqa: F811  # the fixture
+    stage: Make,  # the fixture
     answer: PlanAnswer,
     mode: Mode,
     words: str,
@@ -90,7 +90,7 @@ def test_a_plan_is_left_as_the_person_says(
 
 @pytest.mark.threat("T102")
 def test_a_yes_that_cannot_be_recorded_leaves_nothing(
-    stage: Make,  # noqa: F811  # the fixture
+    stage: Make,  # the fixture
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def full(*_: object) -> int:
@@ -117,7 +117,7 @@ BROKEN = [
 @pytest.mark.threat("T102")
 @pytest.mark.parametrize(("arguments", "why"), BROKEN, ids=[row[1] for row in BROKEN])
 def test_a_plan_that_cannot_be_read_asks_nobody(
-    stage: Make,  # noqa: F811  # the fixture
+    stage: Make,  # the fixture
     arguments: dict[str, object],
     why: str,
 ) -> None:
@@ -131,7 +131,7 @@ def test_a_plan_that_cannot_be_read_asks_nobody(
 @pytest.mark.threat("T102")
 @pytest.mark.parametrize(("mode", "unattended"), [(Mode.DEFAULT, False), (Mode.PLAN, True)])
 def test_where_no_plan_is_asked_for_the_tool_does_not_exist(
-    stage: Make,  # noqa: F811  # the fixture
+    stage: Make,  # the fixture
     mode: Mode,
     unattended: bool,
 ) -> None:

@@ -11,7 +11,7 @@ from policy.bash.parser import read
 from policy.bash.printer import show
 from policy.model.assessment import Assessment
 from policy.model.tier import Tier
-from tests.unit.test_classify import judge
+from tests.support.classified import judge
 
 # fmt: off
 # Every word position: what is substituted there is in the tree, and counts.

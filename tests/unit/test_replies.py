@@ -1,7 +1,7 @@
 """Answers that break off, are cut, or come from a server that is busy; and calls that are begun while one streams."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import pytest
@@ -10,18 +10,15 @@ from policy.model.verdict import Permit, Problem
 from runner.audit.log import AuditLog
 from runner.engine.compaction.view import View
 from runner.engine.run_limits import RunLimits
-from runner.events import CallBegun, Event, Finished, Notice, Proposed, Retrying, Said
+from runner.events import CallBegun, Finished, Notice, Proposed, Retrying
 from runner.loop import Ending, run
 from runner.messages import (
     AssistantMessage,
     CallOpened,
-    CallReady,
     Failure,
     ProviderError,
     Reply,
-    Request,
     Stop,
-    StreamEvent,
     TextBlock,
     TextDelta,
     ThinkingBlock,
@@ -35,70 +32,14 @@ from runner.messages import (
 from runner.problems import Exit
 from runner.providers.backoff import RetryPolicy
 from sandbox.backend import Listener, Outcome
-from tests.process.test_loop import FakeSandbox, Make, busy, stage  # noqa: F401  # the fixture
-
-Wait = Callable[[], Awaitable[object]]
-Item = StreamEvent | ProviderError | Wait
-
-
-class Plays:
-    """A provider that answers each request with the next list; then it says that it is done."""
-
-    name = "plays"
-
-    def __init__(self, *answers: Sequence[Item]) -> None:
-        self.answers = list(answers)
-        self.requests: list[Request] = []
-        self.closed = 0
-
-    async def stream(self, request: Request) -> AsyncIterator[StreamEvent]:
-        self.requests.append(request)
-        try:
-            for item in self.answers.pop(0) if self.answers else says("done"):
-                if isinstance(item, ProviderError):
-                    raise item
-                if callable(item):
-                    await item()
-                    continue
-                yield item
-                await asyncio.sleep(0)
-        finally:
-            self.closed += 1
-
-    async def close(self) -> None:
-        return None
-
-
-def ls(name: str, id: str = "") -> ToolCall:
-    return ToolCall(id or f"id-{name}", "bash", {"command": name})
-
-
-def says(text: str, *calls: ToolCall, stop: Stop | None = None, usage: Usage | None = None) -> list[Item]:
-    """A whole answer."""
-    content = (*((TextBlock(text),) if text else ()), *calls)
-    whole = Reply(
-        AssistantMessage(content), stop or (Stop.TOOLS if calls else Stop.END), usage if usage is not None else Usage()
-    )
-    return [*([TextDelta(text)] if text else []), *writes(*calls), whole]
-
-
-def writes(*calls: ToolCall) -> list[Item]:
-    return [each for call in calls for each in (CallOpened(call.name), CallReady(call))]
-
-
-def shown(events: Sequence[Event]) -> str:
-    return "".join(event.text for event in events if isinstance(event, Said))
-
-
-def fatal() -> ProviderError:
-    return ProviderError(Problem("the key is wrong", "401", "another"), failure=Failure.AUTH)
-
+from tests.support.loop_stage import FakeSandbox, Make, busy
+from tests.support.scripted_replies import Item, Plays, Wait, fatal, ls, says, shown, writes
 
 BROKEN = busy()
 CUT = ToolCall("c", "bash", None, '{"command": "ls')
 
 
-def test_thoughts_that_a_server_refuses_are_left_out_once(stage: Make) -> None:  # noqa: F811
+def test_thoughts_that_a_server_refuses_are_left_out_once(stage: Make) -> None:
     """Whatever broke their mark: a proxy, another account, a file that was edited."""
 
     def refused() -> ProviderError:
@@ -145,7 +86,7 @@ BREAKS: list[tuple[list[list[Item]], str, int, Exit, str]] = [
 
 @pytest.mark.parametrize(("answers", "text", "requests", "exit", "why"), BREAKS, ids=[row[4] for row in BREAKS])
 def test_an_answer_that_breaks_off_is_gone_on_with(
-    stage: Make,  # noqa: F811
+    stage: Make,
     answers: list[list[Item]],
     text: str,
     requests: int,
@@ -165,7 +106,7 @@ def test_an_answer_that_breaks_off_is_gone_on_with(
 
 
 @pytest.mark.threat("T26")
-def test_a_call_that_begins_with_a_name_of_megabytes_is_named_shortly(stage: Make) -> None:  # noqa: F811
+def test_a_call_that_begins_with_a_name_of_megabytes_is_named_shortly(stage: Make) -> None:
     long = ToolCall("c", "x" * 10_000_000, {})
     found = stage(provider=Plays(says("", long), says("done")))
     found.play()
@@ -173,7 +114,7 @@ def test_a_call_that_begins_with_a_name_of_megabytes_is_named_shortly(stage: Mak
     assert max(len(event.line()) for event in found.events) < 2000
 
 
-def test_the_model_is_told_what_arrived_and_what_did_not(stage: Make) -> None:  # noqa: F811
+def test_the_model_is_told_what_arrived_and_what_did_not(stage: Make) -> None:
     provider = Plays([TextDelta("I look into the mak"), CallOpened("bash"), BROKEN], says("efile"))
     stage(provider=provider).play()
     first, second = (request.messages for request in provider.requests)
@@ -187,7 +128,7 @@ def test_the_model_is_told_what_arrived_and_what_did_not(stage: Make) -> None:  
 
 
 @pytest.mark.threat("T92")
-def test_what_broke_off_is_paid_for(stage: Make) -> None:  # noqa: F811
+def test_what_broke_off_is_paid_for(stage: Make) -> None:
     """A server that always breaks off must not be a way around a budget."""
     provider = Plays(*[[TextDelta("x" * 40_000), BROKEN]] * 9)
     found = stage(provider=provider, bounds=RunLimits(patience=RetryPolicy(first=0, most=0), tokens=30_000))
@@ -196,7 +137,7 @@ def test_what_broke_off_is_paid_for(stage: Make) -> None:  # noqa: F811
     assert len(provider.requests) == 2
 
 
-def test_whole_calls_of_an_answer_that_breaks_off_are_done_and_the_broken_one_is_not(stage: Make) -> None:  # noqa: F811
+def test_whole_calls_of_an_answer_that_breaks_off_are_done_and_the_broken_one_is_not(stage: Make) -> None:
     first = [TextDelta("I look."), *writes(ls("touch a"), ls("ls")), CallOpened("bash"), BROKEN]
     found = stage(provider=Plays(first))
     assert found.play().exit is Exit.DONE
@@ -248,7 +189,7 @@ CUTS: list[tuple[list[list[Item]], str, list[int], str, list[str], Exit, str]] =
 
 @pytest.mark.parametrize(("answers", "model", "most", "text", "ran", "exit", "why"), CUTS, ids=[row[6] for row in CUTS])
 def test_an_answer_that_was_cut(
-    stage: Make,  # noqa: F811
+    stage: Make,
     answers: list[list[Item]],
     model: str,
     most: list[int],
@@ -270,7 +211,7 @@ def test_an_answer_that_was_cut(
         assert "".join(texts) == text
 
 
-def test_a_window_that_is_nearly_full_bounds_one_answer_and_not_those_after_it(stage: Make) -> None:  # noqa: F811
+def test_a_window_that_is_nearly_full_bounds_one_answer_and_not_those_after_it(stage: Make) -> None:
     """What an answer may have is raised by what the model may give, never by what there was room for once."""
 
     class Narrow(View):
@@ -299,7 +240,7 @@ def test_a_window_that_is_nearly_full_bounds_one_answer_and_not_those_after_it(s
     ],
 )
 def test_an_answer_gets_the_room_that_a_small_window_has(
-    stage: Make,  # noqa: F811
+    stage: Make,
     window: int | None,
     exit: Exit,
     why: str,
@@ -313,7 +254,7 @@ def test_an_answer_gets_the_room_that_a_small_window_has(
     assert asked[-1] >= 1024
 
 
-def test_thoughts_stay_first_when_an_answer_is_joined(stage: Make) -> None:  # noqa: F811
+def test_thoughts_stay_first_when_an_answer_is_joined(stage: Make) -> None:
     thought = ThinkingBlock("hm", "signed")
     rest = Reply(AssistantMessage((thought, TextBlock("b"), ls("ls"))), Stop.TOOLS, Usage())
     found = stage(provider=Plays([TextDelta("a "), BROKEN], [TextDelta("b"), *writes(ls("ls")), rest]))
@@ -342,7 +283,7 @@ def play(found: object, together: Callable[[], Awaitable[object]]) -> Ending:
 
 
 @pytest.mark.threat("T106")
-def test_what_only_reads_is_begun_while_the_answer_streams_and_recorded_first(stage: Make) -> None:  # noqa: F811
+def test_what_only_reads_is_begun_while_the_answer_streams_and_recorded_first(stage: Make) -> None:
     gate = asyncio.Event()
     provider = Plays(
         [
@@ -384,7 +325,7 @@ def test_what_only_reads_is_begun_while_the_answer_streams_and_recorded_first(st
     ],
 )
 def test_nothing_that_is_more_than_reading_is_begun_before_the_answer_is_whole(
-    stage: Make,  # noqa: F811
+    stage: Make,
     calls: list[str],
     early: list[str],
 ) -> None:
@@ -414,7 +355,7 @@ def test_nothing_that_is_more_than_reading_is_begun_before_the_answer_is_whole(
 
 
 @pytest.mark.threat("T106")
-def test_a_call_that_is_no_reading_is_judged_as_things_are_when_its_turn_comes(stage: Make) -> None:  # noqa: F811
+def test_a_call_that_is_no_reading_is_judged_as_things_are_when_its_turn_comes(stage: Make) -> None:
     """Between its coming and its turn the mode may have changed."""
     from policy.model.tier import Mode
 
@@ -433,7 +374,7 @@ def test_a_call_that_is_no_reading_is_judged_as_things_are_when_its_turn_comes(s
 
 @pytest.mark.parametrize("error", [None, fatal()], ids=["stopped", "failed"])
 def test_results_that_were_there_stay_when_the_answer_never_becomes_whole(
-    stage: Make,  # noqa: F811
+    stage: Make,
     error: ProviderError | None,
 ) -> None:
     gate = asyncio.Event()
@@ -472,7 +413,7 @@ def test_results_that_were_there_stay_when_the_answer_never_becomes_whole(
 
 
 @pytest.mark.threat("T106")
-def test_an_answer_that_contradicts_itself_ends_the_run(stage: Make) -> None:  # noqa: F811
+def test_an_answer_that_contradicts_itself_ends_the_run(stage: Make) -> None:
     """What was begun must be what the answer holds: its result would be taken for another call's."""
     found = stage(provider=Plays([*writes(ls("cat a")), *says("", ls("cat b", id="id-cat a"))[-1:]]))
     ending = found.play()
@@ -482,7 +423,7 @@ def test_an_answer_that_contradicts_itself_ends_the_run(stage: Make) -> None:  #
     assert len(found.results()) == 1
 
 
-def test_nothing_is_begun_behind_a_call_that_never_became_whole(stage: Make) -> None:  # noqa: F811
+def test_nothing_is_begun_behind_a_call_that_never_became_whole(stage: Make) -> None:
     """Providers do not tell of such a call before the end: what comes behind it has another place than it seems."""
     whole = says("", CUT, ls("cat a"), ls("cat b"))[-1:]
     found = stage(provider=Plays([CallOpened("bash"), *writes(ls("cat a"), ls("cat b")), *whole]))
@@ -492,14 +433,14 @@ def test_nothing_is_begun_behind_a_call_that_never_became_whole(stage: Make) -> 
     assert [event.call for event in found.events if isinstance(event, Proposed)] == ["1.1", "1.2", "1.3"]
 
 
-def test_a_log_that_cannot_be_written_stops_an_early_reading_too(stage: Make) -> None:  # noqa: F811
+def test_a_log_that_cannot_be_written_stops_an_early_reading_too(stage: Make) -> None:
     found = stage(provider=Plays(says("", ls("cat a"))))
     found.audit.close()
     assert found.play().exit is Exit.FAILED
     assert found.sandbox.ran == []
 
 
-def test_the_most_side_by_side_holds_for_what_was_begun_early_too(stage: Make) -> None:  # noqa: F811
+def test_the_most_side_by_side_holds_for_what_was_begun_early_too(stage: Make) -> None:
     class Held(FakeSandbox):
         """Each waits until ten run."""
 

@@ -13,7 +13,7 @@ from policy.interpreter.work_budget import Budget
 from policy.model.abstract_word import literal
 from policy.model.action import RunScript
 from policy.model.tier import Tier
-from tests.unit.test_classify import BOOK, machine, profile
+from tests.support.classified import BOOK, machine, profile
 
 # What lies in the workspace of these lines, by folder.
 LISTED = {

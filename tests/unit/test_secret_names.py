@@ -17,7 +17,7 @@ from policy.model.tier import Tier
 from sandbox.workspace.folder_cache import Trees
 from sandbox.workspace.login_files import login_at
 from sandbox.workspace.protected_paths import scan, secret_names
-from tests.unit.test_classify import BOOK, judge, machine, profile
+from tests.support.classified import BOOK, judge, machine, profile
 
 # Names without blanks; those with some follow.
 SECRET_NAMES = """

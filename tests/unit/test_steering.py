@@ -26,9 +26,9 @@ from runner.messages import (
 )
 from runner.problems import Exit
 from runner.sessions.history import index, past
-from tests.process.test_loop import Make, Stage, stage  # noqa: F401  # the fixture
+from tests.support.loop_stage import Make, Stage
+from tests.support.scripted_replies import Item, Plays, fatal, ls, says
 from tests.support.session_files import ID, begun, new_store
-from tests.unit.test_replies import Item, Plays, fatal, ls, says
 
 # (delivery, steered, later, what goes between two batches, what is sent after the turn)
 QUEUES = [
@@ -159,7 +159,7 @@ def talking(
 
 @pytest.mark.parametrize(("words", "delivery", "answers", "hears", "why"), TALKS, ids=[row[4] for row in TALKS])
 def test_what_is_said_meanwhile_reaches_the_model_at_its_moment_and_the_file_says_so(
-    stage: Make,  # noqa: F811
+    stage: Make,
     tmp_path: Path,
     words: dict[int, Callable[[Talk], object]],
     delivery: Delivery,
@@ -182,7 +182,7 @@ def test_what_is_said_meanwhile_reaches_the_model_at_its_moment_and_the_file_say
     assert set(steered) <= set(prompts)
 
 
-def test_what_waited_behind_a_failure_goes_with_the_next_prompt(stage: Make, tmp_path: Path) -> None:  # noqa: F811
+def test_what_waited_behind_a_failure_goes_with_the_next_prompt(stage: Make, tmp_path: Path) -> None:
     found = stage()
     provider = Spoken({1: said(LATER)}, [fatal()], says("better"), says("too"))
     ending, _ = talking(found, provider, Delivery.ONE, tmp_path, ("go", "again"))
@@ -190,7 +190,7 @@ def test_what_waited_behind_a_failure_goes_with_the_next_prompt(stage: Make, tmp
     assert [heard(message) for message in found.history] == ["> go", "> again", "better", "> z", "too"]
 
 
-def test_a_mode_that_is_set_meanwhile_holds_for_the_next_call_of_the_same_turn(stage: Make, tmp_path: Path) -> None:  # noqa: F811
+def test_a_mode_that_is_set_meanwhile_holds_for_the_next_call_of_the_same_turn(stage: Make, tmp_path: Path) -> None:
     made = says("", ls("touch a"), ls("touch b", id="b"))
     found = stage()
     provider = Spoken({}, made, says("ok"))

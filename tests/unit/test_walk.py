@@ -3,7 +3,7 @@
 import pytest
 
 from policy.model.tier import Tier
-from tests.unit.test_classify import judge
+from tests.support.classified import judge
 
 # fmt: off
 FUNCTIONS: tuple[tuple[str, Tier, str], ...] = (

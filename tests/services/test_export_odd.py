@@ -9,21 +9,21 @@ import pytest
 from opentelemetry._logs import LogRecord
 from opentelemetry.exporter.otlp.proto.common._log_encoder import encode_logs
 from opentelemetry.sdk._logs import ReadableLogRecord
+from playwright.sync_api import Browser
 
 from runner.audit.chain import Record
 from runner.audit.decisions import Deed
 from runner.audit.export import jsonl, otlp, sarif, table
 from runner.audit.export.page import document
-from tests.process.test_export import valid
-from tests.process.test_report import ABOUT, Browser, browser, in_browser, opened
 from tests.support.record_world import SHOP, story
+from tests.support.report_browser import ABOUT, in_browser, opened
+from tests.support.sarif_checks import valid
 
 ODD: tuple[object, ...] = (
     None, True, False, 0, -1, 3.5, 1e308, 10**30, float("nan"), float("inf"), "", "x", "<b>", "\ud800", "2026-03-04", "9999-12-31T23:59:59.999Z", [], {},
     ["a", 1, None], [[[]]], {"a": {"b": [1]}}, {"cut": 5}, {"cut": "kept", "length": "long"}, {"cut": "kept", "length": -7},
     {"cut": ["x"]}, [0, "1"], [5, 2], [-3, 10**12], [1.5, 2.5], [None, None], {"__proto__": {"a": 1}}, {"length": 3},
 )  # fmt: skip
-__all__ = ["browser"]  # the fixture
 
 
 def places(value: object, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:

@@ -1,0 +1,5 @@
+"""Fixtures that several files of this folder use."""
+
+from tests.support.report_browser import browser
+
+__all__ = ["browser"]

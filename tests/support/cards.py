@@ -1,0 +1,20 @@
+"""The approval card of an action."""
+
+from policy.grants.grant import Key, Span
+from policy.model.tier import Mode
+from runner.approval.card import card
+from runner.approval.remembered import offer
+from runner.events import Card
+from runner.gate.grants.store import GrantStore
+from tests.support.grant_world import hearing, question
+from tests.support.permission_world import machine
+
+HERE = machine().workspace
+
+
+def shown(given: object, mode: Mode = Mode.DEFAULT, before: str | None = None) -> Card:
+    """The card of a question as the gate would put it."""
+    at = hearing(mode)
+    ask = question(given, at)  # type: ignore[arg-type]  # a script or an action
+    store = GrantStore(None, Key(HERE, "main", "s"), lambda text: None)
+    return card(ask, offer(at, ask, (Span.SESSION, Span.PROJECT), store), around=at.facts, before=before)

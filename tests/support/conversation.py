@@ -1,0 +1,78 @@
+"""A conversation at a terminal of its own, with a scripted model and a person who types."""
+
+import asyncio
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from policy.model.tier import Mode
+from runner.agent.agent import Agent
+from runner.agent.open_session import SessionOptions
+from runner.agent.startup import Start
+from runner.approval.approver import Unattended
+from runner.config import load
+from runner.engine.context.context import Context
+from runner.events import Changed, Event, Notice, Shown
+from runner.frontends.plain.repl import converse
+from runner.messages import ToolCall
+from runner.providers import Opened
+from runner.providers.scripted import ScriptedProvider, Turn
+from runner.sessions.open import Beginning
+from runner.sessions.store import Store
+
+
+class Person:
+    """Types the given lines; an exception in their place is raised, a callable is done before the next line."""
+
+    def __init__(self, *lines: str | BaseException | Callable[[], None]) -> None:
+        self._lines = list(lines)
+
+    async def __call__(self, prompt: str) -> str:
+        line = self._lines.pop(0)
+        while callable(line):
+            line()
+            line = self._lines.pop(0)
+        if isinstance(line, BaseException):
+            raise line
+        return line
+
+
+def bash(script: str) -> Turn:
+    return Turn(calls=(ToolCall("", "bash", {"command": script}),))
+
+
+def talk(
+    base: Path, turns: list[Turn], person: Person, emit: Callable[[Event], None], context: Context | None = None
+) -> int:
+    workspace, home = base / "w", base / "home"
+    workspace.mkdir(exist_ok=True)
+    home.mkdir(exist_ok=True)
+    environ = {"HOME": str(home), "PATH": os.environ["PATH"], "RINGFENCE_STATE_DIR": str(base / "state")}
+    state = base / "state"
+    model = Opened(ScriptedProvider(turns), "m")
+
+    def start() -> Start:
+        options = SessionOptions(workspace, unattended=False, mode=Mode.TRUST_PROJECT)
+        options = replace(options, context=context or Context(), beginning=Beginning(Store.of(state, str(workspace))))
+        return Start(options, load(workspace, environ), environ, model, lambda spec: Opened(ScriptedProvider([]), spec))
+
+    async def work() -> int:
+        async with Agent(approver=Unattended(emit), emit=emit, start=start) as agent:
+            return await converse(agent, person)
+
+    return asyncio.run(work())
+
+
+def told(events: list[Event]) -> str:
+    """What a person sees beside the model's words and its calls."""
+    seen = []
+    for event in events:
+        match event:
+            case Notice(text) | Shown(text):
+                seen.append(text)
+            case Changed(what, _, now):
+                seen.append(f"{what} is now {now}")
+            case _:
+                pass
+    return "\n".join(seen)

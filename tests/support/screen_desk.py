@@ -1,0 +1,56 @@
+"""A user with a workspace in front of the full-screen interface in tmux."""
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.tmux import Tmux
+
+AGENT = str(Path(sys.executable).with_name("agent"))
+
+
+class Desk:
+    """A workspace, a home and a state folder, and the model's script."""
+
+    def __init__(self, base: Path) -> None:
+        self.base = base
+        self.work, self.state = base / "w", base / "state"
+        for folder in (self.work, base / "home"):
+            folder.mkdir()
+        self.environ = {
+            "HOME": str(base / "home"),
+            "PATH": os.environ["PATH"],
+            "RINGFENCE_STATE_DIR": str(self.state),
+            "LANG": "C.UTF-8",
+        }
+        self.windows: list[Tmux] = []
+
+    def start(self, turns: list[dict[str, object]], *words: str, size: tuple[int, int] = (110, 50)) -> Tmux:
+        script = self.base / "script.json"
+        script.write_text(json.dumps({"turn": turns}))
+        command = (AGENT, "--model", f"scripted:{script}", *words)
+        window = Tmux(self.base, self.work, self.environ, *command, size=size)
+        self.windows.append(window)
+        return window
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    desk = Desk(tmp_path)
+    yield desk
+    for window in desk.windows:
+        window.close()
+
+
+def bash(command: str, text: str = "") -> dict[str, object]:
+    return {"text": text, "calls": [{"name": "bash", "arguments": {"command": command}}]}
+
+
+def leave(window: Tmux) -> str:
+    window.type("C-u")
+    window.type("C-d")
+    return window.until("LEFT 0")
