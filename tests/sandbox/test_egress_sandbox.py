@@ -38,7 +38,7 @@ def site(
         return handler(*told, directory=str(folder)) if issubclass(handler, Site) else handler(*told)  # type: ignore[arg-type, call-arg]  # one of two kinds
 
     server = http.server.ThreadingHTTPServer((address, 0), made)  # type: ignore[arg-type]  # makes a handler
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
         yield server.server_port

@@ -91,7 +91,7 @@ def world(bench: Bench, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wo
                 context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
                 context.load_cert_chain(pem)
                 server.socket = context.wrap_socket(server.socket, server_side=True)
-            thread = threading.Thread(target=server.serve_forever)
+            thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
             thread.start()
             stack.callback(thread.join)
             stack.callback(server.server_close)

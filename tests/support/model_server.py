@@ -63,7 +63,7 @@ def calling(command: str, id: str = "c1") -> Delta:
 def serving(answer: Callable[[int, str, bytes], Delta | str], usage: Counts | None = None) -> Iterator[ModelServer]:
     """The server, running until the block ends."""
     with ModelServer(answer, usage) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:
             yield server
