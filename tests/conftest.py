@@ -1,14 +1,12 @@
 """Fixtures that more than one folder needs, the marks of the folders, and the selection of `--smoke`."""
 
-import atexit
 import contextlib
 import functools
 import os
-import shutil
 import signal
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -89,13 +87,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             terminalreporter.line(f"{number:6} {reason}")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtestloop() -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_runtestloop() -> Generator[None, object, object]:
     """Run the tests in an empty folder: a sandbox that is tried out looks through the current one, and ours is large."""
-    folder = tempfile.mkdtemp(prefix="ringfence-tests-")
-    os.chmod(folder, 0o755)  # other users look into it as well
-    os.chdir(folder)
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix="ringfence-tests-") as folder, contextlib.chdir(folder):
+        os.chmod(folder, 0o755)  # other users look into it as well
+        return (yield)
 
 
 @pytest.fixture(scope="session")
