@@ -25,10 +25,13 @@ def by_toml(text: str) -> dict[str, object] | None:
     return table if isinstance(table, dict) else None
 
 
-@pytest.mark.parametrize("chunk", CHUNKS, ids=[f"{chunk.file}:{chunk.line}" for chunk in CHUNKS])
-def test_every_shipped_table_is_what_toml_says(chunk: Chunk) -> None:
-    assert chunk.table() == by_toml(chunk.text)
-    assert FILES[chunk.file].split("\n")[chunk.line - 1] == chunk.text.split("\n")[0]
+@pytest.mark.parametrize("name", FILES)
+def test_every_shipped_table_is_what_toml_says(name: str) -> None:
+    tables = [chunk for chunk in CHUNKS if chunk.file == name]
+    lines = FILES[name].split("\n")
+    assert [chunk.line for chunk in tables if chunk.table() != by_toml(chunk.text)] == []
+    assert [chunk.line for chunk in tables if lines[chunk.line - 1] != chunk.text.split("\n")[0]] == []
+    assert tables
 
 
 def test_hardly_a_shipped_table_needs_the_toml_parser() -> None:
