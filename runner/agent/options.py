@@ -76,12 +76,12 @@ OPTIONS: tuple[Option, ...] = (
     Option("--result", "FILE", "The last line of stdout, as a file.", ("ci",)),
     Option("--seal", "FILE", "The head of the log, to prove later that nothing was cut off.", ("ci",)),
     Option("--files-in-workspace", "", "These files may lie where commands of the model may write.", ("ci",)),
-    Option("--unattended", "", "Nobody is there: every question becomes a denial.", (*_GATE, *_TYPED)),
+    Option("--unattended", "", "Ask no question: every question becomes a denial.", (*_GATE, *_TYPED)),
     Option("--max-turns", "N", "The most requests to the model (50).", _BUDGET, least=1),
     Option("--max-tokens", "N", "The most tokens, sent and received.", _BUDGET, least=1),
     Option("--max-cost", "AMOUNT", "The most money, by the known price of the model.", _BUDGET),
     Option("--max-output", "SIZE", "The most that all commands together print: 500K, 20M.", _BUDGET),
-    Option("--max-denials", "N", "Denials that end it when nobody is there (20, or 3 in a row).", _BUDGET, least=1),
+    Option("--max-denials", "N", "Denials that end an unattended run (20, or 3 in a row).", _BUDGET, least=1),
     Option("--cwd", "FOLDER", "Work there instead of here.", (*_GATE, *_MODEL)),
     Option("--config", "FILE", "One more configuration file; it may widen.", (*_GATE, *_MODEL)),
     Option("--json", "", "Machine-readable output.", _GATE),
@@ -108,7 +108,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("--resume", "[ID]", "Go on with that session; without ID, pick one from a list.", _TALK),
     Option("--fork", "ID", "Go on from that session in a new one; the old one stays as it is.", _TALK),
     Option("--no-session", "", "Keep nothing of this session, except the audit log.", _TALK),
-    Option("--trust-config", "SHA256", "Use what the repository brings if its hash is this one (`agent trust show`); "
+    Option("--trust-config", "SHA256", "Trust the files of the repository with this hash (`agent trust show`); "
            "otherwise exit 2.", _MODEL),
     Option("--no-instructions", "", "Give the model no AGENTS.md, CLAUDE.md or GEMINI.md.", _TALK),
     Option("--account", "NAME", "Which of your accounts; see agent auth status.", _MODEL),

@@ -58,7 +58,7 @@ FILE = Annotated[
 _TEXTS: dict[str, tuple[str, str, Callable[[str], list[str]] | None]] = {
     "verdict":   ("allow|deny",  "What was decided in the end.", _beginning(*VERDICTS)),
     "denied":    (_FLAG,         "Only what was denied.", None),
-    "asked":     (_FLAG,         "Only what was a question, whoever answered it.", None),
+    "asked":     (_FLAG,         "Only questions, with any answer.", None),
     "tier":      ("TIER",        f"A kind of risk that it has: {', '.join(TIERS)}.", _beginning(*TIERS)),
     "rule":      ("RULE",        "A rule that spoke, as the list names it, or its beginning.", None),
     "mode":      ("MODE",        f"The mode it was decided in: {', '.join(MODES)}.", _beginning(*MODES)),

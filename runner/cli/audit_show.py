@@ -30,7 +30,7 @@ def show(
     """Print everything that is recorded about one decision.
 
     The action with the words that each reason points at, the rule with file and line, the cell of the matrix, the
-    rights that were granted, the answer, what was enforced, and what came of it. For a session: how it began.
+    rights that were granted, the answer, what was enforced, and the outcome. For a session: how it began.
 
     **Examples**
 

@@ -108,7 +108,7 @@ def status(
     """Show where each provider's key comes from, and what became of every other place. Never shows a key.
 
     A helper command is run and the keyring asked, but only when they are reached. Exit 1 says that there is no key.
-    What commands are lent (`[[credential]]`) is listed, and not looked for.
+    Injected credentials (`[[credential]]`) are listed, and not resolved.
 
     **Examples**
 

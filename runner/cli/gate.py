@@ -126,12 +126,12 @@ SCRIPT = Annotated[
 
 @takes_options("exec")
 def exec_help(given: Given, script: SCRIPT = None) -> NoReturn:
-    """Run one command behind the gate, without a model.
+    """Run one command in the sandbox if the policy allows it, without a model.
 
-    It is parsed, judged, recorded, and run in a sandbox that grants exactly what was allowed. Its output and exit
-    status come through; what the sandbox stopped is explained on stderr. Input is passed on from a pipe or a file.
-    `--read`, `--write`, `--host` and `--env` add rights to this one action: your word counts as a yes for exactly
-    these, also with `--unattended`, and opens no secret and nothing that a rule denies.
+    The command is parsed, evaluated, recorded, and run in a sandbox that grants exactly what was allowed. Its output
+    and exit status are passed through, and standard error explains what the sandbox blocked. Input comes from a pipe
+    or a file. `--read`, `--write`, `--host` and `--env` add rights to this one action: each counts as your approval
+    for exactly that, also with `--unattended`, and opens no secret and nothing that a rule denies.
 
     **Examples**
 
@@ -151,7 +151,7 @@ def why_help(given: Given, script: SCRIPT = None) -> NoReturn:
 
     Shows the parse, the effects, every reason with the words it points at and the rule's file and line, the tier, the
     cell of the matrix, the verdict, the exact rights that a permit would hold, and what would make it allowed: a mode,
-    a yes, or the narrowest rule for your configuration.
+    an approval, or the narrowest rule for your configuration.
 
     **Examples**
 

@@ -41,10 +41,10 @@ CWD = Annotated[str | None, typer.Option(metavar="FOLDER", help="The workspace a
 
 @sessions_app.callback()
 def sessions(context: typer.Context) -> int:
-    """What earlier talks with a model left: see them, pass them on, remove them.
+    """List, show, export and remove stored conversations.
 
     A session is kept by `agent run` and by plain `agent`, in a file that only you can read, below
-    `~/.local/state/ringfence/sessions`. `agent -c` goes on with the latest one of a workspace, `agent --resume` lets
+    `~/.local/state/ringfence/sessions`. `agent -c` continues the latest one of a workspace, `agent --resume` lets
     you pick one, `agent --fork ID` goes on in a copy, `--no-session` keeps none.
 
     **Examples**
@@ -61,7 +61,7 @@ def sessions(context: typer.Context) -> int:
 def listing(all: ALL = False, json: JSON = False, cwd: CWD = None) -> int:
     """List the sessions of this workspace.
 
-    The one that `agent -c` goes on with is first. Times are UTC.
+    The one that `agent -c` continues is first. Times are UTC.
 
     **Examples**
 

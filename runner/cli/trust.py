@@ -22,13 +22,13 @@ PATH = Annotated[str | None, typer.Argument(metavar="PATH", help="Another reposi
 
 @trust_app.callback()
 def trust(context: typer.Context, json: JSON = False) -> int:
-    """Show what this repository brings that counts only when you trust it, and ask.
+    """Show the files of this repository that are used only when you trust them, and ask.
 
     That is its configuration where it would widen yours, its texts for agents (AGENTS.md, CLAUDE.md, GEMINI.md), its
     part of the system prompt and its skills; hooks and MCP servers are listed too, although this version does nothing
-    with them. A yes is pinned to the
-    hash of all of it, for this folder and you: one byte more, and you are asked again. Plain `agent` and `agent run`
-    ask by themselves. Without a terminal, and with --json, this only shows.
+    with them. An approval is pinned to the hash of all of it, for this folder and you: after a change of one byte you
+    are asked again. Plain `agent` and `agent run` ask automatically. Without a terminal, and with --json, this command
+    only shows.
 
     **Examples**
 
@@ -72,7 +72,7 @@ def show(
     files: Annotated[bool, typer.Option("--files", metavar=FLAG, help="The files too, whole.")] = False,
     json: JSON = False,
 ) -> int:
-    """Print what a repository brings, its hash, and whether you trust it.
+    """Print these files of a repository, their hash, and whether you trust them.
 
     Asks nothing, and changes nothing.
 
@@ -124,9 +124,9 @@ def accept(
         str | None, typer.Option("--sha256", metavar="HASH", help="The whole hash that `agent trust show` prints.")
     ] = None,
 ) -> int:
-    """Say yes without a question, for scripts.
+    """Approve without a question, for scripts.
 
-    To exactly the content with this hash; exit 2 when the repository brings another one.
+    Approve exactly the content with this hash; exit 2 if the repository has another one.
 
     **Examples**
 

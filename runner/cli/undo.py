@@ -25,7 +25,7 @@ def undo(
     diff: Annotated[bool, typer.Option("--diff", metavar=FLAG, help="Show it as a diff, and do nothing.")] = False,
     redo: Annotated[bool, typer.Option("--redo", metavar=FLAG, help="Take back the last undo instead.")] = False,
     force: Annotated[
-        bool, typer.Option("--force", metavar=FLAG, help="Also where somebody else changed a file since.")
+        bool, typer.Option("--force", metavar=FLAG, help="Also overwrite files that changed since.")
     ] = False,
     auto_run: Annotated[
         bool,
@@ -38,7 +38,7 @@ def undo(
     """Bring files back as they were before the last action of a model, or the last N.
 
     What its commands changed comes back too: contents, modes and times, folders and links, and Git's refs and index. A
-    file that somebody else changed since is left alone and named, and the exit code is 1. --redo takes back an undo.
+    file that something else changed since is left alone and named, and the exit code is 1. --redo takes back an undo.
 
     Not kept: secrets, folders that tools make again (node_modules, .venv, target ...), Git's objects, and what is too
     big; `--list` names it.

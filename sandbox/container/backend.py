@@ -40,7 +40,7 @@ LOCAL = ("T1", "T2", "T3")  # where file actions run, best first
 LACKS = (
     "Landlock is not used: the mounts alone say what may be written",
     "the daemon and its runtime are trusted, and they are root outside (unless it is rootless)",
-    "programs and libraries are the image's: whoever made it is trusted as much as /usr is",
+    "programs and libraries are the image's: its author is trusted as much as /usr is",
     "what is mounted below the workspace, or below another path that was given, is not there",
     "folders that are the image's own are readable in full",
     "a command can keep the kernel from ending it first when memory is short, where the daemon lacks CAP_SYS_RESOURCE",

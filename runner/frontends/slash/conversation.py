@@ -196,7 +196,7 @@ COMMANDS = (
     Command(
         "trust",
         "[yes|no]",
-        "what the repository brings, and whether you trust it",
+        "the files of the repository that need your trust, and your answer",
         _trust,
         words=lambda desk: ("yes", "no"),
     ),

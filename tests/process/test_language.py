@@ -1,0 +1,65 @@
+"""The words that docs/glossary.md rejects stand in no page and in no help text."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+import typer
+
+from runner.cli.app import app
+from runner.frontends.slash.commands import COMMANDS
+from tests.support.places import ROOT
+
+GLOSSARY = ROOT / "docs" / "glossary.md"
+# What a table or a list quotes from the tests, and what was written for earlier versions.
+LEFT_OUT = {GLOSSARY, *(ROOT / "docs" / name for name in ("security/attacks.md", "security/escapes.md"))}
+PAGES = [
+    page
+    for page in (ROOT / "README.md", ROOT / "SECURITY.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/**/*.md")))
+    if page not in LEFT_OUT and page.name not in ("commands.md", "threat-tests.md")
+]
+TABLE = GLOSSARY.read_text("utf-8").partition("## Words that are not used")[2]
+BANNED = [word for word in re.findall(r"^\| (.+?) \| .+ \|$", TABLE, re.MULTILINE) if word not in ("instead of", "---")]
+PATTERN = re.compile(r"\b(" + "|".join(word.replace(" ", r"\s+") for word in BANNED) + r")\b", re.IGNORECASE)
+
+
+def prose(text: str) -> str:
+    """Return Markdown without code, generated tables and quoted output of the program."""
+    text = re.sub(r"```.*?```|<!-- (\w+): .*?<!-- end of the \1 -->", "", text, flags=re.DOTALL)
+    return re.sub(r"^    .*$|``.+?``|`[^`]*`", "", text, flags=re.MULTILINE)
+
+
+def test_the_glossary_lists_the_words() -> None:
+    assert len(BANNED) >= 12
+    assert PATTERN.search("Whoever starts a\ntalk") is not None
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_no_page_uses_a_rejected_word(page: Path) -> None:
+    text = prose(page.read_text("utf-8"))
+    found = [(text.count("\n", 0, hit.start()) + 1, hit[0]) for hit in PATTERN.finditer(text)]
+    assert found == [], "docs/glossary.md names the word to use"
+
+
+def helps(command: click.Command, name: str) -> Iterator[tuple[str, str]]:
+    yield name, command.help or ""
+    for parameter in command.params:
+        yield f"{name} {parameter.opts[0]}", getattr(parameter, "help", None) or ""
+    for word, below in getattr(command, "commands", {}).items():
+        yield from helps(below, f"{name} {word}")
+
+
+def test_no_help_text_uses_a_rejected_word() -> None:
+    texts = [*helps(typer.main.get_command(app), "agent"), *((one.name, one.summary) for one in COMMANDS)]
+    assert len(texts) > 200
+    assert [(name, hit[0]) for name, text in texts for hit in [PATTERN.search(text)] if hit] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_prose_is_wrapped_at_120_columns(page: Path) -> None:
+    """A row of a table, a heading and a line of code stay on their line."""
+    text = re.sub(r"```.*?```", lambda block: "\n" * block[0].count("\n"), page.read_text("utf-8"), flags=re.DOTALL)
+    long = [number for number, line in enumerate(text.split("\n"), 1) if len(line) > 120 and line[:1] not in "|#![<"]
+    assert long == []
