@@ -12,11 +12,11 @@ from tests.support.places import ROOT
 COUNT = """
 import json, re, sys
 import re._compiler as compiler
-from policy import record
+from policy.model import frozen
 compiled, made = [], []
-usual, init = compiler.compile, record._init
+usual, init = compiler.compile, frozen._init
 compiler.compile = lambda text, flags=0: compiled.append(str(text)) or usual(text, flags)
-record._init = lambda made_of: made.append(made_of.__name__) or init(made_of)
+frozen._init = lambda made_of: made.append(made_of.__name__) or init(made_of)
 import runner.frontends.exec.command
 if len(sys.argv) > 1:
     from policy.model.action import RunArgv
