@@ -1,11 +1,9 @@
 """What happens to one file, as a diff that a person reads before they say yes."""
 
-import difflib
-import itertools
-
 from policy.model.action import EditFile, WriteFile
 from runner.approval.card_text import safe_line
 from runner.events import Change
+from sandbox.inside.files.diff import unified_rows
 
 _MOST_COMPARED = 4000  # lines of both sides; beyond that only what will be there is shown
 _MOST_LINES = 4000  # of a diff; the beginning and the end are shown
@@ -37,7 +35,7 @@ def _rows(old: str, new: str) -> tuple[list[str], str]:
         return [f"+{line}" for line in second], f"too long to compare: all of {len(first)} lines are replaced"
     if not first:
         return [f"+{line}" for line in second], ""
-    return list(itertools.islice(difflib.unified_diff(first, second, lineterm="", n=3), 2, None)), ""
+    return unified_rows(first, second), ""
 
 
 def _lines(text: str) -> list[str]:

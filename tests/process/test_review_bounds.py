@@ -13,13 +13,14 @@ from runner.agent.run_options import RunArgs
 from runner.changes.review import gitignore as module
 from runner.changes.review.deadline import Deadline
 from runner.changes.review.gitignore import Ignored, kept_by_git
-from runner.changes.review.line_diff import Effort, hunks
+from runner.changes.review.line_diff import hunks
 from runner.changes.review.patch import patch_of
 from runner.changes.review.tree_diff import OVERTIME
 from runner.changes.review.workspace_copy import copied
 from runner.frontends.ci import changes
 from runner.frontends.ci.output_files import Outlets
 from runner.frontends.ci.run import Run
+from sandbox.inside.files.diff import Effort
 from tests.support.job import Job, bash, say
 from tests.support.patch_rows import nothing_secret
 from tests.support.review_world import BARE, base, sh

@@ -10,11 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from runner.changes.review.gitignore import Ignored, kept_by_git
-from runner.changes.review.line_diff import Effort, hunks
+from runner.changes.review.line_diff import hunks
 from runner.changes.review.patch import Patch, patch_of
 from runner.changes.review.session import reviewed
 from runner.changes.review.workspace_copy import copied
 from runner.config import load
+from sandbox.inside.files.diff import Effort
 from tests.support.patch_rows import ROWS, nothing_secret
 from tests.support.review_world import BARE, TREES, base, git_apply, make, sh, tree
 

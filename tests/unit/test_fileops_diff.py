@@ -1,11 +1,13 @@
 """The law of a diff: applied to the old text it gives the new one; and it stays small whatever the texts are."""
 
+import itertools
+import random
 import time
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox.inside.files.diff import DIFF_LINES, unified
+from sandbox.inside.files.diff import DIFF_LINES, Effort, changes, unified
 
 NO_END = "\\ no newline at the end of the file"
 TEXT = st.lists(st.sampled_from(["a", "b", "c", "", "+d", "-e", "@@"]), max_size=30).flatmap(
@@ -75,3 +77,22 @@ def test_a_diff_is_small_and_quick_for_any_size() -> None:
     diff, _ = unified("x" * 1_000_000, "y" * 1_000_000, "f")
     assert sum(map(len, diff)) < 1000
     assert time.process_time() - begun < 5  # the smallest difference of such texts takes minutes
+
+
+def test_lines_that_are_hard_to_compare_count_as_replaced() -> None:
+    """THREAT T95: no line occurs once, and the shortest edit is long; the budget of steps ends the search."""
+    pick = random.Random(1)
+    old, new = pick.choices("abcdefgh", k=1500), pick.choices("abcdefgh", k=1500)
+    effort = Effort(10_000)
+    ((start, end, first, last),) = changes(old, new, effort)
+    assert effort.spent
+    assert old[:start] + new[first:last] + old[end:] == new
+
+
+@given(before=TEXT, after=TEXT)
+def test_lines_between_stretches_are_equal(before: str, after: str) -> None:
+    old, new = before.split("\n"), after.split("\n")
+    stretches = changes(old, new, Effort(1 << 30))
+    assert all(old[a - 1 : a] == new[c - 1 : c] for a, _, c, _ in stretches if a and c)
+    for (_, end, _, last), (start, _, first, _) in itertools.pairwise(stretches):
+        assert old[end:start] == new[last:first] != []

@@ -14,11 +14,11 @@ from runner.changes.review import tree_diff
 from runner.changes.review.deadline import never
 from runner.changes.review.file_stamp import Stamp, stamp
 from runner.changes.review.gitignore import Ignored, kept_by_git
-from runner.changes.review.line_diff import Effort
 from runner.changes.review.patch_quoting import LINK, Side, changed, node_of, renamed
 from runner.changes.review.workspace_copy import Copy
 from runner.secrets import registry
 from runner.text.sanitize import visible
+from sandbox.inside.files.diff import Effort
 from sandbox.workspace.folder_cache import SHORT_MARGIN
 from sandbox.workspace.inventory import Changes
 

@@ -5,7 +5,8 @@ import hashlib
 import zlib
 
 from policy.model.frozen import dataclass
-from runner.changes.review.line_diff import Effort, hunks, split
+from runner.changes.review.line_diff import hunks, split
+from sandbox.inside.files.diff import Effort
 from sandbox.workspace.inventory import Node
 
 NOTHING = "0" * 40

@@ -4,11 +4,12 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from runner.changes.review.apply_plan import Plan, Planned
-from runner.changes.review.line_diff import Effort, Hunk, hunks, split
+from runner.changes.review.line_diff import Hunk, hunks, split
 from runner.changes.review.patch_quoting import LINK, PROGRAM, Side, binary
 from runner.changes.review.risk_flags import Danger
 from runner.text.counts import many
 from runner.text.sanitize import visible
+from sandbox.inside.files.diff import Effort
 
 _EFFORT = Effort(20_000_000)  # for all that one program shows
 _SIGNS = {"added": "+", "deleted": "-", "modified": "~", "renamed": ">"}

@@ -11,6 +11,7 @@ from runner.changes.undo.plan import Item
 from runner.changes.undo.revert import Taken
 from runner.changes.undo.store import Step, Store
 from runner.text.sanitize import one_line, visible
+from sandbox.inside.files.diff import unified_rows
 
 _WORDS = 60  # characters of a command in the list
 _LARGEST = 1 << 20  # bytes of a file that is compared line by line
@@ -102,8 +103,6 @@ def diff_text(store: Store, items: Sequence[Item], workspace: str, *, forward: b
 
     `forward`: what was done instead, from what it was to what is there now.
     """
-    from difflib import unified_diff
-
     for item in items:
         if forward:
             item = replace(item, now=item.wanted, wanted=item.now)
@@ -117,8 +116,8 @@ def diff_text(store: Store, items: Sequence[Item], workspace: str, *, forward: b
         if item.now is not None and item.wanted is not None and item.now.mode != item.wanted.mode:
             yield f"mode of {path}: {item.now.mode:o} to {item.wanted.mode:o}"
         names = (path if item.now else "/dev/null", path if item.wanted else "/dev/null")
-        lines = unified_diff(old.splitlines(), new.splitlines(), *names, lineterm="")
-        for number, line in enumerate(lines):
+        rows = unified_rows(old.splitlines(), new.splitlines())
+        for number, line in enumerate((f"--- {names[0]}", f"+++ {names[1]}", *rows) if rows else ()):
             if number == _LINES:
                 yield "… more lines"
                 break
