@@ -126,6 +126,22 @@ def test_every_option_that_a_page_gives_to_agent_exists(page: Path) -> None:
         assert given <= known, inline or line
 
 
+def test_the_page_about_the_architecture_names_modules_that_exist() -> None:
+    named = re.findall(
+        r"`((?:runner|policy|sandbox|tools|tests)/[\w/.]*)`", (DOCS / "architecture.md").read_text("utf-8")
+    )
+    assert len(named) > 20
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_the_page_about_the_architecture_names_every_folder() -> None:
+    page = (DOCS / "architecture.md").read_text("utf-8")
+    for package in ("runner", "policy", "sandbox"):
+        section = page.partition(f"### `{package}/`")[2].partition("\n##")[0]
+        folders = [path.parent.name for path in (ROOT / package).glob("*/__init__.py")]
+        assert [name for name in folders if f"`{name}/`" not in section] == [], package
+
+
 def test_rules_of_every_family_are_whole() -> None:
     for path in sorted((ROOT / "policy" / "commands").glob("*.toml")):
         assert parse_rules(path.read_text("utf-8"), path.name), path.name
