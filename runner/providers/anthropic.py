@@ -8,8 +8,7 @@ thoughts over, and so are all that follow. SOURCE: platform.claude.com/docs/en/b
 """
 
 import re
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import aclosing
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from runner.messages import (
@@ -20,7 +19,6 @@ from runner.messages import (
     Reply,
     Request,
     Stop,
-    StreamEvent,
     TextBlock,
     TextDelta,
     ThinkingBlock,
@@ -32,10 +30,11 @@ from runner.providers.anthropic_body import betas, request_body
 from runner.providers.connection import Connection, KeyHeader
 from runner.providers.endpoint import Endpoint, Timeouts
 from runner.providers.error_reason import Said, said_by
-from runner.providers.failures import Failures, unframed
+from runner.providers.failures import Failures
 from runner.providers.sse import SseEvent
+from runner.providers.stream import Exchange, HttpProvider, Piece
 from runner.secrets.secret import Secret
-from runner.text.model_text import count_of, parse_arguments, parse_object, whole_text, wire_json
+from runner.text.model_text import count_of, parse_arguments, parse_object, whole_text
 
 VERSION = "2023-06-01"
 _BOUND = re.compile("bound to a different conversation")
@@ -64,56 +63,33 @@ ERROR_STATUS = {
 }
 
 Json = dict[str, object]
-Piece = TextDelta | ThinkingDelta | CallOpened | CallReady
 
 
-class AnthropicProvider:
+class AnthropicProvider(HttpProvider):
     name = "anthropic"
 
     def __init__(self, endpoint: Endpoint, secret: Secret | None, timeouts: Timeouts | None = None) -> None:
         path = "messages" if endpoint.url.endswith("/v1") else "v1/messages"
-        self._connection = Connection(
+        connection = Connection(
             Failures(self.name, endpoint, secret, timeouts or Timeouts()),
             path,
             auth=KeyHeader("x-api-key", "", secret) if secret else None,
             headers={"anthropic-version": VERSION},
         )
+        super().__init__(connection)
         self._unbound = False
 
-    def stream(self, request: Request) -> AsyncGenerator[StreamEvent, None]:
-        """Text and thinking as they arrive, then the Reply. Raises ProviderError; closing it closes the connection."""
-        return unframed(self._stream(request))
-
-    async def _stream(self, request: Request) -> AsyncGenerator[StreamEvent, None]:
-        begun = False
-        try:
-            async with aclosing(self._ask(request)) as events:
-                async for event in events:
-                    begun = True
-                    yield event
-            return
-        except ProviderError as error:
-            if begun or self._unbound or error.status != 400 or not _BOUND.search(error.server_message):
-                raise
-        self._unbound = True
-        async with aclosing(self._ask(request)) as events:
-            async for event in events:
-                yield event
-
-    async def _ask(self, request: Request) -> AsyncGenerator[StreamEvent, None]:
-        answer = _Answer(self._connection.failures, request.model)
+    def exchange(self, request: Request) -> Exchange:
+        parser = _Answer(self._connection.failures, request.model)
         body = request_body(request, unbound=self._unbound)
-        headers = betas(body)
-        async with aclosing(
-            self._connection.events(wire_json(body), request.model, _is_last, headers=headers)
-        ) as events:
-            async for event in events:
-                for delta in answer.take(event):
-                    yield delta
-        yield answer.reply()
+        return Exchange(request.model, body, parser, _is_last, headers=betas(body))
 
-    async def close(self) -> None:
-        await self._connection.close()
+    def retry_without(self, error: ProviderError) -> bool:
+        """Return True, and let the server skip bound thinking blocks from now on, if the server refuses one."""
+        if self._unbound or error.status != 400 or not _BOUND.search(error.server_message):
+            return False
+        self._unbound = True
+        return True
 
 
 def _is_last(event: SseEvent) -> bool:
@@ -135,6 +111,8 @@ class _Block:
 
 class _Answer:
     """Accumulates one event stream."""
+
+    finished = False  # nothing but the last event ends the answer
 
     def __init__(self, failures: Failures, model: str) -> None:
         self._failures = failures

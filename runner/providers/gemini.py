@@ -6,8 +6,7 @@ SOURCE: ai.google.dev/api/generate-content (streamGenerateContent, FinishReason,
 
 import json
 import secrets
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import aclosing
+from collections.abc import Iterator
 from dataclasses import replace
 from urllib.parse import quote
 
@@ -19,7 +18,6 @@ from runner.messages import (
     Reply,
     Request,
     Stop,
-    StreamEvent,
     TextBlock,
     TextDelta,
     ThinkingBlock,
@@ -30,11 +28,12 @@ from runner.messages import (
 from runner.providers.connection import Connection, KeyHeader
 from runner.providers.endpoint import Endpoint, Timeouts
 from runner.providers.error_reason import Said, said_by
-from runner.providers.failures import Failures, unframed
+from runner.providers.failures import Failures
 from runner.providers.gemini_body import request_body, signed
 from runner.providers.sse import SseEvent
+from runner.providers.stream import Exchange, HttpProvider, Piece
 from runner.secrets.secret import Secret
-from runner.text.model_text import count_of, parse_arguments, parse_object, whole_text, wire_json
+from runner.text.model_text import count_of, parse_arguments, parse_object, whole_text
 
 VERSIONS = ("/v1beta", "/v1", "/v1alpha")
 
@@ -46,41 +45,24 @@ STOPS = {
 UNREADABLE = ("MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "MALFORMED_RESPONSE")  # the same request may do better
 
 Json = dict[str, object]
-Piece = TextDelta | ThinkingDelta | CallOpened | CallReady
 
 
-class GeminiProvider:
+class GeminiProvider(HttpProvider):
     name = "gemini"
 
     def __init__(self, endpoint: Endpoint, secret: Secret | None, timeouts: Timeouts | None = None) -> None:
-        self._connection = Connection(
+        connection = Connection(
             Failures(self.name, endpoint, secret, timeouts or Timeouts()),
             "models" if endpoint.url.endswith(VERSIONS) else "v1beta/models",
             auth=KeyHeader("x-goog-api-key", "", secret) if secret else None,
             headers={},
         )
+        super().__init__(connection)
 
-    def stream(self, request: Request) -> AsyncGenerator[StreamEvent, None]:
-        """Text and thinking as they arrive, then the Reply. Raises ProviderError; closing it closes the connection."""
-        return unframed(self._stream(request))
-
-    async def _stream(self, request: Request) -> AsyncGenerator[StreamEvent, None]:
-        answer = _Answer(self._connection.failures, request.model)
-        body = wire_json(request_body(request))
+    def exchange(self, request: Request) -> Exchange:
+        parser = _Answer(self._connection.failures, request.model)
         below = f"/{quote(request.model.removeprefix('models/'), safe='')}:streamGenerateContent?alt=sse"
-        try:
-            async with aclosing(self._connection.events(body, request.model, _is_last, below=below)) as events:
-                async for event in events:
-                    for piece in answer.take(event):
-                        yield piece
-        except ProviderError:
-            # After the finish reason only counts were still to come: a server that then breaks off loses no answer.
-            if not answer.finished:
-                raise
-        yield answer.reply()
-
-    async def close(self) -> None:
-        await self._connection.close()
+        return Exchange(request.model, request_body(request), parser, _is_last, below=below)
 
 
 def _is_last(event: SseEvent) -> bool:

@@ -3,18 +3,14 @@
 Usage counts are disjoint: `input` excludes what was read from or written to the cache.
 """
 
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import aclosing
+from collections.abc import Iterator
 
 from runner.messages import (
     AssistantMessage,
-    CallOpened,
-    CallReady,
     ProviderError,
     Reply,
     Request,
     Stop,
-    StreamEvent,
     TextBlock,
     TextDelta,
     ThinkingBlock,
@@ -25,12 +21,13 @@ from runner.messages import (
 from runner.providers.connection import Connection, KeyHeader
 from runner.providers.endpoint import Endpoint, Timeouts
 from runner.providers.error_reason import Said, said_by
-from runner.providers.failures import Failures, unframed
+from runner.providers.failures import Failures
 from runner.providers.openai_body import MARK, request_body
 from runner.providers.openai_calls import Calls
 from runner.providers.sse import SseEvent
+from runner.providers.stream import Exchange, HttpProvider, Piece
 from runner.secrets.secret import Secret
-from runner.text.model_text import count_of, parse_object, whole_text, wire_json
+from runner.text.model_text import count_of, parse_object, whole_text
 
 REASONING = ("reasoning_content", "reasoning")
 
@@ -57,41 +54,24 @@ ERROR_STATUS = {
 }
 
 Json = dict[str, object]
-Piece = TextDelta | ThinkingDelta | CallOpened | CallReady
 
 
-class OpenAiProvider:
+class OpenAiProvider(HttpProvider):
     name = "openai"
 
     def __init__(self, endpoint: Endpoint, secret: Secret | None, timeouts: Timeouts | None = None) -> None:
         self._own_server = endpoint.host.endswith((".openai.com", ".openai.azure.com"))
-        self._connection = Connection(
+        connection = Connection(
             Failures(self.name, endpoint, secret, timeouts or Timeouts()),
             "chat/completions",
             auth=KeyHeader("authorization", "Bearer ", secret) if secret else None,
             headers={},
         )
+        super().__init__(connection)
 
-    def stream(self, request: Request) -> AsyncGenerator[StreamEvent, None]:
-        """Text and thinking as they arrive, then the Reply. Raises ProviderError; closing it closes the connection."""
-        return unframed(self._stream(request))
-
-    async def _stream(self, request: Request) -> AsyncGenerator[StreamEvent, None]:
-        answer = _Answer(self._connection.failures, request.model)
-        body = wire_json(request_body(request, own_server=self._own_server))
-        try:
-            async with aclosing(self._connection.events(body, request.model, _is_last)) as events:
-                async for event in events:
-                    for delta in answer.take(event):
-                        yield delta
-        except ProviderError:
-            # After the finish reason only the usage was still to come: a server that then breaks off loses no answer.
-            if not answer.finished:
-                raise
-        yield answer.reply()
-
-    async def close(self) -> None:
-        await self._connection.close()
+    def exchange(self, request: Request) -> Exchange:
+        parser = _Answer(self._connection.failures, request.model)
+        return Exchange(request.model, request_body(request, own_server=self._own_server), parser, _is_last)
 
 
 def _is_last(event: SseEvent) -> bool:

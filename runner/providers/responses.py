@@ -7,8 +7,7 @@ SOURCE: developers.openai.com/api/reference/resources/responses/streaming-events
 """
 
 import re
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import aclosing
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from runner.messages import (
@@ -19,7 +18,6 @@ from runner.messages import (
     Reply,
     Request,
     Stop,
-    StreamEvent,
     TextBlock,
     TextDelta,
     ThinkingBlock,
@@ -30,12 +28,13 @@ from runner.messages import (
 from runner.providers.connection import Connection, KeyHeader
 from runner.providers.endpoint import Endpoint, Timeouts
 from runner.providers.error_reason import Said, said_by
-from runner.providers.failures import Failures, unframed
+from runner.providers.failures import Failures
 from runner.providers.openai import ERROR_STATUS
 from runner.providers.responses_body import PHASES, request_body, signed
 from runner.providers.sse import SseEvent
+from runner.providers.stream import Exchange, HttpProvider, Piece
 from runner.secrets.secret import Secret
-from runner.text.model_text import count_of, parse_arguments, parse_object, whole_text, wire_json
+from runner.text.model_text import count_of, parse_arguments, parse_object, whole_text
 
 INCOMPLETE = {"max_output_tokens": Stop.LENGTH, "content_filter": Stop.REFUSAL}
 # Of what is wrong with the request, told in the stream: asking again gives the same.
@@ -44,53 +43,31 @@ _UNVERIFIED = re.compile(r"reasoning[. ]summar")
 _LAST = re.compile(r'"type"\s*:\s*"(?:response\.(?:completed|incomplete|failed)|error)"')
 
 Json = dict[str, object]
-Piece = TextDelta | ThinkingDelta | CallOpened | CallReady
 
 
-class ResponsesProvider:
+class ResponsesProvider(HttpProvider):
     name = "openai"
 
     def __init__(self, endpoint: Endpoint, secret: Secret | None, timeouts: Timeouts | None = None) -> None:
-        self._connection = Connection(
+        connection = Connection(
             Failures(self.name, endpoint, secret, timeouts or Timeouts()),
             "responses",
             auth=KeyHeader("authorization", "Bearer ", secret) if secret else None,
             headers={},
         )
+        super().__init__(connection)
         self._summaries = True
 
-    def stream(self, request: Request) -> AsyncGenerator[StreamEvent, None]:
-        """Text and thinking as they arrive, then the Reply. Raises ProviderError; closing it closes the connection."""
-        return unframed(self._stream(request))
+    def exchange(self, request: Request) -> Exchange:
+        parser = _Answer(self._connection.failures, request.model)
+        return Exchange(request.model, request_body(request, summaries=self._summaries), parser, _is_last)
 
-    async def _stream(self, request: Request) -> AsyncGenerator[StreamEvent, None]:
-        begun = False
-        try:
-            async with aclosing(self._ask(request)) as events:
-                async for event in events:
-                    begun = True
-                    yield event
-            return
-        except ProviderError as error:
-            refused = error.status == 400 and _UNVERIFIED.search(error.server_message)
-            if begun or not self._summaries or not refused:
-                raise
+    def retry_without(self, error: ProviderError) -> bool:
+        """Return True, and ask for no summaries from now on, if the server refuses to summarize the reasoning."""
+        if not self._summaries or error.status != 400 or not _UNVERIFIED.search(error.server_message):
+            return False
         self._summaries = False
-        async with aclosing(self._ask(request)) as events:
-            async for event in events:
-                yield event
-
-    async def _ask(self, request: Request) -> AsyncGenerator[StreamEvent, None]:
-        answer = _Answer(self._connection.failures, request.model)
-        body = wire_json(request_body(request, summaries=self._summaries))
-        async with aclosing(self._connection.events(body, request.model, _is_last)) as events:
-            async for event in events:
-                for piece in answer.take(event):
-                    yield piece
-        yield answer.reply()
-
-    async def close(self) -> None:
-        await self._connection.close()
+        return True
 
 
 def _is_last(event: SseEvent) -> bool:
@@ -113,6 +90,8 @@ class _Item:
 
 class _Answer:
     """Accumulates one event stream."""
+
+    finished = False  # nothing but the last event ends the answer
 
     def __init__(self, failures: Failures, model: str) -> None:
         self._failures = failures
