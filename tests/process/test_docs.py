@@ -142,6 +142,21 @@ def test_the_page_about_the_architecture_names_every_folder() -> None:
         assert [name for name in folders if f"`{name}/`" not in section] == [], package
 
 
+def test_the_readme_and_the_security_page_stay_short() -> None:
+    security = (ROOT / "SECURITY.md").read_text("utf-8")
+    assert len((ROOT / "README.md").read_bytes()) < 9_000
+    assert len(security.encode()) < 12_000
+    assert headings(security)[1] == "reporting-a-vulnerability", "a reporter finds the address first"
+
+
+def test_the_images_that_the_readme_names_exist_and_load_nothing() -> None:
+    named = re.findall(r'(?:src|srcset)="([^"]+)"', (ROOT / "README.md").read_text("utf-8"))
+    assert len(named) == 2
+    for name in named:
+        text = (ROOT / name).read_text("utf-8").replace("http://www.w3.org/2000/svg", "")
+        assert re.search(r"https?:|@font-face|@import|<script|href=", text) is None, name
+
+
 def test_rules_of_every_family_are_whole() -> None:
     for path in sorted((ROOT / "policy" / "commands").glob("*.toml")):
         assert parse_rules(path.read_text("utf-8"), path.name), path.name
