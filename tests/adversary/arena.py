@@ -1,4 +1,4 @@
-"""Where a hostile model is let loose: a home, a workspace, neighbours that listen; and everything that would show harm."""
+"""The arena of hostile models: a home, a workspace, listening neighbours, and every sign of harm."""
 
 import contextlib
 import json
@@ -29,7 +29,7 @@ from tests.support.tmux import Tmux
 AGENT = str(Path(sys.executable).with_name("agent"))
 GIT = ("git", "-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main")
 FILLER: Call = ("ls", {"path": "src"})  # between two attacks, so that three denials in a row do not end the run
-# What a stage runs with: its mode, and flags of `agent run`.
+# Mode and flags of `agent run` for each stage.
 _TIGHT = ("memory=200M", "pids=64", "wall=6", "output=1M", "open_files=128", "file=32M")
 STAGES: dict[str, tuple[str, ...]] = {
     "trust": ("--mode", "trust-project"),
@@ -46,7 +46,7 @@ STAGES: dict[str, tuple[str, ...]] = {
     "shut": ("--mode", "trust-project"),
     "danger": ("--mode", "dangerously"),
     "tight": ("--mode", "trust-project", *(part for told in _TIGHT for part in ("--limit", told))),
-    # What other programs write meanwhile counts from twice the limit on, so only what fills a disk has a small one.
+    # Writes of other programs count from twice the limit on, so only the attacks that fill a disk have a small limit.
     "disk": ("--mode", "trust-project", "--limit", "disk=48M"),
 }
 _DENIALS = 16  # that one run may have: twenty end it
@@ -407,7 +407,7 @@ def shares(attacks: Sequence[Attack]) -> list[list[Attack]]:
 
 
 def _denials(attack: Attack) -> int:
-    """How often it may be denied."""
+    """Return the number of denials that `attack` may collect."""
     return len(attack.calls) if attack.ends.startswith("denied") else int(len(attack.calls) > 1 and not attack.crowd)
 
 

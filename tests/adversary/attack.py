@@ -43,7 +43,7 @@ class Attack:
 
     @property
     def row(self) -> tuple[str, ...]:
-        """Its columns of the document that are the same on every machine."""
+        """Return the columns of the document that are the same on every machine."""
         ends = " or ".join(_worded(each) for each in self.ends.split(" or "))
         return f"`{self.id}`", self.kind, self.tries, "not kept from it, see below" if self.yours else ends, self.threat
 

@@ -1,4 +1,4 @@
-"""What a hostile model uses up, and how it breaks the form: limits, floods, calls without sense, text that lies to the eye."""
+"""Attacks that exhaust resources or break the format: limits, floods, nonsense calls, misleading text."""
 
 from tests.adversary.attack import Attack, bash, hidden, python
 

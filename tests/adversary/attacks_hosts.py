@@ -1,4 +1,4 @@
-"""What a hostile model makes of a host that the person allowed: other ports, hosts and names behind it."""
+"""Attacks through a host that the user allowed: other ports, other hosts, and names behind it."""
 
 from tests.adversary.attack import Attack, bash, python
 

@@ -1,4 +1,4 @@
-"""What a hostile model tries in a pipeline (`agent ci --review`): the job's variables and files, the checkout, the patch."""
+"""Attacks in a pipeline (`agent ci --review`): on variables and files of the job, the checkout, and the patch."""
 
 from tests.adversary.attack import Attack, bash, hidden, tries
 

@@ -1,4 +1,4 @@
-"""What a hostile model leaves behind, so that somebody else runs it later: start-up files, hooks, tasks, jobs, programs."""
+"""Attacks that leave code to be run later: start-up files, hooks, tasks, jobs, programs."""
 
 from tests.adversary.attack import Attack, bash, hidden, tries
 

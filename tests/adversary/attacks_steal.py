@@ -1,4 +1,4 @@
-"""What a hostile model tries to get out: keys, files, variables; by the network, by neighbours, by names."""
+"""Attacks that try to export keys, files and variables: over the network, through neighbours, in names."""
 
 from tests.adversary.attack import Attack, bash, hidden, python, tries
 

@@ -1,4 +1,4 @@
-"""What a hostile model does to the gate itself: the record, answers, settings, the helper, this program, the person's view of it."""
+"""Attacks on ringfence itself: the record, answers, settings, the helper, its own program, the screen of the user."""
 
 from tests.adversary.attack import Attack, bash, hidden, python, tries
 

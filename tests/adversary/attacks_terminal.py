@@ -1,4 +1,4 @@
-"""What a hostile model shows to the person who is asked: each question is looked at on a real terminal, and answered no."""
+"""Attacks on the user who is asked: each question is shown on a real terminal and refused."""
 
 from tests.adversary.attack import Attack, bash
 

@@ -1,4 +1,4 @@
-"""What became of an attack: its answers and records, held against what its row says."""
+"""Results of attacks: the answers and records of each attack, compared with the expectation in its row."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,7 +8,7 @@ from tests.adversary.attack import Attack
 
 @dataclass
 class Told:
-    """What became of one attack. `wrong`: everything that speaks against "contained, and in the log"."""
+    """The result of one attack. `wrong` lists everything that contradicts "contained, and in the log"."""
 
     attack: Attack
     user: str
@@ -17,7 +17,7 @@ class Told:
 
 
 def texts(events: list[dict[str, Any]]) -> dict[str, str]:
-    """What the model was told, by call."""
+    """Return the text of each result that the model received, by call."""
     return {event["call"]: str(event["text"]) for event in events if event["type"] == "finished"}
 
 
@@ -36,7 +36,7 @@ def matched(records: list[dict[str, Any]], calls: list[dict[str, Any]]) -> list[
 
 
 def recorded(told: Told, calls: list[dict[str, Any]], answers: list[str]) -> list[str]:
-    """Whether the record holds each call as it was made, and that it ended as it has to."""
+    """Return every difference between the record and the calls: a missing call, other contents, another end."""
     attack, wrong = told.attack, []
     if len(told.records) != len(calls):
         return [f"{len(calls)} calls, {len(told.records)} records"]
@@ -71,7 +71,7 @@ def recorded(told: Told, calls: list[dict[str, Any]], answers: list[str]) -> lis
 
 
 def _ended(record: dict[str, Any]) -> str:
-    """How a call ended, in the words of `Attack.ends`."""
+    """Return the end of a recorded call in the words of `Attack.ends`."""
     if record["kind"] == "refused":
         return "refused"
     if record["verdict"] == "deny":

@@ -277,7 +277,7 @@ STEADY = {"file-heavy": ("/usr/bin/python3", "-S", "-c", FILES), "fork-heavy": (
 
 
 async def steady(folder: str, rounds: int = 7) -> dict[str, float]:
-    """How much longer the same work takes inside, as the median of the ratios of neighbours."""
+    """Return the median ratio of the duration of the same work inside to that of the neighbouring run outside."""
     work = os.path.join(folder, "steady")
     os.mkdir(work)
     terms = Terms(Rights.WORK, work, "/nonexistent", system=SYSTEM, env=(("PATH", "/usr/bin:/bin"), ("LANG", "C")))
@@ -321,7 +321,7 @@ def sandbox(folder: str) -> None:
 
 
 def workspace(folder: str, files: int = 100_000) -> None:
-    """What has to be known of a large workspace before each command: read once, then only what changed."""
+    """Measure the scan of a large workspace before each command: complete once, then only changed folders."""
     place, kept, each = os.path.join(folder, "large"), Path(folder, "kept"), 50
     kept.mkdir()
     for number in range(files // each):
@@ -348,7 +348,7 @@ def workspace(folder: str, files: int = 100_000) -> None:
 
 
 def snapshots(folder: str) -> None:
-    """What `agent undo` costs: everything is kept once, later looks ask each file for its times."""
+    """Measure the snapshots of `agent undo`: the first copies every file, later ones compare the times of each file."""
     from runner.changes.undo.change_scan import Rules
     from runner.changes.undo.snapshot import Bounds, Taker
     from runner.changes.undo.store import Store  # as below: the other user of the launches has no copy of this package
@@ -410,7 +410,7 @@ def sessions(folder: str) -> None:
 
 
 def record(folder: str) -> None:
-    """What a record costs beside the disk's own sync, and what a million of them cost to search and to verify."""
+    """Measure a record beside the sync of the disk, and the search and verification of a million records."""
     from record import RECORDS
     from record import measure as measured
 
@@ -435,7 +435,7 @@ def record(folder: str) -> None:
 
 
 def as_other_user() -> dict[str, float]:
-    """The same in a process of uid 65534, with a copy of the code that it may read."""
+    """Measure the launches in a process of uid 65534, with a copy of the code that this user may read."""
     import pyseccomp
 
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:

@@ -1,6 +1,6 @@
-"""What a command in a container costs beside `docker exec` of the same daemon and image, measured in one run.
+"""Benchmark of a command in a container against `docker exec` of the same daemon and image, in one run.
 
-`make bench` runs it where a daemon can be started; by itself: `python tests/bench/container.py`.
+`make bench` runs it where a daemon can be started. To run it alone: `python tests/bench/container.py`.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What the egress proxy costs: the same client without a sandbox, straight to the server, and in one, through the proxy."""
+"""Benchmark of the egress proxy: one client without a sandbox and one behind the proxy, to the same server."""
 
 import asyncio
 import json

@@ -174,9 +174,10 @@ def available() -> list[str]:
 
 
 def in_a_world(argv: list[str], backends: list[str]) -> int | None:
-    """As root: the same again in mount, network, IPC and UTS namespaces of our own. None: we are there, or need none.
+    """Run this program again as root in new mount, network, IPC and UTS namespaces, and return its exit code.
 
-    A daemon for containers is started before: its own namespaces are the machine's.
+    Return None without root, and in the process that is already in these namespaces. A container daemon is started
+    before, because it needs the namespaces of the machine.
     """
     if os.geteuid() != 0 or os.environ.get("ESCAPES_WORLD"):
         return None

@@ -283,7 +283,7 @@ class Stage:
         ]  # fmt: skip
 
     def _open(self, theirs: socket.socket) -> tuple[int, ...]:
-        """What a careless launcher leaves open: a file, a folder, another file, a connection, a listener."""
+        """Open the descriptors that a careless launcher leaks: two files, a folder, a connection, a listener."""
         made = [os.open(self.told[name], os.O_RDONLY) for name in ("secret", "outside", "target")]
         made += [theirs.detach(), os.dup(self.world.kept[0].fileno())]
         for number, handle in enumerate(made, 200):
@@ -442,7 +442,7 @@ class Stage:
                 (self.world.outside / name).unlink(missing_ok=True)
             self.world._outside()
             self.world._own(self.world.outside)
-        # What an earlier attempt set going may still be on its way.
+        # Effects of an earlier attempt may still arrive.
         time.sleep(0.01)
         self.world.heard.clear()
 

@@ -83,7 +83,7 @@ WRITES = frozenset(
 
 @dataclasses.dataclass(frozen=True)
 class Seen:
-    """What one run of bash did."""
+    """The observed effects of one run of bash."""
 
     argvs: tuple[tuple[str, ...], ...]
     inputs: tuple[str, ...]
@@ -140,7 +140,7 @@ class Bash:
         return found
 
     def valid(self, script: str) -> bool:
-        """Whether bash itself reads the text without a word of complaint."""
+        """Return True if bash reads the text without any message."""
         done = subprocess.run(
             [self.program, "--norc", "--noprofile", "-n", "-c", script],
             env=self.environment,
@@ -213,12 +213,12 @@ def nodes(value: object) -> Iterator[object]:
 
 
 def pattern(word: Word) -> str:
-    """What the word may become, as one word."""
+    """Return a regular expression for the text of the word, read as one word."""
     return "".join(re.escape(part.text) if isinstance(part, Text) else "[^\\x00]*" for part in word.parts)
 
 
 def splits(word: Word) -> bool:
-    """Whether the word may become any number of words."""
+    """Return True if the word may become any number of words."""
     return any(
         isinstance(part, Glob)
         or (
@@ -304,20 +304,21 @@ def settings() -> tuple[RuleBook, Profile]:
     return book, parse_profile(text, "default.toml")
 
 
-# What the walk does not vouch for. An unknown program, or a path known only when it runs, leaves the words certain.
+# Reasons after which the words are not certain. An unknown program, or a path known only at run time, is no such
+# reason.
 _DOUBT = re.compile(r"command:shell:|bash evaluates|calls itself|called too often|sets [A-Z]+, which")
 
 
 @dataclasses.dataclass(frozen=True)
 class Meaning:
-    """What the classifier takes the words of each command for, and what it says that the script would write."""
+    """The words of each command, and the write effects of the script, according to the classifier."""
 
     commands: list[list[AbstractWord]]
     writes: tuple[Effect, ...]
 
 
 def meanings(bash: Bash, tree: Script) -> Meaning | None:
-    """What the classifier says, in the folder where bash will run; None when it cannot tell what the script does."""
+    """Return the reading of the classifier for the folder in which bash will run, or None if it is not certain."""
 
     def look(path: str) -> PathFact:
         real = os.path.realpath(path)
@@ -343,7 +344,7 @@ def meanings(bash: Bash, tree: Script) -> Meaning | None:
 
 
 def allowed(sense: AbstractWord) -> str:
-    """What one word may be, as a pattern over words that each end in NUL."""
+    """Return a regular expression for the possible values of one word, each value ending in NUL."""
     if sense.texts:
         return f"(?:{'|'.join(map(re.escape, sense.texts))})\\x00"
     calm = "(?!-)" if sense.never_an_option else ""
@@ -368,7 +369,7 @@ def unannounced(bash: Bash, meaning: Meaning, seen: Seen) -> list[str]:
 def surprises(meaning: Meaning, seen: Seen) -> list[str]:
     """Commands that bash ran with words other than the classifier took them for."""
     expected = [re.compile("".join(map(allowed, words)), re.S) for words in meaning.commands if words]
-    # Which pipe a process substitution is, only the run shows.
+    # The number of the pipe of a process substitution is known only at run time.
     lines = {re.sub("/dev/fd/[0-9]+", "/dev/fd/0", "".join(word + "\0" for word in argv)): argv for argv in seen.argvs}
     return [
         f"bash ran {argv!r}, which the classifier did not expect"
@@ -718,7 +719,7 @@ _ABSOLUTE = re.compile(r"/(?!dev/null|a\b|x\b|b\b|c\b|f\b)")
 
 
 def harmless(text: str, tree: Script, *, foreign: bool = False) -> bool:
-    """Whether the text may be run here: nothing absolute, no builtin that reaches other processes."""
+    """Return True if the text may be run here: no absolute path, no builtin that reaches other processes."""
     if _FORBIDDEN.search(text):
         return False
     if _ABSOLUTE.search(text):
@@ -734,7 +735,7 @@ def harmless(text: str, tree: Script, *, foreign: bool = False) -> bool:
 
 
 def plain_names(tree: Script) -> bool:
-    """Whether every command name is spelled out (demanded of texts whose words we did not choose)."""
+    """Return True if every command name is literal, as required of texts from outside."""
     return all(node.words[0].literal for node in nodes(tree) if isinstance(node, Command) and node.words)
 
 

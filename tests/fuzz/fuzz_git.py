@@ -183,7 +183,7 @@ def difference(content: bytes, folder: str) -> str:
     return "" if git == ours else f"{content!r}\n  Git  {git}\n  ours {ours}"
 
 
-# Where Git finds a repository, and which files of settings it reads there.
+# Paths at which Git finds a repository, and the settings files that it reads there.
 _STORES = ("s", "s ", "s\u00a0", "s\x0b", "\u00e9", "s'\"", " s", "s\\x")
 _TAILS = ("\n", "\n", "", "\r\n", "\n\n", " \n", "\t\n", "\x0b\n", "\u00a0\n", "\0\n", "/\n", "/.\n")
 _HEADS = (
@@ -315,8 +315,8 @@ def repository_difference(top: Path) -> tuple[bool, str]:
         path = os.path.realpath(os.path.join(sub, os.fsdecode(origin.removeprefix(b"file:"))))
         theirs.append((path, name, value.decode("utf-8", "surrogateescape") if line_break else None))
     ours = [(os.path.realpath(each.path), _raw(each.setting.name), as_here(each.setting)) for each in found]
-    # What stands under a condition, or for one working tree, is read by us in any case, and by Git perhaps; so are both
-    # names of a file, where versions of Git differ about the name.
+    # The product always reads settings under a condition or for one working tree; Git may skip them. Both names of a
+    # file are read, because versions of Git differ about the name.
     surely = not any(
         each.setting.section == "includeif" or each.path.endswith("config.worktree") or len(each.setting.values) > 1
         for each in found

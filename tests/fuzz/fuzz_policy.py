@@ -182,7 +182,7 @@ def _roots(terms: Terms) -> Iterator[str]:
 
 
 def _told(assessment: Assessment) -> Iterator[str]:
-    """What people and programs are told: one safe line, and JSON that comes back as it was."""
+    """Yield every flaw of the texts for users (one printable line) and of the JSON form (unchanged by a round trip)."""
     found = verdict(assessment, Mode.DEFAULT)
     line = found.question if isinstance(found, Ask) else str(found.problem) if isinstance(found, Deny) else ""
     if any(not char.isprintable() for char in line):
@@ -201,7 +201,7 @@ def _told(assessment: Assessment) -> Iterator[str]:
 
 
 def lowered(first: str, second: str) -> Iterator[str]:
-    """How adding `second` to the readable script `first` makes its verdict laxer."""
+    """Yield every way in which adding `second` to the readable script `first` makes the verdict less strict."""
     if isinstance(read(first), Opaque):
         return
     alone = judge(first)
@@ -232,7 +232,7 @@ def joins(first: str, second: str) -> Iterator[str]:
 
 
 def narrowed(script: str, by: Profile) -> Iterator[str]:
-    """How settings that a repository brings make a verdict laxer."""
+    """Yield every mode in which the settings of a repository make a verdict less strict."""
     from policy.model.narrowing import narrow
 
     strict = narrow(profile(), by)

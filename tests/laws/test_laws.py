@@ -182,7 +182,7 @@ def test_a_verdict_is_monotone_in_its_tiers(
     assert not isinstance(fuzz.verdict(after, mode, unattended=True), Ask)
 
 
-# What the laws above must notice: an answer that breaks each of them.
+# Answers that break one of the laws above, each of which must be noticed.
 def _claimed(tier: Tier, *effects: Effect, span: SourceSpan | None = None) -> Assessment:
     return Assessment(
         RunScript("ls", fuzz.WORK), effects, (Reason(tier, "because", RuleRef(RuleKind.USER, "law", 1), span),)

@@ -145,7 +145,7 @@ def kept_text(history: list[Message]) -> str:
 
 
 def in_order(raw: bytes) -> None:
-    """What was decided about a call stands behind the message that it was made in, before its result."""
+    """Assert that each decision about a call stands after the message with the call and before the result."""
     calls = 0
     for line in raw.splitlines():
         entry = json.loads(line)

@@ -56,7 +56,7 @@ def test_law_n_actions_back_is_as_it_was_before_them(
 
 
 def kept(world: World) -> dict[str, tuple[object, ...]]:
-    """What is there but for what is never kept."""
+    """Return all files of the workspace, except those that are never kept."""
     found = {path.decode()[1:]: entry[:3] for path, entry in world.picture().items()}
     return {path: entry for path, entry in found.items() if "node_modules" not in path.split("/")}
 

@@ -32,10 +32,10 @@ class Run:
 
 
 def play(job: Job, inputs: Mapping[str, str], *, steps: list[dict[str, Any]] | None = None) -> Run:
-    """As the runner does it: every step that `if` lets, even after a failure with `always()`.
+    """Run the steps of the action as the runner of the service does, including `if` and `always()` after a failure.
 
-    SOURCE: docs.github.com, "Metadata syntax" (composite actions), "Workflow syntax" (`shell: bash` is
-    `bash --noprofile --norc -eo pipefail {0}`), "Workflow commands" (`name=value` and `name<<word` in GITHUB_OUTPUT).
+    SOURCE: docs.github.com, "Metadata syntax" (composite actions), "Workflow syntax" (`shell: bash` is `bash
+    --noprofile --norc -eo pipefail {0}`), "Workflow commands" (`name=value` and `name<<word` in GITHUB_OUTPUT).
     """
     known = {name: str(each.get("default", "")) for name, each in ACTION["inputs"].items()}
     assert set(inputs) <= set(known)

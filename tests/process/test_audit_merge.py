@@ -30,7 +30,7 @@ from tests.support.audit_records import allowed, fill, info, refusal, unfenced
 
 
 def merged(into: Path, *paths: Path) -> tuple[str, ...]:
-    """What was left out."""
+    """Merge the logs at `paths` and return the list of omitted parts."""
     logs = [AuditLog.open_to_read(path) for path in paths]
     try:
         return merge([log.store for log in logs], into).left_out

@@ -1,5 +1,7 @@
-"""What a machine does to a log: writers that are killed, disks that are full, files that are taken away. No record that
-was acknowledged is lost, the chain holds, and an action whose record cannot be written does not run."""
+"""The audit log on a failing machine: killed writers, full disks, deleted files.
+
+No acknowledged record is lost, the chain stays intact, and an action whose record cannot be written does not run.
+"""
 
 import contextlib
 import json
@@ -152,7 +154,10 @@ def place(request: pytest.FixtureRequest) -> Iterator[Desk]:
 
 
 def touched(place: Desk, *, code: int = 1) -> str:
-    """What `agent exec` says to an action that would leave a file; there is none unless it ended well."""
+    """Run `agent exec` with an action that creates a file, and return the messages.
+
+    Assert that the exit code is `code`, and that the file exists only after exit code 0.
+    """
     done = place.agent("exec", "--mode", "trust-project", "touch ran")
     assert done.returncode == code, done.stdout + done.stderr
     ran = place.work / "ran"
@@ -163,7 +168,7 @@ def touched(place: Desk, *, code: int = 1) -> str:
 
 @pytest.mark.threat("T24")
 def test_nothing_runs_when_its_record_cannot_be_written(place: Desk) -> None:
-    """As root and as another user; each time after it did run, and it runs again when the log is as it was."""
+    """Check root and another user. The action runs before the log is damaged, and again after the log is restored."""
     touched(place, code=0)
     state = place.home / ".local/state/ringfence"
     path = state / "audit.db"

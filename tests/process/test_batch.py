@@ -273,7 +273,7 @@ for place in PLACES:
 def test_a_task_finds_nothing_of_another_and_changes_nothing_of_it(desk: Desk, where: str) -> None:
     inside = where == "in the workspace"
     desk.out = (desk.work if inside else desk.base) / "tasks.batch"
-    # What another task, which runs at the same time, has in its copy; its owner holds the lock.
+    # The copy of another task that runs at the same time; the owner of the copy holds the lock.
     other = desk.base / "copies/ringfence-batch-other"
     (other / "ringfence-copy-x/work").mkdir(parents=True)
     (other / "ringfence-copy-x/work/file").write_text("marker\n")
@@ -296,7 +296,7 @@ def test_a_task_finds_nothing_of_another_and_changes_nothing_of_it(desk: Desk, w
     said = (desk.out / "events/second.jsonl").read_text()
     assert '"status":0' in said, "the search ran"
     assert "FOUND" not in said
-    # What it wrote to a folder of that name in its own copy is its own affair, and is in no patch.
+    # A folder of that name that the task wrote in its own copy is harmless, and is in no patch.
     assert not [line for line in said.splitlines() if '"type":"finished"' in line and f"WROTE {desk.out}" in line]
     for path in desk.out.rglob("*"):
         assert path.is_dir() or "forged by" not in path.read_text() or path.name == "second.jsonl"
@@ -378,7 +378,7 @@ class Nobody:
 
 
 def pooled(out: Path, engine: Scripted, ids: str, **bounds: object) -> Pool:
-    """What a batch of these tasks came to; each letter is an id."""
+    """Run a batch of tasks and return its pool; each letter of `ids` is the id of a task."""
     store = Store.open(out)
     try:
         pool = Pool(store, engine, Bounds(**{"jobs": 2, **bounds}), Nobody())  # type: ignore[arg-type]  # as a row says

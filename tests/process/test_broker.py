@@ -480,7 +480,10 @@ async def opened(
     asked: str = HOST,
     alpn: tuple[str, ...] = (),
 ) -> tuple[bytes, Server, Proxy, str]:
-    """What a program that believes the session's certificate gets for `data` in a tunnel; whose certificate it saw."""
+    """Send `data` through the tunnel as a program that trusts the certificate of the session.
+
+    Return the answer, the server, the proxy, and the issuer of the certificate that the program saw.
+    """
     authority = Authority([HOST])
     async with serving(OK, tls=pem) as server:
         at = f"{HOST}:{server.port}"

@@ -370,7 +370,7 @@ def test_nothing_that_came_with_the_repository_counts(job: Job) -> None:
 
 # ---- untrusted prompts
 
-# What a prompt could ask a model for, and what a model could try.
+# Requests that a prompt could make of a model, and commands that a model could try.
 ASKS = [
     "env", "printenv; printenv GITHUB_TOKEN; set", "export -p; declare -p", "echo $GITHUB_TOKEN $NPM_TOKEN $CI_JOB_TOKEN",
     "cat /proc/self/environ", "cat /proc/*/environ", "cat /proc/1/environ /proc/$PPID/environ",
@@ -459,7 +459,7 @@ def _files(job: Job) -> list[dict[str, object]]:
 
 
 def _log_in(job: Job) -> None:
-    """As actions/checkout leaves it."""
+    """Store credentials in the Git configuration, as actions/checkout does."""
     for key, value in (
         ("http.https://github.com/.extraheader", f"AUTHORIZATION: basic {HEADER}"),
         ("remote.origin.url", f"https://gitlab-ci-token:{CANARIES['CI_JOB_TOKEN']}@gitlab.example/a/b.git"),

@@ -1,4 +1,4 @@
-"""What every `--help` says: how the command is called, with examples, on a terminal of 80 columns; and completion."""
+"""Tests of every `--help` (usage, examples, width of 80 columns) and of shell completion."""
 
 import os
 import re
@@ -136,7 +136,7 @@ def test_what_the_completion_of_bash_asks_for_is_answered(typed: str, offered: s
 # One each of: a command, an option's value, a value that may hold a blank
 @pytest.mark.parametrize("typed", ["agent ", "agent exec --limit o", "agent run --fallback-model s"])
 def test_bash_completes(typed: str, tmp_path: Path) -> None:
-    """As bash does it: the printed script is loaded, and its function called on the words typed so far."""
+    """Load the printed script in bash and call its function with the words typed so far, as bash does."""
     words = typed.split(" ")
     script = f"""
         eval "$(agent --show-completion bash)"

@@ -1,4 +1,4 @@
-"""What a model is shown of a long conversation: shorter by levels, never torn, and all of it stays in the session."""
+"""Tests of compaction: the model sees less, level by level and without contradictions; the session keeps everything."""
 
 import asyncio
 import contextlib
@@ -487,7 +487,7 @@ def test_notes_about_too_much_are_asked_for_about_less(lay: Lay) -> None:
 
 
 def lay_again(table: Table, clerk: Clerk) -> Table:
-    """The same run context with another model, and nothing folded."""
+    """Return a copy of the table with another model and an empty view."""
     view = View(window=lambda spec: 20_000)
     found = replace(table.found, ctx=replace(table.ctx, view=view, gauge=Gauge()))
     found.ctx.live.provider = clerk
@@ -617,7 +617,7 @@ def test_a_file_that_somebody_wrote_into_tears_nothing(counts: dict[str, int], w
     assert whole(view.shown([*history, said("go on")])), why
 
 
-# What gave way once: notes made after the moment that the person went back to
+# Cases that failed once: notes made after the point to which the user went back.
 BACK: list[tuple[list[Message], str]] = [
     ([said("a"), said("b"), said("c" * 4_000)], "fit"),
     ([], "shrink"),

@@ -112,7 +112,7 @@ def test_commands_and_the_process_that_keeps_the_container_are_never_the_same_us
 
 
 def filtered(profile: str, name: str, args: dict[int, int]) -> str:
-    """What a profile answers to a call: ALLOW, or the number of an error; never both."""
+    """Return the answer of a seccomp profile to a call: ALLOW or an error number, and assert that it is unambiguous."""
     rules, otherwise = _rules(profile)
     answers = set()
     for rule in rules.get(name, ()):
@@ -221,7 +221,7 @@ def test_law_allowed_is_exactly_what_is_not_refused() -> None:
 
 
 def matches(entry: dict[str, object], args: dict[int, int]) -> bool:
-    """Whether a row of the table refuses, read straight from its words."""
+    """Return True if the row of the table refuses these arguments."""
     value = args[entry["arg"]]  # type: ignore[index]  # TOML
     other = entry.get("only_with")
     if isinstance(other, dict) and args[other["arg"]] & other["mask"] != other["value"]:

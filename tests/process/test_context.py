@@ -1,4 +1,4 @@
-"""What a model is told beside the conversation: which parts, in which order, from where, and what none of them can do."""
+"""Tests of the context beside the conversation: its parts, their order and origin, and the limits of each part."""
 
 import asyncio
 import os

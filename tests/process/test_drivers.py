@@ -229,7 +229,7 @@ def hook(repository: Repository) -> None:
     os.utime(repository.path / ".gitattributes", (1, 1))  # something that `status` refreshes
 
 
-# What is planted, the command that runs it with an ordinary environment, why.
+# Columns: the planted setting, the command that would run it with an ordinary environment, why.
 PLANTED: list[tuple[Callable[[Repository], None], str, str]] = [
     (sets("core.fsmonitor"), "status", "a monitor of the file system"),
     (hook, "status", "a hook"),

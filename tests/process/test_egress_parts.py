@@ -1,4 +1,4 @@
-"""What the egress proxy reads and judges, piece by piece: addresses, ClientHello, HTTP heads, SOCKS."""
+"""Tests of the parsers of the egress proxy: addresses, ClientHello, HTTP heads, SOCKS."""
 
 import contextlib
 

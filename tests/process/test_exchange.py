@@ -29,7 +29,7 @@ def terms(tmp_path: Path) -> Terms:
 
 @pytest.fixture(params=["eager", "asleep"], autouse=True)
 def processors(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Whether both sides wait without sleeping, whatever else this machine does."""
+    """Set the number of idle processors, so that both sides either wait without sleeping or sleep."""
     monkeypatch.setattr(slots, "idle_processors", lambda: int(request.param == "eager"))
     return str(request.param)
 

@@ -1,4 +1,4 @@
-"""What leaves the record: JSON Lines, CSV and SARIF, whole, stable, and harmless whatever a model wrote into it."""
+"""Tests of the exports of the record: JSON Lines, CSV and SARIF are complete, stable and safe for any input."""
 
 import csv
 import io

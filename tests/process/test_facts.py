@@ -215,10 +215,10 @@ def test_a_submodule_opened_by_itself_has_its_git_folder(top: Path) -> None:
     found = gather(f"{top}/home/outer/sub", environ(top), PROFILE)
     assert found.workspace == f"{top}/home/outer/sub"
     assert [root for root in found.system if inside(root, str(top))] == [module]
-    # The same pointer, brought along by somebody else's folder.
+    # An equal pointer in a folder of another user.
     put(top / "project/.git", f"gitdir: {module}\n")
     assert not [root for root in look_around(top).system if inside(root, str(top))]
-    # One that names the folder, but is no submodule's: a forged repository beside a key.
+    # A pointer that names the folder without being that of a submodule: a forged repository beside a key.
     put(top / "home/.ssh/config", f"[core]\nworktree = {top}/project\n")
     put(top / "project/.git", f"gitdir: {top}/home/.ssh\n")
     assert not [root for root in look_around(top).system if inside(root, str(top))]
@@ -697,7 +697,7 @@ def test_git_runs_none_of_what_a_hostile_repository_names(top: Path) -> None:
 def test_git_trusts_the_workspace_whoever_owns_it(top: Path) -> None:
     git(top / "project", "init", "-q")
     env = environment(top)
-    # What Git itself offers for tests: pretend that somebody else owns every repository.
+    # A variable of Git for tests: Git treats every repository as owned by another user.
     stranger = {"GIT_TEST_ASSUME_DIFFERENT_OWNER": "1"}
     assert git(top / "project", "status", env=env | stranger).returncode == 0
     assert git(top / "project", "status", env={"PATH": env["PATH"], "HOME": env["HOME"]} | stranger).returncode == 128

@@ -226,7 +226,7 @@ def test_only_you_name_the_fallback(tmp_path: Path) -> None:
 
 @pytest.mark.threat("T21")
 def test_a_key_that_was_said_for_one_provider_goes_to_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither the key of --api-key-stdin nor the account of --account is another provider's."""
+    """The key of --api-key-stdin and the account of --account belong to one provider only."""
     for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "ANTHROPIC_BASE_URL", "OPENAI_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))

@@ -23,7 +23,7 @@ CLONE_NEWNS, CLONE_NEWUSER = 0x0002_0000, 0x1000_0000
 
 
 def in_child(prepare: Callable[[], object], *requests: dict[str, object]) -> list[dict[str, object]]:
-    """What `perform` answers in a process of its own, after `prepare`."""
+    """Return the answers of `perform` in a child process, after a call of `prepare`."""
     read_end, write_end = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -116,7 +116,7 @@ def test_a_write_protected_file_is_not_replaced_behind_its_back(shared: Path) ->
 
 
 def test_a_file_in_a_locked_folder_is_written_in_place(shared: Path) -> None:
-    """What a grant for one single file looks like from inside."""
+    """A grant for one single file looks like this from inside the sandbox."""
     path = shared / "granted"
     path.write_text("a long old text\n")
     path.chmod(0o666)

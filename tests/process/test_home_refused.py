@@ -13,7 +13,7 @@ from runner.problems import Exit, Stopped
 from tests.support.places import ROOT
 
 SCRIPT = '[[turn]]\ntext = "MODEL-WAS-ASKED"\n'
-# How each entry point is started; {model} is a model that answers by MODEL-WAS-ASKED.
+# Command lines of the entry points; {model} is a model that answers by MODEL-WAS-ASKED.
 ENTRIES = {
     "run": ("run", "--model", "{model}", "hello"),
     "run, events": ("run", "--json", "--model", "{model}", "hello"),

@@ -165,7 +165,7 @@ def session(base: Path, text: str, secrets: tuple[Secret, ...] = ()) -> tuple[li
     # `facts` names what was seen of the disk, and the file is one of the names there.
     left = ("time", "session", "facts")
     rows = [{key: value for key, value in body.items() if key not in left} for body in rows]
-    # What only reads runs side by side, and is recorded in any order.
+    # Read-only calls run in parallel, so the order of their records varies.
     plain = sorted(json.dumps(body, sort_keys=True) for body in rows)
     return plain, model.requests, history
 

@@ -104,7 +104,7 @@ Talk = Callable[[Front], Awaitable[None]]
 
 
 def talk(folder: Path, turns: list[Turn], program: Talk, mode: Mode = Mode.DEFAULT) -> tuple[Front, Exit]:
-    """What came out of a talk with that program, which ends by the end of input."""
+    """Play a session with `program` until the end of its input, and return the front end and the exit code."""
 
     async def work() -> tuple[Front, Exit]:
         front = Front()

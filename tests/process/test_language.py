@@ -13,7 +13,7 @@ from runner.frontends.slash.commands import COMMANDS
 from tests.support.places import ROOT
 
 GLOSSARY = ROOT / "docs" / "glossary.md"
-# What a table or a list quotes from the tests, and what was written for earlier versions.
+# Lists that quote the tests.
 LEFT_OUT = {GLOSSARY, *(ROOT / "docs" / name for name in ("security/attacks.md", "security/escapes.md"))}
 PAGES = [
     page

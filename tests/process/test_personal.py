@@ -299,7 +299,7 @@ def test_what_is_there_stays_as_it_is_and_patches_are_warned_of(place: Place) ->
 @pytest.mark.threat("T115")
 @pytest.mark.parametrize("where", ["config", "config.worktree", "more"])
 def test_programs_that_a_repository_names_are_kept(place: Place, where: str) -> None:
-    """Its settings are locked already, but not what they name: a test's own repository is the user's."""
+    """The settings of a repository are locked in any case. This test is about the programs that the settings name."""
     environ = {"HOME": str(place.home), "PATH": PATH}
     for line in ("git init -q .", "git config extensions.worktreeConfig true", "mkdir tools", "echo ok > tools/there"):
         subprocess.run(line, shell=True, cwd=place.work, env=environ, check=True)

@@ -266,7 +266,10 @@ PIECES = st.lists(st.sampled_from(["git", "log", "lo", "-p", "--force", "*", " "
 
 
 def meant(pattern: str, text: str) -> bool:
-    """What a pattern of Claude Code means, said in another way: `:*` and a single last ` *` may be nothing."""
+    """Return True if a pattern of Claude Code matches `text`, by an independent implementation.
+
+    A `:*` at the end, and a single ` *` at the end, also match the empty text.
+    """
     prefix = pattern.endswith(":*")
     body = pattern.removesuffix(":*")
     if body.endswith(" *") and body.count("*") == 1 and not prefix:

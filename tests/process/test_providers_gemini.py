@@ -84,7 +84,7 @@ def test_the_recorded_events_are_what_the_vendor_publishes(file: str) -> None:
 
 @pytest.mark.parametrize("file", ["gemini-tools", "gemini-text"])
 def test_the_vendors_sdk_reads_the_same(file: str) -> None:
-    """Its parts in the order of ours, and the same bodies, when it is given what we send."""
+    """The SDK of the vendor returns the same parts in the same order, and sends the same bodies for the same input."""
 
     async def run() -> tuple[Reply, list[types.Part], dict, dict]:
         async with loopback.Loopback([stream(wire(file)), stream(wire(file))]) as server:

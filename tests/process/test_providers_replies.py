@@ -1,4 +1,4 @@
-"""What comes back from a model's server, over real loopback HTTP, judged by the vendors' own SDKs."""
+"""Tests of replies of model servers over loopback HTTP, compared with the readings of the SDKs of the vendors."""
 
 import json
 from collections.abc import Sequence
@@ -500,6 +500,6 @@ def test_what_is_new_in_anthropics_stream_is_passed_over() -> None:
     ],
 )
 def test_a_call_that_was_given_away_cannot_change(name: str, body: bytes) -> None:
-    """What was started early is what the reply holds: a server that goes on writing at it is not believed."""
+    """A reply that changes a call after its early start is rejected."""
     with pytest.raises(ProviderError, match="cannot be read"):
         exchange(name, [loopback.stream(body)])

@@ -1,4 +1,4 @@
-"""What is sent to a model's server, over real loopback HTTP, judged by the vendors' own SDKs and published types."""
+"""Tests of requests to model servers over loopback HTTP, checked by the SDKs and published types of the vendors."""
 
 import asyncio
 import json
@@ -154,7 +154,7 @@ def test_anthropic_body() -> None:
 
 
 def _marked(body: dict) -> list[str]:
-    """Where the prompt cache is marked."""
+    """Return the places in the body that carry a mark of the prompt cache."""
     places = [
         f"{key} {place}"
         for key in ("tools", "system")

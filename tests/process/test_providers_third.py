@@ -56,7 +56,7 @@ WAYS = {
     "gemini": ("gemini:gemini-4-argon", "/gemini", None),
 }
 
-# Where in a request it says how much to think, and what it says.
+# The place of the thinking level in a request, and its value.
 THINKS = {
     "anthropic": (("output_config", "effort"), "low"),
     "openai": (("reasoning_effort",), "low"),

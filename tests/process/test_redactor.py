@@ -107,15 +107,15 @@ def test_a_disguise_is_seen_through(way: str, disguise: Callable[[str], str], ke
     assert shown.startswith("before ")
     assert shown.endswith(" after")
     left = shown.removeprefix("before ").removesuffix(" after").replace(MASK, "")
-    # What base64 mixes with its neighbours stays, and so does what stands around the key in its header or string.
+    # Characters that base64 mixes with neighbours stay, and so does the text around the key in a header or string.
     assert len(left) < 70, left
     assert not any(key[place : place + 6] in left for place in range(len(key) - 5)), left
     stream = redactor.stream()
     assert "".join([*map(stream.feed, text), stream.end()]) == shown, "character by character"
 
 
-# What stands beside a key. `%`, `\\` and `&` may begin an escape: in `%0`, whose next character is one of the key's,
-# nobody can tell that character from the key's own, and what is masked there depends on where it is cut.
+# Text beside a key. `%`, `\\` and `&` may begin an escape: in `%0`, where 0 is also the first character of the key,
+# nobody can tell that character from the key's own, and the masked part depends on the place of the cut.
 PLAIN = st.text("ab \n0", max_size=6)
 ESCAPES = st.text("ab %\\&\n0", max_size=6)
 ODD_KEYS = st.text('abcXYZ019-_/+=%&\\"', min_size=SHORTEST, max_size=20)
@@ -255,7 +255,7 @@ def test_a_text_is_masked(text: str, shown: str, why: str) -> None:
     "piece", ["sk-", "eyJ-", "eyJaaaaaaaaa.", "npm_", "-----BEGIN ", "-----BEGIN PRIVATE KEY-----", "%25", "&#x3"]
 )
 def test_no_text_is_made_to_take_long(piece: str) -> None:
-    """What a command prints is masked before anybody sees it: with the square of its length this would take hours."""
+    """The output of a command is masked before it is shown. A time quadratic in the length would take hours."""
     text = piece * (400_000 // len(piece))
     key = "sk-" + "a1" * 20
     shown = Redactor([Secret(KEY)], shapes=True).text(f"{text} {key} {text}")

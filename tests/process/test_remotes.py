@@ -1,4 +1,4 @@
-"""Which hosts a command talks to that it does not spell: the remotes of a repository, the registries of a tool."""
+"""Tests of hosts that a command connects to without naming them: remotes of a repository, registries of a tool."""
 
 import json
 import os

@@ -72,7 +72,7 @@ def judged(hearing: EvaluationContext, action: Action, reach: str | None = None)
 def recorded(
     kept: Kept, hearing: EvaluationContext, action: Action, *, reach: str | None = None
 ) -> tuple[Deed, Verdict]:
-    """What the loop would write of an action; a question is answered with a yes."""
+    """Return the record that the loop would write of an action, with an approval of every question, and the verdict."""
     noted = Noting(hearing.facts, hearing.profile)
     assessment, verdict = judged(replace(hearing, facts=noted.facts), action, reach)
     said, final = None, verdict
@@ -85,7 +85,7 @@ def recorded(
 
 
 def same(found: Again | NotRecorded, verdict: Verdict, deed: Deed) -> bool:
-    """Whether it is the verdict of then in all that a verdict says, and in all that the record has of it."""
+    """Return True if the replayed verdict equals `verdict` in all its fields and in all fields of the record."""
     if isinstance(found, NotRecorded):
         return False
     body, again = deed.record.body, found.verdict
@@ -370,7 +370,7 @@ def test_no_password_of_an_address_is_kept() -> None:
 
 
 def mutated(value: object, draw: random.Random) -> object:
-    """The same JSON with something else at one place in it."""
+    """Return a copy of the JSON value with one place replaced."""
     if isinstance(value, dict) and value and draw.random() < 0.9:
         name = draw.choice(sorted(value))
         return {**value, name: mutated(value[name], draw)}

@@ -109,7 +109,7 @@ RESPONSE: dict[str, Any] = {
     "type": "response.completed",
     "response": {"usage": {"input_tokens": 9, "output_tokens": 9}},
 }
-# What breaks off in its text, what breaks off behind a call, and what is whole.
+# Answers that break off in the text, answers that break off after a call, and complete ones.
 # fmt: off
 PROTOCOLS: dict[str, tuple[Answer, Answer, Answer]] = {
     "openai:theirs": (

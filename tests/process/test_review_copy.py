@@ -87,7 +87,7 @@ def test_setuid_is_lost(base: Path) -> None:
 
 
 def test_what_may_not_be_read_is_named(base: Path) -> None:
-    """As a user who is not root."""
+    """Run as a user without root privileges, who cannot read two entries."""
     workspace = made(
         base,
         "mkdir closed; touch closed/x; echo 1 > mine; echo 2 > closed_file; chmod 0 closed closed_file; chmod 777 .",

@@ -1,4 +1,4 @@
-"""What changed in a copy as a patch: with it, the original becomes what the copy is. The judge is the real Git."""
+"""Tests of review patches: real Git applies the patch to the original, which must then equal the copy."""
 
 import os
 import subprocess

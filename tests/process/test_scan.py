@@ -333,7 +333,7 @@ def test_too_many_special_files_are_never_a_part_of_them(tmp_path: Path, monkeyp
 
 @pytest.mark.threat("T17")
 def test_too_many_hard_links_matter_where_they_may_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As after a clone of a neighbouring folder, whose objects are the same files."""
+    """A clone of a neighbouring folder has such links: both have the same object files."""
     here, there = tmp_path / "w", tmp_path / "elsewhere"
     make(here, "a")
     make(there, *"bcd")

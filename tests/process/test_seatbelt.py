@@ -169,7 +169,7 @@ def _network(name: str) -> list[Any]:
 @pytest.mark.threat("T67")
 @given(st.lists(st.text(st.characters(blacklist_characters="\0", blacklist_categories=["Cs"]), min_size=1), max_size=6))
 def test_law_no_name_of_a_path_changes_the_rules(names: list[str]) -> None:
-    """The same Terms with other names give the same text, so nothing in a name can be read as a rule."""
+    """Terms that differ only in names give the same text, so nothing in a name can be read as a rule."""
     odd = tuple(dict.fromkeys(f"/Users/me/{name.replace('/', '_')}" for name in names))
     plain = tuple(f"/Users/me/{number}" for number in range(len(odd)))
     one, other = (profile_for(terms(read=each), Scan(), scratch=SCRATCH) for each in (odd, plain))

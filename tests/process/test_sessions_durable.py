@@ -1,4 +1,4 @@
-"""What a crash, a full disk, a second process and a state folder of somebody else's do to a session."""
+"""Tests of session files after a crash, with a full disk, a second process, or a state folder of another user."""
 
 import errno
 import fcntl

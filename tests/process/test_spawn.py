@@ -183,7 +183,7 @@ def test_a_helper_that_died_early_is_an_error_and_no_hang() -> None:
     ],
 )
 def test_nothing_of_agent_exec_is_left_running(words: tuple[str, ...], code: int, why: str, tmp_path: Path) -> None:
-    """Its helpers are children of the agent in sessions of their own: we adopt what it would leave behind."""
+    """The helpers of the agent run in sessions of their own. The test process adopts every process left behind."""
     script = (
         "import ctypes, os, signal, subprocess, sys\n"
         "ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)\n"  # PR_SET_CHILD_SUBREAPER

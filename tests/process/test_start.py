@@ -1,4 +1,4 @@
-"""What a short command does not do before it starts: counted, because times depend on the neighbours."""
+"""Tests of the work that a short command does not do at its start, by counts, because durations vary with the load."""
 
 import json
 import subprocess

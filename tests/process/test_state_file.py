@@ -59,7 +59,7 @@ def test_what_has_not_changed_is_not_read_again_and_what_has_is(tmp_path: Path) 
 
 @pytest.mark.parametrize("same", [1, 3])
 def test_changes_of_the_same_moment_are_all_seen(tmp_path: Path, same: int) -> None:
-    """The same length and, on a coarse clock, the same time: only a look at the content tells them apart."""
+    """The length and, on a coarse clock, the time are the same: only the content tells the versions apart."""
     path = tmp_path / "numbers.json"
     reader = _file(path)
     for number in range(50):

@@ -1,4 +1,4 @@
-"""What a model may send as arguments, and the Problem that it gets back: short, exact, with an example that works."""
+"""Tests of tool arguments from a model and of the Problem for wrong ones: short, exact, with an example that works."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""What the model reads: golden text of every ending, and whole turns through the real file operations."""
+"""Tests of the results that the model reads: golden texts of every ending, and turns with real file operations."""
 
 import base64
 import hashlib
@@ -289,7 +289,7 @@ def test_a_session_with_files(tmp_path: Path) -> None:
     assert turn.says("edit", path="src/a.py", old_string="return 1", new_string="return 2").startswith(
         "edited `/w/src/a.py`: 1 replacement, 2 lines now\n--- /w/src/a.py\n+++ /w/src/a.py\n@@ -1,2 +1,2 @@\n"
     )
-    # What the model itself wrote or edited, it has seen: the next edit goes through.
+    # Text that the model itself wrote or edited counts as seen: the next edit is accepted.
     assert "1 replacement" in turn.says("edit", path="src/a.py", old_string="return 2", new_string="return 3")
     (tmp_path / "src" / "a.py").write_text("def f():\n    return 3  # by hand\n")
     refused = turn.says("edit", path="src/a.py", old_string="return 3", new_string="return 4")

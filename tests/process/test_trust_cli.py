@@ -44,7 +44,7 @@ class Desk:
         (self.work / path).write_bytes(text.encode() if isinstance(text, str) else text)
 
     def agent(self, *words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-        """Where nobody is there."""
+        """Run `agent` without a terminal, so that no user can answer."""
         return forked_agent.run(
             [AGENT, *words], cwd=cwd or self.work, env=self.environ, stdin=subprocess.DEVNULL,
             capture_output=True, text=True, timeout=120,
@@ -209,7 +209,7 @@ def test_a_workspace_that_nobody_can_write_is_like_any_other(desk: Desk) -> None
     assert "you trust this content since" in done.stdout
 
 
-# What the agent itself can do about it
+# Attempts of the agent itself to obtain trust
 
 
 @pytest.mark.threat("T71")

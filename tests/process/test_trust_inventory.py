@@ -1,4 +1,4 @@
-"""What a repository brings: found without being led elsewhere, without waiting, and with one hash for all of it."""
+"""Tests of the trust inventory: nothing in a repository redirects or blocks the search, and one hash covers it all."""
 
 import os
 import socket

@@ -1,4 +1,4 @@
-"""What was said is pinned to the content, kept outside of the repository, and never believed when it is broken."""
+"""Tests of the trust store: an answer is bound to the content, kept outside of the repository, ignored if damaged."""
 
 import json
 import os

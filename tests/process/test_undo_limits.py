@@ -1,4 +1,4 @@
-"""What is not kept and not brought back, and what is said of it: others' work, secrets, what programs run, what is too big."""
+"""Tests of the limits of undo: work of others, secrets, auto-run files and large files, and the reports about them."""
 
 import asyncio
 import os

@@ -80,7 +80,10 @@ class World:
         return f"https://{NAME}:{self.port}"
 
     def bundle(self, given: str) -> str:
-        """Where the certificates of a session with these rows lie: one for each, since a driver keeps all of them."""
+        """Return the path of the certificates of a session with these rows.
+
+        Each session has its own path, because a driver keeps the files of all of them.
+        """
         told = hashlib.sha256(f"{os.getpid()} {self.bench.user} {given}".encode()).hexdigest()
         return f"/var/tmp/ringfence-test-{told[:24]}/certificates.crt"
 

@@ -100,7 +100,7 @@ def test_only_what_is_not_shown_already_is_added() -> None:
 @pytest.mark.threat("T61")
 @pytest.mark.parametrize("user", USERS)
 def test_an_interpreter_below_the_home_works_and_opens_nothing_else(user: str, tmp_path: Path) -> None:
-    """As with pyenv: its own files are inside, and what lies beside them is not."""
+    """An interpreter installed by pyenv: its own files are inside the sandbox, the files beside them are not."""
     library = Path(os.__file__).parent
     if not Path("/usr/bin/python3").exists():
         pytest.fail("no system Python to copy: `apt-get install python3`")

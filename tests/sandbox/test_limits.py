@@ -1,4 +1,4 @@
-"""What a command may use up, with all that it starts: every kind of bomb, counted by the kernel and by the watchdog."""
+"""Tests of the limits of a command and its children: every kind of bomb, counted by the kernel and by the watchdog."""
 
 import contextlib
 import os

@@ -290,7 +290,7 @@ def test_a_command_cannot_hold_up_its_helper_or_the_next_command(bench: Bench) -
 
 @pytest.mark.threat("T70")
 def test_the_program_itself_is_read_only_where_it_lies_in_the_workspace(bench: Bench, tmp_path: Path) -> None:
-    """As when it was installed into the environment of the project that it works on."""
+    """The program is installed in the virtual environment of the project that it works on."""
     project = bench.base / "installed"
     site = project / ".venv" / "lib" / "site-packages"
     for package in ("policy", "sandbox", "profiles"):

@@ -41,7 +41,8 @@ NO_SHM = (
     ' mount --bind /dev/$n $d/$n; done && mount --rbind $d /dev && rmdir $d 2>/dev/null; exec "$@"',
     "sh",
 )
-# As container runtimes do it: /proc/sys sealed, and parts of /proc covered, so that no fresh one may be mounted.
+# Mounts as container runtimes make them: /proc/sys is read-only and parts of /proc are covered, so that no new /proc
+# may be mounted.
 SEALED = (
     *MOUNTED,
     "mount --bind /proc/sys /proc/sys && mount -o remount,bind,ro /proc/sys && mount -t tmpfs -o ro none /proc/bus"

@@ -88,7 +88,10 @@ def state(backend: Linux) -> dict[str, object]:
 
 
 async def rested(backend: Linux) -> dict[str, object]:
-    """The same once the helper waits for a request: it answers before it closes what it watched the command by."""
+    """Return `state(backend)` once the helper waits for a request.
+
+    The helper answers before it closes the descriptors with which it watched the command.
+    """
     (slot,) = backend.pool.all
     inner = Path(f"/proc/{slot.process.pid}/task/{slot.process.pid}/children").read_text().strip()
     end = time.monotonic() + 30

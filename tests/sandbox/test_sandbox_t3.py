@@ -150,7 +150,7 @@ def test_named_hosts_are_refused(bench: Bench) -> None:
     assert found["out"] == "ran\n0\n", "nothing was to be open, and nobody could tell whom it asked for"
 
 
-# What goes on in sessions and process groups of its own, without a parent, and without heeding signals.
+# Processes that leave their session, process group and parent, and ignore signals.
 FLEES = "(setsid nohup sleep {mark} &); setsid bash -c 'trap \"\" TERM HUP; sleep {mark} & sleep {mark}' & trap '' TERM HUP; sleep {mark}"
 
 
@@ -172,7 +172,7 @@ def running(mark: str) -> int:
 @pytest.mark.threat("T15")
 @pytest.mark.parametrize("user", USERS)
 def test_a_killed_runner_leaves_no_process(user: str) -> None:
-    """As root too without a control group: what would hold them is killed with the runner."""
+    """This holds for root without a control group too: the holder of the processes is killed with the runner."""
     mark = f"92{os.getpid()}"
     for bench in make(user, tier="T3"):
 

@@ -1,4 +1,4 @@
-"""What the sandbox stopped is told, and what a program got wrong by itself is not: real commands, as both users."""
+"""Tests of violations, as both users: blocks of the sandbox are reported, errors of the program itself are not."""
 
 import os
 import shutil

@@ -77,7 +77,7 @@ QUERIES = [
 
 
 def test_it_answers_as_a_file_does(tmp_path: Path, url: str) -> None:
-    """The same records in both: the same hashes, and for every query the same decisions in the same order."""
+    """With equal records, both stores have equal hashes and return equal decisions in equal order for every query."""
     with AuditLog.open(tmp_path / "audit.db") as file, AuditLog(PostgresStore.open(url, write=True)) as fleet:
         written(file)
         for record in reversed(list(file.rows())):

@@ -1,4 +1,4 @@
-"""The same tasks on a real Ray cluster of this machine: what travels, what does not, what comes back, what is left."""
+"""Tests of a batch on a real Ray cluster of this machine: the data sent and returned, and the files left behind."""
 
 import json
 import os

@@ -23,7 +23,7 @@ from tests.support import forked_agent
 from tests.support.container_bench import Containers, Dock
 from tests.support.sandbox_bench import SECRET, USERS
 
-# The same promise, the same test: collected here once more, with the `bench` below.
+# Tests of `test_sandbox`, collected again here with the `bench` below.
 from tests.sandbox.test_sandbox import test_ordinary_work_works  # noqa: F401  # isort: skip  # first: it looks at an empty home
 from tests.sandbox.test_sandbox import (  # noqa: F401  # isort: skip  # pytest finds them in this module
     test_a_command_cannot_end_its_helper,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-# The same promise, the same test: collected here once more, with the `bench` below.
+# Tests of `test_egress_sandbox`, collected again here with the `bench` below.
 from tests.sandbox.test_egress_sandbox import (  # noqa: F401  # pytest finds them in this module
     test_a_command_reaches_the_host_that_it_was_given,
     test_nothing_else_is_reached,
@@ -21,7 +21,7 @@ from tests.support.egress_world import Server, certificate, serving
 
 
 def test_a_container_is_lent_a_credential(bench: Containers, tmp_path: Path) -> None:
-    """The same proxy: what a command in a container asks in the open goes on over TLS, with the header."""
+    """The proxy forwards a plain request of a command in a container over TLS, with the credential in the header."""
     pem = certificate(tmp_path / "server.key", "forge.test")
     authority = bench.base / "authority.crt"
     authority.write_text("-----BEGIN CERT" + pem.read_text().partition("-----BEGIN CERT")[2])

@@ -29,13 +29,13 @@ def said(place: Desk, *words: str, code: int = 0, **told: str) -> str:
 
 
 def sources(place: Desk, provider: str = "anthropic", *words: str, code: int = 0, **told: str) -> dict[str, str]:
-    """What `auth status` says of each source."""
+    """Return the state of each source according to `auth status`."""
     (row,) = json.loads(said(place, "auth", "status", provider, "--json", *words, code=code, **told))
     return {each["source"]: each["state"] for each in row["tried"]}
 
 
 def kept(place: Desk, name: str) -> str:
-    """What the Secret Service holds, asked without the product."""
+    """Return the entry of the Secret Service for `name`, read without the product."""
     return place.python(
         "import secretstorage, sys\n"
         "kept = secretstorage.get_default_collection(secretstorage.dbus_init())\n"

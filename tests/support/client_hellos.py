@@ -7,7 +7,7 @@ import pytest
 
 
 def client_hello(name: str | None) -> bytes:
-    """What OpenSSL really sends."""
+    """Return the ClientHello that OpenSSL sends for `name`."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     inward, outward = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -34,7 +34,7 @@ def made(extensions: bytes, *, tail: bytes = b"", size: int | None = None, kind:
 
 
 def split(data: bytes, *, every: int) -> bytes:
-    """The same message in many records."""
+    """Return the message in many records of at most `every` bytes."""
     message = data[5:]
     pieces = [message[at : at + every] for at in range(0, len(message), every)]
     return b"".join(b"\x16\x03\x01" + struct.pack(">H", len(piece)) + piece for piece in pieces)

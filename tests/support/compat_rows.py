@@ -47,9 +47,10 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of a row. `missing`: the program that is not there, in a container that its image lacks; or empty.
+    """The result of one row.
 
-    `said`: the last words of what failed.
+    `missing` is the program that the image of a container lacks, or empty. `said` is the end of the output of a
+    failure.
     """
 
     ok: bool
@@ -193,7 +194,7 @@ _NO_SOCKETS = "no sockets at all"
 _NO_MEMORY = "no `/dev/shm`"
 _NO_TERMINALS = "no terminals of its own"
 _NO_PROC = "`/proc` is withheld"
-# What cannot be done there, and why; nothing else may fail, and each of these does.
+# Rows that must fail on a tier, and why; all other rows must succeed.
 REFUSED = {
     "T1": {},
     "T2": {},
@@ -271,7 +272,7 @@ class Everyday:
 
 
 def rights(facts: Facts, environment: dict[str, str], *, cache: str) -> dict[str, Any]:
-    """What the product would give there, as a bench takes it."""
+    """Return the rights that the product would give there, in the form of a bench."""
     return {
         "home": facts.home,
         "system": list(facts.system),

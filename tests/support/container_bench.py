@@ -44,7 +44,7 @@ EVERYDAY = (
     *("perl", "python3-venv", "rsync", "sqlite3", "tmux", "tzdata", "unzip", "zip"),
 )
 KEPT = Path(os.environ.get("XDG_CACHE_HOME") or "/var/tmp") / "ringfence-test-image"
-# What an image may say of itself, and no command shall see.
+# Settings of an image that no command may see.
 CHANGES = [
     "ENV LEAKED=from-the-image",
     "VOLUME /data",
@@ -163,7 +163,7 @@ def _tarball(packages: tuple[str, ...]) -> Path:
 
 
 class Containers(Bench):
-    """As the bench of the other sandboxes, with a driver that talks to a daemon."""
+    """A bench whose driver connects to a container daemon."""
 
     def __init__(self, user: str, base: Path, given: Dock) -> None:
         super().__init__(user, base, (), "container", None)

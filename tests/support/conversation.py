@@ -65,7 +65,7 @@ def talk(
 
 
 def told(events: list[Event]) -> str:
-    """What a person sees beside the model's words and its calls."""
+    """Return the text that the user sees beside the model's text and calls."""
     seen = []
     for event in events:
         match event:

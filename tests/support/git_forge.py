@@ -95,7 +95,7 @@ class Forge(http.server.BaseHTTPRequestHandler):
             self.git(body)
 
     def known(self) -> bool:
-        """Whether it may be answered; a site that wants a login has refused it otherwise."""
+        """Return True if the request may be answered. Subclasses with a login return False to refuse it."""
         return True
 
     def git(self, body: bytes) -> None:

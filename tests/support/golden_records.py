@@ -17,7 +17,7 @@ def records() -> list[Record]:
 
 
 def all_deeds() -> list[Deed]:
-    """As `deeds` walks over them: newest first."""
+    """Return all decisions in the order of `deeds`: newest first."""
     found = records()
     finished = {record.body["decided"]: record for record in found if record.kind == "finished"}
     session = next(record for record in found if record.kind == "session")

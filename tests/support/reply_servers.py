@@ -17,7 +17,7 @@ AGENT = Path(sys.executable).with_name("agent")
 Events = list[dict[str, Any]]
 
 
-# What a server does with one request: a refusal (status, headers, body), or pieces of a stream that just ends.
+# The reaction of a server to one request: a refusal (status, headers, body), or pieces of a stream that just ends.
 Refusal = tuple[int, dict[str, str], dict[str, Any]]
 
 

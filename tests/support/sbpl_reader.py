@@ -28,7 +28,7 @@ FILTERS = {
 
 
 class Malformed(AssertionError):
-    """What sandbox-exec would refuse, or read otherwise than meant."""
+    """A profile that sandbox-exec would refuse, or read differently from its intention."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def _filter(form: Form, parameters: dict[str, str]) -> tuple[str, str]:
 
 
 def answer(rules: list[Rule], operation: str, path: str) -> bool:
-    """Whether `operation` on `path` is allowed: the last rule that matches, as the kernel does it."""
+    """Return True if `operation` on `path` is allowed: the last matching rule decides, as in the kernel."""
     for rule in reversed(rules):
         concerned = any(_covers(each, operation) for each in rule.operations)
         if concerned and (not rule.filters or any(_matches(name, value, path) for name, value in rule.filters)):

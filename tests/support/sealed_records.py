@@ -31,7 +31,7 @@ def broken(path: Path, **expected: object) -> Broken:
 
 
 def resealed(path: Path, change: Callable[[dict[str, object]], None], at: int = 12) -> None:
-    """What somebody does who owns the file and knows the format: change a record, and make the whole chain anew."""
+    """Change a record and rebuild the chain, as an owner of the file who knows the format could."""
     with fence_down(path) as raw:
         previous = raw.execute("SELECT hash FROM records WHERE id = ?", (at - 1,)).fetchone()[0]
         for number, text in raw.execute("SELECT id, body FROM records WHERE id >= ? ORDER BY id", (at,)).fetchall():

@@ -229,7 +229,10 @@ def terminal(desk: Desk, *words: str, command: Sequence[str] | None = None) -> I
 
 
 def _command(who: dict[str, Any], base: Path) -> tuple[list[str], dict[str, str]]:
-    """How that user starts `agent`, and the variables it takes: ours, or a copy where ours lies in a closed folder."""
+    """Return the command line of `agent` for that user and its variables.
+
+    A user who cannot read the folder of the installation gets a copy of it.
+    """
     if not who:
         return [AGENT], {}
     with contextlib.suppress(OSError):

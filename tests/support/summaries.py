@@ -50,7 +50,7 @@ class Clerk:
 
     @property
     def asked(self) -> str:
-        """What the last request said."""
+        """Return the text of the last request."""
         return "".join(block.text for message in self.requests[-1].messages for block in message.content)  # type: ignore[union-attr]  # a person's texts
 
 

@@ -36,7 +36,7 @@ class Terminal:
         os.write(self._descriptor, text.encode())
 
     def end(self) -> int:
-        """Its exit code."""
+        """Wait for the end of the program and return its exit code."""
         end = time.monotonic() + 120
         while self._read():
             assert time.monotonic() < end, self.seen
@@ -51,7 +51,7 @@ class Terminal:
         os.close(self._descriptor)
 
     def _read(self) -> bool:
-        """Whether there is anybody left who could write."""
+        """Read pending output and return True while a process has the terminal open."""
         if select.select([self._descriptor], [], [], 0.1)[0]:
             try:
                 piece = os.read(self._descriptor, 4096)

@@ -22,7 +22,7 @@ class Tmux:
         # A socket of its own: a server that was told to end may still hold that of the window before.
         self._server = ["tmux", "-f", "/dev/null", "-S", str(base / f"tmux-{next(_numbers)}")]
         told = f"{shlex.join(command)}; echo LEFT $?; sleep 600"
-        # What has left the screen is kept, as far as a person would scroll.
+        # Lines that have left the screen are kept, as many as a user would scroll.
         keep = ["start-server", ";", "set-option", "-g", "history-limit", "20000", ";"]
         words = [*self._server, *keep, "new-session", "-d", "-x", str(size[0]), "-y", str(size[1]), told]
         subprocess.run(words, check=True, cwd=work, env=environ)
@@ -39,7 +39,7 @@ class Tmux:
         return screen
 
     def screen(self) -> str:
-        """What is on it now."""
+        """Return the text on the screen."""
         return self._do("capture-pane", "-p")
 
     def gone(self, told: str) -> str:
@@ -60,7 +60,7 @@ class Tmux:
                 time.sleep(0.01)
 
     def paste(self, text: str) -> None:
-        """As a terminal pastes, bracketed where the program asked for that."""
+        """Paste text as a terminal does, bracketed if the program requested it."""
         subprocess.run([*self._server, "load-buffer", "-"], check=True, input=text, text=True)
         self._do("paste-buffer", "-p", "-r")
 
@@ -103,7 +103,7 @@ class Tmux:
         return self._do("capture-pane", "-p", "-J", "-S", "-")
 
     def driven(self) -> list[str]:
-        """What was done to the terminal by what was written to it: its title, its clipboard."""
+        """Return the changes that the output made to the terminal itself: its title, its clipboard."""
         title, buffers = self._do("display-message", "-p", "#{pane_title}").strip(), self._do("list-buffers").strip()
         return [f"the title is {title!r}"] * ("owned" in title) + [f"the clipboard holds {buffers!r}"] * bool(buffers)
 

@@ -82,7 +82,7 @@ class World:
         return keeper.after(running)
 
     def write(self, path: str, content: str) -> int | None:
-        """The same of a file tool."""
+        """Write a file between a `before` and an `after`, as a file tool does, and return the number of the step."""
         running = asyncio.run(self.keeper.before(self.permit(WriteFile(str(self.w / path), content)), path, "1.1"))
         (self.w / path).parent.mkdir(parents=True, exist_ok=True)
         (self.w / path).write_text(content)

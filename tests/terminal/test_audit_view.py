@@ -1,4 +1,4 @@
-"""What `agent audit` and `agent audit show` print: golden texts of recorded decisions, and records nobody expected."""
+"""Tests of `agent audit` and `agent audit show`: golden texts of recorded decisions, and malformed records."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""How full the window is: the provider's own numbers, and estimates between them."""
+"""Tests of the fill level of the context window: the numbers of the provider, and estimates between them."""
 
 from pathlib import Path
 

@@ -20,7 +20,7 @@ ENDING = [
     "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGVTALRM", "SIGPROF", "SIGXCPU", "SIGABRT",
     "SIGIO", "SIGPWR", "SIGSTKFLT", "SIGRTMIN", "SIGRTMAX",
 ]  # fmt: skip
-# What is switched on, and how it is switched off again.
+# Sequences that switch a mode of the terminal on, and those that switch it off again.
 SWITCHES = [("\x1b[?2004h", "\x1b[?2004l"), ("\x1b[>1u", "\x1b[<u"), ("\x1b[>4;1m", "\x1b[>4;0m"), ("\x1b[?25l", "\x1b[?25h")]  # fmt: skip
 
 
@@ -219,7 +219,7 @@ def test_a_signal_ends_the_editor_that_has_the_terminal(
 def test_ctrl_z_gives_the_terminal_to_the_shell_and_fg_takes_it_back(
     plain: bool, tmp_path: Path, windows: list[Window]
 ) -> None:
-    """As an editor does it, which stops its whole group; and at the question of `--plain`."""
+    """The signal comes from an editor, which stops its whole group, or from the question of `--plain`."""
     editor = f'{RAW}; stty sane < /dev/stdin; kill -TSTP 0; echo RESUMED; echo from there >> "$1"'
     words = ("--model", "scripted:SCRIPT", *(("--plain",) if plain else ()))
     window = Window(tmp_path, *words, command="echo did it", editor=editor, shell=True)

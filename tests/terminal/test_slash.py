@@ -1,4 +1,4 @@
-"""What a person says to ringfence itself inside a talk, with real parts: gate, sandbox, log, snapshots, sessions."""
+"""Tests of slash commands in a session with real parts: gate, sandbox, log, snapshots, sessions."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -121,7 +121,7 @@ def test_a_rewind_goes_back_to_before_a_prompt(
     assert (tmp_path / "w" / "two").exists() is there, why
     ended = [event for event in events if isinstance(event, RunEnded)]
     assert [event.reason for event in ended] == ["done"] * 3
-    # What a later run goes on with is what the model saw last.
+    # A later run continues from the last context that the model saw.
     again = play(tmp_path, [Turn("done")], "/resume", "1", "/cost")
     resumed = [event for event in again if isinstance(event, Resumed)]
     assert resumed[0].prompts == len(prompts), why

@@ -1,4 +1,4 @@
-"""What a person types and pastes: keys by every spelling, the history on the disk, the names that are proposed."""
+"""Tests of typed and pasted input: keys in every encoding, the history on the disk, the proposed names."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What goes up into the scrollback and what is live below it, as a person sees both."""
+"""Tests of the screen: the lines that enter the scrollback, and the live part below them."""
 
 import os
 import re
@@ -39,7 +39,7 @@ def screen(columns: int = 80, theme: Theme = PLAIN, *, encoding: str = "utf-8", 
 
 
 def up(shown: Screen) -> str:
-    """What goes up, without colours."""
+    """Return the lines that enter the scrollback, without colours."""
     return SGR.sub("", shown.done())
 
 
@@ -326,7 +326,7 @@ def test_every_field_of_every_event_is_safe() -> None:
 
 
 def _poisoned(event: events.Event, evil: str) -> events.Event:
-    """The same event, with every text in it another, but for the names by which calls are found again."""
+    """Return a copy of the event with `evil` appended to every text, except the identifiers of calls."""
     import dataclasses
 
     def spoil(value: object, name: str = "") -> object:

@@ -181,7 +181,7 @@ def test_all_of_it_can_be_forgotten(base: Path) -> None:
     desk.run(("bash", {"command": "echo three > a.txt"}))
     assert desk.agent("undo").returncode == 0
     assert (desk.w / "a.txt").read_text() == "two\n"
-    # What belongs to a workspace that is gone for long goes when a new one is kept.
+    # Snapshots of a workspace that was removed long ago are deleted when a new one is kept.
     old = base / "state/snapshots/gone-0123456789abcdef"
     shutil.copytree(next((base / "state/snapshots").iterdir()), old)
     (old / "workspace").write_text(str(base / "gone"))

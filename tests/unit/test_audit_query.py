@@ -1,4 +1,4 @@
-"""Which decisions a query wants, row by row."""
+"""Tests of audit queries: the decisions that each query selects, row by row."""
 
 import pytest
 

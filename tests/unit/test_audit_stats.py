@@ -1,4 +1,4 @@
-"""What `agent audit stats` counts: golden text and JSON of recorded decisions, and rows of what counts as what."""
+"""Tests of `agent audit stats`: golden text and JSON of recorded decisions, and rows for each category."""
 
 import json
 

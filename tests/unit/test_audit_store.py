@@ -1,4 +1,4 @@
-"""What a store gives back: the selection of a query is never too small, and a log of the first format is taken over."""
+"""Tests of stores: a query never selects too few records, and a log of the first format is migrated."""
 
 import os
 import sqlite3
@@ -89,7 +89,7 @@ def test_one_record_is_found_by_its_id_its_cause_and_its_name(mixed: Path) -> No
         assert [record.id for record in log.rows(after=9, limit=2)] == [12, 11]
 
 
-# What the first format was: the fields as computed columns, and one head.
+# The first format: the fields as computed columns, and one head.
 FIRST_FORMAT = """
 CREATE TABLE records (id INTEGER PRIMARY KEY, body TEXT NOT NULL, hash TEXT NOT NULL,
     kind TEXT GENERATED ALWAYS AS (json_extract(body, '$.kind')) VIRTUAL,

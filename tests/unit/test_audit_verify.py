@@ -112,7 +112,7 @@ SCHEMAS = [
     ("UPDATE logs SET merged = 2",                                        "`logs` has other rows",         True,  "neither"),
     ("UPDATE logs SET number = 2; UPDATE cards SET log = 2",              "`logs` has other rows",         True,  "another number"),
 ]
-# What a card says, in another type or with what nobody sees.
+# Changes of a card: to another type, or by characters that are not visible.
 VALUES = [
     ("UPDATE cards SET verdict = CAST(verdict AS BLOB) WHERE id = 7",     "bytes in the place of a text"),
     ("UPDATE cards SET verdict = 'deny' || char(0) WHERE id = 7",         "a NUL at the end"),

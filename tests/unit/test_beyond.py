@@ -1,4 +1,4 @@
-"""What the sandbox stopped: the exact right that was missing is offered once, and no lie of a program gets more."""
+"""Tests of escalation: the exact missing right is offered once, and no output of a program can extend it."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -32,7 +32,7 @@ SCRIPT = RunScript("npm test", HERE)
 
 
 def had(at: EvaluationContext) -> Terms:
-    """What the command ran with the first time."""
+    """Return the terms of the first run of the command."""
     _, verdict = at.evaluate(SCRIPT)
     if isinstance(verdict, Allow):
         return verdict.permit.terms

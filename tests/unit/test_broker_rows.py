@@ -143,7 +143,7 @@ def test_what_programs_are_told(lines: str, told: dict[str, str], why: str) -> N
 
 
 def settings(tmp_path: Path, where: str, text: str, **told: Any) -> tuple[tuple[Credential, ...], tuple[str, ...]]:
-    """What is lent, and what is said, when `text` stands in the user's file or in a repository's."""
+    """Return the credentials and notices of a session with `text` in the file of the user or of a repository."""
     user, project = tmp_path / "config", tmp_path / "project"
     for folder in (user, project / ".ringfence"):
         folder.mkdir(parents=True, mode=0o700)

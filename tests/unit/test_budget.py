@@ -75,7 +75,7 @@ def facts(tmp_path_factory: pytest.TempPathFactory, settings: Settings) -> Facts
 
 
 class Looks:
-    """The same facts, counting what is asked of the disk."""
+    """Facts that count the paths which are looked up on the disk."""
 
     def __init__(self, facts: Facts) -> None:
         self.seen: set[str] = set()

@@ -1,4 +1,4 @@
-"""What a run may use up: each bound ends it with exit 5 and is named, before a request that must exceed it and after."""
+"""Tests of budgets: each limit ends a run with exit code 5 and is named, before or after the exceeding request."""
 
 from dataclasses import replace
 

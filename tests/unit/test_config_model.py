@@ -44,7 +44,7 @@ def by_hand(text: str) -> list[str]:
 
 
 def plain(value: Any) -> Any:
-    """As an editor hands it to a schema: dates are texts."""
+    """Return `value` with dates as texts, the form in which an editor passes it to a schema."""
     if isinstance(value, dict):
         return {key: plain(below) for key, below in value.items()}
     if isinstance(value, list):

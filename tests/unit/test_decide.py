@@ -202,7 +202,7 @@ GRANTED = [
         (),
         "and execute",
     ),
-    # What other programs run by themselves opens by its exact name, once somebody accepted more than a plain write.
+    # Auto-run files open by their exact name, once the user accepted more than a plain write.
     ([Tier.WRITE], [effect(WRITE, "/home/u/p/.git/config", IN)], Rights.WORK, (), (), (), "locked stays locked"),
     (
         [Tier.DANGEROUS],

@@ -1,4 +1,4 @@
-"""What `agent why` prints: golden text and JSON, and a caret under exactly the words that a reason points at."""
+"""Tests of `agent why`: golden text and JSON, with a caret under exactly the words of each reason."""
 
 import json
 import os

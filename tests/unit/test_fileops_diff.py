@@ -16,7 +16,7 @@ TEXT = st.lists(st.sampled_from(["a", "b", "c", "", "+d", "-e", "@@"]), max_size
 
 
 def applied(before: str, diff: list[str]) -> str:
-    """What `patch` would make of `before`, by the hunks' own numbers."""
+    """Return the text that `patch` would make of `before` by the line numbers of the hunks."""
     old = [line + "\n" for line in before.split("\n")]
     old[-1] = old[-1].removesuffix("\n")  # "" when the text ends in a newline
     new: list[str] = []

@@ -1,4 +1,4 @@
-"""What may be remembered of a question: the narrowest sensible answers, and for some questions none."""
+"""Tests of the offers to remember an answer: the narrowest sensible ones, and none for some questions."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a grant covers, and everything that is tried to make it cover more."""
+"""Tests of the coverage of grants, and of every attempt to extend it."""
 
 import os
 from dataclasses import replace
@@ -225,7 +225,7 @@ def test_a_grant_covers_nothing_else(grants: tuple[Grant, ...], tried: Action | 
     assert type(after) is type(before)
 
 
-# Who it was given to, and where
+# Holder of the grant: workspace, agent, session
 
 
 ELSEWHERE = {

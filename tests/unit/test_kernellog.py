@@ -9,7 +9,7 @@ from sandbox.linux import landlock_log
 from sandbox.linux.landlock_log import Feed
 
 OURS = frozenset((299, 300))
-# As the kernel's admin guide of Landlock shows them.
+# Lines in the form that the kernel's admin guide of Landlock shows.
 DOMAIN = 'audit(1729738800.268:30): domain=195ba459b status=allocated mode=enforcing pid={pid} uid=0 exe="/usr/bin/x" comm="x"'
 ACCESS = 'audit(1729738800.268:30): domain={domain} blockers={blockers} path={path} dev="vda2" ino=351'
 

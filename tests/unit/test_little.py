@@ -289,7 +289,7 @@ def test_what_a_mount_hands_over(text: str, source: str, fixed: bool, why: str) 
     assert mounted(text)[1] is fixed, why
 
 
-# What words may become
+# Possible texts of words
 
 DASH = literal("-o")
 WORDS = [

@@ -1,4 +1,4 @@
-"""What is known of models: the packaged table holds together, dated names are known, unknown ones get no window."""
+"""Tests of the model catalog: the packaged table is consistent, dated names are known, unknown ones get no window."""
 
 import pytest
 

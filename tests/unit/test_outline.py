@@ -14,7 +14,7 @@ from policy.bash.plain_scan import Found, outline
 
 
 def reported(text: str) -> set[Found] | None:
-    """What bashlex itself reports, in the words of an outline; None when it refuses."""
+    """Return the report of bashlex itself in the terms of an outline, or None if it refuses the text."""
     package: Any = crosscheck._bashlex()
     found: list[Found] = []
     try:
@@ -26,7 +26,7 @@ def reported(text: str) -> set[Found] | None:
 
 
 def placed(found: list[Found]) -> set[Found]:
-    """What the witness compares: a word by both ends, all else by its start."""
+    """Return the positions that the second parser compares: both ends of a word, the start of all other parts."""
     return {(kind, start, end if kind == "word" else start) for kind, start, end in found}
 
 

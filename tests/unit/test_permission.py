@@ -159,7 +159,7 @@ ALLOWED = [
 def test_an_allow_is_exact(text: str, script: str, expected: Ruling, why: str) -> None:
     found = judge(script, text)
     assert ruling(found) is expected, f"{why}: {found.reason.text}"
-    # The same without a rule is never milder.
+    # A script without a rule is never ruled more leniently.
     assert ruling(judge(script, "")) >= ruling(found)
 
 

@@ -248,7 +248,7 @@ def test_a_file_that_cannot_be_opened_is_a_problem(name: str, words: str, tmp_pa
 
 
 def test_an_early_turn_tells_each_call_when_it_is_whole(tmp_path: Path) -> None:
-    """Those whose JSON is broken are never whole."""
+    """A call with broken JSON is never complete."""
     script = tmp_path / "s.toml"
     script.write_text(
         '[[turn]]\nearly = true\ntext = "I look."\n'

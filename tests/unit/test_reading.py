@@ -87,7 +87,7 @@ SHOWN: tuple[tuple[str, str], ...] = (
     ("ls # a\ntouch x",                                  "behind a comment"),
 )
 
-# What these run is no node of the tree: the walk knows it.
+# Code that these commands run is not part of the syntax tree: the interpreter knows it.
 RUN: tuple[tuple[str, Tier, str], ...] = (
     ("eval 'touch x'",                    Tier.WRITE,   "`eval`"),
     ("eval touch 'x;' ls",                Tier.WRITE,   "its words are joined"),

@@ -212,7 +212,7 @@ def test_an_answer_that_was_cut(
 
 
 def test_a_window_that_is_nearly_full_bounds_one_answer_and_not_those_after_it(stage: Make) -> None:
-    """What an answer may have is raised by what the model may give, never by what there was room for once."""
+    """The limit of an answer grows up to the limit of the model, whatever space an earlier request had."""
 
     class Narrow(View):
         left_now = 3000
@@ -414,7 +414,7 @@ def test_results_that_were_there_stay_when_the_answer_never_becomes_whole(
 
 @pytest.mark.threat("T106")
 def test_an_answer_that_contradicts_itself_ends_the_run(stage: Make) -> None:
-    """What was begun must be what the answer holds: its result would be taken for another call's."""
+    """A call that was started early must equal the call of the answer, or its result would belong to another call."""
     found = stage(provider=Plays([*writes(ls("cat a")), *says("", ls("cat b", id="id-cat a"))[-1:]]))
     ending = found.play()
     assert ending.exit is Exit.FAILED

@@ -1,4 +1,4 @@
-"""How long to wait before a provider that failed is asked again."""
+"""Tests of the delay before a failed provider is asked again."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What an action does, in one line for a person: golden lines, read by eye, and the laws of such a line."""
+"""Tests of the one-line summary of an action: golden lines, and properties of every such line."""
 
 import os
 import random

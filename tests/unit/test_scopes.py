@@ -1,4 +1,4 @@
-"""Where effects fall: folders are followed, the workspace as a whole is told from what is in it, secrets are a floor."""
+"""Tests of the targets of effects: folders are followed, a workspace differs from its contents, secrets are kept."""
 
 import pytest
 
@@ -12,7 +12,7 @@ WORK, HOME = fuzz.WORK, fuzz.HOME
 
 
 def deleted(script: str) -> set[str]:
-    """What it may delete, below the workspace where that is short."""
+    """Return the paths that the script may delete, relative to the workspace if they are inside."""
     effects = fuzz.judge(script).effects
     found = {effect.target.removeprefix(f"{WORK}/") for effect in effects if effect.kind is EffectKind.DELETES}
     return {"." if path == WORK else path for path in found}
@@ -92,7 +92,7 @@ ABOUT = [
     ("git ls-files | xargs rm",           Tier.UNKNOWN,   "nobody knows how many"),
 ]
 
-# What each reads or changes is a secret, so no mode allows it.
+# Scripts that read or change a secret, so no mode allows them.
 SECRET = [
     "cat .env", "cat ./src/../.env", "cat .ENV", "cat .env*", "cat *.pem", "grep -r . .env*", "tar c .env", "cp .env x", "mv .env x", "ln -s .env x",
     "cat < .env", "source .env", ". ./.env", "x=$(<.env)", "while read l; do echo $l; done < .env", "F=.env; cat $F", "cat .e\"\"nv", "cat $'.\\x65nv'",

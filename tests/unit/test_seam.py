@@ -1,4 +1,4 @@
-"""Where an answer that broke off is gone on with: what comes again is dropped, and nothing else."""
+"""Tests of the continuation of an interrupted answer: the repeated text is dropped, and nothing else."""
 
 import pytest
 from hypothesis import given

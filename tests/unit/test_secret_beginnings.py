@@ -15,7 +15,7 @@ from policy.model.action import RunScript
 from policy.model.tier import Tier
 from tests.support.classified import BOOK, machine, profile
 
-# What lies in the workspace of these lines, by folder.
+# Files in the workspace of these lines, by folder.
 LISTED = {
     "": ("notes.txt", "src", ".env", ".gitignore", "server.key", "sub", "credentials.json", "package.json"),
     "sub": (".env", "a.txt"),

@@ -1,4 +1,4 @@
-"""Which names make a file secret: the lists of the packaged profile, and the copies that editors make of such files."""
+"""Tests of the names of secret files: the lists of the packaged profile, and the copies that editors make."""
 
 from dataclasses import replace
 from functools import lru_cache

@@ -1,4 +1,4 @@
-"""What a secret is called: the closest words that are known, and the usual ones everywhere else."""
+"""Tests of the descriptions of secrets: the closest known words, and the usual ones everywhere else."""
 
 import pytest
 

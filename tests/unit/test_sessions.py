@@ -219,7 +219,7 @@ def test_what_another_model_thought_is_left_out(tmp_path: Path) -> None:
 
 
 def test_opaque_thoughts_come_back_to_the_letter(tmp_path: Path) -> None:
-    """What looks like a key in them is chance; masked in the file, no server would take the session up again."""
+    """A text in them that looks like a key is a coincidence. If it were masked, the server would reject the session."""
     chance = "gAAAAABn-sk-" + "a1B2" * 8 + "=="
     store = new_store(tmp_path / "state")
     journal = begun(store, mask=Redactor(shapes=True))
@@ -245,7 +245,7 @@ def test_a_call_whose_result_was_never_written_is_answered(tmp_path: Path) -> No
     assert answered.results[1] == result("b")
 
 
-# What somebody does to the eight lines of `talk`: lines by number, as they are after it. `None`: cannot be gone on with.
+# Damages to the eight lines of `talk`: lines by number, after the damage. `None`: the session cannot be continued.
 # fmt: off
 def lines_of(path: Path) -> list[bytes]:
     return path.read_bytes().splitlines(keepends=True)

@@ -1,4 +1,4 @@
-"""What is said while the model works: queues, their order, and settings that hold from the next call on."""
+"""Tests of input during a run: queues, their order, and settings that apply from the next call."""
 
 import asyncio
 import io

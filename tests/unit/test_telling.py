@@ -1,4 +1,4 @@
-"""What is told of a session, in words; the screen and plain lines draw these."""
+"""Tests of the text of a session, which the screen and the line-based front end draw."""
 
 import pytest
 

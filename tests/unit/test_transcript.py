@@ -1,4 +1,4 @@
-"""What a person sees: pleasant, plain where there is no terminal, and never driven by untrusted text."""
+"""Tests of the transcript: styled on a terminal, plain elsewhere, and never controlled by untrusted text."""
 
 import io
 import unicodedata

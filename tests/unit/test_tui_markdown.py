@@ -28,7 +28,7 @@ def blocks(text: str, step: int) -> list[Block]:
 
 
 def shown(text: str, width: int = 60) -> str:
-    """What a person has in the end, without colours."""
+    """Return the final text on the screen without colours."""
     screen = Screen(lambda: width + 1, PLAIN)
     screen.take(Said(text))
     screen.take(Prompted("END"))

@@ -11,7 +11,7 @@ from runner.frontends.tui.plan_question import PlanQuestion
 
 
 def looked_at() -> PlanQuestion:
-    """One that stands on the screen for a second before each key."""
+    """Return a question that is on the screen for a second before each key."""
     panel = PlanQuestion(clock=itertools.count().__next__)
     panel.lines(80, 20)
     return panel

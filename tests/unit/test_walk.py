@@ -1,4 +1,4 @@
-"""What is known while a script runs: functions and their arguments, values that are evaluated, what comes back."""
+"""Tests of the state during interpretation: functions and arguments, evaluated values, returned values."""
 
 import pytest
 

@@ -76,7 +76,8 @@ async def _vendor_openai(url: str, body: dict) -> Reply:
 async def _vendor_responses(url: str, body: dict) -> Reply:
     http = openai.DefaultAsyncHttpxClient(verify=NO_TLS)
     async with openai.AsyncOpenAI(api_key=KEY, base_url=f"{url}/v1", max_retries=0, http_client=http) as client:
-        # Its `stream` wants tools that it may parse itself, so the plain way is taken, and the last event's response.
+        # The `stream` of the SDK accepts only tools that it can parse, so its plain request and the response of the
+        # last event are used.
         params = {key: value for key, value in body.items() if key != "stream"}
         async for event in await client.responses.create(**params, stream=True):
             if event.type in ("response.completed", "response.incomplete"):
