@@ -14,7 +14,7 @@ from policy.model.glob import glob
 from policy.model.profile import Profile
 from policy.model.secret_paths import Secrets, inside
 from policy.model.tier import Tier
-from policy.model.verdict import LOOK_TMP, UNNAMED, Limits, Rights, Terms
+from policy.model.verdict import READ_ONLY_TMP, UNNAMED, Limits, Rights, Terms
 
 LONGEST_TIMEOUT = 600.0  # seconds: the most that an action may ask for itself
 _USUAL_WALL = Limits().wall
@@ -61,7 +61,7 @@ def terms_for(
         (write if effect.kind in _CHANGES else read).update(found)
     rights = _rights(assessment, worst)
     hosts = _hosts(assessment, assessment.effects if worst >= Tier.READ_OUTSIDE else assessment.typed)
-    works = rights is Rights.WORK
+    works = rights is Rights.WORKSPACE_WRITE
     locked, hidden, shown = with_path_denials(facts, profile)
     env = _told(
         _merged(environment, _working(facts, hosts) if works else _looking_environment(assessment, facts, hosts)),
@@ -135,7 +135,7 @@ def _looking_environment(assessment: Assessment, facts: Facts, hosts: tuple[str,
     action = assessment.action
     words = (action.script,) if isinstance(action, RunScript) else getattr(action, "argv", ())
     # Whoever names the variable means the session's /tmp, which its programs may have written before; so do we.
-    return over if any("TMPDIR" in word for word in words) else (*over, ("TMPDIR", LOOK_TMP))
+    return over if any("TMPDIR" in word for word in words) else (*over, ("TMPDIR", READ_ONLY_TMP))
 
 
 @lru_cache(maxsize=8)
@@ -145,10 +145,10 @@ def _merged(environment: tuple[tuple[str, str], ...], over: tuple[tuple[str, str
 
 def _rights(assessment: Assessment, worst: Tier) -> Rights:
     if worst is Tier.READ:
-        return Rights.LOOK if all(map(_looks, assessment.typed)) else Rights.WORK
+        return Rights.READ_ONLY if all(map(_looks, assessment.typed)) else Rights.WORKSPACE_WRITE
     # Without effects that explain the tier there is nothing to narrow by.
     looks = bool(assessment.effects) and worst < Tier.MCP_EXTERNAL and all(map(_looks, assessment.effects))
-    return Rights.LOOK if looks else Rights.WORK
+    return Rights.READ_ONLY if looks else Rights.WORKSPACE_WRITE
 
 
 def _looks(effect: Effect) -> bool:

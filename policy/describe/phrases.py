@@ -39,9 +39,9 @@ def powers(terms: Terms, around: Around, action: Action | None = None) -> str:
     """All that these terms give beyond reading the workspace and the system. What a file tool does with them is said
     first: it runs no code but ours."""
     given = []
-    if terms.rights is Rights.WORK and isinstance(action, WriteFile | EditFile):
+    if terms.rights is Rights.WORKSPACE_WRITE and isinstance(action, WriteFile | EditFile):
         given.append(f"change {near(action.path, around)} alone, in a sandbox that could change the workspace")
-    elif terms.rights is Rights.WORK:
+    elif terms.rights is Rights.WORKSPACE_WRITE:
         given.append("run code and change files in the workspace")
     if terms.write:
         given.append(f"change {listed([near(path, around) for path in terms.write])}")

@@ -60,8 +60,8 @@ class Limits:
         return min(self.file, self.disk) if self.disk else self.file
 
 
-# Where a command under `look` may write: empty at its start and gone at its end, seen by nobody else.
-LOOK_TMP = "/run/tmp"
+# Folder in which a command with read-only rights may write: empty at its start, removed at its end, private to it.
+READ_ONLY_TMP = "/run/tmp"
 
 # Stands in Terms for hosts that nobody can name before a command runs. None is open by it: the proxy listens, lets
 # nothing through, and tells whom it was asked for. SOURCE: RFC 6761, section 6.4: `.invalid` names nothing.
@@ -71,20 +71,32 @@ UNNAMED = "unnamed.invalid"
 class Rights(StrEnum):
     """The standard right sets that effects are rounded up to."""
 
-    LOOK = "look"  # workspace and system, read-only; no network, no sockets
-    WORK = "work"  # workspace writable; loopback of its own
+    READ_ONLY = "read-only"  # workspace and system; no network, no sockets
+    WORKSPACE_WRITE = "workspace-write"  # workspace writable; loopback of its own
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Exact rights. Paths are absolute and real; what is not named does not exist inside.
+    """The exact rights of one action. Paths are absolute and real; a path that is not named does not exist inside.
 
-    `system`: readable roots. `read`, `write`: paths outside the workspace that were named. `hidden`: name patterns of
-    secret files that are masked wherever they lie. `locked`: workspace-relative patterns that stay read-only even
-    under `work`. `env`: the whole environment of the command. `cache`: the folder on the host that is the sandbox's own
-    cache for this workspace, writable inside as `HOME/.cache` under `work`; empty for none. `unix`: whether sockets of
-    the family AF_UNIX may be made under `work`; a listener in a path that is granted can then be reached.
-    `credentials`: the names of those that the proxy adds to requests; the values are nowhere in here.
+    Attributes:
+        rights: The standard right set.
+        workspace: The folder of the project.
+        home: The home folder of the user.
+        system: Readable roots.
+        read: Readable paths outside the workspace that were named.
+        write: Writable paths outside the workspace that were named.
+        hidden: Name patterns of secret files, which are masked in every folder.
+        shown: Name patterns and paths that are exempt from `hidden`.
+        locked: Workspace-relative patterns that stay read-only even with `Rights.WORKSPACE_WRITE`.
+        hosts: Host rules that the proxy lets through.
+        env: The whole environment of the command.
+        cache: Folder on the host that is the sandbox's own cache for this workspace, or empty. It is visible inside as
+            `HOME/.cache`, writable with `Rights.WORKSPACE_WRITE`.
+        unix: True if sockets of the family AF_UNIX may be created with `Rights.WORKSPACE_WRITE`. A listener in a
+            granted path can then be reached.
+        limits: Resource limits.
+        credentials: Names of the credentials that the proxy adds to requests. Their values are not part of the terms.
     """
 
     rights: Rights

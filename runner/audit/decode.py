@@ -85,7 +85,7 @@ def terms_of(body: Body) -> Terms | None:
     told = mapping(body.get("terms"))
     if not told:
         return None
-    rights = Rights.WORK if told.get("rights") == Rights.WORK.value else Rights.LOOK
+    rights = Rights.WORKSPACE_WRITE if told.get("rights") == Rights.WORKSPACE_WRITE.value else Rights.READ_ONLY
     none, usual = Terms(rights, "", ""), Limits()
     values: dict[str, object] = {}
     for item in fields(Terms):

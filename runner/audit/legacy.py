@@ -2,6 +2,9 @@
 
 Earlier versions named a rule by the file of its source (`policy/walk.py`, `policy/commands/git.toml:508`). A check
 that was written in code is translated to its area only, because the old name does not tell which check it was.
+
+Earlier versions also had other names for the two right sets. The digest of the terms in such a record covers the old
+name and is shown as recorded; it is never computed again, because a record holds no values of the environment.
 """
 
 import re
@@ -16,6 +19,7 @@ _AREAS = {
     "policy/walk.py": "builtin:shell-syntax",
     "runner/sandbox_show.py": "builtin:sandbox-show",
 }
+_RIGHTS = {"look": "read-only", "work": "workspace-write"}
 _OLD_COMMANDS, _COMMANDS = "policy/commands/", "command:"
 _OLD_COMMAND = re.compile(r"policy/commands/([\w-]+)\.toml:([0-9]+)", re.ASCII)
 
@@ -56,6 +60,9 @@ def current(body: dict[str, object]) -> dict[str, object]:
             body[name] = [_reason(each) for each in reasons]
     if "because" in body:
         body["because"] = _reason(body["because"])
+    terms = body.get("terms")
+    if isinstance(terms, dict) and isinstance(rights := terms.get("rights"), str):
+        terms["rights"] = _RIGHTS.get(rights, rights)
     return body
 
 

@@ -56,7 +56,7 @@ def terms_words(terms: Terms, action: Action | None = None) -> tuple[tuple[str, 
     """What a permit with these terms may do, as (label, words) pairs. Nothing it may do is left out; of an `action` of
     a file tool it is said first what it does with that."""
     writes = list(terms.write)
-    if terms.rights is Rights.WORK:
+    if terms.rights is Rights.WORKSPACE_WRITE:
         writes.insert(
             0, "the workspace, except what other programs run by themselves" if terms.locked else "the workspace"
         )
@@ -69,7 +69,7 @@ def terms_words(terms: Terms, action: Action | None = None) -> tuple[tuple[str, 
         ("reads", ", ".join(["the workspace", "system files", *terms.read]) + shown),
         ("writes", ", ".join(writes) or "nothing"),
         ("network", ", ".join(terms.open_hosts) or ("none yet" if terms.hosts else "none")),
-        *((("sockets", _UNIX),) if terms.unix and terms.rights is Rights.WORK else ()),
+        *((("sockets", _UNIX),) if terms.unix and terms.rights is Rights.WORKSPACE_WRITE else ()),
         *((("uses", f"credential {', '.join(terms.credentials)}, unseen"),) if terms.credentials else ()),
         ("limits", f"{terms.limits.wall:g} s, {terms.limits.memory >> 20} MB of memory, {terms.limits.pids} processes"),
     )

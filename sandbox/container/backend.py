@@ -82,7 +82,7 @@ class Container:
 
     async def probe(self, terms: Terms | None = None) -> Enforcement:
         """Make one container (for `terms`, or for reading the current folder) and report what its canary saw."""
-        terms = terms or Terms(Rights.LOOK, os.path.realpath(os.getcwd()), "/nonexistent")
+        terms = terms or Terms(Rights.READ_ONLY, os.path.realpath(os.getcwd()), "/nonexistent")
         await self._open()
         box = await self.pool.take(terms)
         self.pool.give_back(terms, box)
@@ -231,7 +231,7 @@ class Container:
         named = (terms.workspace, *terms.read, *terms.write, *box.scan.masked, *box.scan.locked, *box.scan.shared)
         if problem := _unspeakable((*named, *(f"{name}={value}" for name, value in terms.env))):
             raise SandboxUnavailable(problem)
-        if terms.cache and terms.rights is Rights.WORK:
+        if terms.cache and terms.rights is Rights.WORKSPACE_WRITE:
             tool_cache.ready(terms.cache, terms.workspace)
         place = create_body.Place(
             image=self.image.id,
@@ -262,8 +262,8 @@ class Container:
         """The seccomp profile as the daemon wants it: as JSON, or (Podman) as a file that it can read."""
         assert self.daemon is not None
         assert self.masks is not None
-        rights = Rights.WORK if terms.hosts else terms.rights  # the proxy is reached over TCP
-        unix = terms.unix and terms.rights is Rights.WORK
+        rights = Rights.WORKSPACE_WRITE if terms.hosts else terms.rights  # the proxy is reached over TCP
+        unix = terms.unix and terms.rights is Rights.WORKSPACE_WRITE
         text = syscalls.profile(rights, unix=unix, machine=os.uname().machine)
         if not self.daemon.podman:
             return text

@@ -57,12 +57,12 @@ no image ': > /.ringfence-canary || : > /etc/.ringfence-canary || : > /usr/.ring
 for device in /dev/*; do [[ -b $device || $device == /dev/k?* || $device == /dev/mem ]] && echo "devices 0"; done
 for socket in "$@"; do [[ -S $socket ]] && echo "daemon 0"; done
 [[ $(< "/tmp/$mark") == "$mark" ]] && echo "same 1" || echo "same 0"
-[[ $rights == look ]] && no workspace ': > "$workspace/.ringfence-canary"'
+[[ $rights == read-only ]] && no workspace ': > "$workspace/.ringfence-canary"'
 if [[ $net == no ]]; then
   said=$( { exec 3<> /dev/udp/127.0.0.1/9; } 2>&1 )
   [[ $said == *"not supported"* ]] && echo "filter 1" || echo "filter 0"
 elif type -P chmod >/dev/null; then
-  [[ $rights == look ]] && own=/run/tmp || own=/tmp
+  [[ $rights == read-only ]] && own=/run/tmp || own=/tmp
   : > $own/.ringfence-mode
   no filter 'chmod u+s $own/.ringfence-mode'
   type -P rm >/dev/null && rm -f $own/.ringfence-mode

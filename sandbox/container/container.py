@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from policy.model.verdict import LOOK_TMP, Problem, Rights, Terms
+from policy.model.verdict import READ_ONLY_TMP, Problem, Rights, Terms
 from sandbox.backend import Enforcement, Level, Listener, SandboxUnavailable
 from sandbox.container import canary, create_body
 from sandbox.container.attach_stream import Wire, open_wire
@@ -137,7 +137,7 @@ class Box:
             same.write_text(decoys.folder, encoding="utf-8")
             same.chmod(0o644)
             stack.callback(same.unlink)
-            net = "no" if terms.rights is Rights.LOOK and not terms.hosts else "yes"
+            net = "no" if terms.rights is Rights.READ_ONLY and not terms.hosts else "yes"
             words = (decoys.secret, decoys.target, str(decoys.port), terms.workspace, terms.rights.value)
             ended = await self.run(
                 (*_CANARY, *words, str(os.getpid()), decoys.abstract, decoys.folder, net, *sockets),
@@ -288,8 +288,8 @@ class Box:
         """Kill what the command left behind; False when that is not certain."""
         if tree.seen:
             cleared = await tree.clear()
-            if cleared and self.terms.rights is Rights.LOOK and os.geteuid() == 0:
-                safe_rmtree.empty(f"/proc/{self.pid}/root{LOOK_TMP}")  # others may not look in there from outside
+            if cleared and self.terms.rights is Rights.READ_ONLY and os.geteuid() == 0:
+                safe_rmtree.empty(f"/proc/{self.pid}/root{READ_ONLY_TMP}")  # others may not look in there from outside
             return cleared
         told = await self.daemon.call(lambda client: client.top(self.name))
         return len(told["Processes"]) <= self._keepers

@@ -154,7 +154,7 @@ def _mounted(terms: Terms, found: Scan, place: Place, look: Look) -> tuple[list[
             binds.append(_bind(source, target, read_only=kind == "ro"))
         elif kind == "mask":
             binds.append(_bind(place.empty_folder if source == "dir" else place.empty_file, target, read_only=True))
-        else:  # of the sandbox's own: empty, and under `look` read-only
+        else:  # of the sandbox's own: empty, and under `read-only` not writable
             mode = "1777" if target == "/dev/shm" or not place.owned else "0700"
             owner = f",uid={uid},gid={gid}" if place.owned else ""
             writable = "rw,exec" if kind == "tmpfs" else "ro,noexec"

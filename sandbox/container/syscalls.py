@@ -38,7 +38,7 @@ def profile(rights: Rights, *, unix: bool, machine: str) -> str:
     table = tomllib.loads((Path(str(profiles.__file__)).parent / "seccomp" / "linux.toml").read_text("utf-8"))
     entries: list[Entry] = list(table["argument"])
     sockets = table["sockets"]
-    families = [*sockets["work" if rights is Rights.WORK else "look"], *(sockets["unix"] if unix else ())]
+    families = [*sockets[rights.value], *(sockets["unix"] if unix else ())]
     entries.append({"calls": ["socket"], "arg": 0, "not_in": families, "errno": sockets["errno"]})
     checked = {str(name) for entry in entries for name in _calls(entry)}
     rules = [_rule(sorted(set(table["allow"]) - checked), "SCMP_ACT_ALLOW")]

@@ -24,7 +24,7 @@ WORDS = {
     "mounts":       "file systems can be mounted",
     "sysctl":       "kernel settings can be written",
     "io_uring":     "io_uring is available",
-    "workspace":    "the workspace can be written under `look`",
+    "workspace":    "the workspace can be written with read-only rights",
 }
 # fmt: on
 
@@ -44,7 +44,7 @@ def attempt(decoys: dict[str, object]) -> dict[str, bool]:
         "io_uring":   _io_uring,
     }
     # fmt: on
-    if decoys["look"]:
+    if decoys["read_only"]:
         checks["workspace"] = lambda: _create(str(decoys["workspace"]))
     held = {name: _fails(check) for name, check in checks.items()}
     status = _status()

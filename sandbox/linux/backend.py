@@ -81,7 +81,7 @@ class Linux:
 
     async def probe(self, terms: Terms | None = None) -> Enforcement:
         """Start one helper (for `terms`, or for reading the current folder) and report what its canary saw."""
-        terms = terms or Terms(Rights.LOOK, os.path.realpath(os.getcwd()), "/nonexistent", system=("/usr",))
+        terms = terms or Terms(Rights.READ_ONLY, os.path.realpath(os.getcwd()), "/nonexistent", system=("/usr",))
         slot = await self.pool.take(terms)
         self.pool.give_back(terms, slot)
         return slot.enforcement

@@ -72,7 +72,7 @@ async def try_out(slot: Slot, tier: str, terms: Terms) -> dict[str, bool]:
             "port": decoys.port,
             "abstract": decoys.abstract,
             "pid": os.getpid(),
-            "look": terms.rights is Rights.LOOK,
+            "read_only": terms.rights is Rights.READ_ONLY,
             "workspace": terms.workspace,
         }
         exchange, _ = await slot.ask(request, None, None, 5.0, 1 << 16)

@@ -73,12 +73,12 @@ def launch(
         found = survey(terms, scratch.path, cache)
     except OSError as error:
         raise unsteady(error) from None
-    rights = Rights.LOOK if tier == "T3" else terms.rights  # without a network namespace: no sockets at all
+    rights = Rights.READ_ONLY if tier == "T3" else terms.rights  # without a network namespace: no sockets at all
     if terms.hosts and tier != "T3":
-        rights = Rights.WORK  # as far as the filter goes: sockets on a loopback of its own
-    unix = terms.unix and terms.rights is Rights.WORK and tier != "T3"
+        rights = Rights.WORKSPACE_WRITE  # as far as the filter goes: sockets on a loopback of its own
+    unix = terms.unix and terms.rights is Rights.WORKSPACE_WRITE and tier != "T3"
     programs = seccomp.programs(rights, unix=unix, cache=cache, noexec=tier == "T1")
-    if terms.cache and terms.rights is Rights.WORK:
+    if terms.cache and terms.rights is Rights.WORKSPACE_WRITE:
         tool_cache.ready(terms.cache, terms.workspace)
     if not (abi := syscalls.landlock_abi()):
         raise no_landlock(tier)
@@ -126,7 +126,7 @@ def survey(terms: Terms, scratch: str, cache: Path | None = None) -> Scan:
     """What has to be masked, locked and pinned for `terms` now. What commands left in `scratch` is theirs."""
     trees = known_trees(cache)
     # Who links one of its files elsewhere matters where that file may be written.
-    work = terms.rights is Rights.WORK
+    work = terms.rights is Rights.WORKSPACE_WRITE
     found = scan(terms.workspace, terms.hidden, terms.shown, terms.locked, trees, count=work)
     names = plain_names(terms.hidden)
     for folder in terms.read:

@@ -9,14 +9,14 @@ from types import MappingProxyType
 from typing import Literal
 
 from policy.model.secret_paths import inside
-from policy.model.verdict import LOOK_TMP, Problem, Rights, Terms
+from policy.model.verdict import READ_ONLY_TMP, Problem, Rights, Terms
 from sandbox.backend import SandboxUnavailable
 from sandbox.inside.plan import Plan
 from sandbox.linux import landlock
 from sandbox.linux.cgroup.locations import CPU, MEMORY, PIDS
 from sandbox.workspace.protected_paths import Scan
 
-LOOK_TMP_SIZE = 512 << 20  # bytes; memory, so less than what `work` has on the disk
+READ_ONLY_TMP_SIZE = 512 << 20  # bytes; memory, so less than what `workspace-write` has on the disk
 
 # What of `/proc`, beside the folders of processes, is shown: what ordinary programs read (`free`, `ps`, `df`, a
 # JVM) and namespaces or the kernel keep harmless. All else tells of the whole machine, whatever namespace asks: keys
@@ -55,7 +55,7 @@ def compile_plan(
     own: tuple[Step, ...] = (),
     look: Look = lambda path: kind(path),
 ) -> Plan:
-    """`scratch` is the session's own /tmp, a folder that `look` may read and `work` may write.
+    """`scratch` is the session's own /tmp, a folder that `read-only` may read and `workspace-write` may write.
     `instead`: files of the host that stand for system files inside.
 
     `own`: what the helper itself needs, when it starts inside the private root.
@@ -65,7 +65,7 @@ def compile_plan(
         terms = replace(terms, hosts=())
     refuse_impossible(terms, found, look)
     refuse_hosts(terms, tier)
-    work = terms.rights is Rights.WORK
+    work = terms.rights is Rights.WORKSPACE_WRITE
     known = landlock.known(abi)
     limits = terms.limits
     rooted = tier != "T3"
@@ -107,9 +107,9 @@ def compile_plan(
         cpu=limits.cpu,
         disk=limits.disk,
         writable=_filled(terms, tier),
-        private=() if not rooted else _private(terms) if work else (LOOK_TMP,),
+        private=() if not rooted else _private(terms) if work else (READ_ONLY_TMP,),
         tmpfs=min(limits.memory // 2, limits.file),
-        vanishing=LOOK_TMP if rooted and not work else "",
+        vanishing=READ_ONLY_TMP if rooted and not work else "",
         environment=tuple(f"{name}={value}" for name, value in environment.items()),
         warm=warm,
     )
@@ -158,7 +158,7 @@ def refuse_impossible(terms: Terms, found: Scan, look: Look) -> None:
             "protecting only some of them would be a silent gap",
             "use --cwd with a smaller folder",
         )
-    if found.crowded and terms.rights is Rights.WORK:
+    if found.crowded and terms.rights is Rights.WORKSPACE_WRITE:
         refuse(
             "the workspace holds too many files with hard links elsewhere to protect one by one",
             "who changes one of them changes a file outside, and protecting only some would be a silent gap",
@@ -208,7 +208,7 @@ def mounts(
     own: tuple[Step, ...] = (),
 ) -> tuple[Step, ...]:
     """The private root, in the order in which it is built: parents first, masks over what they mask."""
-    work = terms.rights is Rights.WORK
+    work = terms.rights is Rights.WORKSPACE_WRITE
     steps: list[Step] = list(own)
     for path in terms.system:
         shape = look(path)
@@ -229,7 +229,7 @@ def mounts(
     steps += [("tmpfs", "", path) if work else ("folder", "", path) for path in _private(terms)]
     steps.append(("rw" if work else "ro", scratch, "/tmp"))
     if not work:
-        steps.append(("tmpfs", str(min(LOOK_TMP_SIZE, terms.limits.memory // 2)), LOOK_TMP))
+        steps.append(("tmpfs", str(min(READ_ONLY_TMP_SIZE, terms.limits.memory // 2)), READ_ONLY_TMP))
     if place := cache_place(terms):
         steps.append(("rw", terms.cache, place))
     steps.append(("rw" if work else "ro", terms.workspace, terms.workspace))
@@ -268,7 +268,7 @@ def cache_place(terms: Terms) -> str:
     """Where the sandbox's own cache is inside; empty when there is none."""
     place = f"{terms.home}/.cache"
     taken = terms.home == "/" or place in (terms.workspace, *terms.system, *terms.read, *terms.write)
-    return place if terms.cache and terms.rights is Rights.WORK and not taken else ""
+    return place if terms.cache and terms.rights is Rights.WORKSPACE_WRITE and not taken else ""
 
 
 def _private(terms: Terms) -> tuple[str, ...]:
@@ -280,7 +280,7 @@ def _filled(terms: Terms, tier: str) -> tuple[str, ...]:
     """The folders on a disk that a command may fill, by the names that they have inside."""
     cache = cache_place(terms) if tier != "T3" else ""
     scratch = terms.home if tier == "T3" else "/tmp"
-    own = (terms.workspace, scratch, cache) if terms.rights is Rights.WORK else ()
+    own = (terms.workspace, scratch, cache) if terms.rights is Rights.WORKSPACE_WRITE else ()
     return tuple(filter(None, (*own, *terms.write)))
 
 
@@ -293,7 +293,7 @@ def _rules(terms: Terms, work: bool, look: Look) -> list[tuple[str, int]]:
         rules += [(path, landlock.WRITE) for path in (terms.workspace, "/tmp", *_private(terms))]
         rules.append(("/dev/pts", landlock.DEVICE))
     else:
-        rules.append((LOOK_TMP, landlock.WRITE))
+        rules.append((READ_ONLY_TMP, landlock.WRITE))
     return rules
 
 

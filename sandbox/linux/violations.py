@@ -62,7 +62,7 @@ def explain(
     told: dict[str, Violation] = {}
     text = (outcome.stderr[-_TAIL:] + b"\n" + outcome.stdout[-_TAIL:]).decode("utf-8", "replace")
     for line in text.splitlines():
-        if _FAMILY.search(line) and terms.rights is Rights.WORK:
+        if _FAMILY.search(line) and terms.rights is Rights.WORKSPACE_WRITE:
             told.setdefault("family", _family(terms, private))
         elif _NETWORK.search(line) and not _NEAR.search(line) and not outcome.violations:  # the proxy knows exactly
             told.setdefault("network", _network(terms, private, line))
@@ -101,14 +101,18 @@ def _about(path: str, said: str, terms: Terms, found: Scan | None, private: bool
             return None  # granted for reading and really not there
         if private and said in _PLAIN:
             return None  # the boundary says "read-only" or "busy" there: these are the file's own modes and owner
-        writable = (*terms.write, *((terms.workspace,) if terms.rights is Rights.WORK else ()))
+        writable = (*terms.write, *((terms.workspace,) if terms.rights is Rights.WORKSPACE_WRITE else ()))
         if any(inside(real, root) for root in writable):
             if not _kept(real, terms, found):
                 return None  # a mount of the host that is read-only, a folder in use
             what = f"{leads}`{real}` is kept read-only: other programs run or read it by themselves, it has names"
             what += " elsewhere, or a rule denies changing it"
             return Violation(what, path, "change it yourself, outside the agent", inferred=True)
-        right = "writing" if terms.rights is Rights.WORK or not inside(real, terms.workspace) else "changing anything"
+        right = (
+            "writing"
+            if terms.rights is Rights.WORKSPACE_WRITE or not inside(real, terms.workspace)
+            else "changing anything"
+        )
         if not private and not (_may(real, os.W_OK) and _readable(real)):
             return None  # nobody else could write there either, or its own modes kept it from being read
         what = f"{leads}`{real}`, and {right} there is not" if leads else f"{right} `{path}` is not"
@@ -201,7 +205,7 @@ def _folder(permit: Permit, terms: Terms) -> str:
 
 
 def _fix(path: str, terms: Terms) -> str:
-    if terms.rights is Rights.LOOK and inside(path, terms.workspace):
+    if terms.rights is Rights.READ_ONLY and inside(path, terms.workspace):
         return "it was classified as reading only; say what it writes in the command itself, and the gate will ask"
     return f"name `{path}` in the command itself: the gate then asks, or says why not; or use a path in the workspace"
 

@@ -119,8 +119,8 @@ class Seatbelt:
                     "leave --backend out to get the best one that is",
                 )
             )
-        terms = terms or Terms(Rights.LOOK, os.path.realpath(os.getcwd()), "/nonexistent")
-        checks = await self._canary(replace(terms, rights=Rights.LOOK, hosts=(), limits=Limits(wall=10.0)))
+        terms = terms or Terms(Rights.READ_ONLY, os.path.realpath(os.getcwd()), "/nonexistent")
+        checks = await self._canary(replace(terms, rights=Rights.READ_ONLY, hosts=(), limits=Limits(wall=10.0)))
         if broken := tuple(canary.WORDS[name] for name, held in checks.items() if not held):
             raise leaks(self.name, broken)
         self.enforcement = Enforcement(Level.PARTIAL, self.name, tuple(sorted(checks.items())), LACKS)
@@ -155,7 +155,7 @@ class Seatbelt:
         """The whole command line: limits first, then sandbox-exec, then `argv`. Raises SandboxUnavailable."""
         self.scratch = self.scratch or Scratch()
         written = profile_for(terms, found, scratch=self.scratch.path, code=code, proxy=proxy)
-        if found.truncated or (found.crowded and terms.rights is Rights.WORK) or _size(written) > _MOST:
+        if found.truncated or (found.crowded and terms.rights is Rights.WORKSPACE_WRITE) or _size(written) > _MOST:
             raise SandboxUnavailable(
                 Problem(
                     "the workspace holds too many secret, auto-run or hard-linked files to protect one by one",

@@ -59,7 +59,7 @@ def profile_for(
 ) -> Sbpl:
     """`scratch` is the session's own folder for HOME and TMPDIR. `code`: what our own process needs to perform a file
     action, read-only. `proxy`: the one port of this machine that may be connected to, for Terms with hosts."""
-    facts, paper, work = _facts(), _Paper(), terms.rights is Rights.WORK
+    facts, paper, work = _facts(), _Paper(), terms.rights is Rights.WORKSPACE_WRITE
     granted = [*terms.write, *((terms.workspace, scratch, *filter(None, (terms.cache,))) if work else ())]
     seen = [*terms.system, *terms.read, *code, terms.workspace, scratch, *granted]
     readable = [f'(subpath "{path}")' for path in facts["read"]]

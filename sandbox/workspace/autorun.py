@@ -40,7 +40,7 @@ class Watch:
         self.aside = aside
         self.terms = terms
         self.trees = trees
-        self.working = terms.rights is Rights.WORK
+        self.working = terms.rights is Rights.WORKSPACE_WRITE
         self.found = found
         self.moment = self._moment()
         self.before = self._first(found) if self.working else {}

@@ -1,7 +1,8 @@
-"""What tools fetched and built in the sandbox, one folder for each workspace: never the user's own caches.
+"""The sandbox's own tool caches, one folder for each workspace. The user's caches are never used.
 
-`BASE/workspaces/KEY/` holds `path` (the workspace, ours alone) and `kept/`, which commands under `work` see as
-`HOME/.cache`. THREAT T62: what a command left in `kept` is only ever used by commands in the same workspace's sandbox.
+`BASE/workspaces/KEY/` holds the file `path` (the name of the workspace; invisible to commands) and the folder `kept/`,
+which commands with `workspace-write` rights see as `HOME/.cache`. THREAT T62: what a command left in `kept/` is used
+only by commands in the sandbox of the same workspace.
 """
 
 import contextlib

@@ -198,7 +198,7 @@ def patterns() -> tuple[tuple[str, ...], tuple[str, ...]]:
 async def launches(folder: str) -> dict[str, float]:
     hidden, locked = patterns()
     terms = Terms(
-        Rights.WORK,
+        Rights.WORKSPACE_WRITE,
         folder,
         "/nonexistent",
         system=SYSTEM,
@@ -207,7 +207,7 @@ async def launches(folder: str) -> dict[str, float]:
         env=(("PATH", "/usr/bin:/bin"), ("HOME", "/nonexistent")),
     )
     permit = Permit(RunArgv(("/bin/true",), folder), terms, _MINT)
-    looking = Permit(permit.action, replace(terms, rights=Rights.LOOK), _MINT)
+    looking = Permit(permit.action, replace(terms, rights=Rights.READ_ONLY), _MINT)
     tiers = ("T1", "T2") if shutil.which("bwrap") else ("T1",)
     starts: dict[str, list[float]] = {tier: [] for tier in tiers}
     for _ in range(7):
@@ -280,7 +280,13 @@ async def steady(folder: str, rounds: int = 7) -> dict[str, float]:
     """Return the median ratio of the duration of the same work inside to that of the neighbouring run outside."""
     work = os.path.join(folder, "steady")
     os.mkdir(work)
-    terms = Terms(Rights.WORK, work, "/nonexistent", system=SYSTEM, env=(("PATH", "/usr/bin:/bin"), ("LANG", "C")))
+    terms = Terms(
+        Rights.WORKSPACE_WRITE,
+        work,
+        "/nonexistent",
+        system=SYSTEM,
+        env=(("PATH", "/usr/bin:/bin"), ("LANG", "C")),
+    )
     backend = Linux("T1", files=False, cache=Path(folder))
     found = {}
     for name, argv in STEADY.items():
@@ -309,11 +315,11 @@ def sandbox(folder: str) -> None:
         row(f"{name} work inside against outside", f"{ratio:.2f}x", "<= 1.10x")
     for who, found in users:
         print(f"sandboxed /bin/true, terms repeating, as {who} (posix_spawn {found['spawn'] * 1000:.2f} ms)")
-        for what, p50, p95 in (("work", "ours", "p95"), ("look", "look", "look p95")):
+        for what, p50, p95 in (("workspace-write", "ours", "p95"), ("read-only", "look", "look p95")):
             row(f"{what}: p50 against posix_spawn", f"{found[p50] / found['spawn']:.2f}x", "<= 1.6x")
             row(f"{what}: p95 against posix_spawn", f"{found[p95] / found['spawn']:.2f}x", "<= 4x")
         against = f"{found['ours'] / found['bwrap']:.2f}x" if found["bwrap"] else "no bwrap here"
-        row("work: p50 against bwrap with equal restrictions", against, "<= 0.25x")
+        row("workspace-write: p50 against bwrap with equal restrictions", against, "<= 0.25x")
         row("helper started, confined, canary passed", f"{found['start'] * 1000:.0f} ms", "<= 50 ms")
         if found["bwrap"]:
             row("T2: p50 against bwrap with equal restrictions", f"{found['t2'] / found['bwrap']:.2f}x", "<= 1.3x")
@@ -471,7 +477,7 @@ def memory(folder: str) -> None:
         "import typer, rich.console, httpx, pydantic, tools, runner.loop, runner.cli.app\n"
         "from policy.model.verdict import *\nfrom policy.model.verdict import _MINT\nfrom policy.model.action import *\nfrom sandbox.linux.backend import Linux\n"
         "async def main():\n"
-        f"    t = Terms(Rights.WORK, {folder!r}, '/nonexistent', system={SYSTEM!r})\n"
+        f"    t = Terms(Rights.WORKSPACE_WRITE, {folder!r}, '/nonexistent', system={SYSTEM!r})\n"
         "    b = Linux('T1')\n"
         f"    await b.run(Permit(RunArgv(('/bin/true',), {folder!r}), t, _MINT))\n"
         "    pids = [os.getpid(), *(s.process.pid for s in b.pool.all)]\n"

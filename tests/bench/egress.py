@@ -71,7 +71,13 @@ async def measure(folder: str, system: tuple[str, ...]) -> tuple[float, float, f
         server.start()
         port = str(listener.getsockname()[1])
         client = ("/usr/bin/python3", "-I", "-S", "-c", CLIENT, port)
-        terms = Terms(Rights.WORK, folder, "/nonexistent", system=system, hosts=(f"{ADDRESS}:{port} private",))
+        terms = Terms(
+            Rights.WORKSPACE_WRITE,
+            folder,
+            "/nonexistent",
+            system=system,
+            hosts=(f"{ADDRESS}:{port} private",),
+        )
         permit = Permit(RunArgv((*client, "3128", str(SIZE)), folder), terms, _MINT)
         backend = Linux("T1", files=False)
         straight, through = [], []

@@ -44,9 +44,8 @@ def decision(number: int, *, deny: bool = False) -> Decision:
         problem = Problem("it reads a secret", "keys stay with you", "run it yourself")
         return Decision("bash", seen, Deny(problem, Cell(tier, Mode.DONT_ASK, Ruling.DENY), reasons[0]), "none")
     hidden = tuple(f"/home/u/work/project/.env.{n}" for n in range(12))
-    terms = Terms(
-        Rights.WORK, "/home/u/work/project", "/home/u", hidden=hidden, system=("/usr", "/bin", "/lib", "/etc/passwd")
-    )
+    system = ("/usr", "/bin", "/lib", "/etc/passwd")
+    terms = Terms(Rights.WORKSPACE_WRITE, action.cwd, "/home/u", hidden=hidden, system=system)
     return Decision(
         "bash", seen, Allow(Permit(action, terms, _MINT), Cell(tier, Mode.DONT_ASK, Ruling.ALLOW), reasons[0]), "T1"
     )

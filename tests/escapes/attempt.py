@@ -49,7 +49,7 @@ echo TRIED
 class Attempt:
     """`kind` groups the table; `why` says what would be gained. `language`: py, sh or c.
 
-    `dies`: it may be killed for trying (a signal, a limit), and then its last line is missing. `rights`: `look` runs it
+    `dies`: it may be killed for trying (a signal, a limit), and then its last line is missing. `rights`: `read-only` runs it
     as a command that only reads. `seconds`: the wall time it is given. `x86`: its numbers are those of x86_64.
     """
 

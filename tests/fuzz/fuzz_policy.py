@@ -151,7 +151,7 @@ def _terms(assessment: Assessment) -> Iterator[str]:
     terms = terms_for(assessment, facts(), profile(), (), Limits())
     if isinstance(terms, Floor):
         return
-    if worst is Tier.READ and (terms.rights is not Rights.LOOK or terms.write or terms.hosts or terms.read):
+    if worst is Tier.READ and (terms.rights is not Rights.READ_ONLY or terms.write or terms.hosts or terms.read):
         yield "a read that may do more than read"
     if worst < Tier.READ_OUTSIDE and (terms.read or terms.write or terms.hosts):
         yield "a path outside or a host that no tier stands for"
@@ -161,7 +161,7 @@ def _terms(assessment: Assessment) -> Iterator[str]:
         changes = effect.kind in (EffectKind.WRITES, EffectKind.DELETES)
         if changes and effect.scope is Scope.WORKSPACE and worst is Tier.READ:
             yield f"{effect.kind.value} {effect.target}, and yet only a read"
-        if changes and effect.scope is Scope.WORKSPACE and terms.rights is not Rights.WORK:
+        if changes and effect.scope is Scope.WORKSPACE and terms.rights is not Rights.WORKSPACE_WRITE:
             yield f"{effect.kind.value} {effect.target} without the right to"
         if changes and effect.scope is Scope.OUTSIDE and worst < Tier.WRITE_OUTSIDE:
             yield f"{effect.kind.value} {effect.target}, outside, as {worst.label}"

@@ -38,7 +38,7 @@ FOUND = Scan(
 )
 
 
-def terms(rights: Rights = Rights.WORK, **told: object) -> Terms:
+def terms(rights: Rights = Rights.WORKSPACE_WRITE, **told: object) -> Terms:
     base: dict[str, object] = {
         "workspace": "/home/u/p",
         "home": "/home/u",
@@ -65,9 +65,9 @@ def body(of: Terms, **told: object) -> dict[str, object]:
 
 
 CASES = {
-    "look": body(terms(Rights.LOOK)),
-    "work": body(terms()),
-    "work with named paths": body(terms(read=("/srv/data",), write=("/srv/out.txt",), cache="/var/kept")),
+    "read-only": body(terms(Rights.READ_ONLY)),
+    "workspace-write": body(terms()),
+    "workspace-write with named paths": body(terms(read=("/srv/data",), write=("/srv/out.txt",), cache="/var/kept")),
     "another runtime": body(terms(), runtime="runsc", volumes=("/data",), labels=(("io.ringfence.session", "s"),)),
 }
 
@@ -97,7 +97,7 @@ def test_no_container_is_weaker_than_this(name: str) -> None:
 
 @pytest.mark.threat("T02")
 def test_look_has_nothing_writable_but_its_own_temporary_folder() -> None:
-    host = CASES["look"]["HostConfig"]
+    host = CASES["read-only"]["HostConfig"]
     assert isinstance(host, dict)
     assert [each["Target"] for each in host["Mounts"] if not each["ReadOnly"]] == []
     assert [path for path, options in host["Tmpfs"].items() if "rw" in options.split(",")] == ["/run/tmp"]
@@ -143,9 +143,9 @@ def _rules(profile: str) -> tuple[dict[str, list[dict[str, Any]]], str]:
     return found, str(told["defaultErrnoRet"])
 
 
-LOOK = syscalls.profile(Rights.LOOK, unix=False, machine="x86_64")
-WORK = syscalls.profile(Rights.WORK, unix=False, machine="x86_64")
-UNIX = syscalls.profile(Rights.WORK, unix=True, machine="aarch64")
+LOOK = syscalls.profile(Rights.READ_ONLY, unix=False, machine="x86_64")
+WORK = syscalls.profile(Rights.WORKSPACE_WRITE, unix=False, machine="x86_64")
+UNIX = syscalls.profile(Rights.WORKSPACE_WRITE, unix=True, machine="aarch64")
 
 # fmt: off
 CALLS = [
@@ -266,7 +266,7 @@ def listening(path: Path) -> socket.socket:
 
 @pytest.mark.threat("T58")
 def test_no_way_to_a_daemon_is_given_to_a_container(tmp_path: Path) -> None:
-    run, work, other = tmp_path / "run", tmp_path / "work", tmp_path / "other"
+    run, work, other = tmp_path / "run", tmp_path / "workspace-write", tmp_path / "other"
     for folder in (run, work / "deep", other):
         folder.mkdir(parents=True)
     path = run / "d.sock"

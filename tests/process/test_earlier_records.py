@@ -6,6 +6,7 @@ reasons are checks in code, command rules, rules of the user's configuration, an
 
 import json
 import os
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -14,7 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from policy.model.verdict import Rights
 from runner.audit.decisions import deeds
+from runner.audit.decode import terms_of
 from runner.audit.log import AuditLog
 from runner.audit.query import Query
 from runner.audit.verify import verify
@@ -39,6 +42,11 @@ def agent(old: Path, *words: str) -> str:
                           env=environ, cwd=work, capture_output=True, text=True, timeout=60)  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def _values(told: object) -> list[object]:
+    inner = told.values() if isinstance(told, dict) else told if isinstance(told, list) else None
+    return [told] if inner is None else [value for each in inner for value in _values(each)]
 
 
 def stored(old: Path) -> str:
@@ -68,7 +76,22 @@ def test_every_reader_shows_today_s_names(old: Path, words: tuple[str, ...]) -> 
 
 
 def test_the_records_are_replayed_with_the_same_verdicts(old: Path) -> None:
-    assert "none differs" in agent(old, "replay")
+    policy = str(TESTS / "golden" / "earlier_version.toml")  # the user's configuration of then
+    assert "21 decisions replayed: none differs" in agent(old, "replay", "--policy", policy)
+
+
+def test_the_right_sets_of_old_records_are_shown_with_today_s_names(old: Path) -> None:
+    """The digest of the terms covers the old name; readers show the digest as it was recorded."""
+    assert {'"rights":"look"', '"rights":"work"'} <= set(re.findall(r'"rights":"[a-z]+"', stored(old)))
+    exported = [json.loads(line) for line in agent(old, "export", "--format", "jsonl").splitlines()]
+    with sqlite3.connect(old) as database:
+        digests = [json.loads(body).get("digest") for (body,) in database.execute("SELECT body FROM records")]
+    with AuditLog.open_to_read(old) as log:
+        found = [deed.record.body for deed in deeds(log) if deed.record.body.get("terms")]
+        assert {body["terms"]["rights"] for body in found} == {"read-only", "workspace-write"}
+        assert {body["digest"] for body in found} <= set(digests)
+        assert {terms_of(body).rights for body in found} == set(Rights)  # type: ignore[union-attr]  # each has terms
+    assert {"look", "work"}.isdisjoint(str(each) for line in exported for each in _values(line))
 
 
 def test_each_record_is_shown_and_explained_with_today_s_names(old: Path) -> None:

@@ -21,7 +21,13 @@ SYSTEM = ("/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache")
 @pytest.fixture
 def terms(tmp_path: Path) -> Terms:
     (tmp_path / "w").mkdir()
-    return Terms(Rights.WORK, str(tmp_path / "w"), "/nonexistent", system=SYSTEM, env=(("PATH", "/usr/bin:/bin"),))
+    return Terms(
+        Rights.WORKSPACE_WRITE,
+        str(tmp_path / "w"),
+        "/nonexistent",
+        system=SYSTEM,
+        env=(("PATH", "/usr/bin:/bin"),),
+    )
 
 
 def with_backend(tmp_path: Path, work: Callable[[Linux], Awaitable[None]], rest: float = helper_pool.REST) -> None:

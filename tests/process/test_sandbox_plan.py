@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from policy.model.verdict import LOOK_TMP, Rights
+from policy.model.verdict import READ_ONLY_TMP, Rights
 from sandbox.inside import syscalls
 from sandbox.linux import landlock
 from sandbox.linux.plan_builder import helper_key
@@ -19,12 +19,12 @@ GOLDEN = TESTS / "golden" / "plans.json"
 
 
 CASES = {
-    "look": plan(terms(Rights.LOOK)),
-    "work": plan(terms()),
-    "work with named paths": plan(terms(read=("/srv/data",), write=("/srv/out.txt",))),
-    "work with a cache": plan(terms(cache="/var/cache/own", read=("/home/u/.cache/shown",))),
-    "T3 look": plan(terms(Rights.LOOK), tier="T3"),
-    "T3 work, old kernel": plan(terms(), tier="T3", abi=1),
+    "read-only": plan(terms(Rights.READ_ONLY)),
+    "workspace-write": plan(terms()),
+    "workspace-write with named paths": plan(terms(read=("/srv/data",), write=("/srv/out.txt",))),
+    "workspace-write with a cache": plan(terms(cache="/var/cache/own", read=("/home/u/.cache/shown",))),
+    "T3 read-only": plan(terms(Rights.READ_ONLY), tier="T3"),
+    "T3 workspace-write, old kernel": plan(terms(), tier="T3", abi=1),
 }
 
 
@@ -42,13 +42,13 @@ def test_t2_plans_what_t1_plans() -> None:
 
 @pytest.mark.threat("T02")
 def test_look_has_nothing_writable() -> None:
-    told = CASES["look"]
+    told = CASES["read-only"]
     writable = [step for step in told.mounts if step[0] in ("rw", "tmpfs") and not step[2].startswith("/dev/")]
-    assert writable == [("tmpfs", str(512 << 20), LOOK_TMP)], "memory of its own, which nobody else sees"
-    assert told.vanishing == LOOK_TMP
+    assert writable == [("tmpfs", str(512 << 20), READ_ONLY_TMP)], "memory of its own, which nobody else sees"
+    assert told.vanishing == READ_ONLY_TMP
     writing = landlock.WRITE & ~landlock.READ
     granted = [path for path, access in told.landlock if access & writing and not path.startswith("/dev/")]
-    assert granted == [LOOK_TMP]
+    assert granted == [READ_ONLY_TMP]
     assert not told.loopback
 
 
@@ -141,7 +141,7 @@ def make(folder: Path, *names: str) -> None:
 
 
 def test_the_scan_finds_secrets_repositories_and_links(tmp_path: Path) -> None:
-    outside, work = tmp_path / "outside", tmp_path / "work"
+    outside, work = tmp_path / "outside", tmp_path / "workspace-write"
     make(outside, "shared.txt")
     make(
         work, ".git/config", ".git/hooks/", "sub/.git/config", "a/.env", "a/.env.example", "b/key.pem", "sm/.git", "one"
@@ -162,7 +162,7 @@ def test_the_scan_finds_secrets_repositories_and_links(tmp_path: Path) -> None:
 
 
 def test_a_hidden_place_is_one_place_and_a_hidden_name_any(tmp_path: Path) -> None:
-    outside, work = tmp_path / "outside", tmp_path / "work"
+    outside, work = tmp_path / "outside", tmp_path / "workspace-write"
     make(outside, "x")
     make(work, "private/a", "src/private/b", "x/1.sql", "x/2.txt", "src/3.sql", "real/c")
     (work / "linked").symlink_to("real")
@@ -176,7 +176,7 @@ def test_a_hidden_place_is_one_place_and_a_hidden_name_any(tmp_path: Path) -> No
 
 
 def test_nothing_is_mounted_through_a_link(tmp_path: Path) -> None:
-    outside, work = tmp_path / "outside", tmp_path / "work"
+    outside, work = tmp_path / "outside", tmp_path / "workspace-write"
     make(outside, "git/config", "git/hooks/")
     make(work, "nested/x", "real/.git/config")
     for link in (work / ".git", work / "nested" / ".git"):
@@ -198,12 +198,14 @@ def test_the_scan_survives_odd_names(tmp_path: Path) -> None:
 
 
 def test_programs_are_kept_whole_or_built_again(tmp_path: Path) -> None:
-    built = programs(Rights.LOOK, unix=False, cache=tmp_path)
+    built = programs(Rights.READ_ONLY, unix=False, cache=tmp_path)
     (kept,) = tmp_path.iterdir()
-    assert programs(Rights.LOOK, unix=False, cache=tmp_path) == built
+    assert programs(Rights.READ_ONLY, unix=False, cache=tmp_path) == built
     for damage in (b"", kept.read_bytes()[:-8], kept.read_bytes()[:40] + b"\0" * (kept.stat().st_size - 40)):
         kept.write_bytes(damage)
-        assert programs(Rights.LOOK, unix=False, cache=tmp_path) == built, "a damaged cache must never weaken a filter"
+        assert programs(Rights.READ_ONLY, unix=False, cache=tmp_path) == built, (
+            "a damaged cache must never weaken a filter"
+        )
 
 
 def test_the_right_sets_have_different_programs(tmp_path: Path) -> None:

@@ -287,7 +287,7 @@ def test_what_appears_is_noticed_however_little_is_read(
         (folder / "r/.envrc").symlink_to("env/rc")
     if link:
         (folder / ".git" / "HEAD").symlink_to("refs/heads/main")
-    terms = Terms(Rights.WORK, str(folder), "/nonexistent", hidden=SECRETS, shown=SHOWN, locked=LOCKED)
+    terms = Terms(Rights.WORKSPACE_WRITE, str(folder), "/nonexistent", hidden=SECRETS, shown=SHOWN, locked=LOCKED)
     trees = Trees(None)
     wait_until_settled()
 
@@ -311,7 +311,7 @@ def test_names_with_a_wildcard_are_found_and_remembered_beside_links(tmp_path: P
     make(folder, "a/x", "real.txt", "other.txt", "My.code-workspace", "lefthook.yml")
     (folder / "readme").symlink_to("a/x")
     (folder / "linked.code-workspace").symlink_to("real.txt")
-    terms = Terms(Rights.WORK, str(folder), "/nonexistent", hidden=SECRETS, shown=SHOWN, locked=locked)
+    terms = Terms(Rights.WORKSPACE_WRITE, str(folder), "/nonexistent", hidden=SECRETS, shown=SHOWN, locked=locked)
     trees = Trees(None)
     wait_until_settled()
     found = scan(str(folder), SECRETS, SHOWN, locked, trees)
@@ -339,12 +339,12 @@ def test_too_many_hard_links_matter_where_they_may_be_written(tmp_path: Path, mo
     make(there, *"bcd")
     for name in "bcd":
         os.link(there / name, here / name)
-    terms = Terms(Rights.WORK, str(here), "/nonexistent", system=("/usr",))
+    terms = Terms(Rights.WORKSPACE_WRITE, str(here), "/nonexistent", system=("/usr",))
     for most, crowded in ((3, False), (2, True)):
         monkeypatch.setattr(scanning, "MOST_SHARED", most)
         found = look(here)
         assert (found.crowded, found.truncated, len(found.shared)) == (crowded, False, most)
-        plan_builder.refuse_impossible(replace(terms, rights=Rights.LOOK), found, plan_builder.kind)
+        plan_builder.refuse_impossible(replace(terms, rights=Rights.READ_ONLY), found, plan_builder.kind)
         if not crowded:
             plan_builder.refuse_impossible(terms, found, plan_builder.kind)
             assert {path for path, *_ in found.marks} == {*found.shared}

@@ -29,32 +29,32 @@ WS, SCRATCH = "/Users/me/project", "/private/var/folders/x/ringfence-tmp-1"
 LIMITS = (ROOT / "docs/security/limits.md").read_text("utf-8")
 
 
-def terms(rights: str = "work", **told: Any) -> Terms:
+def terms(rights: str = "workspace-write", **told: Any) -> Terms:
     return Terms(Rights(rights), told.pop("workspace", WS), "/Users/me", **told)
 
 
 # fmt: off
 CASES: dict[str, tuple[Terms, Scan, dict[str, Any]]] = {
-    "look":              (terms("look"), Scan(), {}),
-    "work":              (terms(), Scan(), {}),
-    "look-read":         (terms("look", read=("/Users/me/other/notes.txt",)), Scan(), {}),
-    "work-read-folder":  (terms(read=("/Users/me/other",)), Scan(), {}),
-    "work-write":        (terms(write=("/Users/me/out",)), Scan(), {}),
-    "look-write":        (terms("look", write=("/Users/me/out",)), Scan(), {}),
+    "read-only":              (terms("read-only"), Scan(), {}),
+    "workspace-write":              (terms(), Scan(), {}),
+    "read-only-read":         (terms("read-only", read=("/Users/me/other/notes.txt",)), Scan(), {}),
+    "workspace-write-read-folder":  (terms(read=("/Users/me/other",)), Scan(), {}),
+    "workspace-write-write":        (terms(write=("/Users/me/out",)), Scan(), {}),
+    "read-only-write":        (terms("read-only", write=("/Users/me/out",)), Scan(), {}),
     "system":            (terms(system=("/opt/homebrew", "/Users/me/.pyenv/versions/3.12.1")), Scan(), {}),
     "masked":            (terms(), Scan(masked=(f"{WS}/.env", f"{WS}/deep/er/key.pem")), {}),
-    "masked-look":       (terms("look"), Scan(masked=(f"{WS}/.env",)), {}),
+    "masked-read-only":       (terms("read-only"), Scan(masked=(f"{WS}/.env",)), {}),
     "masked-named":      (terms(read=(f"{WS}/.env",)), Scan(masked=(f"{WS}/.env", f"{WS}/b.env")), {}),
     "locked":            (terms(locked=(".git/hooks", ".git/config", ".vscode")), Scan(locked=(f"{WS}/.git/hooks",), pinned=(f"{WS}/.git",), roots=(WS,)), {}),
     "locked-nested":     (terms(locked=(".git/hooks", ".git/modules/*/hooks")), Scan(locked=(f"{WS}/.git/modules/m/hooks",), roots=(WS, f"{WS}/vendor/lib")), {}),
     "locked-opened":     (terms(locked=(".vscode", ".envrc"), write=(f"{WS}/.vscode",)), Scan(locked=(f"{WS}/.vscode",), roots=(WS,)), {}),
     "shared":            (terms(), Scan(shared=(f"{WS}/store/linked",)), {}),
     "aliases":           (terms(workspace="/tmp/project", read=("/etc/hosts", "/var/log")), Scan(masked=("/tmp/project/.env",)), {}),
-    "hosts-look":        (terms("look", hosts=("example.org",)), Scan(), {"proxy": 50123}),
-    "hosts-work":        (terms(hosts=("example.org", "*.example.net:8443")), Scan(), {"proxy": 50123}),
+    "hosts-read-only":        (terms("read-only", hosts=("example.org",)), Scan(), {"proxy": 50123}),
+    "hosts-workspace-write":        (terms(hosts=("example.org", "*.example.net:8443")), Scan(), {"proxy": 50123}),
     "cache":             (terms(cache="/Users/me/.cache/ringfence/w1"), Scan(), {}),
     "unix":              (terms(unix=True), Scan(), {}),
-    "file-action":       (terms("look"), Scan(masked=(f"{WS}/.env",)), {"code": ("/usr/local/ringfence/sandbox", "/opt/python")}),
+    "file-action":       (terms("read-only"), Scan(masked=(f"{WS}/.env",)), {"code": ("/usr/local/ringfence/sandbox", "/opt/python")}),
     "hostile-names":     (terms(workspace='/Users/me/a")(allow default)("', read=('/Users/me/\\"; (allow file-read* (subpath "/"))', "/Users/me/line\nbreak", "/Users/me/ünïcode")),
                           Scan(masked=('/Users/me/a")(allow default)("/.env',)), {}),
 }
@@ -91,27 +91,27 @@ def test_the_profile_is_well_formed_and_names_what_is_known(name: str) -> None:
 
 # fmt: off
 ANSWERS = [
-    ("look", "file-read-data", f"{WS}/a", True, "the workspace can be read"),
-    ("look", "file-write-data", f"{WS}/a", False, "and not written"),
-    ("work", "file-write-create", f"{WS}/a", True, "under work it can"),
-    ("work", "file-read-data", "/Users/me/.ssh/id_rsa", False, "the home is no part of it"),
-    ("work", "file-read-metadata", "/Users/me/.ssh/id_rsa", False, "nor whether something is there"),
-    ("work", "file-read-data", f"{WS}-other/a", False, "a name that only starts alike"),
-    ("work", "file-read-metadata", "/Users/me", True, "what leads to the workspace can be walked"),
-    ("work", "file-read-data", "/Users/me", False, "and not listed"),
-    ("work", "file-write-data", "/Users/me", False, "nor changed"),
-    ("work", "file-write-data", f"{SCRATCH}/x", True, "the session's own folder"),
-    ("look", "file-write-data", f"{SCRATCH}/x", False, "which is to be read under look"),
-    ("work", "file-write-setugid", f"{WS}/a", False, "no setuid bit anywhere"),
-    ("work", "file-link", f"{WS}/a", False, "no second name of a file elsewhere"),
-    ("work", "file-clone", f"{WS}/a", False, "and no copy that shares its blocks"),
-    ("work", "file-read-data", "/System/Volumes/Data/Users/me/.ssh/id_rsa", False, "the other name of every file"),
-    ("work", "file-read-data", "/System/Library/x", True, "the system's own libraries"),
-    ("work", "process-exec", "/Users/me/Downloads/tool", False, "only what is readable can be started"),
-    ("work", "process-exec-interpreter", "/bin/bash", True, "scripts too"),
-    ("work", "ipc-posix-shm-write-data", "x", False, "no memory by name"),
-    ("work", "mach-register", "x", False, "no service of its own"),
-    ("work", "file-mount", "/", False, "nothing is mounted"),
+    ("read-only", "file-read-data", f"{WS}/a", True, "the workspace can be read"),
+    ("read-only", "file-write-data", f"{WS}/a", False, "and not written"),
+    ("workspace-write", "file-write-create", f"{WS}/a", True, "under workspace-write it can"),
+    ("workspace-write", "file-read-data", "/Users/me/.ssh/id_rsa", False, "the home is no part of it"),
+    ("workspace-write", "file-read-metadata", "/Users/me/.ssh/id_rsa", False, "nor whether something is there"),
+    ("workspace-write", "file-read-data", f"{WS}-other/a", False, "a name that only starts alike"),
+    ("workspace-write", "file-read-metadata", "/Users/me", True, "what leads to the workspace can be walked"),
+    ("workspace-write", "file-read-data", "/Users/me", False, "and not listed"),
+    ("workspace-write", "file-write-data", "/Users/me", False, "nor changed"),
+    ("workspace-write", "file-write-data", f"{SCRATCH}/x", True, "the session's own folder"),
+    ("read-only", "file-write-data", f"{SCRATCH}/x", False, "which is to be read under read-only"),
+    ("workspace-write", "file-write-setugid", f"{WS}/a", False, "no setuid bit anywhere"),
+    ("workspace-write", "file-link", f"{WS}/a", False, "no second name of a file elsewhere"),
+    ("workspace-write", "file-clone", f"{WS}/a", False, "and no copy that shares its blocks"),
+    ("workspace-write", "file-read-data", "/System/Volumes/Data/Users/me/.ssh/id_rsa", False, "the other name of every file"),
+    ("workspace-write", "file-read-data", "/System/Library/x", True, "the system's own libraries"),
+    ("workspace-write", "process-exec", "/Users/me/Downloads/tool", False, "only what is readable can be started"),
+    ("workspace-write", "process-exec-interpreter", "/bin/bash", True, "scripts too"),
+    ("workspace-write", "ipc-posix-shm-write-data", "x", False, "no memory by name"),
+    ("workspace-write", "mach-register", "x", False, "no service of its own"),
+    ("workspace-write", "file-mount", "/", False, "nothing is mounted"),
     ("masked", "file-read-data", f"{WS}/.env", False, "a mask comes after the allow of what holds it"),
     ("masked", "file-read-metadata", f"{WS}/.env", False, "there is no trace of it"),
     ("masked", "file-write-unlink", f"{WS}/.env", False, "it cannot be moved to a name that is not masked"),
@@ -154,11 +154,11 @@ def test_the_only_way_out_is_one_port_of_this_machine() -> None:
         name: [f for r in _network(name) if "network-outbound" in r.operations for f in r.filters] for name in CASES
     }
     assert {name: found for name, found in reached.items() if found} == {
-        "hosts-look": [("remote", "localhost:50123")],
-        "hosts-work": [("remote", "localhost:50123")],
+        "hosts-read-only": [("remote", "localhost:50123")],
+        "hosts-workspace-write": [("remote", "localhost:50123")],
         "unix": [("remote", SCRATCH)],
     }
-    assert not _network("look"), "look opens no socket at all"
+    assert not _network("read-only"), "read-only opens no socket at all"
 
 
 def _network(name: str) -> list[Any]:
@@ -237,7 +237,13 @@ def stand_in(tmp_path: Path) -> Path:
 def run_through(place: Path, script: str, *, stdin: bytes | None = None, **limits: Any) -> Any:
     async def once() -> Any:
         backend = Seatbelt(program=str(place / "sandbox-exec"))
-        told = Terms(Rights.WORK, str(place / "ws"), "/nonexistent", env=(("A", "b"),), limits=Limits(**limits))
+        told = Terms(
+            Rights.WORKSPACE_WRITE,
+            str(place / "ws"),
+            "/nonexistent",
+            env=(("A", "b"),),
+            limits=Limits(**limits),
+        )
         try:
             argv = ("/bin/bash", "-c", script)
             return await backend._confined(told, argv, str(place / "ws"), stdin, None)
@@ -275,7 +281,7 @@ def test_the_conversation_with_a_command(
 
 def test_a_permit_becomes_a_command_or_a_file_action(stand_in: Path) -> None:
     """Through `run`; what its canary would have said is said for it, since there is nothing here that holds."""
-    told = Terms(Rights.WORK, str(stand_in / "ws"), "/nonexistent")
+    told = Terms(Rights.WORKSPACE_WRITE, str(stand_in / "ws"), "/nonexistent")
     actions = (
         RunScript("echo $((6 * 7)); exit 3", told.workspace),
         RunArgv(("/bin/echo", "a b"), told.workspace),
@@ -318,7 +324,7 @@ def test_named_hosts_are_reached_through_the_proxy_of_one_command(stand_in: Path
 
         async def once() -> Any:
             backend = Seatbelt(program=str(stand_in / "sandbox-exec"))
-            told = Terms(Rights.LOOK, str(stand_in / "ws"), "/nonexistent", hosts=(f"127.0.0.1:{port} private",))
+            told = Terms(Rights.READ_ONLY, str(stand_in / "ws"), "/nonexistent", hosts=(f"127.0.0.1:{port} private",))
             try:
                 return await backend._confined(told, ("/usr/bin/python3", "-c", script), "/", None, None)
             finally:
@@ -335,7 +341,7 @@ def test_a_command_that_is_cancelled_is_ended(stand_in: Path) -> None:
 
     async def cancel() -> None:
         backend = Seatbelt(program=str(stand_in / "sandbox-exec"))
-        told = Terms(Rights.LOOK, str(stand_in / "ws"), "/nonexistent")
+        told = Terms(Rights.READ_ONLY, str(stand_in / "ws"), "/nonexistent")
         running = asyncio.create_task(backend._confined(told, ("/bin/sleep", "86420"), "/", None, None))
         while b"86420" not in seen() and not running.done():
             await asyncio.sleep(0.01)
@@ -407,7 +413,7 @@ def test_on_a_mac_it_holds(tmp_path: Path, script: str, status: int, why: str) -
             ("PORT", str(listener.getsockname()[1])),
         )
         told = Terms(
-            Rights.WORK, str(ws), str(Path.home()), hidden=(".env", "*.pem"), locked=(".git/hooks", ".vscode"),
+            Rights.WORKSPACE_WRITE, str(ws), str(Path.home()), hidden=(".env", "*.pem"), locked=(".git/hooks", ".vscode"),
             env=(*env, ("RUNNER", str(os.getpid()))), limits=Limits(wall=20.0),
         )  # fmt: skip
 
@@ -432,7 +438,7 @@ def test_on_a_mac_it_holds(tmp_path: Path, script: str, status: int, why: str) -
 def test_on_a_mac_file_actions_and_limits(tmp_path: Path) -> None:
     ws = Path(os.path.realpath(tmp_path))
     (ws / "file.txt").write_text("hello\n")
-    told = Terms(Rights.LOOK, str(ws), str(Path.home()), limits=Limits(wall=2.0))
+    told = Terms(Rights.READ_ONLY, str(ws), str(Path.home()), limits=Limits(wall=2.0))
 
     async def both() -> tuple[Any, Any]:
         backend = Seatbelt()

@@ -40,7 +40,7 @@ def children() -> set[int]:
 
 
 def terms(workspace: Path) -> Terms:
-    return Terms(Rights.LOOK, str(workspace), "/nonexistent", system=("/usr", "/bin", "/lib", "/lib64"))
+    return Terms(Rights.READ_ONLY, str(workspace), "/nonexistent", system=("/usr", "/bin", "/lib", "/lib64"))
 
 
 def test_a_spare_that_nobody_took_is_ended_and_reaped() -> None:

@@ -30,7 +30,7 @@ from tests.support.permission_world import BOOK, machine, profile, ruling
 
 AGENT = str(Path(sys.executable).parent / "agent")
 A, Q, D = Ruling.ALLOW, Ruling.ASK, Ruling.DENY
-LOOK, WORK = Rights.LOOK, Rights.WORK
+LOOK, WORK = Rights.READ_ONLY, Rights.WORKSPACE_WRITE
 
 
 def judge(
@@ -158,7 +158,7 @@ def test_law_no_flag_grants_a_secret_or_a_host_that_nobody_named(
         assert not secrets.holds(path)
         assert not secrets.exposed_by(path)
     said = [one for one in map(host_rule, (*names, "x.org", "z.org")) if isinstance(one, HostRule)]
-    for text in terms.hosts:
+    for text in terms.open_hosts:
         found = host_rule(text)
         assert isinstance(found, HostRule)
         assert any(one.host == found.host for one in said)
@@ -329,7 +329,7 @@ def test_the_terms_can_be_seen_before(place: Path) -> None:
     )
     assert shown is None, "a folder that holds the home is given to nobody"
     (found,) = json.loads(run(place, "sandbox", "show", "--json", "--write", "docs", "--env", "A=v4lue", "ls").stdout)
-    assert (found["terms"]["rights"], "A" in found["terms"]["env"]) == ("work", True)
+    assert (found["terms"]["rights"], "A" in found["terms"]["env"]) == ("workspace-write", True)
     assert {"kind": "rw", "from": str(place / "work"), "to": str(place / "work")} in found["mounts"]
     assert "v4lue" not in json.dumps(found)
     assert run(place, "sandbox", "show", "cat ~/.ssh/id_rsa").returncode == Exit.DENIED

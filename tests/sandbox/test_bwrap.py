@@ -26,21 +26,21 @@ def holds(words: list[str], *part: str) -> bool:
 # fmt: off
 OPTIONS: list[tuple[Rights, bool, tuple[str, ...], bool, str]] = [
     # rights, admin, words, whether they are there, why
-    (Rights.WORK, True,  ("--unshare-user",),                                          False, "root needs no user namespace, and has none in T1"),
-    (Rights.WORK, False, ("--unshare-user",),                                          True,  "everybody else does"),
-    (Rights.WORK, True,  ("--cap-drop", "ALL"),                                        True,  "root keeps what it is not told to drop"),
-    (Rights.WORK, True,  ("--as-pid-1",),                                              True,  "the helper ends what commands leave by kill(-1)"),
-    (Rights.WORK, True,  ("--die-with-parent",),                                       True,  "nothing outlives the runner"),
-    (Rights.WORK, True,  ("--ro-bind", "/proc/sys", "/proc/sys"),                      True,  "by its own check it would leave it writable for root"),
-    (Rights.WORK, True,  ("--remount-ro", "/proc"),                                    True,  "and as a whole"),
-    (Rights.WORK, True,  ("--bind", "/home/u/p", "/home/u/p"),                         True,  "the workspace, writable under work"),
-    (Rights.LOOK, True,  ("--ro-bind", "/home/u/p", "/home/u/p"),                      True,  "read-only under look"),
-    (Rights.WORK, True,  ("--bind", "/home/u/p/.git", "/home/u/p/.git"),               True,  "pinned: it cannot be renamed away"),
-    (Rights.WORK, True,  ("--ro-bind", "/home/u/p/.git/config", "/home/u/p/.git/config"), True, "locked"),
-    (Rights.WORK, True,  ("--ro-bind", "/e/file", "/home/u/p/.env"),                   True,  "masked"),
-    (Rights.WORK, True,  ("--symlink", "usr/bin", "/bin"),                             True,  "a link stays one"),
-    (Rights.LOOK, True,  ("--bind", "/var/scratch", "/tmp"),                           False, "the session's /tmp is read-only under look"),
-    (Rights.WORK, True,  ("--bind", "/dev/null", "/dev/null"),                         False, "--dev brings the devices"),
+    (Rights.WORKSPACE_WRITE, True,  ("--unshare-user",),                                          False, "root needs no user namespace, and has none in T1"),
+    (Rights.WORKSPACE_WRITE, False, ("--unshare-user",),                                          True,  "everybody else does"),
+    (Rights.WORKSPACE_WRITE, True,  ("--cap-drop", "ALL"),                                        True,  "root keeps what it is not told to drop"),
+    (Rights.WORKSPACE_WRITE, True,  ("--as-pid-1",),                                              True,  "the helper ends what commands leave by kill(-1)"),
+    (Rights.WORKSPACE_WRITE, True,  ("--die-with-parent",),                                       True,  "nothing outlives the runner"),
+    (Rights.WORKSPACE_WRITE, True,  ("--ro-bind", "/proc/sys", "/proc/sys"),                      True,  "by its own check it would leave it writable for root"),
+    (Rights.WORKSPACE_WRITE, True,  ("--remount-ro", "/proc"),                                    True,  "and as a whole"),
+    (Rights.WORKSPACE_WRITE, True,  ("--bind", "/home/u/p", "/home/u/p"),                         True,  "the workspace, writable under workspace-write"),
+    (Rights.READ_ONLY, True,  ("--ro-bind", "/home/u/p", "/home/u/p"),                      True,  "read-only under read-only"),
+    (Rights.WORKSPACE_WRITE, True,  ("--bind", "/home/u/p/.git", "/home/u/p/.git"),               True,  "pinned: it cannot be renamed away"),
+    (Rights.WORKSPACE_WRITE, True,  ("--ro-bind", "/home/u/p/.git/config", "/home/u/p/.git/config"), True, "locked"),
+    (Rights.WORKSPACE_WRITE, True,  ("--ro-bind", "/e/file", "/home/u/p/.env"),                   True,  "masked"),
+    (Rights.WORKSPACE_WRITE, True,  ("--symlink", "usr/bin", "/bin"),                             True,  "a link stays one"),
+    (Rights.READ_ONLY, True,  ("--bind", "/var/scratch", "/tmp"),                           False, "the session's /tmp is read-only under read-only"),
+    (Rights.WORKSPACE_WRITE, True,  ("--bind", "/dev/null", "/dev/null"),                         False, "--dev brings the devices"),
 ]
 # fmt: on
 
@@ -90,7 +90,7 @@ def test_nothing_is_made_in_a_folder_of_the_host(tmp_path: Path) -> None:
 
 def test_only_what_is_not_shown_already_is_added() -> None:
     assert interpreter_paths.steps(("/",)) == (
-        ("ro", str(Path(interpreter_paths.__file__).parent), "/run/ringfence/sandbox"),
+        ("ro", str(Path(interpreter_paths.__file__).parents[1]), "/run/ringfence/sandbox"),
     )
     shown = {target for _, _, target in interpreter_paths.steps(())}
     assert os.path.realpath(sys.executable) in shown

@@ -129,7 +129,7 @@ def test_the_cache_is_kept_for_one_workspace_and_for_work_alone(bench: Bench) ->
     again = bench.run("cat ~/.cache/pip/wheel", cache=folder, limits={"pids": 404})  # a helper of its own
     assert again["out"] == "poison\n"
     for answer in (
-        bench.run("cat ~/.cache/pip/wheel", cache=folder, rights="look"),
+        bench.run("cat ~/.cache/pip/wheel", cache=folder, rights="read-only"),
         bench.run("cat ~/.cache/pip/wheel", cache=other, limits={"pids": 405}),
         bench.run("cat ~/.cache/pip/wheel", limits={"pids": 406}),
     ):
@@ -163,14 +163,14 @@ def test_without_a_private_root_the_cache_is_where_it_lies(bench: Bench) -> None
     answer = bench.run('echo $XDG_CACHE_HOME; echo x > "$XDG_CACHE_HOME/made"', tier="T3", cache=folder, env=env)
     assert (answer["out"], answer["status"]) == (f"{folder}\n", 0), answer
     assert (Path(folder) / "made").exists()
-    refused = bench.run('echo x > "$XDG_CACHE_HOME/new"', tier="T3", cache=folder, env=env, rights="look")
+    refused = bench.run('echo x > "$XDG_CACHE_HOME/new"', tier="T3", cache=folder, env=env, rights="read-only")
     assert refused["status"] != 0
 
 
 # ---- where a look may write
 
 
-LOOK = {"rights": "look", "env": {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "TMPDIR": "/run/tmp"}}
+LOOK = {"rights": "read-only", "env": {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "TMPDIR": "/run/tmp"}}
 
 
 @pytest.mark.threat("T02")

@@ -89,7 +89,7 @@ attempt("as-proxy-anywhere", lambda: socket.create_server(("0.0.0.0", 3128)).clo
 @pytest.mark.threat("T06")
 @pytest.mark.threat("T52")
 @pytest.mark.parametrize("tier", ["T1", "T2"])
-@pytest.mark.parametrize("rights", ["look", "work"])
+@pytest.mark.parametrize("rights", ["read-only", "workspace-write"])
 def test_nothing_else_is_reached(bench: Bench, rights: str, tier: str) -> None:
     """With a host named, sockets exist; yet only the proxy is there, and it is nobody else's place."""
     bench.own(bench.workspace).joinpath("tries.py").write_text(TRIES)
@@ -112,7 +112,7 @@ def test_a_command_reaches_the_host_that_it_was_given(bench: Bench, tmp_path: Pa
     (tmp_path / "file").write_text("through the proxy\n")
     with site(tmp_path) as port:
         hosts = [f"{ADDRESS}:{port} private"]
-        for rights in ("look", "work"):
+        for rights in ("read-only", "workspace-write"):
             answer = bench.run(f"curl -sS http://{ADDRESS}:{port}/file", rights=rights, hosts=hosts, tier=tier)
             assert answer["out"] == "through the proxy\n", answer
             (connection,) = answer["connections"]
@@ -136,7 +136,7 @@ def test_a_host_called_like_the_own_loopback_is_the_runners(bench: Bench, tmp_pa
 
 
 def test_without_a_host_there_is_no_proxy(bench: Bench) -> None:
-    answer = bench.run("env | grep -i proxy; curl -sS http://127.0.0.1:3128/", rights="work")
+    answer = bench.run("env | grep -i proxy; curl -sS http://127.0.0.1:3128/", rights="workspace-write")
     assert answer["out"] == ""
     assert "Connection refused" in answer["err"] or "Couldn't connect" in answer["err"]
 

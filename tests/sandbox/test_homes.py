@@ -199,7 +199,7 @@ def test_a_toolchain_below_the_home_works_and_opens_nothing_else(
     environ = {"HOME": str(home), "PATH": f"{path}:/usr/bin:/bin", "LANG": "C.UTF-8", **told}
     facts = gather(str(bench.workspace), environ, PROFILE)
     environment = dict(child_environment(facts, environ, PROFILE))
-    for want in ("look", "work"):
+    for want in ("read-only", "workspace-write"):
         answer = bench.run(script.replace("{home}", str(home)), rights=want, **rights(facts, environment, cache=""))
         assert (answer["out"], answer["status"]) == ("hello True\n", 0), (want, answer)
     found = bench.run(f"grep -rlsF {SECRET} {home}; ls -A ~/private ~/.ssh", **rights(facts, environment, cache=""))

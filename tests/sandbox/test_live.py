@@ -232,7 +232,7 @@ def test_the_name_of_a_file_begins_no_line_of_ours(capfd: pytest.CaptureFixture[
 
 def watching(top: Path) -> tuple[Live, Scan]:
     trees = Trees(None)
-    terms = Terms(Rights.WORK, str(top), "/nonexistent", locked=LOCKED)
+    terms = Terms(Rights.WORKSPACE_WRITE, str(top), "/nonexistent", locked=LOCKED)
     found = scan(str(top), (), (), LOCKED, trees)
     return Live(Watch(terms, found, top.parent / "aside", trees), found, trees), found
 

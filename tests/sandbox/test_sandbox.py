@@ -34,7 +34,7 @@ WORKS = [
     ("echo out; echo err >&2; exit 7", 7, "out\n", "the exit status passes"),
     ("kill -9 $$", 137, "", "a signal is 128+N"),
     ("cat file.txt", 0, "hello\n", "the workspace can be read"),
-    ("echo x > new.txt && cat new.txt && rm new.txt", 0, "x\n", "and written under work"),
+    ("echo x > new.txt && cat new.txt && rm new.txt", 0, "x\n", "and written under workspace-write"),
     ("echo t > /tmp/t && cat /tmp/t", 0, "t\n", "/tmp is private and writable"),
     ("cd ~ && touch mine && ls -A | grep -v project", 0, "mine\n", "HOME is private, empty and writable"),
     ("printf a | cat - <(printf b)", 0, "ab", "process substitution has its /dev/fd"),
@@ -99,10 +99,10 @@ def test_what_look_grants_is_reading_and_nothing_else(bench: Bench) -> None:
         "chmod 600 file.txt": "read-only file system",
     }
     for script, message in scripts.items():
-        answer = bench.run(script, rights="look")
+        answer = bench.run(script, rights="read-only")
         assert answer["status"] != 0, script
         assert message in answer["err"].lower(), answer
-    assert bench.run("cat file.txt > /dev/null && echo read", rights="look")["out"] == "read\n"
+    assert bench.run("cat file.txt > /dev/null && echo read", rights="read-only")["out"] == "read\n"
 
 
 # ---- limits
@@ -190,7 +190,7 @@ def test_a_secret_file_of_the_workspace_is_masked(bench: Bench) -> None:
     (bench.workspace / ".env.example").write_text("public")
     bench.own(bench.workspace)
     told = {"hidden": [".env", ".env.*", "*.pem"], "shown": [".env.example"]}
-    for rights in ("look", "work"):
+    for rights in ("read-only", "workspace-write"):
         answer = bench.run("grep -rs . ; cat .env; mv .env x; cp server.pem y; ln .env z", rights=rights, **told)
         assert SECRET not in answer["out"] + answer["err"]
         assert "public" in answer["out"]
@@ -302,7 +302,7 @@ def test_the_program_itself_is_read_only_where_it_lies_in_the_workspace(bench: B
         "for f in .venv/lib/site-packages/sandbox/inside/helper.py .venv/lib/site-packages/new.pth; do echo PWNED >> $f; done;"
         " mv .venv gone; mv .venv/lib .venv/gone; mv .venv/lib/site-packages .venv/lib/gone; echo fine > notes.md"
     )
-    terms = {"rights": "work", "workspace": str(project), "home": str(bench.home), "system": SYSTEM, "env": {"PATH": "/usr/bin:/bin"}}  # fmt: skip
+    terms = {"rights": "workspace-write", "workspace": str(project), "home": str(bench.home), "system": SYSTEM, "env": {"PATH": "/usr/bin:/bin"}}  # fmt: skip
     action = {"kind": "RunScript", "script": script, "cwd": str(project)}
     request = {"tier": bench.tier, "cache": str(bench.base / "cache"), "action": action, "terms": terms}
     python = world_readable_python() if bench.user == "nobody" else sys.executable
@@ -519,7 +519,7 @@ def test_the_devices_of_the_machine_keep_their_mode_and_times(bench: Bench) -> N
         "each(lambda: os.fchmod(0, 0o666), lambda: os.utime(0), lambda: os.fchown(0, 0, 0))\n"
         "print(open('/dev/zero', 'rb').read(1), open('/dev/null', 'w').write('x'), os.read(0, 1))\n"
     )
-    for writing in ({}, {"rights": "look"}):
+    for writing in ({}, {"rights": "read-only"}):
         answer = bench.run(f"{PY} {shlex.quote(script)}", **writing)
         # bubblewrap's own has no say over mounts there, and what anybody may write to, anybody may touch.
         found = answer["out"].replace("OPEN 1\n", "") if bench.tier == "T2" and bench.user != "root" else answer["out"]
@@ -761,7 +761,7 @@ def test_the_home_cannot_be_a_workspace(bench: Bench) -> None:
 
 @pytest.mark.threat("T19")
 def test_the_canary_reports_every_check(bench: Bench) -> None:
-    checks = bench.run("true", rights="look")["checks"]
+    checks = bench.run("true", rights="read-only")["checks"]
     assert set(checks) >= {
         "hidden",
         "outside",
@@ -841,7 +841,7 @@ def test_without_namespaces_the_rest_still_holds_and_says_so(bench: Bench) -> No
         "cat /proc/1/environ",
     ):
         assert bench.run(script, tier="T3")["status"] != 0, script
-    assert bench.run("echo x > t3.txt", tier="T3", rights="look")["status"] != 0
+    assert bench.run("echo x > t3.txt", tier="T3", rights="read-only")["status"] != 0
     assert (bench.outside / "target.txt").read_text() == "original"
 
 

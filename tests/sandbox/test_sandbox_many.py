@@ -22,7 +22,13 @@ def terms(tmp_path: Path) -> Terms:
     workspace = tmp_path / "w"
     workspace.mkdir()
     (workspace / "file.txt").write_text("hello\n")
-    return Terms(Rights.WORK, str(workspace), "/nonexistent", system=SYSTEM, env=(("PATH", "/usr/bin:/bin"),))
+    return Terms(
+        Rights.WORKSPACE_WRITE,
+        str(workspace),
+        "/nonexistent",
+        system=SYSTEM,
+        env=(("PATH", "/usr/bin:/bin"),),
+    )
 
 
 def left_behind() -> list[str]:
@@ -35,7 +41,7 @@ def left_behind() -> list[str]:
 @pytest.mark.threat("T15")
 def test_concurrent_permits_keep_their_own_output(terms: Terms, tmp_path: Path) -> None:
     dice = random.Random(7)
-    look = replace(terms, rights=Rights.LOOK)
+    look = replace(terms, rights=Rights.READ_ONLY)
 
     async def one(backend: Linux, number: int) -> None:
         mine = terms if number % 2 else look
@@ -160,7 +166,13 @@ def test_a_listener_that_fails_is_told_so_and_leaves_nothing_running(terms: Term
 
 def test_the_folder_for_temporary_files_can_be_a_workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    here = Terms(Rights.WORK, str(tmp_path), "/nonexistent", system=SYSTEM, env=(("PATH", "/usr/bin:/bin"),))
+    here = Terms(
+        Rights.WORKSPACE_WRITE,
+        str(tmp_path),
+        "/nonexistent",
+        system=SYSTEM,
+        env=(("PATH", "/usr/bin:/bin"),),
+    )
 
     async def main() -> None:
         backend = Linux("T1", cache=tmp_path)

@@ -179,7 +179,7 @@ def built(request: pytest.FixtureRequest) -> tuple[str, tuple[bytes, bytes]]:
     here = {"x86_64": "X86_64", "aarch64": "AARCH64"}[platform.machine()]
     machine: str = request.param
     other = None if machine == here else machine
-    return machine, seccomp._build(TEXT, Rights.WORK, False, True, other)
+    return machine, seccomp._build(TEXT, Rights.WORKSPACE_WRITE, False, True, other)
 
 
 @pytest.mark.threat("T10")
@@ -240,8 +240,8 @@ def test_the_right_sets_differ_in_sockets_alone(built: tuple[str, tuple[bytes, b
     machine, work = built
     here = {"x86_64": "X86_64", "aarch64": "AARCH64"}[platform.machine()]
     other = None if machine == here else machine
-    look = seccomp._build(TEXT, Rights.LOOK, False, True, other)
-    unix = seccomp._build(TEXT, Rights.WORK, True, True, other)
+    look = seccomp._build(TEXT, Rights.READ_ONLY, False, True, other)
+    unix = seccomp._build(TEXT, Rights.WORKSPACE_WRITE, True, True, other)
     socket = number_of("socket", machine)
     for family in range(50):
         answers = [judge(each, ARCH[machine], socket, (family, 1, 0)) == ALLOW for each in (look, work, unix)]

@@ -42,12 +42,12 @@ PLAIN = [
 
 
 @pytest.mark.threat("T66")
-@pytest.mark.parametrize("rights", ["work", "look"])
+@pytest.mark.parametrize("rights", ["workspace-write", "read-only"])
 @pytest.mark.parametrize(("script", "why"), PLAIN, ids=[why for _, why in PLAIN])
 def test_a_failure_of_its_own_is_no_violation(bench: Bench, script: str, why: str, rights: str) -> None:
-    if rights == "look" and ("chmod" in script or "mkdir" in script or "ln -s" in script or "chown" in script):
+    if rights == "read-only" and ("chmod" in script or "mkdir" in script or "ln -s" in script or "chown" in script):
         pytest.skip("that is a change, which a reader may not make")
-    if rights == "look" and ("socket" in script or "curl" in script or "gcc" in script):
+    if rights == "read-only" and ("socket" in script or "curl" in script or "gcc" in script):
         pytest.skip("a reader has no sockets, and a compiler writes")
     try:
         answer = bench.run(script.replace("{ws}", str(bench.workspace)), rights=rights, locked=[".git/config"])
@@ -62,22 +62,22 @@ def test_a_failure_of_its_own_is_no_violation(bench: Bench, script: str, why: st
 
 # fmt: off
 STOPPED = [
-    (f"{PY} 'open(\"/var/tmp/x\", \"w\")'",          "work", "/var/tmp/x",           "outside what",         "a file outside"),
-    ("cat {outside}/target.txt",                     "work", "{outside}/target.txt", "outside what",         "a file outside, read"),
-    ("cat {home}/.ssh/id_rsa",                       "work", "{home}/.ssh/id_rsa",   "outside what",         "a key in the home"),
-    ("cat {base}/way/file.txt",                      "work", "{base}/way/file.txt",  "where it leads, `{ws}/file.txt`", "a link outside, to what was given"),
-    ("cat {ws}/out/target.txt",                      "work", "{ws}/out/target.txt",  "leads to `{outside}/", "a link that leads out"),
-    ("echo x > {ws}/out/new",                        "work", "{ws}/out/new",         "leads to `{outside}/", "and writing behind it"),
-    ("echo x > {ws}/.git/config",                    "work", "{ws}/.git/config",     "kept read-only",       "a locked file"),
-    ("mv {ws}/.git {ws}/gone",                       "work", "{ws}/.git",            "kept read-only",       "a pinned folder"),
-    ("echo x > {ws}/hard",                           "work", "{ws}/hard",            "kept read-only",       "a file with names elsewhere"),
-    ("cat {ws}/.env",                                "work", "{ws}/.env",            "masked",               "a secret"),
-    ("cat .env",                                     "look", "{ws}/.env",            "masked",               "a secret by a short name"),
-    ("touch {ws}/new",                               "look", "{ws}",                 "changing anything",    "a change by a reader"),
-    ("echo x > /proc/sys/kernel/hostname",           "work", "/proc/sys/kernel/hostname", "belongs to the kernel", "a setting of the kernel"),
-    ("echo x > /usr/planted",                        "work", "/usr/planted",         "writing",              "a system folder"),
-    (f"{PY} 'import socket; socket.socket(socket.AF_UNIX)'", "work", "", "AF_UNIX sockets are closed", "a family"),
-    (f"{PY} 'import socket; socket.create_connection((\"192.0.2.1\", 80), 2)'", "work", "", "network is closed", "a host"),
+    (f"{PY} 'open(\"/var/tmp/x\", \"w\")'",          "workspace-write", "/var/tmp/x",           "outside what",         "a file outside"),
+    ("cat {outside}/target.txt",                     "workspace-write", "{outside}/target.txt", "outside what",         "a file outside, read"),
+    ("cat {home}/.ssh/id_rsa",                       "workspace-write", "{home}/.ssh/id_rsa",   "outside what",         "a key in the home"),
+    ("cat {base}/way/file.txt",                      "workspace-write", "{base}/way/file.txt",  "where it leads, `{ws}/file.txt`", "a link outside, to what was given"),
+    ("cat {ws}/out/target.txt",                      "workspace-write", "{ws}/out/target.txt",  "leads to `{outside}/", "a link that leads out"),
+    ("echo x > {ws}/out/new",                        "workspace-write", "{ws}/out/new",         "leads to `{outside}/", "and writing behind it"),
+    ("echo x > {ws}/.git/config",                    "workspace-write", "{ws}/.git/config",     "kept read-only",       "a locked file"),
+    ("mv {ws}/.git {ws}/gone",                       "workspace-write", "{ws}/.git",            "kept read-only",       "a pinned folder"),
+    ("echo x > {ws}/hard",                           "workspace-write", "{ws}/hard",            "kept read-only",       "a file with names elsewhere"),
+    ("cat {ws}/.env",                                "workspace-write", "{ws}/.env",            "masked",               "a secret"),
+    ("cat .env",                                     "read-only", "{ws}/.env",            "masked",               "a secret by a short name"),
+    ("touch {ws}/new",                               "read-only", "{ws}",                 "changing anything",    "a change by a reader"),
+    ("echo x > /proc/sys/kernel/hostname",           "workspace-write", "/proc/sys/kernel/hostname", "belongs to the kernel", "a setting of the kernel"),
+    ("echo x > /usr/planted",                        "workspace-write", "/usr/planted",         "writing",              "a system folder"),
+    (f"{PY} 'import socket; socket.socket(socket.AF_UNIX)'", "workspace-write", "", "AF_UNIX sockets are closed", "a family"),
+    (f"{PY} 'import socket; socket.create_connection((\"192.0.2.1\", 80), 2)'", "workspace-write", "", "network is closed", "a host"),
 ]
 # fmt: on
 

@@ -203,10 +203,10 @@ def test_fifty_commands_use_one_container_and_leave_nothing(bench: Containers, d
 
 
 def test_what_a_reading_command_leaves_behind(bench: Containers) -> None:
-    answer = bench.run("ls -A /run/tmp; echo x > /run/tmp/left; cat /run/tmp/left", rights="look")
+    answer = bench.run("ls -A /run/tmp; echo x > /run/tmp/left; cat /run/tmp/left", rights="read-only")
     assert answer["out"] == "x\n"
     if bench.user == "root":  # others may not look in there from outside; docs/reference/containers.md says so
-        assert bench.run("ls -A /run/tmp", rights="look")["out"] == ""
+        assert bench.run("ls -A /run/tmp", rights="read-only")["out"] == ""
 
 
 def test_a_new_secret_file_is_covered_for_the_next_command(bench: Containers) -> None:
@@ -478,7 +478,7 @@ def test_a_name_that_is_swapped_for_a_link_meanwhile_shows_nothing(docked: Dock)
     async def attempt() -> str:
         backend = Raced(Choice(image=docked.image, socket=docked.socket))
         try:
-            await backend.probe(Terms(Rights.WORK, str(work), "/nonexistent", locked=(".envrc",), env=()))
+            await backend.probe(Terms(Rights.WORKSPACE_WRITE, str(work), "/nonexistent", locked=(".envrc",), env=()))
         except SandboxUnavailable as error:
             return str(error.problem)
         finally:

@@ -262,7 +262,7 @@ def test_a_decision_is_shown_whole(browser: Browser, tmp_path: Path) -> None:
     page.click("#r11")
     told = page.inner_text("#detail")
     for part in ("reads /home/ann/.netrc", "landlock", "pypi.example:443", "20 KiB received", "not on the list", "yes, by terminal",
-                 "g12", "work: the workspace is writable", "2.500 s", "/home/ann/shop"):  # fmt: skip
+                 "g12", "workspace-write: the workspace is writable", "2.500 s", "/home/ann/shop"):  # fmt: skip
         assert part in told, part
     page.click("#r10")
     assert "no, never" in page.inner_text("#detail")

@@ -16,7 +16,7 @@ from runner.audit.log import AuditLog
 from runner.audit.records import Answer, Decision, Refusal, SessionInfo
 from sandbox.backend import Enforcement, Level, Outcome
 
-TERMS = Terms(Rights.LOOK, "/w", "/home/u", env=(("PATH", "/usr/bin"), ("TOKEN", "hunter2")))
+TERMS = Terms(Rights.READ_ONLY, "/w", "/home/u", env=(("PATH", "/usr/bin"), ("TOKEN", "hunter2")))
 
 
 def info(workspace: str = "/w") -> SessionInfo:

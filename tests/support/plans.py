@@ -26,7 +26,7 @@ DISK = {
 FOUND = Scan(masked=("/home/u/p/.env",), locked=("/home/u/p/.git/config",), pinned=("/home/u/p/.git",))
 
 
-def terms(rights: Rights = Rights.WORK, **told: object) -> Terms:
+def terms(rights: Rights = Rights.WORKSPACE_WRITE, **told: object) -> Terms:
     base: dict[str, object] = {
         "workspace": "/home/u/p",
         "home": "/home/u",

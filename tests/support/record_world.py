@@ -20,9 +20,14 @@ from sandbox.backend import Connection, Enforcement, Level, Outcome, Violation
 
 SHOP = "/home/ann/shop"
 BEGIN = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
-LOOK = Terms(Rights.LOOK, SHOP, "/home/ann", system=("/usr", "/etc"), hidden=(".env", "*.pem"))
+LOOK = Terms(Rights.READ_ONLY, SHOP, "/home/ann", system=("/usr", "/etc"), hidden=(".env", "*.pem"))
 WORK = Terms(
-    Rights.WORK, SHOP, "/home/ann", system=("/usr", "/etc"), hidden=(".env", "*.pem"), hosts=("pypi.example:443",)
+    Rights.WORKSPACE_WRITE,
+    SHOP,
+    "/home/ann",
+    system=("/usr", "/etc"),
+    hidden=(".env", "*.pem"),
+    hosts=("pypi.example:443",),
 )
 MATRIX = {
     Tier.READ: Ruling.ALLOW,

@@ -96,7 +96,7 @@ class Bench:
         """`tier`: the sandbox for this one, when it is not the bench's own."""
         extra = {name: told.pop(name) for name in ("cancel", "names", "counted", "container", "lend") if name in told}
         terms = {
-            "rights": "work",
+            "rights": "workspace-write",
             "workspace": str(self.workspace),
             "home": str(self.home),
             "system": SYSTEM,

@@ -29,7 +29,7 @@ EFFECT = Effect(EffectKind.CONNECTS, "api.example.test", Scope.NONE)
 
 def question(script: str = SCRIPT, *, terms: Terms | None = None) -> Ask:
     assessment = Assessment(RunScript(script, "/w"), (EFFECT,), (REASON,), tree="(command curl https://..)")
-    terms = terms or Terms(Rights.LOOK, "/w", "/h", hosts=("api.example.test",), limits=Limits(wall=30))
+    terms = terms or Terms(Rights.READ_ONLY, "/w", "/h", hosts=("api.example.test",), limits=Limits(wall=30))
     cell = Cell(Tier.NETWORK, Mode.DEFAULT, Ruling.ASK)
     return Ask(assessment, terms, cell, REASON, "this talks to api.example.test, which is not on your list")
 
@@ -178,7 +178,14 @@ def test_letters_that_look_like_others_are_named(script: str, expected: tuple[st
 
 @pytest.mark.threat("T38")
 def test_terms_name_every_path_that_a_yes_opens() -> None:
-    terms = Terms(Rights.WORK, "/w", "/h", read=("/data/in",), write=("/data/out",), shown=("/w/.env", "*.pub"))
+    terms = Terms(
+        Rights.WORKSPACE_WRITE,
+        "/w",
+        "/h",
+        read=("/data/in",),
+        write=("/data/out",),
+        shown=("/w/.env", "*.pub"),
+    )
     _, screen = asked("n", ask=question(terms=terms))
     for part in ("/data/in", "/data/out", "/w/.env", "the workspace"):
         assert part in screen
@@ -259,7 +266,7 @@ from runner.approval.approver import Terminal
 from runner.frontends.plain.line_input import line_reader
 
 reason = Reason(Tier.NETWORK, "why", RuleRef(RuleKind.USER, "rules", 1))
-ask = Ask(Assessment(RunScript("curl x", "/w"), (), (reason,)), Terms(Rights.LOOK, "/w", "/h"),
+ask = Ask(Assessment(RunScript("curl x", "/w"), (), (reason,)), Terms(Rights.READ_ONLY, "/w", "/h"),
           Cell(Tier.NETWORK, Mode.DEFAULT, Ruling.ASK), reason, "may it?")
 print("READY", flush=True)
 if sys.argv[2]:

@@ -20,8 +20,16 @@ from runner.gate.explain import Explanation, caret_lines, explain, render
 from tests.support.places import TESTS
 
 GOLDEN = TESTS / "golden"
-LOOK = Terms(Rights.LOOK, "/w", "/home/u", system=("/usr",), env=(("PATH", "/usr/bin"), ("TOKEN", "hunter2")))
-WORK = Terms(Rights.WORK, "/w", "/home/u", read=("/data",), write=("/out",), shown=("/w/.env",), locked=(".git/hooks",))
+LOOK = Terms(Rights.READ_ONLY, "/w", "/home/u", system=("/usr",), env=(("PATH", "/usr/bin"), ("TOKEN", "hunter2")))
+WORK = Terms(
+    Rights.WORKSPACE_WRITE,
+    "/w",
+    "/home/u",
+    read=("/data",),
+    write=("/out",),
+    shown=("/w/.env",),
+    locked=(".git/hooks",),
+)
 TREE = "list\n  command git status\n  pipeline\n    command rg -n 漢字 src\n    command head"
 ALL_ALLOW = tuple((mode, Ruling.ALLOW) for mode in Mode)
 ALL_DENY = tuple((mode, Ruling.DENY) for mode in Mode)

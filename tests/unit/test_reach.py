@@ -29,7 +29,7 @@ ASSESSED = Assessment(ACTION, (Effect(EffectKind.CONNECTS, "example.com"),), (RE
 
 
 def verdicts(*hosts: str, credentials: tuple[str, ...] = ()) -> list[Verdict]:
-    terms = Terms(Rights.LOOK, "/w", "/h", hosts=hosts, credentials=credentials)
+    terms = Terms(Rights.READ_ONLY, "/w", "/h", hosts=hosts, credentials=credentials)
     ask = Ask(ASSESSED, terms, CELL, REASON, "?")
     return [Allow(Permit(ACTION, terms, _MINT), CELL, REASON), ask]
 

@@ -139,24 +139,31 @@ def granted(script: str) -> Terms:
 
 
 RIGHTS = [
-    ("cat a.txt", Rights.LOOK, (), (), (), "a read"),
-    ("cat a.txt > b.txt", Rights.WORK, (), (), (), "a change in the workspace"),
-    ("cat ../letter.txt", Rights.LOOK, (f"{HOME}/letter.txt",), (), (), "one file outside, and not to be changed"),
-    ("cat ../letter.txt > b.txt", Rights.WORK, (f"{HOME}/letter.txt",), (), (), "both"),
-    ("cat /srv/missing", Rights.LOOK, (), (), (), "what is not there needs no right"),
+    ("cat a.txt", Rights.READ_ONLY, (), (), (), "a read"),
+    ("cat a.txt > b.txt", Rights.WORKSPACE_WRITE, (), (), (), "a change in the workspace"),
+    ("cat ../letter.txt", Rights.READ_ONLY, (f"{HOME}/letter.txt",), (), (), "one file outside, and not to be changed"),
+    ("cat ../letter.txt > b.txt", Rights.WORKSPACE_WRITE, (f"{HOME}/letter.txt",), (), (), "both"),
+    ("cat /srv/missing", Rights.READ_ONLY, (), (), (), "what is not there needs no right"),
     (
         "echo x > /etc/hostname",
-        Rights.LOOK,
+        Rights.READ_ONLY,
         (),
         ("/etc/hostname",),
         (),
         "one file outside, the workspace stays as it is",
     ),
-    ("cp /etc/fstab /etc/hostname", Rights.LOOK, ("/etc/fstab",), ("/etc/hostname",), (), "read one, change the other"),
-    ("curl https://example.com", Rights.LOOK, (), (), ("example.com",), "a host, and no right to change"),
-    ("curl -o x https://example.com", Rights.WORK, (), (), ("example.com",), "a host and a file"),
-    ("make", Rights.WORK, (), (), (), "code: the workspace, no network"),
-    ("ls; rm a.txt", Rights.WORK, (), (), (), "the larger of two"),
+    (
+        "cp /etc/fstab /etc/hostname",
+        Rights.READ_ONLY,
+        ("/etc/fstab",),
+        ("/etc/hostname",),
+        (),
+        "read one, change the other",
+    ),
+    ("curl https://example.com", Rights.READ_ONLY, (), (), ("example.com",), "a host, and no right to change"),
+    ("curl -o x https://example.com", Rights.WORKSPACE_WRITE, (), (), ("example.com",), "a host and a file"),
+    ("make", Rights.WORKSPACE_WRITE, (), (), (), "code: the workspace, no network"),
+    ("ls; rm a.txt", Rights.WORKSPACE_WRITE, (), (), (), "the larger of two"),
 ]
 
 

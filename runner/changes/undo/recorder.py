@@ -331,7 +331,7 @@ def _roots(permit: Permit) -> tuple[tuple[str, tuple[str, ...]], ...]:
         while not os.path.isdir(root):  # it makes the folders that are missing
             root = os.path.dirname(root)
         return ((root, (os.path.relpath(real, root),)),)
-    folders = [terms.workspace] if terms.rights is Rights.WORK else []
+    folders = [terms.workspace] if terms.rights is Rights.WORKSPACE_WRITE else []
     single: dict[str, list[str]] = {}
     for path in terms.write:
         if any(inside(path, folder) for folder in folders):

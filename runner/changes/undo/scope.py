@@ -47,7 +47,7 @@ class Ground:
         """The rights that an action on the workspace and all of `roots` would have."""
         locked, hidden, shown = with_path_denials(self.facts, self.profile)
         return Terms(
-            rights=Rights.WORK,
+            rights=Rights.WORKSPACE_WRITE,
             workspace=self.workspace,
             home=self.facts.home,
             write=tuple(root for root in roots if not inside(root, self.workspace)),

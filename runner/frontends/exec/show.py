@@ -42,7 +42,10 @@ def run_show(args: GateArgs) -> int:
     for notice in gate.settings.notices:
         say(f"notice: {notice}")
     if bare:
-        titles = {"what only reads gets": Rights.LOOK, "what may change the workspace gets": Rights.WORK}
+        titles = {
+            "what only reads gets": Rights.READ_ONLY,
+            "what may change the workspace gets": Rights.WORKSPACE_WRITE,
+        }
         found = [_shown(title, _standard(gate, rights)) for title, rights in titles.items()]
     else:
         _, verdict = gate.evaluate(action, unattended=args.unattended)
@@ -61,7 +64,7 @@ def _title(verdict: Verdict) -> str:
 
 def _standard(gate: Gate, rights: Rights) -> Terms:
     """The terms of an action that needs exactly `rights`, and what flags add."""
-    works = rights is Rights.WORK
+    works = rights is Rights.WORKSPACE_WRITE
     tier = Tier.EXECUTE if works else Tier.READ
     effects = (Effect(EffectKind.RUNS, "code", Scope.NONE),) if works else ()
     action = RunArgv(("true",), gate.cwd, gate.limits.wall)

@@ -449,7 +449,7 @@
     if (terms) {
       const some = (name) => { const kept = terms[name] || [], all = terms.counts[name]; return kept.length ? [...kept.map((each) => [mono(each), " "]).flat(), all > kept.length ? `and ${count(all - kept.length)} more` : ""] : []; };
       found.push(part("Rights it ran with", pairs([
-        ["Set", make("strong", {}, terms.rights === "work" ? "work: the workspace is writable" : terms.rights === "look" ? "look: nothing is writable" : clear(String(terms.rights)))],
+        ["Set", make("strong", {}, terms.rights === "workspace-write" ? "workspace-write: the workspace is writable" : terms.rights === "read-only" ? "read-only: nothing is writable" : clear(String(terms.rights)))],
         ["Also reads", some("read")], ["Also writes", some("write")], ["Hosts", terms.hosts.length ? some("hosts") : "none: no network"], ["Credentials", some("credentials")], ["Opened", some("shown")],
         ["Hidden", `${plural(terms.counts.hidden, "pattern")}; ${count(terms.counts.locked)} locked; ${plural(terms.counts.env, "variable")}`],
         ["Limits", terms.limits ? Object.entries(terms.limits).map(([name, value]) => `${name} ${["memory", "file", "output", "disk"].includes(name) ? bytes(value) : value}`).join(", ") : null],
