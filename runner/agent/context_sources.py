@@ -17,6 +17,7 @@ from runner.engine.context.context import Context, Text
 from runner.problems import Exit, Stopped
 from runner.state import paths
 from runner.text.sanitize import one_line, visible
+from sandbox.inside.regular_file import NotRegularError, open_regular, read_descriptor
 
 if TYPE_CHECKING:
     from runner.config.agentfiles.custom_commands import PromptFile
@@ -57,19 +58,17 @@ def given(inventory: "Inventory | None", environ: Mapping[str, str], *, skilled:
 def own(path: str) -> Text | None:
     """A text of the person's own; None where there is none. A link of theirs may lead to it. Raises Stopped."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        handle, found = open_regular(path, follow=True)
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except NotRegularError:
+        raise _unfit(path, "it is no plain file") from None
     except OSError as error:
         raise _unfit(path, (error.strerror or "it cannot be opened").lower()) from None
     try:
-        found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode):
-            raise _unfit(path, "it is no plain file")
         if found.st_uid not in (0, os.geteuid()) or found.st_mode & stat.S_IWOTH:
             raise _unfit(path, "others can write to it, so its words need not be yours")
-        with open(handle, "rb", closefd=False) as file:
-            data = file.read(LONGEST + 1)
+        data = read_descriptor(handle, LONGEST + 1)
     finally:
         os.close(handle)
     if len(data) > LONGEST:

@@ -11,7 +11,6 @@ from policy.model.frozen import dataclass
 from policy.model.tier import Mode
 from policy.model.verdict import limit_names
 from runner.problems import usage
-from runner.text.suggest import nearest
 
 FILE_TOOLS = ("read", "write", "edit", "ls", "glob", "grep")
 
@@ -169,6 +168,8 @@ class Given:
 def least(accept: bool, required: str | None) -> str | None:
     """The least enforcement that a person asked for, as `sandbox.minimum` spells it; None when nothing was said."""
     if required not in (None, "full", "partial"):
+        from runner.text.suggest import nearest  # only for error messages
+
         raise usage(
             f"`--require {required}` is not known",
             "a sandbox enforces `full` or `partial`",
@@ -190,6 +191,8 @@ def parse_backend(text: str | None) -> str | None:
     from sandbox.backends import BACKENDS  # whoever names one is about to use it
 
     if text not in BACKENDS:
+        from runner.text.suggest import nearest  # only for error messages
+
         near = nearest(text, list(BACKENDS))
         known = ", ".join(BACKENDS)
         raise usage(
@@ -207,6 +210,8 @@ def parse_mode(text: str | None) -> Mode | None:
     try:
         return Mode(text)
     except ValueError:
+        from runner.text.suggest import nearest  # only for error messages
+
         near = nearest(text, [mode.value for mode in Mode])
         names = ", ".join(mode.value for mode in Mode)
         raise usage(f"there is no mode `{text}`", f"the modes are {names}", near or "pick one of them") from None

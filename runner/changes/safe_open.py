@@ -6,14 +6,13 @@ one name, below a descriptor, and follows no link (openat(2), O_NOFOLLOW); the k
 
 import contextlib
 import os
-import stat
 from collections.abc import Iterator
+
+from sandbox.inside.regular_file import open_regular
 
 DEEPEST = 256  # folders below each other: one descriptor each
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# SAFETY: a pipe put in the place of a file must not make us wait, a terminal not become ours.
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 def open_root(path: str) -> int:
@@ -27,13 +26,8 @@ def open_folder(name: str, above: int) -> int:
 
 
 def open_file(name: str, above: int) -> tuple[int, os.stat_result]:
-    """A regular file for reading, and what it is. Raises OSError, also for what is none."""
-    handle = os.open(name, _FILE, dir_fd=above)
-    status = os.fstat(handle)
-    if not stat.S_ISREG(status.st_mode):
-        os.close(handle)
-        raise OSError("not a regular file")
-    return handle, status
+    """Open a regular file for reading and return its descriptor and state. Raises OSError, also for a link."""
+    return open_regular(name, follow=False, dir_fd=above)
 
 
 @contextlib.contextmanager

@@ -7,7 +7,6 @@ there decides what the user's next `git commit` runs. The settings are read once
 import os
 import re
 import shlex
-import stat
 from collections.abc import Callable, Iterator, Mapping
 from glob import glob
 
@@ -25,6 +24,7 @@ from policy.languages.settings_paths import (
     paths,
 )
 from policy.model.secret_paths import inside
+from sandbox.inside.regular_file import read_start
 
 _LONGEST = 1 << 20  # bytes of one file
 _MOST_FILES = 100  # that includes lead to
@@ -187,7 +187,7 @@ def _named(home: str, environ: Mapping[str, str], workspace: str) -> Iterator[tu
         left = list(_expanded(scripts, at))
         yield from ((kind, value, False) for kind, value in _in_scripts(left, includes, workspace, home))
     for path in (place for each in _STRUCTURED for place in at(each)):
-        if content := _content(path):
+        if content := read_start(path, _LONGEST, follow=True):
             yield from ((kind, value, False) for kind, value in _structured(path, content))
 
 
@@ -342,7 +342,7 @@ def _git(home: str, environ: Mapping[str, str], workspace: str) -> Iterator[tupl
         if file in seen:
             continue
         seen.add(file)
-        for name, value in git_settings(_content(file)):
+        for name, value in git_settings(read_start(file, _LONGEST, follow=True)):
             included = _included(name, value, os.path.dirname(file), home)
             left += included
             yield name, included[0] if included else value
@@ -405,21 +405,7 @@ def _at(home: str, environ: Mapping[str, str]) -> _At:
 
 
 def _text(path: str) -> str:
-    return _content(path).decode("utf-8", "surrogateescape")
-
-
-def _content(path: str) -> bytes:
-    """The content of a regular file; empty when there is none that this user can read."""
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (OSError, ValueError):
-        return b""
-    try:
-        return os.read(handle, _LONGEST) if stat.S_ISREG(os.fstat(handle).st_mode) else b""
-    except OSError:
-        return b""
-    finally:
-        os.close(handle)
+    return read_start(path, _LONGEST, follow=True).decode("utf-8", "surrogateescape")
 
 
 def _real(path: str) -> str:

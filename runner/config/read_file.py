@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Literal
 
 from policy.model.verdict import Problem, ProblemError
+from sandbox.inside.regular_file import NotRegularError, open_regular, read_descriptor
 
 Whose = Literal["system", "user", "repository", "named"]
 _LARGEST = 1 << 20  # bytes of one configuration file
-_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class ConfigError(ProblemError):
@@ -25,21 +25,19 @@ def settings_bytes(path: Path, whose: Whose) -> bytes | None:
     us read, or wait for, something else. `path` of a repository's file is `REAL FOLDER/.ringfence/NAME`.
     """
     try:
-        handle = _open_below(path) if whose == "repository" else os.open(path, _FLAGS)
+        handle, found = _open_below(path) if whose == "repository" else open_regular(path, follow=True)
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except NotRegularError:
+        raise _refused(path, "it is not a plain file", "make it one, or remove it") from None
     except (OSError, ValueError) as error:
         link = whose == "repository" and os.path.islink(path)  # false where its folder cannot be entered
         why = "it is a link" if link else (getattr(error, "strerror", None) or "its name is not valid").lower()
         raise _refused(path, why, "make it a plain file that you may read, or remove it") from None
     try:
-        found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode):
-            raise _refused(path, "it is not a plain file", "make it one, or remove it")
         if whose in ("system", "user"):
             _owned(path, found, whose)
-        with open(handle, "rb", closefd=False) as file:
-            data = file.read(_LARGEST + 1)
+        data = read_descriptor(handle, _LARGEST + 1)
     except OSError as error:
         raise _refused(path, (error.strerror or "it cannot be read").lower(), "check the disk it lies on") from None
     finally:
@@ -58,8 +56,8 @@ def as_text(data: bytes, path: Path) -> str:
         raise _refused(path, f"line {line} is not UTF-8 text", "save it as UTF-8") from None
 
 
-def _open_below(path: Path) -> int:
-    """A descriptor of a file of the repository. Its folder is opened first, so that nobody can swap it in between."""
+def _open_below(path: Path) -> tuple[int, os.stat_result]:
+    """Open a file of the repository below the descriptor of its folder, so that nobody can exchange the folder."""
     try:
         folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
@@ -67,7 +65,7 @@ def _open_below(path: Path) -> int:
             raise _refused(path, "it lies behind a link", "make its folder a real one, or remove it") from None
         raise
     try:
-        return os.open(path.name, _FLAGS | os.O_NOFOLLOW, dir_fd=folder)
+        return open_regular(path.name, follow=False, dir_fd=folder)
     finally:
         os.close(folder)
 

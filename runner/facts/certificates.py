@@ -1,10 +1,10 @@
 """The certificates that a company's machines trust: named in variables and shown to commands, but never with a key."""
 
 import os
-import stat
 from collections.abc import Mapping
 
 from policy.model.secret_paths import Secrets, inside
+from sandbox.inside.regular_file import read_whole
 
 # Whose programs look there: OpenSSL, requests, curl, pip, Node, Git, Cargo, the AWS tools, Deno, Nix.
 _FILES = (
@@ -47,16 +47,9 @@ def _absolute(value: str) -> bool:
 
 
 def _only_certificates(path: str) -> bool:
-    """Whether it is a text with certificates, and no key: many people keep both in one file."""
+    """Return True if the file is a text with certificates and without a key. Many people keep both in one file."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            state = os.fstat(handle)
-            if not stat.S_ISREG(state.st_mode) or state.st_size > _LONGEST:
-                return False
-            text = os.read(handle, _LONGEST)
-        finally:
-            os.close(handle)
+        text = read_whole(path, _LONGEST, follow=True)
     except OSError:
         return False
     return b"-----BEGIN CERTIFICATE-----" in text and b"PRIVATE KEY" not in text

@@ -9,6 +9,7 @@ from policy.model.profile import Profile
 from policy.model.secret_paths import inside
 from runner.facts import certificates
 from runner.facts.git.drivers import Drivers
+from sandbox.inside.regular_file import read_start
 
 Variables = tuple[tuple[str, str], ...]
 
@@ -242,15 +243,8 @@ def _user_section(path: str) -> dict[str, str]:
 
 
 def _text(path: str) -> str:
-    """The content of a regular file that is not too long; empty otherwise."""
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            return os.read(handle, _LONGEST_CONFIG).decode("utf-8", "replace")
-        finally:
-            os.close(handle)
-    except (OSError, ValueError):
-        return ""
+    """Return the start of a regular file as text; nothing if there is no such file."""
+    return read_start(path, _LONGEST_CONFIG, follow=True).decode("utf-8", "replace")
 
 
 def _sendable(name: str, value: str) -> bool:

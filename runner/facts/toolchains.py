@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 
 from policy.model.frozen import dataclass
 from policy.model.secret_paths import Secrets, inside
+from sandbox.inside.regular_file import read_start
 
 # The generic rule: programs in `X/bin` belong to the installation X when X looks like one.
 _PROGRAMS = frozenset({"bin", "sbin", "condabin", ".bin"})
@@ -180,15 +181,8 @@ def _hops(path: str) -> list[str]:
 
 
 def _shebang(path: str) -> str | None:
-    """The absolute interpreter that a script names in its first line."""
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            start = os.read(handle, 256)
-        finally:
-            os.close(handle)
-    except OSError:
-        return None
+    """Return the absolute path of the interpreter that the first line of a script names."""
+    start = read_start(path, 256, follow=False)
     if not start.startswith(b"#!"):
         return None
     words = start[2:].split(b"\n")[0].split()

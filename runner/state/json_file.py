@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem, ProblemError
+from sandbox.inside.regular_file import NotRegularError, open_regular, read_descriptor
 
 _LARGEST = 16 << 20  # bytes
 _PATIENCE = 5.0  # seconds that another process may keep the lock
@@ -140,24 +141,21 @@ class StateFile(Generic[_Value]):
 
     def _bytes(self) -> tuple[bytes, _Stamp] | None:
         try:
-            # SAFETY: open(2). Nothing is followed and nothing waits: a link or a pipe may have been put in our way.
-            handle = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            handle, found = open_regular(self.path, follow=False)
         except (FileNotFoundError, NotADirectoryError):
             return None
+        except NotRegularError:
+            raise self._refused("it is not a plain file", "look at what it is, then remove it") from None
         except OSError as error:
             why = "it is a symbolic link" if error.errno == errno.ELOOP else _said(error)
             raise self._refused(why, "look at what it is, then remove it") from None
         try:
-            found = os.fstat(handle)
-            if not stat.S_ISREG(found.st_mode):
-                raise self._refused("it is not a plain file", "look at what it is, then remove it")
             if found.st_uid != os.geteuid():
                 raise self._refused(f"it belongs to another user (uid {found.st_uid})", "take it over, or remove it")
             if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
                 fix = f"look at what it says, then run `chmod 600 {self.path}`"
                 raise self._refused("other users may write to it", fix)
-            with open(handle, "rb", closefd=False) as file:
-                return file.read(_LARGEST + 1), _stamp_of(found)
+            return read_descriptor(handle, _LARGEST + 1), _stamp_of(found)
         except OSError as error:
             raise self._refused(_said(error), "check the disk that it is on") from None
         finally:

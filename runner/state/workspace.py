@@ -10,6 +10,7 @@ from policy.languages.git_config import (
     read_settings,
 )
 from policy.model.secret_paths import Secrets, inside
+from sandbox.inside.regular_file import read_start
 
 
 def workspace_of(cwd: str, home: str) -> str:
@@ -62,7 +63,7 @@ def git_folder(workspace: str) -> str | None:
 def _worktree(folder: str) -> str | None:
     """The real path of `core.worktree`, which Git writes into the settings of a submodule; None when there is none."""
     try:
-        settings = read_settings(_content(f"{folder}/config"))
+        settings = read_settings(read_start(f"{folder}/config", LONGEST + 1, follow=False))
         values = [each.value for each in settings if each.name == "core.worktree"]
         return os.path.realpath(os.path.join(folder, values[-1])) if values and values[-1] else None
     except (GitConfigError, OSError, ValueError):
@@ -73,21 +74,9 @@ def _target(path: str, base: str) -> str | None:
     """The real path that a one-line file of Git names, relative to `base`."""
     read = gitdir_target if os.path.basename(path) == ".git" else commondir_target
     try:
-        return os.path.realpath(os.path.join(base, read(_content(path))))
+        return os.path.realpath(os.path.join(base, read(read_start(path, LONGEST + 1, follow=False))))
     except (GitConfigError, OSError, ValueError):
         return None
-
-
-def _content(path: str) -> bytes:
-    """The beginning of a file that is no link; empty when there is none."""
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            return os.read(handle, LONGEST + 1)
-        finally:
-            os.close(handle)
-    except (OSError, ValueError):
-        return b""
 
 
 def _there(path: str) -> bool:

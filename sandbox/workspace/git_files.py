@@ -13,6 +13,7 @@ from policy.handlers.git_display import starts_nothing
 from policy.languages.git_config import GitConfigError, Setting, gitdir_target, read_settings
 from policy.languages.settings_paths import GIT, HOOKS, Kind, git_settings, kind_of, located, paths
 from policy.model.secret_paths import inside
+from sandbox.inside.regular_file import read_start, read_whole
 from sandbox.workspace.git_settings import UncertainSettingsError, common_folder
 
 # Folders that make the folder around them a repository of Mercurial, Sapling or Jujutsu: their prompts and editors obey
@@ -109,10 +110,7 @@ def harmless(path: str, workspace: str) -> bool:
         name = os.path.basename(path)
         if stat.S_ISDIR(status.st_mode):
             return name == "hooks" and all(_sample(entry) for entry in os.scandir(path))
-        if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST:
-            return False
-        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
-            content = file.read(_MOST)
+        content = read_whole(path, _MOST, follow=False)
     except (FileNotFoundError, NotADirectoryError):
         return True
     except (OSError, ValueError):
@@ -151,7 +149,7 @@ def named(folder: str, top: str) -> set[str]:
         if config in followed:
             continue
         followed.add(config)
-        for name, value in git_settings(_content(config)):
+        for name, value in git_settings(read_start(config, _MOST, follow=True)):
             kind = kind_of(name, GIT)
             if kind is None:
                 continue
@@ -163,20 +161,6 @@ def named(folder: str, top: str) -> set[str]:
                 places |= {f"{place}/{hook}" for place in places if inside(top, place) for hook in HOOKS}
             found |= places
     return found
-
-
-def _content(path: str) -> bytes:
-    """The beginning of a regular file; empty when there is none."""
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return b""
-    try:
-        return os.read(handle, _MOST) if stat.S_ISREG(os.fstat(handle).st_mode) else b""
-    except OSError:
-        return b""
-    finally:
-        os.close(handle)
 
 
 def _sample(entry: os.DirEntry[str]) -> bool:

@@ -23,6 +23,7 @@ from policy.languages.git_config import (
     read_settings,
 )
 from policy.model.frozen import dataclass
+from sandbox.inside.regular_file import FileTooLongError, NotRegularError, read_whole
 
 _MOST_FILES = 60  # that are included
 _ORDINARY = re.compile(r"[\w.-]{1,60}", 256)  # re.ASCII: names that a reason may show
@@ -175,19 +176,15 @@ def read_file(path: str, most: int = LONGEST) -> bytes | None:
     """Return the content of a regular file; None when there is none. Raises UncertainSettingsError for one that cannot
     be read, or that is longer than `most` bytes."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        return read_whole(path, most, follow=True)
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except NotRegularError:
+        raise UncertainSettingsError("lie in something that is no plain file") from None
+    except FileTooLongError:
+        raise UncertainSettingsError("lie in a very long file") from None
     except (OSError, ValueError):
         raise UncertainSettingsError("lie in a file that cannot be read") from None
-    if not stat.S_ISREG(os.fstat(handle).st_mode):  # `open` does not take a folder, not even to close it
-        os.close(handle)
-        raise UncertainSettingsError("lie in something that is no plain file")
-    with open(handle, "rb") as file:
-        data = file.read(most + 1)
-    if len(data) > most:
-        raise UncertainSettingsError("lie in a very long file")
-    return data
 
 
 @lru_cache(maxsize=256)

@@ -25,6 +25,7 @@ from typing import Literal
 from policy.model.frozen import dataclass
 from policy.model.glob import glob
 from policy.model.secret_paths import Secrets, folded, inside
+from sandbox.inside.regular_file import read_start
 from sandbox.workspace.git_files import POINTERS, SHAPE, inside_git, like_repository
 
 _LONGEST = 4096  # bytes of HEAD and `commondir` that are read
@@ -224,15 +225,9 @@ class _Tree:
         try:
             if kind == "link":
                 return os.fsencode(os.readlink(whole))
-            if kind != "file":
-                return b""
-            handle = os.open(whole, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-            try:
-                return os.read(handle, _LONGEST) if stat.S_ISREG(os.fstat(handle).st_mode) else b""
-            finally:
-                os.close(handle)
         except OSError:
             return b""
+        return read_start(whole, _LONGEST, follow=False) if kind == "file" else b""
 
 
 def _completing(folder: str, paths: Iterable[str]) -> dict[str, Finding]:

@@ -1,9 +1,9 @@
 """A check by content whether a file of settings holds a login."""
 
 import os
-import stat
 
 from policy.model.login_files import MOST, holds_login, sometimes
+from sandbox.inside.regular_file import NotRegularError, open_regular, read_descriptor
 
 
 def login_at(path: str) -> bool:
@@ -12,13 +12,12 @@ def login_at(path: str) -> bool:
     if not sometimes(name):
         return False
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe would be waited for
-    except (FileNotFoundError, NotADirectoryError, ValueError):
+        handle, _ = open_regular(path, follow=True)
+        try:
+            return holds_login(name, read_descriptor(handle, MOST + 1))
+        finally:
+            os.close(handle)
+    except (FileNotFoundError, NotADirectoryError, NotRegularError, ValueError):
         return False
     except OSError:
         return True
-    with open(handle, "rb") as file:
-        try:
-            return stat.S_ISREG(os.fstat(handle).st_mode) and holds_login(name, file.read(MOST + 1))
-        except OSError:
-            return True

@@ -10,6 +10,7 @@ from policy.model.secret_paths import inside
 from policy.model.verdict import Problem
 from runner.config.trust.inventory import Entry, Inventory, Kind
 from runner.problems import Exit, Stopped
+from sandbox.inside.regular_file import NotRegularError, open_regular, read_descriptor
 
 OURS = ".ringfence"
 CONFIGURATION = (f"{OURS}/config.toml", f"{OURS}/config.local.toml")
@@ -243,19 +244,17 @@ def _names(folder: int, most: int) -> list[str]:
 
 def _read(at: int, name: str, path: str, kind: Kind) -> tuple[Entry, bytes | None]:
     """The entry of one file, and its bytes unless it is refused. Raises OSError."""
-    # Looked at before it is opened: to open a device can be an action of its own.
     mode = os.stat(name, dir_fd=at, follow_symlinks=False).st_mode
-    if not stat.S_ISREG(mode):
+    if stat.S_ISLNK(mode):
         return Entry(path, kind, refused=_nature(mode, "plain file")), None
-    handle = os.open(name, _PLAIN, dir_fd=at)
     try:
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode):
-            return Entry(path, kind, refused=_nature(status.st_mode, "plain file")), None
+        handle, status = open_regular(name, follow=False, dir_fd=at)
+    except NotRegularError as error:
+        return Entry(path, kind, refused=_nature(error.mode, "plain file")), None
+    try:
         if status.st_nlink > 1:  # somebody who may not read a file can often link it; its text must not become ours
             return Entry(path, kind, refused="has another name elsewhere (a hard link)"), None
-        with open(handle, "rb", closefd=False) as file:
-            data = file.read(LARGEST + 1)
+        data = read_descriptor(handle, LARGEST + 1)
     finally:
         os.close(handle)
     executable = bool(status.st_mode & 0o111)

@@ -1,8 +1,8 @@
 """The Git commit a workspace stands at, read from a few small files: no program of the workspace's choosing is run."""
 
-import contextlib
 import os
-import stat
+
+from sandbox.inside.regular_file import read_whole
 
 _LARGEST = 4 << 20  # packed-refs of a big repository
 
@@ -33,18 +33,11 @@ def _hash(text: str) -> str | None:
 
 
 def small_file(path: str) -> str | None:
-    """The text of a file of a repository, None when it cannot be had.
+    """Return the text of a file of a repository; None if it cannot be read.
 
-    THREAT: the workspace is not ours. No symlink is followed, and a fifo, device or huge file is not read."""
+    THREAT: the repository may be hostile. No symbolic link is followed, and no pipe, device or long file is read.
+    """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        return read_whole(path, _LARGEST, follow=False).decode("utf-8", "replace")
     except (OSError, ValueError):
         return None
-    try:
-        with contextlib.suppress(OSError):
-            found = os.fstat(descriptor)
-            if stat.S_ISREG(found.st_mode) and found.st_size <= _LARGEST:
-                return os.read(descriptor, _LARGEST).decode("utf-8", "replace")
-    finally:
-        os.close(descriptor)
-    return None

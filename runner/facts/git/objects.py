@@ -12,6 +12,7 @@ from collections import OrderedDict
 
 from policy.model.frozen import dataclass
 from runner.facts.git.delta import DeltaError, applied
+from sandbox.inside.regular_file import open_regular, read_whole
 
 ID = 20  # bytes of an object id; repositories with SHA-256 are not read
 _LARGEST = 8 << 20  # bytes of one commit or tree
@@ -45,7 +46,7 @@ class _Pack:
     """One pack with its index of version 2."""
 
     def __init__(self, path: str) -> None:
-        self.data = os.open(f"{path}.pack", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        self.data, _ = open_regular(f"{path}.pack", follow=False)
         self.cached: OrderedDict[int, tuple[int, bytes]] = OrderedDict()
         index = whole(f"{path}.idx", _LARGEST_INDEX)
         if index is None or index[:8] != b"\xfftOc\0\0\0\2" or len(index) < 8 + 1024 + 40:
@@ -209,22 +210,16 @@ class Objects:
 
 
 def whole(path: str, most: int) -> bytes | None:
-    """Return a file that is no symbolic link; None if there is none. Raises Unreadable for one above `most` bytes or of
-    another kind."""
+    """Return the content of a regular file that is not a symbolic link; None if nothing has that name.
+
+    Raises Unreadable for a file above `most` bytes or of another kind.
+    """
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        return read_whole(path, most, follow=False)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise Unreadable(path) from error
-    with open(handle, "rb") as file:
-        try:
-            data = file.read(most + 1)
-        except OSError as error:
-            raise Unreadable(path) from error
-    if len(data) > most:
-        raise Unreadable(path)
-    return data
 
 
 def _alternates(folder: str) -> list[str]:

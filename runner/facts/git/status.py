@@ -8,6 +8,7 @@ from policy.model.frozen import dataclass
 from runner.facts.git.head import head_commit, small_file
 from runner.state.workspace import git_folder
 from runner.text.sanitize import one_line
+from sandbox.inside.regular_file import open_regular, read_descriptor, read_whole
 
 _MOST_FILES = 20_000  # of an index that is compared with the disk: a moment's work
 _MOST_BYTES = 8 << 20
@@ -150,21 +151,18 @@ def _status(top: bytes, name: bytes) -> os.stat_result | None:
 
 
 def _bytes(path: str, most: int, *, last: bool = False) -> bytes | None:
-    """All of a file of at most `most` bytes; with `last` the end of any.
+    """Return the content of a file of at most `most` bytes; with `last`, the last `most` bytes of a file of any length.
 
-    THREAT: the repository is not ours. No link is followed, and a fifo or device is not read."""
+    THREAT: the repository may be hostile. No symbolic link is followed, and no pipe or device is read.
+    """
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        if not last:
+            return read_whole(path, most, follow=False)
+        handle, state = open_regular(path, follow=False)
+        try:
+            os.lseek(handle, max(state.st_size - most, 0), os.SEEK_SET)
+            return read_descriptor(handle, most)
+        finally:
+            os.close(handle)
     except (OSError, ValueError):
         return None
-    try:
-        found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode) or (found.st_size > most and not last):
-            return None
-        with open(handle, "rb", closefd=False) as file:
-            file.seek(max(found.st_size - most, 0))
-            return file.read(most)
-    except OSError:
-        return None
-    finally:
-        os.close(handle)

@@ -7,7 +7,6 @@ github.com/actions/checkout (a token in `http.*.extraheader` of `.git/config`, u
 import contextlib
 import os
 import re
-import stat
 from collections.abc import Iterator
 from itertools import islice
 
@@ -20,6 +19,7 @@ from runner.frontends.ci.login_words import Text
 from runner.problems import usage
 from runner.secrets import registry
 from runner.secrets.secret import Secret
+from sandbox.inside.regular_file import read_start
 from sandbox.workspace.git_settings import UncertainSettingsError, git_folders, included_by
 
 _KEYS = re.compile(
@@ -198,7 +198,7 @@ def _unclean(workspace: str, gits: tuple[str, ...]) -> Iterator[tuple[str, bytes
     known = set(settings)
     while settings:
         path = settings.pop()
-        content = _content(path, LONGEST)
+        content = read_start(path, LONGEST + 1, follow=False)
         cleaned, logins = without(content)
         if logins:
             yield path, cleaned, logins
@@ -211,11 +211,11 @@ def _unclean(workspace: str, gits: tuple[str, ...]) -> Iterator[tuple[str, bytes
                 known.add(place)
                 settings.append(place)
     for path, name in sorted(secrets.items()):
-        if content := _content(path, _LONGEST_TEXT):
+        if content := read_start(path, _LONGEST_TEXT + 1, follow=False):
             yield path, b"", ((f"the file of `{name}`", _decoded(content)),)
     for path in texts:
         if path not in known and path not in secrets:
-            cleaned, logins = _without_logins(path, _content(path, _LONGEST_TEXT))
+            cleaned, logins = _without_logins(path, read_start(path, _LONGEST_TEXT + 1, follow=False))
             if logins:
                 yield path, cleaned, logins
 
@@ -314,22 +314,6 @@ def _git_folders(workspace: str) -> tuple[str, ...]:
     return tuple(
         path for path in dict.fromkeys(reals) if not any(path != each and inside(path, each) for each in reals)
     )
-
-
-def _content(path: str, most: int) -> bytes:
-    """The beginning of a regular file that is no link; empty when there is none."""
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return b""
-    if not stat.S_ISREG(os.fstat(handle).st_mode):  # `open` does not take a folder, not even to close it
-        os.close(handle)
-        return b""
-    try:
-        with open(handle, "rb") as file:
-            return file.read(most + 1)
-    except OSError:
-        return b""
 
 
 def _decoded(content: bytes) -> str:

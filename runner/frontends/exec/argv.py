@@ -5,7 +5,6 @@
 from runner.agent.options import FILE_TOOLS, Given, least, options_of, parse_backend, parse_mode
 from runner.gate.request import GateArgs
 from runner.problems import usage
-from runner.text.suggest import nearest
 
 
 def wants_help(words: list[str]) -> bool:
@@ -87,6 +86,8 @@ def _tool(name: str | None, argv: tuple[str, ...] | None, path: str | None) -> s
             return None
         raise usage("`--path` stands without `--tool`", "a script says itself what it touches", "add `--tool read`")
     if name not in FILE_TOOLS or argv is not None:
+        from runner.text.suggest import nearest  # only for error messages
+
         near = nearest(name, list(FILE_TOOLS))
         raise usage(
             f"`--tool {name}` cannot be explained" if argv is None else "`--tool` stands with the words of a program",
@@ -120,6 +121,8 @@ def _check_form(command: str, plain: list[str], argv: tuple[str, ...] | None) ->
 
 
 def _unknown(command: str, name: str, known: list[str]) -> Exception:
+    from runner.text.suggest import nearest  # only for error messages
+
     near = nearest(name, known)
     fix = near or f"see `agent {command} --help`; a script or program that starts with `-` goes after `--`"
     return usage(f"`agent {command}` has no option `{name}`", f"it knows {', '.join(known)}", fix)

@@ -5,13 +5,13 @@ A name is no more than a word of the prompt: whether the model may read the file
 
 import os
 import re
-import stat
 import threading
 import time
 from collections.abc import Callable
 
 from runner.frontends.tui.fuzzy import best
 from runner.frontends.tui.menu import Entry, Proposals
+from sandbox.inside.regular_file import read_start
 
 _TOKEN = re.compile(r'(?:^|(?<=\s))@(?:"([^"\n]*)|([^\s"]*))$')
 _FRESH = 10.0  # seconds that a list is good for
@@ -99,14 +99,7 @@ def ignored_below(root: str) -> Callable[[str], bool]:
         top = above
 
     def read(path: str) -> bytes | None:
-        try:
-            handle = os.open(os.path.join(top, path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError:
-            return None
-        try:
-            data = os.read(handle, _LIST) if stat.S_ISREG(os.fstat(handle).st_mode) else b""
-        finally:
-            os.close(handle)
+        data = read_start(os.path.join(top, path), _LIST, follow=False)
         return b"\n".join(data.split(b"\n")[:_LINES])
 
     found = Ignored(read, first=(read(".git/info/exclude") or b"",))

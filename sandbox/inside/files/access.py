@@ -4,6 +4,8 @@ import errno
 import os
 import stat
 
+from sandbox.inside import regular_file
+
 CAP = 10 << 20  # bytes of one file that are ever held: more is said, never read
 SNIFF = 8192  # a NUL in this many first bytes makes a file binary
 
@@ -101,29 +103,22 @@ def open_regular(path: str, what: str) -> int:
     """
     regular(path, what)
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+        return regular_file.open_regular(path, follow=True)[0]
+    except regular_file.NotRegularError:
+        raise Refused(what, "it changed its kind while it was opened", "try again") from None
     except OSError as error:
         raise refusal(error, what) from None
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise Refused(what, "it changed its kind while it was opened", "try again")
-    return descriptor
 
 
 def read_capped(path: str, what: str, cap: int = CAP) -> tuple[bytes, bool]:
     """The first `cap` bytes of a regular file, and whether there are more."""
     descriptor = open_regular(path, what)
     try:
-        pieces: list[bytes] = []
-        room = cap + 1
-        while room and (piece := os.read(descriptor, min(room, 1 << 20))):
-            pieces.append(piece)
-            room -= len(piece)
+        content = regular_file.read_descriptor(descriptor, cap + 1)
     except OSError as error:
         raise refusal(error, what) from None
     finally:
         os.close(descriptor)
-    content = b"".join(pieces)
     return content[:cap], len(content) > cap
 
 

@@ -1,0 +1,92 @@
+"""Reading of regular files at paths that a hostile process may control.
+
+A path may name a pipe that blocks, a device that acts when it is opened, a symbolic link, or a file that grows while it
+is read. Every read of such a path goes through this module.
+
+The module uses the standard library only, because it also runs confined.
+"""
+
+import os
+import stat
+
+# SAFETY: open(2). A pipe is not waited for, and no terminal becomes the controlling terminal.
+_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+_PIECE = 1 << 20  # bytes of one read(2)
+
+
+class NotRegularError(OSError):
+    """The path names something other than a regular file.
+
+    Attributes:
+        mode: `st_mode` of what the path names.
+    """
+
+    def __init__(self, mode: int) -> None:
+        super().__init__("not a regular file")
+        self.mode = mode
+
+
+class FileTooLongError(OSError):
+    """The file is longer than the caller accepts."""
+
+
+def open_regular(
+    path: str | os.PathLike[str], *, follow: bool, dir_fd: int | None = None
+) -> tuple[int, os.stat_result]:
+    """Open a regular file for reading and return its descriptor and its state. The caller closes the descriptor.
+
+    The kind is checked before the file is opened, because opening a device can act, and after, because names move.
+
+    Args:
+        path: the file; a relative path counts from `dir_fd`, or from the working directory.
+        follow: False to refuse a symbolic link at the end of the path, with the error ELOOP.
+        dir_fd: descriptor of a folder.
+
+    Raises NotRegularError, another OSError, or ValueError for a path that no kernel accepts.
+    """
+    mode = os.stat(path, dir_fd=dir_fd, follow_symlinks=follow).st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISLNK(mode):
+        raise NotRegularError(mode)
+    handle = os.open(path, _FLAGS if follow else _FLAGS | os.O_NOFOLLOW, dir_fd=dir_fd)
+    state = os.fstat(handle)
+    if not stat.S_ISREG(state.st_mode):
+        os.close(handle)
+        raise NotRegularError(state.st_mode)
+    return handle, state
+
+
+def read_start(path: str | os.PathLike[str], most: int, *, follow: bool) -> bytes:
+    """Return the first `most` bytes of a regular file; nothing if there is no regular file that can be read."""
+    try:
+        handle, _ = open_regular(path, follow=follow)
+        try:
+            return read_descriptor(handle, most)
+        finally:
+            os.close(handle)
+    except (OSError, ValueError):
+        return b""
+
+
+def read_whole(path: str | os.PathLike[str], most: int, *, follow: bool, dir_fd: int | None = None) -> bytes:
+    """Return the content of a regular file of at most `most` bytes; the arguments are those of `open_regular`.
+
+    Raises FileTooLongError, NotRegularError, another OSError, or ValueError.
+    """
+    handle, _ = open_regular(path, follow=follow, dir_fd=dir_fd)
+    try:
+        content = read_descriptor(handle, most + 1)
+    finally:
+        os.close(handle)
+    if len(content) > most:
+        raise FileTooLongError("longer than is accepted")
+    return content
+
+
+def read_descriptor(handle: int, most: int) -> bytes:
+    """Return at most `most` bytes from the current position of an open file. Raises OSError."""
+    pieces = []
+    left = most
+    while left > 0 and (piece := os.read(handle, min(left, _PIECE))):
+        pieces.append(piece)
+        left -= len(piece)
+    return b"".join(pieces)
