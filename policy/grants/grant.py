@@ -18,7 +18,7 @@ CLOCKS_DIFFER = 300.0  # seconds by which two honest clocks may differ
 _TELLING = 300  # characters of a grant's words on one line
 
 
-class Span(StrEnum):
+class GrantScope(StrEnum):
     """How far a remembered answer reaches. What holds once is not remembered: it is a yes."""
 
     SESSION = "session"
@@ -27,7 +27,7 @@ class Span(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class What:
+class GrantSubject:
     """What an answer is about: one command (`shape` with words), or what lies between the commands and file tools.
 
     `tool`: with which of the tools. `read`, `write`: paths, absolute or relative to the workspace, with `/**` at its
@@ -89,9 +89,9 @@ class Grant:
     """
 
     id: str
-    what: What
+    what: GrantSubject
     ruling: Ruling
-    span: Span
+    span: GrantScope
     workspace: str
     agent: str
     session: str
@@ -133,7 +133,7 @@ class Grant:
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class GrantHolder:
     """Who asks, and where: what an answer must have been given for."""
 
     workspace: str
@@ -144,9 +144,9 @@ class Key:
         """Whether `grant` was given for this. INVARIANT: another agent inherits a no, and never a yes."""
         if grant.ruling is Ruling.ALLOW and grant.agent != self.agent:
             return False
-        if grant.span is Span.SESSION and grant.session != self.session:
+        if grant.span is GrantScope.SESSION and grant.session != self.session:
             return False
-        return grant.span is Span.USER or grant.workspace == self.workspace
+        return grant.span is GrantScope.USER or grant.workspace == self.workspace
 
 
 def _listed(paths: tuple[str, ...]) -> str:

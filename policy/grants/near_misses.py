@@ -7,7 +7,7 @@ from itertools import islice
 
 from policy.describe.phrases import near, plain
 from policy.evaluation import EvaluationContext
-from policy.grants.grant import Grant, What
+from policy.grants.grant import Grant, GrantSubject
 from policy.model.action import (
     Action,
     EditFile,
@@ -47,7 +47,7 @@ def misses(
 
 
 def _candidates(
-    action: Action, whats: Sequence[What], samples: Sequence[_Words], context: EvaluationContext
+    action: Action, whats: Sequence[GrantSubject], samples: Sequence[_Words], context: EvaluationContext
 ) -> Iterator[tuple[Action, str]]:
     match action:
         case RunScript():
@@ -68,7 +68,7 @@ def _shown(line: str) -> str:
 
 
 def _commands(
-    whats: Sequence[What], samples: Sequence[_Words], context: EvaluationContext
+    whats: Sequence[GrantSubject], samples: Sequence[_Words], context: EvaluationContext
 ) -> Iterator[tuple[_Words, str]]:
     """Commands near those of the grants: the words of one, or a script that holds more."""
     whole = " && ".join(shlex.join(words) for words in samples if words)
@@ -93,7 +93,7 @@ def _commands(
         yield (), f"cd .. && {whole}"
 
 
-def _beside(what: What, context: EvaluationContext) -> Iterator[str]:
+def _beside(what: GrantSubject, context: EvaluationContext) -> Iterator[str]:
     """Absolute paths outside those of the grant; for what is read, such as are likely to be there."""
     for path in (*what.write, *what.read):
         above = absolute(path, context.facts).rpartition("/")[0]
@@ -105,7 +105,7 @@ def _beside(what: What, context: EvaluationContext) -> Iterator[str]:
             yield context.facts.home
 
 
-def _typed(path: str, what: What, context: EvaluationContext) -> str:
+def _typed(path: str, what: GrantSubject, context: EvaluationContext) -> str:
     """As it would be typed where the command stands."""
     return path.removeprefix(f"{absolute(what.shape.folder, context.facts).rstrip('/')}/")
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from policy.decide import open_reasons
 from policy.evaluation import EvaluationContext
-from policy.grants.grant import Grant, Span, What
+from policy.grants.grant import Grant, GrantScope, GrantSubject
 from policy.grants.near_misses import misses
 from policy.grants.resolve import covering
 from policy.model.action import RunArgv, RunScript
@@ -45,7 +45,7 @@ class Choice:
     """One answer that may be remembered: every `what` becomes a grant. `not_covered`: two actions, in words, that it
     was tried on and does not allow."""
 
-    whats: tuple[What, ...]
+    whats: tuple[GrantSubject, ...]
     words: str
     not_covered: tuple[str, ...] = ()
 
@@ -55,7 +55,7 @@ def choices(context: EvaluationContext, ask: Ask) -> tuple[Choice, ...]:
 
     Each was tried: with it, the action is allowed with exactly the terms of the question.
     """
-    found: dict[tuple[What, ...], Choice] = {}
+    found: dict[tuple[GrantSubject, ...], Choice] = {}
     samples: tuple[tuple[str, ...], ...] = ()
     for whats in _forms(ask.assessment, context):
         samples = samples or tuple(what.shape.words for what in whats)  # the first are exact
@@ -80,9 +80,9 @@ def never(context: EvaluationContext, ask: Ask) -> Choice | None:
     return Choice((what,), what.command or what.words) if refused else None
 
 
-def drafted(what: What, name: str) -> Grant:
+def drafted(what: GrantSubject, name: str) -> Grant:
     """A grant that nobody has given yet, to be tried."""
-    return Grant(name, what, Ruling.ALLOW, Span.SESSION, "", "", "", 0.0)
+    return Grant(name, what, Ruling.ALLOW, GrantScope.SESSION, "", "", "", 0.0)
 
 
 def _asking(assessment: Assessment, context: EvaluationContext) -> list[Step] | None:
@@ -98,7 +98,7 @@ def _asking(assessment: Assessment, context: EvaluationContext) -> list[Step] | 
     return list({(step.words, step.effects): step for step in steps}.values())
 
 
-def _forms(assessment: Assessment, context: EvaluationContext) -> Iterator[tuple[What, ...]]:
+def _forms(assessment: Assessment, context: EvaluationContext) -> Iterator[tuple[GrantSubject, ...]]:
     steps = _asking(assessment, context)
     if steps is None:
         return
@@ -112,7 +112,7 @@ def _forms(assessment: Assessment, context: EvaluationContext) -> Iterator[tuple
             yield (wider,)
 
 
-def _exact(step: Step, assessment: Assessment, facts: Facts) -> What | None:
+def _exact(step: Step, assessment: Assessment, facts: Facts) -> GrantSubject | None:
     """Exactly this step: its words, and the paths and hosts that it names. None when they are not certain."""
     reasons = [reason for reason in step.reasons if reason.tier is not Tier.READ]
     tiers = {reason.tier for reason in reasons}
@@ -140,10 +140,10 @@ def _exact(step: Step, assessment: Assessment, facts: Facts) -> What | None:
     tool: tuple[Tool, ...] = (Tool.BASH,)
     if not isinstance(assessment.action, RunScript | RunArgv):
         tool = _WRITERS if writes else _READERS
-    return What(shape, tool, reads, writes or (), hosts if Tier.NETWORK in tiers else (), tuple(sorted(tiers)))
+    return GrantSubject(shape, tool, reads, writes or (), hosts if Tier.NETWORK in tiers else (), tuple(sorted(tiers)))
 
 
-def _wider(what: What, step: Step, facts: Facts) -> Iterator[What]:
+def _wider(what: GrantSubject, step: Step, facts: Facts) -> Iterator[GrantSubject]:
     """The same with what is likely to differ the next time left open: flags, the last word, the file in a folder."""
     words, name, runs = what.shape.words, max(step.name, 1), Tier.EXECUTE in what.tiers
     named = bool(what.read or what.write)

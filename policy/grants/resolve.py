@@ -19,7 +19,7 @@ PERSON = "terminal"  # what somebody who answers at a terminal is called
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class GrantResolution:
     """The verdict on an action after remembered answers were applied.
 
     Attributes:
@@ -64,7 +64,9 @@ def answerer(by: str) -> str:
     return "the person at the terminal" if by == PERSON else f"the {plain(by)} that answers here"
 
 
-def resolve(context: EvaluationContext, assessment: Assessment, verdict: Verdict, grants: Sequence[Grant]) -> Settled:
+def resolve(
+    context: EvaluationContext, assessment: Assessment, verdict: Verdict, grants: Sequence[Grant]
+) -> GrantResolution:
     """What `grants`, which hold here and now, make of a verdict: a no forbids, a yes answers a question.
 
     Deterministic: the same grants in any order say the same, and one without a bound of its uses goes first.
@@ -77,16 +79,16 @@ def resolve(context: EvaluationContext, assessment: Assessment, verdict: Verdict
         assessment, verdict = context.evaluate(assessment.action)
         if isinstance(verdict, Deny):
             by = tuple(grant for grant in noes if grant.rule.ref == verdict.reason.rule)
-            return Settled(context, assessment, verdict, by)
+            return GrantResolution(context, assessment, verdict, by)
     if isinstance(verdict, Ask) and not assessment.asked:
         yeses = sorted((grant for grant in grants if grant.ruling is Ruling.ALLOW), key=_order)
         allowed = covering(context, verdict, yeses) if yeses else None
         if allowed is not None:
             return allowed
-    return Settled(context, assessment, verdict)
+    return GrantResolution(context, assessment, verdict)
 
 
-def covering(context: EvaluationContext, ask: Ask, grants: Sequence[Grant]) -> Settled | None:
+def covering(context: EvaluationContext, ask: Ask, grants: Sequence[Grant]) -> GrantResolution | None:
     """The Allow that `grants` together make of a question, with those that it took; None when something is not covered.
 
     It is judged again as a whole with them among the person's own rules, whose laws hold for them, too.
@@ -102,7 +104,9 @@ def covering(context: EvaluationContext, ask: Ask, grants: Sequence[Grant]) -> S
     if not used:
         return None
     reason = named_by[used[0].rule.ref]
-    return Settled(context, again, Allow(Permit(ask.assessment.action, ask.terms, _MINT), ask.cell, reason), used)
+    return GrantResolution(
+        context, again, Allow(Permit(ask.assessment.action, ask.terms, _MINT), ask.cell, reason), used
+    )
 
 
 def _order(grant: Grant) -> tuple[bool, int, str]:

@@ -10,41 +10,41 @@ from policy.model.matrix import Ruling
 from policy.model.permission_rule import REST, Layer, PermissionRule, Source, Tool
 from policy.model.tier import Tier
 from policy.toml.profile import texts
-from policy.toml.schema import Entry, Keyed, Shape
+from policy.toml.schema import TomlDocument, TomlEntry, ValueType
 
 # fmt: off
-KEYS: Mapping[str, Shape] = {
-    "verdict": Shape.TEXT,
-    "run":     Shape.WORDS,
-    "tool":    Shape.TEXTS,
-    "read":    Shape.TEXTS,
-    "write":   Shape.TEXTS,
-    "host":    Shape.TEXTS,
-    "tier":    Shape.TEXTS,
-    "source":  Shape.TEXTS,
-    "why":     Shape.TEXT,
-    "until":   Shape.DATE,
+KEYS: Mapping[str, ValueType] = {
+    "verdict": ValueType.TEXT,
+    "run":     ValueType.WORDS,
+    "tool":    ValueType.TEXTS,
+    "read":    ValueType.TEXTS,
+    "write":   ValueType.TEXTS,
+    "host":    ValueType.TEXTS,
+    "tier":    ValueType.TEXTS,
+    "source":  ValueType.TEXTS,
+    "why":     ValueType.TEXT,
+    "until":   ValueType.DATE,
 }
 # fmt: on
-LISTS: Mapping[str, Mapping[str, Shape]] = {"rule": KEYS}
+LISTS: Mapping[str, Mapping[str, ValueType]] = {"rule": KEYS}
 
 MOST = 1000  # rules of one file: every action is held against all of them
 
 _NAMED = TypeVar("_NAMED", bound=StrEnum)
 
 
-def permissions(keyed: Keyed, layer: Layer) -> tuple[PermissionRule, ...]:
-    """Every `[[rule]]` of one file. Raises KeyedError, with file and line, for one that cannot be read as a rule.
+def permissions(keyed: TomlDocument, layer: Layer) -> tuple[PermissionRule, ...]:
+    """Every `[[rule]]` of one file. Raises TomlError, with file and line, for one that cannot be read as a rule.
 
     Whether it can ever take effect is for `permission.check.check` to say.
     """
     entries = [entry for entry in keyed.entries if entry.name == "rule"]
     if len(entries) > MOST:
-        raise entries[MOST].complain("", f"a file holds at most {MOST} rules", "say more with fewer")
+        raise entries[MOST].error_at("", f"a file holds at most {MOST} rules", "say more with fewer")
     return tuple(_rule(entry, layer) for entry in entries)
 
 
-def _rule(entry: Entry, layer: Layer) -> PermissionRule:
+def _rule(entry: TomlEntry, layer: Layer) -> PermissionRule:
     verdict = _verdict(entry)
     run = entry.values.get("run", ())
     words = tuple(word for word in run if isinstance(word, tuple)) if isinstance(run, tuple) else ()
@@ -68,14 +68,14 @@ def _rule(entry: Entry, layer: Layer) -> PermissionRule:
     )
     if "run" in entry.values and not rule.run:
         fix = 'name the program, such as run = ["npm", "test", "**"], or use tool = ["bash"] for every command'
-        raise entry.complain("run", "it names no program", fix)
+        raise entry.error_at("run", "it names no program", fix)
     if not any((rule.run, rule.tool, rule.read, rule.write, rule.host, rule.tier)):
         fix = "add one of `run`, `tool`, `read`, `write`, `host`, `tier`"
-        raise entry.complain("", "it does not say what it is about", fix)
+        raise entry.error_at("", "it does not say what it is about", fix)
     if verdict is not Ruling.ALLOW and not rule.why:
-        raise entry.complain("", "it has no `why`", 'say it to whoever is stopped by it: why = "..."')
+        raise entry.error_at("", "it has no `why`", 'say it to whoever is stopped by it: why = "..."')
     if any(not char.isprintable() for char in rule.why):
-        raise entry.complain("why", "it is not one line of printable text", "write it as one line")
+        raise entry.error_at("why", "it is not one line of printable text", "write it as one line")
     return rule
 
 
@@ -88,43 +88,43 @@ def _host(text: str) -> str:
     return text.lower() if isinstance(found, Problem) else str(found)
 
 
-def _verdict(entry: Entry) -> Ruling:
+def _verdict(entry: TomlEntry) -> Ruling:
     given = entry.values.get("verdict")
     if given is None:
-        raise entry.complain("", "it has no `verdict`", 'add verdict = "allow", "ask" or "deny"')
+        raise entry.error_at("", "it has no `verdict`", 'add verdict = "allow", "ask" or "deny"')
     found = {ruling.name.lower(): ruling for ruling in Ruling}.get(str(given))
     if found is None:
-        raise entry.complain("verdict", f"there is no verdict `{given}`", "write `allow`, `ask` or `deny`")
+        raise entry.error_at("verdict", f"there is no verdict `{given}`", "write `allow`, `ask` or `deny`")
     return found
 
 
-def _list(entry: Entry, key: str) -> tuple[str, ...]:
+def _list(entry: TomlEntry, key: str) -> tuple[str, ...]:
     given = entry.values.get(key)
     if given is None:
         return ()
     found = texts(given)
     if not found:
-        raise entry.complain(key, "the list is empty, so the rule would never match", f"fill it, or drop `{key}`")
+        raise entry.error_at(key, "the list is empty, so the rule would never match", f"fill it, or drop `{key}`")
     return tuple(dict.fromkeys(found))
 
 
-def _named(entry: Entry, key: str, names: type[_NAMED]) -> tuple[_NAMED, ...]:
+def _named(entry: TomlEntry, key: str, names: type[_NAMED]) -> tuple[_NAMED, ...]:
     return tuple(names(_known(entry, key, text, [name.value for name in names])) for text in _list(entry, key))
 
 
-def _tiers(entry: Entry) -> tuple[Tier, ...]:
+def _tiers(entry: TomlEntry) -> tuple[Tier, ...]:
     if "tier" not in entry.values:
         return ()
     labels = {tier.label: tier for tier in Tier}
     return tuple(labels[_known(entry, "tier", text, labels)] for text in _list(entry, "tier"))
 
 
-def _known(entry: Entry, key: str, text: str, names: Iterable[str]) -> str:
+def _known(entry: TomlEntry, key: str, text: str, names: Iterable[str]) -> str:
     names = list(names)
     if text not in names:
         from difflib import get_close_matches  # only for complaints
 
         near = get_close_matches(text, names, n=1)
         fix = f"did you mean `{near[0]}`?" if near else f"the names are {', '.join(f'`{name}`' for name in names)}"
-        raise entry.complain(key, f"there is no {key} `{text}`", fix)
+        raise entry.error_at(key, f"there is no {key} `{text}`", fix)
     return text

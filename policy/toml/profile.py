@@ -7,17 +7,17 @@ from typing import Any
 
 from policy.model.profile import Profile
 from policy.model.verdict import Limits, Problem, ProblemError
-from policy.toml.schema import Keyed, KeyedError, Path, Shape, Value, read
+from policy.toml.schema import Path, TomlDocument, TomlError, Value, ValueType, read
 
-LIMITS: Mapping[str, Shape] = {
-    "wall": Shape.SECONDS,
-    "cpu": Shape.WHOLE_SECONDS,
-    "pids": Shape.WHOLE,
-    "memory": Shape.SIZE,
-    "file": Shape.SIZE,
-    "open_files": Shape.WHOLE,
-    "disk": Shape.SIZE,
-    "output": Shape.SIZE,
+LIMITS: Mapping[str, ValueType] = {
+    "wall": ValueType.SECONDS,
+    "cpu": ValueType.WHOLE_SECONDS,
+    "pids": ValueType.WHOLE,
+    "memory": ValueType.SIZE,
+    "file": ValueType.SIZE,
+    "open_files": ValueType.WHOLE,
+    "disk": ValueType.SIZE,
+    "output": ValueType.SIZE,
 }
 
 # fmt: off
@@ -49,21 +49,21 @@ def parse_profile(text: str, source: str) -> Profile:
         keyed = read(text, source, shapes())
         lists: dict[str, Any] = {field: check_list(keyed, path) for path, field in _LISTS.items()}
         return Profile(**lists, denied=denied(keyed), limits=limits(keyed.values, Limits()), permissions=())
-    except KeyedError as error:
+    except TomlError as error:
         raise ProfileError(error.problem) from None
 
 
-def shapes() -> dict[Path, Shape]:
+def shapes() -> dict[Path, ValueType]:
     """The keys of a whole profile."""
-    found = dict.fromkeys(_LISTS, Shape.TEXTS)
-    found[("deny", "commands")] = Shape.PATTERNS
+    found = dict.fromkeys(_LISTS, ValueType.TEXTS)
+    found[("deny", "commands")] = ValueType.PATTERNS
     return found | {("limits", name): shape for name, shape in LIMITS.items()}
 
 
-def check_list(keyed: Keyed, path: Path) -> tuple[str, ...]:
-    """The list at `path`, each entry checked for what it stands for. Raises KeyedError."""
+def check_list(keyed: TomlDocument, path: Path) -> tuple[str, ...]:
+    """The list at `path`, each entry checked for what it stands for. Raises TomlError."""
     if path not in keyed.values:
-        raise KeyedError(
+        raise TomlError(
             Problem(
                 f"{keyed.source}: `{'.'.join(path)}` is missing",
                 "without this list something would be silently unprotected",
@@ -72,7 +72,7 @@ def check_list(keyed: Keyed, path: Path) -> tuple[str, ...]:
         )
     entries = texts(keyed.values[path])
     if fault := list_fault(entries, path):
-        raise keyed.complain(path, *fault)
+        raise keyed.error_at(path, *fault)
     return tuple(dict.fromkeys(entries))
 
 
@@ -84,12 +84,12 @@ def list_fault(value: Value, path: Path) -> tuple[str, str] | None:
     return None
 
 
-def denied(keyed: Keyed) -> tuple[tuple[str, ...], ...]:
-    """The patterns of `[deny] commands`. Raises KeyedError for one that can never match or that matches everything."""
+def denied(keyed: TomlDocument) -> tuple[tuple[str, ...], ...]:
+    """The patterns of `[deny] commands`. Raises TomlError for one that can never match or that matches everything."""
     path = ("deny", "commands")
     found = patterns(keyed.values.get(path, ()))
     if fault := patterns_fault(found):
-        raise keyed.complain(path, *fault)
+        raise keyed.error_at(path, *fault)
     return found
 
 

@@ -18,7 +18,7 @@ _BETWEEN = re.compile(r"[][{}=,]")
 _WHERE = re.compile(r"\(at (?:line (\d+), column \d+|end of document)\)")
 
 
-class Shape(Enum):
+class ValueType(Enum):
     """What a value must look like, in the words of a complaint."""
 
     TEXT = "a text in quotes"
@@ -38,7 +38,7 @@ Path = tuple[str, ...]
 Value = str | float | date | tuple[str, ...] | tuple[tuple[str, ...], ...]
 
 
-class KeyedError(ProblemError):
+class TomlError(ProblemError):
     """The text cannot be used. `problem` names file, line and key; `line` is 0 when it is about no single line."""
 
     def __init__(self, problem: Problem, line: int = 0) -> None:
@@ -47,7 +47,7 @@ class KeyedError(ProblemError):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TomlEntry:
     """One `[[name]]` of a file: its keys, each with its line. `line` is that of the header, from 1."""
 
     source: str
@@ -56,15 +56,15 @@ class Entry:
     values: Mapping[str, Value]
     lines: Mapping[str, int]
 
-    def complain(self, key: str, why: str, fix: str) -> KeyedError:
+    def error_at(self, key: str, why: str, fix: str) -> TomlError:
         """An error about one key of it; about the whole when it has no such key."""
         what = f"`{self.name}.{key}`" if key in self.values else f"`[[{self.name}]]`"
         line = self.lines.get(key, self.line)
-        return KeyedError(Problem(f"{self.source}:{line}: {what} cannot be used", why, fix), line)
+        return TomlError(Problem(f"{self.source}:{line}: {what} cannot be used", why, fix), line)
 
 
 @dataclass(frozen=True, slots=True)
-class Keyed:
+class TomlDocument:
     """`values`: every key that was given, by its path, in the order of the text; all known, all well formed.
 
     `entries`: those of every `[[name]]`, in order. `was`: where the text has a key by an older name, that name.
@@ -73,14 +73,14 @@ class Keyed:
     source: str
     text: str
     values: Mapping[Path, Value]
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[TomlEntry, ...] = ()
     was: Mapping[Path, Path] = field(default_factory=dict)
 
     def line(self, path: Path) -> int:
         """The line of a key, from 1; the nearest line above it that is known when it is written in an unusual way."""
         return _line(self.text, self.was.get(path, path))
 
-    def complain(self, path: Path, why: str, fix: str) -> KeyedError:
+    def error_at(self, path: Path, why: str, fix: str) -> TomlError:
         """An error about the value at `path`."""
         return _error(self.source, self.text, self.was.get(path, path), why, fix)
 
@@ -88,59 +88,59 @@ class Keyed:
 def read(
     text: str,
     source: str,
-    shapes: Mapping[Path, Shape],
-    lists: Mapping[str, Mapping[str, Shape]] | None = None,
-) -> Keyed:
-    """Raises KeyedError for bad syntax, an unknown key, or a value of the wrong shape. `*` in a path is any name.
+    shapes: Mapping[Path, ValueType],
+    lists: Mapping[str, Mapping[str, ValueType]] | None = None,
+) -> TomlDocument:
+    """Raises TomlError for bad syntax, an unknown key, or a value of the wrong shape. `*` in a path is any name.
 
     `lists`: what may stand as `[[name]]`, any number of times, and the keys of each.
     """
-    found, faults = survey(text, source, shapes, lists, most=1)
+    found, faults = validate(text, source, shapes, lists, most=1)
     if faults:
         raise faults[0]
     return found
 
 
-def survey(
+def validate(
     text: str,
     source: str,
-    shapes: Mapping[Path, Shape],
-    lists: Mapping[str, Mapping[str, Shape]] | None = None,
+    shapes: Mapping[Path, ValueType],
+    lists: Mapping[str, Mapping[str, ValueType]] | None = None,
     *,
     most: int,
     renew: Callable[[dict[str, object]], Mapping[Path, Path]] | None = None,
-) -> tuple[Keyed, list[KeyedError]]:
+) -> tuple[TomlDocument, list[TomlError]]:
     """What can be used of a text, and what is wrong with the rest, up to `most` faults. Of bad syntax, nothing can.
 
     `renew` gives the keys of an older format their new names, in place, and answers what each of them was called.
     """
-    faults: list[KeyedError] = []
+    faults: list[TomlError] = []
     try:
         document = parse(text, source)
-    except KeyedError as error:
-        return Keyed(source, text, {}), [error]
+    except TomlError as error:
+        return TomlDocument(source, text, {}), [error]
     was = renew(document) if renew else {}
     values: dict[Path, Value] = {}
-    entries: list[Entry] = []
+    entries: list[TomlEntry] = []
     for name, keys in (lists or {}).items():
         if name in document:
             entries += _entries(document.pop(name), name, source, text, keys, faults, most)
     _walk(document, (), _Reading(source, text, shapes, lists or {}, values, faults, most, was))
-    return Keyed(source, text, values, tuple(entries), was), faults[:most]
+    return TomlDocument(source, text, values, tuple(entries), was), faults[:most]
 
 
 def parse(text: str, source: str) -> dict[str, object]:
-    """Return the TOML document. Raise KeyedError, with the line where that is known, if `text` is not valid TOML."""
+    """Return the TOML document. Raise TomlError, with the line where that is known, if `text` is not valid TOML."""
     if line := too_deep(text):
         why, fix = f"a key has more than {_DEEPEST} parts", "correct that line"
-        raise KeyedError(Problem(f"{source}:{line} cannot be read", why, fix), line)
+        raise TomlError(Problem(f"{source}:{line} cannot be read", why, fix), line)
     try:
         return tomllib.loads(text)
     except ValueError as error:  # TOMLDecodeError, or a number too long to be one
         raise _syntax(error, source, text) from None
     except RecursionError:
         why, fix = "its lists are nested too deeply", "write it with less nesting"
-        raise KeyedError(Problem(f"{source} cannot be read", why, fix)) from None
+        raise TomlError(Problem(f"{source} cannot be read", why, fix)) from None
 
 
 def too_deep(text: str) -> int | None:
@@ -159,14 +159,14 @@ def too_deep(text: str) -> int | None:
     return None
 
 
-def _syntax(error: ValueError, source: str, text: str) -> KeyedError:
+def _syntax(error: ValueError, source: str, text: str) -> TomlError:
     found = _WHERE.search(str(error))
     end = text.count("\n") + (not text.endswith("\n"))
     line = int(found[1]) if found and found[1] else max(end, 1)
     known = isinstance(error, tomllib.TOMLDecodeError)
     why = _WHERE.sub("", str(error)).strip().rstrip(".") if known else "a number in it is too long"
     why = f"it is not valid TOML: {why[:1].lower()}{why[1:]}"
-    return KeyedError(Problem(f"{source}:{line} cannot be read", why, "correct that line"), line)
+    return TomlError(Problem(f"{source}:{line} cannot be read", why, "correct that line"), line)
 
 
 def _entries(
@@ -174,10 +174,10 @@ def _entries(
     name: str,
     source: str,
     text: str,
-    keys: Mapping[str, Shape],
-    faults: list[KeyedError],
+    keys: Mapping[str, ValueType],
+    faults: list[TomlError],
     most: int,
-) -> list[Entry]:
+) -> list[TomlEntry]:
     tables = raw if isinstance(raw, list) else []
     if not isinstance(raw, list) or not all(isinstance(table, dict) for table in tables):
         why = "it is written once for each entry, in two brackets"
@@ -187,7 +187,7 @@ def _entries(
     for table, (line, lines) in zip(tables, _places(text, name, len(tables)), strict=True):
         if len(faults) >= most:
             break
-        entry = Entry(source, name, line, dict.fromkeys(table, ""), lines)
+        entry = TomlEntry(source, name, line, dict.fromkeys(table, ""), lines)
         values: dict[str, Value] = {}
         before = len(faults)
         for key, given in table.items():
@@ -196,22 +196,22 @@ def _entries(
                 continue
             value = value_of(given, keys[key])
             if value is None:
-                faults.append(entry.complain(key, f"it must be {keys[key].value}", f"write {_example(key, keys[key])}"))
+                faults.append(entry.error_at(key, f"it must be {keys[key].value}", f"write {_example(key, keys[key])}"))
             else:
                 values[key] = value
         if len(faults) == before:
-            found.append(Entry(source, name, line, values, lines))
+            found.append(TomlEntry(source, name, line, values, lines))
     return found
 
 
-def _no_key(entry: Entry, key: str, keys: Mapping[str, Shape]) -> KeyedError:
+def _no_key(entry: TomlEntry, key: str, keys: Mapping[str, ValueType]) -> TomlError:
     from difflib import get_close_matches  # only for complaints: most starts need none
 
     near = get_close_matches(key, keys, n=1, cutoff=0.5)
     fix = f"did you mean `{near[0]}`?" if near else f"the keys of a `[[{entry.name}]]` are {_or(list(keys))}"
     line = entry.lines.get(key, entry.line)
     what = f"{entry.source}:{line}: `{dotted((entry.name, key))}` cannot be used"
-    return KeyedError(Problem(what, "there is no such key", fix), line)
+    return TomlError(Problem(what, "there is no such key", fix), line)
 
 
 def _places(text: str, name: str, count: int) -> list[tuple[int, dict[str, int]]]:
@@ -226,10 +226,10 @@ def _places(text: str, name: str, count: int) -> list[tuple[int, dict[str, int]]
 class _Reading:
     source: str
     text: str
-    shapes: Mapping[Path, Shape]
+    shapes: Mapping[Path, ValueType]
     lists: Mapping[str, object]
     values: dict[Path, Value]
-    faults: list[KeyedError]
+    faults: list[TomlError]
     most: int
     was: Mapping[Path, Path]
 
@@ -240,7 +240,7 @@ def _walk(table: Mapping[str, object], at: Path, reading: _Reading) -> None:
         if len(reading.faults) >= reading.most:
             return
         path = (*at, key)
-        shape = shape_of(path, shapes)
+        shape = value_type_of(path, shapes)
         if shape is not None:
             value = value_of(raw, shape)
             if value is None:
@@ -260,7 +260,7 @@ def _walk(table: Mapping[str, object], at: Path, reading: _Reading) -> None:
             reading.faults.append(_unknown(path, source, text, shapes, {} if at else reading.lists))
 
 
-def shape_of(path: Path, shapes: Mapping[Path, Shape]) -> Shape | None:
+def value_type_of(path: Path, shapes: Mapping[Path, ValueType]) -> ValueType | None:
     """The shape that a path has, which may be one with `*` in it."""
     exact = shapes.get(path)
     if exact is not None:
@@ -269,8 +269,8 @@ def shape_of(path: Path, shapes: Mapping[Path, Shape]) -> Shape | None:
 
 
 def _unknown(
-    path: Path, source: str, text: str, shapes: Mapping[Path, Shape], lists: Mapping[str, object]
-) -> KeyedError:
+    path: Path, source: str, text: str, shapes: Mapping[Path, ValueType], lists: Mapping[str, object]
+) -> TomlError:
     from difflib import get_close_matches  # only for complaints: most starts need none
 
     at, key = path[:-1], path[-1]
@@ -288,45 +288,45 @@ def _unknown(
     return _error(source, text, path, "there is no such key", f"the keys {where} are {_or([*here, *lists])}")
 
 
-def _error(source: str, text: str, path: Path, why: str, fix: str) -> KeyedError:
+def _error(source: str, text: str, path: Path, why: str, fix: str) -> TomlError:
     line = _line(text, path)
-    return KeyedError(Problem(f"{source}:{line}: `{dotted(path)}` cannot be used", why, fix), line)
+    return TomlError(Problem(f"{source}:{line}: `{dotted(path)}` cannot be used", why, fix), line)
 
 
 def _fits(path: Path, known: Path) -> bool:
     return len(path) == len(known) and all(want in ("*", word) for word, want in zip(path, known, strict=True))
 
 
-def value_of(raw: object, shape: Shape) -> Value | None:
+def value_of(raw: object, shape: ValueType) -> Value | None:
     """`raw` as `shape` wants it, or None when it is something else."""
     match shape:
-        case Shape.TEXT:
+        case ValueType.TEXT:
             return raw if isinstance(raw, str) and raw else None
-        case Shape.TEXTS:
+        case ValueType.TEXTS:
             return _texts(raw)
-        case Shape.PATTERNS:
+        case ValueType.PATTERNS:
             lists = [_texts(item) for item in raw] if isinstance(raw, list) else [None]
             return tuple(item for item in lists if item) if all(lists) else None
-        case Shape.WHOLE:
+        case ValueType.WHOLE:
             return raw if isinstance(raw, int) and not isinstance(raw, bool) and 0 < raw < 1 << 62 else None
-        case Shape.SECONDS:
+        case ValueType.SECONDS:
             raw = seconds(raw) if isinstance(raw, str) else raw
             good = isinstance(raw, int | float) and not isinstance(raw, bool)
             return float(raw) if good and isinstance(raw, int | float) and 0 < raw <= 7 * 86_400 else None
-        case Shape.WHOLE_SECONDS:
+        case ValueType.WHOLE_SECONDS:
             span = seconds(raw) if isinstance(raw, str) else None
-            return value_of(int(span) if span is not None and span.is_integer() else raw, Shape.WHOLE)
-        case Shape.NUMBER:
+            return value_of(int(span) if span is not None and span.is_integer() else raw, ValueType.WHOLE)
+        case ValueType.NUMBER:
             good = isinstance(raw, int | float) and not isinstance(raw, bool)
             return float(raw) if good and isinstance(raw, int | float) and 0 <= raw <= 1e15 else None
-        case Shape.SIZE:
-            return size(raw) if isinstance(raw, str) else value_of(raw, Shape.WHOLE)
-        case Shape.WORDS:
+        case ValueType.SIZE:
+            return size(raw) if isinstance(raw, str) else value_of(raw, ValueType.WHOLE)
+        case ValueType.WORDS:
             words = [_texts(word) if isinstance(word, list) else _texts([word]) for word in raw] if _filled(raw) else []
             return tuple(word for word in words if word) if words and all(words) else None
-        case Shape.SWITCH:
+        case ValueType.SWITCH:
             return raw if isinstance(raw, bool) else None
-        case Shape.DATE:
+        case ValueType.DATE:
             return raw if isinstance(raw, date) and not isinstance(raw, datetime) else None
 
 
@@ -358,19 +358,19 @@ def _texts(raw: object) -> tuple[str, ...] | None:
     return tuple(raw)
 
 
-def _example(key: str, shape: Shape) -> str:
+def _example(key: str, shape: ValueType) -> str:
     examples = {
-        Shape.TEXT: f'`{key} = "..."`',
-        Shape.TEXTS: f'`{key} = ["...", "..."]`',
-        Shape.PATTERNS: f'`{key} = [["rm", "-rf", "*"]]`',
-        Shape.WHOLE: f"`{key} = {1 if key == 'version' else 100}`",
-        Shape.SECONDS: f"`{key} = 120`",
-        Shape.WHOLE_SECONDS: f"`{key} = 120`",
-        Shape.NUMBER: f"`{key} = 1.5`",
-        Shape.SIZE: f'`{key} = "4 GiB"`',
-        Shape.WORDS: f'`{key} = ["npm", "run", ["build", "lint"]]`',
-        Shape.SWITCH: f"`{key} = true`",
-        Shape.DATE: f"`{key} = 2030-12-31`",
+        ValueType.TEXT: f'`{key} = "..."`',
+        ValueType.TEXTS: f'`{key} = ["...", "..."]`',
+        ValueType.PATTERNS: f'`{key} = [["rm", "-rf", "*"]]`',
+        ValueType.WHOLE: f"`{key} = {1 if key == 'version' else 100}`",
+        ValueType.SECONDS: f"`{key} = 120`",
+        ValueType.WHOLE_SECONDS: f"`{key} = 120`",
+        ValueType.NUMBER: f"`{key} = 1.5`",
+        ValueType.SIZE: f'`{key} = "4 GiB"`',
+        ValueType.WORDS: f'`{key} = ["npm", "run", ["build", "lint"]]`',
+        ValueType.SWITCH: f"`{key} = true`",
+        ValueType.DATE: f"`{key} = 2030-12-31`",
     }
     return examples[shape]
 

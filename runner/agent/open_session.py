@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import field, replace
 from pathlib import Path
 
-from policy.grants.grant import MAIN, Key
+from policy.grants.grant import MAIN, GrantHolder
 from policy.model.frozen import dataclass
 from policy.model.matrix import Ruling
 from policy.model.tier import Mode
@@ -157,7 +157,7 @@ async def open_session(
         stack.callback(undo.close)
         grants = GrantStore(
             state,
-            Key(facts.workspace, MAIN, session),
+            GrantHolder(facts.workspace, MAIN, session),
             lambda text: emit(Notice(text)),
             journal=lambda grant: journal.grant(to_json(grant)),
             redact=redactor.text,

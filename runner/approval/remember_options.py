@@ -2,7 +2,7 @@
 
 import re
 
-from policy.grants.grant import Span
+from policy.grants.grant import GrantScope
 from policy.grants.offers import Choice
 from policy.model.frozen import dataclass
 from policy.model.matrix import Ruling
@@ -15,20 +15,24 @@ HELP = (
 )
 # The letters of the first, second and third choice in each reach; a capital covers more. Digits are never answers:
 # questions are counted with them, so a digit meant for another question could grant something.
-_LETTERS = {Span.SESSION: "sSt", Span.PROJECT: "pPT", Span.USER: "uUv"}
+_LETTERS = {GrantScope.SESSION: "sSt", GrantScope.PROJECT: "pPT", GrantScope.USER: "uUv"}
 _SECONDS = {"m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 _LIFE = re.compile(r"([1-9][0-9]{0,3})([mhdw])")
 _USES = re.compile(r"([1-9][0-9]{0,5})x")
 _MOST_LIFE = 3650 * 86_400.0
 _WHERE = {
-    Span.SESSION: "in this session",
-    Span.PROJECT: f"in this project for {USUAL_LIFE / 86_400:g} days",
-    Span.USER: f"in all your projects for {USUAL_LIFE / 86_400:g} days",
+    GrantScope.SESSION: "in this session",
+    GrantScope.PROJECT: f"in this project for {USUAL_LIFE / 86_400:g} days",
+    GrantScope.USER: f"in all your projects for {USUAL_LIFE / 86_400:g} days",
 }
-_FOREVER = {Span.SESSION: "in this session", Span.PROJECT: "in this project", Span.USER: "in any of your projects"}
+_FOREVER = {
+    GrantScope.SESSION: "in this session",
+    GrantScope.PROJECT: "in this project",
+    GrantScope.USER: "in any of your projects",
+}
 
 
-def where_words(span: Span, *, yes: bool) -> str:
+def where_words(span: GrantScope, *, yes: bool) -> str:
     """How far an answer reaches, and a yes for how long."""
     return (_WHERE if yes else _FOREVER)[span]
 
@@ -39,14 +43,14 @@ class Offer:
 
     choices: tuple[Choice, ...]
     never: Choice | None
-    spans: tuple[Span, ...]
+    spans: tuple[GrantScope, ...]
 
     @property
-    def lettered(self) -> tuple[tuple[str, Choice, Span], ...]:
+    def lettered(self) -> tuple[tuple[str, Choice, GrantScope], ...]:
         """The choices in each reach, with the letter that takes each of them."""
         return tuple(
             (_LETTERS[span][place], choice, span)
-            for place, choice in enumerate(self.choices[: len(_LETTERS[Span.SESSION])])
+            for place, choice in enumerate(self.choices[: len(_LETTERS[GrantScope.SESSION])])
             for span in self.spans
         )
 
@@ -80,7 +84,7 @@ class Offer:
         for letter, choice, span in self.lettered:
             if first == letter:
                 return _said(Keep(choice.whats, Ruling.ALLOW, span), rest)
-        if first.isnumeric() and _said(Keep((), Ruling.ALLOW, Span.PROJECT), rest) is not None:
+        if first.isnumeric() and _said(Keep((), Ruling.ALLOW, GrantScope.PROJECT), rest) is not None:
             return (
                 f"`{one_line(first, 20)}` is no answer here; answer {', '.join(['y', 'n', *self.keys.split('/')[1:]])}"
             )
@@ -104,7 +108,7 @@ def _said(keep: Keep, words: list[str]) -> Keep | None:
             return None
         told.add(kind)
         if word in ("project", "user"):
-            span = Span(word)
+            span = GrantScope(word)
         elif lasting and int(lasting[1]) * _SECONDS[lasting[2]] <= _MOST_LIFE:
             life = int(lasting[1]) * _SECONDS[lasting[2]]
         elif often and keep.ruling is Ruling.ALLOW:

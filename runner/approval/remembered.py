@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from policy.evaluation import EvaluationContext
-from policy.grants.grant import Grant, Span
+from policy.grants.grant import Grant, GrantScope
 from policy.grants.offers import choices, never
 from policy.grants.resolve import covering, resolve
 from policy.model.assessment import Assessment
@@ -21,7 +21,7 @@ from runner.state.json_file import StateError
 
 
 @dataclass(frozen=True, slots=True)
-class Recalled:
+class GrantLookup:
     """A verdict with remembered answers applied.
 
     Attributes:
@@ -52,21 +52,21 @@ class Recalled:
         return Answer(self.question.question, isinstance(self.verdict, Allow), by)
 
 
-def recalled(context: EvaluationContext, assessment: Assessment, verdict: Verdict, store: GrantStore) -> Recalled:
+def recalled(context: EvaluationContext, assessment: Assessment, verdict: Verdict, store: GrantStore) -> GrantLookup:
     """Apply the remembered answers in `store` to a verdict. Reads and denials never are a question."""
     question = verdict if isinstance(verdict, Ask) else None
     if isinstance(verdict, Deny) or (assessment.tiers[0] is Tier.READ and not assessment.asked):
-        return Recalled(context, assessment, verdict, (), question)
+        return GrantLookup(context, assessment, verdict, (), question)
     grants = store.live()
     if not grants:
-        return Recalled(context, assessment, verdict, (), question)
+        return GrantLookup(context, assessment, verdict, (), question)
     found = resolve(context, assessment, verdict, grants)
     if isinstance(found.verdict, Ask):
         question = found.verdict
-    return Recalled(found.context, found.assessment, found.verdict, found.by, question)
+    return GrantLookup(found.context, found.assessment, found.verdict, found.by, question)
 
 
-def spent(given: Recalled, store: GrantStore) -> Recalled:
+def consume(given: GrantLookup, store: GrantStore) -> GrantLookup:
     """Take one use of each grant before an action runs by them.
 
     If a grant has no use left, the verdict becomes the question again.
@@ -76,7 +76,7 @@ def spent(given: Recalled, store: GrantStore) -> Recalled:
     return replace(given, verdict=given.question, by=())
 
 
-def offer(context: EvaluationContext, question: Ask, spans: Sequence[Span], store: GrantStore) -> Offer:
+def offer(context: EvaluationContext, question: Ask, spans: Sequence[GrantScope], store: GrantStore) -> Offer:
     """Return the answers to `question` that may be remembered. None of them contains a live secret."""
     found = tuple(
         each for each in choices(context, question) if not any(store.holds_secret(what) for what in each.whats)
@@ -105,7 +105,7 @@ def keep(context: EvaluationContext, question: Ask, wanted: Keep, store: GrantSt
     no = "" if wanted.ruling is Ruling.ALLOW else "never "
     told = " and ".join(f"{grant.id}: {no}{about(grant)}" for grant in made)
     where = where_words(wanted.span, yes=False)
-    if wanted.span is Span.SESSION:
+    if wanted.span is GrantScope.SESSION:
         back = " and ".join(f"`/grants revoke {name}`" for name in names)
     else:
         back = f"`agent grants revoke {' '.join(names)}`"

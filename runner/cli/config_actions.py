@@ -10,7 +10,7 @@ from policy.model.frozen import dataclass
 from policy.model.tier import Mode
 from policy.toml.lines import lines_of
 from policy.toml.schema import Path as KeyPath
-from policy.toml.schema import dotted, shape_of
+from policy.toml.schema import dotted, value_type_of
 from runner.config import Settings, load
 from runner.config.amounts import apply_limits
 from runner.config.flags import said, with_flags
@@ -246,7 +246,7 @@ def _key(name: str) -> tuple[Key, KeyPath]:
     from runner.config.show import no_key, split
 
     path = split(name)
-    if shape_of(path, SHAPES) is None:
+    if value_type_of(path, SHAPES) is None:
         raise no_key(name)
     return key_of(path), path
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from policy.grants.grant import Grant, Span
+from policy.grants.grant import Grant, GrantScope
 from policy.model.matrix import Ruling
 from policy.model.verdict import Problem
 from runner.cli.gate import FLAG, JSON, MODE
@@ -89,7 +89,7 @@ def listing(everything: ALL = False, workspace: WORKSPACE = None, json: JSON = F
     found = [
         grant
         for grant in _stored()
-        if everything or (not grant.ended(now) and (grant.span is Span.USER or grant.workspace == here))
+        if everything or (not grant.ended(now) and (grant.span is GrantScope.USER or grant.workspace == here))
     ]
     if json:
         _print_json(found, now)
@@ -213,7 +213,11 @@ def revoke(
             grant
             for grant in stored
             if grant.id in wanted
-            or (everything and grant.ruling is Ruling.ALLOW and (grant.workspace == here or grant.span is Span.USER))
+            or (
+                everything
+                and grant.ruling is Ruling.ALLOW
+                and (grant.workspace == here or grant.span is GrantScope.USER)
+            )
         )
         if wanted - {grant.id for grant in gone}:
             return stored, gone

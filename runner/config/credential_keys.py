@@ -2,20 +2,20 @@
 
 from collections.abc import Mapping
 
-from policy.toml.schema import Shape
+from policy.toml.schema import ValueType
 
 # fmt: off
-KEYS: Mapping[str, Shape] = {
-    "name":      Shape.TEXT,
-    "hosts":     Shape.TEXTS,
-    "header":    Shape.TEXT,
-    "basic":     Shape.TEXT,
-    "env":       Shape.TEXT,
-    "keyring":   Shape.TEXT,
-    "helper":    Shape.TEXTS,
-    "use":       Shape.TEXTS,
-    "intercept": Shape.SWITCH,
-    "plain":     Shape.SWITCH,
+KEYS: Mapping[str, ValueType] = {
+    "name":      ValueType.TEXT,
+    "hosts":     ValueType.TEXTS,
+    "header":    ValueType.TEXT,
+    "basic":     ValueType.TEXT,
+    "env":       ValueType.TEXT,
+    "keyring":   ValueType.TEXT,
+    "helper":    ValueType.TEXTS,
+    "use":       ValueType.TEXTS,
+    "intercept": ValueType.SWITCH,
+    "plain":     ValueType.SWITCH,
 }
 EXAMPLE = '''name   = "forge"
 hosts  = ["GET,POST git.example.com/team/"]

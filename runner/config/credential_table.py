@@ -9,7 +9,7 @@ from policy.model.credential import Credential
 from policy.model.host_rule import HostRule, authority, host_rule
 from policy.model.verdict import Problem
 from policy.toml.profile import texts
-from policy.toml.schema import Entry
+from policy.toml.schema import TomlEntry
 from runner.config.credential_keys import MOST
 
 TOOLS = ("git", "pip", "npm", "gh")
@@ -28,29 +28,29 @@ _NOT_TOLD = re.compile(
 )
 
 
-def credentials(entries: Iterable[Entry]) -> tuple[Credential, ...]:
-    """Of every `[[credential]]`, in order; a later one takes the place of one with its name. Raises KeyedError."""
+def credentials(entries: Iterable[TomlEntry]) -> tuple[Credential, ...]:
+    """Of every `[[credential]]`, in order; a later one takes the place of one with its name. Raises TomlError."""
     found: dict[str, Credential] = {}
     for entry in entries:
         made = credential(entry)
         found.pop(made.name, None)
         found[made.name] = made
         if len(found) > MOST:
-            raise entry.complain("", f"there are at most {MOST} credentials", "drop some")
+            raise entry.error_at("", f"there are at most {MOST} credentials", "drop some")
     return tuple(found.values())
 
 
-def credential(entry: Entry) -> Credential:
-    """One of them. Raises KeyedError."""
+def credential(entry: TomlEntry) -> Credential:
+    """One of them. Raises TomlError."""
     name = _text(entry, "name")
     if not _NAME.match(name):
-        raise entry.complain("name", "it is no short name", 'give it one of letters, digits, `.`, `_` and `-`: "forge"')
+        raise entry.error_at("name", "it is no short name", 'give it one of letters, digits, `.`, `_` and `-`: "forge"')
     plain, intercept = bool(entry.values.get("plain")), bool(entry.values.get("intercept"))
     if plain and intercept:
-        raise entry.complain("intercept", "without TLS there is nothing to open", "drop `plain` or `intercept`")
+        raise entry.error_at("intercept", "without TLS there is nothing to open", "drop `plain` or `intercept`")
     rules = tuple(_rule(entry, text) for text in texts(entry.values.get("hosts", ())))
     if not rules:
-        raise entry.complain("hosts", "it says of no request that it gets it", 'add hosts = ["git.example.com/team/"]')
+        raise entry.error_at("hosts", "it says of no request that it gets it", 'add hosts = ["git.example.com/team/"]')
     header, value, user = _header(entry)
     made = Credential(
         name=name,
@@ -68,79 +68,79 @@ def credential(entry: Entry) -> Credential:
     return replace(made, use=tuple(_use(entry, made, text) for text in given))
 
 
-def _text(entry: Entry, key: str) -> str:
+def _text(entry: TomlEntry, key: str) -> str:
     given = entry.values.get(key)
     if not isinstance(given, str):
-        raise entry.complain("", f"it has no `{key}`", 'add name = "forge"')
+        raise entry.error_at("", f"it has no `{key}`", 'add name = "forge"')
     return given
 
 
-def _rule(entry: Entry, text: str) -> HostRule:
+def _rule(entry: TomlEntry, text: str) -> HostRule:
     rule = host_rule(text)
     if isinstance(rule, Problem):
-        raise entry.complain("hosts", rule.why, rule.fix)
+        raise entry.error_at("hosts", rule.why, rule.fix)
     if not rule.ports:
-        raise entry.complain("hosts", f"`{text}` is every port of a host", "name the port: `example.org:8443`")
+        raise entry.error_at("hosts", f"`{text}` is every port of a host", "name the port: `example.org:8443`")
     if rule.ports == (80,) and not entry.values.get("plain"):
         why = f"`{text}` is where plain HTTP is spoken, in which everybody on the way would read it"
-        raise entry.complain("hosts", why, "name the port of TLS, or write plain = true if you mean that")
+        raise entry.error_at("hosts", why, "name the port of TLS, or write plain = true if you mean that")
     return rule
 
 
-def _header(entry: Entry) -> tuple[str, str, str]:
+def _header(entry: TomlEntry) -> tuple[str, str, str]:
     """Its name, its value, and the user name of Basic."""
     if ("header" in entry.values) == ("basic" in entry.values):
         fix = 'write header = "Authorization: Bearer {secret}", or basic = "USER"'
-        raise entry.complain("", "it needs one of `header` and `basic`", fix)
+        raise entry.error_at("", "it needs one of `header` and `basic`", fix)
     if "basic" in entry.values:
         user = _text(entry, "basic")
         if ":" in user or not user.isprintable():
-            raise entry.complain("basic", "RFC 7617 allows no `:` in a user name", "write the user name alone")
+            raise entry.error_at("basic", "RFC 7617 allows no `:` in a user name", "write the user name alone")
         return "Authorization", "", user
     found = _HEADER.match(_text(entry, "header"))
     if found is None or found[2].count("{secret}") != 1:
         fix = 'write it like "Authorization: Bearer {secret}"'
-        raise entry.complain("header", "it is no header with `{secret}` in its value", fix)
+        raise entry.error_at("header", "it is no header with `{secret}` in its value", fix)
     if found[1].lower().replace("_", "-") in _OURS:
-        raise entry.complain("header", f"`{found[1]}` is not for credentials", "name the header that the server reads")
+        raise entry.error_at("header", f"`{found[1]}` is not for credentials", "name the header that the server reads")
     return found[1], found[2].strip(), ""
 
 
-def _source(entry: Entry) -> tuple[str, ...]:
+def _source(entry: TomlEntry) -> tuple[str, ...]:
     given = [key for key in ("env", "keyring", "helper") if key in entry.values]
     if len(given) != 1:
         fix = 'write env = "VARIABLE", keyring = "NAME" or helper = ["pass", "show", "forge"]'
-        raise entry.complain(given[1] if given else "", "it needs one place where the secret is found", fix)
+        raise entry.error_at(given[1] if given else "", "it needs one place where the secret is found", fix)
     value = entry.values[given[0]]
     words = (value,) if isinstance(value, str) else texts(value)
     if not words or any("\0" in word for word in words):
-        raise entry.complain(given[0], "it is empty", "name where the secret is found")
+        raise entry.error_at(given[0], "it is empty", "name where the secret is found")
     if given == ["env"] and not _VARIABLE.match(words[0]):
-        raise entry.complain("env", f"`{words[0]}` is no name of a variable", 'write it like env = "FORGE_TOKEN"')
+        raise entry.error_at("env", f"`{words[0]}` is no name of a variable", 'write it like env = "FORGE_TOKEN"')
     return (given[0], *words)
 
 
-def _use(entry: Entry, made: Credential, text: str) -> tuple[str, str]:
+def _use(entry: TomlEntry, made: Credential, text: str) -> tuple[str, str]:
     """A program or a variable, and the address that it is about."""
     name, equals, address = text.partition("=")
     if name == "gh":
         if not made.intercept:
             fix = "add intercept = true to open the TLS of its hosts, or leave `gh` out"
-            raise entry.complain("use", "`gh` speaks TLS to its own host and nothing else", fix)
+            raise entry.error_at("use", "`gh` speaks TLS to its own host and nothing else", fix)
         if not equals:
             equals, address = "=", f"https://{made.rules[0].host.removeprefix('*.')}/"
     if name == "git" and not equals:
         return name, ""
     if not equals or not _VARIABLE.match(name) or _NOT_TOLD.match(name):
         fix = 'write "git", "pip=https://HOST/simple/", "npm=https://HOST/npm/", "gh" or "VARIABLE=https://HOST/"'
-        raise entry.complain("use", f"`{text}` is none of these", fix)
+        raise entry.error_at("use", f"`{text}` is none of these", fix)
     if address == "placeholder" and name not in TOOLS:
         return name, address
     found = _ADDRESS.match(address)
     scheme = "http" if made.plain else "https"
     if found is None or found[1] != scheme:
-        raise entry.complain("use", f"`{text}` names no address", f"write it like {name}={scheme}://HOST/PATH/")
+        raise entry.error_at("use", f"`{text}` names no address", f"write it like {name}={scheme}://HOST/PATH/")
     where = authority(found[2])
     if where is None or not made.names(where[0], where[1] or made.port):
-        raise entry.complain("use", f"`{address}` is none of its hosts", "add that host to `hosts`, or name another")
+        raise entry.error_at("use", f"`{address}` is none of its hosts", "add that host to `hosts`, or name another")
     return name, f"{scheme}://{found[2].lower()}{found[3] or '/'}"

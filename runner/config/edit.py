@@ -6,8 +6,8 @@ from typing import Any, cast
 
 from policy.model.verdict import Problem
 from policy.toml.lines import StatementKind, lines_of, statements
-from policy.toml.schema import KeyedError, Shape, dotted, parse, value_of
 from policy.toml.schema import Path as KeyPath
+from policy.toml.schema import TomlError, ValueType, dotted, parse, value_of
 from runner.config.environment import plain
 from runner.config.migrations import MIGRATIONS, VERSION, renew
 from runner.config.read_file import ConfigError
@@ -21,11 +21,13 @@ _CANNOT = (ValueError, KeyError, TypeError, AttributeError)
 
 def written(key: Key, words: list[str]) -> str:
     """What somebody typed for a key, as TOML. Raises ConfigError when it has not the right shape."""
-    if key.shape is Shape.TEXT and len(words) == 1:
+    if key.shape is ValueType.TEXT and len(words) == 1:
         raw: object = words[0]
-    elif key.shape in (Shape.TEXTS, Shape.WORDS) and not (len(words) == 1 and words[0].lstrip().startswith("[")):
+    elif key.shape in (ValueType.TEXTS, ValueType.WORDS) and not (
+        len(words) == 1 and words[0].lstrip().startswith("[")
+    ):
         raw = words
-    elif key.shape in (Shape.TEXTS, Shape.WORDS, Shape.PATTERNS, Shape.DATE) and len(words) == 1:
+    elif key.shape in (ValueType.TEXTS, ValueType.WORDS, ValueType.PATTERNS, ValueType.DATE) and len(words) == 1:
         raw = _parsed(words[0])
     else:
         raw = plain(words[0]) if len(words) == 1 else None
@@ -144,7 +146,7 @@ def _replaced(text: str, path: KeyPath, literal: str) -> str | None:
 def _document(text: str) -> dict[str, Any]:
     try:
         return parse(text, "the file")
-    except KeyedError as error:
+    except TomlError as error:
         raise ConfigError(error.problem) from None
 
 

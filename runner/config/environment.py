@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from policy.model.verdict import Problem
-from policy.toml.schema import Keyed, Shape, value_of
+from policy.toml.schema import TomlDocument, ValueType, value_of
 from runner.config.layer import Given, Layer
 from runner.config.read_file import ConfigError
 from runner.config.schema import VARIABLES
@@ -22,12 +22,12 @@ def given(name: str, text: str, elsewhere: Sequence[str]) -> Given:
     if key is None:
         raise _no_variable(name, elsewhere)
     what = f"`{name}={text}` cannot be used"
-    value = value_of(text if key.shape is Shape.TEXT else plain(text), key.shape)
+    value = value_of(text if key.shape is ValueType.TEXT else plain(text), key.shape)
     if value is None:
         raise ConfigError(Problem(what, f"it must be {key.shape.value}", f"correct or unset {name}"))
     if fault := key.fault(value):
         raise ConfigError(Problem(what, *fault))
-    return Given(Layer.ENVIRONMENT, Keyed(name, "", {key.path: value}))
+    return Given(Layer.ENVIRONMENT, TomlDocument(name, "", {key.path: value}))
 
 
 def plain(text: str) -> int | float | bool | str:

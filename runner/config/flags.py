@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from policy.model.tier import Mode
 from policy.model.verdict import Limits
-from policy.toml.schema import Keyed, Value
 from policy.toml.schema import Path as KeyPath
+from policy.toml.schema import TomlDocument, Value
 from runner.config.layer import Given, Layer
 from runner.config.settings import Settings
 
@@ -71,5 +71,5 @@ def with_flags(settings: Settings, flags: Said) -> Settings:
         return settings
     values = {path: value for path, (_, value) in flags.items()}
     options = tuple((path, option) for path, (option, _) in flags.items())
-    given = Given(Layer.FLAGS, Keyed("options", "", values), flags=options)
+    given = Given(Layer.FLAGS, TomlDocument("options", "", values), flags=options)
     return replace(settings, values={**settings.values, **values}, layers=(*settings.layers, given))

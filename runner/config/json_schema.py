@@ -9,7 +9,7 @@ from importlib import resources
 from typing import Any
 
 from policy.toml.schema import Path as KeyPath
-from policy.toml.schema import Shape
+from policy.toml.schema import ValueType
 from runner.config.schema import KEYS, LISTS, SECTIONS, Key, TableList, Widens
 
 FILE = "config.schema.json"
@@ -32,18 +32,18 @@ _WHOLE: _Schema = {"exclusiveMaximum": 1 << 62, "exclusiveMinimum": 0, "type": "
 _SPAN:  _Schema = {"exclusiveMinimum": 0, "maximum": 7 * 86_400, "type": "number"}
 _TIMED: _Schema = {"pattern": _TIME, "type": "string"}
 _SIZED: _Schema = {"pattern": _SIZE, "type": "string"}
-_SHAPES: Mapping[Shape, _Schema] = {
-    Shape.TEXT:          _TEXT,
-    Shape.TEXTS:         {"items": _TEXT, "type": "array"},
-    Shape.PATTERNS:      {"items": _WORDS, "type": "array"},
-    Shape.WHOLE:         _WHOLE,
-    Shape.SECONDS:       {"anyOf": [_SPAN, _TIMED]},
-    Shape.WHOLE_SECONDS: {"anyOf": [_WHOLE, _TIMED]},
-    Shape.NUMBER:        {"maximum": 1e15, "minimum": 0, "type": "number"},
-    Shape.SIZE:          {"anyOf": [_WHOLE, _SIZED]},
-    Shape.WORDS:         {"items": {"anyOf": [_TEXT, _WORDS]}, "minItems": 1, "type": "array"},
-    Shape.SWITCH:        {"type": "boolean"},
-    Shape.DATE:          {"format": "date", "type": "string"},
+_SHAPES: Mapping[ValueType, _Schema] = {
+    ValueType.TEXT:          _TEXT,
+    ValueType.TEXTS:         {"items": _TEXT, "type": "array"},
+    ValueType.PATTERNS:      {"items": _WORDS, "type": "array"},
+    ValueType.WHOLE:         _WHOLE,
+    ValueType.SECONDS:       {"anyOf": [_SPAN, _TIMED]},
+    ValueType.WHOLE_SECONDS: {"anyOf": [_WHOLE, _TIMED]},
+    ValueType.NUMBER:        {"maximum": 1e15, "minimum": 0, "type": "number"},
+    ValueType.SIZE:          {"anyOf": [_WHOLE, _SIZED]},
+    ValueType.WORDS:         {"items": {"anyOf": [_TEXT, _WORDS]}, "minItems": 1, "type": "array"},
+    ValueType.SWITCH:        {"type": "boolean"},
+    ValueType.DATE:          {"format": "date", "type": "string"},
 }
 # fmt: on
 
@@ -109,9 +109,9 @@ def _list(table: TableList) -> _Schema:
     return {"description": table.help, "items": entry, "maxItems": table.most, "type": "array"}
 
 
-def _named(table: TableList, name: str, shape: Shape) -> _Schema:
+def _named(table: TableList, name: str, shape: ValueType) -> _Schema:
     found, known = dict(_SHAPES[shape]), list(table.choices.get(name, ()))
-    if known and shape is Shape.TEXTS:
+    if known and shape is ValueType.TEXTS:
         found["items"] = {"enum": known, "type": "string"}
     elif known:
         found["enum"] = known

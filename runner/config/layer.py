@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from policy.model.frozen import dataclass
 from policy.model.permission_rule import Layer as RuleLayer
-from policy.toml.schema import Keyed, Path
+from policy.toml.schema import Path, TomlDocument
 
 
 class Layer(StrEnum):
@@ -45,7 +45,7 @@ class Given:
     """
 
     layer: Layer
-    keyed: Keyed
+    keyed: TomlDocument
     sha256: str = ""
     trusted: bool = False
     flags: tuple[tuple[Path, str], ...] = ()

@@ -11,7 +11,7 @@ from policy.model.frozen import dataclass
 from policy.model.verdict import Problem
 from policy.permission.dead_rules import faults as rule_faults
 from policy.permission.file import permissions
-from policy.toml.schema import Keyed
+from policy.toml.schema import TomlDocument
 from runner.config.environment import given
 from runner.config.layer import Given, Layer
 from runner.config.load import ELSEWHERE, PREFIX, SYSTEM_FILE, WHOSE, files
@@ -129,7 +129,7 @@ def _over(settings: Settings, given: Given) -> tuple[Settings, list[Fault]]:
 
 def _never(source: str, entry: object, settings: Settings, given: Given) -> Iterator[Fault]:
     """Why one rule can never take effect. Whether a bound layer may say it is for `over` to answer."""
-    keyed = Keyed(source, "", {}, (entry,))  # type: ignore[arg-type]  # an Entry
+    keyed = TomlDocument(source, "", {}, (entry,))  # type: ignore[arg-type]  # an Entry
     for rule in permissions(keyed, Layer.NAMED.of_rules(trusted=True)):
         if not rule.expired(date.today()):
             for fault in rule_faults(rule, settings.rules, settings.profile):

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from policy.model.verdict import Problem
-from policy.toml.schema import KeyedError
+from policy.toml.schema import TomlError
 from runner.config.layer import Given, Layer
 from runner.config.packaged import packaged
 from runner.config.personal_settings import personal
@@ -72,7 +72,7 @@ def load(
 
             for given in given_by(names, environ, ELSEWHERE):
                 settings = _over(settings, given)
-    except KeyedError as error:
+    except TomlError as error:
         raise ConfigError(error.problem) from None
     return _with_personal(settings, cwd, environ)
 
@@ -100,7 +100,7 @@ def shipped(config: Path | None = None) -> Settings:
     """What we ship, with `config` over it: the same on every machine. Raises ConfigError."""
     try:
         return packaged() if config is None else _with_file(packaged(), Layer.NAMED, config, False, {})
-    except KeyedError as error:
+    except TomlError as error:
         raise ConfigError(error.problem) from None
 
 
@@ -118,7 +118,7 @@ def _with_file(
         from runner.config.read_layer import read_layer  # only where somebody has a file
 
         return _over(settings, read_layer(data, path, layer, trusted))
-    except (KeyedError, ConfigError) as error:
+    except (TomlError, ConfigError) as error:
         if not (layer.came_along and unattended):
             raise
         notice = f"{error.problem.what}: {error.problem.why}; the repository's configuration is ignored"

@@ -12,8 +12,8 @@ from policy.model.verdict import Problem
 from policy.permission.dead_rules import faults
 from policy.permission.file import permissions
 from policy.toml.profile import limits, patterns, texts
-from policy.toml.schema import Entry, Keyed, Value, dotted
 from policy.toml.schema import Path as KeyPath
+from policy.toml.schema import TomlDocument, TomlEntry, Value, dotted
 from runner.config.layer import Given
 from runner.config.read_file import ConfigError
 from runner.config.schema import Key, Widens, key_of, list_of
@@ -22,7 +22,7 @@ from sandbox.backend import Level
 
 
 def over(settings: Settings, given: Given) -> Settings:
-    """`settings` with one more layer. Raises KeyedError or ConfigError for a rule that can never take effect."""
+    """`settings` with one more layer. Raises TomlError or ConfigError for a rule that can never take effect."""
     keyed = given.keyed
     values, notices, left_out = dict(settings.values), [], []
     for path, value in keyed.values.items():
@@ -76,14 +76,14 @@ def ignored(given: Given, path: KeyPath) -> str:
     return f"{given.keyed.source}:{given.keyed.line(path)}: `{dotted(path)}` is ignored: {why}"
 
 
-def entry_ignored(entry: Entry) -> str:
+def entry_ignored(entry: TomlEntry) -> str:
     why = "what came with the repository may not say it"
     if entry.name == "rule":
         why = "a rule that came with the repository may ask and deny, never allow"
     return f"{entry.source}:{entry.line}: `[[{entry.name}]]` is ignored: {why}"
 
 
-def replace_entries(keyed: Keyed, entries: list[Entry]) -> Keyed:
+def replace_entries(keyed: TomlDocument, entries: list[TomlEntry]) -> TomlDocument:
     return keyed if len(entries) == len(keyed.entries) else replace(keyed, entries=tuple(entries))
 
 
@@ -94,7 +94,7 @@ def _added(before: Value | None, value: Value) -> Value:
     return value
 
 
-def _rules(keyed: Keyed, given: Given, settings: Settings) -> tuple[tuple[PermissionRule, ...], list[str]]:
+def _rules(keyed: TomlDocument, given: Given, settings: Settings) -> tuple[tuple[PermissionRule, ...], list[str]]:
     """The rules of one layer, and what is to be told about those that are over. One that can never take effect is an
     error: whoever wrote it counts on it."""
     if not keyed.entries:

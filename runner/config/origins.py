@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from policy.toml.schema import Keyed, Value, read
 from policy.toml.schema import Path as KeyPath
+from policy.toml.schema import TomlDocument, Value, read
 from runner.config.layer import Layer, Origin, Origins
 from runner.config.packaged import PACKAGED, packaged_text
 from runner.config.schema import KEYS, SHAPES, key_of
@@ -40,9 +40,9 @@ def packaged_values() -> Mapping[KeyPath, Value]:
     return _packaged().values
 
 
-def _packaged() -> Keyed:
+def _packaged() -> TomlDocument:
     """What the packaged profile says of the keys that may be set; it has others, too."""
     from policy.toml.profile import shapes
 
     keyed = read(packaged_text(), PACKAGED, shapes())
-    return Keyed(PACKAGED, keyed.text, {path: value for path, value in keyed.values.items() if path in SHAPES})
+    return TomlDocument(PACKAGED, keyed.text, {path: value for path, value in keyed.values.items() if path in SHAPES})

@@ -5,8 +5,8 @@ from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
-from policy.toml.schema import Keyed, KeyedError, survey
 from policy.toml.schema import Path as KeyPath
+from policy.toml.schema import TomlDocument, TomlError, validate
 from runner.config.layer import Given, Layer
 from runner.config.migrations import renew
 from runner.config.read_file import as_text
@@ -14,20 +14,20 @@ from runner.config.schema import ENTRIES, SHAPES, Fault, key_of, list_of
 
 
 def read_layer(data: bytes, path: Path, layer: Layer, trusted: Mapping[str, str]) -> Given:
-    """What a file says. Raises KeyedError or ConfigError for the first thing in it that cannot be used."""
+    """What a file says. Raises TomlError or ConfigError for the first thing in it that cannot be used."""
     keyed, faults = read_all(as_text(data, path), str(path), most=1)
     if faults:
         raise faults[0]
     return given_as(keyed, data, path, layer, trusted)
 
 
-def given_as(keyed: Keyed, data: bytes, path: Path, layer: Layer, trusted: Mapping[str, str]) -> Given:
+def given_as(keyed: TomlDocument, data: bytes, path: Path, layer: Layer, trusted: Mapping[str, str]) -> Given:
     """What was read as a layer, trusted when its very bytes are."""
     digest = sha256(data).hexdigest()
     return Given(layer, keyed, digest, layer.came_along and trusted.get("/".join(path.parts[-2:])) == digest)
 
 
-def read_all(text: str, source: str, *, most: int) -> tuple[Keyed, list[KeyedError]]:
+def read_all(text: str, source: str, *, most: int) -> tuple[TomlDocument, list[TomlError]]:
     """What can be used of a text, and up to `most` things that cannot."""
     newer: Fault | None = None
 
@@ -39,13 +39,13 @@ def read_all(text: str, source: str, *, most: int) -> tuple[Keyed, list[KeyedErr
             document.clear()  # whatever else looks wrong may be right there
         return renew(document)
 
-    keyed, faults = survey(text, source, SHAPES, ENTRIES, most=most, renew=look)
+    keyed, faults = validate(text, source, SHAPES, ENTRIES, most=most, renew=look)
     if newer:
-        return keyed, [keyed.complain(("version",), *newer)]
+        return keyed, [keyed.error_at(("version",), *newer)]
     values, entries = {}, []
     for path, value in keyed.values.items():
         if fault := key_of(path).fault(value):
-            faults.append(keyed.complain(path, *fault))
+            faults.append(keyed.error_at(path, *fault))
         else:
             values[path] = value
     for entry in keyed.entries:
@@ -59,6 +59,6 @@ def read_all(text: str, source: str, *, most: int) -> tuple[Keyed, list[KeyedErr
         several = [entry for entry in keyed.entries if entry.name == name]
         if len(several) > (allowed := list_of(name).most):
             faults.append(
-                several[allowed].complain("", f"a file holds at most {allowed} {name}s", "say more with fewer")
+                several[allowed].error_at("", f"a file holds at most {allowed} {name}s", "say more with fewer")
             )
     return replace(keyed, values=values, entries=tuple(entries)), faults[:most]

@@ -14,8 +14,8 @@ from policy.model.tier import Mode, Tier
 from policy.permission.file import KEYS as RULE_KEYS
 from policy.permission.file import MOST as MOST_RULES
 from policy.toml.profile import LIMITS
-from policy.toml.schema import Entry, KeyedError, Shape, Value
 from policy.toml.schema import Path as KeyPath
+from policy.toml.schema import TomlEntry, TomlError, Value, ValueType
 from runner.config import validators
 from runner.config.credential_keys import EXAMPLE as CREDENTIAL_EXAMPLE
 from runner.config.credential_keys import KEYS as CREDENTIAL_KEYS
@@ -50,7 +50,7 @@ class Key:
     """
 
     name: str
-    shape: Shape
+    shape: ValueType
     widens: Widens
     help: str
     default: Value | None = None
@@ -96,29 +96,29 @@ class TableList:
     name: str
     widens: Widens
     help: str
-    keys: Mapping[str, Shape]
-    check: Callable[[Entry], object] | None = None  # raises KeyedError
-    tightens: Callable[[Entry], bool] | None = None
+    keys: Mapping[str, ValueType]
+    check: Callable[[TomlEntry], object] | None = None  # raises TomlError
+    tightens: Callable[[TomlEntry], bool] | None = None
     example: str = ""
     choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     helps: Mapping[str, str] = field(default_factory=dict)
     most: int = 1000
 
-    def fault(self, entry: Entry) -> KeyedError | None:
+    def fault(self, entry: TomlEntry) -> TomlError | None:
         """Why an entry whose values have the right shapes cannot be used."""
         try:
             if self.check:
                 self.check(entry)
-        except KeyedError as error:
+        except TomlError as error:
             return error
         for name, known in self.choices.items():
             given = entry.values.get(name, ())
             for text in given if isinstance(given, tuple) else (given,):
                 if text not in known:
-                    return entry.complain(name, *validators.choice(name, str(text), known))
+                    return entry.error_at(name, *validators.choice(name, str(text), known))
         return None
 
-    def stays(self, entry: Entry) -> bool:
+    def stays(self, entry: TomlEntry) -> bool:
         """Whether it counts although its file may only tighten."""
         if self.widens is Widens.TIGHTEN:
             return self.tightens is not None and self.tightens(entry)
@@ -129,106 +129,109 @@ YOURS, NEVER, TIGHTEN, ANYTHING = Widens.YOURS, Widens.NEVER, Widens.TIGHTEN, Wi
 
 # fmt: off
 KEYS: tuple[Key, ...] = (
-    Key("version", Shape.WHOLE, ANYTHING, "the format of this file", VERSION,
+    Key("version", ValueType.WHOLE, ANYTHING, "the format of this file", VERSION,
         check=validators.version_up_to(VERSION)),
 
-    Key("mode", Shape.TEXT, TIGHTEN, "how much is allowed without a question", "default", "RINGFENCE_MODE",
+    Key("mode", ValueType.TEXT, TIGHTEN, "how much is allowed without a question", "default", "RINGFENCE_MODE",
         choices=tuple(mode.value for mode in Mode), stricter=validators.mode_no_looser),
-    Key("model", Shape.TEXT, NEVER, "who works for you, as `provider:model`", None, "RINGFENCE_MODEL",
+    Key("model", ValueType.TEXT, NEVER, "who works for you, as `provider:model`", None, "RINGFENCE_MODEL",
         check=validators.model_of(PROVIDERS), example='"anthropic:claude-sonnet-5-5"'),
-    Key("small_model", Shape.TEXT, NEVER, "who sums up the old part of a long conversation, as `provider:model`", None,
-        check=validators.model_of(PROVIDERS), example='"anthropic:claude-haiku-5-5"'),
-    Key("fallback_model", Shape.TEXT, NEVER, "who goes on where the model stays busy, as `provider:model`", None,
+    Key("small_model", ValueType.TEXT, NEVER, "who sums up the old part of a long conversation, as `provider:model`",
+        None, check=validators.model_of(PROVIDERS), example='"anthropic:claude-haiku-5-5"'),
+    Key("fallback_model", ValueType.TEXT, NEVER, "who goes on where the model stays busy, as `provider:model`", None,
         check=validators.model_of(PROVIDERS), example='"anthropic:claude-sonnet-5"'),
-    Key("thinking", Shape.TEXT, NEVER, "how much the model is asked to think before it answers", "off",
+    Key("thinking", ValueType.TEXT, NEVER, "how much the model is asked to think before it answers", "off",
         "RINGFENCE_THINKING", choices=("off", "low", "medium", "high", "max")),
-    Key("theme", Shape.TEXT, NEVER, "the colours of a talk; `auto` asks the terminal for its background", "auto",
+    Key("theme", ValueType.TEXT, NEVER, "the colours of a talk; `auto` asks the terminal for its background", "auto",
         choices=("auto", "dark", "light", "none")),
-    Key("notify", Shape.TEXT, NEVER, "how you are called when a question waits or a turn ended, and you typed nothing",
+    Key("notify",
+        ValueType.TEXT, NEVER, "how you are called when a question waits or a turn ended, and you typed nothing",
         "bell", choices=("bell", "osc9", "none")),
-    Key("max_turns", Shape.WHOLE, TIGHTEN, "most requests to the model in one run", 50, "RINGFENCE_MAX_TURNS"),
+    Key("max_turns", ValueType.WHOLE, TIGHTEN, "most requests to the model in one run", 50, "RINGFENCE_MAX_TURNS"),
 
-    Key("budget.tokens", Shape.WHOLE, TIGHTEN, "most tokens of one run, sent and received", None,
+    Key("budget.tokens", ValueType.WHOLE, TIGHTEN, "most tokens of one run, sent and received", None,
         "RINGFENCE_MAX_TOKENS", example="2_000_000"),
-    Key("budget.money", Shape.NUMBER, TIGHTEN, "the most that one run may cost, as `[price]` counts", None,
+    Key("budget.money", ValueType.NUMBER, TIGHTEN, "the most that one run may cost, as `[price]` counts", None,
         "RINGFENCE_MAX_COST", example="5.0"),
-    Key("budget.time", Shape.SECONDS, TIGHTEN, "most time of one run", None, example='"30m"'),
-    Key("budget.output", Shape.SIZE, TIGHTEN, "most bytes that all commands of one run print", None, example='"50 MB"'),
-    Key("budget.denials", Shape.WHOLE, TIGHTEN, "denials that end an unattended run", 20),
-    Key("budget.row", Shape.WHOLE, TIGHTEN, "denials in a row that end an unattended run", 3),
+    Key("budget.time", ValueType.SECONDS, TIGHTEN, "most time of one run", None, example='"30m"'),
+    Key("budget.output", ValueType.SIZE, TIGHTEN, "most bytes that all commands of one run print", None,
+        example='"50 MB"'),
+    Key("budget.denials", ValueType.WHOLE, TIGHTEN, "denials that end an unattended run", 20),
+    Key("budget.row", ValueType.WHOLE, TIGHTEN, "denials in a row that end an unattended run", 3),
 
-    Key("queue.enter", Shape.TEXT, NEVER, "where Enter puts what you type meanwhile; Alt+Q the other", "steer",
+    Key("queue.enter", ValueType.TEXT, NEVER, "where Enter puts what you type meanwhile; Alt+Q the other", "steer",
         choices=("steer", "follow-up")),
-    Key("queue.delivery", Shape.TEXT, NEVER, "how much of what waits is sent at its moment", "one-at-a-time",
+    Key("queue.delivery", ValueType.TEXT, NEVER, "how much of what waits is sent at its moment", "one-at-a-time",
         choices=("one-at-a-time", "all")),
 
-    Key("compaction.trim", Shape.WHOLE, NEVER, "long output of old calls loses its middle", 70,
+    Key("compaction.trim", ValueType.WHOLE, NEVER, "long output of old calls loses its middle", 70,
         check=validators.percent),
-    Key("compaction.one_line", Shape.WHOLE, NEVER, "output of old calls becomes one line", 80,
+    Key("compaction.one_line", ValueType.WHOLE, NEVER, "output of old calls becomes one line", 80,
         check=validators.percent),
-    Key("compaction.summary", Shape.WHOLE, NEVER, "old turns become notes by the small model", 85,
+    Key("compaction.summary", ValueType.WHOLE, NEVER, "old turns become notes by the small model", 85,
         check=validators.percent),
-    Key("compaction.recent", Shape.WHOLE, NEVER, "only the latest turns stay beside the notes", 90,
+    Key("compaction.recent", ValueType.WHOLE, NEVER, "only the latest turns stay beside the notes", 90,
         check=validators.percent),
-    Key("compaction.truncate", Shape.WHOLE, NEVER, "whatever is left is cut", 95, check=validators.percent),
-    Key("window.*.tokens", Shape.WHOLE, NEVER, "how many tokens fit into a `provider:model`, its answer among them",
+    Key("compaction.truncate", ValueType.WHOLE, NEVER, "whatever is left is cut", 95, check=validators.percent),
+    Key("window.*.tokens", ValueType.WHOLE, NEVER, "how many tokens fit into a `provider:model`, its answer among them",
         example="32_768"),
 
-    Key("instructions", Shape.SWITCH, TIGHTEN,
+    Key("instructions", ValueType.SWITCH, TIGHTEN,
         "the model is given the trusted `AGENTS.md`, `CLAUDE.md` and `GEMINI.md` of the repository", True),
-    Key("skills", Shape.SWITCH, TIGHTEN, "the model is told of your skills, and of the trusted ones of the repository",
-        True),
+    Key("skills",
+        ValueType.SWITCH, TIGHTEN, "the model is told of your skills, and of the trusted ones of the repository", True),
 
     *(key for name in REMOTE for key in (
-        Key(f"provider.{name}.base_url", Shape.TEXT, NEVER, f"where `{name}` is reached", check=validators.address,
+        Key(f"provider.{name}.base_url", ValueType.TEXT, NEVER, f"where `{name}` is reached", check=validators.address,
             example=f'"https://{name}.example/v1"'),
-        Key(f"provider.{name}.model", Shape.TEXT, NEVER, f"the model of `{name}` when only the provider is named",
+        Key(f"provider.{name}.model", ValueType.TEXT, NEVER, f"the model of `{name}` when only the provider is named",
             example={"openai": '"qwen3:8b"', "gemini": '"gemini-3.8-flash"'}.get(name, '"claude-sonnet-5-5"')),
     )),
-    Key("provider.openai.api", Shape.TEXT, NEVER,
+    Key("provider.openai.api", ValueType.TEXT, NEVER,
         "the API it is asked by; unless said, `responses` at OpenAI itself and `chat` at other addresses",
         choices=("responses", "chat"), example='"responses"'),
 
     *(key for name in REMOTE for key in (
-        Key(f"auth.{name}.helper", Shape.TEXTS, YOURS, f"a program that prints the key of `{name}`, word by word",
+        Key(f"auth.{name}.helper", ValueType.TEXTS, YOURS, f"a program that prints the key of `{name}`, word by word",
             check=validators.helper, example=f'["pass", "show", "{name}"]'),
-        Key(f"auth.{name}.helper_timeout", Shape.SECONDS, YOURS, "how long that program may take, in seconds", 10),
-        Key(f"auth.{name}.account", Shape.TEXT, YOURS, f"which account of `{name}` is used when none is named",
+        Key(f"auth.{name}.helper_timeout", ValueType.SECONDS, YOURS, "how long that program may take, in seconds", 10),
+        Key(f"auth.{name}.account", ValueType.TEXT, YOURS, f"which account of `{name}` is used when none is named",
             check=validators.account, example='"work"'),
     )),
 
-    Key("sandbox.minimum", Shape.TEXT, TIGHTEN, "the least a sandbox must enforce; `partial` accepts a weaker one",
+    Key("sandbox.minimum", ValueType.TEXT, TIGHTEN, "the least a sandbox must enforce; `partial` accepts a weaker one",
         "full", "RINGFENCE_SANDBOX_MINIMUM", choices=("full", "partial"),
         stricter=validators.before(("full", "partial"))),
-    Key("sandbox.unix_sockets", Shape.SWITCH, TIGHTEN,
+    Key("sandbox.unix_sockets", ValueType.SWITCH, TIGHTEN,
         "commands that change the workspace may make AF_UNIX sockets", False),
-    Key("sandbox.container.image", Shape.TEXT, NEVER, "the image of `--backend container`, pinned by digest or ID",
+    Key("sandbox.container.image", ValueType.TEXT, NEVER, "the image of `--backend container`, pinned by digest or ID",
         example='"debian@sha256:..."'),
-    Key("sandbox.container.runtime", Shape.TEXT, NEVER, "the container daemon's runtime", example='"runsc"'),
-    Key("sandbox.container.socket", Shape.TEXT, NEVER, "the container daemon's socket",
+    Key("sandbox.container.runtime", ValueType.TEXT, NEVER, "the container daemon's runtime", example='"runsc"'),
+    Key("sandbox.container.socket", ValueType.TEXT, NEVER, "the container daemon's socket",
         example='"/run/user/1000/docker.sock"'),
 
-    Key("secret.names", Shape.TEXTS, TIGHTEN, "more file names that are secret wherever they lie", adds=True,
+    Key("secret.names", ValueType.TEXTS, TIGHTEN, "more file names that are secret wherever they lie", adds=True,
         check=validators.entries_of(("secret", "names")), example='["*.vault"]'),
-    Key("deny.commands", Shape.PATTERNS, TIGHTEN, "more commands that never run, word by word", adds=True,
+    Key("deny.commands", ValueType.PATTERNS, TIGHTEN, "more commands that never run, word by word", adds=True,
         check=validators.commands, example='[["terraform", "destroy", "*"]]'),
 
-    Key("audit.sign", Shape.SWITCH, YOURS, "sign the checkpoints of the audit log (`agent audit key new`)", False),
-    Key("audit.url", Shape.TEXT, YOURS, "the database that the audit log is kept in, instead of a file", None,
+    Key("audit.sign", ValueType.SWITCH, YOURS, "sign the checkpoints of the audit log (`agent audit key new`)", False),
+    Key("audit.url", ValueType.TEXT, YOURS, "the database that the audit log is kept in, instead of a file", None,
         "RINGFENCE_AUDIT_URL", check=validators.database, example='"postgresql://audit@db.example/ringfence"'),
-    Key("audit.otlp", Shape.TEXT, YOURS, "the collector that decisions of sessions are sent to as they are made", None,
-        check=validators.collector, example='"https://collector.example:4318"'),
+    Key("audit.otlp", ValueType.TEXT, YOURS, "the collector that decisions of sessions are sent to as they are made",
+        None, check=validators.collector, example='"https://collector.example:4318"'),
 
-    Key("undo.enabled", Shape.SWITCH, NEVER, "keep what actions of a model change, for `agent undo`", True),
-    Key("undo.required", Shape.SWITCH, TIGHTEN, "an action that could not be undone does not run", False,
+    Key("undo.enabled", ValueType.SWITCH, NEVER, "keep what actions of a model change, for `agent undo`", True),
+    Key("undo.required", ValueType.SWITCH, TIGHTEN, "an action that could not be undone does not run", False,
         stricter=lambda new, old: new is True),
-    Key("undo.steps", Shape.WHOLE, NEVER, "most actions that are kept; the oldest go first", 100),
-    Key("undo.size", Shape.SIZE, NEVER, "most bytes that are kept for one workspace", 2 << 30, example='"2 GB"'),
-    Key("undo.file", Shape.SIZE, NEVER, "the largest file that is kept", 500 << 20, example='"500 MB"'),
-    Key("undo.files", Shape.WHOLE, NEVER, "most files and folders that are looked at", 300_000),
-    Key("undo.leave_out", Shape.TEXTS, NEVER, "more names of folders that are not kept", adds=True, example='["dist"]'),
+    Key("undo.steps", ValueType.WHOLE, NEVER, "most actions that are kept; the oldest go first", 100),
+    Key("undo.size", ValueType.SIZE, NEVER, "most bytes that are kept for one workspace", 2 << 30, example='"2 GB"'),
+    Key("undo.file", ValueType.SIZE, NEVER, "the largest file that is kept", 500 << 20, example='"500 MB"'),
+    Key("undo.files", ValueType.WHOLE, NEVER, "most files and folders that are looked at", 300_000),
+    Key("undo.leave_out", ValueType.TEXTS, NEVER, "more names of folders that are not kept", adds=True,
+        example='["dist"]'),
 
-    *(Key(f"price.*.{name}", Shape.NUMBER, NEVER, f"what a million tokens {what} cost, by `provider:model`",
+    *(Key(f"price.*.{name}", ValueType.NUMBER, NEVER, f"what a million tokens {what} cost, by `provider:model`",
           example="3.0") for name, what in (("input", "sent"), ("output", "received"),
                                             ("cache_read", "read from the cache"), ("cache_write", "written to it"))),
 
@@ -265,8 +268,8 @@ SECTIONS: Mapping[str, str] = {
     "price": "What models cost, for what a session says it spent. Without a price nothing is guessed.",
     "limits": "What one command may use up.",
 }
-SHAPES: dict[KeyPath, Shape] = {key.path: key.shape for key in KEYS}
-ENTRIES: dict[str, Mapping[str, Shape]] = {each.name: each.keys for each in LISTS}
+SHAPES: dict[KeyPath, ValueType] = {key.path: key.shape for key in KEYS}
+ENTRIES: dict[str, Mapping[str, ValueType]] = {each.name: each.keys for each in LISTS}
 VARIABLES: dict[str, Key] = {key.variable: key for key in KEYS if key.variable}
 _BY_PATH = {key.path: key for key in KEYS}
 _LISTS_BY_NAME = {each.name: each for each in LISTS}

@@ -8,8 +8,8 @@ from policy.model.frozen import dataclass
 from policy.model.profile import Profile
 from policy.model.tier import Mode
 from policy.rules.rulebook import RuleBook
-from policy.toml.schema import Entry, Value
 from policy.toml.schema import Path as KeyPath
+from policy.toml.schema import TomlEntry, Value
 from runner.config.layer import Given
 from sandbox.backend import Level
 from sandbox.container.options import Choice
@@ -37,7 +37,7 @@ class Settings:
     max_turns: int | None = None
     notices: tuple[str, ...] = ()
     values: Mapping[KeyPath, Value] = field(default_factory=dict)
-    lists: tuple[Entry, ...] = ()
+    lists: tuple[TomlEntry, ...] = ()
     layers: tuple[Given, ...] = ()
     original: str = ""
     apart: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ class Settings:
 
         return key_of(path).default
 
-    def entries(self, name: str) -> tuple[Entry, ...]:
+    def entries(self, name: str) -> tuple[TomlEntry, ...]:
         """Every `[[name]]` that counts, lowest layer first. Not those that came along and would widen."""
         return tuple(entry for entry in self.lists if entry.name == name)
 

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 
 from policy.model.frozen import dataclass
-from policy.toml.schema import Entry, Shape, Value, dotted, shape_of
 from policy.toml.schema import Path as KeyPath
+from policy.toml.schema import TomlEntry, Value, ValueType, dotted, value_type_of
 from runner.config.layer import Layer, Origin
 from runner.config.origins import counts, origins
 from runner.config.schema import KEYS, LISTS, SHAPES, key_of, list_of
@@ -42,7 +42,7 @@ def shown(settings: Settings, name: str | None) -> tuple[Shown, ...]:
     return tuple(found)
 
 
-def entries(settings: Settings, name: str | None) -> tuple[tuple[Entry, Layer], ...]:
+def entries(settings: Settings, name: str | None) -> tuple[tuple[TomlEntry, Layer], ...]:
     """Every entry of a `[[list]]` that counts, with its layer."""
     layers = {given.keyed.source: given.layer for given in settings.layers}
     return tuple((each, layers[each.source]) for each in settings.lists if name in (None, each.name))
@@ -55,9 +55,9 @@ def _below(paths: list[KeyPath], name: str | None) -> Iterator[KeyPath]:
     wanted = split(name)
     found = [path for path in paths if path[: len(wanted)] == wanted]
     lists = [each.name for each in LISTS]
-    if not found and name not in lists and shape_of(wanted, SHAPES) is None:
+    if not found and name not in lists and value_type_of(wanted, SHAPES) is None:
         raise no_key(name)
-    yield from found or ([wanted] if shape_of(wanted, SHAPES) else [])
+    yield from found or ([wanted] if value_type_of(wanted, SHAPES) else [])
 
 
 def split(name: str) -> KeyPath:
@@ -95,7 +95,7 @@ def _value(settings: Settings, path: KeyPath, by: tuple[Origin, ...]) -> object:
 
 def listing(
     found: Iterable[Shown],
-    lists: Iterable[tuple[Entry, Layer]],
+    lists: Iterable[tuple[TomlEntry, Layer]],
     *,
     effective: bool,
     written: Mapping[str, str],
@@ -141,13 +141,13 @@ def listing(
 
 def _said(path: KeyPath, value: object) -> str:
     """As one would write it: sizes in the unit that fits."""
-    if key_of(path).shape is Shape.SIZE and isinstance(value, int):
+    if key_of(path).shape is ValueType.SIZE and isinstance(value, int):
         return toml(amount(value))
     return toml(value)  # type: ignore[arg-type]  # as TOML reads it
 
 
-def _in_list(entry: Entry, key: str, value: Value) -> str:
-    if list_of(entry.name).keys[key] is Shape.WORDS and isinstance(value, tuple):
+def _in_list(entry: TomlEntry, key: str, value: Value) -> str:
+    if list_of(entry.name).keys[key] is ValueType.WORDS and isinstance(value, tuple):
         alone = (word[0] if isinstance(word, tuple) and len(word) == 1 else word for word in value)
         return toml(tuple(alone))  # type: ignore[arg-type]  # words, and lists of them
     return toml(value)
@@ -170,7 +170,7 @@ def near(path: str, written: Mapping[str, str]) -> str:
 # --- as JSON ----------------------------------------------------------------------------------------------------------
 
 
-def as_json(settings: Settings, found: Iterable[Shown], lists: Iterable[tuple[Entry, Layer]]) -> dict[str, object]:
+def as_json(settings: Settings, found: Iterable[Shown], lists: Iterable[tuple[TomlEntry, Layer]]) -> dict[str, object]:
     """Every value with its places, for programs."""
     return {
         "values": {

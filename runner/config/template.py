@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from policy.toml.schema import Path as KeyPath
-from policy.toml.schema import Shape, Value
+from policy.toml.schema import Value, ValueType
 from runner.config.json_schema import FILE as SCHEMA
 from runner.config.migrations import VERSION
 from runner.config.schema import KEYS, LISTS, SECTIONS, Key, TableList, Widens
@@ -65,7 +65,7 @@ def example_of(key: Key, packaged: Mapping[KeyPath, Value]) -> str:
     value = packaged.get(key.path, key.default)
     if key.adds or value is None:
         return key.example
-    return toml(amount(value) if key.shape is Shape.SIZE and isinstance(value, int) else value)
+    return toml(amount(value) if key.shape is ValueType.SIZE and isinstance(value, int) else value)
 
 
 def _list(table: TableList) -> Iterator[str]:

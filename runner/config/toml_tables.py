@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from policy.model.frozen import dataclass
 from policy.toml.lines import StatementKind, statements
-from policy.toml.schema import KeyedError, parse
+from policy.toml.schema import TomlError, parse
 from runner.problems import Stopped, usage
 
 
@@ -44,7 +44,7 @@ def load(text: str, source: str) -> dict[str, object]:
     """The TOML document, or a usage error with the line."""
     try:
         return parse(text, source)
-    except KeyedError as error:
+    except TomlError as error:
         raise usage(error.problem.what, error.problem.why, error.problem.fix) from None
 
 

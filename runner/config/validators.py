@@ -6,8 +6,8 @@ from policy.model.narrowing import no_looser
 from policy.model.permission_rule import Layer
 from policy.model.tier import Mode
 from policy.toml.profile import list_fault, patterns_fault
-from policy.toml.schema import Entry, Keyed, Value
 from policy.toml.schema import Path as KeyPath
+from policy.toml.schema import TomlDocument, TomlEntry, Value
 
 Fault = tuple[str, str]
 
@@ -129,15 +129,15 @@ def version_up_to(newest: int) -> Callable[[Value], Fault | None]:
     return lambda value: (why, "install a newer ringfence") if isinstance(value, int) and value > newest else None
 
 
-def rule(entry: Entry) -> None:
-    """Raises KeyedError for what is no rule. Whether it can take effect depends on everything else."""
+def rule(entry: TomlEntry) -> None:
+    """Raises TomlError for what is no rule. Whether it can take effect depends on everything else."""
     from policy.permission.file import permissions
 
-    permissions(Keyed(entry.source, "", {}, (entry,)), Layer.NAMED)
+    permissions(TomlDocument(entry.source, "", {}, (entry,)), Layer.NAMED)
 
 
-def credential(entry: Entry) -> None:
-    """Raises KeyedError for what is no credential."""
+def credential(entry: TomlEntry) -> None:
+    """Raises TomlError for what is no credential."""
     from runner.config.credential_table import credential
 
     credential(entry)

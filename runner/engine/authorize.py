@@ -16,7 +16,7 @@ from policy.model.frozen import dataclass
 from policy.model.verdict import Allow, Ask, Deny, Verdict
 from runner.approval.approver import Answer, Edited, Halt, No, Question, Yes
 from runner.approval.file_before import text_before
-from runner.approval.remembered import Recalled, keep, spent
+from runner.approval.remembered import GrantLookup, consume, keep
 from runner.audit import records
 from runner.audit.fact_recorder import Noting
 from runner.gate.grants.store import GrantStore, Keep
@@ -38,7 +38,7 @@ class Evaluation:
 
     assessment: Assessment
     verdict: Verdict
-    recalled: Recalled
+    recalled: GrantLookup
     noted: Noting
 
     @property
@@ -134,7 +134,7 @@ async def authorize(evaluation: Evaluation, requester: Requester, early: EarlyAn
     """
     proposed, again = None, ""
     while True:
-        found = spent(evaluation.recalled, requester.grants)
+        found = consume(evaluation.recalled, requester.grants)
         verdict = found.verdict
         requester.decided(evaluation, verdict)
         if isinstance(verdict, Deny) or (isinstance(verdict, Allow) and (early is None or _willing(early.answer))):

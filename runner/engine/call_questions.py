@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from policy.evaluation import EvaluationContext
-from policy.grants.grant import Span
+from policy.grants.grant import GrantScope
 from policy.model.action import Action, RunScript
 from policy.model.frozen import dataclass
 from policy.model.matrix import Ruling
@@ -62,7 +62,7 @@ class CallRequester:
 
     def question(self, context: EvaluationContext, ask: Ask, again: str) -> Question:
         """Return the question with what the user may let the program remember."""
-        offered = offer(context, ask, (Span.SESSION, Span.PROJECT), self.ctx.grants)
+        offered = offer(context, ask, (GrantScope.SESSION, GrantScope.PROJECT), self.ctx.grants)
         before = text_before(ask.assessment.action)
         shown = card(ask, offered, around=context.facts, before=before)
         return Question(self.call.key, ask, offered, shown, before, again)

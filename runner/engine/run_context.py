@@ -102,10 +102,10 @@ def _view() -> "View":
 
 def _no_grants() -> "GrantStore":
     """Return a store without grants that forgets its grants at the end of the run."""
-    from policy.grants.grant import MAIN, Key
+    from policy.grants.grant import MAIN, GrantHolder
     from runner.gate.grants.store import GrantStore
 
-    return GrantStore(None, Key("", MAIN, "none"), lambda text: None)
+    return GrantStore(None, GrantHolder("", MAIN, "none"), lambda text: None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policy.grants.grant import EVERYWHERE, Grant, Key, Span, What
+from policy.grants.grant import EVERYWHERE, Grant, GrantHolder, GrantScope, GrantSubject
 from policy.model.command_pattern import HOLE, CommandPattern
 from policy.model.matrix import Ruling
 from policy.model.permission_rule import Tool
@@ -38,20 +38,22 @@ class Clock:
 class Desk:
     """One process's store, with what it said and what it wrote into a journal."""
 
-    def __init__(self, folder: Path | None, clock: Clock | None = None, key: Key | None = None) -> None:
+    def __init__(self, folder: Path | None, clock: Clock | None = None, key: GrantHolder | None = None) -> None:
         self.clock = clock or Clock()
         self.said: list[str] = []
         self.journal: list[Grant] = []
         self.store = GrantStore(
             folder,
-            key or Key("/w", "main", "s1"),
+            key or GrantHolder("/w", "main", "s1"),
             self.said.append,
             journal=self.journal.append,
             clock=self.clock,
             redact=lambda text: text.replace("hunter2hunter2", "[secret]"),
         )
 
-    def keep(self, span: Span = Span.PROJECT, *, uses: int | None = None, life: float | None = None) -> Grant:
+    def keep(
+        self, span: GrantScope = GrantScope.PROJECT, *, uses: int | None = None, life: float | None = None
+    ) -> Grant:
         return self.store.keep(Keep((WHAT,), Ruling.ALLOW, span, life, uses), "$ npm test")[0]
 
     @property
@@ -65,13 +67,13 @@ def test_a_grant_is_kept_outside_every_sandbox_and_for_its_owner_alone(tmp_path:
     assert Desk(tmp_path).names == [grant.id]
     assert (grant.created, grant.expires) == (NOW, NOW + USUAL_LIFE)
     assert grant.agent == "main"
-    assert Desk(tmp_path, key=Key("/elsewhere", "main", "s1")).names == []
-    assert Desk(tmp_path, key=Key("/w", "helper", "s1")).names == []
+    assert Desk(tmp_path, key=GrantHolder("/elsewhere", "main", "s1")).names == []
+    assert Desk(tmp_path, key=GrantHolder("/w", "helper", "s1")).names == []
 
 
 def test_a_grant_of_a_session_is_in_its_journal_and_in_no_file(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
-    grant = desk.keep(Span.SESSION)
+    grant = desk.keep(GrantScope.SESSION)
     assert desk.journal == [grant]
     assert not (tmp_path / NAME).exists()
     assert grant.expires is None
@@ -80,26 +82,30 @@ def test_a_grant_of_a_session_is_in_its_journal_and_in_no_file(tmp_path: Path) -
 
 def test_the_grants_of_a_session_come_back_as_they_were_last(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
-    first, second, third = desk.keep(Span.SESSION, uses=3), desk.keep(Span.SESSION), desk.keep(Span.SESSION, uses=1)
+    first, second, third = (
+        desk.keep(GrantScope.SESSION, uses=3),
+        desk.keep(GrantScope.SESSION),
+        desk.keep(GrantScope.SESSION, uses=1),
+    )
     assert desk.store.spend([first])
     assert desk.store.spend([third])
     assert desk.store.revoke(second.id) is not None
-    again = Desk(tmp_path, key=Key("/w", "main", "s2"))
+    again = Desk(tmp_path, key=GrantHolder("/w", "main", "s2"))
     written = json.loads(json.dumps([to_json(grant) for grant in desk.journal]))
     found = again.store.restore([*written, {"id": "forged"}, "nothing"])
     assert [(grant.id, grant.uses) for grant in found] == [(first.id, 2)]
     assert again.names == [first.id]
     assert len(again.said) == 2
-    assert Desk(tmp_path, key=Key("/other", "main", "s2")).store.restore(written) == ()
+    assert Desk(tmp_path, key=GrantHolder("/other", "main", "s2")).store.restore(written) == ()
 
 
 @pytest.mark.threat("T77")
 def test_a_fork_forgets_no_no_and_takes_over_no_yes() -> None:
     desk = Desk(None)
-    yes = desk.keep(Span.SESSION)
-    no, gone = (desk.store.keep(Keep((what,), Ruling.DENY, Span.SESSION), "")[0] for what in (WHAT, OTHER))
+    yes = desk.keep(GrantScope.SESSION)
+    no, gone = (desk.store.keep(Keep((what,), Ruling.DENY, GrantScope.SESSION), "")[0] for what in (WHAT, OTHER))
     desk.store.revoke(gone.id)
-    fork = Desk(None, key=Key("/w", "main", "s2"))
+    fork = Desk(None, key=GrantHolder("/w", "main", "s2"))
     held = fork.store.restore([to_json(grant) for grant in (yes, *desk.journal)], fork=True)
     assert [grant.id for grant in held] == [no.id]
     assert fork.names == [no.id]
@@ -111,9 +117,9 @@ def test_a_fork_forgets_no_no_and_takes_over_no_yes() -> None:
 def test_what_no_reader_would_take_is_not_written_and_what_was_there_stays(tmp_path: Path, reason: str) -> None:
     """Else one pasted reason would have the whole list set aside, with every remembered no."""
     desk = Desk(tmp_path)
-    no = desk.store.keep(Keep((OTHER,), Ruling.DENY, Span.PROJECT), "")[0]
+    no = desk.store.keep(Keep((OTHER,), Ruling.DENY, GrantScope.PROJECT), "")[0]
     with pytest.raises(StateError, match="could not be read again"):
-        desk.store.keep(Keep((WHAT,), Ruling.ALLOW, Span.PROJECT, reason=reason), "")
+        desk.store.keep(Keep((WHAT,), Ruling.ALLOW, GrantScope.PROJECT, reason=reason), "")
     assert Desk(tmp_path).names == [no.id]
     assert [path.name for path in tmp_path.glob("*.corrupt-*")] == []
 
@@ -151,7 +157,7 @@ def test_no_use_is_spent_twice_by_several_processes(tmp_path: Path, monkeypatch:
 
 def test_several_grants_are_spent_together_or_not_at_all(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
-    one, two, mine = desk.keep(uses=1), desk.keep(uses=5), desk.keep(Span.SESSION, uses=1)
+    one, two, mine = desk.keep(uses=1), desk.keep(uses=5), desk.keep(GrantScope.SESSION, uses=1)
     assert desk.store.spend([mine, two])
     assert not desk.store.spend([one, mine])
     left = {grant.id: grant.uses for grant in desk.store.live()}
@@ -204,12 +210,12 @@ def test_time(tmp_path: Path, looks: tuple[float, ...], holds: bool, why: str, f
 @pytest.mark.threat("T78")
 def test_a_no_from_the_future_is_still_a_no(tmp_path: Path) -> None:
     desk = Desk(tmp_path, Clock(NOW + 1e6))
-    made = desk.store.keep(Keep((WHAT,), Ruling.DENY, Span.PROJECT), "$ npm test")
+    made = desk.store.keep(Keep((WHAT,), Ruling.DENY, GrantScope.PROJECT), "$ npm test")
     assert made[0].expires is None
     assert Desk(tmp_path).names == [made[0].id]
 
 
-HELD = to_json(replace(agreed("npm test", "exactly `npm test`")[0], id="g00000001", span=Span.PROJECT, workspace="/w",
+HELD = to_json(replace(agreed("npm test", "exactly `npm test`")[0], id="g00000001", span=GrantScope.PROJECT, workspace="/w",
                        agent="main", created=1.0))  # fmt: skip
 ABOUT = HELD["what"]
 assert isinstance(ABOUT, dict)
@@ -319,7 +325,7 @@ def test_a_live_secret_is_not_kept(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     assert desk.store.holds_secret(replace(WHAT, shape=CommandPattern(("curl", "-H", "token: hunter2hunter2"))))
     assert not desk.store.holds_secret(WHAT)
-    desk.store.keep(Keep((WHAT,), Ruling.ALLOW, Span.PROJECT, reason="hunter2hunter2"), "$ echo hunter2hunter2")
+    desk.store.keep(Keep((WHAT,), Ruling.ALLOW, GrantScope.PROJECT, reason="hunter2hunter2"), "$ echo hunter2hunter2")
     assert "hunter2" not in (tmp_path / NAME).read_text()
 
 
@@ -327,7 +333,7 @@ def test_what_is_over_or_for_a_folder_that_is_gone_is_pruned() -> None:
     base = from_json(HELD)
     live, over, spent = base, replace(base, id="g2", over=True), replace(base, id="g3", uses=0)
     late, gone = replace(base, id="g4", expires=5.0), replace(base, id="g5", workspace="/gone")
-    user = replace(base, id="g6", span=Span.USER, workspace=EVERYWHERE)
+    user = replace(base, id="g6", span=GrantScope.USER, workspace=EVERYWHERE)
     kept, dropped = pruned((live, over, spent, late, gone, user), 10.0, gone=lambda folder: folder == "/gone")
     assert kept == (live, user)
     assert dropped == (over, spent, late, gone)
@@ -340,7 +346,7 @@ words = st.text(st.characters(blacklist_categories=("C", "Z"), blacklist_charact
 tails = st.sampled_from(["", "/", "/**"])
 paths = st.tuples(st.from_regex(r"/?[a-z]{1,4}(/[a-z]{1,4}){0,3}", fullmatch=True), tails).map("".join)
 whats = st.builds(
-    What,
+    GrantSubject,
     st.builds(
         CommandPattern, st.lists(words | st.just(HOLE), min_size=1, max_size=4).map(tuple), st.booleans(), words, words
     ),
@@ -357,7 +363,7 @@ grants = st.builds(
     st.integers(0, 2**32 - 1).map(lambda number: f"g{number:08x}"),
     whats,
     st.sampled_from([Ruling.ALLOW, Ruling.DENY]),
-    st.just(Span.PROJECT),
+    st.just(GrantScope.PROJECT),
     words,
     words,
     st.just(""),

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from policy.evaluation import EvaluationContext
-from policy.grants.grant import MAIN, Span
+from policy.grants.grant import MAIN, GrantScope
 from policy.grants.resolve import approve, resolve
 from policy.model.action import Action, EditFile, ReadFile, RunArgv, RunScript, WriteFile
 from policy.model.assessment import Assessment
@@ -131,7 +131,14 @@ def test_what_a_grant_allowed_is_allowed_again_and_said_to_be_by_it(script: str,
     hearing, kept = grant_world.hearing(), Kept()
     words = words if words in grant_world.offered(script, hearing) else next(iter(grant_world.offered(script, hearing)))
     grants = tuple(
-        replace(each, id=f"g{number:08x}", agent=MAIN, span=Span.PROJECT, workspace=hearing.facts.workspace, session="")
+        replace(
+            each,
+            id=f"g{number:08x}",
+            agent=MAIN,
+            span=GrantScope.PROJECT,
+            workspace=hearing.facts.workspace,
+            session="",
+        )
         for number, each in enumerate(grant_world.agreed(script, words, hearing))
     )
     noted = Noting(hearing.facts, hearing.profile)

@@ -1,6 +1,6 @@
 """The approval card of an action."""
 
-from policy.grants.grant import Key, Span
+from policy.grants.grant import GrantHolder, GrantScope
 from policy.model.tier import Mode
 from runner.approval.card import card
 from runner.approval.remembered import offer
@@ -16,5 +16,5 @@ def shown(given: object, mode: Mode = Mode.DEFAULT, before: str | None = None) -
     """The card of a question as the gate would put it."""
     at = hearing(mode)
     ask = question(given, at)  # type: ignore[arg-type]  # a script or an action
-    store = GrantStore(None, Key(HERE, "main", "s"), lambda text: None)
-    return card(ask, offer(at, ask, (Span.SESSION, Span.PROJECT), store), around=at.facts, before=before)
+    store = GrantStore(None, GrantHolder(HERE, "main", "s"), lambda text: None)
+    return card(ask, offer(at, ask, (GrantScope.SESSION, GrantScope.PROJECT), store), around=at.facts, before=before)

@@ -18,18 +18,18 @@ from pydantic import (
     create_model,
 )
 
-from policy.toml.schema import Entry, Shape, Value, value_of
 from policy.toml.schema import Path as KeyPath
+from policy.toml.schema import TomlEntry, Value, ValueType, value_of
 from runner.config.schema import KEYS, LISTS, Key, TableList
 
 
 def _day(raw: object) -> object:
     if isinstance(raw, date) and not isinstance(raw, datetime):
         return raw
-    raise ValueError(f"it must be {Shape.DATE.value}")
+    raise ValueError(f"it must be {ValueType.DATE.value}")
 
 
-def _text_of(shape: Shape) -> Any:
+def _text_of(shape: ValueType) -> Any:
     """Return the type of a text that writes a number with its unit."""
 
     def check(raw: str) -> str:
@@ -44,19 +44,19 @@ def _text_of(shape: Shape) -> Any:
 _Text  = Annotated[StrictStr, Field(min_length=1)]
 _Whole = Annotated[StrictInt, Field(gt=0, lt=1 << 62)]
 _Words = Annotated[list[_Text], Field(min_length=1)]
-_TYPES: Mapping[Shape, Any] = {
-    Shape.TEXT:     _Text,
-    Shape.TEXTS:    list[_Text],
-    Shape.PATTERNS: list[_Words],
-    Shape.WHOLE:    _Whole,
-    Shape.SECONDS:  Annotated[float, Field(strict=True, gt=0, le=7 * 86_400, allow_inf_nan=False)]
-                    | _text_of(Shape.SECONDS),
-    Shape.WHOLE_SECONDS: _Whole | _text_of(Shape.WHOLE_SECONDS),
-    Shape.NUMBER:   Annotated[float, Field(strict=True, ge=0, le=1e15, allow_inf_nan=False)],
-    Shape.SIZE:     _Whole | _text_of(Shape.SIZE),
-    Shape.WORDS:    Annotated[list[_Text | _Words], Field(min_length=1)],
-    Shape.SWITCH:   StrictBool,
-    Shape.DATE:     Annotated[date, BeforeValidator(_day)],
+_TYPES: Mapping[ValueType, Any] = {
+    ValueType.TEXT:     _Text,
+    ValueType.TEXTS:    list[_Text],
+    ValueType.PATTERNS: list[_Words],
+    ValueType.WHOLE:    _Whole,
+    ValueType.SECONDS:  Annotated[float, Field(strict=True, gt=0, le=7 * 86_400, allow_inf_nan=False)]
+                    | _text_of(ValueType.SECONDS),
+    ValueType.WHOLE_SECONDS: _Whole | _text_of(ValueType.WHOLE_SECONDS),
+    ValueType.NUMBER:   Annotated[float, Field(strict=True, ge=0, le=1e15, allow_inf_nan=False)],
+    ValueType.SIZE:     _Whole | _text_of(ValueType.SIZE),
+    ValueType.WORDS:    Annotated[list[_Text | _Words], Field(min_length=1)],
+    ValueType.SWITCH:   StrictBool,
+    ValueType.DATE:     Annotated[date, BeforeValidator(_day)],
 }
 # fmt: on
 
@@ -118,9 +118,9 @@ def _checked(key: Key) -> Callable[[Any], Any]:
 
 
 def _entry(table: TableList) -> Any:
-    def kind(name: str, shape: Shape) -> Any:
+    def kind(name: str, shape: ValueType) -> Any:
         known = table.choices.get(name)
-        if not known or shape is not Shape.TEXTS:
+        if not known or shape is not ValueType.TEXTS:
             return _TYPES[shape]
         return list[StrictStr]
 
@@ -136,7 +136,7 @@ def _entry(table: TableList) -> Any:
             value = value_of(getattr(entry, field), table.keys[str(about.alias)])
             if field in entry.model_fields_set and value is not None:
                 values[str(about.alias)] = value
-        if fault := table.fault(Entry("", table.name, 0, values, {})):
+        if fault := table.fault(TomlEntry("", table.name, 0, values, {})):
             raise ValueError(f"{fault.problem.why}. {fault.problem.fix}")
         return entry
 

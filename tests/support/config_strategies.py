@@ -7,23 +7,25 @@ from typing import Any
 import tomlkit
 from hypothesis import strategies as st
 
-from policy.toml.schema import Shape
+from policy.toml.schema import ValueType
 from runner.config.schema import KEYS, LISTS, Key, TableList
 
 _TEXT = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=12)
 _WORDS = st.lists(st.sampled_from(["git", "push", "npm", "*", "a b", "-f", "é"]) | _TEXT, min_size=1, max_size=3)
-_GOOD: dict[Shape, st.SearchStrategy[Any]] = {
-    Shape.TEXT: _TEXT,
-    Shape.TEXTS: st.lists(st.sampled_from(["*.vault", "id_*", "notes"]) | _TEXT, max_size=3),
-    Shape.PATTERNS: st.lists(_WORDS, max_size=3),
-    Shape.WHOLE: st.integers(1, 10_000),
-    Shape.SECONDS: st.floats(0.1, 7 * 86_400) | st.integers(1, 7 * 86_400) | st.sampled_from(["90s", "1.5 h", "20"]),
-    Shape.WHOLE_SECONDS: st.integers(1, 10_000) | st.sampled_from(["90s", "2 min", "20", "2000ms"]),
-    Shape.NUMBER: st.floats(0, 1000) | st.integers(0, 1000),
-    Shape.SIZE: st.integers(1, 1 << 40) | st.sampled_from(["1", "512 MiB", "2G", "9KB", "1 t"]),
-    Shape.WORDS: st.lists(_TEXT | _WORDS, min_size=1, max_size=3),
-    Shape.SWITCH: st.booleans(),
-    Shape.DATE: st.dates(date(2000, 1, 1), date(2100, 1, 1)),
+_GOOD: dict[ValueType, st.SearchStrategy[Any]] = {
+    ValueType.TEXT: _TEXT,
+    ValueType.TEXTS: st.lists(st.sampled_from(["*.vault", "id_*", "notes"]) | _TEXT, max_size=3),
+    ValueType.PATTERNS: st.lists(_WORDS, max_size=3),
+    ValueType.WHOLE: st.integers(1, 10_000),
+    ValueType.SECONDS: st.floats(0.1, 7 * 86_400)
+    | st.integers(1, 7 * 86_400)
+    | st.sampled_from(["90s", "1.5 h", "20"]),
+    ValueType.WHOLE_SECONDS: st.integers(1, 10_000) | st.sampled_from(["90s", "2 min", "20", "2000ms"]),
+    ValueType.NUMBER: st.floats(0, 1000) | st.integers(0, 1000),
+    ValueType.SIZE: st.integers(1, 1 << 40) | st.sampled_from(["1", "512 MiB", "2G", "9KB", "1 t"]),
+    ValueType.WORDS: st.lists(_TEXT | _WORDS, min_size=1, max_size=3),
+    ValueType.SWITCH: st.booleans(),
+    ValueType.DATE: st.dates(date(2000, 1, 1), date(2100, 1, 1)),
 }
 # fmt: off
 _BAD = st.sampled_from([
@@ -75,7 +77,7 @@ def _entry(table: TableList, wild: bool) -> st.SearchStrategy[dict[str, Any]]:
         known = table.choices.get(name)
         pool = _GOOD[shape]
         if known:
-            pool = st.sampled_from(known) if shape is Shape.TEXT else st.lists(st.sampled_from(known), max_size=2)
+            pool = st.sampled_from(known) if shape is ValueType.TEXT else st.lists(st.sampled_from(known), max_size=2)
         fields[name] = pool | _BAD if wild else pool
     free = st.fixed_dictionaries({}, optional=fields)
     more = st.sampled_from(list(fields)).flatmap(lambda name: fields[name].map(lambda value: example | {name: value}))

@@ -7,7 +7,7 @@ from pathlib import Path
 from policy.evaluation import EvaluationContext
 from policy.grants.grant import Grant
 from policy.grants.offers import Choice, choices, drafted
-from policy.grants.resolve import Settled, resolve
+from policy.grants.resolve import GrantResolution, resolve
 from policy.model.action import Action, RunScript
 from policy.model.facts import Facts
 from policy.model.tier import Mode
@@ -46,7 +46,7 @@ def agreed(given: Action | str, words: str, at: EvaluationContext | None = None)
     return tuple(replace(drafted(what, f"g{index}"), who="me") for index, what in enumerate(found[words].whats))
 
 
-def settled(given: Action | str, grants: Sequence[Grant], at: EvaluationContext | None = None) -> Settled:
+def settled(given: Action | str, grants: Sequence[Grant], at: EvaluationContext | None = None) -> GrantResolution:
     at = at or hearing()
     assessment, verdict = at.evaluate(action(given))
     return resolve(at, assessment, verdict, grants)

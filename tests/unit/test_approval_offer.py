@@ -6,7 +6,7 @@ import io
 import pytest
 from rich.console import Console
 
-from policy.grants.grant import Key, Span
+from policy.grants.grant import GrantHolder, GrantScope
 from policy.model.matrix import Ruling
 from runner.approval.approver import Answer, No, Terminal, Yes
 from runner.approval.remember_options import NOTHING, Offer
@@ -16,8 +16,8 @@ from tests.support.grant_world import hearing, question
 from tests.support.terminal_person import Person
 
 ASK = question("npm test")
-STORE = GrantStore(None, Key("/w", "main", "s"), lambda text: None)
-OFFER = offer(hearing(), ASK, (Span.SESSION, Span.PROJECT), STORE)
+STORE = GrantStore(None, GrantHolder("/w", "main", "s"), lambda text: None)
+OFFER = offer(hearing(), ASK, (GrantScope.SESSION, GrantScope.PROJECT), STORE)
 DAY = 86_400.0
 
 
@@ -28,30 +28,30 @@ def asked(*lines: str, given: Offer = OFFER) -> tuple[Answer, str]:
 
 
 def kept(
-    choice: int, span: Span, life: float | None = None, uses: int | None = None, reason: str = ""
+    choice: int, span: GrantScope, life: float | None = None, uses: int | None = None, reason: str = ""
 ) -> tuple[type, Keep]:
     return Yes, Keep(OFFER.choices[choice].whats, Ruling.ALLOW, span, life, uses, reason)
 
 
-def never(span: Span, life: float | None = None, reason: str = "") -> tuple[type, Keep]:
+def never(span: GrantScope, life: float | None = None, reason: str = "") -> tuple[type, Keep]:
     assert OFFER.never is not None
     return No, Keep(OFFER.never.whats, Ruling.DENY, span, life, None, reason)
 
 
 # fmt: off
 PICKED: list[tuple[str, tuple[type, Keep], str]] = [
-    ("s",                        kept(0, Span.SESSION),                           "the narrowest"),
-    (" p ",                      kept(0, Span.PROJECT),                           "the same for the project"),
-    ("S",                        kept(1, Span.SESSION),                           "with any flags"),
-    ("P",                        kept(1, Span.PROJECT),                           "with any flags, for the project"),
-    ("p 7d",                     kept(0, Span.PROJECT, 7 * DAY),                  "a week"),
-    ("s 12h 3x",                 kept(0, Span.SESSION, DAY / 2, 3),               "half a day, three times"),
-    ("p user",                   kept(0, Span.USER),                              "for every folder"),
-    ("s project 2w",             kept(0, Span.PROJECT, 14 * DAY),                 "for the project after all"),
-    ("s 3x because of x and 7d", kept(0, Span.SESSION, None, 3, "of x and 7d"),   "what is said as a reason stays one"),
-    ("d",                        never(Span.SESSION),                             "never in this session"),
-    ("d project because no",     never(Span.PROJECT, None, "no"),                 "never in this project"),
-    ("d 1h",                     never(Span.SESSION, DAY / 24),                   "not for an hour"),
+    ("s",                        kept(0, GrantScope.SESSION),                           "the narrowest"),
+    (" p ",                      kept(0, GrantScope.PROJECT),                           "the same for the project"),
+    ("S",                        kept(1, GrantScope.SESSION),                           "with any flags"),
+    ("P",                        kept(1, GrantScope.PROJECT),                           "with any flags, for the project"),
+    ("p 7d",                     kept(0, GrantScope.PROJECT, 7 * DAY),                  "a week"),
+    ("s 12h 3x",                 kept(0, GrantScope.SESSION, DAY / 2, 3),               "half a day, three times"),
+    ("p user",                   kept(0, GrantScope.USER),                              "for every folder"),
+    ("s project 2w",             kept(0, GrantScope.PROJECT, 14 * DAY),                 "for the project after all"),
+    ("s 3x because of x and 7d", kept(0, GrantScope.SESSION, None, 3, "of x and 7d"),   "what is said as a reason stays one"),
+    ("d",                        never(GrantScope.SESSION),                             "never in this session"),
+    ("d project because no",     never(GrantScope.PROJECT, None, "no"),                 "never in this project"),
+    ("d 1h",                     never(GrantScope.SESSION, DAY / 24),                   "not for an hour"),
 ]
 FEEDBACK = [
     ("2 files only, please", "a sentence that begins with a number"),

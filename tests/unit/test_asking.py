@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from policy.grants.grant import Span, What
+from policy.grants.grant import GrantScope, GrantSubject
 from policy.model.command_pattern import CommandPattern
 from policy.model.matrix import Ruling
 from policy.model.tier import Mode
@@ -139,7 +139,7 @@ def test_a_no_holds_although_the_mode_would_allow_it_by_then(stage: Make) -> Non
     assert "never that one" in found.told()[0]
 
 
-_FORGED = Keep((What(CommandPattern(("rm",))),), Ruling.DENY, Span.USER)
+_FORGED = Keep((GrantSubject(CommandPattern(("rm",))),), Ruling.DENY, GrantScope.USER)
 # fmt: off
 NO_ANSWER: list[tuple[Script, str]] = [
     (lambda _: None,                    "nothing"),

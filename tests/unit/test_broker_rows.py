@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from policy.model.credential import Credential, asked_openly, lent, telling
-from policy.toml.schema import KeyedError
+from policy.toml.schema import TomlError
 from runner.config import load
 from runner.secrets.broker.session import with_bundle
 from tests.support.credential_rows import forge, rows
@@ -57,7 +57,7 @@ WRONG = [
 @pytest.mark.parametrize(("old", "new", "key", "why"), WRONG, ids=[row[3] for row in WRONG])
 def test_what_cannot_be_used_is_an_error_with_its_line(old: str, new: str, key: str, why: str) -> None:
     assert old in GOOD
-    with pytest.raises(KeyedError) as error:
+    with pytest.raises(TomlError) as error:
         rows(GOOD.replace(old, new))
     assert error.value.problem.what.startswith("test.toml:"), why
     assert key in error.value.problem.what, why

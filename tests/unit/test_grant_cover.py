@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policy.evaluation import EvaluationContext
-from policy.grants.grant import EVERYWHERE, Grant, Key, Span
+from policy.grants.grant import EVERYWHERE, Grant, GrantHolder, GrantScope
 from policy.grants.offers import choices, drafted, never
 from policy.grants.resolve import resolve
 from policy.model.action import Action, EditFile, ReadFile, RunArgv, RunScript, WriteFile
@@ -229,10 +229,10 @@ def test_a_grant_covers_nothing_else(grants: tuple[Grant, ...], tried: Action | 
 
 
 ELSEWHERE = {
-    "another workspace":  (Key("/elsewhere", "main", "s1"), False, True),
-    "another agent":      (Key(WORK, "helper", "s1"), True, False),
-    "another session":    (Key(WORK, "main", "s2"), True, True),
-    "the same of all":    (Key(WORK, "main", "s1"), True, True),
+    "another workspace":  (GrantHolder("/elsewhere", "main", "s1"), False, True),
+    "another agent":      (GrantHolder(WORK, "helper", "s1"), True, False),
+    "another session":    (GrantHolder(WORK, "main", "s2"), True, True),
+    "the same of all":    (GrantHolder(WORK, "main", "s1"), True, True),
 }  # fmt: skip
 
 
@@ -243,9 +243,9 @@ def test_a_grant_is_for_whom_it_was_given(why: str) -> None:
     base = replace(TEST[0], workspace=WORK, agent="main")
     for ruling in (Ruling.ALLOW, Ruling.DENY):
         heard = same_agent or ruling is Ruling.DENY  # a sub-agent inherits every no, and never a yes
-        project = replace(base, ruling=ruling, span=Span.PROJECT)
-        session = replace(base, ruling=ruling, span=Span.SESSION, session="s1")
-        user = replace(base, ruling=ruling, span=Span.USER, workspace=EVERYWHERE)
+        project = replace(base, ruling=ruling, span=GrantScope.PROJECT)
+        session = replace(base, ruling=ruling, span=GrantScope.SESSION, session="s1")
+        user = replace(base, ruling=ruling, span=GrantScope.USER, workspace=EVERYWHERE)
         assert key.holds(project) is (same_place and heard)
         assert key.holds(user) is heard
         assert key.holds(session) is (same_place and heard and key.session == "s1")

@@ -11,7 +11,7 @@ from policy.model.permission_rule import Layer, PermissionRule, Source, Tool
 from policy.model.tier import Tier
 from policy.permission.file import LISTS, permissions
 from policy.toml.profile import parse_profile
-from policy.toml.schema import KeyedError, read
+from policy.toml.schema import TomlError, read
 from tests.support.places import ROOT
 
 PROFILE = parse_profile((ROOT / "profiles" / "default.toml").read_text(), "profiles/default.toml")
@@ -89,7 +89,7 @@ MISTAKES = [
 
 @pytest.mark.parametrize(("text", "line", "said", "why"), MISTAKES, ids=[row[3] for row in MISTAKES])
 def test_a_mistake_is_named_with_file_and_line(text: str, line: int, said: str, why: str) -> None:
-    with pytest.raises(KeyedError) as caught:
+    with pytest.raises(TomlError) as caught:
         rules(f"[[rule]]\n{text}\n")
     assert said in str(caught.value), why
     assert str(caught.value).startswith(f"c.toml:{line}: "), why
@@ -97,12 +97,12 @@ def test_a_mistake_is_named_with_file_and_line(text: str, line: int, said: str, 
 
 @pytest.mark.parametrize("text", ["rule = 3", 'rule = "x"', "[rule]\nverdict = 'allow'", "rule = [1]"])
 def test_a_rule_is_a_list_of_tables(text: str) -> None:
-    with pytest.raises(KeyedError, match=r"write `\[\[rule\]\]`"):
+    with pytest.raises(TomlError, match=r"write `\[\[rule\]\]`"):
         rules(text)
 
 
 def test_a_misspelled_table_is_named() -> None:
-    with pytest.raises(KeyedError, match=r"did you mean `\[\[rule\]\]`"):
+    with pytest.raises(TomlError, match=r"did you mean `\[\[rule\]\]`"):
         rules("[[rules]]\nverdict = 'allow'\n")
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policy.grants.grant import Key, Span
+from policy.grants.grant import GrantHolder, GrantScope
 from policy.model.action import Action, EditFile, WriteFile
 from policy.model.assessment import Reason, RuleKind, RuleRef
 from policy.model.matrix import Ruling
@@ -39,7 +39,12 @@ TOP = str(Path(machine().home).parent)
 def put(given: Action | str | Ask, call: str = "1.1", before: str | None = None, again: str = "") -> Question:
     at = hearing()
     ask = given if isinstance(given, Ask) else question(given, at)
-    offered = offer(at, ask, (Span.SESSION, Span.PROJECT), GrantStore(None, Key(HERE, "main", "s"), lambda text: None))
+    offered = offer(
+        at,
+        ask,
+        (GrantScope.SESSION, GrantScope.PROJECT),
+        GrantStore(None, GrantHolder(HERE, "main", "s"), lambda text: None),
+    )
     return Question(call, ask, offered, card(ask, offered, around=at.facts, before=before), before, again)
 
 
@@ -215,7 +220,7 @@ def test_what_a_key_answers(script: str, keys: tuple[str, ...], expected: object
 
 
 def test_s_and_p_take_the_narrowest_choice_shown() -> None:
-    for key, span in (("s", Span.SESSION), ("p", Span.PROJECT)):
+    for key, span in (("s", GrantScope.SESSION), ("p", GrantScope.PROJECT)):
         asked = put("npm test")
         (answer,) = Screen(asked, width=200).press(key).answers or (None,)
         assert isinstance(answer, Yes)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from policy.model.frozen import dataclass
 
 if TYPE_CHECKING:
-    from policy.toml.schema import Entry
+    from policy.toml.schema import TomlEntry
     from runner.config import Settings
 
 
@@ -62,13 +62,14 @@ def toml(value: object) -> str:
             return str(value)
 
 
-def _entry(entry: "Entry") -> str:
-    from policy.toml.schema import Shape
+def _entry(entry: "TomlEntry") -> str:
+    from policy.toml.schema import ValueType
     from runner.config.schema import list_of
 
     shapes = list_of(entry.name).keys
     return ", ".join(
-        f"{key} = {_words(value) if shapes[key] is Shape.WORDS else toml(value)}" for key, value in entry.values.items()
+        f"{key} = {_words(value) if shapes[key] is ValueType.WORDS else toml(value)}"
+        for key, value in entry.values.items()
     )
 
 

@@ -9,14 +9,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from policy.evaluation import EvaluationContext
-from policy.grants.grant import MAIN, Key, Span
+from policy.grants.grant import MAIN, GrantHolder, GrantScope
 from policy.model.action import Action, RunScript
 from policy.model.assessment import Assessment
 from policy.model.permission_rule import Source
 from policy.model.verdict import Ask, Verdict
 from runner.approval.approver import Answer, Question
 from runner.approval.remember_options import Offer
-from runner.approval.remembered import Recalled, keep, offer, recalled
+from runner.approval.remembered import GrantLookup, keep, offer, recalled
 from runner.audit.fact_recorder import Noting
 from runner.engine.authorize import Evaluation, authorize
 from runner.facts.gather import gather
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 
-_SPANS = (Span.PROJECT,)  # there is no session that goes on
+_SPANS = (GrantScope.PROJECT,)  # there is no session that goes on
 
 
 def recall(gate: Gate, assessment: Assessment, verdict: Verdict, source: Source, *, unattended: bool) -> "Asked":
     """Return the verdict on an action of this gate with remembered answers applied, and their store."""
-    store = GrantStore(state_dir(os.environ), Key(gate.facts.workspace, MAIN, ""), _notice, redact=_redact)
+    store = GrantStore(state_dir(os.environ), GrantHolder(gate.facts.workspace, MAIN, ""), _notice, redact=_redact)
     context = gate.context(source, unattended=unattended)
     return Asked(store, recalled(context, assessment, verdict, store))
 
@@ -45,7 +45,7 @@ def recall(gate: Gate, assessment: Assessment, verdict: Verdict, source: Source,
 class Asked:
     """A verdict with remembered answers applied, and the store for a new answer."""
 
-    def __init__(self, store: GrantStore, found: Recalled) -> None:
+    def __init__(self, store: GrantStore, found: GrantLookup) -> None:
         self.store = store
         self.found = found
 

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from policy.grants.grant import Grant, Span, What
+from policy.grants.grant import Grant, GrantScope, GrantSubject
 from policy.model.command_pattern import HOLE, CommandPattern
 from policy.model.matrix import Ruling
 from policy.model.permission_rule import Tool
@@ -65,7 +65,7 @@ def from_json(found: object) -> Grant:
     words = what.texts("words", _word)
     made = Grant(
         id=name,
-        what=What(
+        what=GrantSubject(
             CommandPattern(words, what.flag("flags"), what.text("folder"), what.text("program")),
             tuple(what.one(Tool, text) for text in what.texts("tools")),
             what.texts("read", _path),
@@ -74,7 +74,7 @@ def from_json(found: object) -> Grant:
             tuple(what.among(_TIERS, text) for text in what.texts("tiers")),
         ),
         ruling=grant.among(_RULINGS, grant.text("ruling")),
-        span=grant.one(Span, grant.text("scope")),
+        span=grant.one(GrantScope, grant.text("scope")),
         workspace=grant.text("workspace"),
         agent=grant.text("agent"),
         session=grant.text("session"),
@@ -88,7 +88,9 @@ def from_json(found: object) -> Grant:
     )
     what.end()
     grant.end()
-    if (made.span is Span.USER) != (made.workspace == "") or (made.span is Span.SESSION) != bool(made.session):
+    if (made.span is GrantScope.USER) != (made.workspace == "") or (made.span is GrantScope.SESSION) != bool(
+        made.session
+    ):
         raise ValueError(f"`{name}` does not say whom it is for")
     if not made.agent or not (words or made.what.read or made.what.write) or not made.what.tiers:
         raise ValueError(f"`{name}` does not say what it is about")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from policy.grants.grant import EVERYWHERE, Grant, Key, Span, What
+from policy.grants.grant import EVERYWHERE, Grant, GrantHolder, GrantScope, GrantSubject
 from policy.model.frozen import dataclass
 from policy.model.matrix import Ruling
 from runner.gate.grants.codec import from_json, to_json
@@ -24,9 +24,9 @@ _Grants = tuple[Grant, ...]
 class Keep:
     """What a person wants remembered: for how far, how long (None: as usual), how often, and why."""
 
-    whats: tuple[What, ...]
+    whats: tuple[GrantSubject, ...]
     ruling: Ruling
-    span: Span
+    span: GrantScope
     life: float | None = None
     uses: int | None = None
     reason: str = ""
@@ -48,7 +48,7 @@ class GrantStore:
     def __init__(
         self,
         folder: Path | None,
-        key: Key,
+        key: GrantHolder,
         tell: Callable[[str], None],
         *,
         journal: Callable[[Grant], None] = lambda grant: None,
@@ -86,7 +86,7 @@ class GrantStore:
         """Take one use of each, before the action runs; False when one of them does not hold any more, and none is
         taken. INVARIANT: two processes cannot spend one use twice: it is taken under the lock of the file."""
         counted = {grant.id for grant in grants if grant.uses is not None}
-        kept = {grant.id for grant in grants if grant.span is not Span.SESSION}
+        kept = {grant.id for grant in grants if grant.span is not GrantScope.SESSION}
         live = {grant.id for grant in self.live()}
         if not live >= {grant.id for grant in grants}:
             return False
@@ -118,7 +118,7 @@ class GrantStore:
         """
         now = self._clock()
         life = wanted.life
-        if life is None and wanted.ruling is Ruling.ALLOW and wanted.span is not Span.SESSION:
+        if life is None and wanted.ruling is Ruling.ALLOW and wanted.span is not GrantScope.SESSION:
             life = USUAL_LIFE
         made = tuple(
             Grant(
@@ -126,9 +126,9 @@ class GrantStore:
                 what=what,
                 ruling=wanted.ruling,
                 span=wanted.span,
-                workspace=EVERYWHERE if wanted.span is Span.USER else self.key.workspace,
+                workspace=EVERYWHERE if wanted.span is GrantScope.USER else self.key.workspace,
                 agent=self.key.agent,
-                session=self.key.session if wanted.span is Span.SESSION else "",
+                session=self.key.session if wanted.span is GrantScope.SESSION else "",
                 created=now,
                 expires=None if life is None else now + life,
                 uses=wanted.uses,
@@ -138,7 +138,7 @@ class GrantStore:
             )
             for what in wanted.whats
         )
-        if wanted.span is Span.SESSION or self._file is None:
+        if wanted.span is GrantScope.SESSION or self._file is None:
             for grant in made:
                 self._session[grant.id] = grant
                 self._journal(grant)
@@ -176,7 +176,7 @@ class GrantStore:
             except ValueError as error:
                 self._say(f"a grant of this session cannot be read: {error}; nothing is granted by it")
                 continue
-            if grant.span is Span.SESSION and grant.workspace == self.key.workspace:
+            if grant.span is GrantScope.SESSION and grant.workspace == self.key.workspace:
                 self._session[grant.id] = replace(grant, session=self.key.session)
         now = self._now()
         self._session = {
@@ -189,7 +189,7 @@ class GrantStore:
                 self._journal(grant)
         return tuple(self._session.values())
 
-    def holds_secret(self, what: What) -> bool:
+    def holds_secret(self, what: GrantSubject) -> bool:
         """Whether a live secret stands in it: then it must not be kept."""
         texts = (*what.shape.words, *what.read, *what.write, *what.host)
         return any(self.redact(text) != text for text in (*texts, " ".join(what.shape.words)))
@@ -263,7 +263,7 @@ def _parse(body: dict[str, object], version: int) -> _Grants:
     grants = tuple(map(from_json, listed))
     if len({grant.id for grant in grants}) != len(grants):
         raise ValueError("two grants have one name")
-    if any(grant.span is Span.SESSION for grant in grants):
+    if any(grant.span is GrantScope.SESSION for grant in grants):
         raise ValueError("a grant of one session is in it, which the journal of that session keeps")
     return grants
 

@@ -2,7 +2,7 @@
 
 import time
 
-from policy.grants.grant import Grant, Span
+from policy.grants.grant import Grant, GrantScope
 from policy.model.matrix import Ruling
 
 
@@ -21,9 +21,9 @@ def about(grant: Grant) -> str:
 
 
 def _where(grant: Grant, here: str) -> str:
-    if grant.span is Span.SESSION:
+    if grant.span is GrantScope.SESSION:
         return "in this session"
-    if grant.span is Span.USER:
+    if grant.span is GrantScope.USER:
         return "in all your folders"
     return "in this folder" if grant.workspace == here else f"in {grant.workspace}"
 
@@ -52,7 +52,7 @@ def said(grant: Grant, now: float) -> list[tuple[str, str]]:
         ("changes", ", ".join(what.write)),
         ("talks to", ", ".join(what.host)),
         ("tiers", ", ".join(tier.label for tier in what.tiers)),
-        ("where", "all your folders" if grant.span is Span.USER else grant.workspace),
+        ("where", "all your folders" if grant.span is GrantScope.USER else grant.workspace),
         ("agent", grant.agent if grant.ruling is Ruling.ALLOW else "every agent"),
         ("left", ", ".join(_left(grant, now)) or "until it is revoked"),
         ("made", f"{_time(grant.created)} by {grant.who}"),

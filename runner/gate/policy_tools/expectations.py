@@ -184,11 +184,11 @@ def _with_rules(settings: Settings, table: Table) -> Settings:
         return settings
     from policy.model.permission_rule import Layer
     from policy.permission.file import LISTS, permissions
-    from policy.toml.schema import KeyedError, read
+    from policy.toml.schema import TomlError, read
 
     try:
         own = permissions(read(table.rules, table.source, {}, LISTS), Layer.NAMED)
-    except KeyedError as error:
+    except TomlError as error:
         raise usage(error.problem.what, error.problem.why, error.problem.fix) from None
     profile = replace(settings.profile, permissions=(*settings.profile.permissions, *own))
     return replace(settings, profile=profile)

@@ -64,7 +64,7 @@ def sound(found: Import, settings: "Settings") -> Import:
     from policy.model.permission_rule import Layer
     from policy.permission.dead_rules import faults
     from policy.permission.file import LISTS, MOST, permissions
-    from policy.toml.schema import KeyedError, read
+    from policy.toml.schema import TomlError, read
 
     rules, found.rules = found.rules, []
     for rule in rules:
@@ -73,7 +73,7 @@ def sound(found: Import, settings: "Settings") -> Import:
             parsed = permissions(read(text, found.source, {}, LISTS), Layer.NAMED)
             said = (fault.text for one in parsed for fault in faults(one, settings.rules, settings.profile))
             fault = next(said, "")
-        except KeyedError as error:
+        except TomlError as error:
             fault = error.problem.why
         if fault:
             found.leave(rule.origin, fault)
