@@ -51,10 +51,10 @@ def classify(
     source: Source = Source.MODEL,
     typed: "FlagRights | None" = None,
 ) -> Assessment:
-    """Judge one action that `source` proposed, and what the users' rules in `profile` say about it; `typed` is what a
-    person adds to it by flags.
+    """Return the assessment of one action that `source` proposed, with the users' rules of `profile` applied.
 
-    Total: whatever it cannot tell is tier unknown, with the reason.
+    `typed` holds the rights that a person added to the action by flags. The function is total: anything that it cannot
+    determine gets tier unknown, with the reason.
     """
     try:
         assessment = _classify(action, Interpreter(facts, rules, profile, grammar))

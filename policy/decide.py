@@ -1,4 +1,7 @@
-"""The decision: an assessment meets the matrix. Allow, Ask and Deny are made here; Permits here and in `grants`."""
+"""The decision: combines an assessment with the permission matrix into Allow, Ask or Deny.
+
+Permits are created only here and in `grants`.
+"""
 
 from policy.describe.phrases import named, near, plain
 from policy.describe.summary import question, secrets_read, summarize
@@ -27,13 +30,14 @@ def decide(
     limits: Limits | None = None,
     matrix: Matrix = MATRIX,
 ) -> Verdict:
-    """The strictest cell over all tiers, and what the users' rules make of it. What Allow grants, and what an Ask
-    offers, are the same exact Terms.
+    """Return the verdict: the strictest cell over all tiers, adjusted by the users' rules.
 
-    Never Ask when `unattended`. A secret or denied tier, and terms that would show or change a secret place, are Deny
-    in every mode. `limits` replaces the profile's; the cell of a verdict says what the matrix ruled, so an unattended
-    Deny may carry an `ask` cell, and an Allow by a rule, whose `reason` names it, too. `matrix` is another one where
-    somebody wonders what that would do; nothing runs by it.
+    The terms that an Allow grants and those that an Ask offers are the same. The verdict is never Ask if `unattended`.
+    A secret or denied tier, and terms that would show or change a secret path, are Deny in every mode.
+
+    `limits` replaces the limits of the profile. The cell of a verdict is the ruling of the matrix, so an unattended
+    Deny may have an `ask` cell, and so may an Allow by a rule, whose `reason` names the rule. `matrix` differs from the
+    built-in matrix only in simulations.
     """
     cell = deciding_cell(assessment, mode, matrix)
     reason = _reason(assessment, cell.tier)
@@ -54,7 +58,9 @@ def decide(
 
 
 def deciding_cell(assessment: Assessment, mode: Mode, matrix: Matrix = MATRIX) -> Cell:
-    """The cell that decides in `mode`: the strictest, and of equally strict ones the worst tier."""
+    """Return the cell that decides in `mode`: the strictest one, and among equally strict ones that of the
+    worst tier.
+    """
     ruling, tier = max((_ruling(assessment, tier, mode, matrix), tier) for tier in assessment.tiers)
     return Cell(tier, mode, ruling)
 
@@ -67,14 +73,15 @@ def _ruling(assessment: Assessment, tier: Tier, mode: Mode, matrix: Matrix) -> R
 
 
 def open_reasons(assessment: Assessment, mode: Mode, matrix: Matrix = MATRIX) -> tuple[Reason, ...]:
-    """The reasons that keep the matrix from allowing the action in `mode`."""
+    """Return the reasons that keep the matrix from allowing the action in `mode`."""
     return tuple(each for each in assessment.reasons if _ruling(assessment, each.tier, mode, matrix) > Ruling.ALLOW)
 
 
 def _by_rules(assessment: Assessment, cell: Cell, reason: Reason, matrix: Matrix) -> tuple[Ruling, Reason]:
-    """What the users' rules make of a cell: allow what it asks about, then ask about what it allows.
+    """Return the ruling of a cell after the users' rules, which first allow what the cell asks about, then ask about
+    what it allows.
 
-    INVARIANT: what `plan` does not allow, no rule does; only reasons that a rule covers are skipped.
+    INVARIANT: no rule allows what `plan` does not allow; only reasons that a rule covers are skipped.
     """
     ruling = cell.ruling
     if ruling is not Ruling.ALLOW and cell.mode is not Mode.PLAN and assessment.reasons:
@@ -88,7 +95,9 @@ def _by_rules(assessment: Assessment, cell: Cell, reason: Reason, matrix: Matrix
 
 
 def _told(reason: Reason) -> str:
-    """Its text on one line of printable characters: it may hold a word of the script as it stands there."""
+    """Return the text of `reason` on one line of printable characters. The text may contain a word of the script
+    unchanged.
+    """
     return plain(reason.text, _LONGEST)
 
 
@@ -126,7 +135,7 @@ def _floor_problem(assessment: Assessment, facts: Facts, tier: Tier, reason: Rea
 
 
 def _problem(assessment: Assessment, facts: Facts, cell: Cell, reason: Reason) -> Problem:
-    """A refusal that another mode, or somebody at the terminal, would lift."""
+    """Return the problem of a refusal that another mode, or a person at the terminal, could lift."""
     if reason in assessment.asked:
         here = "mode `dont-ask` never asks" if cell.mode is Mode.DONT_ASK else "nobody is there to be asked"
         fix = "a person at a terminal is asked first; without one, do it another way or leave it to a person"
@@ -138,7 +147,9 @@ def _problem(assessment: Assessment, facts: Facts, cell: Cell, reason: Reason) -
 
 
 def _way_out(assessment: Assessment, cell: Cell) -> str:
-    """What helps whoever reads it: the person who can start this differently, and the model that cannot."""
+    """Return the fix for a refusal: for the person who can start the program differently, or for the model, which
+    cannot.
+    """
     rulings = {mode: deciding_cell(assessment, mode).ruling for mode in Mode}
     allowed = [mode for mode, ruling in rulings.items() if ruling is Ruling.ALLOW and mode is not Mode.DANGEROUSLY]
     asking = [mode for mode, ruling in rulings.items() if ruling is Ruling.ASK]

@@ -1,4 +1,4 @@
-"""The exact rights that an assessed action needs: effects in, Terms out, or the floor that forbids them."""
+"""The exact rights that an assessed action needs: turns effects into Terms, or into the floor that forbids them."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -29,7 +29,9 @@ _LOOKING = (EffectKind.READS, EffectKind.CONNECTS)
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """No terms can grant this, whatever mode or yes there is. `why` and `fix` are in the user's words."""
+    """The reason that no terms can grant an action, in any mode and with any approval. `why` and `fix` are texts for
+    the user.
+    """
 
     tier: Tier
     why: str
@@ -43,10 +45,12 @@ def terms_for(
     environment: tuple[tuple[str, str], ...],
     limits: Limits,
 ) -> Terms | Floor:
-    """The smallest rights that cover the effects. They are what a yes grants, so a question can be asked about them.
+    """Return the smallest rights that cover the effects. An approval grants these rights, so a question can be asked
+    about them.
 
-    INVARIANT: an assessment of tier read alone gets no writable path, no host and no path outside; one below
-    read-outside gets no path outside and no host, whatever its effects claim. Only what a person typed comes on top.
+    INVARIANT: an assessment with tier read alone gets no writable path, no host and no path outside the workspace; one
+    below read-outside gets no path outside and no host, whatever its effects state. Only rights that a person typed are
+    added.
     """
     worst = assessment.tiers[0]
     secrets = Secrets(profile, facts.home, facts.private)
@@ -94,14 +98,20 @@ def terms_for(
 
 @lru_cache(maxsize=8)
 def _readable(system: tuple[str, ...], secrets: Secrets) -> tuple[str, ...]:
-    """The second wall: whoever gathered the roots has left these out already."""
+    """Return the readable roots without secret ones. The caller that gathered the roots has already left those out;
+    this is the second check.
+    """
     return tuple(root for root in system if not secrets.exposed_by(root) and not secrets.holds_folder(root))
 
 
 def _told(
     environment: tuple[tuple[str, str], ...], assessment: Assessment, facts: Facts, hosts: tuple[str, ...]
 ) -> tuple[tuple[str, str], ...]:
-    """With the registries of the person's own settings, which do not exist inside, where the terms open those."""
+    """Return `environment` with the package registries of the user's own settings added if the terms open those
+    registries.
+
+    The files with these settings do not exist inside the sandbox.
+    """
     if not hosts or not any(effect.scope is Scope.OUTSIDE and effect.kind is EffectKind.CONNECTS
                             for effect in assessment.effects):  # fmt: skip
         return environment
@@ -111,9 +121,10 @@ def _told(
 def _lent(
     environment: tuple[tuple[str, str], ...], hosts: tuple[str, ...], profile: Profile
 ) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...], tuple[str, ...]]:
-    """The environment of a command that gets what it may of the credentials, their names, and what it must see.
+    """Return the environment of a command with the credentials it may use, the names of these credentials, and the
+    paths that it must be able to read for them.
 
-    INVARIANT: a variable that holds the secret of one goes to no command, whatever else names it.
+    INVARIANT: a variable that holds the secret of a credential is passed to no command, whatever else names it.
     """
     from policy.model.credential import lent, telling  # only where somebody has some
 
@@ -152,12 +163,14 @@ def _rights(assessment: Assessment, worst: Tier) -> Rights:
 
 
 def _looks(effect: Effect) -> bool:
-    """Needs no writable workspace: reading, talking, or changing a path elsewhere (which the Terms name)."""
+    """Return True if `effect` needs no writable workspace: it reads, connects, or changes a path elsewhere that the
+    Terms name.
+    """
     return effect.kind in _LOOKING or (effect.kind in _CHANGES and effect.scope in (Scope.OUTSIDE, Scope.SYSTEM))
 
 
 def _outside(effect: Effect, facts: Facts, secrets: Secrets) -> tuple[str, ...] | Floor:
-    """The paths beyond workspace and system that `effect` needs, or why nobody gets them."""
+    """Return the paths outside the workspace and the system that `effect` needs, or the Floor that forbids them."""
     changes = effect.kind in _CHANGES
     if not changes and (effect.kind is not EffectKind.READS or effect.scope in (Scope.WORKSPACE, Scope.SYSTEM)):
         return ()
@@ -182,7 +195,9 @@ def _outside(effect: Effect, facts: Facts, secrets: Secrets) -> tuple[str, ...] 
 
 
 def with_path_denials(facts: Facts, profile: Profile) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """What is locked, hidden and shown: the profile's lists, and what the users' rules deny to any code."""
+    """Return the locked, hidden and shown patterns: the lists of the profile, and the paths that the users' rules deny
+    to any code.
+    """
     always = (*profile.locked, *profile.personal)
     if not profile.permissions:
         return always, profile.secret_names, profile.public_names
@@ -194,13 +209,15 @@ def with_path_denials(facts: Facts, profile: Profile) -> tuple[tuple[str, ...], 
 
 
 def _brought(path: str) -> bool:
-    """A device or scratch folder that every sandbox has of its own."""
+    """Return True if `path` is a device or a scratch folder that every sandbox provides itself."""
     name = path.removeprefix("/dev/")
     return name in _DEVICES or inside(name, "shm")
 
 
 def _existing(effect: Effect, facts: Facts) -> tuple[str, ...]:
-    """A change as the kernel sees it: making or removing a name is a write to the folder that holds it."""
+    """Return the paths that the kernel checks for a change: creating or removing a name writes to the folder that
+    contains it.
+    """
     path = effect.target
     if effect.kind is EffectKind.DELETES and effect.exact:
         path = _parent(path)
@@ -214,8 +231,11 @@ def _parent(path: str) -> str:
 
 
 def _hosts(assessment: Assessment, effects: Iterable[Effect]) -> tuple[str, ...]:
-    """Those that are known, or that a rule names; not what no proxy passes on. Where nobody can name one before it
-    runs, none is open, and the proxy tells whom it asked for."""
+    """Return the hosts that are known or that a rule names, without those that are contacted by packets no proxy
+    forwards.
+
+    If no host is known before the action runs, none is open, and the proxy reports which host was requested.
+    """
     found = [effect for effect in effects if effect.kind is EffectKind.CONNECTS and effect.exact]
     named = (assessment.opened.get(effect) or (effect.target,) for effect in found)
     known = tuple(sorted({host for hosts in named for host in hosts if host}))
@@ -223,7 +243,9 @@ def _hosts(assessment: Assessment, effects: Iterable[Effect]) -> tuple[str, ...]
 
 
 def _limits(assessment: Assessment, limits: Limits) -> Limits:
-    """The action's own timeout counts, up to ten minutes, and never past a wall that somebody lowered."""
+    """Return `limits` with the action's own timeout, which is at most ten minutes and never above a timeout that a user
+    lowered.
+    """
     action = assessment.action
     asked = action.timeout if isinstance(action, RunScript | RunArgv) else None
     if asked is None or not isfinite(asked) or asked <= 0:
@@ -235,7 +257,9 @@ def _limits(assessment: Assessment, limits: Limits) -> Limits:
 
 @lru_cache(maxsize=8)
 def workspace_floor(workspace: str, secrets: Secrets) -> Floor | None:
-    """Return why no action may run in `workspace`, an absolute real path; None for a folder that can be worked in."""
+    """Return the Floor that forbids every action in `workspace` (an absolute real path), or None if the folder can be
+    used.
+    """
     kernel = any(inside(workspace, root) for root in _KERNEL)
     if not kernel and not secrets.exposed_by(workspace) and not secrets.holds_folder(workspace):
         return None

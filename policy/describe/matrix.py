@@ -1,4 +1,4 @@
-"""The permission matrix as text: what `agent policy matrix` prints plainly."""
+"""The permission matrix as text for `agent policy matrix`."""
 
 from policy.model.matrix import MATRIX, Ruling
 from policy.model.tier import Mode, Tier
@@ -12,13 +12,13 @@ No mode, grant or yes lifts `secret` and `denied`."""
 
 
 def rows() -> tuple[tuple[str, ...], ...]:
-    """The table as words: a heading, then one row a tier, in the order of the matrix."""
+    """Return the table as words: a heading, then one row for each tier, in the order of the matrix."""
     heading = ("tier", *(mode.value for mode in Mode))
     return (heading, *((tier.label, *(_WORDS[MATRIX[tier][mode]] for mode in Mode)) for tier in MATRIX))
 
 
 def table() -> str:
-    """The whole page, ending in a newline."""
+    """Return the whole page, ending in a newline."""
     assert set(MATRIX) == set(Tier)  # a tier without a row would be a hole, not a blank line
     widths = [max(map(len, column)) for column in zip(*rows(), strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows()]

@@ -1,4 +1,4 @@
-"""What the gate says to people: what an action does to them, and why it was refused. One safe line each."""
+"""Phrases for the user: names of actions, rights and paths. Each is one line of safe characters."""
 
 from collections.abc import Sequence
 from typing import Protocol, assert_never
@@ -22,7 +22,7 @@ MOST_NAMED = 3  # paths or hosts named before "and N more"
 
 
 class Around(Protocol):
-    """Where the reader stands: Facts and Terms both say it."""
+    """The folders relative to which paths are shown; Facts and Terms both have them."""
 
     @property
     def workspace(self) -> str: ...
@@ -31,13 +31,15 @@ class Around(Protocol):
 
 
 def named(action: Action, around: Around) -> str:
-    """The action in backticks, on one line, cut when long; nothing in it can move a cursor."""
+    """Return the action in backticks, on one line, shortened if it is long. It contains no control characters."""
     return f"`{plain(_text(action, around))}`"
 
 
 def powers(terms: Terms, around: Around, action: Action | None = None) -> str:
-    """All that these terms give beyond reading the workspace and the system. What a file tool does with them is said
-    first: it runs no code but ours."""
+    """Return all rights of these terms beyond reading the workspace and the system.
+
+    What a file tool does with them is stated first, because a file tool runs no code but this program's own.
+    """
     given = []
     if terms.rights is Rights.WORKSPACE_WRITE and isinstance(action, WriteFile | EditFile):
         given.append(f"change {near(action.path, around)} alone, in a sandbox that could change the workspace")
@@ -59,7 +61,7 @@ def powers(terms: Terms, around: Around, action: Action | None = None) -> str:
 
 
 def near(path: str, around: Around) -> str:
-    """`path` as a person would write it: relative to the workspace, or with `~`."""
+    """Return `path` as a person would write it: relative to the workspace, or with `~`."""
     if inside(path, around.workspace):
         return plain(path[len(around.workspace.rstrip("/")) + 1 :] or "the workspace")
     if around.home != "/" and inside(path, around.home):
@@ -95,7 +97,9 @@ def _quoted(word: str) -> str:
 
 
 def plain(text: str, most: int = _LONGEST) -> str:
-    """One line of printable characters: what cannot be printed is spelled out, so that nothing hides."""
+    """Return `text` as one line of printable characters. Unprintable characters are spelled out, so that nothing is
+    hidden.
+    """
     if len(text) <= most and text.isprintable():
         return text
     shown = "".join(char if char.isprintable() else _spelled(char) for char in text[: most + 1])
@@ -107,7 +111,7 @@ def _spelled(char: str) -> str:
 
 
 def listed(items: Sequence[str]) -> str:
-    """`a`, `a and b`, `a, b, c and 2 more`; each once."""
+    """Return `a`, `a and b`, or `a, b, c and 2 more`; each item once."""
     unique = list(dict.fromkeys(items))
     if len(unique) > MOST_NAMED:
         return ", ".join(unique[:MOST_NAMED]) + f" and {len(unique) - MOST_NAMED} more"
@@ -115,5 +119,5 @@ def listed(items: Sequence[str]) -> str:
 
 
 def joined(items: Sequence[str]) -> str:
-    """`a, b and c`."""
+    """Return `a, b and c`."""
     return " and ".join([", ".join(items[:-1]), items[-1]] if len(items) > 1 else items)

@@ -1,4 +1,4 @@
-"""What kind of secret a path is, in words for a person: `.env` is no private key. It decides nothing."""
+"""The kind of secret that a path contains, as text for a person. It decides nothing."""
 
 import re
 from functools import cache
@@ -35,7 +35,7 @@ _KINDS = (
 
 
 def secret_kind(path: str) -> str:
-    """What stands at `path`, which is secret: "a private key". The usual words where nothing closer is known."""
+    """Return the kind of the secret at `path` ("a private key"), or a general phrase if the kind is unknown."""
     full = path if path.startswith("/") else f"/{path.removeprefix('~/')}"
     folder, _, name = full.rpartition("/")
     likely = (full, *(f"{folder}/{each}" for each in originals(name)))
@@ -44,5 +44,7 @@ def secret_kind(path: str) -> str:
 
 @cache
 def _compiled() -> tuple[tuple[re.Pattern[str], str], ...]:
-    """Only where there is a secret to speak of: most runs have none, and this takes longer than a decision."""
+    """Return the compiled patterns. They are compiled at the first secret, because compiling takes longer than a
+    decision.
+    """
     return tuple((re.compile(pattern, re.IGNORECASE), words) for pattern, words in _KINDS)

@@ -1,6 +1,6 @@
-"""The summary of an action in one line, for a user who is no expert: the worst first, counted and grouped.
+"""The summary of an action in one line for a user who is not an expert: worst first, counted and grouped.
 
-The summary is chosen by tiers, effects and consequences. The words of a reason are quoted, and never searched.
+The summary is chosen by tiers, effects and consequences. The text of a reason is quoted and never searched.
 """
 
 import re
@@ -36,7 +36,7 @@ _INTERPRETER = re.compile(
 
 
 def summarize(assessment: Assessment, around: Around) -> str:
-    """Return the end of a sentence that starts with the action. It is one line, and nothing in it can move a cursor."""
+    """Return the end of a sentence that starts with the action: one line without control characters."""
     said = list(dict.fromkeys(plain(part, _LONGEST) for part in _Summary(assessment, around).parts()))
     if len(said) > _MOST_TOLD:
         said = [*said[:_MOST_TOLD], "does more"]
@@ -46,7 +46,7 @@ def summarize(assessment: Assessment, around: Around) -> str:
 
 
 def question(assessment: Assessment, terms: Terms, around: Around) -> str:
-    """Return one line: the summary of the action, and all that a yes would let it do."""
+    """Return one line: the summary of the action, and all rights that an approval would grant."""
     told = summarize(assessment, around)
     mark = ": " if told.startswith("`") else " "
     given = "; ".join((powers(terms, around, assessment.action), *caveats(assessment, terms)))
@@ -54,7 +54,7 @@ def question(assessment: Assessment, terms: Terms, around: Around) -> str:
 
 
 def caveats(assessment: Assessment, terms: Terms) -> tuple[str, ...]:
-    """Return the rights that the action wants and a yes would not give."""
+    """Return the rights that the action needs and an approval would not grant."""
     found = []
     if UNNAMED in terms.hosts:
         found.append(
@@ -77,7 +77,7 @@ def secrets_read(assessment: Assessment, around: Around) -> str | None:
 
 
 class _Summary:
-    """The parts of one summary. A part that a closer phrase has covered is left out."""
+    """The parts of one summary. A part that a more specific phrase covers is left out."""
 
     def __init__(self, assessment: Assessment, around: Around) -> None:
         self.around = around
@@ -123,7 +123,7 @@ class _Summary:
             yield f"cannot be read with certainty: {rest[0]}{more}"
 
     def _irreversible(self) -> tuple[bool, list[str]]:
-        """Return whether everything in the workspace changes, and the phrases for all that cannot be undone."""
+        """Return True if everything in the workspace changes, and the phrases for everything that cannot be undone."""
         told, whole = [], False
         for reason in self.reasons:
             if reason.tier is not Tier.DANGEROUS:
@@ -196,7 +196,9 @@ class _Summary:
         return self._look(effect.target).kind if self._look is not None else None
 
     def _vague(self) -> bool:
-        """Return True if a rule's own words say more than "files in the workspace", since no path was named."""
+        """Return True if no path was named, so that the text of a rule is more specific than "files in the
+        workspace".
+        """
         if any(reason.consequence is Consequence.WRITES_FILES for reason in self.reasons):
             return False
         return any(not explained for reason, explained in self.facts if reason.tier is not Tier.READ) or any(
@@ -204,7 +206,9 @@ class _Summary:
         )
 
     def _quoted(self, tier: Tier) -> Iterator[str]:
-        """Yield the facts of one tier in their own words, unless a longer command or a path says more."""
+        """Yield the facts of one tier in the text of their rules, unless a longer command or a path is more
+        specific.
+        """
         more = [reason.command for reason, _ in self.facts if reason.tier > Tier.READ]  # a read changes nothing
         above = {label[:at] for label in more for at, char in enumerate(label) if char == " "}
         for reason, explained in self.facts:
@@ -269,7 +273,7 @@ class _Summary:
             yield f"runs code that nobody has checked ({listed(_longest(unchecked))})"
 
     def _fetched(self) -> Iterator[str]:
-        """Yield the code that comes from a network. Nothing more is said of the commands that fetch it."""
+        """Yield the code that is downloaded and run. The commands that download it need no other phrase."""
         found = [
             reason
             for reason, _ in self.facts
@@ -280,7 +284,7 @@ class _Summary:
             yield f"runs code it downloads first ({listed([self._typed(each) for each in found])})"
 
     def _typed(self, reason: Reason) -> str:
-        """Return the command as it was typed, when that is short; otherwise the name of the command."""
+        """Return the command as it was typed if that is short, else the name of the command."""
         label = reason.command
         found = self.script[reason.span.start : reason.span.end] if reason.span else ""
         known = found.startswith(label.split()[0]) and len(found) <= _MOST_TYPED and "\n" not in found
@@ -302,7 +306,7 @@ class _Summary:
 
 
 def _secrets_told(effects: Iterable[Effect], around: Around) -> Iterator[str]:
-    """What is done to secrets, and what they are: things of one kind together."""
+    """Yield phrases for what is done to secrets, with their kinds; secrets of one kind are grouped."""
     found: dict[tuple[str, str], list[str]] = {}
     for kind, verb in _VERBS.items():
         for effect in effects:
@@ -339,7 +343,7 @@ def _change(reason: Reason) -> str:
 
 
 def _own_words(reason: Reason) -> str:
-    """Return the phrase of the consequence, where it has one of its own; otherwise the words of the reason."""
+    """Return the phrase of the consequence if it has one, else the text of the reason."""
     return LOSSES.get(reason.consequence, reason.does) if reason.consequence is not None else reason.does
 
 
@@ -348,7 +352,7 @@ def _with(why: str, label: str) -> str:
 
 
 def _longest(labels: list[str]) -> list[str]:
-    """Without the labels that another one says more exactly: `rg`, beside `rg --pre`."""
+    """Return the labels without those that another label extends: `rg` is dropped beside `rg --pre`."""
     return [one for one in dict.fromkeys(labels) if not any(other.startswith(f"{one} ") for other in labels)]
 
 
@@ -368,7 +372,7 @@ def _folder(shown: str) -> str:
 
 
 def _counted(names: list[str], folders: bool, outside: bool) -> str:
-    """`a`, `2 files in the workspace: a and b`, `5 files in src/`, or `5 files: a, b, c and 2 more`."""
+    """Return `a`, `2 files in the workspace: a and b`, `5 files in src/`, or `5 files: a, b, c and 2 more`."""
     if len(names) == 1:
         return names[0]
     if folders:

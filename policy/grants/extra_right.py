@@ -1,4 +1,4 @@
-"""One more right for an action that the sandbox stopped: the question about exactly that, and nothing beside it."""
+"""One additional right for an action that the sandbox stopped: the question about exactly that right."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -27,25 +27,27 @@ _OPEN = ("/media", "/mnt", "/opt", "/srv")
 
 @dataclass(frozen=True, slots=True)
 class ExtraRight:
-    """`flag` is that of `agent exec` (`--read`, `--write`, `--host`), `target` an absolute path or a host."""
+    """One additional right. `flag` is that of `agent exec` (`--read`, `--write`, `--host`), `target` an absolute path
+    or a host.
+    """
 
     flag: str
     target: str
 
     @property
     def words(self) -> str:
-        """As it is kept and shown."""
+        """Return the text form for records and for the user."""
         return f"{self.flag} {self.target}"
 
 
 def extra_of(words: str) -> ExtraRight | None:
-    """What `words` say; None for anything that is no extra right."""
+    """Return the right whose text form is `words`, or None if `words` is not an additional right."""
     flag, _, target = words.partition(" ")
     return ExtraRight(flag, target) if flag in _TIERS and target else None
 
 
 def added(asked: Ask, had: Terms) -> ExtraRight:
-    """What a yes gives beside `had`, whatever the program named: to make a file is to write to its folder."""
+    """Return the right that an approval adds to `had`. To create a file, for example, is to write to its folder."""
     terms = asked.terms
     rights = (("--write", terms.write, had.write), ("--host", terms.hosts, had.hosts), ("--read", terms.read, had.read))
     return next(ExtraRight(flag, str(each)) for flag, more, before in rights for each in more if each not in before)
@@ -54,12 +56,13 @@ def added(asked: Ask, had: Terms) -> ExtraRight:
 def ask_for(
     context: EvaluationContext, action: Action, had: Terms, extra: ExtraRight, gained: Sequence[ExtraRight] = ()
 ) -> Ask | None:
-    """The question whether `action`, which ran with the terms `had`, may run once more with `extra` as well. `gained`
-    was added to these terms in the same way.
+    """Return the question whether `action`, which ran with the terms `had`, may run once more with `extra` added, or
+    None.
 
-    None where nobody may say yes to that: secrets and what a rule denies, this machine and private networks, modes that
-    ask about nothing, and whatever would give more than the one right. INVARIANT: the terms of the question are `had`
-    and exactly that.
+    `gained` are the rights that were added to these terms before in the same way. The result is None if nobody may
+    approve the right: secrets and paths that a rule denies, this machine and private networks, modes that never ask,
+    and any right that would grant more than itself. INVARIANT: the terms of the question are `had` and exactly that
+    right.
     """
     tier = _TIERS[extra.flag]
     if context.unattended or MATRIX[tier][context.mode] is Ruling.DENY:
@@ -87,7 +90,7 @@ def ask_for(
 
 
 def _typed(extra: ExtraRight, facts: Facts) -> FlagRights | None:
-    """The right as a person would type it; None for what no violation may lead to."""
+    """Return the right in the form of command-line flags, or None for a right that no violation may lead to."""
     if extra.flag == "--host":
         rule = host_rule(extra.target)
         # Only a person's own words open this machine or a private network, and no pattern comes from a program.
@@ -109,7 +112,9 @@ def _typed(extra: ExtraRight, facts: Facts) -> FlagRights | None:
 
 
 def _exactly(terms: Terms, had: Terms, typed: FlagRights) -> bool:
-    """Whether `terms` are `had` with what was typed, and nothing else; what the environment tells of hosts follows."""
+    """Return True if `terms` are `had` with the rights in `typed` and no others; variables that follow from the hosts
+    may differ.
+    """
     kept = (set(had.read) <= {*terms.read, *terms.write}, set(had.write) <= set(terms.write),
             set(had.hosts) <= {*terms.hosts, UNNAMED})  # fmt: skip
     same = replace(terms, read=had.read, write=had.write, hosts=had.hosts, env=had.env) == had

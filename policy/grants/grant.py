@@ -1,4 +1,4 @@
-"""A remembered answer as structure: what it is about, for whom, for how long. Never the text of a command."""
+"""A remembered answer as structure: its subject, its holder and its duration. Never the text of a command."""
 
 import shlex
 from enum import StrEnum
@@ -19,7 +19,7 @@ _TELLING = 300  # characters of a grant's words on one line
 
 
 class GrantScope(StrEnum):
-    """How far a remembered answer reaches. What holds once is not remembered: it is a yes."""
+    """The reach of a remembered answer. An answer for a single use is not remembered."""
 
     SESSION = "session"
     PROJECT = "project"  # this workspace, by its path
@@ -28,11 +28,15 @@ class GrantScope(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GrantSubject:
-    """What an answer is about: one command (`shape` with words), or what lies between the commands and file tools.
+    """The subject of an answer: one command (`shape` with words), or effects of file tools and of the shell itself.
 
-    `tool`: with which of the tools. `read`, `write`: paths, absolute or relative to the workspace, with `/**` at its
-    end for what is in that folder, with `/` for the folder and all that is in it; `host`: entries of an allowlist. They
-    bound what the command reads outside, changes, and talks to. `tiers`: the kinds of risk that were accepted.
+    Attributes:
+        tool: the tools that the answer applies to.
+        read: bounds of the paths that are read outside the workspace; absolute or relative to the workspace. A path
+            ends with `/**` for everything in that folder, and with `/` for the folder and everything in it.
+        write: bounds of the paths that are changed, in the same form.
+        host: bounds of the hosts that are contacted, as entries of an allowlist.
+        tiers: the kinds of risk that were accepted.
     """
 
     shape: CommandPattern
@@ -44,18 +48,18 @@ class GrantSubject:
 
     @property
     def ceiling(self) -> Tier:
-        """The worst tier that it may be: an action that rises above it is not covered."""
+        """Return the worst tier that the grant covers. An action with a worse tier is not covered."""
         return max(self.tiers, default=Tier.READ)
 
     @property
     def command(self) -> str:
-        """Its command in backticks, with holes as `*`; empty when it is about none."""
+        """Return the command in backticks, with holes as `*`, or an empty text if the subject is not a command."""
         line = " ".join(word if word == HOLE else shlex.quote(word) for word in self.shape.words)
         return f"`{plain(line, _TELLING)}`" if line else ""
 
     @property
     def words(self) -> str:
-        """It as people read it, on one line: `npm test` with any flags, for files in docs/."""
+        """Return the subject as one line for the user: `npm test` with any flags, for files in docs/."""
         shape = self.shape
         if shape.words:
             open_ended = shape.flags or HOLE in shape.words
@@ -80,12 +84,18 @@ class GrantSubject:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """One remembered yes (`ruling` ALLOW) or no (DENY).
+    """One remembered approval (`ruling` ALLOW) or refusal (DENY).
 
-    `workspace`: the real path it holds in, EVERYWHERE for scope user. `agent`: who it was given to. `session`: the one
-    it holds in, empty for the other scopes. `created`, `expires`: seconds since 1970, by the clock of this machine.
-    `uses`: how often it may still be used; None for any number. `who`: whose answer it was. `script`: the action that
-    led to it, for people, with every secret taken out. `over`: it was seen expired or spent, and stays so.
+    Attributes:
+        workspace: the real path of the workspace in which the grant applies; EVERYWHERE for scope user.
+        agent: the agent that the grant was given to.
+        session: the session in which the grant applies; empty for the other scopes.
+        created: seconds since 1970, by the clock of this machine.
+        expires: seconds since 1970, by the clock of this machine.
+        uses: the number of remaining uses; None for any number.
+        who: the author of the answer.
+        script: the action that led to the grant, for display, with every secret removed.
+        over: True if the grant was found expired or consumed; it never applies again.
     """
 
     id: str
@@ -105,7 +115,9 @@ class Grant:
 
     @property
     def rule(self) -> PermissionRule:
-        """It as a rule that the gate judges by. A no is broad, as every denial; a yes is exactly its shape."""
+        """Return the grant as a rule for the gate. A refusal matches broadly, like every denial; an approval matches
+        exactly.
+        """
         what = self.what
         allows = self.ruling is Ruling.ALLOW
         return PermissionRule(
@@ -124,24 +136,26 @@ class Grant:
         )
 
     def ended(self, now: float) -> bool:
-        """Whether its time is over or its uses are spent."""
+        """Return True if the grant has expired or has no remaining uses."""
         return self.over or self.uses == 0 or (self.expires is not None and now >= self.expires)
 
     def early(self, now: float) -> bool:
-        """Whether it was made at a time that has not come yet: a clock was set back, and nobody can say how far."""
+        """Return True if the grant was created in the future: the clock was set back by an unknown amount."""
         return self.created > now + CLOCKS_DIFFER
 
 
 @dataclass(frozen=True, slots=True)
 class GrantHolder:
-    """Who asks, and where: what an answer must have been given for."""
+    """The agent, workspace and session of a request, which a grant must have been given to."""
 
     workspace: str
     agent: str
     session: str
 
     def holds(self, grant: Grant) -> bool:
-        """Whether `grant` was given for this. INVARIANT: another agent inherits a no, and never a yes."""
+        """Return True if `grant` was given to this holder. INVARIANT: another agent inherits a refusal, never an
+        approval.
+        """
         if grant.ruling is Ruling.ALLOW and grant.agent != self.agent:
             return False
         if grant.span is GrantScope.SESSION and grant.session != self.session:

@@ -1,4 +1,4 @@
-"""What a grant does not allow: near misses, each judged with the grant before anybody is told so."""
+"""Near misses of a grant: actions that it does not allow, each evaluated with the grant before it is shown."""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -32,9 +32,9 @@ _Words = tuple[str, ...]
 def misses(
     context: EvaluationContext, action: Action, grants: Sequence[Grant], samples: Sequence[tuple[str, ...]]
 ) -> tuple[str, ...]:
-    """Two actions like `action`, in words, that `grants` leave as they are: asked about, or refused.
+    """Return two actions like `action`, as text, that `grants` do not allow: a question remains, or a refusal.
 
-    `samples`: for each grant, the words of the command that led to it.
+    `samples` has, for each grant, the words of the command that led to it.
     """
     rules = tuple(grant.rule for grant in grants)
     whats = [grant.what for grant in grants]
@@ -70,7 +70,7 @@ def _shown(line: str) -> str:
 def _commands(
     whats: Sequence[GrantSubject], samples: Sequence[_Words], context: EvaluationContext
 ) -> Iterator[tuple[_Words, str]]:
-    """Commands near those of the grants: the words of one, or a script that holds more."""
+    """Yield commands similar to those of the grants: the words of one, or a script that contains more commands."""
     whole = " && ".join(shlex.join(words) for words in samples if words)
     for what, words in zip(whats, samples, strict=True):
         paths = [_typed(path, what, context) for path in _beside(what, context)]
@@ -94,7 +94,7 @@ def _commands(
 
 
 def _beside(what: GrantSubject, context: EvaluationContext) -> Iterator[str]:
-    """Absolute paths outside those of the grant; for what is read, such as are likely to be there."""
+    """Yield absolute paths outside those of the grant; for reads, paths that are likely to exist."""
     for path in (*what.write, *what.read):
         above = absolute(path, context.facts).rpartition("/")[0]
         if what.write:
@@ -106,7 +106,7 @@ def _beside(what: GrantSubject, context: EvaluationContext) -> Iterator[str]:
 
 
 def _typed(path: str, what: GrantSubject, context: EvaluationContext) -> str:
-    """As it would be typed where the command stands."""
+    """Return `path` as a user would type it in the folder of the command."""
     return path.removeprefix(f"{absolute(what.shape.folder, context.facts).rstrip('/')}/")
 
 

@@ -1,4 +1,4 @@
-"""What may be remembered of one question: the narrowest sensible answers, each tried before it is offered."""
+"""The grants that are offered with a question: the narrowest useful ones, each evaluated before it is offered."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -42,8 +42,9 @@ _WRITERS = (Tool.WRITE, Tool.EDIT)
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One answer that may be remembered: every `what` becomes a grant. `not_covered`: two actions, in words, that it
-    was tried on and does not allow."""
+    """One answer that can be remembered: every `what` becomes a grant. `not_covered` are two actions, as text, that
+    were evaluated with it and are not allowed.
+    """
 
     whats: tuple[GrantSubject, ...]
     words: str
@@ -51,9 +52,9 @@ class Choice:
 
 
 def choices(context: EvaluationContext, ask: Ask) -> tuple[Choice, ...]:
-    """The yeses to `ask` that may be remembered, the narrowest first. None when nothing but a single yes is sensible.
+    """Return the approvals of `ask` that can be remembered, narrowest first; empty if only a single approval is useful.
 
-    Each was tried: with it, the action is allowed with exactly the terms of the question.
+    Each was evaluated: with it, the action is allowed with exactly the terms of the question.
     """
     found: dict[tuple[GrantSubject, ...], Choice] = {}
     samples: tuple[tuple[str, ...], ...] = ()
@@ -67,7 +68,9 @@ def choices(context: EvaluationContext, ask: Ask) -> tuple[Choice, ...]:
 
 
 def never(context: EvaluationContext, ask: Ask) -> Choice | None:
-    """What a no to `ask` forbids when it is remembered: its one command, or its one path. None when it is not one."""
+    """Return the subject that a remembered refusal of `ask` forbids: its one command, or its one path. None if it is
+    not one.
+    """
     steps = _asking(ask.assessment, context)
     if steps is None or len(steps) != 1:
         return None
@@ -81,12 +84,12 @@ def never(context: EvaluationContext, ask: Ask) -> Choice | None:
 
 
 def drafted(what: GrantSubject, name: str) -> Grant:
-    """A grant that nobody has given yet, to be tried."""
+    """Return a grant that was not given yet, for evaluation."""
     return Grant(name, what, Ruling.ALLOW, GrantScope.SESSION, "", "", "", 0.0)
 
 
 def _asking(assessment: Assessment, context: EvaluationContext) -> list[Step] | None:
-    """The steps that a yes is needed for; None when nothing of it may be remembered."""
+    """Return the steps that need an approval, or None if no part of the action may be remembered."""
     if context.mode is Mode.PLAN or assessment.asked:
         return None
     wanted = {each for each in open_reasons(assessment, context.mode, context.matrix) if each not in assessment.covered}
@@ -113,7 +116,9 @@ def _forms(assessment: Assessment, context: EvaluationContext) -> Iterator[tuple
 
 
 def _exact(step: Step, assessment: Assessment, facts: Facts) -> GrantSubject | None:
-    """Exactly this step: its words, and the paths and hosts that it names. None when they are not certain."""
+    """Return the subject of exactly this step: its words, and the paths and hosts that it names. None if they are
+    uncertain.
+    """
     reasons = [reason for reason in step.reasons if reason.tier is not Tier.READ]
     tiers = {reason.tier for reason in reasons}
     shape = CommandPattern()
@@ -144,7 +149,9 @@ def _exact(step: Step, assessment: Assessment, facts: Facts) -> GrantSubject | N
 
 
 def _wider(what: GrantSubject, step: Step, facts: Facts) -> Iterator[GrantSubject]:
-    """The same with what is likely to differ the next time left open: flags, the last word, the file in a folder."""
+    """Yield wider subjects that leave open what is likely to differ the next time: flags, the last word, the file in a
+    folder.
+    """
     words, name, runs = what.shape.words, max(step.name, 1), Tier.EXECUTE in what.tiers
     named = bool(what.read or what.write)
     if step.stranger:
@@ -171,9 +178,10 @@ def _wider(what: GrantSubject, step: Step, facts: Facts) -> Iterator[GrantSubjec
 
 
 def _names_host(words: Sequence[str], hosts: Sequence[str]) -> bool:
-    """Whether the last word alone says whom it talks to, so that the hosts bound what may stand there.
+    """Return True if only the last word names the hosts, so that the hosts bound the values of that word.
 
-    THREAT T76: elsewhere it is what is done or sent there: `ssh host 'rm -rf /'`, `curl URL -X DELETE`, `-d @file`.
+    THREAT T76: elsewhere the last word is an operation or data for the host: `ssh host 'rm -rf /'`, `curl URL -X
+    DELETE`, `-d @file`.
     """
     names = [re.sub(r":\d+$", "", host) for host in hosts]
     last, others = words[-1].lower(), " ".join(words[:-1]).lower()
@@ -181,7 +189,9 @@ def _names_host(words: Sequence[str], hosts: Sequence[str]) -> bool:
 
 
 def _folder(step: Step, facts: Facts) -> str | None:
-    """Where it stands, relative to the workspace; None when that is not one folder in it."""
+    """Return the current folder of the step, relative to the workspace, or None if it is not exactly one
+    folder in it.
+    """
     if step.cwds is None or len(step.cwds) != 1:
         return None
     here = step.cwds[0]
@@ -192,20 +202,24 @@ def _folder(step: Step, facts: Facts) -> str | None:
 
 
 def _runs_input(step: Step, words: Sequence[str]) -> bool:
-    """Whether it runs what it is given: then its words say nothing about what was agreed to."""
+    """Return True if the step runs its standard input: its words then do not describe what was approved."""
     operands = [word for word in words[1:] if not is_flag(word)]
     return step.interprets and (not operands or any(word == "-" or word.startswith(_STREAMS) for word in operands))
 
 
 def _takes_orders(words: Sequence[str]) -> bool:
-    """Whether its words may be an order to something else, such as a command for another machine: no hole for that."""
+    """Return True if the words may be an order to another program, such as a command for another machine. Such words
+    get no hole.
+    """
     return words[0].rpartition("/")[2] in _ORDERED_BY_INPUT or " ".join(words[:2]) in _ORDERED_BY_INPUT
 
 
 def _ordered_by_input(step: Step) -> bool:
-    """Whether it does what its input says: that is no part of a grant, so nobody can have agreed to it for later.
+    """Return True if the step executes its input. The input is not part of a grant, so nobody can have approved it for
+    later.
 
-    A no may be remembered all the same. Each flag may take a word with it, so the words behind it do not count.
+    A refusal may be remembered all the same. Each flag may take a word as its value, so words after flags are not
+    counted.
     """
     words = step.literal
     if not words:
@@ -223,7 +237,7 @@ def _ordered_by_input(step: Step) -> bool:
 
 
 def _tellable(words: Sequence[str]) -> bool:
-    """Whether they can be shown whole, and mean in a pattern what they say."""
+    """Return True if the words can be shown completely, and stand for themselves in a pattern."""
     if len(words) > _MOST_WORDS or sum(map(len, words)) > _LONGEST:
         return False
     return all(word and word.isprintable() and not _SPECIAL & set(word) for word in words)
@@ -232,7 +246,7 @@ def _tellable(words: Sequence[str]) -> bool:
 def _bounds(
     reasons: Sequence[Reason], step: Step, tiers: Sequence[Tier], kinds: Sequence[EffectKind], facts: Facts
 ) -> tuple[str, ...] | None:
-    """The paths behind the reasons of these tiers; None when one of them is not known exactly."""
+    """Return the paths of the reasons with these tiers, or None if one of the paths is not known exactly."""
     if not any(reason.tier in tiers for reason in reasons):
         return ()
     outside = all(tier is not Tier.WRITE for tier in tiers)
@@ -250,7 +264,9 @@ def _bounds(
 
 
 def _path(target: str, facts: Facts) -> str | None:
-    """As a grant says it; a folder with all that is in it."""
+    """Return `target` in the notation of a grant (a folder with everything in it), or None if a grant must
+    not name it.
+    """
     if _SPECIAL & set(target) or not target.isprintable() or target in ("/", facts.home, facts.workspace):
         return None
     root = f"{facts.workspace.rstrip('/')}/"
@@ -259,7 +275,7 @@ def _path(target: str, facts: Facts) -> str | None:
 
 
 def _above(paths: tuple[str, ...], facts: Facts, end: str) -> tuple[str, ...] | None:
-    """The folders that hold them, with `end`; None where that is too much to agree to."""
+    """Return the folders that contain `paths`, with `end` appended, or None if one of them is too broad to approve."""
     found = []
     for path in paths:
         folder = path.rstrip("/").rpartition("/")[0]

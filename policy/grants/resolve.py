@@ -1,6 +1,6 @@
-"""A person's answer to a question: the yes that mints a Permit, and the no that the model is told about.
+"""The answer to a question: an approval creates a Permit, a refusal becomes a Deny that the model is told.
 
-Also the answer that was given before: `resolve` finds the grant that covers a question, or the no that forbids it.
+`resolve` applies remembered answers: it finds the grant that covers a question, or the refusal that forbids it.
 """
 
 from collections.abc import Sequence
@@ -34,9 +34,10 @@ class GrantResolution:
 
 
 def approve(ask: Ask) -> Allow:
-    """The yes of one time: exactly the terms that the question named.
+    """Return the Allow for a single approval, with exactly the terms that the question named.
 
-    No yes lifts a floor: an Ask about a secret or denied tier cannot come from `decide`, and raises ValueError here.
+    No approval lifts a floor: an Ask about a secret or denied tier cannot come from `decide`, and raises ValueError
+    here.
     """
     worst = ask.assessment.tiers[0]
     if worst >= Tier.SECRET or ask.cell.tier >= Tier.SECRET:
@@ -45,8 +46,9 @@ def approve(ask: Ask) -> Allow:
 
 
 def refuse(ask: Ask, feedback: str | None, by: str = PERSON) -> Deny:
-    """The no of whoever answered: `by` names them as the record does. `feedback` is what they said, passed on word for
-    word."""
+    """Return the Deny for a refusal. `by` is the author as the record names it; `feedback` is the author's text, passed
+    on unchanged.
+    """
     said = (feedback or "").strip()
     who = answerer(by)
     what = f"{named(ask.assessment.action, ask.terms)} was refused"
@@ -60,18 +62,19 @@ def refuse(ask: Ask, feedback: str | None, by: str = PERSON) -> Deny:
 
 
 def answerer(by: str) -> str:
-    """Whoever answers, as the model is told of them."""
+    """Return the author of an answer in the words for the model."""
     return "the person at the terminal" if by == PERSON else f"the {plain(by)} that answers here"
 
 
 def resolve(
     context: EvaluationContext, assessment: Assessment, verdict: Verdict, grants: Sequence[Grant]
 ) -> GrantResolution:
-    """What `grants`, which hold here and now, make of a verdict: a no forbids, a yes answers a question.
+    """Return the verdict after the remembered answers `grants`, which all apply here and now: a refusal forbids, an
+    approval answers a question.
 
-    Deterministic: the same grants in any order say the same, and one without a bound of its uses goes first.
-    INVARIANT: a yes gives the terms of the question and no others; it answers no Deny, and none of a user's own rules
-    that wants to be asked.
+    Deterministic: the order of the grants does not matter, and grants without a limit of uses are consumed first.
+    INVARIANT: an approval grants the terms of the question and no others. It never answers a Deny, nor a question that
+    a user's own rule requires.
     """
     noes = [grant for grant in grants if grant.ruling is Ruling.DENY]
     if noes and not isinstance(verdict, Deny):
@@ -89,9 +92,10 @@ def resolve(
 
 
 def covering(context: EvaluationContext, ask: Ask, grants: Sequence[Grant]) -> GrantResolution | None:
-    """The Allow that `grants` together make of a question, with those that it took; None when something is not covered.
+    """Return the Allow that `grants` together give for a question, with the grants it needs, or None if a reason is not
+    covered.
 
-    It is judged again as a whole with them among the person's own rules, whose laws hold for them, too.
+    The whole action is evaluated again with the grants among the user's own rules, so that the same restrictions apply.
     """
     again, found = context.evaluate(ask.assessment.action, tuple(grant.rule for grant in grants))
     if not isinstance(found, Allow) or found.permit.terms != ask.terms:

@@ -1,4 +1,4 @@
-"""One command that is being judged: its rule, its words, and what is found out about it."""
+"""One command that is being judged: its rule, its words, and the findings about it."""
 
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -28,7 +28,9 @@ OTHERWISE = {
 
 
 class ShellInterpreter(Protocol):
-    """The interpreter as a command sees it. `policy.interpreter.interpreter.Interpreter` is the one implementation."""
+    """The interface of the interpreter for a command. `policy.interpreter.interpreter.Interpreter` is the one
+    implementation.
+    """
 
     facts: Facts
     findings: Findings

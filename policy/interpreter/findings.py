@@ -87,17 +87,19 @@ class Findings:
 
     @property
     def reasons(self) -> tuple[Reason, ...]:
-        """Worst first; in the order of the script among equals."""
+        """Return the reasons, worst first; in the order of the script among equals."""
         return tuple(sorted(self._reasons, key=lambda reason: -reason.tier))
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """Return the commands with their effects and reasons. The first step is what lies between the commands."""
+        """Return the commands with their effects and reasons. The first step holds the findings that belong to no
+        command.
+        """
         return tuple(footing.step() for footing in self._steps)
 
     @property
     def ground(self) -> StepBuilder:
-        """Return the step of what lies between the commands: redirections, assignments, the shell's own words."""
+        """Return the step of findings that belong to no command: redirections, assignments, the shell's own words."""
         return self._steps[0]
 
     def begin(self, step: StepBuilder) -> None:
@@ -129,7 +131,7 @@ class Findings:
         does: str = "",
         names: Effect | None = None,
     ) -> None:
-        """Add a reason, whose attributes these are."""
+        """Add a reason; the parameters are the attributes of Reason."""
         self.add(Reason(tier, text, rule, span, about, names, consequence, "", does))
 
     def does(
@@ -146,7 +148,7 @@ class Findings:
         self.add(Reason(tier, text, rule, span, consequence=consequence, command=command, does=does))
 
     def add(self, reason: Reason) -> None:
-        """Add `reason` to what is found, and to the command that is judged now."""
+        """Add `reason` to the findings and to the command that is being judged."""
         self._reasons[reason] = self.step.reasons[reason] = None
         self._worst = max(self._worst, reason.tier)
         if reason.tier is Tier.NETWORK:
@@ -324,7 +326,9 @@ class Findings:
             self.add_reason(Tier.READ_OUTSIDE, f"reads {what}, where Git {among}", rule, span, effect)
 
     def _look(self, role: Role, place: ResolvedPath, rule: RuleRef, span: SourceSpan | None) -> None:
-        """Names and dates only. What the sandbox does not show is not there to be listed."""
+        """Report access to names and dates only. A path that the sandbox does not show cannot be listed, so it needs no
+        report.
+        """
         if place.device is not Device.NONE and place.device is not Device.SOCKET:
             return
         if self._socket(place, rule, span):
@@ -408,7 +412,7 @@ class Findings:
 
 
 def _to_paths(role: Role) -> Consequence | None:
-    """The consequence of a role for the path that a word with it names; None where the path stays as it is."""
+    """Return the consequence that a word of this role has for its path, or None if the path is not changed."""
     if role in (Role.READ, Role.REVISION, Role.NAMES, Role.TREE, Role.MOVE):
         return None
     return Consequence.DELETES_PATH if role is Role.DELETE else Consequence.WRITES_PATH

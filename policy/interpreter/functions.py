@@ -1,4 +1,4 @@
-"""Functions of a script: a call does what the body does with the words of that call."""
+"""Functions of a script: a call has the effects of the body with the words of that call."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The interpreter of scripts: it judges every command that a script may run, for all words that it may run with."""
+"""The interpreter of scripts: judges every command that a script may run, for all words that it may run with."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -67,7 +67,9 @@ class Interpreter:
     def __init__(
         self, facts: Facts, rules: RuleBook, profile: Profile, handler: Callable[[str], Callable[[Call], None]]
     ) -> None:
-        """`handler` returns the function that judges the calls of a command whose rule names that handler."""
+        """Create the interpreter of one action. `handler` returns the function that judges the calls of a command whose
+        rule names that handler.
+        """
         self.facts, self.rules, self.profile = facts, rules, profile
         self.classifier = PathClassifier(facts, profile)
         self.findings = Findings(self.classifier)

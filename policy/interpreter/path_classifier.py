@@ -1,4 +1,4 @@
-"""Where a path really leads, and whether that is workspace, system, outside or secret."""
+"""The classification of paths: the real path, and whether it is in the workspace, in the system, outside or secret."""
 
 import re
 from enum import StrEnum
@@ -39,7 +39,7 @@ _SOCKETS = ("/dev/tcp/", "/dev/udp/", "/inet")
 
 
 class Device(StrEnum):
-    """What a path is when it is not a file: writing `HARMLESS` changes nothing, `SOCKET` is bash's /dev/tcp."""
+    """The kind of a path that is not a file. Writing to `HARMLESS` changes nothing; `SOCKET` is bash's /dev/tcp."""
 
     NONE = "none"
     HARMLESS = "harmless"
@@ -49,9 +49,13 @@ class Device(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ResolvedPath:
-    """One resolved path. `bound`: not this path itself but something below it. `shown` is how people read it.
+    """One resolved path.
 
-    `above`: the workspace, the home or a system folder lies below it, so a look at it sees what the sandbox shows.
+    Attributes:
+        bound: the path meant is not `path` itself but some path below it.
+        shown: the path as shown to people.
+        above: the workspace, the home folder or a system folder is below the path, so reading it shows those of the
+            sandbox.
     """
 
     path: str
@@ -65,7 +69,7 @@ class ResolvedPath:
 
 
 class PathClassifier:
-    """Resolves paths against one set of facts, for one decision. Looking at a new path costs some of its budget."""
+    """The resolver of paths for one decision, with one set of facts. Looking at a new path spends budget."""
 
     __slots__ = ("_facts", "_places", "_profile", "_roots", "_secrets", "budget")
 
@@ -77,7 +81,7 @@ class PathClassifier:
         self.budget = Budget()
 
     def absolute(self, text: str, cwd: str) -> str:
-        """`text` as the kernel walks it from `cwd`: `..` leads to the real parent of a link's target."""
+        """Return `text` resolved as the kernel does from `cwd`: `..` leads to the real parent of a link's target."""
         self.budget.spend(2 + text.count("/"))
         if text.startswith("/"):
             current, rest = "/", text
@@ -95,7 +99,7 @@ class PathClassifier:
         return current
 
     def logical(self, text: str, cwd: str) -> str:
-        """`text` as bash's own `cd` walks it: `..` removes the last name, whatever it links to."""
+        """Return `text` resolved as bash's `cd` does: `..` removes the last name, even if it is a link."""
         parts: list[str] = []
         for part in (text if text.startswith("/") else f"{cwd}/{text}").split("/"):
             if part == "..":
@@ -105,7 +109,7 @@ class PathClassifier:
         return "/" + "/".join(parts)
 
     def place(self, text: str, cwd: str, *, bound: bool = False) -> ResolvedPath:
-        """Judge `text`. With `bound`, it is a folder and the path meant lies somewhere below it."""
+        """Classify `text`. With `bound`, the path meant is some path below the folder `text`."""
         if "\0" in text or len(text) > LONGEST:
             # No kernel opens it. To look at every folder of it would take long.
             return ResolvedPath(text[:LONGEST], Scope.OUTSIDE, Kind.OTHER, repr(text[:LONGEST]), bound)
@@ -135,21 +139,23 @@ class PathClassifier:
         return ResolvedPath(real, scope, fact.kind, self.shown(real), bound, device, self._above(real), locked)
 
     def _login(self, path: str) -> bool:
-        """Return True if the file at `path` in the workspace is a secret by what it holds."""
+        """Return True if the file at `path` in the workspace is secret because it contains a login."""
         return sometimes(path.rpartition("/")[2]) and inside(path, self._facts.workspace) and self._facts.login(path)
 
     def _veiled(self, path: str, bound: bool) -> ResolvedPath:
-        """A link of the kernel that leads elsewhere for every process, so nobody can say beforehand where."""
+        """Return the place of a kernel link whose target differs for every process, so that the target is unknown."""
         below = _VEILED.sub("/", path).replace("//", "/")
         scope = Scope.SECRET if self.secret(path) or self.secret(below) else Scope.OUTSIDE
         return ResolvedPath(path, scope, Kind.OTHER, path, bound, _device(path))
 
     def aimed(self, head: str, tail: str, cwd: str) -> bool:
-        """Whether a pattern that starts and ends like that is made to find secrets: `.env*`, `*.pem`, `*/.env`."""
+        """Return True if a pattern with this beginning and end is meant to find secrets: `.env*`, `*.pem`, `*/.env`."""
         return any(self.secret(self.absolute(f"{head}{middle}{tail}", cwd)) for middle in ("", "x"))
 
     def store(self, head: str, cwd: str) -> str:
-        """Return the credential store, as people read it, in which all paths lie that begin with `head`, or nothing."""
+        """Return the credential store, as shown to people, that contains every path that starts with `head`, or an
+        empty text.
+        """
         if len(head) > LONGEST or "\0" in head:
             return ""  # no kernel opens it
         for start in dict.fromkeys((head.rpartition("/")[0] or "/", head) if "/" in head else (head,)):
@@ -160,10 +166,10 @@ class PathClassifier:
         return ""
 
     def shaped_store(self, shape: str) -> str:
-        """Return the credential store that paths of this shape lie in, as people read it, or nothing.
+        """Return the credential store that contains paths of this shape, as shown to people, or an empty text.
 
-        `shape` is absolute, with `*` for what is not known: `/home/*/.ssh/*`, `/proc/*/environ`. That may be the user,
-        a process or a file; a name of which two characters are known may be a store that matches it.
+        `shape` is absolute, with `*` for each unknown part: `/home/*/.ssh/*`, `/proc/*/environ`. The unknown part may
+        be the user, a process or a file; a name of which two characters are known may be a store that matches it.
         """
         if shape[:1] != "/" or "*" not in shape or len(shape) > LONGEST:
             return ""
@@ -185,16 +191,16 @@ class PathClassifier:
         return self.shown(path) if self._secrets.holds_folder(path) else ""
 
     def secret_end(self, head: str, end: str) -> bool:
-        """Return True if a path that begins with `head` is a secret by the names `end` that it ends in."""
+        """Return True if the names `end` make a path that starts with `head` a secret."""
         if head.startswith("/") and self._scope(self.absolute(head.rpartition("/")[0] or "/", "/")) is Scope.SYSTEM:
             return False
         return self.secret_parts(end)
 
     def only_secrets(self, pattern: str, cwd: str) -> tuple[str, ...]:
-        """Return what bash's `pattern` matches in the workspace, or may match, where each of it is secret by its name.
+        """Return the matches of bash's `pattern` in the workspace if every one of them is secret by its name.
 
-        Empty when it also finds something else, or nothing. Patterns for everything (`*`, `.*`, `*.*`) never count:
-        what they find is masked, and the rest is what they are written for.
+        Empty if the pattern also matches another file, or nothing. Patterns for everything (`*`, `.*`, `*.*`) never
+        count: the secrets that they match are masked, and the other files are what they are meant for.
         """
         from policy.interpreter.glob_matches import everything, matched, spelled  # only where there is a pattern
 
@@ -220,7 +226,7 @@ class PathClassifier:
         return Scope.SCRATCH if self._scratch(real) else Scope.OUTSIDE
 
     def _scratch(self, real: str) -> bool:
-        """The session's own /tmp, unless the machine has something of that name: then that is what is meant."""
+        """Return True if `real` is in the session's own /tmp, and the machine has no file with that name."""
         if not inside(real, SCRATCH):
             return False
         top = real.split("/")[2:3]
@@ -230,7 +236,7 @@ class PathClassifier:
         return real in self._roots.above or real == "/" or self._facts.workspace.startswith(f"{real}/")
 
     def secret(self, path: str) -> bool:
-        """Whether `path` lies in a credential store, or a name on it is that of a key or password file."""
+        """Return True if `path` is in a credential store, or a name on it is that of a key or password file."""
         if self._secrets.holds_folder(path):
             return True
         workspace = self._facts.workspace
@@ -240,25 +246,29 @@ class PathClassifier:
         return self.secret_parts(below)
 
     def secret_parts(self, path: str) -> bool:
-        """Return True if a name on `path`, alone or with the folder it lies in, is that of a key or password file."""
+        """Return True if a name on `path`, alone or with the name of its folder, is that of a key or password file."""
         parts = [part for part in path.split("/") if part]
         return any(self._secrets.named(f"{above}/{part}") for above, part in zip(("", *parts), parts, strict=False))
 
     def named_secret(self, path: str) -> bool:
-        """Secret only by its name, inside the workspace: the name may be seen, the content not."""
+        """Return True if `path` in the workspace is secret only by its name: the name may be shown, the content may
+        not.
+        """
         return inside(path, self._facts.workspace) and not self._secrets.holds_folder(path)
 
     def written_secret(self, text: str, cwd: str) -> bool:
-        """Whether `text`, as it is written and without a look at the disk, lies in a credential store."""
+        """Return True if `text`, as written and without a look at the disk, is in a credential store."""
         path = self.logical(text, cwd)
         return self.secret(path) and not self.named_secret(path)
 
     def secret_name(self, name: str) -> bool:
-        """Whether a bare file name is that of a key or password file."""
+        """Return True if a bare file name is that of a key or password file."""
         return self._secrets.named(name)
 
     def locked(self, path: str) -> bool:
-        """Whether other programs run what lies there by themselves (hooks, editor tasks, our own folder), or below."""
+        """Return True if other programs run the file at `path` by themselves (hooks, editor tasks, this program's
+        folder), or a file above it.
+        """
         workspace = self._facts.workspace
         if self._secrets.locked_in(path, workspace):
             return True
@@ -267,22 +277,26 @@ class PathClassifier:
         )
 
     def locked_names(self, start: str, end: str) -> list[str]:
-        """The locked entries of a folder whose names begin and end like that. A pattern without a dot finds none."""
+        """Return the locked entries of a folder whose names have this beginning and end. A pattern without a dot finds
+        none.
+        """
         tops = dict.fromkeys(entry.strip("/").split("/")[0] for entry in self._profile.locked)
         return [name for name in tops if start[:1] == "." and name.startswith(start) and name.endswith(end)]
 
     def locked_anywhere(self, path: str) -> bool:
-        """Whether `path`, in whatever folder of the workspace, is or holds something locked."""
+        """Return True if `path`, in any folder of the workspace, is or contains a locked path."""
         return self.locked(f"{self._facts.workspace}/{path}")
 
     def history(self, path: str) -> bool:
-        """Whether `path` lies in the folder in which Git keeps all versions. Its locks are no loss."""
+        """Return True if `path` is in the folder in which Git keeps all versions, except for the lock files."""
         below = path[len(self._facts.workspace) :].split("/") if inside(path, self._facts.workspace) else []
         return ".git" in below and not path.endswith(".lock")
 
     def kept(self, path: str) -> tuple[str, ...] | None:
-        """Return the secret files of which Git may have the content in `path`, a file or folder of the workspace's
-        `.git`; None when that is not known. Git packs content, but any program can unpack it."""
+        """Return the secret files whose content Git may have in `path`, a file or folder of the workspace's `.git`.
+
+        None if that is unknown. Git packs content, but any program can unpack it.
+        """
         git = f"{self._facts.workspace}/.git"
         if path != git and not any(inside(path, f"{git}/{name}") for name in _CONTENT):
             return ()
@@ -292,7 +306,7 @@ class PathClassifier:
         return tuple(sorted(names)) if names or None not in found else None
 
     def shown(self, path: str) -> str:
-        """`path` as people read it: relative to the workspace, or with `~`."""
+        """Return `path` as shown to people: relative to the workspace, or with `~`."""
         workspace, home = self._facts.workspace, self._facts.home
         if path == workspace:
             return "the workspace"
@@ -303,7 +317,7 @@ class PathClassifier:
         return path
 
     def surely_folder(self, path: str) -> bool:
-        """Whether `path` is a folder of the workspace or the system that is there now, inside the sandbox too."""
+        """Return True if `path` is a folder of the workspace or the system that exists now, inside the sandbox too."""
         place = self.place(path, "/")
         return place.kind is Kind.FOLDER and place.scope in (Scope.WORKSPACE, Scope.SYSTEM)
 
@@ -313,7 +327,7 @@ class PathClassifier:
 
 @dataclass(frozen=True, slots=True)
 class _Roots:
-    """The system folders, sorted for looking up. `above`: the folders that have one of them somewhere below."""
+    """The system folders, indexed for look-up. `above`: the folders that contain one of them."""
 
     exact: frozenset[str]
     starts: tuple[str, ...]
@@ -334,9 +348,9 @@ def _sorted(roots: tuple[str, ...]) -> _Roots:
 
 
 def socket_host(text: str) -> str | None:
-    """The host of bash's `/dev/tcp/HOST/PORT` and gawk's `/inet/tcp/0/HOST/PORT`, with its port, or None.
+    """Return the host of bash's `/dev/tcp/HOST/PORT` and gawk's `/inet/tcp/0/HOST/PORT`, with its port, or None.
 
-    Empty when its name or port is not certain.
+    Empty if the name or the port is not certain.
     """
     found = _SOCKET.match(text) if text.startswith(_SOCKETS) else None
     return (endpoint(f"tcp://{found[1]}:{found[2] or ''}") or "") if found else None
@@ -371,7 +385,9 @@ _MIXED = (".config", ".github")
 
 @lru_cache(maxsize=8)
 def _above_locked(patterns: tuple[str, ...]) -> re.Pattern[str]:
-    """Match a path (from the workspace, leading slash) that holds something locked: removing it removes that too."""
+    """Return a pattern for paths (from the workspace, with a leading slash) that contain a locked path: removing them
+    removes it.
+    """
     tops = []
     for locked in patterns:
         parts = locked.strip("/").split("/")

@@ -14,7 +14,7 @@ MOST_FOLDERS = 6
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Defined:
-    """A function, and where the text that defines it stands in the user's script. Each is the same as itself only."""
+    """A function with the place of its definition in the user's script. Each value is equal only to itself."""
 
     body: Group | Subshell
     anchor: SourceSpan | None
@@ -25,13 +25,19 @@ UNDEFINED: tuple[Defined | None, ...] = (None,)
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """`cwds`: the folders that may be the current one, or None when that is not known.
+    """The state of the shell at one point of a script.
 
-    `variables`: names assigned by the script. `exports`: names that it gave to every later program and that those may
-    obey. `stack`: what `popd` returns to; None when not known. `previous`: what `cd -` returns to. `fixed`: names that
-    may be read-only by now, so that assigning to them fails. `functions`: what each name that was ever defined as one
-    may be, None among it when it may be no function. `arguments`: what `"$@"` becomes, or None when that is not known.
-    `locals`: inside a function, the names it has made its own, each with the value that comes back afterwards.
+    Attributes:
+        cwds: the folders that may be the current folder, or None if unknown.
+        variables: the variables that the script has assigned.
+        exports: names that the script has exported to every later program and that programs may obey.
+        stack: the folders that `popd` returns to; None if unknown.
+        previous: the folder that `cd -` returns to.
+        fixed: names that may be read-only by now, so that an assignment to them fails.
+        functions: for each name that was ever defined as a function, the functions that it may be now; None is among
+            them if it may not be a function.
+        arguments: the words that `"$@"` becomes, or None if unknown.
+        locals: inside a function, the names of its local variables, each with the value that is restored afterwards.
     """
 
     cwds: tuple[str, ...] | None
@@ -50,7 +56,9 @@ class State:
         return replace(self, variables={**self.variables, name: value})
 
     def own(self, name: str, value: AbstractWord) -> "State":
-        """Inside a function, make the variable the function's own."""
+        """Return the state after assigning `value` to the variable, which becomes a local variable inside a
+        function.
+        """
         if self.locals is None:
             return self.assign(name, value)
         kept = {name: self.variables.get(name, ANYTHING), **self.locals}

@@ -6,7 +6,9 @@ from fnmatch import fnmatchcase
 
 
 class Standing(Enum):
-    """OWN: nobody but the script looks at it. PASSED: later programs may obey it. SHELL: bash itself, or all do."""
+    """The reach of a variable. OWN: only the script reads it. PASSED: later programs may obey it. SHELL: bash itself,
+    or every program, obeys it.
+    """
 
     OWN = "own"
     PASSED = "passed"

@@ -1,18 +1,20 @@
-"""The bound on the work of one decision. Scripts are short; one that exhausts the budget is made to delay the gate."""
+"""The bound on the work of one decision. Scripts are short; a script that exhausts the budget is written to delay the
+gate.
+"""
 
 MOST = 25_000  # about as many microseconds, on the machines of today
 MOST_AFTER = 5_000  # for looking over what was not judged
 
 
 class TooMuchError(Exception):
-    """The budget is used up. `classify` makes it a question; nothing else catches it."""
+    """The error for an exhausted budget. `classify` turns it into a question; nothing else catches it."""
 
 
 class Budget:
     """A count of work, not of time, so that the same script always gets the same answer.
 
-    INVARIANT: every loop of a decision whose length a script can choose spends here before each round, or runs over
-    what the reader has counted.
+    INVARIANT: every loop of a decision whose length a script can choose spends budget before each round, or iterates
+    over data that the parser has counted.
     """
 
     __slots__ = ("left",)
@@ -21,7 +23,7 @@ class Budget:
         self.left = most
 
     def spend(self, steps: int) -> None:
-        """Raises TooMuchError when there is not that much left."""
+        """Subtract `steps`. Raises TooMuchError if fewer are left."""
         self.left -= steps
         if self.left < 0:
             raise TooMuchError

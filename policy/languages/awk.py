@@ -78,7 +78,9 @@ def read_awk(program: str) -> Reading:
 
 
 def _got(tokens: list[tuple[str, str]]) -> str | None:
-    """The file that a `getline` before these tokens reads: empty for its own input, None when that is not plain."""
+    """Return the file that a `getline` before these tokens reads: empty for its own input, None if it is
+    not certain.
+    """
     if tokens and tokens[0][0] == "word" and tokens[0][1] not in _WORDS:
         del tokens[0]
     following = tokens[0][1] if tokens else ";"
@@ -91,7 +93,7 @@ def _got(tokens: list[tuple[str, str]]) -> str | None:
 
 
 def _tokens(program: str) -> list[tuple[str, str]] | None:
-    """Split into tokens, or None when a `/` could be read in two ways and something risky may hide behind it."""
+    """Return the tokens, or None if a `/` could be read in two ways and a risk could be hidden behind it."""
     tokens: list[tuple[str, str]] = []
     at = 0
     while at < len(program):

@@ -63,13 +63,13 @@ class Setting:
 
     @property
     def name(self) -> str:
-        """The full name, as `git config --list` prints it."""
+        """Return the full name, as `git config --list` prints it."""
         middle = "" if self.subsection is None else f"{self.subsection}."
         return f"{self.section}.{middle}{self.key}"
 
     @property
     def values(self) -> frozenset[str]:
-        """The value in each version of Git; empty for a key without a value."""
+        """Return the value in each version of Git; empty for a key without a value."""
         return frozenset(each for each in (self.value, self.older) if each is not None)
 
 
@@ -125,7 +125,7 @@ def _line_end(text: bytes, at: int) -> int:
 
 
 def _base(name: bytes, quoted: bytes | None, line: int) -> str:
-    """The part of full names that a header gives, with the dot at its end."""
+    """Return the part of full names that a header gives, with the final dot."""
     text = name.decode().lower()
     if text.startswith("."):
         raise GitConfigError("has a section without a name", line)
@@ -136,7 +136,7 @@ def _base(name: bytes, quoted: bytes | None, line: int) -> str:
 
 
 def _value(text: bytes, at: int, line: int) -> tuple[str, str, int]:
-    """The value that begins at `at`, in newer and in older versions, and where the next line begins."""
+    """Return the value that starts at `at`, in newer and in older versions of Git, and the start of the next line."""
     end = _line_end(text, at)
     whole = text[at:end].strip(b" \t")
     if not any(special in whole for special in (b'"', b"\\", b"#", b";", b"\t")):

@@ -1,4 +1,4 @@
-"""What a program in a small language would do: the common answer of sed, awk and jq."""
+"""The result of reading a program in a small language: the common type of sed, awk and jq."""
 
 from policy.model.frozen import dataclass
 from policy.model.tier import Tier
@@ -6,7 +6,9 @@ from policy.model.tier import Tier
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """`tier` and `why` when it does more than transform its input; the files it names itself."""
+    """The effects of a program. `tier` and `why` are set if it does more than transform its input; files are those that
+    the program names.
+    """
 
     tier: Tier = Tier.READ
     why: str = ""

@@ -1,4 +1,4 @@
-"""The sed language: what a program would print is harmless; what it runs, writes or reads beside its input is not."""
+"""The sed language: finds the commands that run, write or read more than the input. Printing is harmless."""
 
 import re
 
@@ -100,7 +100,7 @@ def _line_end(program: str, at: int) -> int:
 
 
 def _text_end(program: str, at: int) -> int:
-    """The end of the text of `a`, `i` or `c`: the first line end without a backslash before it."""
+    """Return the end of the text of `a`, `i` or `c`: the first line end without a backslash before it."""
     while True:
         line = _line_end(program, at)
         text = program[at:line]
@@ -116,7 +116,7 @@ def _ends(program: str, at: int) -> bool:
 
 
 def _addresses(program: str, at: int) -> int | None:
-    """The end of up to two addresses and a `!`; None when they are not understood."""
+    """Return the end of up to two addresses and a `!`, or None if they are not understood."""
     first = _address(program, at, _ADDRESS)
     if first is None:
         return None
@@ -145,7 +145,7 @@ def _address(program: str, at: int, pattern: re.Pattern[str]) -> int | None:
 
 
 def _two_parts(program: str, at: int) -> int | None:
-    """The end of `/first/second/` with any delimiter."""
+    """Return the end of `/first/second/` with any delimiter, or None."""
     if at >= len(program) or program[at] in "\\\n":
         return None
     first = _part(program, at + 1, program[at])
@@ -153,7 +153,7 @@ def _two_parts(program: str, at: int) -> int | None:
 
 
 def _part(program: str, at: int, delimiter: str, *, pattern: bool = True) -> int | None:
-    """The position after the next unescaped delimiter; None when there is none, or its place is open to doubt."""
+    """Return the position after the next unescaped delimiter, or None if there is none or its position is uncertain."""
     start = at
     while at < len(program):
         if program[at] == "\\":

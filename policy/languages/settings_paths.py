@@ -396,7 +396,7 @@ def _text(raw: bytes) -> str:
 
 
 def _closing(text: str, at: int, mark: str) -> int:
-    """The place of the bracket that closes the one before `at`; -1 when there is none."""
+    """Return the position of the bracket that closes the one before `at`, or -1 if there is none."""
     depth = 1
     for place in range(at, len(text)):
         depth += (text[place] == "(") - (text[place] == mark)

@@ -21,7 +21,7 @@ class RunScript:
 
 @dataclass(frozen=True, slots=True)
 class RunArgv:
-    """Run one program with these exact words, no shell in between."""
+    """Run one program with exactly these words, without a shell."""
 
     kind: ClassVar[str] = "RunArgv"
     argv: tuple[str, ...]
@@ -41,7 +41,9 @@ class ReadFile:
 
 @dataclass(frozen=True, slots=True)
 class WriteFile:
-    """Put `content` at `path` (absolute), making parent folders; atomic, an existing mode is kept."""
+    """Write `content` to `path` (absolute) and create missing parent folders. The write is atomic and keeps an existing
+    mode.
+    """
 
     kind: ClassVar[str] = "WriteFile"
     path: str

@@ -1,4 +1,4 @@
-"""What an action would do, in tiers, each tier with the words that it rests on."""
+"""The assessment of an action: its effects and tiers, each tier with its reasons in the script."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -33,11 +33,14 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """One thing the action would do. `target` is a resolved path, a host, a program, or a reason.
+    """One effect that an action would have.
 
-    `exact` is False when `target` only bounds the effect: a folder below which a glob may match; for a host, when it is
-    asked by packets that no proxy passes on. The `scope` of a host says where it is named: `workspace` in settings of
-    the repository, `outside` in the person's own, `none` by the command itself.
+    Attributes:
+        target: a resolved path, a host, a program, or a reason.
+        scope: the area that contains the path. For a host, the place that names the host: `workspace` is settings of
+            the repository, `outside` is the user's own settings, `none` is the command itself.
+        exact: False if `target` only bounds the effect: a folder below which a glob may match, or a host that is
+            contacted by packets no proxy forwards.
     """
 
     kind: EffectKind
@@ -103,14 +106,14 @@ class RuleRef:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """The cause for which one tier applies: in the user's words, pointing at the words of the script.
+    """The cause of one tier: a text for the user with the range of the script that it is about.
 
     Attributes:
-        about: the one effect that the reason is about, when it says nothing else.
-        names: the effect whose path `text` names, where the reason is about more than that effect.
-        consequence: what the summary is chosen by. None: the summary quotes `does`.
-        command: the command that it is said of (`git push --force`), when it is a fact about a command.
-        does: the end of a sentence that begins with the command, or with the action when there is no command. Empty:
+        about: the one effect that the reason states, if it states nothing else.
+        names: the effect whose path `text` contains, if the reason states more than that effect.
+        consequence: the kind of harm or change by which the summary is chosen. None: the summary quotes `does`.
+        command: the command that the reason states a fact about (`git push --force`); empty for other reasons.
+        does: the end of a sentence that starts with the command, or with the action if there is no command. Empty:
             `text` is such an end.
     """
 
@@ -127,13 +130,19 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A simple command, also one inside a wrapper, a substitution or a script given as text; the innermost counts.
+    """A simple command, including one inside a wrapper, a substitution or a script given as text. The innermost command
+    counts.
 
-    `words`: as expanded, the program first; empty for what lies between the commands. `named`: the same as the walk
-    understands it, without options before a subcommand: the first `name` words are the program and its subcommands.
-    `also`: another spelling of those words (`npm install` for `npm i`). `text`: a script that could not be read.
-    `cwds`: the folders that may be the current one, or None. `set_up`: variables were set that it may obey.
-    `stranger`: nothing is known about the program. `interprets`: it may run what it is given on standard input.
+    Attributes:
+        words: the expanded words, the program first; empty for effects of the shell itself between the commands.
+        named: the words as the interpreter understands them, without options before a subcommand. The first `name` of
+            them are the program and its subcommands.
+        also: another spelling of these words (`npm install` for `npm i`).
+        text: a script that could not be read.
+        cwds: the folders that may be the current folder, or None.
+        set_up: True if variables were set that the command may obey.
+        stranger: True if nothing is known about the program.
+        interprets: True if the program may run its standard input.
     """
 
     words: tuple[AbstractWord, ...] = ()
@@ -150,19 +159,22 @@ class Step:
 
     @property
     def literal(self) -> tuple[str, ...] | None:
-        """The words, when every one of them is certain."""
+        """Return the words if every one of them is certain, else None."""
         texts = [word.text for word in self.words]
         return tuple(text for text in texts if text is not None) if texts and None not in texts else None
 
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """The classifier's whole answer for one action. `plain_edit` marks what `accept-edits` may allow.
+    """The complete answer of the classifier for one action.
 
-    `steps`: the same reasons and effects, by the command that brings them. `asked`: the users' rules that want a
-    question first, whatever the tiers say. `covered`: the reasons that their rules allow, each with the rule's reason.
-    `opened`: the hosts that those rules open for an effect, more exactly than the effect says it. `typed`: the effects
-    that a person's flags added for this one action.
+    Attributes:
+        plain_edit: True if `accept-edits` may allow the action.
+        steps: the reasons and effects, grouped by the command that causes them.
+        asked: the users' rules that require a question whatever the tiers are.
+        covered: the reasons that the users' rules allow, each with the reason of its rule.
+        opened: the hosts that those rules open for an effect; a host here is more exact than the target of the effect.
+        typed: the effects that flags of the user add to this one action.
     """
 
     action: Action
@@ -178,6 +190,6 @@ class Assessment:
 
     @property
     def tiers(self) -> tuple[Tier, ...]:
-        """The tiers that apply, worst first. Never empty: nothing to say is `unknown`."""
+        """Return the tiers that apply, worst first. Never empty: without any reason the tier is `unknown`."""
         found = sorted({reason.tier for reason in self.reasons}, reverse=True)
         return tuple(found) or (Tier.UNKNOWN,)

@@ -1,4 +1,4 @@
-"""Which one command a grant is about: its words as they are, or the lack of any for what no command does."""
+"""The pattern of the one command that a grant is about, or of an effect that belongs to no command."""
 
 import re
 
@@ -13,11 +13,14 @@ _SWITCH = re.compile(r"[-+]{1,2}[A-Za-z0-9][A-Za-z0-9_-]*(?:=[0-9]+)?|--", re.AS
 
 @dataclass(frozen=True, slots=True)
 class CommandPattern:
-    """`words`: the program and what follows it, each as it is or a HOLE; without words, what lies between the commands.
+    """A pattern that matches one command.
 
-    `flags`: any further flags may follow, none with a value but a number, and nothing else. `folder`: where it stands,
-    relative to the workspace.
-    `program`: the real path that its first word leads to, or empty when there was none.
+    Attributes:
+        words: the program and its arguments, each a literal text or a HOLE; empty for effects of the shell itself
+            between the commands.
+        flags: True if further flags may follow. A further flag may have a number as its value, and no other value.
+        folder: the current folder, relative to the workspace.
+        program: the real path of the program that the first word starts; empty if there was none.
     """
 
     words: tuple[str, ...] = ()
@@ -26,7 +29,7 @@ class CommandPattern:
     program: str = ""
 
     def fits(self, step: Step, facts: Facts) -> bool:
-        """Whether `step` is that command, each word of it certain, started as plainly, from the same folder."""
+        """Return True if `step` is that command: every word certain, started as directly, and from the same folder."""
         if step.text or step.set_up:
             return False
         if not self.words:
@@ -48,7 +51,7 @@ class CommandPattern:
 
 
 def program_of(name: str, folder: str, facts: Facts) -> str:
-    """The real path of the program that `name` starts in `folder`; empty when there is none."""
+    """Return the real path of the program that `name` starts in `folder`, or an empty text if there is none."""
     if "/" in name:
         return facts.look(name if name.startswith("/") else f"{folder.rstrip('/')}/{name}").real
     found = facts.which(name) if name else None

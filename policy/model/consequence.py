@@ -1,13 +1,13 @@
-"""`Consequence`: the kinds of harm and change that the summary of an action tells apart."""
+"""Consequences: the kinds of harm and change that the summary of an action tells apart."""
 
 from enum import StrEnum
 
 
 class Consequence(StrEnum):
-    """The kind of thing that a reason speaks of. The summary is chosen by it, and never by the words of the reason.
+    """One kind of harm or change. The summary is chosen by consequences, never by the text of a reason.
 
-    A rule sets one with `does = "moves"`; code that finds something sets one with the reason. A reason without a
-    consequence is summarized in its own words.
+    A rule sets one with `does = "moves"`; code that reports a reason passes one with it. A reason without a consequence
+    is summarized by its own text.
     """
 
     # fmt: off

@@ -1,6 +1,7 @@
-"""One `[[credential]]`: requests that get a header which the command never sees, and what tells programs how to ask.
+"""One `[[credential]]`: the requests to which the proxy adds a header that the command never sees, and the settings
+that make programs send such requests.
 
-Nothing secret is here: only where the runner finds it.
+Contains no secret, only the source from which the runner gets it.
 """
 
 from collections.abc import Iterable
@@ -14,12 +15,16 @@ PLACEHOLDER = "held-by-ringfence"  # for programs that do nothing before they ha
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """`rules`: the requests that it goes with. `header`: its name, and `value` with `{secret}` in it; an empty `value`
-    is Basic with the user name `user`.
+    """One credential that the proxy adds to matching requests.
 
-    `source`: `env NAME`, `keyring NAME` or `helper ARGV..`. `use`: programs, or variables by their names, each with the
-    address that they would be given without this. `intercept`: the TLS of its hosts is opened. `plain`: they are
-    spoken to without TLS.
+    Attributes:
+        rules: the requests that get the credential.
+        header: the name of the header.
+        value: the value of the header with `{secret}` in it; empty for Basic authentication with the user name `user`.
+        source: `env NAME`, `keyring NAME` or `helper ARGV..`.
+        use: programs, or variables by their names, each with the address that it would be given without the credential.
+        intercept: True if the proxy decrypts the TLS of the hosts.
+        plain: True if the hosts are contacted without TLS.
     """
 
     name: str
@@ -35,24 +40,24 @@ class Credential:
 
     @property
     def port(self) -> int:
-        """What its rules mean that name no port."""
+        """Return the port for rules without a port."""
         return 80 if self.plain else 443
 
     def names(self, host: str, port: int) -> bool:
-        """Whether some requests for this host (in the form of `host_name`) and port are its own."""
+        """Return True if some requests for this host (in the form of `host_name`) and port get the credential."""
         return any(self._meant(rule, port) and rule.names(host, port) for rule in self.rules)
 
     def meets(self, host: str, port: int, method: str, path: str) -> bool:
-        """Whether this request gets it. `path`: as sent, without the query."""
+        """Return True if this request gets the credential. `path` is the path as sent, without the query."""
         return any(self._meant(rule, port) and rule.meets(host, port, method, path) for rule in self.rules)
 
     def reached_by(self, hosts: Iterable[str]) -> bool:
-        """Whether an allowlist with these entries lets some request through that gets it."""
+        """Return True if an allowlist with these entries permits a request that gets the credential."""
         allowed = [rule for rule in map(host_rule, hosts) if isinstance(rule, HostRule)]
         return any(self._shared(own, rule) for own in self.rules for rule in allowed)
 
     def addresses(self) -> tuple[tuple[str, str], ...]:
-        """The beginnings of addresses of its hosts, and what a program asks for in their place."""
+        """Return pairs: the beginning of an address of a host, and the beginning that programs must use instead."""
         scheme = "http" if self.plain else "https"
         found = {}
         for rule in self.rules:
@@ -76,8 +81,11 @@ class Credential:
 
 
 def asked_openly(address: str) -> str:
-    """How a program asks the proxy for `https://HOST[:PORT]/PATH`, so that it is the one that speaks TLS: in the open,
-    for the port of TLS. The other way round, `http://` stays what it is."""
+    """Return the address by which a program requests `https://HOST[:PORT]/PATH` in plain HTTP, so that the proxy adds
+    TLS.
+
+    The address has `http` and the port of TLS. An address that starts with `http://` is returned unchanged.
+    """
     scheme, _, rest = address.partition("://")
     host, slash, path = rest.partition("/")
     if scheme == "https":
@@ -87,14 +95,15 @@ def asked_openly(address: str) -> str:
 
 
 def lent(credentials: tuple[Credential, ...], hosts: tuple[str, ...]) -> tuple[Credential, ...]:
-    """Those that a command gets which may talk to `hosts`."""
+    """Return the credentials that a command which may connect to `hosts` gets."""
     return tuple(credential for credential in credentials if credential.reached_by(hosts))
 
 
 def telling(lent: tuple[Credential, ...], environment: dict[str, str], bundle: str = "") -> dict[str, str]:
-    """`environment` with what tells programs to ask in a way that the proxy can add to; and without the secrets.
+    """Return `environment` with the settings that make programs send requests to which the proxy can add credentials,
+    and without the secrets.
 
-    `bundle`: the file of certificates by which opened TLS is believed.
+    `bundle` is the file of certificates that makes programs accept TLS decrypted by the proxy.
     """
     found = dict(environment)
     count = int(found.get("GIT_CONFIG_COUNT", "0"))
@@ -124,7 +133,7 @@ TRUSTING = (
 
 
 def _told(name: str, address: str, credential: Credential) -> dict[str, str]:
-    """What one program, or one variable, is told."""
+    """Return the variables for one program, or for one variable."""
     if address == "placeholder":
         return {name: PLACEHOLDER}
     asked = address if credential.intercept else asked_openly(address)
@@ -144,7 +153,7 @@ def _told(name: str, address: str, credential: Credential) -> dict[str, str]:
 
 
 def _alike(one: str, other: str) -> bool:
-    """Whether two hosts of rules have a name in common."""
+    """Return True if the hosts of two rules have a name in common."""
     below, above = (one, other) if len(one) >= len(other) else (other, one)
     if above.startswith("*."):
         return below.removeprefix("*").endswith(above[1:]) or below == above

@@ -1,4 +1,4 @@
-"""What the disk looked like when an action was judged. The shell of the program gathers it; the policy reads it."""
+"""The state of the machine when an action is judged. The runner gathers it; the policy engine only reads it."""
 
 from collections.abc import Callable
 from datetime import date
@@ -18,7 +18,9 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PathFact:
-    """`real` is the absolute path with every symlink resolved (a missing tail is kept as it stands)."""
+    """The facts about one path. `real` is the absolute path with every symlink resolved; a missing tail is kept
+    unchanged.
+    """
 
     real: str
     kind: Kind
@@ -26,25 +28,33 @@ class PathFact:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Everything `classify` may know about the machine.
+    """The state of the machine that `classify` may use.
 
-    `workspace`, `home`: real absolute paths. `path`: the sandbox's PATH. `system`: roots that every permit may read
-    (system folders, toolchains). `private`: our own state and configuration, never shown to anyone.
-    `look` answers for one absolute path; the caller memoises it, so that one decision sees one state of the disk.
-    `which` finds a program by name on `path`, as an absolute path, or None. `today` is the day, where rules end.
-    `reading`: variables that a command which only reads gets over its environment, so that Git starts no program that
-    the workspace's repository names. `beyond`: why those do not do for this repository, or empty.
-    `cache` is the folder on this machine that keeps what tools in this workspace fetched and built (there or not), and
-    `caching` the variables by which they use it; `fetching`, further ones for those that may talk to a host.
-    `remotes` says what the settings of the repository that holds a folder name; `registries`, for a package manager and
-    a folder, which hosts it asks, each with the scope of whoever names it; `telling` which variables tell it, of those
-    among given hosts. All three look when they are asked.
-    `tracked` answers which files in a part of the workspace's repository are secret by their names (relative to the
-    workspace; a folder ends with a slash), or None when that is not known. The parts: `index`; `assumed index`, the
-    entries of the index that are assumed to be unchanged; `history`; `tree of REVISION`; and `change of REVISION` (the
-    trees of that commit and of its parents).
-    `login` tells whether a file of settings, such as `.npmrc`, holds a login now (policy/model/login_files.py has the
-    names). `names` lists a folder, or answers None when it cannot say all that is in it.
+    Attributes:
+        workspace: real absolute path of the workspace.
+        home: real absolute path of the user's home folder.
+        path: the PATH of the sandbox.
+        system: roots that every permit may read (system folders, toolchains).
+        private: this program's own state and configuration, never shown to a command.
+        look: returns the facts about one absolute path. The caller caches them, so that one decision sees one state.
+        which: returns the absolute path of a program on `path`, or None.
+        today: the current day, for rules that expire.
+        reading: variables added to the environment of commands that only read, so that Git starts no program that the
+            repository of the workspace names.
+        beyond: the reason that `reading` is insufficient for this repository, or empty.
+        cache: the folder on this machine that keeps what tools in this workspace download and build; it may not exist.
+        caching: the variables by which tools use `cache`.
+        fetching: further variables for commands that may connect to a host.
+        remotes: returns the remotes in the settings of the repository that contains a folder. Reads them when called.
+        registries: returns the hosts that a package manager contacts in a folder, each with the scope of the settings
+            that name it. Reads them when called.
+        telling: returns the variables that name those of the given hosts to package managers. Reads them when called.
+        tracked: returns the files with secret names in one part of the repository of the workspace (relative to the
+            workspace; a folder ends with a slash), or None if unknown. The parts: `index`; `assumed index`, the entries
+            that are assumed to be unchanged; `history`; `tree of REVISION`; and `change of REVISION` (the trees of that
+            commit and of its parents).
+        login: returns True if a file of settings, such as `.npmrc`, contains a login now (`login_files` has the names).
+        names: returns the entries of a folder, or None if the list would be incomplete.
     """
 
     workspace: str

@@ -1,11 +1,12 @@
-"""`dataclass`, as the standard library has it, made in a fraction of the time when it is frozen and slotted.
+"""`dataclass` of the standard library, created faster for frozen classes with slots.
 
-A command as short as `agent exec` defines more than a hundred such classes before it can judge anything, and most of
-them never get a value. `dataclasses` compiles six functions for each of them, which was a quarter of the start. Here
-only `__init__` is compiled, when the first value is made; the rest is shared, or a closure over one getter.
+A short command such as `agent exec` defines more than a hundred such classes before it judges anything, and most of
+them never have an instance. `dataclasses` compiles six functions for each class, which took a quarter of the start-up
+time. This module compiles only `__init__`, when the first instance is created; the other functions are shared, or
+closures over one getter.
 
-What holds for a value of a dataclass holds for these: `fields`, `replace`, `asdict`, `match`, comparison, hash, `repr`,
-copies and pickles, FrozenInstanceError. To type checkers they are dataclasses.
+Instances support what instances of a standard dataclass support: `fields`, `replace`, `asdict`, `match`, comparison,
+hash, `repr`, copies, pickles and FrozenInstanceError. Type checkers treat the classes as dataclasses.
 """
 
 from collections.abc import Callable
@@ -53,7 +54,7 @@ def _record(cls: type) -> type:
 
 
 def _slotted(plain: type, names: list[str]) -> type:
-    """The same class with a slot for each field that no class above has one for."""
+    """Return a copy of the class `plain` with a slot for each field that no base class has a slot for."""
     above = {name for base in plain.__mro__[1:] for name in vars(base).get("__slots__", ())}
     body = {name: value for name, value in vars(plain).items() if name not in ("__dict__", "__weakref__", *names)}
     body["__slots__"] = tuple(name for name in names if name not in above)
@@ -63,7 +64,7 @@ def _slotted(plain: type, names: list[str]) -> type:
 
 
 def _init(cls: type) -> Callable[..., None]:
-    """Compile what sets the fields. A slot's own setter does not ask `__setattr__`, which refuses."""
+    """Compile the function that sets the fields. The setter of a slot does not call `__setattr__`, which refuses."""
     given: list[str] = []
     known: dict[str, object] = {"missing": MISSING}
     body = []

@@ -1,4 +1,4 @@
-"""Where a Git repository's own settings say that its remotes are. Read from the repository, so never to be believed."""
+"""The remotes in the settings of a Git repository. Untrusted, because the repository contains these settings."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import field
@@ -10,10 +10,17 @@ USUAL = "origin"  # git-fetch(1): the remote when nothing names one
 
 @dataclass(frozen=True, slots=True)
 class Remotes:
-    """`fetch`, `push`: addresses by the remote's name, as written. `groups`: names of several remotes together.
+    """The remotes of one repository.
 
-    `usual`, `usual_push`: the remote of the branch that is checked out. `modules`: addresses of inner repositories.
-    `instead`, `instead_push`: (beginning, what stands for it), as `url.*.insteadOf` has them.
+    Attributes:
+        fetch: fetch addresses by the name of the remote, as written.
+        push: push addresses by the name of the remote, as written.
+        groups: names that stand for several remotes.
+        usual: the remote of the current branch for fetching.
+        usual_push: the remote of the current branch for pushing.
+        modules: addresses of submodules.
+        instead: pairs (prefix, replacement) of `url.*.insteadOf`.
+        instead_push: pairs (prefix, replacement) of `url.*.pushInsteadOf`.
     """
 
     fetch: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -26,7 +33,9 @@ class Remotes:
     instead_push: tuple[tuple[str, str], ...] = ()
 
     def addresses(self, names: Iterable[str], *, push: bool = False) -> tuple[str, ...]:
-        """The addresses behind `names`, as Git would use them; nothing for one that is no remote here."""
+        """Return the addresses of `names` as Git would use them; no address for a name that is not a remote of the
+        repository.
+        """
         found: dict[str, None] = {}
         for name in names:
             for remote in self.groups.get(name, (name,)):
@@ -39,7 +48,9 @@ class Remotes:
         return self.addresses(dict.fromkeys((*self.fetch, *self.push)), push=push)
 
     def rewritten(self, address: str, *, push: bool = False) -> str:
-        """`address` after `insteadOf`: the longest beginning counts, and for pushing first those for pushing."""
+        """Return `address` after `insteadOf`. The longest prefix applies; for a push, the prefixes for pushing apply
+        first.
+        """
         for pairs in (self.instead_push, self.instead) if push else (self.instead,):
             fits = [pair for pair in pairs if address.startswith(pair[0])]
             if fits:

@@ -1,11 +1,13 @@
-"""Patterns in which `*` and `?` stand for text, and everything else for itself."""
+"""Patterns in which `*` matches any text, `?` one character, and every other character itself."""
 
 import re
 from functools import lru_cache
 
 
 def glob(text: str, pattern: str) -> bool:
-    """Whether `text` is what `pattern` says: `*` is any text, `?` one character, all else itself. Never takes long."""
+    """Return True if `pattern` matches all of `text`: `*` is any text, `?` one character, every other character itself.
+    No pattern takes long, because nothing is tried twice.
+    """
     first, *others = pattern.split("*")
     if not others:
         return len(text) == len(first) and _at(text, first, 0)

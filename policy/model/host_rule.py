@@ -1,9 +1,9 @@
 """One entry of `Terms.hosts`: `[METHOD[,METHOD] ]HOST[:PORT|:*][/PATH-PREFIX][ private]`.
 
-HOST is a name, `*.NAME` (what lies below it, not itself) or an IP address in its usual spelling, IPv6 in brackets.
-Without a port 80 and 443 are meant. METHOD and PATH-PREFIX bind plain HTTP, where they can be seen: an entry with one
-of them opens no tunnel. `private`: the host may lie on this machine or in a private network; only a person's own
-configuration may say so, which is for the caller to check.
+HOST is a name, `*.NAME` (every name below NAME, not NAME itself) or an IP address in canonical spelling, IPv6 in
+brackets. Without a port, ports 80 and 443 are meant. METHOD and PATH-PREFIX restrict plain HTTP, where the proxy sees
+them: an entry with one of them permits no tunnel. `private`: the host may be this machine or in a private network. Only
+the user's own configuration may use `private`; the caller checks that.
 """
 
 import re
@@ -25,10 +25,14 @@ _FIX = "write it like `example.org`, `*.example.org:8443` or `GET example.org/ap
 
 @dataclass(frozen=True, slots=True)
 class HostRule:
-    """`host`: canonical; with a leading `*.` for what lies below it. `ports`: empty for all of them.
+    """One parsed entry of an allowlist.
 
-    `methods`, `prefix`: empty for any, else what plain HTTP is bound to. `private`: may resolve to this machine or to
-    a private network.
+    Attributes:
+        host: the canonical host; a leading `*.` stands for every name below.
+        ports: the permitted ports; empty for all.
+        methods: the permitted methods of plain HTTP; empty for all.
+        prefix: the permitted path prefix of plain HTTP; empty for all.
+        private: True if the host may resolve to this machine or to a private network.
     """
 
     host: str
@@ -38,25 +42,30 @@ class HostRule:
     private: bool = False
 
     def __str__(self) -> str:
-        """The canonical text: two rules are equal exactly when this is. Parsed again it gives the same rule."""
+        """Return the canonical text. Two rules are equal exactly if their canonical texts are. Parsing the text returns
+        an equal rule.
+        """
         methods = ",".join(self.methods) + " " if self.methods else ""
         port = "" if self.ports == USUAL else f":{self.ports[0]}" if self.ports else ":*"
         return f"{methods}{self.host}{port}{self.prefix}{' private' if self.private else ''}"
 
     @property
     def bound(self) -> bool:
-        """Whether it allows only some plain HTTP, and so no tunnel."""
+        """Return True if the rule permits only some plain HTTP requests, and so no tunnel."""
         return bool(self.methods or self.prefix)
 
     def names(self, host: str, port: int) -> bool:
-        """Whether it is about this host (in the form of `host_name`) and port, whatever else it asks for."""
+        """Return True if the rule is about this host (in the form of `host_name`) and port, whatever else
+        it restricts.
+        """
         below = self.host.startswith("*.") and host.endswith(self.host[1:]) and len(host) >= len(self.host)
         return (host == self.host or below) and (not self.ports or port in self.ports)
 
     def meets(self, host: str, port: int, method: str = "", path: str = "") -> bool:
-        """Whether it allows a request by `method` for `path` (as sent, without the query), or without these, a tunnel.
+        """Return True if the rule permits a request by `method` for `path` (as sent, without the query), or without
+        both, a tunnel.
 
-        A path that servers may read in two ways is not below any prefix.
+        A path that servers may interpret in two ways matches no prefix.
         """
         if not self.names(host, port):
             return False
@@ -68,7 +77,7 @@ class HostRule:
 
 
 def host_rule(text: str) -> HostRule | Problem:
-    """The rule that `text` writes, or what is wrong with it."""
+    """Return the rule that `text` states, or a Problem that explains the error."""
     words = text.split()
     private = len(words) > 1 and words[-1] == "private"
     words = words[:-1] if private else words
@@ -115,16 +124,19 @@ def host_rule(text: str) -> HostRule | Problem:
 
 
 def host_name(text: str) -> str | None:
-    """The one spelling of a host that a program names: lower case, without the dot at the end. None where it is none.
+    """Return the canonical spelling of a host name: lower case, without the final dot. None if `text` is not a host
+    name.
 
-    Numbers that some programs take for an address (`127.1`, `0x7f.0.0.1`, `2130706433`) are none.
+    Numbers that some programs interpret as an address (`127.1`, `0x7f.0.0.1`, `2130706433`) are not host names.
     """
     found = _name(text) if text.isascii() else None
     return found if isinstance(found, str) else None
 
 
 def authority(text: str) -> tuple[str, int | None] | None:
-    """`HOST`, `HOST:PORT` or `[ADDRESS]:PORT`, as in a request; the host in the form of `host_name`."""
+    """Return the host (in the form of `host_name`) and the port of `HOST`, `HOST:PORT` or `[ADDRESS]:PORT`, as in a
+    request.
+    """
     host, port = _split(text)
     if port is not None and (not _PORT.match(port) or int(port) > 65535):
         return None
@@ -177,7 +189,9 @@ def _six(text: str) -> str | Problem:
 
 
 def _ascii(text: str) -> str | None:
-    """The name as it is sent (RFC 3490), when older and newer rules agree about it: it must come back whole."""
+    """Return the ASCII form of a name (RFC 3490), or None if older and newer rules disagree: decoding must return the
+    same name.
+    """
     try:
         sent = text.encode("idna").decode("ascii")
         return sent.lower() if sent.encode("ascii").decode("idna").lower() == text.lower() else None
@@ -186,8 +200,11 @@ def _ascii(text: str) -> str | None:
 
 
 def _certain(path: str) -> bool:
-    """Whether every server takes `path` for what it says. Unsure: decoding twice, `..;x/`, backslashes, empty parts,
-    bytes that are no UTF-8 (a dot in two bytes, CVE-2008-2938), and letters that some take for a dot or a slash."""
+    """Return True if every server interprets `path` in the same way.
+
+    Uncertain are double decoding, `..;x/`, backslashes, empty parts, bytes that are not UTF-8 (a dot in two bytes,
+    CVE-2008-2938), and letters that some servers convert to a dot or a slash.
+    """
     whole = unquote(path, "latin-1")
     if not whole.isascii() and not _alone(whole):
         return False
@@ -198,7 +215,7 @@ def _certain(path: str) -> bool:
 
 
 def _alone(whole: str) -> bool:
-    """Whether a path beyond ASCII, each byte a character, holds nothing that is like one of ASCII's marks."""
+    """Return True if a path beyond ASCII, each byte a character, contains no character that resembles an ASCII mark."""
     import unicodedata  # only here: few paths need it
 
     try:

@@ -1,4 +1,4 @@
-"""Hosts and files inside the words of network programs."""
+"""Hosts and local paths inside the words of network programs."""
 
 import re
 
@@ -26,10 +26,11 @@ _COPIED = re.compile(r"([^@:/]*@)?(\[[^\]/]*\]|[^@:/\[\]]+):")  # `host:path`, a
 
 
 def endpoint(text: str, port: str = "") -> str | None:
-    """The host that `text` names, as Terms name it: with its port, unless that is 80 or 443 by the kind of address.
+    """Return the host that `text` names, in the form of Terms: with its port, unless the port is 80 or 443 by the
+    scheme.
 
-    None for a local path; empty when it is no name that everybody reads alike. `port` is where a bare name would be
-    connected to: digits, `*` for any, or nothing for the web's.
+    None for a local path; empty if programs disagree about the name. `port` is the port for a bare name: digits, `*`
+    for any, or nothing for 80 and 443.
     """
     scheme, found, rest = text.partition("://")
     if found:
@@ -53,9 +54,9 @@ def endpoint(text: str, port: str = "") -> str | None:
 
 
 def nearby(host: str) -> bool:
-    """Whether an entry of an allowlist names this machine or a private network by itself, and does not say `private`.
+    """Return True if an entry of an allowlist names this machine or a private network, and does not contain `private`.
 
-    A name that leads there is found out when it is looked up; until then nobody can say.
+    A name that resolves to such an address is detected only when the proxy resolves it.
     """
     from policy.model.host_rule import HostRule, host_rule
 
@@ -73,7 +74,7 @@ def nearby(host: str) -> bool:
 
 
 def _authority(text: str) -> tuple[str, str] | None:
-    """The name and the port of `[LOGIN@]NAME[:PORT][/..]`."""
+    """Return the name and the port of `[LOGIN@]NAME[:PORT][/..]`."""
     whole = re.split(r"[/?#]", text, maxsplit=1)[0]
     if "\\" in whole or "@" in text.partition("/")[0][len(whole) :]:
         return None  # where the host ends, and so what stands before it as a login, programs do not agree
@@ -97,7 +98,7 @@ def _joined(name: str, port: str, usual: str) -> str:
 
 
 def elsewhere(text: str) -> bool:
-    """Whether `text` is `NAME:PATH`, a path on another machine or in a container, rather than a local one."""
+    """Return True if `text` is `NAME:PATH`, a path on another machine or in a container, and not a local path."""
     before, found, _ = text.partition(":")
     return bool(found) and "/" not in before and bool(before)
 
@@ -106,7 +107,7 @@ _MOUNT = re.compile(r"[a-z-]+(=|,|\Z)")
 
 
 def mounted(text: str) -> tuple[str, bool]:
-    """The local path that a mount option hands over (empty for a volume by its name), and whether for reading only."""
+    """Return the local path of a mount option (empty for a named volume), and True if it is mounted read-only."""
     if _MOUNT.match(text) and "=" in text:
         fields = {name: value for name, _, value in (part.partition("=") for part in text.split(","))}
         source = next((fields[name] for name in ("source", "src") if name in fields), "")

@@ -1,4 +1,4 @@
-"""Files that are ordinary until somebody writes a login into them: package managers keep tokens in their settings."""
+"""Files that contain a secret only after a login: package managers keep tokens in their settings."""
 
 import re
 

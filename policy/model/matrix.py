@@ -1,4 +1,4 @@
-"""THE permission matrix: Tier x Mode -> allow, ask, deny. Nothing else."""
+"""The permission matrix: Tier x Mode -> allow, ask or deny."""
 
 from collections.abc import Mapping
 from enum import IntEnum
@@ -7,7 +7,7 @@ from policy.model.tier import Mode, Tier
 
 
 class Ruling(IntEnum):
-    """One cell. Larger is stricter; a verdict is the strictest cell over all tiers of an action."""
+    """One cell of the matrix. Larger is stricter; a verdict is the strictest cell over all tiers of an action."""
 
     ALLOW = 0
     ASK = 1

@@ -1,4 +1,4 @@
-"""Tightening: what somebody may change who may only take away. The repository's own settings pass through here."""
+"""Narrowing of a profile by a source that may only restrict, such as the settings of the repository."""
 
 from dataclasses import fields, replace
 
@@ -9,10 +9,11 @@ from policy.model.verdict import Limits
 
 
 def narrow(base: Profile, by: Profile) -> Profile:
-    """`base`, made as strict as `by` wherever `by` is stricter. INVARIANT: never allows what `base` does not.
+    """Return `base` with every setting of `by` that is stricter. INVARIANT: the result never allows what `base` does
+    not.
 
-    More is secret, locked and denied; less is public, readable and passed through; every limit is the lower one. Of the
-    rules of `by`, those that ask and deny are added.
+    Secret, locked and denied lists grow; public, readable and passed-through lists shrink; every limit is the lower
+    one. The rules of `by` that ask and deny are added.
     """
     return replace(
         base,
@@ -35,13 +36,13 @@ def narrow(base: Profile, by: Profile) -> Profile:
 
 
 def lower(base: Limits, by: Limits) -> Limits:
-    """The lower one of each limit."""
+    """Return the lower one of each limit."""
     names = [field.name for field in fields(Limits)]
     return Limits(**{name: min(getattr(base, name), getattr(by, name)) for name in names})
 
 
 def no_looser(mode: Mode, than: Mode) -> bool:
-    """Whether `mode` allows nothing, and asks about nothing, that `than` is stricter about: cell by cell."""
+    """Return True if no cell of `mode` is looser than the cell of `than` for the same tier."""
     return all(row[mode] >= row[than] for row in MATRIX.values())
 
 

@@ -1,4 +1,4 @@
-"""The users' own rules: what they allow, ask about and deny, each with the line that says so."""
+"""The users' own rules: the actions that they allow, ask about and deny, each with its line in the configuration."""
 
 from datetime import date
 from enum import StrEnum
@@ -16,7 +16,9 @@ REST = "**"  # as the last word of `run`: any further words
 
 
 class Layer(StrEnum):
-    """Whose file a rule stands in. The repository's may only ask and deny until its very content is trusted."""
+    """The owner of the file that contains a rule. Rules of the repository may only ask and deny until their content is
+    trusted.
+    """
 
     SYSTEM = "system"
     USER = "user"
@@ -28,14 +30,14 @@ class Layer(StrEnum):
 
 
 class Source(StrEnum):
-    """Who proposed an action."""
+    """The author of an action."""
 
     MODEL = "model"
     PERSON = "person"  # typed by somebody: `agent exec`
 
 
 class Tool(StrEnum):
-    """What an action is done with; `bash` is every command, with a shell or without."""
+    """The tool that an action uses; `bash` stands for every command, with a shell or without."""
 
     BASH = "bash"
     READ = "read"
@@ -48,12 +50,17 @@ class Tool(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PermissionRule:
-    """One `[[rule]]`. A key that is not given (an empty tuple, None) restricts nothing.
+    """One `[[rule]]`. A key that is not set (an empty tuple, None) restricts nothing.
 
-    `run`: one entry a word, each with its alternatives; `*` and `?` match within a word. `more`: any further words may
-    follow. `read`, `write`: path patterns as written; `host`: host patterns in lower case. Of `read`, `write` and
-    `host` one is enough; all other keys must hold together. `until` is the last day on which the rule holds. `shape`:
-    the one command that a grant is about, more exactly than `run` can say it.
+    Attributes:
+        run: one entry for each word, each with its alternatives; `*` and `?` match within a word.
+        more: True if any further words may follow.
+        read: path patterns as written.
+        write: path patterns as written.
+        host: host patterns in lower case. One of `read`, `write` and `host` must match; all other keys must match
+            together.
+        until: the last day on which the rule applies.
+        shape: the one command that a grant is about, more exact than `run` can be.
     """
 
     verdict: Ruling
@@ -72,13 +79,15 @@ class PermissionRule:
     shape: "CommandPattern | None" = None
 
     def expired(self, today: date | None) -> bool:
-        """Whether it no longer holds. On a day that nobody told, what allows is over, and what forbids goes on."""
+        """Return True if the rule has expired. If the day is unknown, rules that allow are expired, and the others are
+        not.
+        """
         if self.until is None:
             return False
         return today > self.until if today is not None else self.verdict is Ruling.ALLOW
 
     @property
     def pattern(self) -> str:
-        """`run` as people read it: `npm run {build,lint} **`."""
+        """Return `run` as text: `npm run {build,lint} **`."""
         words = [word[0] if len(word) == 1 else "{" + ",".join(word) + "}" for word in self.run]
         return " ".join([*words, *([REST] if self.more else [])])

@@ -1,4 +1,4 @@
-"""Preferences: the limits and path lists that a session runs under. Facts about commands live elsewhere."""
+"""Preferences: the limits and path lists of a session. Facts about commands are in `policy/commands`."""
 
 from dataclasses import field
 from typing import TYPE_CHECKING
@@ -13,17 +13,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Parsed once, then trusted.
+    """The settings of a session, validated when they are parsed.
 
-    `secret_home`: paths below the home that are secret (`.ssh`); `secret_paths`: absolute ones.
-    `secret_names`: patterns of file names that are secret anywhere (`.env`, `*.pem`); `public_names`: exceptions.
-    `locked`: what other programs run by themselves, relative to the workspace or any nested repository. `personal`: the
-    same, where this user's own settings make those programs do so (`core.hooksPath` in `~/.gitconfig`).
-    `system`: folders every permit may read; `etc`: the entries of /etc that are system files.
-    `unix_sockets`: whether commands that change the workspace may make sockets of the family AF_UNIX.
-    `credentials`: what the proxy adds to requests of commands that may talk to a host. `bundle`: the file of
-    certificates by which commands believe the TLS that is opened for that; empty for none.
-    `denied`: argv word patterns that are never run. `permissions`: the users' own rules, lowest layer first.
+    Attributes:
+        secret_home: paths below the home folder that are secret (`.ssh`).
+        secret_paths: absolute paths that are secret.
+        secret_names: patterns of file names that are secret anywhere (`.env`, `*.pem`).
+        public_names: exceptions from `secret_names`.
+        locked: files that other programs run without being asked, relative to the workspace or to any nested
+            repository.
+        personal: the same kind of files, where this user's own settings make programs run them (`core.hooksPath` in
+            `~/.gitconfig`).
+        system: folders that every permit may read.
+        etc: the entries of /etc that are system files.
+        unix_sockets: True if commands that change the workspace may create sockets of the family AF_UNIX.
+        credentials: the credentials that the proxy adds to requests of commands that may connect to a host.
+        bundle: the file of certificates that makes commands accept TLS decrypted for that purpose; empty for none.
+        denied: patterns of words that are never run.
+        permissions: the users' own rules, lowest layer first.
     """
 
     secret_home: tuple[str, ...]

@@ -1,4 +1,6 @@
-"""Which paths hold secrets, and which folders would show one: the profile's lists, applied to resolved paths."""
+"""Secret paths: matches resolved paths against the lists of the profile, and finds folders that would show a secret
+path.
+"""
 
 import re
 import unicodedata
@@ -14,11 +16,11 @@ from policy.model.profile import Profile
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
-    """The floor under every mode. Paths given to it are absolute and real.
+    """The secret paths that no mode grants. Paths passed to the methods are absolute and real.
 
-    `home` is the real home folder, `private` our own state and configuration. In the profile's patterns `*` and `?`
-    match within one name; all else is literal. Upper and lower case are the same everywhere: on some file systems
-    they are, and nobody loses much where they are not.
+    `home` is the real home folder, `private` this program's own state and configuration. In the patterns of the
+    profile, `*` and `?` match within one name; all other characters are literal. Matching ignores case on every system,
+    because some file systems do, and the cost of a false match is small.
     """
 
     profile: Profile
@@ -37,11 +39,13 @@ class Secrets:
         return hash((self.home, self.private))  # the profile is long, and nearly always the same one
 
     def holds(self, path: str) -> bool:
-        """`path` is a secret, or lies inside a secret place."""
+        """Return True if `path` is secret, or is inside a secret folder."""
         return self.holds_folder(path) or self.named(path)
 
     def holds_folder(self, path: str) -> bool:
-        """`path` is one of the secret places, or lies inside one; its own name is not looked at."""
+        """Return True if `path` is one of the secret folders, or is inside one. The last name of `path` is not
+        examined.
+        """
         words, index = _words(path), self._index
         if words and words[0] in index.tops:
             places, below = index.places, words[0]
@@ -54,10 +58,10 @@ class Secrets:
         return any(_match(part[: len(place)], place) for part, place in self._patterns(path, words))
 
     def named(self, path: str) -> bool:
-        """Return True if the last name of `path`, alone or with the folder it lies in, makes it a secret anywhere.
+        """Return True if the last name of `path`, alone or with the name of its folder, makes the path secret anywhere.
 
-        The copy that an editor makes of such a file (`.env~`, `.server.key.swp`) is secret like the file, and the copy
-        of one that holds nothing secret (`.env.example.bak`) is none.
+        The copy that an editor makes of such a file (`.env~`, `.server.key.swp`) is secret too, and the copy of a file
+        that is not secret (`.env.example.bak`) is not.
         """
         folder, _, name = folded(path.rstrip("/")).rpartition("/")
         names, below = self._index.secret, self._index.pairs.get(folder.rpartition("/")[2])
@@ -66,14 +70,18 @@ class Secrets:
         return held and not any(map(self._index.public.hold, every))
 
     def exposed_by(self, path: str) -> bool:
-        """All of `path` would show a secret place: it is `/`, the home, or a folder above one of them."""
+        """Return True if access to all of `path` would show a secret path: `path` is `/`, the home folder, or a folder
+        above one of them.
+        """
         words, index = _words(path), self._index
         if not words or inside(folded(self.home), folded(path)) or "/".join(words) in index.above:
             return True
         return any(_match(part, place[: len(part)]) for part, place in self._patterns(path, words))
 
     def locked_in(self, path: str, workspace: str) -> bool:
-        """`path` in `workspace` is, or lies in, what other programs run by themselves (in a nested repository too)."""
+        """Return True if `path` in `workspace`, or in a nested repository, is or is inside a path that other programs
+        run without being asked.
+        """
         if not inside(path, workspace):
             return False
         words, locked = _words(path)[len(_words(workspace)) :], self._index.locked
@@ -85,7 +93,9 @@ class Secrets:
         )
 
     def _patterns(self, path: str, words: list[str]) -> list[tuple[list[str], list[str]]]:
-        """Every place that holds a `*` and may fit, beside the part of the path that it is about."""
+        """Return every pattern with a wildcard that may match, with the part of the path that the pattern is compared
+        with.
+        """
         found, index = [], self._index
         if words:
             found = [(words, place) for place in (*index.patterns.get(words[0], ()), *index.patterns.get("", ()))]
@@ -105,12 +115,12 @@ def paired(patterns: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
 
 
 def inside(path: str, root: str) -> bool:
-    """`path` is `root` or lies below it. Both are absolute."""
+    """Return True if `path` is `root` or is below it. Both paths are absolute."""
     return path == root or path.startswith(root.rstrip("/") + "/")
 
 
 def folded(text: str) -> str:
-    """One spelling for all that a file system without upper and lower case takes for the same name.
+    """Return one spelling for all names that a case-insensitive file system treats as the same name.
 
     THREAT: `.git` with an invisible character in it, or with a Kelvin sign for a k, is the same name there.
     """
@@ -121,7 +131,7 @@ def folded(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """Patterns of file names, sorted so that nearly every name costs three looks."""
+    """Patterns of file names, indexed so that nearly every name costs three look-ups."""
 
     exact: frozenset[str]
     ends: tuple[str, ...]  # of `*.pem`
@@ -151,11 +161,15 @@ def _names(patterns: tuple[str, ...]) -> _Names:
 
 @dataclass(frozen=True, slots=True)
 class _Index:
-    """The lists, sorted for looking up: most entries are literal, and those cost one look into a set.
+    """The lists, indexed for look-up: most entries are literal, and cost one look-up in a set.
 
-    `places` and `above` (the folders over them, and they themselves) are without the leading `/`; `tops` are the first
-    names of `places`. `patterns` and `home_patterns` (from the home on, which is `depth` names deep) are the places
-    with `*` or `?`, as names. They and `locked` are by first name; those that start with a pattern are under "".
+    Attributes:
+        places: literal secret paths without the leading `/`.
+        above: the folders above `places`, and `places` themselves.
+        tops: the first names of `places`.
+        patterns: secret paths with `*` or `?`, as names, by first name; "" for those that start with a pattern.
+        home_patterns: the same below the home folder, which is `depth` names deep.
+        locked: the locked paths, by first name in the same way.
     """
 
     of: tuple[Profile, str, tuple[str, ...]]
@@ -217,5 +231,5 @@ def _wild(text: str) -> bool:
 
 
 def _words(path: str) -> list[str]:
-    """The names on a path, in the one spelling that everything here is compared in."""
+    """Return the names on a path, folded for comparison."""
     return [word for word in folded(path).split("/") if word]

@@ -4,7 +4,7 @@ from enum import IntEnum, StrEnum
 
 
 class Tier(IntEnum):
-    """One kind of risk. Larger is worse; "I cannot tell" is the largest that a person may still accept.
+    """One kind of risk. Larger is worse; `UNKNOWN` is the largest that a person can approve.
 
     `SECRET` and `DENIED` are floors: no mode and no grant lifts them.
     """
@@ -24,12 +24,12 @@ class Tier(IntEnum):
 
     @property
     def label(self) -> str:
-        """The name a user types and reads: `read-outside`, not `READ_OUTSIDE`."""
+        """Return the name that a user types and reads: `read-outside`, not `READ_OUTSIDE`."""
         return self.name.lower().replace("_", "-")
 
 
 class Mode(StrEnum):
-    """How much a session may do without a question; the columns of the matrix."""
+    """The amount of autonomy of a session; the modes are the columns of the matrix."""
 
     PLAN = "plan"
     DEFAULT = "default"

@@ -1,4 +1,4 @@
-"""The answer of the gate, and the only thing a sandbox accepts."""
+"""The verdict of the gate, and the permit, the only value that a sandbox accepts."""
 
 import hashlib
 import json
@@ -15,7 +15,7 @@ from policy.model.tier import Mode, Tier
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What went wrong, why, and how to fix it; in the user's words."""
+    """One problem as text for the user: the event, its cause, and the fix."""
 
     what: str
     why: str
@@ -42,8 +42,14 @@ class ProblemError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one command and all that it starts may use up together. Seconds and bytes; `pids` counts processes and
-    threads; `file` is the largest single file, `open_files` holds for each process, `disk` for all that it adds."""
+    """The resources that one command and its child processes may use together.
+
+    Attributes:
+        pids: count of processes and threads.
+        file: size of the largest single file, in bytes.
+        open_files: count for each process.
+        disk: bytes added to all disks.
+    """
 
     wall: float = 120.0
     cpu: int = 7200
@@ -56,7 +62,9 @@ class Limits:
 
     @property
     def largest(self) -> int:
-        """Bytes that a single file may reach (RLIMIT_FSIZE, getrlimit(2)): one file may not use up more than `disk`."""
+        """Return the size in bytes that a single file may reach (RLIMIT_FSIZE, getrlimit(2)): one file may not use more
+        than `disk`.
+        """
         return min(self.file, self.disk) if self.disk else self.file
 
 
@@ -69,7 +77,7 @@ UNNAMED = "unnamed.invalid"
 
 
 class Rights(StrEnum):
-    """The standard right sets that effects are rounded up to."""
+    """The standard sets of rights, to which effects are rounded up."""
 
     READ_ONLY = "read-only"  # workspace and system; no network, no sockets
     WORKSPACE_WRITE = "workspace-write"  # workspace writable; loopback of its own
@@ -117,12 +125,14 @@ class Terms:
 
     @property
     def open_hosts(self) -> tuple[str, ...]:
-        """The hosts that the proxy lets through."""
+        """Return the hosts that the proxy permits."""
         return tuple(host for host in self.hosts if host != UNNAMED)
 
     @property
     def digest(self) -> str:
-        """sha256 (hex) of the canonical JSON form: the key of a confined helper, and what the audit log names."""
+        """Return the SHA-256 (hex) of the canonical JSON form: the key of a confined helper, and the name in the audit
+        log.
+        """
         text = json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -151,7 +161,7 @@ class Permit:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The cell of the matrix that decided."""
+    """The cell of the matrix that decided a verdict."""
 
     tier: Tier
     mode: Mode
@@ -167,7 +177,7 @@ class Allow:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A person must decide. `terms` is what a yes would grant."""
+    """The verdict that a person must decide. `terms` are the rights that an approval would grant."""
 
     assessment: Assessment
     terms: Terms
@@ -187,5 +197,5 @@ Verdict = Allow | Ask | Deny
 
 
 def limit_names() -> tuple[str, ...]:
-    """The names `--limit NAME=VALUE` accepts, as a user types them."""
+    """Return the names that `--limit NAME=VALUE` accepts, as a user types them."""
     return tuple(item.name.replace("_", "-") for item in fields(Limits))

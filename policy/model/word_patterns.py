@@ -1,4 +1,4 @@
-"""How a pattern of words meets the words of a command: exactly for what allows, broadly for what forbids."""
+"""Matching of word patterns with the words of a command: exact for rules that allow, broad for rules that forbid."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -16,19 +16,19 @@ _BLANKS = re.compile(r"[\s()`'\"<>{},\[\]]+")
 
 
 def exact(words: Sequence[str], pattern: Pattern, *, more: bool) -> bool:
-    """Whether the whole command is what the pattern says, word by word and in this order."""
+    """Return True if the pattern matches the whole command, word by word and in order."""
     fits = len(words) >= len(pattern) if more else len(words) == len(pattern)
     return fits and all(_among(word, wanted) for word, wanted in zip(words, pattern, strict=False))
 
 
 def broad(words: Sequence[AbstractWord], pattern: Pattern, name: int = 1) -> bool:
-    """Whether the command may be what the pattern says, whatever else it is given.
+    """Return True if the pattern may match the command, whatever other words the command has.
 
-    The program may stand with its folder. Flags count in any order, short ones in any clustering, long ones shortened
-    or with a value; the other words must occur among the operands in that order. The first `name` words are known to
-    be the program and its subcommands, and are met one by one. A word that is known only when it runs may be any flag,
-    unless it cannot be one, and the operand at its place. A spelling of a flag that the pattern does not have is not
-    found. INVARIANT: with a last `**` or without one, the same commands are met.
+    The program may be written with its folder. Flags match in any order, short ones in any cluster, long ones
+    abbreviated or with a value; the other words must occur among the operands in their order. The first `name` words
+    are known to be the program and its subcommands, and are compared one by one. A word that is known only at run time
+    may be any flag, unless it cannot be a flag, and may be the operand at its position. A spelling of a flag that the
+    pattern does not contain is not found. INVARIANT: the same commands match with and without a final `**`.
     """
     if not words or not pattern or not _program(words[0], pattern[0]):
         return False
@@ -52,7 +52,9 @@ def broad(words: Sequence[AbstractWord], pattern: Pattern, name: int = 1) -> boo
 
 
 def mentions(text: str, pattern: Pattern) -> bool:
-    """Whether one line of a text that nobody can read holds the words of the pattern, as a command would."""
+    """Return True if one line of a text that could not be parsed contains the words of the pattern, in the way a
+    command would.
+    """
     if not any("*" in program or "?" in program or program in text for program in pattern[0]):
         return False
     for command in _COMMANDS.split(text):
@@ -67,7 +69,7 @@ def mentions(text: str, pattern: Pattern) -> bool:
 
 
 def passed_on(words: Sequence[AbstractWord], pattern: Pattern) -> bool:
-    """Whether words that a program may run hold those of the pattern, also inside one of them."""
+    """Return True if words that a program may run contain those of the pattern, also inside one word."""
     starts = islice((at for at, word in enumerate(words) if _program(word, pattern[0])), _MOST_STARTS)
     if any(broad(words[at:], pattern) for at in starts):
         return True
@@ -75,7 +77,7 @@ def passed_on(words: Sequence[AbstractWord], pattern: Pattern) -> bool:
 
 
 def may_be(word: AbstractWord, alternatives: Sequence[str]) -> bool:
-    """Whether a word may be one of these."""
+    """Return True if `word` may be one of `alternatives`."""
     if word.texts:
         return any(_among(text, alternatives) for text in word.texts)
     if any(_among(text, alternatives) for text in word.likely_texts):
@@ -114,7 +116,7 @@ def _in_order(operands: list[AbstractWord], wanted: list[tuple[str, ...]]) -> bo
 
 
 def _flags(texts: Iterable[str]) -> frozenset[str]:
-    """Every flag as written, without its value, and every letter of a cluster: `-rf` is also `-r` and `-f`."""
+    """Return every flag as written, without its value, and every letter of a cluster: `-rf` is also `-r` and `-f`."""
     flags = [text for text in texts if is_flag(text)]
     return frozenset(
         [

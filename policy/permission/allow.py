@@ -1,4 +1,4 @@
-"""What the users' rules allow: exactly one command, or exactly the paths and hosts that are named."""
+"""The allowing rules of users: each applies to exactly one command, or to exactly the paths and hosts that it names."""
 
 from collections.abc import Mapping, Sequence
 
@@ -25,9 +25,9 @@ Opened = dict[Effect, tuple[str, ...]]
 def covered(
     assessment: Assessment, facts: Facts, rules: Sequence[PermissionRule]
 ) -> tuple[dict[Reason, Reason], Opened]:
-    """The reasons that the rules allow, for every command that gives them; and what they open of the hosts behind.
+    """Return the reasons that the rules allow for every command that causes them, and the hosts that the rules open.
 
-    INVARIANT: what nobody sees through gets no host by a rule about another command: one action has one set of rights.
+    INVARIANT: code that is not read gets no host by a rule about another command: one action has one set of rights.
     """
     found_by: dict[Reason, Reason] = {}
     opened: Opened = {}
@@ -67,23 +67,27 @@ def covered(
 
 
 def _reached(step: Step, running: Sequence[PermissionRule], alone: Sequence[PermissionRule]) -> frozenset[str]:
-    """The hosts that the rules open to this command, by themselves."""
+    """Return the hosts that the rules open to this command alone."""
     talks = [effect for effect in step.effects if effect.kind is EffectKind.CONNECTS]
     return frozenset(host for effect in talks for host in _hosts(effect, running, alone))
 
 
 def _opaque(step: Step) -> bool:
-    """Whether it runs code that nobody reads: that gets the hosts of its own command, not those of another."""
+    """Return True if the command runs code that is not read. Such code gets the hosts of its own command, not those of
+    another.
+    """
     return bool(step.text) or any(reason.tier in (Tier.EXECUTE, Tier.UNKNOWN) for reason in step.reasons)
 
 
 def _behind(reason: Reason, step: Step) -> list[Effect]:
-    """The effects that a reason is about."""
+    """Return the effects that a reason is about."""
     return [reason.about] if reason.about else [effect for effect in step.effects if _of(reason.tier, effect)]
 
 
 def _hosts(effect: Effect, running: Sequence[PermissionRule], alone: Sequence[PermissionRule]) -> tuple[str, ...]:
-    """What the rules open of the host behind `effect`; of one that nobody knows, what they name for this command."""
+    """Return the hosts that the rules open for `effect`; for an unknown host, those that the rules name for this
+    command.
+    """
     usable = [rule for rule in (*running, *alone) if rule.host and (not rule.tier or Tier.NETWORK in rule.tier)]
     if effect.target:
         found = [host for rule in usable for host in opens(rule.host, effect.target)]
@@ -93,12 +97,12 @@ def _hosts(effect: Effect, running: Sequence[PermissionRule], alone: Sequence[Pe
 
 
 def _speaks_of_unknown(rule: PermissionRule) -> bool:
-    """Whether its hosts are said for one command, so that they bound what it reaches, whichever it tries."""
+    """Return True if the rule names hosts for one command, so that the hosts bound every connection of that command."""
     return bool(rule.run) or rule.layer is Layer.TYPED
 
 
 def _runs(rule: PermissionRule, step: Step, facts: Facts) -> bool:
-    """Whether the rule is about exactly this command, started as plainly as the rule's writer had in mind."""
+    """Return True if the rule is about exactly this command, started as directly as in the rule."""
     if rule.shape is not None:
         return rule.shape.fits(step, facts)
     words = step.literal
@@ -141,7 +145,8 @@ def _allowing(
 
 
 def _linked(steps: Sequence[Step]) -> dict[str, set[int]]:
-    """Where a command of the action may have put a link by then, so that a path leads elsewhere; and which command.
+    """Return the paths at which a command of the action may have created a link by then, each with the ids of those
+    steps.
 
     THREAT T49: `ln -s ../src docs/z; echo x > docs/z/y` writes below src.
     """
@@ -155,7 +160,7 @@ def _linked(steps: Sequence[Step]) -> dict[str, set[int]]:
 
 
 def _led_astray(path: str, step: Step, linked: Mapping[str, set[int]]) -> bool:
-    """Whether `path` may lead elsewhere because of what another command made."""
+    """Return True if `path` may lead elsewhere because of a link that another command creates."""
     while path not in ("", "/"):
         if linked.get(path, set()) - {id(step)}:
             return True
@@ -164,12 +169,14 @@ def _led_astray(path: str, step: Step, linked: Mapping[str, set[int]]) -> bool:
 
 
 def _only_a_stranger(step: Step) -> bool:
-    """That nothing is known about the program is all that is not known."""
+    """Return True if the only unknown about the step is its program."""
     return step.stranger and sum(reason.tier is Tier.UNKNOWN for reason in step.reasons) == 1
 
 
 def _led_out(reason: Reason, step: Step) -> bool:
-    """Whether a host is named by the repository: a rule must name it too. THREAT T68: a remote that leads elsewhere."""
+    """Return True if the repository names the host: a rule must name it too. THREAT T68: a remote that
+    leads elsewhere.
+    """
     return reason.tier is Tier.NETWORK and any(effect.scope is Scope.WORKSPACE for effect in _behind(reason, step))
 
 

@@ -1,4 +1,4 @@
-"""Rules that can never take effect: an error each, so that none passes for a protection that it is not."""
+"""Rules that can never take effect. Each is an error, so that no rule is mistaken for a protection."""
 
 import re
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ _WRITING = frozenset([Tool.WRITE, Tool.EDIT, Tool.BASH])
 
 
 def faults(rule: PermissionRule, rulebook: RuleBook, profile: Profile | None = None) -> Iterator[RuleFinding]:
-    """Every reason why `rule` as a whole, or a part of it, would be met by nothing."""
+    """Yield every reason why `rule`, or a part of it, can match nothing."""
 
     def fault(code: str, text: str, fix: str) -> RuleFinding:
         return RuleFinding(Severity.ERROR, code, rule.ref, text, fix)
@@ -140,7 +140,7 @@ def _secret(pattern: str, secrets: Secrets) -> bool:
 
 
 def _never_run(program: str, rule: PermissionRule, rulebook: RuleBook) -> tuple[str, str] | None:
-    """Why an allow of `program` with the words of `rule` changes nothing, as text and fix."""
+    """Return text and fix if an allow of `program` with the words of `rule` changes nothing, else None."""
     known, rest = follow(program, rule, rulebook)
     if known is None:
         return None
@@ -172,7 +172,9 @@ def _never_run(program: str, rule: PermissionRule, rulebook: RuleBook) -> tuple[
 def follow(
     program: str, rule: PermissionRule, rulebook: RuleBook
 ) -> tuple[CommandRule | None, tuple[tuple[str, ...], ...]]:
-    """The facts about what `rule` names, down to the subcommand, and the words after it. None: no facts."""
+    """Return the facts about the command that `rule` names, down to the subcommand, and the words after it. None: no
+    facts.
+    """
     known = rulebook.find(program.rpartition("/")[2] if program.startswith("/") else program)
     rest = rule.run[1:]
     while known is not None and known.subs and rest and len(rest[0]) == 1 and rest[0][0] in known.subs:

@@ -1,4 +1,4 @@
-"""How a rule is named to people: whose it is, where it stands, what it is about."""
+"""Texts that name a rule to people: its owner, its place, and its subject."""
 
 from policy.describe.phrases import near
 from policy.model.facts import Facts
@@ -13,7 +13,7 @@ _OWNERS = {
 
 
 def whose(rule: PermissionRule, facts: Facts) -> str:
-    """`your rule ~/.config/ringfence/config.toml:12`, `the repository's rule FILE:3`, `your grant g1`."""
+    """Return `your rule ~/.config/ringfence/config.toml:12`, `the repository's rule FILE:3` or `your grant g1`."""
     if rule.layer is Layer.TYPED:
         return f"`{rule.ref.id}` of this command line"
     if rule.layer is Layer.GRANT:
@@ -23,7 +23,7 @@ def whose(rule: PermissionRule, facts: Facts) -> str:
 
 
 def about(rule: PermissionRule) -> str:
-    """`git push **`, changing `docs/**`."""
+    """Return the subject of the rule: `git push **`, changing `docs/**`."""
     said = [f"`{rule.pattern}`"] if rule.run else []
     said += [f"{verb} `{path}`" for verb, paths in (("reading", rule.read), ("changing", rule.write)) for path in paths]
     said += [f"talking to `{host}`" for host in rule.host]

@@ -1,4 +1,4 @@
-"""`[[rule]]` as TOML: read once, strictly, into PermissionRules."""
+"""The parser of `[[rule]]`: TOML to PermissionRules, strictly."""
 
 from collections.abc import Iterable, Mapping
 from datetime import date
@@ -34,9 +34,9 @@ _NAMED = TypeVar("_NAMED", bound=StrEnum)
 
 
 def permissions(keyed: TomlDocument, layer: Layer) -> tuple[PermissionRule, ...]:
-    """Every `[[rule]]` of one file. Raises TomlError, with file and line, for one that cannot be read as a rule.
+    """Return every `[[rule]]` of one file. Raises TomlError, with file and line, for an invalid one.
 
-    Whether it can ever take effect is for `permission.check.check` to say.
+    `permission.lint.check` finds the rules that can never take effect.
     """
     entries = [entry for entry in keyed.entries if entry.name == "rule"]
     if len(entries) > MOST:
@@ -80,7 +80,9 @@ def _rule(entry: TomlEntry, layer: Layer) -> PermissionRule:
 
 
 def _host(text: str) -> str:
-    """As it is compared: in the one spelling of Terms, or, where it is a pattern or no host at all, in lower case."""
+    """Return the host in the form for comparison: the canonical spelling of Terms, or lower case for a pattern and for
+    a text that is not a host.
+    """
     from policy.model.host_rule import host_rule  # only where somebody names hosts
     from policy.model.verdict import Problem
 

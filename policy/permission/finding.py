@@ -1,4 +1,4 @@
-"""What is said about one of the users' rules."""
+"""Findings about the users' rules."""
 
 from enum import StrEnum
 
@@ -7,7 +7,7 @@ from policy.model.frozen import dataclass
 
 
 class Severity(StrEnum):
-    """An error stops a user's file from being loaded; a notice only tells."""
+    """The severity of a finding: an error keeps a user's file from being loaded, a notice only informs."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -16,8 +16,14 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RuleFinding:
-    """One thing about one rule. `code` is stable; `text` and `fix` are in the user's words; `other` is the second rule
-    when it is about two."""
+    """One finding about one rule.
+
+    Attributes:
+        code: a stable identifier of the kind of finding.
+        text: the finding as text for the user.
+        fix: the fix as text for the user.
+        other: the second rule, if the finding is about two.
+    """
 
     severity: Severity
     code: str

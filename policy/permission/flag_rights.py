@@ -1,4 +1,4 @@
-"""What a person adds to one action by flags: paths, hosts and variables beyond what the action itself asks for."""
+"""The rights that a person adds to one action by flags: paths, hosts and variables beyond the needs of the action."""
 
 from dataclasses import replace
 
@@ -18,7 +18,13 @@ _VERBS = {EffectKind.READS: "reads", EffectKind.WRITES: "changes"}
 
 @dataclass(frozen=True, slots=True)
 class FlagRights:
-    """`read`, `write`: absolute paths that exist. `hosts`: entries of an allowlist, in their one spelling."""
+    """The rights given by flags.
+
+    Attributes:
+        read: absolute paths that exist.
+        write: absolute paths that exist.
+        hosts: entries of an allowlist in canonical spelling.
+    """
 
     read: tuple[str, ...] = ()
     write: tuple[str, ...] = ()
@@ -27,7 +33,7 @@ class FlagRights:
 
     @property
     def rules(self) -> tuple[PermissionRule, ...]:
-        """What the flags allow, as rules that are about this one action."""
+        """Return the permissions of the flags as rules about this one action."""
         found = (
             PermissionRule(Ruling.ALLOW, RuleRef(RuleKind.FLAG, "--read"), Layer.TYPED, read=self.read),
             PermissionRule(
@@ -39,7 +45,7 @@ class FlagRights:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The flags as they are kept and shown: variables without their values."""
+        """Return the flags for records and for the user: variables without their values."""
         named = (("--read", self.read), ("--write", self.write), ("--host", self.hosts))
         found = [f"{flag} {value}" for flag, values in named for value in values]
         return (*found, *(f"--env {name}" for name, _ in self.env))
@@ -49,9 +55,10 @@ class FlagRights:
 
 
 def widened(assessment: Assessment, typed: FlagRights, facts: Facts, profile: Profile) -> Assessment:
-    """`assessment` with what was typed as further effects, so that every floor and every denial is about them, too.
+    """Return `assessment` with the rights of the flags as further effects, so that every floor and every denial applies
+    to them.
 
-    INVARIANT: it adds no tier but `secret`, and takes none away; whether the action may run is judged as ever.
+    INVARIANT: no tier but `secret` is added, and none is removed; whether the action may run is decided as usual.
     """
     classifier = PathClassifier(facts, profile)
     effects: list[Effect] = []

@@ -1,4 +1,4 @@
-"""Host patterns of the users' rules: what one opens of what an action wants, and what one forbids of it."""
+"""Host patterns of the users' rules: the hosts that a pattern opens, and those that it forbids."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -9,9 +9,10 @@ from policy.model.host_rule import HostRule, host_rule
 
 
 def opens(patterns: Iterable[str], wanted: str) -> tuple[str, ...]:
-    """What `patterns`, which allow, open of the host `wanted`, as Terms name it: never more than both say.
+    """Return the part of the host `wanted` (in the form of Terms) that the allowing `patterns` open: never more than
+    both state.
 
-    Nothing when no pattern is about that host, or about none of its ports.
+    Empty if no pattern is about that host, or about one of its ports.
     """
     target = _rule(wanted)
     found = (_common(rule, target) for text in patterns if (rule := _rule(text)) is not None) if target else ()
@@ -19,10 +20,10 @@ def opens(patterns: Iterable[str], wanted: str) -> tuple[str, ...]:
 
 
 def meets(pattern: str, wanted: str) -> bool:
-    """Whether `pattern`, which forbids or asks, may be about the host `wanted`.
+    """Return True if `pattern`, which forbids or asks, may be about the host `wanted`.
 
-    `*.x.org` is every host below x.org, `*` elsewhere a part of one name. A port, when it names one, must be among
-    those that would be opened. `wanted` may itself stand for every host below a name.
+    `*.x.org` is every host below x.org; `*` elsewhere is a part of one name. A port in the pattern must be among those
+    that would be opened. `wanted` may itself stand for every host below a name.
     """
     target = _rule(wanted)
     if target is None:
@@ -38,7 +39,7 @@ def meets(pattern: str, wanted: str) -> bool:
 
 
 def _overlap(name: str, below: str) -> bool:
-    """Whether a pattern with stars may be about something below `below`."""
+    """Return True if a pattern with wildcards may match a host below `below`."""
     labels, wanted = name.split("."), below.split(".")
     if "*" not in name and "?" not in name:
         return False
@@ -54,7 +55,7 @@ def _fits(pattern: str, host: str) -> bool:
 
 
 def _apart(pattern: str) -> tuple[str, str]:
-    """The name, without brackets and the dot at its end, and the port."""
+    """Return the name, without brackets and the final dot, and the port."""
     if pattern.startswith("["):
         name, _, rest = pattern[1:].partition("]")
         return name, rest[1:] if rest[1:].isdigit() else ""

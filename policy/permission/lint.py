@@ -1,4 +1,6 @@
-"""Looks over the users' rules: which can never take effect, which say more, or less, than they seem to."""
+"""A linter for the users' rules: rules that can never take effect, and rules that state more, or less, than they seem
+to.
+"""
 
 from collections.abc import Iterator, Sequence
 from datetime import date
@@ -35,10 +37,10 @@ def check(
     today: date | None = None,
     profile: Profile | None = None,
 ) -> tuple[RuleFinding, ...]:
-    """Everything that is to be said about `rules`, the worst first, in the order of the files among equals.
+    """Return all findings about `rules`, worst first, in the order of the files among equals.
 
-    `rules` are those of all layers together, lowest layer first; `rulebook` holds the facts about commands; `profile`
-    says what is secret.
+    `rules` are those of all layers, lowest layer first; `rulebook` holds the facts about commands; `profile` names the
+    secret paths.
     """
     found = [finding for rule in rules for finding in _alone(rule, rulebook, today, profile)]
     live = [rule for rule in rules if today is None or not rule.expired(today)]
@@ -101,7 +103,7 @@ def _program(rule: PermissionRule, rulebook: RuleBook) -> Iterator[RuleFinding]:
 
 
 def _joined(rule: PermissionRule) -> Iterator[RuleFinding]:
-    """Words that only look as if they reached across commands."""
+    """Yield findings about words that seem to match across several commands, but do not."""
     for text in (text for word in rule.run for text in word):
         if (bare := text.strip("0123456789")) and set(bare) <= _BETWEEN:
             said = f"a rule is about one command, so `{text}` is only met as a quoted word"
@@ -139,7 +141,7 @@ def _broad(rule: PermissionRule, rulebook: RuleBook) -> Iterator[RuleFinding]:
 
 
 def _unheld(rule: PermissionRule) -> Iterator[RuleFinding]:
-    """Denials that hold for what can be read, and not for what other code does by itself."""
+    """Yield findings about denials that apply to words that can be read, and not to the behaviour of other code."""
     for pattern in rule.write:
         if not holds_writing(rule, pattern, _NOWHERE):
             text = f"the sandbox cannot keep `{pattern}` from being changed by code that nobody reads, such as a build"

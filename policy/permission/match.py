@@ -1,4 +1,4 @@
-"""The users' rules against one assessed action: what they deny, what they want asked first, what they allow."""
+"""Applies the users' rules to one assessed action: denials, questions and permissions."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -60,10 +60,11 @@ _NOT = _Meeting(_Met.NO)
 
 
 def ruled(assessment: Assessment, facts: Facts, rules: Sequence[PermissionRule], source: Source) -> Assessment:
-    """The assessment with all that `rules` say about it: denials as reasons, questions, and what is allowed.
+    """Return the assessment with everything that `rules` state about it: denials as reasons, questions, and
+    permissions.
 
-    INVARIANT: a rule that denies or asks makes no verdict looser, one that allows touches no reason of a dangerous,
-    secret or denied tier, and none that belongs to no command unless it is about a path or host alone.
+    INVARIANT: a rule that denies or asks makes no verdict looser. A rule that allows covers no reason of a dangerous,
+    secret or denied tier, and no reason that belongs to no command unless the rule is about a path or host alone.
     """
     tool = _TOOLS[type(assessment.action)]
     live = [
@@ -97,8 +98,9 @@ def ruled(assessment: Assessment, facts: Facts, rules: Sequence[PermissionRule],
 
 
 def _undenied(opened: Opened, rules: Sequence[PermissionRule]) -> Opened:
-    """What allows open, but for hosts that a denial is about, for whatever command: an allow of another rule or of one
-    command must not open them to code that reaches where it likes."""
+    """Return `opened` without the hosts that a denial is about, for any command: a permission from another rule, or for
+    one command, must not open them to code that is not read.
+    """
     patterns = [host for rule in rules if rule.verdict is Ruling.DENY for host in rule.host]
     if not patterns:
         return opened
@@ -110,7 +112,7 @@ def _undenied(opened: Opened, rules: Sequence[PermissionRule]) -> Opened:
 
 
 def _texts(assessment: Assessment) -> str | None:
-    """Every text in which the program of a rule may be found, or None when a word of it may be any."""
+    """Return every text in which the program of a rule may occur, or None if a word of the action may be any text."""
     found = [assessment.action.script] if isinstance(assessment.action, RunScript) else []
     for step in assessment.steps:
         if step.text or (step.words and not step.words[0].texts):
@@ -124,12 +126,14 @@ def _texts(assessment: Assessment) -> str | None:
 
 
 def _may_meet(rule: PermissionRule, texts: str) -> bool:
-    """Cheap, and false for nearly every rule about a command: whether its program is named at all."""
+    """Return False if the text of the action does not name the program of the rule. Cheap, and false for nearly every
+    rule.
+    """
     return not rule.run or any("*" in name or "?" in name or name in texts for name in rule.run[0])
 
 
 def _meeting(rule: PermissionRule, assessment: Assessment, facts: Facts, opened: Opened) -> _Meeting:
-    """Every key that is given must be met, by whatever command of the action."""
+    """Return the match of all keys of the rule; any command of the action may match a key."""
     parts, steps = [], assessment.steps
     if rule.tier:
         parts.append(_strongest(_tier_met(rule, step) for step in steps))
@@ -162,7 +166,7 @@ def _tier_met(rule: PermissionRule, step: Step) -> _Meeting:
 
 
 def _handed(rule: PermissionRule, assessment: Assessment) -> bool:
-    """Whether a script holds the words, and a program that may run them is given its input (`echo .. | sh`)."""
+    """Return True if a script contains the words, and a program that may run them reads the script (`echo .. | sh`)."""
     script = assessment.action.script if isinstance(assessment.action, RunScript) else ""
     reads = any(
         step.interprets and any(reason.tier >= Tier.EXECUTE for reason in step.reasons) for step in assessment.steps
@@ -196,7 +200,7 @@ def _run_met(rule: PermissionRule, step: Step) -> _Meeting:
 
 
 def _program_is(rule: PermissionRule, first: AbstractWord) -> bool:
-    """Cheap, and false for nearly every command: whether it can be one of the rule's programs at all."""
+    """Return False if the command cannot be one of the rule's programs. Cheap, and false for nearly every command."""
     for name in rule.run[0]:
         if "*" in name or "?" in name or "/" in name:
             return True
@@ -206,7 +210,9 @@ def _program_is(rule: PermissionRule, first: AbstractWord) -> bool:
 
 
 def _readings(step: Step) -> Iterator[tuple[tuple[AbstractWord, ...], int]]:
-    """The words as given, or, where the walk knows the subcommand, as it understands them, in every spelling."""
+    """Yield the words as given, or, if the interpreter knows the subcommand, as it understands them, in
+    every spelling.
+    """
     if step.name == 1:
         yield step.words, 1
     if step.named:
@@ -215,7 +221,9 @@ def _readings(step: Step) -> Iterator[tuple[tuple[AbstractWord, ...], int]]:
 
 
 def _effects_met(rule: PermissionRule, assessment: Assessment, facts: Facts, opened: Opened) -> Iterator[_Meeting]:
-    """Every effect once, whichever commands bring it; `loose` are the patterns that the sandbox does not hold."""
+    """Yield the matches of every effect once, whichever commands cause it; `loose` are the patterns that the sandbox
+    does not enforce.
+    """
     reading = tuple(path for path in rule.read if not holds_reading(rule, path, facts))
     writing = tuple(path for path in rule.write if not holds_writing(rule, path, facts))
     if (reading or writing or rule.host) and any(step.text for step in assessment.steps):
@@ -256,7 +264,7 @@ def _path_met(
 
 
 def _named(effect: Effect, assessment: Assessment) -> bool:
-    """Whether a word or a redirection is behind it, and not the nature of the command alone."""
+    """Return True if a word or a redirection causes the effect, and not the nature of the command alone."""
     return any(reason.about == effect for reason in assessment.reasons)
 
 

@@ -1,4 +1,4 @@
-"""Two of the users' rules beside each other: which says what the other says already, or more strictly."""
+"""Comparison of two of the users' rules: finds rules that another rule repeats or overrides."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,7 +10,7 @@ from policy.permission.finding import RuleFinding, Severity
 
 
 def beside(rule: PermissionRule, rules: Sequence[PermissionRule], index: int) -> Iterator[RuleFinding]:
-    """What is to be said about `rule`, which is `rules[index]`, because of the others."""
+    """Yield the findings about `rule`, which is `rules[index]`, that the other rules cause."""
 
     def warn(code: str, text: str, fix: str, other: PermissionRule) -> RuleFinding:
         return RuleFinding(Severity.WARNING, code, rule.ref, text, fix, other.ref)
@@ -44,7 +44,7 @@ def _same(rule: PermissionRule, other: PermissionRule) -> bool:
 
 
 def _wider(wide: PermissionRule, narrow: PermissionRule) -> bool:
-    """Whether all that meets `narrow` certainly meets `wide`."""
+    """Return True if `wide` certainly matches everything that `narrow` matches."""
     allows = wide.verdict is Ruling.ALLOW
     tiers = (_allowed(narrow), _allowed(wide)) if allows else (narrow.tier, wide.tier)
     for given, wanted in ((narrow.tool, wide.tool), (narrow.source, wide.source), tiers):
@@ -66,7 +66,7 @@ def _wider(wide: PermissionRule, narrow: PermissionRule) -> bool:
 
 
 def _allowed(rule: PermissionRule) -> tuple[Tier, ...]:
-    """The tiers that an allow covers when it names none."""
+    """Return the tiers that an allowing rule covers if it names none."""
     return rule.tier or ((Tier.WRITE, Tier.EXECUTE) if rule.run else ())
 
 

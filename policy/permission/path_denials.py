@@ -1,4 +1,6 @@
-"""Rules that deny paths, as rights: what the sandbox keeps read-only or hides, so that they hold for any code."""
+"""Denials of paths as rights: the paths that the sandbox keeps read-only or hides, so that the denials apply to any
+code.
+"""
 
 from collections.abc import Iterable
 
@@ -11,7 +13,9 @@ ANYWHERE = "**"
 
 
 def path_denials(rules: Iterable[PermissionRule], facts: Facts) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What to lock and what to hide, as `Terms` say it. A hidden one with a first `/` is a place in the workspace."""
+    """Return the patterns to lock and those to hide, in the form of `Terms`. A hidden pattern with a leading `/` is a
+    path in the workspace.
+    """
     locked: dict[str, None] = {}
     hidden: dict[str, None] = {}
     for rule in rules:
@@ -22,13 +26,13 @@ def path_denials(rules: Iterable[PermissionRule], facts: Facts) -> tuple[tuple[s
 
 
 def locked_by(pattern: str, facts: Facts) -> str | None:
-    """The pattern of the workspace that keeps what is meant read-only, or None when there is none."""
+    """Return the pattern of the workspace that keeps the denied paths read-only, or None if there is none."""
     parts = _anchored(pattern, facts)
     return "/".join(parts) if parts else None
 
 
 def hidden_by(pattern: str, facts: Facts) -> str | None:
-    """The name, or with a first `/` the place in the workspace, that hides what is meant, or None."""
+    """Return the name, or with a leading `/` the path in the workspace, that hides the denied paths, or None."""
     parts = pattern.split("/")
     if parts[0] == ANYWHERE:
         parts = parts[1:-1] if parts[-1] == ANYWHERE else parts[1:]
@@ -38,7 +42,9 @@ def hidden_by(pattern: str, facts: Facts) -> str | None:
 
 
 def holds_writing(rule: PermissionRule, pattern: str, facts: Facts) -> bool:
-    """Whether no code can change what `pattern` denies: it is locked, or nothing outside can be changed unnamed."""
+    """Return True if no code can change the paths that `pattern` denies: they are locked, or outside, where only named
+    paths can be changed.
+    """
     if rule.verdict is not Ruling.DENY:
         return False
     return (_is_wall(rule) and locked_by(pattern, facts) is not None) or not _reaches(
@@ -47,7 +53,9 @@ def holds_writing(rule: PermissionRule, pattern: str, facts: Facts) -> bool:
 
 
 def holds_reading(rule: PermissionRule, pattern: str, facts: Facts) -> bool:
-    """The same for reading: it is hidden, or lies where nothing is shown unless it was named."""
+    """Return True if no code can read the paths that `pattern` denies: they are hidden, or lie where only named paths
+    are shown.
+    """
     if rule.verdict is not Ruling.DENY:
         return False
     shown = (facts.workspace, *facts.system)
@@ -55,7 +63,7 @@ def holds_reading(rule: PermissionRule, pattern: str, facts: Facts) -> bool:
 
 
 def _is_wall(rule: PermissionRule) -> bool:
-    """Whether it denies paths whatever the command, so that a right can say it."""
+    """Return True if the rule denies paths for any command, so that rights can express it."""
     return rule.verdict is Ruling.DENY and not (rule.run or rule.tool or rule.tier or rule.source)
 
 
@@ -64,7 +72,7 @@ def _reaches(pattern: str, roots: Iterable[str], facts: Facts) -> bool:
 
 
 def _anchored(pattern: str, facts: Facts) -> tuple[str, ...]:
-    """The names below the workspace, or nothing when the sandbox cannot say it."""
+    """Return the names below the workspace, or nothing if the sandbox cannot express the pattern."""
     parts = parts_of(pattern, facts.workspace, facts.home)
     root = parts_of(facts.workspace, "", "")
     if parts[: len(root)] != root:
@@ -75,6 +83,8 @@ def _anchored(pattern: str, facts: Facts) -> tuple[str, ...]:
 
 
 def _usable(parts: Iterable[str]) -> bool:
-    """The sandbox reads `[` as a set of characters, and locks nothing that could be everything."""
+    """Return True if the sandbox can use the pattern: it reads `[` as a set of characters, and must not lock
+    everything.
+    """
     parts = list(parts)
     return bool(parts) and all("**" not in part and "[" not in part for part in parts) and bool(parts[0].strip("*?"))

@@ -1,4 +1,4 @@
-"""Path patterns of the users' rules: what is inside one for certain, and what may be."""
+"""Path patterns of the users' rules: the paths that a pattern certainly matches, and those that it may match."""
 
 from functools import lru_cache
 
@@ -10,7 +10,7 @@ _DEEP = "\x01"  # a name that no pattern was written for
 
 @lru_cache(maxsize=512)
 def parts_of(pattern: str, workspace: str, home: str) -> tuple[str, ...]:
-    """The names of an absolute pattern; relative ones begin at the workspace, `~/` at the home."""
+    """Return the names of an absolute pattern; relative patterns start at the workspace, `~/` at the home folder."""
     if pattern.startswith("~/"):
         pattern = f"{home}/{pattern[2:]}"
     elif not pattern.startswith("/"):
@@ -19,7 +19,9 @@ def parts_of(pattern: str, workspace: str, home: str) -> tuple[str, ...]:
 
 
 def covers(pattern: str, path: str, facts: Facts) -> bool:
-    """Whether `path`, absolute and real, is certainly meant, with all that is in it when it is a folder."""
+    """Return True if the pattern certainly matches `path`, absolute and real, with everything in it if it
+    is a folder.
+    """
     parts = parts_of(pattern, facts.workspace, facts.home)
     if not _fits(_names(path), parts):
         return False
@@ -29,23 +31,25 @@ def covers(pattern: str, path: str, facts: Facts) -> bool:
 
 
 def meant(path: str, target: str, facts: Facts) -> bool:
-    """Whether a grant's `path` means `target`: exactly that file; with `/**` what is in that folder, and with `/` at
-    its end the folder itself, too."""
+    """Return True if a grant's `path` matches `target`: exactly that file; with `/**` everything in that folder, and
+    with a final `/` the folder itself, too.
+    """
     if path.endswith("/"):
         return target == absolute(path, facts) or covers(f"{path}**", target, facts)
     return covers(path, target, facts)
 
 
 def absolute(path: str, facts: Facts) -> str:
-    """A grant's `path` from the root on, without what stands behind a folder."""
+    """Return a grant's `path` as an absolute path, without the ending of a folder."""
     return "/" + "/".join(parts_of(path.removesuffix("**"), facts.workspace, facts.home))
 
 
 def touches(pattern: str, path: str, facts: Facts, *, below: bool) -> bool:
-    """Whether `path` may be meant, or lie in what is meant. With `below`, also whether something inside `path` may be.
+    """Return True if the pattern may match `path` or a folder above it; with `below`, also if it may match a path
+    inside `path`.
 
-    Upper and lower case are the same, and a pattern means also what its certain beginning is a link to: it is asked
-    for what is forbidden.
+    Case is ignored, and a pattern also matches the target if its literal beginning is a link: the function serves to
+    forbid.
     """
     names = _names(path.casefold())
     for parts in _readings(pattern, facts):
@@ -75,7 +79,7 @@ def _names(path: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=4096)
 def _fits(names: tuple[str, ...], parts: tuple[str, ...]) -> bool:
-    """`**` is any number of names; as the last part, at least one."""
+    """Return True if the pattern matches the names; `**` is any number of names, and as the last part, at least one."""
     if not parts:
         return not names
     if parts[0] == "**":
@@ -87,7 +91,7 @@ def _fits(names: tuple[str, ...], parts: tuple[str, ...]) -> bool:
 
 @lru_cache(maxsize=4096)
 def _leads(names: tuple[str, ...], parts: tuple[str, ...]) -> bool:
-    """Whether something below `names` may fit."""
+    """Return True if a path below `names` may match."""
     if not names or not parts:
         return bool(parts)
     if parts[0] == "**":

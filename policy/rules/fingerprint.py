@@ -1,4 +1,4 @@
-"""The content of a policy as one number: whoever holds the same rules, lists and matrix has the same."""
+"""A hash of the content of a policy: equal for equal rules, lists and matrices."""
 
 import hashlib
 import json
@@ -14,8 +14,9 @@ _PLACES = frozenset(["ref", "layer", "bundle", "personal"])
 
 
 def fingerprint(profile: Profile, rules: RuleBook, matrix: Matrix = MATRIX) -> str:
-    """SHA-256 (hex) over all that a verdict follows from but the action, the disk and the mode: the facts about
-    commands, the profile with the users' rules in their order, and the matrix."""
+    """Return the SHA-256 (hex) of everything that determines a verdict except the action, the disk and the mode: the
+    facts about commands, the profile with the users' rules in their order, and the matrix.
+    """
     content = {
         "commands": hashlib.sha256("\0".join(sorted(rules.files.values())).encode("utf-8")).hexdigest(),
         "profile": _plain(profile),
@@ -26,7 +27,7 @@ def fingerprint(profile: Profile, rules: RuleBook, matrix: Matrix = MATRIX) -> s
 
 
 def _plain(value: object) -> object:
-    """As JSON has it, with every field by its name."""
+    """Return `value` as JSON data, with every field by its name."""
     if value is None or isinstance(value, str | int | float):  # an enumeration is one of these as well
         return value
     if isinstance(value, tuple):

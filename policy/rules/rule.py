@@ -1,4 +1,4 @@
-"""What is known about one command: roles of words, flags, operands."""
+"""The facts about one command: the roles of its words, its flags and its operands."""
 
 from collections.abc import Mapping
 from dataclasses import field, replace
@@ -20,7 +20,7 @@ GRAMMARS = frozenset((
 
 
 class Role(StrEnum):
-    """What a program does with one of its words."""
+    """The use that a program makes of one of its words."""
 
     DATA = "data"  # plain data: nothing
     READ = "read"  # a path whose content it reads
@@ -58,10 +58,14 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """One flag. `role` is None when it takes no value; `optional` when only an attached value counts; `second` when it
-    takes two.
+    """The facts about one flag.
 
-    `tier` raises the command; `edits` makes it write the files it would only read.
+    Attributes:
+        role: the role of the value; None if the flag takes no value.
+        optional: True if only an attached value counts.
+        second: the role of the second value, if the flag takes two.
+        tier: the tier to which the flag raises the command.
+        edits: True if the flag makes the command write the files that it would only read.
     """
 
     name: str
@@ -78,14 +82,14 @@ _BEGINS = frozenset([Role.RUN, Role.ARGS, Role.AWAY])
 
 @dataclass(frozen=True, slots=True)
 class Operands:
-    """Roles by position: `head`, then any number of `rest`, then `tail`."""
+    """Roles of operands by position: `head`, then any number of `rest`, then `tail`."""
 
     head: tuple[Role, ...] = ()
     rest: Role | None = None
     tail: tuple[Role, ...] = ()
 
     def roles(self, count: int) -> tuple[Role, ...] | None:
-        """The role of each of `count` operands, or None when the program takes fewer than that."""
+        """Return the role of each of `count` operands, or None if the program does not accept so few."""
         tail = self.tail[-count:] if count else ()
         left = count - len(tail)
         head = self.head[:left]
@@ -95,7 +99,7 @@ class Operands:
         return head + ((self.rest,) * more if self.rest is not None else ()) + tail
 
     def inner(self, count: int) -> tuple[Role, ...]:
-        """The same where an operand begins another command, to which all the later ones belong."""
+        """Return the roles if an operand starts another command, to which all later operands belong."""
         first = next(role for role in (*self.head, self.rest) if role in _BEGINS)
         return (self.head + (first,) * count)[:count]
 
@@ -110,25 +114,35 @@ class Operands:
 
 @dataclass(frozen=True, slots=True)
 class CommandRule:
-    """What is known about one program or subcommand. Closed world: a flag or operand not named here is not known.
+    """The facts about one program or subcommand. Closed world: a flag or operand without an entry is unknown.
 
-    `anywhere`: no flag of it can write, run or connect, so words known only at run time may stand anywhere.
-    `open`: nothing is promised about flags; the tier stands for all of them (never `read`).
-    `otherwise`: the tier of any use that the flags and operands here do not describe.
-    `listing`: operands are data only beside one of these flags. `instead`: these flags stand in for the first operand,
-    `target` for the last. `here`: without operands it works on the current folder (always, or with these flags).
-    `looks`: with one of these flags (`-a+-b`: with both) it only reads what it would change otherwise; with one of
-    `lists` too, unless one of `unless` is there.
-    `changes`: what it changes beside its operands, relative to the workspace (`.`: anything there, `.git/config`).
-    `alone`: words that, as the only one, make any tier a read (`--version`); `below`: the same for all its subcommands.
-    `heeds`: files of the project that it obeys even then (`rust-toolchain`). `interpreter`: runs what its input says.
-    `single`: no flag given alone does more than the program, so a single word known only at run time may be an operand.
-    `words`: its flags are whole words, so letters behind one dash are never several flags.
-    `port`: where it connects when it is told a name alone (a number, or `*` for any); without one, 80 and 443.
-    `registry`: by that name, `Facts.registries` knows which hosts it asks for packages.
-    `unreached`: what it sends (name queries, pings, packets of its own) passes through no proxy.
-    `plain`: a file command that accept-edits allows. `tame`: prints one word, or several, that start with no `-`.
-    `consequence`: what the summary of an action is chosen by; None: the summary quotes `why`.
+    Attributes:
+        anywhere: no flag of the command can write, run or connect, so words known only at run time may be at any
+            position.
+        open: the flags are not listed; the tier applies to all of them (never `read`).
+        otherwise: the tier of any use that the flags and operands here do not describe.
+        listing: operands are data only beside one of these flags.
+        instead: flags that replace the first operand.
+        target: flags that replace the last operand.
+        here: without operands the command works on the current folder (always, or with these flags).
+        looks: with one of these flags (`-a+-b`: with both) the command only reads what it would change otherwise.
+        lists: with one of these flags the command only reads, too, unless one of `unless` is given.
+        changes: the path that the command changes besides its operands, relative to the workspace (`.`: anything there,
+            `.git/config`).
+        alone: words that, as the only word, reduce any tier to read (`--version`).
+        below: the same words for all subcommands.
+        heeds: files of the project that the command obeys even then (`rust-toolchain`).
+        interpreter: the command runs its standard input.
+        single: no flag given alone does more than the program, so a single word known only at run time may be an
+            operand.
+        words: the flags are whole words, so letters behind one dash are never several flags.
+        port: the port for a bare host name (a number, or `*` for any); empty for 80 and 443.
+        registry: the name by which `Facts.registries` returns the hosts that the command contacts for packages.
+        unreached: the command sends packets (name queries, pings) that pass through no proxy.
+        plain: the command only works on files, so accept-edits allows it.
+        tame: the output is one word, or several, that start with no `-`.
+        consequence: the kind of harm or change by which the summary of an action is chosen; None: the summary quotes
+            `why`.
     """
 
     name: str
@@ -166,7 +180,7 @@ class CommandRule:
     subs: Mapping[str, "CommandRule"] = field(default_factory=dict)
 
     def sub(self, name: str | None) -> "CommandRule | None":
-        """The subcommand `name`: by its exact name, else by the first pattern (`describe-*`) that it matches."""
+        """Return the subcommand `name`: by its exact name, else by the first pattern (`describe-*`) that matches it."""
         found = self.subs.get(name or "")
         if found is None and name is not None and name[:1] != "-":
             found = next((self.subs[word] for word in self.subs if "*" in word and fnmatchcase(name, word)), None)

@@ -1,7 +1,7 @@
-"""One rule file of `policy/commands` as its tables: cut at the headers, and each read when someone asks for it.
+"""One rule file of `policy/commands`, split into tables at the headers. A table is parsed when it is needed.
 
-The files are TOML. What they are made of, `key = "text"` and `key = true`, is read by one regular expression; a table
-with anything else in it goes to the TOML parser of the standard library, which takes a hundred times as long.
+The files are TOML. Their usual content, `key = "text"` and `key = true`, is read by one regular expression; a table
+with any other content is parsed by the TOML parser of the standard library, which takes a hundred times as long.
 """
 
 import re
@@ -25,7 +25,7 @@ _ALSO = re.compile(r'^also\s*=\s*"([^"]*)"', re.MULTILINE)
 
 
 class RuleError(Exception):
-    """A rule file that does not load: where, and what to do about it."""
+    """An error in a rule file, with its line and a fix."""
 
     def __init__(self, file: str, line: int, problem: Problem) -> None:
         super().__init__(f"{file}:{line}: {problem}")
@@ -52,12 +52,12 @@ class Chunk:
 
     @property
     def also(self) -> list[str]:
-        """The other names of the command, told without reading the table."""
+        """Return the other names of the command without parsing the table."""
         found = _ALSO.search(self.text) if "\nalso" in self.text else None
         return found[1].split() if found else []
 
     def table(self) -> dict[str, object]:
-        """Its keys and values. Raises RuleError when it is not TOML."""
+        """Return the keys and values. Raises RuleError if the table is not valid TOML."""
         found = _simple(self.text)
         return found if found is not None else _any(self)
 
@@ -70,7 +70,7 @@ class Chunk:
 
 
 def chunks(text: str, file: str, *, examples: bool = False) -> Iterator[Chunk]:
-    """The tables of a rule file in their order: those of commands, or the examples. Raises RuleError."""
+    """Yield the tables of a rule file in their order: those of commands, or the examples. Raises RuleError."""
     starts = [0] if text.startswith("[") else []
     at = text.find("\n[")
     while at >= 0:
@@ -96,7 +96,9 @@ def chunks(text: str, file: str, *, examples: bool = False) -> Iterator[Chunk]:
 
 
 def _simple(text: str) -> dict[str, object] | None:
-    """The table if it is made of plain texts and switches, else None. Never another answer than TOML's."""
+    """Return the table if it contains only plain texts and booleans, else None. The result never differs from that of
+    TOML.
+    """
     header = _SIMPLE_HEADER.match(text)
     if header is None:
         return None

@@ -1,8 +1,8 @@
-"""Facts about commands: the rule files of `policy/commands`, read strictly into CommandRule values.
+"""Facts about commands: the rule files of `policy/commands`, parsed strictly into CommandRule values.
 
-A file is a list of `[program]` and `["program subcommand"]` tables, one fact a key, and `[[example]]` tables that the
-tests run. Loading cuts the files into tables; a table is read when its program, or subcommand, is asked for. So neither
-start-up nor a decision pays for the whole world.
+A file is a list of `[program]` and `["program subcommand"]` tables, one fact per key, and `[[example]]` tables that the
+tests run. Loading splits the files into tables; a table is parsed when its program or subcommand is needed, so that
+start-up and decisions do not pay for tables that are not used.
 """
 
 import re
@@ -22,7 +22,7 @@ __all__ = ["CommandRule", "Example", "RuleBook", "RuleError", "parse_examples", 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One line of a rule file that the tests judge: `run` must come out as `tier` (the worst one)."""
+    """One example of a rule file for the tests: `run` must be assessed as `tier` (the worst one)."""
 
     run: str
     tier: Tier
@@ -92,7 +92,7 @@ def _flags(text: str, key: str, chunk: Chunk) -> dict[str, Flag]:
 
 
 class _FlagError(Exception):
-    """Why a word of a flag list is none, and what it should be."""
+    """An error in a word of a flag list, with the expected form."""
 
 
 @lru_cache(maxsize=8192)  # the same few flags stand in hundreds of tables
@@ -136,7 +136,7 @@ def _operands(text: str, chunk: Chunk) -> Operands:
 
 
 def _rule(chunk: Chunk, sets: Mapping[str, str]) -> CommandRule:
-    """One table, checked key by key. Its subcommands are put in by the caller."""
+    """Return the rule of one table, validated key by key. The caller adds its subcommands."""
     table = chunk.table()
     for key, value in table.items():
         if key not in KEYS:
@@ -207,7 +207,7 @@ def _sets(tables: Iterable[Chunk]) -> dict[str, str]:
 
 
 class _Subs(Mapping[str, CommandRule]):
-    """The subcommands of a command by name, each read when someone asks for it."""
+    """The subcommands of a command by name, each parsed when it is needed."""
 
     __slots__ = ("_chunks", "_made", "_make")
 
@@ -232,7 +232,7 @@ class _Subs(Mapping[str, CommandRule]):
 
 
 def _assemble(tables: Iterable[Chunk], sets: Mapping[str, str]) -> CommandRule:
-    """Make one program of its tables: the program itself and its subcommands, however deep."""
+    """Return one program built from its tables: the program itself and its subcommands at any depth."""
     found: dict[tuple[str, ...], Chunk] = {}
     for chunk in tables:
         if chunk.words in found:
@@ -272,12 +272,12 @@ def _by_program(tables: Iterable[Chunk]) -> dict[str, list[Chunk]]:
 
 
 def _also(tables: Iterable[Chunk]) -> list[str]:
-    """The other names of the program itself."""
+    """Return the other names of the program itself."""
     return [alias for chunk in tables if len(chunk.words) == 1 for alias in chunk.also]
 
 
 def parse_rules(text: str, file: str) -> tuple[CommandRule, ...]:
-    """Read and check one whole rule file. Raises RuleError with file, line and the nearest key."""
+    """Return the rules of one complete rule file. Raises RuleError with file, line and the nearest key."""
     tables = tuple(chunks(text, file))
     sets = _sets(tables)
     rules = []
@@ -289,7 +289,7 @@ def parse_rules(text: str, file: str) -> tuple[CommandRule, ...]:
 
 
 def parse_examples(text: str, file: str) -> tuple[Example, ...]:
-    """The `[[example]]` tables of one rule file, for the tests."""
+    """Return the `[[example]]` tables of one rule file, for the tests."""
     examples = []
     for chunk in chunks(text, file, examples=True):
         table = chunk.table()
@@ -309,7 +309,7 @@ def parse_examples(text: str, file: str) -> tuple[Example, ...]:
 
 
 class RuleBook:
-    """Finds the rule of a program by its bare name."""
+    """The index of all rules by the bare name of the program."""
 
     __slots__ = ("_chunks", "_rules", "_sets", "files")
 
@@ -321,8 +321,9 @@ class RuleBook:
 
     @classmethod
     def from_files(cls, files: Mapping[str, str]) -> "RuleBook":
-        """Index rule files (name -> text). A table is read, and its errors raised, when it is asked for; `check` does
-        all of them at once."""
+        """Index rule files (name -> text). A table is parsed, and its errors raised, when it is needed; `check` parses
+        all.
+        """
         book = cls()
         book.files = files
         for file, text in files.items():
@@ -338,7 +339,7 @@ class RuleBook:
         return book
 
     def find(self, name: str) -> CommandRule | None:
-        """The rule of the program `name`, or None: not known, so never only a read."""
+        """Return the rule of the program `name`, or None for an unknown program, which is never only a read."""
         rule = self._rules.get(name)
         if rule is None and (own := self._chunks.get(name)):
             program = own[0].words[0]
@@ -358,11 +359,11 @@ class RuleBook:
         return sets
 
     def names(self) -> tuple[str, ...]:
-        """Every program that has a rule, in alphabetical order."""
+        """Return every program that has a rule, in alphabetical order."""
         return tuple(sorted({*self._rules, *self._chunks}))
 
     def check(self) -> None:
-        """Read every table; raises the first RuleError."""
+        """Parse every table; raises the first RuleError."""
         for name in self.names():
             rule = self.find(name)
             if rule is not None and rule.name == name:

@@ -1,4 +1,4 @@
-"""A profile as TOML text: read once, strictly, into a Profile."""
+"""The parser of a profile: TOML text to a Profile, strictly."""
 
 import re
 from collections.abc import Mapping
@@ -40,11 +40,13 @@ _CREDENTIAL = re.compile(
 
 
 class ProfileError(ProblemError):
-    """The profile cannot be used, so nothing may run. `problem` names file, line and key."""
+    """An error in the profile that keeps the program from running. `problem` names file, line and key."""
 
 
 def parse_profile(text: str, source: str) -> Profile:
-    """A whole profile: every list must be there. `source` is the file as the user knows it."""
+    """Return the profile that `text` states. Every list must be there. `source` is the name of the file for
+    the user.
+    """
     try:
         keyed = read(text, source, shapes())
         lists: dict[str, Any] = {field: check_list(keyed, path) for path, field in _LISTS.items()}
@@ -54,14 +56,14 @@ def parse_profile(text: str, source: str) -> Profile:
 
 
 def shapes() -> dict[Path, ValueType]:
-    """The keys of a whole profile."""
+    """Return the keys of a complete profile, each with the type of its value."""
     found = dict.fromkeys(_LISTS, ValueType.TEXTS)
     found[("deny", "commands")] = ValueType.PATTERNS
     return found | {("limits", name): shape for name, shape in LIMITS.items()}
 
 
 def check_list(keyed: TomlDocument, path: Path) -> tuple[str, ...]:
-    """The list at `path`, each entry checked for what it stands for. Raises TomlError."""
+    """Return the list at `path` after validating each entry. Raises TomlError."""
     if path not in keyed.values:
         raise TomlError(
             Problem(
@@ -77,7 +79,7 @@ def check_list(keyed: TomlDocument, path: Path) -> tuple[str, ...]:
 
 
 def list_fault(value: Value, path: Path) -> tuple[str, str] | None:
-    """What is wrong with the first entry of the list at `path` that stands for nothing sensible, and what to do."""
+    """Return the cause and the fix for the first invalid entry of the list at `path`, or None."""
     for entry in texts(value):
         if why := _fault(entry, path):
             return f"`{entry}` {why}", "correct or remove that entry"
@@ -85,7 +87,9 @@ def list_fault(value: Value, path: Path) -> tuple[str, str] | None:
 
 
 def denied(keyed: TomlDocument) -> tuple[tuple[str, ...], ...]:
-    """The patterns of `[deny] commands`. Raises TomlError for one that can never match or that matches everything."""
+    """Return the patterns of `[deny] commands`. Raises TomlError for a pattern that can never match or that matches
+    every command.
+    """
     path = ("deny", "commands")
     found = patterns(keyed.values.get(path, ()))
     if fault := patterns_fault(found):
@@ -94,12 +98,12 @@ def denied(keyed: TomlDocument) -> tuple[tuple[str, ...], ...]:
 
 
 def patterns(value: Value) -> tuple[tuple[str, ...], ...]:
-    """A list of lists of words as such; `read` has made sure that it is one."""
+    """Return `value` as a list of lists of words; `read` has checked the type."""
     return tuple(item for item in value if isinstance(item, tuple)) if isinstance(value, tuple) else ()
 
 
 def patterns_fault(value: Value) -> tuple[str, str] | None:
-    """What is wrong with the first pattern whose first word would stand for every program, and what to do."""
+    """Return the cause and the fix for the first pattern whose first word would match every program, or None."""
     for words in patterns(value):
         if not words[0].strip("*?"):
             why = f"the first word of {list(words)} would stand for every program"
@@ -108,7 +112,7 @@ def patterns_fault(value: Value) -> tuple[str, str] | None:
 
 
 def limits(values: Mapping[Path, Value], base: Limits) -> Limits:
-    """`base` with what `[limits]` says put over it."""
+    """Return `base` with the values of `[limits]` in place of its own."""
     given = {field.name: values.get(("limits", field.name)) for field in fields(Limits)}
     whole = {name: int(value) for name, value in given.items() if isinstance(value, int | float) and name != "wall"}
     wall = given["wall"]
@@ -116,7 +120,7 @@ def limits(values: Mapping[Path, Value], base: Limits) -> Limits:
 
 
 def texts(value: Value) -> tuple[str, ...]:
-    """A list of texts as such; `read` has made sure that it is one."""
+    """Return `value` as a list of texts; `read` has checked the type."""
     return tuple(item for item in value if isinstance(item, str)) if isinstance(value, tuple) else ()
 
 
@@ -140,7 +144,7 @@ def _fault(entry: str, path: Path) -> str | None:
 
 
 def names_credential(name: str) -> bool:
-    """Whether a variable of this name holds a credential more often than not."""
+    """Return True if a variable with this name usually contains a credential."""
     return _CREDENTIAL.search(name) is not None
 
 

@@ -1,4 +1,6 @@
-"""TOML read strictly against a table of the keys it may hold; every complaint names file, line and nearest key."""
+"""A strict reader of TOML with a table of the permitted keys; every error names the file, the line and the
+nearest key.
+"""
 
 import re
 import tomllib
@@ -19,7 +21,7 @@ _WHERE = re.compile(r"\(at (?:line (\d+), column \d+|end of document)\)")
 
 
 class ValueType(Enum):
-    """What a value must look like, in the words of a complaint."""
+    """The type of a value. Each member's value is the type in words, for error messages."""
 
     TEXT = "a text in quotes"
     TEXTS = "a list of texts in quotes"
@@ -39,7 +41,9 @@ Value = str | float | date | tuple[str, ...] | tuple[tuple[str, ...], ...]
 
 
 class TomlError(ProblemError):
-    """The text cannot be used. `problem` names file, line and key; `line` is 0 when it is about no single line."""
+    """An error in a TOML text. `problem` names file, line and key; `line` is 0 if the error belongs to no
+    single line.
+    """
 
     def __init__(self, problem: Problem, line: int = 0) -> None:
         super().__init__(problem)
@@ -48,7 +52,14 @@ class TomlError(ProblemError):
 
 @dataclass(frozen=True, slots=True)
 class TomlEntry:
-    """One `[[name]]` of a file: its keys, each with its line. `line` is that of the header, from 1."""
+    """One `[[name]]` of a file.
+
+    Attributes:
+        source: the name of the file for the user.
+        line: line of the header, from 1.
+        values: the value of each key.
+        lines: the line of each key, from 1.
+    """
 
     source: str
     name: str
@@ -57,7 +68,7 @@ class TomlEntry:
     lines: Mapping[str, int]
 
     def error_at(self, key: str, why: str, fix: str) -> TomlError:
-        """An error about one key of it; about the whole when it has no such key."""
+        """Return an error about the key `key`, or about the whole entry if it does not contain that key."""
         what = f"`{self.name}.{key}`" if key in self.values else f"`[[{self.name}]]`"
         line = self.lines.get(key, self.line)
         return TomlError(Problem(f"{self.source}:{line}: {what} cannot be used", why, fix), line)
@@ -65,9 +76,13 @@ class TomlEntry:
 
 @dataclass(frozen=True, slots=True)
 class TomlDocument:
-    """`values`: every key that was given, by its path, in the order of the text; all known, all well formed.
+    """The valid content of a TOML file.
 
-    `entries`: those of every `[[name]]`, in order. `was`: where the text has a key by an older name, that name.
+    Attributes:
+        values: the value of every key, by its path and in the order of the text; all keys are known and all values
+            valid.
+        entries: the entries of every `[[name]]`, in order.
+        was: the older name of a key, if the text uses one.
     """
 
     source: str
@@ -77,11 +92,13 @@ class TomlDocument:
     was: Mapping[Path, Path] = field(default_factory=dict)
 
     def line(self, path: Path) -> int:
-        """The line of a key, from 1; the nearest line above it that is known when it is written in an unusual way."""
+        """Return the line of a key, from 1, or the nearest known line above it if the key is written in an
+        unusual way.
+        """
         return _line(self.text, self.was.get(path, path))
 
     def error_at(self, path: Path, why: str, fix: str) -> TomlError:
-        """An error about the value at `path`."""
+        """Return an error about the value at `path`."""
         return _error(self.source, self.text, self.was.get(path, path), why, fix)
 
 
@@ -91,9 +108,10 @@ def read(
     shapes: Mapping[Path, ValueType],
     lists: Mapping[str, Mapping[str, ValueType]] | None = None,
 ) -> TomlDocument:
-    """Raises TomlError for bad syntax, an unknown key, or a value of the wrong shape. `*` in a path is any name.
+    """Parse `text`. Raises TomlError for invalid syntax, an unknown key, or a value of the wrong type.
 
-    `lists`: what may stand as `[[name]]`, any number of times, and the keys of each.
+    `shapes` gives the type of each key; `*` in a path stands for any name. `lists` gives the names that may occur as
+    `[[name]]`, any number of times, each with its keys.
     """
     found, faults = validate(text, source, shapes, lists, most=1)
     if faults:
@@ -110,9 +128,10 @@ def validate(
     most: int,
     renew: Callable[[dict[str, object]], Mapping[Path, Path]] | None = None,
 ) -> tuple[TomlDocument, list[TomlError]]:
-    """What can be used of a text, and what is wrong with the rest, up to `most` faults. Of bad syntax, nothing can.
+    """Parse `text` and return the valid part with the errors of the rest, at most `most`. Nothing is valid if the
+    syntax is not.
 
-    `renew` gives the keys of an older format their new names, in place, and answers what each of them was called.
+    `renew` renames the keys of an older format in place and returns the older name of each.
     """
     faults: list[TomlError] = []
     try:
@@ -144,10 +163,9 @@ def parse(text: str, source: str) -> dict[str, object]:
 
 
 def too_deep(text: str) -> int | None:
-    """The first line with a key of very many parts, from 1; None when there is none.
+    """Return the first line, from 1, with a key of very many parts, or None.
 
-    THREAT T23: tomllib takes quadratic time and memory for `a.a.a.a`: hours for a file of 1 MiB that came with a
-    repository.
+    THREAT T23: tomllib takes quadratic time and memory for `a.a.a.a`: hours for a file of 1 MiB from a repository.
     """
     for number, line in enumerate(text.split("\n"), 1):
         if line.count(".") >= _DEEPEST:
@@ -261,7 +279,7 @@ def _walk(table: Mapping[str, object], at: Path, reading: _Reading) -> None:
 
 
 def value_type_of(path: Path, shapes: Mapping[Path, ValueType]) -> ValueType | None:
-    """The shape that a path has, which may be one with `*` in it."""
+    """Return the type of the value at `path`, whose entry in `shapes` may contain `*`, or None for an unknown key."""
     exact = shapes.get(path)
     if exact is not None:
         return exact
@@ -298,7 +316,7 @@ def _fits(path: Path, known: Path) -> bool:
 
 
 def value_of(raw: object, shape: ValueType) -> Value | None:
-    """`raw` as `shape` wants it, or None when it is something else."""
+    """Return `raw` converted to the type `shape`, or None if it has another type."""
     match shape:
         case ValueType.TEXT:
             return raw if isinstance(raw, str) and raw else None
@@ -331,7 +349,7 @@ def value_of(raw: object, shape: ValueType) -> Value | None:
 
 
 def size(text: str) -> int | None:
-    """`512 MiB`, `4G`, `1000` in bytes; None when it is no size."""
+    """Return `512 MiB`, `4G` or `1000` in bytes, or None if `text` is not a size."""
     found = re.fullmatch(r"\s*(\d{1,15})\s*(?:([KMGT])(?:i?B)?|B)?\s*", text, re.IGNORECASE | re.ASCII)
     if not found:
         return None
@@ -340,7 +358,7 @@ def size(text: str) -> int | None:
 
 
 def seconds(text: str) -> float | None:
-    """`90s`, `1.5 min`, `250ms`, `20` in seconds; None when it is no time."""
+    """Return `90s`, `1.5 min`, `250ms` or `20` in seconds, or None if `text` is not a duration."""
     found = re.fullmatch(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*(ms|s|m|min|h)?\s*", text, re.IGNORECASE | re.ASCII)
     if not found:
         return None
@@ -382,7 +400,7 @@ def _line(text: str, path: Path) -> int:
 
 
 def dotted(path: Path) -> str:
-    """As written in a file. A name from somebody else's file may hold anything; only what prints is shown."""
+    """Return `path` as written in a file, at most 200 characters, with `?` for each unprintable character."""
     words = (word if _BARE.fullmatch(word) or word == "*" else f'"{word}"' for word in path)
     return "".join(char if char.isprintable() else "?" for char in ".".join(words))[:200]
 
