@@ -1,6 +1,7 @@
-"""Sandbox: takes a Permit, returns an Outcome, and grants exactly the rights of its Terms (docs/guide/embedding.md).
+"""The sandbox: takes a Permit, returns an Outcome, and grants exactly the rights of its Terms.
 
-The names below are what another program may rely on. Nothing is imported before it is asked for: helpers start here.
+Other programs may rely on the names below (`docs/guide/embedding.md`). May import `policy`, but nothing is imported
+before it is used, because helpers start here. Start reading at `backend.py`, then `linux/backend.py`.
 """
 
 TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`

@@ -1,4 +1,8 @@
-"""What a model may call. The registry: one line a tool."""
+"""The tools that a model may call. This file is the registry, with one line for each tool.
+
+A tool plans an action and words its result; it never acts. May import `policy.model`. Start reading at `tool.py`, then
+`bash.py`.
+"""
 
 from tools.bash import Bash
 from tools.edit import Edit

@@ -1,4 +1,5 @@
 """Remembered permissions: which grant covers a question, which grants can be offered, and which ones nearly fit.
 
-The only package beside `policy/decide.py` that creates permits. Start reading at `resolve.py`.
+The only package beside `policy/decide.py` that creates permits. May import everything else in `policy`. Start reading
+at `resolve.py`.
 """

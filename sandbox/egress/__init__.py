@@ -1,6 +1,7 @@
-"""The way out of a sandbox that has named hosts and nothing else: one proxy in the runner, asked from inside.
+"""The egress proxy: the only way from a sandbox to the network, restricted to the allowed hosts.
 
-A helper makes a listening socket on the loopback of its own network namespace and hands it over before it locks itself
-in. A socket belongs to the namespace that it was made in, whoever accepts on it: so the proxy here takes the
-connections of commands directly, and nothing of the host's network is ever inside.
+A helper opens a listening socket on the loopback of its own network namespace and passes the socket to the proxy before
+the helper confines itself. A socket stays in the namespace that created it, so the proxy in the runner accepts
+connections of commands without any network of the host inside. Imports only `sandbox.backend` and `policy.model`. Start
+reading at `proxy.py`.
 """

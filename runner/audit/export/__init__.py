@@ -1,4 +1,5 @@
 """Export formats of the audit log: JSON lines, CSV, SARIF, HTML and OTLP, one module for each.
 
-Start reading at `reading.py`, which prepares one decision for all formats.
+May import the rest of `audit`, but not its stores. Start reading at `reading.py`, which prepares one decision for all
+formats.
 """

@@ -1,4 +1,4 @@
 """Work on a copy of the workspace: the copy, the patch of what changed in it, and its application.
 
-Start reading at `session.py`, then `patch_parser.py` and `apply.py`.
+May import `undo/` and everything below `changes`. Start reading at `session.py`, then `patch_parser.py` and `apply.py`.
 """

@@ -1,4 +1,5 @@
 """Files that a repository or a user writes for agents: instructions, skills, and custom commands.
 
-Their content is untrusted until the user trusts it. Start reading at `instructions.py`.
+Their content is untrusted until the user trusts it. May import `config` and everything below it. Start reading at
+`instructions.py`.
 """

@@ -1,4 +1,5 @@
 """Readers of Git repositories. No program is run, because a repository can make Git run programs of its own.
 
-Every read is bounded and follows no symbolic link to a file. Start reading at `objects.py`.
+Every read is bounded and follows no symbolic link to a file. May import everything below `facts`. Start reading at
+`objects.py`.
 """

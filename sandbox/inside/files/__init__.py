@@ -1,4 +1,4 @@
 """File operations of the file tools, run confined.
 
-Start reading at `operations.py`.
+Imports the standard library only. Start reading at `operations.py`.
 """

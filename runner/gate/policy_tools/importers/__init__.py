@@ -1,4 +1,4 @@
 """Importers of permissions from other agents: one reader for each product, with one result type.
 
-Start reading at `result.py`.
+May import everything below `gate`. Start reading at `result.py`.
 """
