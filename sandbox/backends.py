@@ -13,7 +13,7 @@ from sandbox.linux.backend import Linux
 from sandbox.linux.launch import Ahead
 
 if TYPE_CHECKING:
-    from sandbox.egress.credential_injection import Lend
+    from sandbox.egress.credential_injection import InjectorFactory
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Wanted:
     files: bool
     ahead: Ahead | None
     container: Choice
-    lend: "Lend | None" = None
+    lend: "InjectorFactory | None" = None
 
 
 def _linux(tier: str) -> "Maker":
@@ -76,7 +76,7 @@ async def open_backend(
     files: bool = True,
     ahead: Ahead | None = None,
     container: Choice = _NOT_SAID,
-    lend: "Lend | None" = None,
+    lend: "InjectorFactory | None" = None,
     insisted: bool = False,
 ) -> tuple[Backend, Enforcement]:
     """The best backend whose canary holds. Raises SandboxUnavailable below `minimum` (FULL or PARTIAL).

@@ -10,7 +10,7 @@ from runner.agent.conversation import Talk
 from runner.agent.startup import Start
 from runner.engine.model_pool import OpenModels
 from runner.problems import usage
-from runner.sessions.selection import GoOn
+from runner.sessions.selection import SessionSelection
 
 if TYPE_CHECKING:
     from runner.agent.open_session import SessionOptions
@@ -86,13 +86,13 @@ class OneSession:
                 if models is not None:
                     await models.close()
 
-    async def move(self, where: GoOn) -> Talk:
+    async def move(self, where: SessionSelection) -> Talk:
         """Go on in another session; the door is held, and nothing is on its way."""
-        from runner.sessions.choose import beginning
+        from runner.sessions.choose import choose_target
 
         start, ctx = self.start, self.talk.ctx
         model = ctx.live.named
-        into = beginning(where, start.options.cwd, start.environ, model, unattended=ctx.unattended)
+        into = choose_target(where, start.options.cwd, start.environ, model, unattended=ctx.unattended)
         self.talk.take_back()
         options = replace(start.options, mode=ctx.live.mode, bounds=ctx.live.limits, beginning=into)
         await self._enter(options, replace(start.settings, notices=()), _there(self._models).get(model))

@@ -23,7 +23,7 @@ from runner.agent.startup import Start, starting
 from runner.approval.approver import Unattended
 from runner.engine.limit_flags import BudgetFlags
 from runner.problems import usage
-from runner.sessions.selection import GoOn
+from runner.sessions.selection import SessionSelection
 
 if TYPE_CHECKING:
     from runner.agent.callback_approver import Decide
@@ -49,7 +49,7 @@ class Agent:
         mode: Mode | str | None = None,
         approver: "Approver | Decide | None" = None,
         emit: "Emit | None" = None,
-        go_on: GoOn | None = None,
+        selection: SessionSelection | None = None,
         limits: tuple[str, ...] = (),
         budget: BudgetFlags | None = None,
         config: str | None = None,
@@ -60,9 +60,10 @@ class Agent:
         Without one nobody is there, and every question is a denial.
 
         `model` is `provider:model`, or a provider of the program's own. `emit` is called with every event of every
-        session, also of those that nobody iterates over. `go_on`: an earlier session (`GoOn(resume=ID)`), or none kept
-        (`GoOn(unkept=True)`). What the repository brings counts where it was trusted before, or has the hash
-        `trust_config`; nobody is asked about it. `start`, in place of all but `approver` and `emit`: how it begins.
+        session, including sessions whose events are not iterated. `selection` names an earlier session
+        (`SessionSelection(resume=ID)`) or keeps none (`SessionSelection(unkept=True)`). Files of the repository apply
+        if they were trusted before or have the hash `trust_config`; no question is asked about them. `start` returns
+        the start of a session and replaces all arguments except `approver` and `emit`.
         """
         self._told = emit
         named = model if isinstance(model, str) else None
@@ -72,7 +73,7 @@ class Agent:
             cwd=str(cwd) if cwd is not None else None,
             limits=limits,
             config=config,
-            go_on=go_on or GoOn(),
+            selection=selection or SessionSelection(),
             trust_config=trust_config,
             budget=budget or BudgetFlags(),
         )
@@ -151,18 +152,18 @@ class Agent:
         kept = self.talk.ctx.journal.kept
         if kept is not None and len(id) >= 4 and kept.startswith(id):
             raise usage(f"the session {id} is the one that is open", "this conversation is it", "just go on")
-        return await self.switch(GoOn(resume=id))
+        return await self.switch(SessionSelection(resume=id))
 
     async def clear(self) -> Talk:
         """Begin a new session. Raises as `resume` does."""
-        return await self.switch(GoOn(unkept=self._session.start.options.beginning is None))
+        return await self.switch(SessionSelection(unkept=self._session.start.options.beginning is None))
 
     async def fork(self, id: str | None = None) -> Talk:
         """Go on from here, or from where the session `id` is, in a new one. Raises as `resume` does."""
         name = id or self.talk.ctx.journal.kept
         if name is None:
             raise usage("there is nothing to fork", "nothing was kept of this session", "say something first")
-        return await self.switch(GoOn(fork=name))
+        return await self.switch(SessionSelection(fork=name))
 
     async def close(self) -> None:
         """Stop what runs, close the session and the models. The agent can be opened again, in a new session."""
@@ -195,7 +196,7 @@ class Agent:
         if self.busy or self._work is not None:
             raise usage("a run is on its way", "one agent works on one thing at a time", "wait for it, or interrupt it")
 
-    async def switch(self, where: GoOn) -> Talk:
+    async def switch(self, where: SessionSelection) -> Talk:
         """Leave this session, which is kept, and go on in another. Raises as `resume` does."""
         async with self._session.door:
             await self._idle()

@@ -8,12 +8,12 @@ from policy.model.verdict import Problem
 from runner.engine.budget import BudgetMeter
 from runner.engine.run_context import RunContext
 from runner.engine.tool_calls import Call
-from runner.engine.user_input import Words
+from runner.engine.user_input import UserInput
 from runner.events import Changed, Failed, Notice, Prompted, Queued, RunEnded, Unqueued
 from runner.loop import BREAKS, Ending, handle_call, run
 from runner.messages import Message, TextBlock, Thinking, ToolCall, Usage, UserMessage, without_thoughts
 from runner.problems import Exit, Stopped
-from runner.sessions.rewind import OWN, Mark
+from runner.sessions.rewind import OWN, RewindPoint
 from runner.text.untrusted import marked
 
 _ONE_MODEL = Problem(
@@ -40,7 +40,7 @@ class Talk:
         turns: The number of turns of all runs.
     """
 
-    def __init__(self, ctx: RunContext, history: list[Message], marks: Sequence[Mark] = ()) -> None:
+    def __init__(self, ctx: RunContext, history: list[Message], marks: Sequence[RewindPoint] = ()) -> None:
         """`history` and `marks` are those of earlier runs of the session."""
         self.ctx = ctx
         self.history = history
@@ -63,19 +63,19 @@ class Talk:
         Raise Stopped while `busy`.
         """
         self._free()
-        words = Words(text, typed)
+        words = UserInput(text, typed)
         while True:
             ending = await self._run(words)
             if ending.exit in _STOPS or (more := self.ctx.steering.next()) is None:
                 return ending
             words = more
 
-    async def _run(self, words: Words) -> Ending:
+    async def _run(self, words: UserInput) -> Ending:
         undo = self.ctx.undo
         news = undo.news() if undo is not None else ""
         latest = undo.latest() if undo is not None else 0
-        self.marks.append(Mark(words.shown, len(self.history), self.ctx.journal.leaf, latest))
-        said = Words(f"{news}{words.text}", words.shown) if news else words
+        self.marks.append(RewindPoint(words.shown, len(self.history), self.ctx.journal.leaf, latest))
+        said = UserInput(f"{news}{words.text}", words.shown) if news else words
         self._running = running = asyncio.create_task(run(said.text, self.ctx, self.history, said.typed))
         try:
             ending = await running
@@ -108,7 +108,7 @@ class Talk:
         if cost is not None:
             self.cost = (self.cost or 0.0) + cost
 
-    def rewind(self, mark: Mark) -> None:
+    def rewind(self, mark: RewindPoint) -> None:
         """Continue from before the prompt `mark`. The session file keeps the messages after it.
 
         Raise Stopped while `busy`.
@@ -194,7 +194,7 @@ class Talk:
 
     def follow_up(self, text: str, typed: str = "") -> None:
         """Send `text` to the model at the end of the turn; `typed` is as for `prompt`."""
-        words = self.ctx.redactor.mask(Words(text, typed))
+        words = self.ctx.redactor.mask(UserInput(text, typed))
         self.ctx.steering.follow_up(words.text, words.typed)
         self.ctx.emit(Queued(words.shown, "follow_up"))
 

@@ -18,12 +18,12 @@ from runner.audit import location
 from runner.audit.open_log import open_log
 from runner.audit.records import SessionInfo
 from runner.audit.session_totals import Ends
-from runner.changes.undo.settings import keeper
+from runner.changes.undo.settings import snapshot_recorder
 from runner.config import Settings
 from runner.config.amounts import apply_limits
 from runner.engine.context.context import Context
 from runner.engine.context.environment_note import surroundings
-from runner.engine.event_redaction import Watch
+from runner.engine.event_redaction import RedactingEmitter
 from runner.engine.model_pool import OpenModels
 from runner.engine.run_context import LiveSettings, RunContext
 from runner.engine.run_limits import RunLimits
@@ -37,12 +37,12 @@ from runner.gate.grants.store import GrantStore
 from runner.messages import Thinking
 from runner.providers import Opened
 from runner.providers.pricing import Price
-from runner.secrets.broker.session import lending, with_bundle
+from runner.secrets.broker.session import injector_for, with_bundle
 from runner.secrets.from_environment import from_environment
 from runner.secrets.redactor import Redactor
 from runner.sessions.journal import Journal
-from runner.sessions.open import Beginning, Run
-from runner.state.output_store import Shelf
+from runner.sessions.open import Run, SessionTarget
+from runner.state.output_store import OutputStore
 from runner.state.paths import cache_dir, state_dir
 from sandbox.backend import Level
 from sandbox.backends import open_backend
@@ -63,7 +63,7 @@ class SessionOptions:
     least: str | None = None
     bounds: RunLimits = field(default_factory=RunLimits)
     argv: tuple[str, ...] = ()
-    beginning: Beginning | None = None  # where the session is kept, and what it goes on from; None: nowhere
+    beginning: SessionTarget | None = None  # where the session is kept, and what it goes on from; None: nowhere
     instructions: str = ""
     context: Context = field(default_factory=Context)
 
@@ -101,7 +101,7 @@ async def open_session(
     state = state_dir(environ)
     from_environment(environ)
     redactor = Redactor(model.secrets, live=True, shapes=True)
-    emit = Watch(redactor, emit)
+    emit = RedactingEmitter(redactor, emit)
     async with contextlib.AsyncExitStack() as stack:
         if models is None:
             models = OpenModels(model, opener, settings)
@@ -113,7 +113,7 @@ async def open_session(
             cache=cache_dir(environ),
             aside=state / "aside",
             container=settings.container,
-            lend=stack.enter_context(lending(profile, environ, facts.workspace)),
+            lend=stack.enter_context(injector_for(profile, environ, facts.workspace)),
             insisted=options.least == "full",
         )
         stack.push_async_callback(sandbox.close)
@@ -153,7 +153,7 @@ async def open_session(
         for notice in settings.notices:
             emit(Notice(notice))
         earlier = options.beginning.earlier if options.beginning is not None else None
-        undo = keeper(facts, settings, environ, session, emit, earlier)
+        undo = snapshot_recorder(facts, settings, environ, session, emit, earlier)
         stack.callback(undo.close)
         grants = GrantStore(
             state,
@@ -186,7 +186,7 @@ async def open_session(
             audit=audit,
             sandbox=sandbox,
             enforcement=enforcement,
-            shelf=Shelf(state / "outputs" / session),
+            shelf=OutputStore(state / "outputs" / session),
             emit=emit,
             redactor=redactor,
             journal=journal,

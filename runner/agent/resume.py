@@ -3,10 +3,10 @@
 from runner.agent.conversation import Talk
 from runner.engine.run_context import RunContext
 from runner.events import Notice, Resumed
-from runner.sessions.open import Beginning
+from runner.sessions.open import SessionTarget
 
 
-def recall(beginning: Beginning | None, ctx: RunContext) -> Talk:
+def recall(beginning: SessionTarget | None, ctx: RunContext) -> Talk:
     """Return the conversation that continues, after an event about the earlier session; a new one is empty."""
     before = beginning.past if beginning is not None else None
     if beginning is None or before is None:

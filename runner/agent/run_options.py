@@ -7,7 +7,7 @@ from policy.model.tier import Mode
 from runner.agent.options import Given, least, parse_backend, parse_mode
 from runner.engine.limit_flags import BudgetFlags
 from runner.providers.key_source import KeyFlags
-from runner.sessions.selection import GoOn, go_on
+from runner.sessions.selection import SessionSelection, parse_selection
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class RunArgs:
     config: str | None = None
     backend: str | None = None
     least: str | None = None
-    go_on: GoOn = field(default_factory=GoOn)
+    selection: SessionSelection = field(default_factory=SessionSelection)
     trust_config: str | None = None
     no_instructions: bool = False
     key: KeyFlags = field(default_factory=KeyFlags)
@@ -47,7 +47,7 @@ def run_args(given: Given) -> RunArgs:
         given.text("config"),
         parse_backend(given.text("backend")),
         least(given.switch("accept_partial"), given.text("require")),
-        go_on=go_on(latest, given.text("resume"), given.text("fork"), unkept),
+        selection=parse_selection(latest, given.text("resume"), given.text("fork"), unkept),
         trust_config=given.text("trust_config"),
         no_instructions=given.switch("no_instructions"),
         key=KeyFlags(given.text("account"), given.switch("api_key_stdin")),

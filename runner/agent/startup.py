@@ -65,9 +65,9 @@ def begun(args: RunArgs, options: "SessionOptions", settings: "Settings", model:
     Called before anything is opened, so that a list to pick a session from disturbs nothing.
     """
     from runner.engine.limit_settings import priced
-    from runner.sessions.choose import beginning
+    from runner.sessions.choose import choose_target
 
-    where = beginning(args.go_on, options.cwd, os.environ, model.named, unattended=options.unattended)
+    where = choose_target(args.selection, options.cwd, os.environ, model.named, unattended=options.unattended)
     return replace(options, beginning=where, bounds=priced(options.bounds, model, settings))
 
 

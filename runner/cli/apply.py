@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from runner.changes.review.apply import Applied
     from runner.changes.review.apply_plan import Plan
     from runner.changes.review.risk_flags import Danger
-    from runner.changes.undo.scope import Ground
+    from runner.changes.undo.scope import SnapshotScope
     from runner.config import Settings
 
 _LONGEST = 1 << 30  # bytes of a patch
@@ -109,8 +109,8 @@ def _read(name: str) -> bytes:
     return data
 
 
-def _ground(cwd: str | None) -> "tuple[Ground, Settings]":
-    from runner.changes.undo.settings import choice_of, ground_of
+def _ground(cwd: str | None) -> "tuple[SnapshotScope, Settings]":
+    from runner.changes.undo.settings import choice_of, scope_of
     from runner.config import load
     from runner.facts.gather import gather
     from runner.gate.gate import folder, refuse_folder
@@ -123,11 +123,11 @@ def _ground(cwd: str | None) -> "tuple[Ground, Settings]":
     refuse_folder(str(here), os.environ, settings.profile)
     facts = gather(str(here), os.environ, settings.profile)
     state = paths.state_dir(os.environ)
-    ground = ground_of(facts, settings.profile, choice_of(settings), paths.cache_dir(os.environ), state)
+    ground = scope_of(facts, settings.profile, choice_of(settings), paths.cache_dir(os.environ), state)
     return ground, settings
 
 
-def _dangers(ground: "Ground", planned: "Plan", secret: "Callable[[str], bool]") -> "tuple[Danger, ...]":
+def _dangers(ground: "SnapshotScope", planned: "Plan", secret: "Callable[[str], bool]") -> "tuple[Danger, ...]":
     from runner.changes.review.risk_flags import dangers
     from runner.changes.undo.scope import inventory_of
 
@@ -201,7 +201,9 @@ def _said_yes(workspace: str) -> bool:
     return answer.strip().lower() in ("y", "yes")
 
 
-def _apply(ground: "Ground", settings: "Settings", planned: "Plan", found: "tuple[Danger, ...]", told: _Told) -> int:
+def _apply(
+    ground: "SnapshotScope", settings: "Settings", planned: "Plan", found: "tuple[Danger, ...]", told: _Told
+) -> int:
     import hashlib
     from time import monotonic
 

@@ -7,7 +7,7 @@ from runner.agent.options import Given
 from runner.agent.run_options import run_args
 from runner.cli.gate import takes_options
 from runner.cli.run import PROMPT
-from runner.sessions.selection import GoOn
+from runner.sessions.selection import SessionSelection
 
 
 @takes_options("ci")
@@ -29,7 +29,7 @@ def ci(given: Given, prompt: PROMPT = None) -> int:
     """
     from runner.frontends.ci.start import Files, start_ci
 
-    args = replace(run_args(given), unattended=True, go_on=GoOn(unkept=True))
+    args = replace(run_args(given), unattended=True, selection=SessionSelection(unkept=True))
     prompt_file = given.text("prompt_file")
     files = Files(
         given.text("events"),

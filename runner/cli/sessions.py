@@ -69,14 +69,14 @@ def listing(all: ALL = False, json: JSON = False, cwd: CWD = None) -> int:
         agent sessions list --all --json | jq -r 'select(.turns > 20) | .id'
     """
     from runner.sessions.store import Store
-    from runner.sessions.summary import glances, row
+    from runner.sessions.summary import row, summarize_sessions
     from runner.text.sanitize import one_line
 
     stores = Store.all(_state()) if all else [_store(cwd)]
     empty = True
     for store in stores:
         where = None
-        for seen in glances(store):
+        for seen in summarize_sessions(store):
             empty = False
             if json:
                 print(seen.as_json())

@@ -11,8 +11,8 @@ from runner.problems import Exit, Stopped, usage
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from runner.changes.undo.revert import Taken, Wish
-    from runner.changes.undo.scope import Ground
+    from runner.changes.undo.revert import RevertRequest, Taken
+    from runner.changes.undo.scope import SnapshotScope
     from runner.changes.undo.store import Store
 
 _SWITCH = "--list, --clear, --dry-run and --diff each say what to show instead"
@@ -65,7 +65,7 @@ def undo(
         return _nothing(json, show)
     from runner.changes.undo.errors import UndoError
     from runner.changes.undo.plan import Allowed
-    from runner.changes.undo.revert import Wish, recovered, take_back
+    from runner.changes.undo.revert import RevertRequest, recovered, take_back
 
     try:
         for notice in store.notices:
@@ -73,7 +73,7 @@ def undo(
         if show:
             recovered(store, ground)
             return _list(store, json)
-        wish = Wish(count or 1, redo=redo, dry=dry or diff, allowed=Allowed(force, auto_run))
+        wish = RevertRequest(count or 1, redo=redo, dry=dry or diff, allowed=Allowed(force, auto_run))
         try:
             taken = take_back(store, ground, wish)
         except UndoError as error:  # nothing is kept, or too little, or an action runs: no mistake in the command
@@ -93,7 +93,7 @@ def undo(
         store.close()
 
 
-def _told(store: "Store", taken: "Taken", workspace: str, wish: "Wish", diff: bool) -> "Iterator[str]":
+def _told(store: "Store", taken: "Taken", workspace: str, wish: "RevertRequest", diff: bool) -> "Iterator[str]":
     from runner.changes.undo.text import diff_text, taken_text
 
     if diff:
@@ -101,8 +101,8 @@ def _told(store: "Store", taken: "Taken", workspace: str, wish: "Wish", diff: bo
     return taken_text(taken, workspace, dry=wish.dry, redo=wish.redo)
 
 
-def _open(cwd: str | None) -> "tuple[Ground, Store | None]":
-    from runner.changes.undo.settings import choice_of, ground_of, place
+def _open(cwd: str | None) -> "tuple[SnapshotScope, Store | None]":
+    from runner.changes.undo.settings import choice_of, place, scope_of
     from runner.changes.undo.store import Store
     from runner.config import load
     from runner.facts.gather import gather
@@ -115,7 +115,7 @@ def _open(cwd: str | None) -> "tuple[Ground, Store | None]":
     settings = load(here, os.environ, unattended=True)
     facts = gather(str(here), os.environ, settings.profile)
     state = paths.state_dir(os.environ)
-    ground = ground_of(facts, settings.profile, choice_of(settings), paths.cache_dir(os.environ), state)
+    ground = scope_of(facts, settings.profile, choice_of(settings), paths.cache_dir(os.environ), state)
     kept = place(state, facts.workspace)
     return ground, Store(kept) if (kept / "steps.db").exists() else None
 

@@ -6,7 +6,7 @@ from runner.events import Chunk, Emit, Event, Finished, RunEnded, Said, Thought
 from runner.secrets.redactor import Redactor, Stream
 
 
-class Watch:
+class RedactingEmitter:
     """Passes events on, but none that reaches `emit` holds a secret, not even one that comes in pieces.
 
     The pieces of the model's text, of its thinking, and of every call's output are kept apart until they are whole.

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from policy.model.frozen import dataclass
 
 if TYPE_CHECKING:
-    from runner.engine.context.tokens import Gauge
+    from runner.engine.context.tokens import ContextMeter
     from runner.engine.model_pool import OpenModels
     from runner.engine.run_limits import RunLimits
     from runner.events import Emit
@@ -33,7 +33,7 @@ class ModelAccess:
     model: str
     limits: "RunLimits"
     models: "OpenModels | None"
-    gauge: "Gauge"
+    gauge: "ContextMeter"
     journal: "Journal"
     emit: "Emit"
     redactor: "Redactor"

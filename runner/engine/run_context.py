@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from policy.model.frozen import dataclass
 from runner.engine.context.context import Context, tool_specs
 from runner.engine.context.refusal_hints import Refusals
-from runner.engine.context.tokens import Gauge
+from runner.engine.context.tokens import ContextMeter
 from runner.engine.model_access import ModelAccess
 from runner.engine.plan_tool import plan_tool
 from runner.engine.run_limits import RunLimits
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from policy.rules.rulebook import RuleBook
     from runner.approval.approver import Approver
     from runner.audit.log import AuditLog
-    from runner.changes.undo.recorder import Keeper
-    from runner.engine.compaction.view import View
+    from runner.changes.undo.recorder import SnapshotRecorder
+    from runner.engine.compaction.view import ConversationView
     from runner.engine.context.context import Part
     from runner.engine.model_pool import OpenModels
     from runner.events import Emit, SessionStarted
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from runner.messages import Message, Provider, ToolSpec
     from runner.secrets.redactor import Redactor
     from runner.sessions.journal import Journal
-    from runner.state.output_store import Shelf
+    from runner.state.output_store import OutputStore
     from sandbox.backend import Backend, Enforcement
     from tools.seen_files import Seen
     from tools.tool import Tool
@@ -94,10 +94,10 @@ def _unkept() -> "Journal":
     return Journal()
 
 
-def _view() -> "View":
-    from runner.engine.compaction.view import View
+def _view() -> "ConversationView":
+    from runner.engine.compaction.view import ConversationView
 
-    return View()
+    return ConversationView()
 
 
 def _no_grants() -> "GrantStore":
@@ -157,17 +157,17 @@ class RunContext:
     audit: "AuditLog"
     sandbox: "Backend"
     enforcement: "Enforcement"
-    shelf: "Shelf"
+    shelf: "OutputStore"
     emit: "Emit"
     redactor: "Redactor"
     journal: "Journal" = field(default_factory=_unkept)
     context: Context = field(default_factory=Context)
-    undo: "Keeper | None" = None
+    undo: "SnapshotRecorder | None" = None
     grants: "GrantStore" = field(default_factory=_no_grants)
     steering: Steering = field(default_factory=Steering)
     refusals: Refusals = field(default_factory=Refusals)
-    gauge: Gauge = field(default_factory=Gauge)
-    view: "View" = field(default_factory=_view)
+    gauge: ContextMeter = field(default_factory=ContextMeter)
+    view: "ConversationView" = field(default_factory=_view)
     fallback: str = ""
     models: "OpenModels | None" = None
     refused_rights: set[str] = field(default_factory=set)

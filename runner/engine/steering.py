@@ -3,7 +3,7 @@
 from collections import deque
 from enum import StrEnum
 
-from runner.engine.user_input import Words, joined
+from runner.engine.user_input import UserInput, joined
 
 
 class Delivery(StrEnum):
@@ -21,8 +21,8 @@ class Steering:
 
     def __init__(self, delivery: Delivery = Delivery.ONE) -> None:
         self.delivery = delivery
-        self._steer: deque[Words] = deque()
-        self._later: deque[Words] = deque()
+        self._steer: deque[UserInput] = deque()
+        self._later: deque[UserInput] = deque()
 
     @property
     def waiting(self) -> tuple[str, ...]:
@@ -31,11 +31,11 @@ class Steering:
 
     def steer(self, text: str) -> None:
         """Queue `text` for delivery after the current batch of calls, or after the turn if no batch follows."""
-        self._steer.append(Words(text))
+        self._steer.append(UserInput(text))
 
     def follow_up(self, text: str, typed: str = "") -> None:
         """Queue `text` for delivery at the end of the turn; `typed` is shown in its place if it is not empty."""
-        self._later.append(Words(text, typed))
+        self._later.append(UserInput(text, typed))
 
     def take_back(self) -> tuple[str, ...]:
         """Empty both queues and return the removed messages as the user typed them."""
@@ -48,11 +48,11 @@ class Steering:
         """Remove and return the steering messages that the model is sent between two batches."""
         return tuple(each.text for each in self._taken(self._steer))
 
-    def next(self) -> Words | None:
+    def next(self) -> UserInput | None:
         """Remove and return the message that begins the next turn, or None. Undelivered steering comes first."""
         queue = self._steer or self._later
         return joined(self._taken(queue)) if queue else None
 
-    def _taken(self, queue: deque[Words]) -> tuple[Words, ...]:
+    def _taken(self, queue: deque[UserInput]) -> tuple[UserInput, ...]:
         count = min(len(queue), 1) if self.delivery is Delivery.ONE else len(queue)
         return tuple(queue.popleft() for _ in range(count))

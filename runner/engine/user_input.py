@@ -6,7 +6,7 @@ from policy.model.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class UserInput:
     """One message of a user.
 
     Attributes:
@@ -22,7 +22,7 @@ class Words:
         return self.typed or self.text
 
 
-def joined(several: Sequence[Words]) -> Words:
+def joined(several: Sequence[UserInput]) -> UserInput:
     """Return several messages as one prompt."""
     text = "\n\n".join(each.text for each in several)
-    return Words(text, "\n\n".join(each.shown for each in several) if any(each.typed for each in several) else "")
+    return UserInput(text, "\n\n".join(each.shown for each in several) if any(each.typed for each in several) else "")

@@ -48,7 +48,7 @@ class Accounts:
 
 
 @dataclass(frozen=True, slots=True)
-class Shelf:
+class AccountIndex:
     """Those of every provider."""
 
     by_provider: Mapping[str, Accounts] = field(default_factory=dict)
@@ -56,9 +56,9 @@ class Shelf:
     def of(self, provider: str) -> Accounts:
         return self.by_provider.get(provider, Accounts())
 
-    def put(self, provider: str, accounts: Accounts) -> "Shelf":
+    def put(self, provider: str, accounts: Accounts) -> "AccountIndex":
         others = {name: each for name, each in self.by_provider.items() if name != provider}
-        return Shelf({**others, provider: accounts} if accounts.names else others)
+        return AccountIndex({**others, provider: accounts} if accounts.names else others)
 
 
 class AccountFile:
@@ -67,10 +67,10 @@ class AccountFile:
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
 
-    def read(self) -> Held[Shelf]:
+    def read(self) -> Held[AccountIndex]:
         """What it says; makes nothing."""
         if not os.path.lexists(paths.private(self._environ)[0]):
-            return Held(Shelf())
+            return Held(AccountIndex())
         return self._file().read()
 
     def add(self, provider: str, name: str) -> tuple[str, ...]:
@@ -84,18 +84,18 @@ class AccountFile:
         return self._change(provider, lambda accounts: replace(accounts.added(name), chosen=name))
 
     def _change(self, provider: str, edit: Callable[[Accounts], Accounts]) -> tuple[str, ...]:
-        def put(shelf: Shelf) -> tuple[Shelf, None]:
+        def put(shelf: AccountIndex) -> tuple[AccountIndex, None]:
             before = shelf.of(provider)
             after = edit(before)
             return (shelf if after == before else shelf.put(provider, after)), None
 
         return self._file().change(put)[1]
 
-    def _file(self) -> StateFile[Shelf]:
-        return StateFile(paths.state_dir(self._environ) / _FILE, "the list of accounts", 1, Shelf, _parse, _dump)
+    def _file(self) -> StateFile[AccountIndex]:
+        return StateFile(paths.state_dir(self._environ) / _FILE, "the list of accounts", 1, AccountIndex, _parse, _dump)
 
 
-def _parse(content: dict[str, object], version: int) -> Shelf:
+def _parse(content: dict[str, object], version: int) -> AccountIndex:
     table = content.pop("accounts", None)
     if content or not isinstance(table, dict):
         raise ValueError("it holds no table of accounts")
@@ -109,10 +109,10 @@ def _parse(content: dict[str, object], version: int) -> Shelf:
         if chosen is not None and chosen not in names:
             raise ValueError("the chosen account is none of them")
         found[provider] = Accounts(tuple(sorted(set(names))), chosen)
-    return Shelf(found)
+    return AccountIndex(found)
 
 
-def _dump(shelf: Shelf) -> dict[str, object]:
+def _dump(shelf: AccountIndex) -> dict[str, object]:
     table = {name: {"names": list(each.names), "chosen": each.chosen} for name, each in shelf.by_provider.items()}
     return {"accounts": table}
 

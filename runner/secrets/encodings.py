@@ -18,7 +18,7 @@ _NAMED = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 
 
 @lru_cache(maxsize=256)
-def forms(value: str) -> tuple[str, ...]:
+def encoded_forms(value: str) -> tuple[str, ...]:
     """The texts that give `value` away, in the spelling of a `View`: itself, the part of its base64 that does not
     depend on what stands around it (RFC 4648, at each of three places), and its hex in both cases."""
     import base64  # where nothing is known, nothing is coded
@@ -32,7 +32,7 @@ def forms(value: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_one_alphabet(_unbroken(each)) for each in found))
 
 
-class View:
+class DecodedView:
     """One reading of a text, or of a part of it. `text` is what it reads, with `+/` for `-_`; `to_end`: as far as the
     text goes."""
 
@@ -70,14 +70,14 @@ class _Unbroken:
         return self._ways
 
 
-def views(text: str, reach: int) -> Iterator[View]:
+def decoded_views(text: str, reach: int) -> Iterator[DecodedView]:
     """The readings of `text` that can show something of up to `reach` characters, the plainest first.
 
     Escapes are read only as far around them as that: most text has few, and reading all of it would take long.
     """
     whole = _Unbroken(text)
     plain = whole.text
-    yield View(whole, slice(0, len(plain)), plain)
+    yield DecodedView(whole, slice(0, len(plain)), plain)
     for first, last in _around_escapes(plain, reach):
         there = "".join(mark for mark in _MARKS if mark in plain[first:last])
         # One kind alone as well: what looks like another kind may be the secret's own characters.
@@ -88,7 +88,7 @@ def views(text: str, reach: int) -> Iterator[View]:
                 if read == part:
                     break
                 part = read
-                yield View(whole, slice(first, last), part, kinds, steps)
+                yield DecodedView(whole, slice(first, last), part, kinds, steps)
 
 
 def begun(text: str) -> int:

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import TypeVar, cast
 
 from runner.secrets import registry
-from runner.secrets.encodings import begun, forms, views
+from runner.secrets.encodings import begun, decoded_views, encoded_forms
 from runner.secrets.registry import MASK, SHORTEST, Revealable
 
 T = TypeVar("T")
@@ -74,7 +74,7 @@ class Redactor:
         now = registry.count() if self._live else 0
         if now != self._seen:
             secrets = (*self._given, *(registry.everything() if self._live else ()))
-            self._known = tuple(dict.fromkeys(form for secret in secrets for form in forms(secret.reveal())))
+            self._known = tuple(dict.fromkeys(form for secret in secrets for form in encoded_forms(secret.reveal())))
             self._seen = now
         return self._known
 
@@ -100,7 +100,7 @@ class Redactor:
         return "".join([*shown, text[at:end]]), text[end:]
 
     def _spans(self, text: str, least: int) -> Iterator[tuple[int, int]]:
-        for view in views(text, self._longest) if self._forms else ():
+        for view in decoded_views(text, self._longest) if self._forms else ():
             read, ways = view.text, None
             for form in self._forms:
                 at = read.find(form)
@@ -118,7 +118,7 @@ class Redactor:
         first = len(text)
         if self._forms:
             start = max(least, len(text) - self._longest * _WIDEST)
-            for view in views(text[start:], self._longest):
+            for view in decoded_views(text[start:], self._longest):
                 if not view.to_end:
                     continue
                 cut = len(view.text) if whole else begun(view.text)

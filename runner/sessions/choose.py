@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from runner.problems import usage
-from runner.sessions.open import Beginning
-from runner.sessions.selection import GoOn
+from runner.sessions.open import SessionTarget
+from runner.sessions.selection import SessionSelection
 from runner.sessions.store import Store, choose
-from runner.sessions.summary import Glance, glance, row
+from runner.sessions.summary import SessionSummary, row, summarize_session
 from runner.state.paths import home, state_dir
 from runner.state.workspace import workspace_of
 from runner.stderr import say
@@ -17,7 +17,9 @@ from runner.stderr import say
 _SHOWN = 20  # sessions of the picker; `agent sessions list` has all
 
 
-def beginning(flags: GoOn, cwd: Path, environ: Mapping[str, str], model: str, *, unattended: bool) -> Beginning | None:
+def choose_target(
+    flags: SessionSelection, cwd: Path, environ: Mapping[str, str], model: str, *, unattended: bool
+) -> SessionTarget | None:
     """None: nothing is kept. Raises SessionError, PlaceError, a usage error, KeyboardInterrupt from the picker."""
     if flags.unkept:
         return None
@@ -25,7 +27,7 @@ def beginning(flags: GoOn, cwd: Path, environ: Mapping[str, str], model: str, *,
     store = Store.of(state, workspace_of(str(cwd), os.path.realpath(home(environ))))
     if flags.fork is not None:
         there, id = choose(Store.all(state), flags.fork)
-        return Beginning.forked(there, id, store, model=model, upto=flags.upto)
+        return SessionTarget.forked(there, id, store, model=model, upto=flags.upto)
     if flags.latest:
         found = store.list()
         if not found:
@@ -33,17 +35,17 @@ def beginning(flags: GoOn, cwd: Path, environ: Mapping[str, str], model: str, *,
             raise usage(
                 "there is nothing to go on with", why, "leave --continue out, or see `agent sessions list --all`"
             )
-        return Beginning.resumed(store, found[0].id, model=model)
+        return SessionTarget.resumed(store, found[0].id, model=model)
     if flags.resume is not None:
         id = _named(state, store, flags.resume) if flags.resume else _picked(store, unattended)
-        return Beginning.resumed(store, id, model=model)
-    return Beginning(store)
+        return SessionTarget.resumed(store, id, model=model)
+    return SessionTarget(store)
 
 
 def _named(state: Path, store: Store, words: str) -> str:
     there, id = choose(Store.all(state), words)
     if there.key != store.key:
-        where = glance(there, id).workspace
+        where = summarize_session(there, id).workspace
         why = f"it belongs to `{where}`"
         raise usage(
             f"the session {id[:8]} is not of this workspace", why, f"go there, or copy it: `agent --fork {id[:8]}`"
@@ -59,7 +61,7 @@ def _picked(store: Store, unattended: bool) -> str:
     found = store.list()
     if not found:
         raise usage("there is nothing to resume", "no session of this workspace is kept", "leave --resume out")
-    shown: list[Glance] = [glance(store, each.id) for each in found[:_SHOWN]]
+    shown: list[SessionSummary] = [summarize_session(store, each.id) for each in found[:_SHOWN]]
     for number, each in enumerate(shown, start=1):
         say(f"{number:>3}  {row(each)}")
     if len(found) > len(shown):

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from policy.model.frozen import dataclass
 from runner.messages import ImageBlock
 from runner.sessions.entries import line
-from runner.sessions.history import Past
+from runner.sessions.history import SessionHistory
 from runner.sessions.reader import Part, parts, totals
 from runner.sessions.tree import Tree
 from runner.text.sanitize import one_line, visible
@@ -26,7 +26,7 @@ class Session:
     """A session that was read: `past` is what its way says."""
 
     tree: Tree
-    past: Past
+    past: SessionHistory
 
     def facts(self) -> Iterator[tuple[str, str]]:
         """What stands above it. Raises Unsound."""

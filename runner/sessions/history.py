@@ -21,20 +21,20 @@ from runner.messages import (
     Usage,
     UserMessage,
 )
-from runner.sessions.compaction_record import Fold
+from runner.sessions.compaction_record import CompactionRecord
 from runner.sessions.entries import VERSION, Answered, Entry, Unsound, answers, message_of, parse, usual
-from runner.sessions.rewind import Mark, marks_of, text_of, typed_of
+from runner.sessions.rewind import RewindPoint, rewind_points, text_of, typed_of
 from runner.sessions.store import SessionError
 from runner.sessions.tree import Tree
 from runner.sessions.undo_index import earlier_of, steps_of
-from runner.state.lineage import Earlier
+from runner.state.lineage import SessionLineage
 
 _NEEDED = ("session", "run", "message", "grant", "mode", "model", "compaction")
 _TITLE = 200  # characters kept of a prompt or an answer that is only shown
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class SessionHistory:
     """`history` is whole: every call has its result. `leaf` is the last entry that counts, `path` the way to it.
 
     `mode`, `model` and `cwd` are those of the last process that worked on it. `first` and `last` are prompts, `said` is
@@ -61,15 +61,15 @@ class Past:
     path: Sequence[int]
     notices: tuple[str, ...] = ()
     folds: tuple[
-        tuple[int, Fold], ...
+        tuple[int, CompactionRecord], ...
     ] = ()  # what the model was shown less of, each with the place it counts back from
-    counted: "Counted | None" = None
-    marks: tuple[Mark, ...] = ()
-    earlier: Earlier = Earlier()
+    counted: "CountedRequest | None" = None
+    marks: tuple[RewindPoint, ...] = ()
+    earlier: SessionLineage = SessionLineage()
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class CountedRequest:
     """What the provider counted last: a request with what was shown of the first `sent` messages, and its `answer`."""
 
     sent: int
@@ -86,7 +86,7 @@ def index(file: BinaryIO, name: str) -> Tree:
         raise no_session(name, str(error)) from None
 
 
-def past(tree: Tree, name: str, *, model: str = "", lenient: bool = False, upto: str = "") -> Past:
+def history_of(tree: Tree, name: str, *, model: str = "", lenient: bool = False, upto: str = "") -> SessionHistory:
     """What the way to the end of `tree` says, or to the entry `upto` on it. `model` is today's: what another model
     thought is left out.
 
@@ -139,7 +139,7 @@ def past(tree: Tree, name: str, *, model: str = "", lenient: bool = False, upto:
         first=_prompt(tree, path, told.said[:1], found.history),
         last=_prompt(tree, path, told.said[-1:], found.history),
         counted=_counted(tree, path, found.history),
-        marks=tuple(marks_of(tree, path, told.said, found.history, deeds)),
+        marks=tuple(rewind_points(tree, path, told.said, found.history, deeds)),
         earlier=earlier_of(tree, deeds, told.name),
     )
 
@@ -148,7 +148,7 @@ def _prompt(tree: Tree, path: Sequence[int], said: Sequence[tuple[int, int]], hi
     return "".join(cut(typed_of(tree, path, at, history[place])) for at, place in said)
 
 
-def _counted(tree: Tree, path: Sequence[int], history: Sequence[Message]) -> Counted | None:
+def _counted(tree: Tree, path: Sequence[int], history: Sequence[Message]) -> CountedRequest | None:
     """None where the file does not say, or says it of another answer than the last."""
     types = [tree.type(at) for at in path]
     try:
@@ -162,7 +162,7 @@ def _counted(tree: Tree, path: Sequence[int], history: Sequence[Message]) -> Cou
     if last is None or not isinstance(message, AssistantMessage) or history[last] != message:
         return None
     counts = {name: int(str(usage.body[name])) for name in Usage.__slots__}
-    return Counted(last, message, Usage(**counts), str(usage.body["model"]))
+    return CountedRequest(last, message, Usage(**counts), str(usage.body["model"]))
 
 
 class _Told:
@@ -174,7 +174,7 @@ class _Told:
         self._messages: list[Message] = []
         self._open: tuple[ToolCall, ...] = ()  # the calls of the last message, until all are answered
         self._results: dict[int, ToolResult] = {}
-        self._folds: list[tuple[int, Fold]] = []
+        self._folds: list[tuple[int, CompactionRecord]] = []
         self._grants: list[dict[str, object]] = []
         self._mode = self._model = self._cwd = ""
         self._count = self._turns = 0
@@ -210,8 +210,8 @@ class _Told:
                 self._grants.append(body["grant"])
             case "compaction":
                 self.through()
-                counts = {name: body[name] for name in Fold.__slots__}
-                self._folds.append((len(self._messages), Fold(**counts)))  # type: ignore[arg-type]  # `KINDS` checked
+                counts = {name: body[name] for name in CompactionRecord.__slots__}
+                self._folds.append((len(self._messages), CompactionRecord(**counts)))  # type: ignore[arg-type]  # `KINDS` checked
             case _:
                 raise Unsound("it has no place here")
 
@@ -250,11 +250,11 @@ class _Told:
             self._messages.append(answers(self._open, self._results))
             self._open, self._results = (), {}
 
-    def past(self, name: str, path: Sequence[int], notices: tuple[str, ...], last_entry: Entry) -> Past:
+    def past(self, name: str, path: Sequence[int], notices: tuple[str, ...], last_entry: Entry) -> SessionHistory:
         assert self._head is not None  # or `past` would have stopped
         body = self._head.body
         origin = body["forked_from"]
-        return Past(
+        return SessionHistory(
             session=name,
             workspace=str(body["workspace"]),
             forked_from=str(origin["session"]) if isinstance(origin, dict) else None,

@@ -17,7 +17,7 @@ from policy.model.verdict import Problem
 from runner.events import Emit, Event, Failed, Notice, RunEnded
 from runner.messages import AssistantMessage, ToolResult, Usage, UserMessage
 from runner.providers.pricing import Price, cost
-from runner.sessions.compaction_record import Fold
+from runner.sessions.compaction_record import CompactionRecord
 from runner.sessions.entries import Body, Entry, line, now, of_message, of_result
 from runner.sessions.store import JournalError, SessionError, written_problem
 
@@ -178,9 +178,9 @@ class Journal:
         counts = {name: getattr(usage, name) for name in ("input", "output", "cache_read", "cache_write")}
         self._later("usage", {"model": model or self._model, **counts, "cost": spent})
 
-    def compaction(self, level: str, before: int, after: int, fold: Fold) -> None:
+    def compaction(self, level: str, before: int, after: int, fold: CompactionRecord) -> None:
         """From here on the model is shown less; `fold` counts back from what was said last. All of it stays."""
-        counts = {name: getattr(fold, name) for name in Fold.__slots__}
+        counts = {name: getattr(fold, name) for name in CompactionRecord.__slots__}
         self._later("compaction", {"level": level, "before": before, "after": after, **counts})
 
     def mode(self, mode: Mode) -> None:

@@ -9,7 +9,7 @@ from policy.model.verdict import Problem
 from runner.problems import Exit, Stopped, usage
 from runner.sessions.entries import Unsound
 from runner.sessions.export import Session, as_html, as_lines, as_markdown
-from runner.sessions.history import index, no_session, past
+from runner.sessions.history import history_of, index, no_session
 from runner.sessions.store import Store, choose
 
 FORMATS: dict[str, Callable[[Session], Iterator[str]]] = {"md": as_markdown, "html": as_html, "jsonl": as_lines}
@@ -22,7 +22,7 @@ def reading(state: Path, words: str) -> Iterator[Session]:
     with store.reading(id) as file:
         tree = index(file, id)
         try:
-            yield Session(tree, past(tree, id, lenient=True))
+            yield Session(tree, history_of(tree, id, lenient=True))
         except Unsound as error:
             raise no_session(id, str(error)) from None
 

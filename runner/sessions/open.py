@@ -9,11 +9,11 @@ from typing import BinaryIO
 from policy.model.frozen import dataclass
 from runner.providers.pricing import Price
 from runner.sessions.entries import VERSION, Entry, Unsound, line, now
-from runner.sessions.history import Past, index, past
+from runner.sessions.history import SessionHistory, history_of, index
 from runner.sessions.journal import Journal, Mask
 from runner.sessions.store import SessionFile, Store
 from runner.sessions.tree import Tree
-from runner.state.lineage import Earlier
+from runner.state.lineage import SessionLineage
 from runner.version import VERSION as PROGRAM
 
 
@@ -29,10 +29,10 @@ class Run:
     unattended: bool
 
 
-class Beginning:
+class SessionTarget:
     """Where a run's session is kept, and what it goes on from."""
 
-    def __init__(self, store: Store, before: Past | None = None, *, fork: bool = False) -> None:
+    def __init__(self, store: Store, before: SessionHistory | None = None, *, fork: bool = False) -> None:
         """A new one; `resumed` and `forked` make the others."""
         self.store = store
         self.past = before
@@ -42,13 +42,13 @@ class Beginning:
         self._source: BinaryIO | None = None
 
     @classmethod
-    def resumed(cls, store: Store, id: str, *, model: str = "") -> "Beginning":
+    def resumed(cls, store: Store, id: str, *, model: str = "") -> "SessionTarget":
         """Go on with that session: locked from now on. Raises SessionError."""
         file = store.open(id)
         try:
             with file.reader() as source:  # SAFETY: dup(2) shares the lock, so it must not outlive the file
                 tree = index(source, id)
-                made = cls(store, past(tree, id, model=model))
+                made = cls(store, history_of(tree, id, model=model))
         except BaseException:
             file.close()
             raise
@@ -56,13 +56,13 @@ class Beginning:
         return made
 
     @classmethod
-    def forked(cls, store: Store, id: str, into: Store, *, model: str = "", upto: str = "") -> "Beginning":
+    def forked(cls, store: Store, id: str, into: Store, *, model: str = "", upto: str = "") -> "SessionTarget":
         """Go on from where that session is now, or was when `upto` was its last entry, in a new one of `into`; the old
         is only read. Raises SessionError."""
         with store.reading(id) as file:
             source = open(os.dup(file.fileno()), "rb")  # noqa: SIM115  # closed by `close`
         tree = index(source, id)
-        made = cls(into, past(tree, id, model=model, lenient=True, upto=upto), fork=True)
+        made = cls(into, history_of(tree, id, model=model, lenient=True, upto=upto), fork=True)
         made._tree, made._source = tree, source
         return made
 
@@ -88,10 +88,10 @@ class Beginning:
         return journal
 
     @property
-    def earlier(self) -> Earlier:
+    def earlier(self) -> SessionLineage:
         """Whose actions are those of this session, too."""
         if self.past is None:
-            return Earlier()
+            return SessionLineage()
         return self.past.earlier.forked() if self.fork else self.past.earlier
 
     def close(self) -> None:
@@ -175,7 +175,7 @@ def _head(run: Run) -> dict[str, object]:
     return {"version": VERSION, "session": run.audit, "workspace": run.workspace, "program": f"ringfence {PROGRAM}"}
 
 
-def _copy(tree: Tree, before: Past, run: Run, file: SessionFile) -> None:
+def _copy(tree: Tree, before: SessionHistory, run: Run, file: SessionFile) -> None:
     """The way of `before` under a new head. Grants stay behind: they were given to another session, and
     `GrantStore.restore` takes over what they forbid. In the place of a
     line that nobody needs, and that turns out unsound, stands a word about it."""

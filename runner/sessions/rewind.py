@@ -18,7 +18,7 @@ _BEGINS = ("session", "run", "end")  # what is said first behind one of these is
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class RewindPoint:
     """The moment before a prompt: what /rewind goes back to. `length` messages were said, `leaf` is the entry of the
     session's file that came last, `step` the last one that /undo knew then."""
 
@@ -28,13 +28,13 @@ class Mark:
     step: int
 
 
-def marks_of(
+def rewind_points(
     tree: Tree,
     path: Sequence[int],
     said: Sequence[tuple[int, int]],
     history: Sequence[Message],
     taken: Sequence[tuple[int, int]],
-) -> list[Mark]:
+) -> list[RewindPoint]:
     """The prompts on the way `path`. `said`: the lines on it of what a person said, each with its place in `history`;
     `taken`: the steps of /undo."""
     own = {at for at, place in said if text_of(history[place]).startswith(OWN)}
@@ -48,7 +48,7 @@ def marks_of(
         while tree.type(path[before]) == "grant":  # a copy of the session has none of them
             before -= 1
         step = taken[known - 1][1] if known else 0
-        found.append(Mark(typed_of(tree, path, at, history[place]), place, tree.id(path[before]), step))
+        found.append(RewindPoint(typed_of(tree, path, at, history[place]), place, tree.id(path[before]), step))
     return found
 
 

@@ -7,7 +7,7 @@ from runner.problems import usage
 
 
 @dataclass(frozen=True, slots=True)
-class GoOn:
+class SessionSelection:
     """At most one of these is set. `resume` is empty when the session is to be picked from a list. `upto` belongs to
     `fork`: the entry of that session's file which is the last of the copy; empty for all of it."""
 
@@ -18,14 +18,14 @@ class GoOn:
     upto: str = ""
 
 
-def go_on(latest: bool, resume: str | None, fork: str | None, unkept: bool) -> GoOn:
+def parse_selection(latest: bool, resume: str | None, fork: str | None, unkept: bool) -> SessionSelection:
     """The flags of a command line. Raises a usage error for two that cannot both hold."""
     given = {"--continue": latest, "--resume": resume is not None, "--fork": fork is not None, "--no-session": unkept}
     named = [name for name, set in given.items() if set]
     if len(named) > 1:
         why = "each says by itself which session this is"
         raise usage(f"`{named[0]}` and `{named[1]}` stand together", why, "leave one of them out")
-    return GoOn(latest, resume, fork, unkept)
+    return SessionSelection(latest, resume, fork, unkept)
 
 
 def with_value(words: list[str]) -> list[str]:

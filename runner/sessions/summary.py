@@ -19,7 +19,7 @@ _TURNS = b'"type":"message","role":"assistant"'
 
 
 @dataclass(frozen=True, slots=True)
-class Glance:
+class SessionSummary:
     """`written` is in seconds since 1970. `prompts` and `turns` count all branches. `broken`: why it is no session."""
 
     id: str
@@ -35,12 +35,12 @@ class Glance:
     broken: str | None = None
 
     def as_json(self) -> str:
-        fields = {name: getattr(self, name) for name in Glance.__slots__}
+        fields = {name: getattr(self, name) for name in SessionSummary.__slots__}
         when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.written))
         return json.dumps({**fields, "written": when})
 
 
-def glance(store: Store, id: str, found: Found | None = None) -> Glance:
+def summarize_session(store: Store, id: str, found: Found | None = None) -> SessionSummary:
     """One session at a glance. Raises SessionError when its file cannot be opened."""
     found = found or next((each for each in store.list() if each.id == id), None) or Found(id, store.key, 0.0, 0)
     with store.reading(id) as file:
@@ -51,11 +51,11 @@ def glance(store: Store, id: str, found: Found | None = None) -> Glance:
             if (version := head.body["version"]) != VERSION:
                 raise Unsound(f"its format is {version}, and this version reads {VERSION}")
         except Unsound as error:
-            return Glance(id, store.key, "", "", found.written, found.size, None, "", 0, 0, str(error))
+            return SessionSummary(id, store.key, "", "", found.written, found.size, None, "", 0, 0, str(error))
         first = _first(file)
         prompts, turns = _counted(file)
     origin = head.body["forked_from"]
-    return Glance(
+    return SessionSummary(
         id=id,
         key=store.key,
         workspace=str(head.body["workspace"]),
@@ -69,20 +69,22 @@ def glance(store: Store, id: str, found: Found | None = None) -> Glance:
     )
 
 
-def glances(store: Store) -> list[Glance]:
+def summarize_sessions(store: Store) -> list[SessionSummary]:
     """All of a workspace, in the order of `Store.list`; one that was removed meanwhile is left out."""
     seen = []
     for found in store.list():
         try:
-            seen.append(glance(store, found.id, found))
+            seen.append(summarize_session(store, found.id, found))
         except SessionError as error:
             seen.append(
-                Glance(found.id, store.key, "", "", found.written, found.size, None, "", 0, 0, error.problem.why)
+                SessionSummary(
+                    found.id, store.key, "", "", found.written, found.size, None, "", 0, 0, error.problem.why
+                )
             )
     return seen
 
 
-def row(seen: Glance, *, width: int = 100) -> str:
+def row(seen: SessionSummary, *, width: int = 100) -> str:
     """One line for a person; untrusted text in it is made visible."""
     when = time.strftime("%Y-%m-%d %H:%M", time.gmtime(seen.written))
     if seen.broken is not None:

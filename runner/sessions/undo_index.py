@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from runner.sessions.entries import Unsound, parse
 from runner.sessions.tree import Tree
-from runner.state.lineage import Earlier
+from runner.state.lineage import SessionLineage
 
 _SNAPSHOT = re.compile(rb'"snapshot":"([0-9]{1,15})"')
 
@@ -16,7 +16,7 @@ def steps_of(tree: Tree) -> list[tuple[int, int]]:
     return [(at, int(named[1])) for at, _, raw in lines if (named := _SNAPSHOT.search(raw))]
 
 
-def earlier_of(tree: Tree, steps: Sequence[tuple[int, int]], name: str) -> Earlier:
+def earlier_of(tree: Tree, steps: Sequence[tuple[int, int]], name: str) -> SessionLineage:
     """The runs of all branches (a person may have gone back to before one began), of which the first has the `name` of
     the session itself. What stands before it is a copy of another session's."""
     runs, copied, first = set[str](), set[str](), len(tree)
@@ -31,4 +31,4 @@ def earlier_of(tree: Tree, steps: Sequence[tuple[int, int]], name: str) -> Earli
         else:
             copied.add(run)
     until = max((step for at, step in steps if at < first), default=0)
-    return Earlier(frozenset(runs), max((step for _, step in steps), default=0), frozenset(copied), until)
+    return SessionLineage(frozenset(runs), max((step for _, step in steps), default=0), frozenset(copied), until)

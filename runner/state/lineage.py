@@ -4,7 +4,7 @@ from policy.model.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Earlier:
+class SessionLineage:
     """By their names in the audit log. Those that are `copied` were of another session, which may go on by itself: they
     count up to the step `until` of /undo. `last`: the newest step of all."""
 
@@ -13,9 +13,9 @@ class Earlier:
     copied: frozenset[str] = frozenset()
     until: int = 0
 
-    def forked(self) -> "Earlier":
+    def forked(self) -> "SessionLineage":
         """The same for a copy of that session."""
-        return Earlier(last=self.last, copied=self.runs | self.copied, until=self.last)
+        return SessionLineage(last=self.last, copied=self.runs | self.copied, until=self.last)
 
     def holds(self, run: str, step: int) -> bool:
         """Whether that step of `run` is one of the session's."""

@@ -8,7 +8,7 @@ from pathlib import Path
 MOST = 256 << 20  # bytes of one session: no limit of a command counts what lies here, and a model can print for hours
 
 
-class Shelf:
+class OutputStore:
     """The folder of one session's outputs, made at the first one: the user's alone, and `most` bytes in all."""
 
     def __init__(self, folder: Path, most: int = MOST) -> None:

@@ -30,7 +30,7 @@ from sandbox.workspace.autorun import Watch
 from sandbox.workspace.autorun_watch import Live, live_of, with_live
 
 if TYPE_CHECKING:
-    from sandbox.egress.credential_injection import Lend
+    from sandbox.egress.credential_injection import InjectorFactory
     from sandbox.egress.resolver import Resolve
 
 _LONGEST = 1 << 17  # bytes of one word: MAX_ARG_STRLEN, execve(2)
@@ -58,7 +58,7 @@ class Container:
         aside: Path | None = None,
         files: bool = True,
         resolver: "Resolve | None" = None,
-        lend: "Lend | None" = None,
+        lend: "InjectorFactory | None" = None,
     ) -> None:
         self.name = "container"
         self.resolver = resolver  # names to addresses for the egress proxy; None: as this machine does it

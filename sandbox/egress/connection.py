@@ -18,7 +18,7 @@ from sandbox.egress.stream import CHUNK, Stream, first
 if TYPE_CHECKING:
     import ssl
 
-    from sandbox.egress.credential_injection import Added, Broker
+    from sandbox.egress.credential_injection import Broker, InjectedHeader
 
 HEAD = 30.0  # seconds for everything that must be read before bytes are passed on
 IDLE = 300.0  # seconds in which nothing moves
@@ -162,7 +162,7 @@ class Served:
             await self._pass_on()
         await self.client.part()
 
-    async def _lent(self, request: http1.Request) -> tuple[bool, "Added | None"]:
+    async def _lent(self, request: http1.Request) -> tuple[bool, "InjectedHeader | None"]:
         """Whether the server is spoken to over TLS, which then stands; and what is added to this request.
 
         INVARIANT: each request is judged by itself, and what is added goes to the host and port that it was added for:
@@ -238,7 +238,7 @@ class Served:
             await self.server.send(data)
             size -= len(data)
 
-    async def _answer(self, request: http1.Request, added: "Added | None", *, moved: tuple[str, str]) -> int:
+    async def _answer(self, request: http1.Request, added: "InjectedHeader | None", *, moved: tuple[str, str]) -> int:
         """Pass the answer on, provisional heads first, until the server ends it. Its status.
 
         What was added to the request does not come back in it.
@@ -279,7 +279,9 @@ class Served:
                         )
                 return status
 
-    async def _piecewise(self, source: Stream, target: Stream, count: Count, added: "Added | None" = None) -> None:
+    async def _piecewise(
+        self, source: Stream, target: Stream, count: Count, added: "InjectedHeader | None" = None
+    ) -> None:
         """The rest of what comes, read and written anew. Whoever waits for it has the time limit."""
         mask = added.mask() if added else None
         while data := await source.some(CHUNK):
@@ -288,7 +290,7 @@ class Served:
         if mask:
             await target.send(mask.end())
 
-    async def _chunks(self, server: Stream, client: Stream, added: "Added") -> None:
+    async def _chunks(self, server: Stream, client: Stream, added: "InjectedHeader") -> None:
         """The rest of an answer in chunks, cut anew: where the server cut them hides nothing. Trailers are dropped."""
         mask = added.mask()
         while (line := await server.until(b"\n", 4096)) is not None:

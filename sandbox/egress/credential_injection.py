@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Added:
+class InjectedHeader:
     """One header that goes with one request. `credential`: its name, for the record.
 
     `masks`: spellings of the value that an answer must not bring back.
@@ -50,16 +50,16 @@ class Broker:
     """
 
     secure: Callable[[str, int], bool]
-    asks: Callable[[str, int, str, str], Awaitable[Added | None]]
+    asks: Callable[[str, int, str, str], Awaitable[InjectedHeader | None]]
     opens: Callable[[str, int], "ssl.SSLContext | None"]
     trust: Callable[[], "ssl.SSLContext"]
     rejected: Callable[[str], None]
 
 
-Lend = Callable[[tuple[str, ...]], Broker]  # from the names of credentials, as Terms have them
+InjectorFactory = Callable[[tuple[str, ...]], Broker]  # from the names of credentials, as Terms have them
 
 
-def lent(names: tuple[str, ...], lend: Lend | None) -> Broker:
+def lent(names: tuple[str, ...], lend: InjectorFactory | None) -> Broker:
     """What `lend` gives. Raises SandboxUnavailable where nobody does: terms are granted exactly, or not at all."""
     if lend is None:
         what = f"no credential can be added here, and the command would get {', '.join(names)}"
@@ -74,7 +74,7 @@ class Mask:
     What may be the beginning of one is held back until more is known.
     """
 
-    def __init__(self, added: Added) -> None:
+    def __init__(self, added: InjectedHeader) -> None:
         self._added = added
         self._held = b""
 

@@ -27,7 +27,7 @@ from sandbox.workspace.autorun_watch import Live, live_of, with_live
 from sandbox.workspace.protected_paths import Scan
 
 if TYPE_CHECKING:
-    from sandbox.egress.credential_injection import Broker, Lend
+    from sandbox.egress.credential_injection import Broker, InjectorFactory
     from sandbox.egress.resolver import Resolve
 
 # What T3 cannot do, in words; `agent doctor` and every record of it list them.
@@ -62,7 +62,7 @@ class Linux:
         ahead: Ahead | None = None,
         launcher: Launcher = launch,
         resolver: "Resolve | None" = None,
-        lend: "Lend | None" = None,
+        lend: "InjectorFactory | None" = None,
     ) -> None:
         self.name = tier
         self.cache = cache
@@ -186,7 +186,7 @@ class Linux:
         return Enforcement(level, self.name, tuple(sorted(checks.items())), missing, group_module.words(group))
 
 
-def _broker(terms: Terms, lend: "Lend | None") -> "Broker | None":
+def _broker(terms: Terms, lend: "InjectorFactory | None") -> "Broker | None":
     if not terms.credentials:
         return None
     from sandbox.egress.credential_injection import lent

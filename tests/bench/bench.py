@@ -356,7 +356,7 @@ def workspace(folder: str, files: int = 100_000) -> None:
 def snapshots(folder: str) -> None:
     """Measure the snapshots of `agent undo`: the first copies every file, later ones compare the times of each file."""
     from runner.changes.undo.change_scan import Rules
-    from runner.changes.undo.snapshot import Bounds, Taker
+    from runner.changes.undo.snapshot import Bounds, Snapshotter
     from runner.changes.undo.store import Store  # as below: the other user of the launches has no copy of this package
 
     print("a snapshot of all files, before and after each action that may write")
@@ -369,7 +369,7 @@ def snapshots(folder: str) -> None:
                 Path(inner, f"{name}.txt").write_bytes(os.urandom(8) + b"x" * (number * 37 % 8000))
         time.sleep(0.3)  # what changed a moment ago is read again
         store = Store(Path(folder, f"snapshots-{files}"))
-        taker, rules, times = Taker(store, Bounds(), threading.Event()), Rules(lambda name: False), []
+        taker, rules, times = Snapshotter(store, Bounds(), threading.Event()), Rules(lambda name: False), []
         for _ in range(6):
             started = time.perf_counter()
             with store.turns.locked(), store.transaction():

@@ -3,10 +3,10 @@
 import resource
 import time
 
-from runner.engine.compaction.view import View
-from runner.engine.context.tokens import Gauge
+from runner.engine.compaction.view import ConversationView
+from runner.engine.context.tokens import ContextMeter
 from runner.messages import AssistantMessage, Message, TextBlock, ToolCall, ToolMessage, ToolResult, UserMessage
-from runner.sessions.compaction_record import Fold
+from runner.sessions.compaction_record import CompactionRecord
 
 TURNS = 1_000
 OUTPUT = "test_something.py::test_case PASSED\n" * 140  # 5 KB
@@ -23,9 +23,9 @@ def measured() -> dict[str, float]:
     history: list[Message] = [UserMessage((TextBlock("do it"),))]
     for number in range(TURNS):
         history += _turn(number)
-    view, gauge = View(), Gauge()
+    view, gauge = ConversationView(), ContextMeter()
     end = len(history)
-    view.restore([(end, Fold(lined=end - 100, trimmed=end - 20).turned(end))], history)
+    view.restore([(end, CompactionRecord(lined=end - 100, trimmed=end - 20).turned(end))], history)
     times = []
     for number in range(10):
         began = time.perf_counter()

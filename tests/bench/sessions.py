@@ -10,7 +10,7 @@ from pathlib import Path
 from runner.messages import AssistantMessage, TextBlock, ToolCall, ToolResult, Usage, UserMessage
 from runner.secrets.redactor import Redactor
 from runner.sessions.journal import Journal, Verdict
-from runner.sessions.open import Beginning, Run
+from runner.sessions.open import Run, SessionTarget
 from runner.sessions.store import Store
 
 HERE = Path(__file__).resolve().parent
@@ -21,9 +21,9 @@ import resource, sys, time
 from pathlib import Path
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 started = time.perf_counter()
-from runner.sessions.open import Beginning
+from runner.sessions.open import SessionTarget
 from runner.sessions.store import Store
-begin = Beginning.resumed(Store.of(Path(sys.argv[1]), "/w"), "0123456789abcdef", model="scripted:s")
+begin = SessionTarget.resumed(Store.of(Path(sys.argv[1]), "/w"), "0123456789abcdef", model="scripted:s")
 seconds = time.perf_counter() - started
 print(seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, len(begin.past.history), len(begin._tree))
 """
@@ -46,7 +46,7 @@ def _turn(journal: Journal, number: int) -> int:
 def _large(folder: str, entries: int) -> Path:
     """A session of that many entries, by our own journal, which for once does not wait for the disk."""
     store = Store.of(Path(folder), "/w")
-    journal = Beginning(store).journal(RUN, None)
+    journal = SessionTarget(store).journal(RUN, None)
     wait, os.fdatasync = os.fdatasync, lambda handle: None
     try:
         made = number = 0
@@ -74,7 +74,7 @@ def measure(folder: str, entries: int = 100_000, rounds: int = 5) -> dict[str, f
         found.append([float(word) for word in done.stdout.split()])
     times: dict[bool, list[float]] = {True: [], False: []}
     store = Store.of(Path(folder), "/w")
-    journal = Beginning(store).journal(Run("f" * 16, *list(_fields(RUN))[1:]), Redactor(live=True, shapes=True))
+    journal = SessionTarget(store).journal(Run("f" * 16, *list(_fields(RUN))[1:]), Redactor(live=True, shapes=True))
     journal.message(UserMessage((TextBlock("x"),)))
     bare: list[float] = []
     handle = os.open(os.path.join(folder, "bare"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)

@@ -38,7 +38,7 @@ from runner.messages import (
 )
 from runner.problems import Exit
 from runner.providers.backoff import RetryPolicy
-from runner.sessions.history import index, past
+from runner.sessions.history import history_of, index
 from tests.support.loop_stage import Make, Stage
 from tests.support.scripted_replies import fatal, shown
 from tests.support.session_files import ID, begun, new_store
@@ -197,7 +197,7 @@ def once(found: Stage, seed: int, state: Path) -> Ending:
     whole(history)
     assert shown(found.events) == kept_text(history), "what was shown is what is kept, once"
     raw = store.path(ID).read_bytes()
-    assert list(past(index(io.BytesIO(raw), ID), ID).history) == history, "and what the file says"
+    assert list(history_of(index(io.BytesIO(raw), ID), ID).history) == history, "and what the file says"
     in_order(raw)
     now = [row.kind for row in found.audit.rows()][: -len(before) or None]
     denied, finished = len(found.of(Denied)), len(found.of(Finished))

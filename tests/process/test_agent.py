@@ -49,7 +49,7 @@ from runner.messages import (
 from runner.problems import Exit, Stopped
 from runner.providers import Opened
 from runner.providers.scripted import ScriptedProvider, Turn
-from runner.sessions.selection import GoOn
+from runner.sessions.selection import SessionSelection
 from runner.sessions.store import SessionError
 
 
@@ -300,7 +300,7 @@ def test_one_program_turns_from_session_to_session(folder: Path, tmp_path: Path)
 
 def test_a_closed_agent_begins_anew(folder: Path, tmp_path: Path) -> None:
     async def work() -> None:
-        agent = Agent(folder, model=model(Turn("one"), Turn("two")), go_on=GoOn(unkept=True))
+        agent = Agent(folder, model=model(Turn("one"), Turn("two")), selection=SessionSelection(unkept=True))
         await all_of(agent, "a")
         await agent.close()
         with pytest.raises(Stopped, match="no session is open"):
@@ -384,7 +384,7 @@ def test_an_opening_that_failed_can_be_tried_again(folder: Path, tmp_path: Path)
         async with Agent(folder, model=model(Turn("one"), Turn("two"))) as first:
             await first.run("remember")
             kept = str(first.talk.ctx.journal.kept)
-        agent = Agent(folder, model=model(Turn("three")), go_on=GoOn(resume=kept))
+        agent = Agent(folder, model=model(Turn("three")), selection=SessionSelection(resume=kept))
         whole = (state / "audit.db").read_bytes()
         (state / "audit.db").write_bytes(b"no database")
         for _ in range(2):
@@ -395,7 +395,7 @@ def test_an_opening_that_failed_can_be_tried_again(folder: Path, tmp_path: Path)
         assert agent.talk.history[0] == UserMessage((TextBlock("remember"),))
         assert agent.talk.ctx.journal.kept == kept
         with pytest.raises(SessionError, match="is in use"):  # it is ours, and not only read
-            await Agent(folder, model=model(), go_on=GoOn(resume=kept)).open()
+            await Agent(folder, model=model(), selection=SessionSelection(resume=kept)).open()
         await agent.close()
 
     asyncio.run(work())

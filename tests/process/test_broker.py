@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from policy.model.credential import Credential
 from runner.secrets.broker import injector as lender
-from runner.secrets.broker.injector import Lender
+from runner.secrets.broker.injector import CredentialInjector
 from runner.secrets.broker.session_ca import CERTIFICATES, Authority
-from sandbox.egress.credential_injection import Added
+from sandbox.egress.credential_injection import InjectedHeader
 from sandbox.egress.proxy import Egress
 from tests.support.credential_rows import forge, rows
 from tests.support.egress_world import Names, Proxy, Server, certificate, proxying, serving
@@ -45,7 +45,9 @@ async def brokered(
     names = Names(forge__test=[("127.0.0.2",)], other__test=[("127.0.0.2",)])
     names.answers["sub.forge.test"] = [("127.0.0.2",)]
     proxy = Proxy(hosts, names)
-    lender = Lender(given, {"FORGE_TOKEN": SECRET} if environ is None else environ, "/nowhere", authority=authority)
+    lender = CredentialInjector(
+        given, {"FORGE_TOKEN": SECRET} if environ is None else environ, "/nowhere", authority=authority
+    )
     lender._trust = ssl.create_default_context(cafile=str(believing)) if believing else ssl.create_default_context()
     proxy.egress = Egress(proxy.listener, hosts, names, lender.lend(tuple(each.name for each in given)))
     proxy.egress.begin()
@@ -231,7 +233,7 @@ SPELLED = [
 def test_what_it_looks_like_in_a_page_is_masked(text: str, why: str) -> None:
     """A page that shows what it was asked is the commonest of all, and it spells as its language does."""
     (login,) = forge(f'["{HOST}"]', 'basic = "me"')
-    lender = Lender((login,), {"FORGE_TOKEN": ODD}, "/nowhere")
+    lender = CredentialInjector((login,), {"FORGE_TOKEN": ODD}, "/nowhere")
     added = asyncio.run(lender.lend(("forge",)).asks(HOST, 443, "GET", "/"))
     assert added is not None
     assert added.hide(f"<{text}>".encode()).strip(b"<>*") in (b"", b"%3D%3D"), why
@@ -315,7 +317,7 @@ def test_what_a_server_sends_back_is_masked(pem: Path, text: str, why: str, piec
     st.lists(st.text("abc", max_size=6), max_size=8),
 )
 def test_law_however_it_is_cut_nothing_comes_through(masks: list[str], pieces: list[str]) -> None:
-    mask = Added("forge", "A", "v", tuple(each.encode() for each in masks)).mask()
+    mask = InjectedHeader("forge", "A", "v", tuple(each.encode() for each in masks)).mask()
     told = b"".join([*(mask.feed(piece.encode()) for piece in pieces), mask.end()]).decode()
     assert len(told) == len("".join(pieces))
     assert not [each for each in masks if each in told]

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from policy.model.verdict import Problem
 from runner.config.compaction_levels import Disorder, Thresholds, thresholds
 from runner.engine.budget import BudgetMeter
-from runner.engine.compaction.shorten_history import shown
-from runner.engine.compaction.summarizer import Scribe
+from runner.engine.compaction.shorten_history import shorten
+from runner.engine.compaction.summarizer import Summarizer
 from runner.engine.compaction.turn_groups import kept_from
-from runner.engine.compaction.view import View
-from runner.engine.context.tokens import Gauge, weight_of
+from runner.engine.compaction.view import ConversationView
+from runner.engine.context.tokens import ContextMeter, weight_of
 from runner.engine.model_pool import OpenModels
 from runner.engine.run_context import RunContext
 from runner.engine.run_limits import RunLimits
@@ -45,8 +45,8 @@ from runner.providers.endpoint import SetupError
 from runner.providers.pricing import Price
 from runner.providers.scripted import Turn
 from runner.secrets.redactor import Redactor
-from runner.sessions.compaction_record import Fold
-from runner.sessions.history import index, past
+from runner.sessions.compaction_record import CompactionRecord
+from runner.sessions.history import history_of, index
 from runner.sessions.rewind import OWN
 from runner.text.untrusted import marked
 from sandbox.backend import Outcome
@@ -80,7 +80,7 @@ def histories(draw: st.DrawFn) -> list[Message]:
 
 
 folds = st.builds(
-    Fold,
+    CompactionRecord,
     cut=st.integers(0, 20),
     lined=st.integers(0, 20),
     trimmed=st.integers(0, 20),
@@ -108,21 +108,23 @@ def whole(messages: Sequence[Message]) -> bool:
 
 
 @given(histories(), folds)
-def test_calls_and_results_are_never_parted(history: list[Message], fold: Fold) -> None:
-    assert whole(shown(history, fold))
+def test_calls_and_results_are_never_parted(history: list[Message], fold: CompactionRecord) -> None:
+    assert whole(shorten(history, fold))
 
 
 @given(histories(), folds, histories())
-def test_what_is_said_later_changes_nothing_before_it(history: list[Message], fold: Fold, more: list[Message]) -> None:
+def test_what_is_said_later_changes_nothing_before_it(
+    history: list[Message], fold: CompactionRecord, more: list[Message]
+) -> None:
     fold = fold.turned(len(history)).turned(len(history))  # places inside of it
-    before = shown(history, fold)
-    assert shown([*history, *more], fold) == (*before, *more)
+    before = shorten(history, fold)
+    assert shorten([*history, *more], fold) == (*before, *more)
 
 
 @given(histories(), folds)
-def test_places_come_back_from_a_file(history: list[Message], fold: Fold) -> None:
+def test_places_come_back_from_a_file(history: list[Message], fold: CompactionRecord) -> None:
     end = len(history)
-    assert shown(history, fold.turned(end).turned(end)) == shown(history, fold)
+    assert shorten(history, fold.turned(end).turned(end)) == shorten(history, fold)
 
 
 @given(histories(), st.integers(0, 5000))
@@ -135,8 +137,8 @@ def test_the_last_piece_stays_whole(history: list[Message], room: int) -> None:
 @given(histories())
 @settings(max_examples=30)
 def test_what_is_cut_is_short(history: list[Message]) -> None:
-    fold = Fold(cut=len(history), notes="n" * 50_000, space=1000)
-    for message in shown(history, fold):
+    fold = CompactionRecord(cut=len(history), notes="n" * 50_000, space=1000)
+    for message in shorten(history, fold):
         assert isinstance(message, UserMessage)
         assert sum(len(block.text) for block in message.content if isinstance(block, TextBlock)) < 5000
 
@@ -148,7 +150,7 @@ LONG = Outcome(0, stdout=b"a line that the command printed\n" * 600)  # about 5,
 
 def small(found: Stage, window: int | None = 20_000, **levels: int) -> Stage:
     """The stage with a model of that window."""
-    view = View(Thresholds(**levels) if levels else None, window=lambda spec: window)
+    view = ConversationView(Thresholds(**levels) if levels else None, window=lambda spec: window)
     return replace(found, ctx=replace(found.ctx, view=view))
 
 
@@ -221,7 +223,7 @@ class Table:
         return self.found.ctx
 
     @property
-    def view(self) -> View:
+    def view(self) -> ConversationView:
         return self.ctx.view
 
     def fit(self, history: list[Message]) -> tuple[Message, ...]:
@@ -322,8 +324,8 @@ def test_whatever_comes_it_fits(lay: Lay) -> None:
     @given(histories(), st.integers(12_000, 60_000), st.floats(0.5, 2.0))
     @settings(max_examples=60, deadline=None)
     def holds(history: list[Message], window: int, rate: float) -> None:
-        view = View(window=lambda spec: window)
-        ctx = replace(table.ctx, view=view, gauge=Gauge())
+        view = ConversationView(window=lambda spec: window)
+        ctx = replace(table.ctx, view=view, gauge=ContextMeter())
         counted = round((sum(map(weight_of, history)) + 4_000) * rate)
         ctx.gauge.answered(Usage(counted, 1), history, AssistantMessage((TextBlock("."),)))
         sent = asyncio.run(view.fit(history * 3, ctx.model_access()))
@@ -488,8 +490,8 @@ def test_notes_about_too_much_are_asked_for_about_less(lay: Lay) -> None:
 
 def lay_again(table: Table, clerk: Clerk) -> Table:
     """Return a copy of the table with another model and an empty view."""
-    view = View(window=lambda spec: 20_000)
-    found = replace(table.found, ctx=replace(table.ctx, view=view, gauge=Gauge()))
+    view = ConversationView(window=lambda spec: 20_000)
+    found = replace(table.found, ctx=replace(table.ctx, view=view, gauge=ContextMeter()))
     found.ctx.live.provider = clerk
     return Table(found, clerk, table.spent)
 
@@ -540,7 +542,7 @@ def test_who_writes_the_notes(
 
     bounds = RunLimits(money=5.0, price=Price(1.0, 2.0)) if money else RunLimits()
     table = lay(clerks[BIG], bounds=bounds)
-    view = View(Thresholds(), Scribe(chosen, lambda model: price), lambda spec: 20_000)
+    view = ConversationView(Thresholds(), Summarizer(chosen, lambda model: price), lambda spec: 20_000)
     ctx = replace(table.ctx, view=view, models=OpenModels(opened(BIG), opened))
     ctx.live.model = BIG.partition(":")[2]
     asyncio.run(view.fit(talked(10), ctx.model_access(), table.spent))
@@ -592,9 +594,9 @@ def test_a_session_goes_on_with_the_short_view_and_its_file_keeps_all(lay: Lay, 
     assert "summary" in table.levels
     assert journal.close() is None
     with store.reading(ID) as file:
-        before = past(index(file, ID), ID, model="scripted:s")
+        before = history_of(index(file, ID), ID, model="scripted:s")
     assert list(before.history) == history
-    again = View()
+    again = ConversationView()
     again.restore(before.folds, before.history)
     assert again.shown(before.history) == table.view.shown(history)
 
@@ -611,8 +613,8 @@ WRITTEN: list[tuple[dict[str, int], str]] = [
 @pytest.mark.parametrize(("counts", "why"), WRITTEN, ids=[why for _, why in WRITTEN])
 def test_a_file_that_somebody_wrote_into_tears_nothing(counts: dict[str, int], why: str) -> None:
     history = worked(3)
-    view = View()
-    view.restore([(len(history), Fold(**counts))], history)  # type: ignore[arg-type]  # places alone
+    view = ConversationView()
+    view.restore([(len(history), CompactionRecord(**counts))], history)  # type: ignore[arg-type]  # places alone
     assert whole(view.shown(history)), why
     assert whole(view.shown([*history, said("go on")])), why
 
@@ -638,9 +640,9 @@ def test_whatever_happens_on_the_way_the_next_process_shows_the_same(lay: Lay, t
     def holds(pieces: list[tuple[list[Message], str]], window: int, writes: bool) -> None:
         store = new_store(tmp_path / str(next(numbers)))
         journal = begun(store)
-        view = View(window=lambda spec: window)
+        view = ConversationView(window=lambda spec: window)
         clerk = Clerk("noted") if writes else failing()
-        ctx = replace(table.ctx, view=view, gauge=Gauge(), journal=journal)
+        ctx = replace(table.ctx, view=view, gauge=ContextMeter(), journal=journal)
         ctx.live.provider = clerk
         history: list[Message] = []
         mark, sent = (0, journal.leaf), view.shown(history)
@@ -679,9 +681,9 @@ def test_whatever_happens_on_the_way_the_next_process_shows_the_same(lay: Lay, t
         history.append(said("end"))
         assert journal.close() is None
         with store.reading(ID) as file:
-            past_one = past(index(file, ID), ID, model="scripted:s")
+            past_one = history_of(index(file, ID), ID, model="scripted:s")
         assert list(past_one.history) == history
-        again = View()
+        again = ConversationView()
         again.restore(past_one.folds, past_one.history)
         assert again.shown(history) == view.shown(history)
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from policy.model.action import RunArgv, RunScript
 from policy.model.tier import Mode, Tier
 from policy.model.verdict import Problem
-from runner.engine.event_redaction import Watch
+from runner.engine.event_redaction import RedactingEmitter
 from runner.events import Chunk, Event, Finished, Notice, Prompted, Proposed, RunEnded, Said, Thought
 from runner.messages import AssistantMessage, TextBlock, ThinkingBlock, ToolCall, Usage
 from runner.secrets import registry
@@ -350,7 +350,7 @@ def test_values_are_masked_at_any_depth_and_nothing_else_changes() -> None:
 def test_no_event_shows_it_not_even_in_pieces() -> None:
     half, rest = KEY[:10], KEY[10:]
     events: list[Event] = []
-    watch = Watch(REDACTOR, events.append)
+    watch = RedactingEmitter(REDACTOR, events.append)
     for event in (
         Prompted(f"use {KEY}"),
         Said(f"so {half}"), Said(f"{rest} it is, "), Said(half),

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from runner.messages import Message, ToolMessage
-from runner.sessions.history import index, past
-from runner.sessions.open import Beginning
+from runner.sessions.history import history_of, index
+from runner.sessions.open import SessionTarget
 from runner.sessions.store import JournalError, SessionError, Store
 from tests.support.places import ROOT
 from tests.support.session_files import ID, begun, calls, new_store, result, run_of, says, talk, user
@@ -27,7 +27,7 @@ NOBODY = 65534
 
 def history(store: Store, id: str = ID) -> tuple[Message, ...]:
     with store.reading(id) as file:
-        return past(index(file, id), id).history
+        return history_of(index(file, id), id).history
 
 
 # Goes on with the session for ever: a prompt, a turn with two calls, an answer; each with the number of the round. Says
@@ -36,10 +36,10 @@ _WRITER = """
     import os, sys
     from pathlib import Path
     from tests.support.session_files import calls, new_store, result, run_of, says, user
-    from runner.sessions.open import Beginning
+    from runner.sessions.open import SessionTarget
     store = new_store(Path(sys.argv[1]))
     found = store.list()
-    begin = Beginning.resumed(store, found[0].id) if found else Beginning(store)
+    begin = SessionTarget.resumed(store, found[0].id) if found else SessionTarget(store)
     number = 0
     journal = begin.journal(run_of(store), None)
     while True:
@@ -93,7 +93,7 @@ def test_a_kill_within_a_write_leaves_a_torn_line_that_the_next_one_takes_away(t
     last = whole.splitlines(keepends=True)[-1]
     for size in range(1, len(last)):
         path.write_bytes(whole[: len(whole) - len(last) + size])
-        begin = Beginning.resumed(store, ID)
+        begin = SessionTarget.resumed(store, ID)
         assert begin.past is not None
         complete = size == len(last) - 1  # only its newline is missing
         assert begin.past.history == (before if complete else before[:-1])
@@ -111,8 +111,8 @@ _FULL = """
     import os, sys
     from pathlib import Path
     from tests.support.session_files import ID, new_store, run_of, says, user
-    from runner.sessions.open import Beginning
-    from runner.sessions.history import index, past
+    from runner.sessions.open import SessionTarget
+    from runner.sessions.history import index, history_of
     from runner.sessions.store import JournalError
     state = Path(sys.argv[1]) / "state"
     (Path(sys.argv[1]) / "ballast").write_bytes(b"x" * 20_000)
@@ -121,8 +121,8 @@ _FULL = """
         with store.reading(ID) as file:
             tree = index(file, ID)
             assert not tree.torn and not tree.damages, (tree.torn, tree.damages)
-            return past(tree, ID).history
-    journal = Beginning(store).journal(run_of(store), None)
+            return history_of(tree, ID).history
+    journal = SessionTarget(store).journal(run_of(store), None)
     done = []
     try:
         for number in range(100):
@@ -183,7 +183,7 @@ def test_a_disk_that_refuses_only_when_it_is_told_to_keep_writes_no_line_twice(
     journal.message(user("after"))
     assert journal.close() is None
     assert history(store) == (user("before"), says("refused"), user("after"))
-    assert Beginning.resumed(store, ID).past is not None, "no line stands in it twice"
+    assert SessionTarget.resumed(store, ID).past is not None, "no line stands in it twice"
 
 
 @pytest.mark.threat("T82")
@@ -234,8 +234,8 @@ def test_a_second_process_is_refused_by_name_and_may_fork(tmp_path: Path) -> Non
         import sys, time
         from pathlib import Path
         from tests.support.session_files import ID, new_store
-        from runner.sessions.open import Beginning
-        begin = Beginning.resumed(new_store(Path(sys.argv[1])), ID)
+        from runner.sessions.open import SessionTarget
+        begin = SessionTarget.resumed(new_store(Path(sys.argv[1])), ID)
         print("held", flush=True)
         time.sleep(60)
     """
@@ -244,12 +244,12 @@ def test_a_second_process_is_refused_by_name_and_may_fork(tmp_path: Path) -> Non
     try:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"held\n"
-        for attempt in (lambda: Beginning.resumed(store, ID), lambda: store.remove(ID)):
+        for attempt in (lambda: SessionTarget.resumed(store, ID), lambda: store.remove(ID)):
             with pytest.raises(SessionError) as refused:
                 attempt()
             assert f"process {holder.pid} has it" in refused.value.problem.why
             assert f"agent --fork {ID[:8]}" in refused.value.problem.fix
-        forked = Beginning.forked(store, ID, store)
+        forked = SessionTarget.forked(store, ID, store)
         assert forked.past is not None
         assert forked.past.history == history(store)
         forked.close()
@@ -258,7 +258,7 @@ def test_a_second_process_is_refused_by_name_and_may_fork(tmp_path: Path) -> Non
         holder.wait()
         assert holder.stdout is not None
         holder.stdout.close()
-    Beginning.resumed(store, ID).close()  # a lock is gone with its process, however that ends
+    SessionTarget.resumed(store, ID).close()  # a lock is gone with its process, however that ends
 
 
 def test_a_session_that_is_refused_or_closed_is_free_again(tmp_path: Path) -> None:
@@ -269,11 +269,11 @@ def test_a_session_that_is_refused_or_closed_is_free_again(tmp_path: Path) -> No
     kept = []
     for _ in range(2):
         with pytest.raises(SessionError) as refused:
-            Beginning.resumed(store, ID)
+            SessionTarget.resumed(store, ID)
         assert "damaged" in refused.value.problem.why
         kept.append(refused)  # and with it all that was open then
     path.write_bytes(whole)
-    begin = Beginning.resumed(store, ID)
+    begin = SessionTarget.resumed(store, ID)
     assert begin.journal(run_of(store), None).close() is None
     store.open(ID).close()
 
@@ -297,7 +297,7 @@ def test_a_session_that_is_written_by_another_can_be_read(tmp_path: Path) -> Non
     journal.message(user("x"))
     journal.message(calls("a"))
     with store.reading(ID) as file:
-        assert len(past(index(file, ID), ID).history) == 3
+        assert len(history_of(index(file, ID), ID).history) == 3
     journal.result(0, result("a"))
     journal.close()
 
@@ -342,7 +342,7 @@ def test_what_others_could_have_put_there_is_refused(
     path = talk(store)
     at = {"sessions": path.parent.parent, "key": path.parent, "file": path}[which]
     spoil(at)  # type: ignore[operator]  # a function of the table
-    for attempt in (lambda: Beginning.resumed(store, ID), lambda: Beginning.forked(store, ID, store)):
+    for attempt in (lambda: SessionTarget.resumed(store, ID), lambda: SessionTarget.forked(store, ID, store)):
         with pytest.raises(SessionError) as refused:
             attempt()
         problem = refused.value.problem
@@ -360,7 +360,7 @@ def test_what_others_may_read_becomes_private(tmp_path: Path) -> None:
     path = talk(store)
     for place in (path, path.parent, path.parent.parent):
         place.chmod(0o755)
-    Beginning.resumed(store, ID).close()
+    SessionTarget.resumed(store, ID).close()
     assert [place.stat().st_mode & 0o777 for place in (path, path.parent, path.parent.parent)] == [0o600, 0o700, 0o700]
 
 

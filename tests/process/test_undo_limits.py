@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 
 from policy.model.action import ReadFile, RunScript
-from runner.changes.undo.blobs import Place
+from runner.changes.undo.blobs import BlobPlace
 from runner.changes.undo.errors import UndoError
 from runner.changes.undo.purge import clear
-from runner.changes.undo.snapshot import Taker
+from runner.changes.undo.snapshot import Snapshotter
 from runner.secrets import registry
 from runner.secrets.secret import Secret
 from tests.support.places import ROOT
@@ -406,7 +406,7 @@ die = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 # fmt: off
 DEATHS = [
     # what the runner does until it is killed; whether `a` and `b` may then be as before the action; why
-    ("taking.Taker._content = die; world.act('echo 2 > a')",                                  "in the middle of a snapshot"),
+    ("taking.Snapshotter._content = die; world.act('echo 2 > a')",                                  "in the middle of a snapshot"),
     ("asyncio.run(world.keeper.before(world.permit(RunScript(WORK, str(world.w))), 'x', '1')); world.sh('echo 2 > a; rm b'); die()", "in the middle of an action"),
     ("world.act('echo 2 > a; rm b'); real = restore._Hand.write; restore._Hand.write = lambda self, item: (real(self, item), die()); world.undo()", "in the middle of an undo"),
     ("world.act('echo 2 > a; rm b'); restore.os.fchmod = die; world.undo()",                   "before a file is in place"),
@@ -688,9 +688,9 @@ def test_a_folder_that_is_closed_to_us_is_told(base: Path) -> None:
 def test_cancelling_a_first_look_ends_it(base: Path) -> None:
     world = World(base)
     world.sh("for i in $(seq 30); do mkdir d$i; for j in $(seq 100); do echo $i $j > d$i/f$j; done; done")
-    begun, kept, real = threading.Event(), list[int](), Taker._content
+    begun, kept, real = threading.Event(), list[int](), Snapshotter._content
 
-    def content(taker: Taker, handle: int, size: int, places: dict[bytes, Place]) -> bytes | None:
+    def content(taker: Snapshotter, handle: int, size: int, places: dict[bytes, BlobPlace]) -> bytes | None:
         kept.append(handle)
         begun.set()
         assert taker._stop.wait(60), "nobody was told to stop"
@@ -705,7 +705,7 @@ def test_cancelling_a_first_look_ends_it(base: Path) -> None:
             await task
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Taker, "_content", content)
+        patch.setattr(Snapshotter, "_content", content)
         asyncio.run(work())
     assert len(kept) < 3000
     assert world.act("echo x > a") is not None

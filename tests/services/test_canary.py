@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from runner.secrets.encodings import forms, views
+from runner.secrets.encodings import decoded_views, encoded_forms
 from runner.secrets.registry import MASK
 from tests.support.model_server import Delta, ModelServer, calling, serving
 from tests.support.sandbox_bench import USERS
@@ -53,8 +53,10 @@ def model() -> Iterator[ModelServer]:
 def held(data: bytes | str) -> list[str]:
     """Return the canaries that occur in `data`, in any known encoding."""
     text = data if isinstance(data, str) else data.decode("latin-1")
-    read = [view.text for view in views(text, 200)]
-    return [canary for canary in (KEY, TOKEN, LOGIN) for form in forms(canary) if any(form in each for each in read)]
+    read = [view.text for view in decoded_views(text, 200)]
+    return [
+        canary for canary in (KEY, TOKEN, LOGIN) for form in encoded_forms(canary) if any(form in each for each in read)
+    ]
 
 
 def test_the_oracle_finds_what_it_looks_for() -> None:

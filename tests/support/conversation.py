@@ -18,7 +18,7 @@ from runner.frontends.plain.repl import converse
 from runner.messages import ToolCall
 from runner.providers import Opened
 from runner.providers.scripted import ScriptedProvider, Turn
-from runner.sessions.open import Beginning
+from runner.sessions.open import SessionTarget
 from runner.sessions.store import Store
 
 
@@ -54,7 +54,9 @@ def talk(
 
     def start() -> Start:
         options = SessionOptions(workspace, unattended=False, mode=Mode.TRUST_PROJECT)
-        options = replace(options, context=context or Context(), beginning=Beginning(Store.of(state, str(workspace))))
+        options = replace(
+            options, context=context or Context(), beginning=SessionTarget(Store.of(state, str(workspace)))
+        )
         return Start(options, load(workspace, environ), environ, model, lambda spec: Opened(ScriptedProvider([]), spec))
 
     async def work() -> int:

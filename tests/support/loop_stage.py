@@ -36,7 +36,7 @@ from runner.messages import (
 from runner.providers.backoff import RetryPolicy
 from runner.providers.scripted import ScriptedProvider, Turn
 from runner.secrets.redactor import Redactor
-from runner.state.output_store import Shelf
+from runner.state.output_store import OutputStore
 from sandbox.backend import Enforcement, Level, Listener, Outcome
 from tools import TOOLS
 from tools.seen_files import Seen
@@ -172,7 +172,7 @@ def stage(tmp_path: Path) -> Make:
             audit=audit,
             sandbox=sandbox,
             enforcement=FULL,
-            shelf=Shelf(tmp_path / "kept"),
+            shelf=OutputStore(tmp_path / "kept"),
             emit=events.append,
             redactor=Redactor(),
         )

@@ -29,12 +29,12 @@ def lender(told: dict[str, Any], stack: contextlib.ExitStack) -> Any:
     from policy.toml.schema import read
     from runner.config.credential_keys import KEYS
     from runner.config.credential_table import credentials
-    from runner.secrets.broker.session import lending
+    from runner.secrets.broker.session import injector_for
 
     os.environ["SSL_CERT_FILE"] = told["trust"]
     rows = credentials(read(told["rows"], "test.toml", {}, {"credential": KEYS}).entries)
     profile = replace(Profile(*[()] * 8), credentials=rows, bundle=told.get("bundle", ""))
-    return stack.enter_context(lending(profile, told["environ"] | {"SSL_CERT_FILE": told["trust"]}, "/nowhere"))
+    return stack.enter_context(injector_for(profile, told["environ"] | {"SSL_CERT_FILE": told["trust"]}, "/nowhere"))
 
 
 def terms_of(told: dict[str, Any]) -> Terms:

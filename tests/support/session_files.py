@@ -4,7 +4,7 @@ from pathlib import Path
 
 from runner.messages import AssistantMessage, TextBlock, ToolCall, ToolResult, UserMessage
 from runner.sessions.journal import Journal, Mask
-from runner.sessions.open import Beginning, Run
+from runner.sessions.open import Run, SessionTarget
 from runner.sessions.store import Store
 
 ID = "0123456789abcdef"
@@ -37,7 +37,7 @@ def new_store(state: Path) -> Store:
 
 
 def begun(store: Store, id: str = ID, mask: Mask | None = None) -> Journal:
-    return Beginning(store).journal(run_of(store, id), mask)
+    return SessionTarget(store).journal(run_of(store, id), mask)
 
 
 def talk(store: Store, id: str = ID) -> Path:

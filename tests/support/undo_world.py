@@ -15,9 +15,9 @@ from policy.model.action import Action, RunScript, WriteFile
 from policy.model.tier import Mode
 from policy.model.verdict import Allow, Permit
 from runner.changes.undo.plan import Allowed
-from runner.changes.undo.recorder import Keeper
-from runner.changes.undo.revert import Taken, Wish, take_back
-from runner.changes.undo.settings import choice_of, ground_of, place
+from runner.changes.undo.recorder import SnapshotRecorder
+from runner.changes.undo.revert import RevertRequest, Taken, take_back
+from runner.changes.undo.settings import choice_of, place, scope_of
 from runner.changes.undo.store import Store
 from runner.config import Settings, load
 from runner.facts.gather import gather
@@ -49,14 +49,14 @@ class World:
     def settings(self) -> Settings:
         return load(self.w, self.environ)
 
-    def another(self) -> Keeper:
+    def another(self) -> SnapshotRecorder:
         """One more session in the same workspace."""
         settings = self.settings
         facts = gather(str(self.w), self.environ, settings.profile)
-        self.ground = ground_of(
+        self.ground = scope_of(
             facts, settings.profile, choice_of(settings), cache_dir(self.environ), state_dir(self.environ)
         )
-        return Keeper(place(state_dir(self.environ), facts.workspace), "s", self.ground, self._hear)
+        return SnapshotRecorder(place(state_dir(self.environ), facts.workspace), "s", self.ground, self._hear)
 
     def _hear(self, line: str) -> None:
         if "were kept for `agent undo`, once: " not in line:  # said of a look that took long: the machine's doing
@@ -74,7 +74,7 @@ class World:
         assert isinstance(verdict, Allow), verdict
         return verdict.permit
 
-    def act(self, script: str, keeper: Keeper | None = None) -> int | None:
+    def act(self, script: str, keeper: SnapshotRecorder | None = None) -> int | None:
         """A command of a model; answers the step."""
         keeper = keeper or self.keeper
         running = asyncio.run(keeper.before(self.permit(RunScript(WORK, str(self.w))), script, "1.1"))
@@ -97,7 +97,7 @@ class World:
         allowed = Allowed(bool(wish.pop("force", False)), bool(wish.pop("auto_run", False)))
         store = self.store()
         try:
-            return take_back(store, self.ground, Wish(count, allowed=allowed, **wish))  # type: ignore[arg-type]  # its fields
+            return take_back(store, self.ground, RevertRequest(count, allowed=allowed, **wish))  # type: ignore[arg-type]  # its fields
         finally:
             store.close()
 

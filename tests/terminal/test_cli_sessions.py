@@ -12,7 +12,7 @@ import pytest
 
 from runner.messages import AssistantMessage, ImageBlock, TextBlock, ThinkingBlock, ToolCall, ToolResult
 from runner.sessions.journal import Verdict
-from runner.sessions.open import Beginning
+from runner.sessions.open import SessionTarget
 from tests.support import forked_agent
 from tests.support.model_server import Delta, ModelServer, calling, serving
 from tests.support.session_desk import AGENT, Desk
@@ -207,7 +207,7 @@ ALLOWED = {
 def hostile(desk: Desk) -> Desk:
     """Every text of a session, from everybody who can put one in, is EVIL."""
     run = run_of(desk.store, cwd=f"/w{EVIL}", model=f"scripted:{EVIL}")
-    journal = Beginning(desk.store).journal(run, None)
+    journal = SessionTarget(desk.store).journal(run, None)
     journal.message(user(EVIL))
     blocks = (
         ThinkingBlock(EVIL),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.engine.context.tokens import Gauge, Size, weight
+from runner.engine.context.tokens import ContextMeter, Size, weight
 from runner.events import Event
 from runner.messages import (
     AssistantMessage,
@@ -53,7 +53,7 @@ def test_a_text_is_weighed(text: str, least: float, most: float, why: str) -> No
 
 
 def test_the_provider_is_believed_and_only_the_rest_is_estimated() -> None:
-    gauge = Gauge()
+    gauge = ContextMeter()
     gauge.fixed("s" * 400, [SPEC])
     history: list[Message] = [said("do it")]
     before = gauge.size(history)
@@ -71,7 +71,7 @@ def test_the_provider_is_believed_and_only_the_rest_is_estimated() -> None:
 def test_the_rate_is_what_the_provider_counted() -> None:
     counts = []
     for tokens in (1_000, 2_000, 100_000, 1):
-        gauge = Gauge()
+        gauge = ContextMeter()
         gauge.fixed("", [])
         history: list[Message] = [said("x" * 4_000)]
         gauge.answered(Usage(input=tokens), history, answer(""))
@@ -82,7 +82,7 @@ def test_the_rate_is_what_the_provider_counted() -> None:
 
 
 def test_messages_made_shorter_are_weighed_against_what_was_counted() -> None:
-    gauge = Gauge()
+    gauge = ContextMeter()
     gauge.fixed("", [])
     history: list[Message] = [said("do it"), CALL, RESULT]
     gauge.answered(Usage(input=5_000, output=20), history, answer("done"))
@@ -94,7 +94,7 @@ def test_messages_made_shorter_are_weighed_against_what_was_counted() -> None:
 
 
 def test_a_server_that_counts_nothing_leaves_the_estimate() -> None:
-    gauge = Gauge()
+    gauge = ContextMeter()
     gauge.fixed("", [])
     history: list[Message] = [said("x" * 400)]
     gauge.answered(Usage(output=5), history, answer("y" * 40))
@@ -102,7 +102,7 @@ def test_a_server_that_counts_nothing_leaves_the_estimate() -> None:
 
 
 def test_another_model_has_not_counted_yet() -> None:
-    gauge = Gauge()
+    gauge = ContextMeter()
     history: list[Message] = [said("hello")]
     gauge.answered(Usage(input=900, output=5), history, answer("hi"))
     gauge.another()

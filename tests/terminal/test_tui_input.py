@@ -436,9 +436,9 @@ def test_the_line_of_status_fits_and_says_the_mode_last_of_all(width: int) -> No
 def test_the_quick_way_reads_flags_as_the_long_one() -> None:
     args = _parsed(["--mode", "plan", "--model=a:b", "-c", "--limit", "cpu=3s", "--limit=pids=9", "--accept-partial"])
     assert (args.mode, args.model, args.limits, args.least) == (Mode.PLAN, "a:b", ("cpu=3s", "pids=9"), "partial")
-    assert args.go_on.latest
-    assert _parsed(["--resume"]).go_on.resume == ""
-    assert _parsed(["--resume", "0123abcd"]).go_on.resume == "0123abcd"
+    assert args.selection.latest
+    assert _parsed(["--resume"]).selection.resume == ""
+    assert _parsed(["--resume", "0123abcd"]).selection.resume == "0123abcd"
 
 
 @pytest.mark.parametrize(

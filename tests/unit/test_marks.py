@@ -13,8 +13,8 @@ from policy.model.tier import Mode
 from runner.agent.conversation import Talk
 from runner.providers.scripted import ScriptedProvider, Turn
 from runner.sessions.journal import Journal
-from runner.sessions.open import Beginning
-from runner.sessions.rewind import Mark
+from runner.sessions.open import SessionTarget
+from runner.sessions.rewind import RewindPoint
 from tests.support.loop_stage import Make, bash
 from tests.support.session_files import ID, begun, new_store, run_of
 
@@ -77,10 +77,10 @@ class Played:
         talk, before = self.talk, (self.talk.marks, self.talk.history)
         assert self.journal.close() is None
         if fork:
-            begin = Beginning.forked(self.store, self.name, self.store)  # type: ignore[arg-type]
+            begin = SessionTarget.forked(self.store, self.name, self.store)  # type: ignore[arg-type]
             self.name = f"{int(self.name, 16) + 1:016x}"
         else:
-            begin = Beginning.resumed(self.store, self.name)  # type: ignore[arg-type]
+            begin = SessionTarget.resumed(self.store, self.name)  # type: ignore[arg-type]
         assert begin.past is not None
         assert list(begin.past.history) == before[1]
         assert places(list(begin.past.marks)) == places(before[0])
@@ -89,7 +89,7 @@ class Played:
         self.enter(begin.journal(run_of(self.store, self.name), None))  # type: ignore[arg-type]
 
 
-def places(marks: list[Mark]) -> list[tuple[int, str | None]]:
+def places(marks: list[RewindPoint]) -> list[tuple[int, str | None]]:
     return [(mark.length, mark.leaf) for mark in marks]
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from policy.model.verdict import Permit, Problem
 from runner.audit.log import AuditLog
-from runner.engine.compaction.view import View
+from runner.engine.compaction.view import ConversationView
 from runner.engine.run_limits import RunLimits
 from runner.events import CallBegun, Finished, Notice, Proposed, Retrying
 from runner.loop import Ending, run
@@ -214,7 +214,7 @@ def test_an_answer_that_was_cut(
 def test_a_window_that_is_nearly_full_bounds_one_answer_and_not_those_after_it(stage: Make) -> None:
     """The limit of an answer grows up to the limit of the model, whatever space an earlier request had."""
 
-    class Narrow(View):
+    class Narrow(ConversationView):
         left_now = 3000
 
         def left(self, messages: object, access: object) -> int:

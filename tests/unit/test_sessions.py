@@ -24,17 +24,17 @@ from runner.messages import (
 )
 from runner.secrets.redactor import Redactor
 from runner.sessions.entries import Answered, Entry, Unsound, line, message_of, of_message, of_result, parse
-from runner.sessions.history import Past, index, past
-from runner.sessions.open import Beginning
+from runner.sessions.history import SessionHistory, history_of, index
+from runner.sessions.open import SessionTarget
 from runner.sessions.store import SessionError, Store, choose
 from tests.support.session_files import ID, begun, calls, new_store, result, run_of, says, talk, user
 
 OTHER = "fedcba9876543210"
 
 
-def read(store: Store, id: str = ID, *, lenient: bool = False, model: str = "") -> Past:
+def read(store: Store, id: str = ID, *, lenient: bool = False, model: str = "") -> SessionHistory:
     with store.reading(id) as file:
-        return past(index(file, id), id, lenient=lenient, model=model)
+        return history_of(index(file, id), id, lenient=lenient, model=model)
 
 
 # ---- lines
@@ -179,7 +179,7 @@ def test_what_was_never_said_leaves_no_file(tmp_path: Path) -> None:
 def test_going_on_adds_to_the_same_tree_and_forking_leaves_the_old_file_alone(tmp_path: Path) -> None:
     store = new_store(tmp_path / "state")
     path = talk(store)
-    resumed = Beginning.resumed(store, ID)
+    resumed = SessionTarget.resumed(store, ID)
     journal = resumed.journal(run_of(store, OTHER), None)
     journal.message(says("more"))
     journal.message(user("third"))
@@ -192,7 +192,7 @@ def test_going_on_adds_to_the_same_tree_and_forking_leaves_the_old_file_alone(tm
     assert read(store).grants == ({"what": "npm test"},)
     before = path.read_bytes()
 
-    forked = Beginning.forked(store, ID, store)
+    forked = SessionTarget.forked(store, ID, store)
     assert forked.past is not None
     assert forked.past.history == read(store).history
     journal = forked.journal(run_of(store, OTHER), None)
@@ -303,14 +303,14 @@ def test_a_file_edited_by_hand(tmp_path: Path, edit: object, kept: int | None, t
     path.write_bytes(b"".join(edit(lines_of(path))))  # type: ignore[operator]  # a function of the table
     if kept is None:
         with pytest.raises(SessionError) as refused:
-            Beginning.resumed(store, ID)
+            SessionTarget.resumed(store, ID)
         assert told in refused.value.problem.why, why
         return
     found = read(store)
     assert len(found.history) == kept, why
     assert told in " ".join(found.notices)
     assert bool(found.notices) == bool(told)
-    journal = Beginning.resumed(store, ID).journal(run_of(store), None)
+    journal = SessionTarget.resumed(store, ID).journal(run_of(store), None)
     journal.message(user("third"))
     assert journal.close() is None
     assert read(store).history == (*found.history, user("third")), "what is added hangs on what is sound"
@@ -323,7 +323,7 @@ def test_a_fork_goes_on_from_before_the_damage(tmp_path: Path) -> None:
     rows = lines_of(path)
     path.write_bytes(b"".join([*rows[:6], b"oops\n", *rows[7:]]))
     before = path.read_bytes()
-    forked = Beginning.forked(store, ID, store)
+    forked = SessionTarget.forked(store, ID, store)
     assert forked.past is not None
     assert len(forked.past.history) == 3
     assert "line 7" in " ".join(forked.past.notices)
@@ -344,7 +344,7 @@ def test_a_fork_copies_no_line_that_says_two_things(tmp_path: Path, more: bytes)
         store = new_store(tmp_path / f"state{len(rest)}")
         path = talk(store)
         path.write_bytes(b"".join([*lines_of(path), ours("notice", rest), more]))
-        journal = Beginning.forked(store, ID, store).journal(run_of(store, OTHER), None)
+        journal = SessionTarget.forked(store, ID, store).journal(run_of(store, OTHER), None)
         journal.message(user("go on"))
         assert journal.close() is None
         assert "sneaked" not in store.path(OTHER).read_text()

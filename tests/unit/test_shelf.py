@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from runner.state.output_store import Shelf
+from runner.state.output_store import OutputStore
 
 
 def test_both_streams_are_kept_for_the_user_alone(tmp_path: Path) -> None:
-    path = Path(Shelf(tmp_path / "o").keep(b"out", b"err"))
+    path = Path(OutputStore(tmp_path / "o").keep(b"out", b"err"))
     assert path.read_bytes() == b"out\n[stderr]\nerr"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
@@ -18,7 +18,7 @@ def test_both_streams_are_kept_for_the_user_alone(tmp_path: Path) -> None:
 
 @pytest.mark.threat("T14")
 def test_no_model_fills_the_disk_with_what_is_kept(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path / "o", most=100)
+    shelf = OutputStore(tmp_path / "o", most=100)
     shelf.keep(b"x" * 60, b"")
     for _ in range(3):
         with pytest.raises(OSError, match="at its bound"):
@@ -36,7 +36,7 @@ def test_a_piece_that_the_disk_took_does_not_stay(tmp_path: Path) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
     try:
         with pytest.raises(OSError, match="too large"):
-            Shelf(tmp_path / "o").keep(b"x" * 5000, b"")
+            OutputStore(tmp_path / "o").keep(b"x" * 5000, b"")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, handler)

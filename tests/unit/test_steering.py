@@ -12,7 +12,7 @@ from policy.model.tier import Mode
 from runner.agent.conversation import Talk
 from runner.config.schema import key_of
 from runner.engine.steering import Delivery, Steering
-from runner.engine.user_input import Words
+from runner.engine.user_input import UserInput
 from runner.events import Queued, Steered, Unqueued
 from runner.loop import Ending
 from runner.messages import (
@@ -25,7 +25,7 @@ from runner.messages import (
     UserMessage,
 )
 from runner.problems import Exit
-from runner.sessions.history import index, past
+from runner.sessions.history import history_of, index
 from tests.support.loop_stage import Make, Stage
 from tests.support.scripted_replies import Item, Plays, fatal, ls, says
 from tests.support.session_files import ID, begun, new_store
@@ -50,7 +50,7 @@ def test_words_wait_for_their_moment(
         queues.follow_up(text)
     assert queues.waiting == (*steered, *later)
     assert queues.injected() == between
-    assert [queues.next() for _ in after] == [Words(text) for text in after]
+    assert [queues.next() for _ in after] == [UserInput(text) for text in after]
     assert queues.next() is None
 
 
@@ -68,7 +68,7 @@ def test_a_command_waits_as_it_was_typed() -> None:
     queues.follow_up("Do it like this: ...", "/skill:do it")
     queues.follow_up("and then stop")
     assert queues.waiting == ("/skill:do it", "and then stop")
-    assert queues.next() == Words("Do it like this: ...\n\nand then stop", "/skill:do it\n\nand then stop")
+    assert queues.next() == UserInput("Do it like this: ...\n\nand then stop", "/skill:do it\n\nand then stop")
     queues.follow_up("Do it like this: ...", "/skill:do it")
     assert queues.take_back() == ("/skill:do it",)
 
@@ -171,7 +171,7 @@ def test_what_is_said_meanwhile_reaches_the_model_at_its_moment_and_the_file_say
     talking(found, Spoken(words, *answers), delivery, tmp_path)
     assert [heard(message) for message in found.history] == hears, why
     raw = new_store(tmp_path / "sessions").path(ID).read_bytes()
-    again = past(index(io.BytesIO(raw), ID), ID)
+    again = history_of(index(io.BytesIO(raw), ID), ID)
     assert list(again.history) == found.history, "a later session goes on from the same"
     steered = [event.text for event in found.events if isinstance(event, Steered)]
     queued = [event.text for event in found.events if isinstance(event, Queued)]

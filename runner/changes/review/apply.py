@@ -17,13 +17,13 @@ from runner.changes.review.patch_parser import PatchError
 from runner.changes.review.patch_quoting import LINK, PROGRAM, Side
 from runner.changes.review.risk_flags import changes_of
 from runner.changes.undo.apply import NOT_EMPTY, restore
-from runner.changes.undo.blobs import Place
+from runner.changes.undo.blobs import BlobPlace
 from runner.changes.undo.errors import UndoError
 from runner.changes.undo.file_state import Change, Entry, Kind, entry_of
 from runner.changes.undo.plan import Item
 from runner.changes.undo.recover import recover
-from runner.changes.undo.scope import Ground, below_root, inventory_of
-from runner.changes.undo.snapshot import Taker
+from runner.changes.undo.scope import SnapshotScope, below_root, inventory_of
+from runner.changes.undo.snapshot import Snapshotter
 from runner.changes.undo.store import Store
 
 _NOW = "somebody changed it just now"
@@ -39,7 +39,7 @@ class Applied:
 
 
 def apply(
-    plan: Plan, ground: Ground, store: Store, words: str, session: str, warned: Collection[str] | None = None
+    plan: Plan, ground: SnapshotScope, store: Store, words: str, session: str, warned: Collection[str] | None = None
 ) -> Applied:
     """Do all of `plan`, which has no problem. `warned`: the paths of it of which the user was told that other programs
     run them by themselves; None when that does not matter. Raises PatchError when something came in between: then every
@@ -57,7 +57,7 @@ def apply(
         terms = ground.terms(())
         rules = ground.rules(terms)
         store.under(ground.digest(terms))
-        taker = Taker(store, ground.choice.bounds, threading.Event())
+        taker = Snapshotter(store, ground.choice.bounds, threading.Event())
         items = tuple(_items(root, plan.items))
         paths = tuple(item.path for item in items)
         with store.transaction():
@@ -188,7 +188,7 @@ def _wanted(side: Side | None, now: Entry | None, mask: int) -> Entry | None:
 
 def _keep(store: Store, planned: Iterable[Planned]) -> None:
     """Both contents of every file, also of those that `agent undo` keeps nothing of: to put them there, and back."""
-    places: dict[bytes, Place] = {}
+    places: dict[bytes, BlobPlace] = {}
     for each in planned:
         for side in (each.old, each.new):
             if side is None or side.mode == LINK:
@@ -217,7 +217,7 @@ def _still(root: str, planned: Iterable[Planned]) -> None:
         os.close(top)
 
 
-def _no_news(ground: Ground, terms: Terms, plan: Plan, warned: Collection[str]) -> None:
+def _no_news(ground: SnapshotScope, terms: Terms, plan: Plan, warned: Collection[str]) -> None:
     """Raises PatchError when other programs would by now run a path by themselves of which the user was not told."""
     found = inventory_of(ground, terms, ground.workspace).findings(changes_of(plan.items))
     for path in found.keys() - set(warned):

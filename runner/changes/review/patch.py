@@ -107,7 +107,7 @@ def patch_of(
     work = _Work(copy, secret, over)
     try:
         ignored = work.ignored(tuple(excludes))
-        now = tree_diff.found(copy.path, over)
+        now = tree_diff.scan_tree(copy.path, over)
         if not with_ignored:
             work.pass_over(ignored)
         for path in sorted(_touched(copy, now), key=os.fsencode):
@@ -122,7 +122,7 @@ def patch_of(
         work.close()
 
 
-def _touched(copy: Copy, now: tree_diff.Found) -> set[str]:
+def _touched(copy: Copy, now: tree_diff.TreeScan) -> set[str]:
     """Paths of files and links that may have changed in the copy."""
     found = set()
     for path, status in now.files.items():

@@ -11,8 +11,8 @@ from runner.changes.review.copy_tree import SECRET, Progress
 from runner.changes.review.deadline import never
 from runner.changes.review.patch import Patch, listed, patch_of
 from runner.changes.review.workspace_copy import Copy, CopyError, copied, place
-from runner.changes.undo.scope import Ground, inventory_of, secret_of
-from runner.changes.undo.settings import choice_of, ground_of
+from runner.changes.undo.scope import SnapshotScope, inventory_of, secret_of
+from runner.changes.undo.settings import choice_of, scope_of
 from runner.config import Settings
 from runner.config.path_mapping import mapped
 from runner.facts.gather import gather
@@ -37,7 +37,7 @@ class Review:
     notes: tuple[str, ...]
     _secret: Callable[[str], bool]
     _excludes: tuple[bytes, ...]
-    _ground: Ground
+    _ground: SnapshotScope
 
     @property
     def workspace(self) -> str:
@@ -85,7 +85,7 @@ def reviewed(
     are not taken over: they are about paths there.
     """
     facts = gather(str(cwd), environ, settings.profile)
-    ground = ground_of(facts, settings.profile, choice_of(settings), cache_dir(environ), state_dir(environ))
+    ground = scope_of(facts, settings.profile, choice_of(settings), cache_dir(environ), state_dir(environ))
     secret = secret_of(ground)
     copy = copied(facts.workspace, where, progress, secret)
     try:

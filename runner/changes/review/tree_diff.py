@@ -23,7 +23,7 @@ class Unreadable(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class TreeScan:
     """By path below the top. `files`: files and links; `closed`: folders that we cannot look into, with why."""
 
     files: dict[str, os.stat_result]
@@ -47,7 +47,7 @@ def like_git(name: str) -> bool:
     return plain in (GIT, "git~1")
 
 
-def found(top: str, over: Callable[[], bool] = never) -> Found:
+def scan_tree(top: str, over: Callable[[], bool] = never) -> TreeScan:
     """Everything below `top` but for Git's own folders. Raises OSError when `top` itself cannot be read.
 
     Folders that were not looked at when `over()` became true are among `closed`, for OVERTIME.
@@ -58,7 +58,7 @@ def found(top: str, over: Callable[[], bool] = never) -> Found:
     stack: list[tuple[int, str, Iterator[str]]] = []
     handle = safe_open.open_root(top)
     try:
-        result = Found(files, closed, empty)
+        result = TreeScan(files, closed, empty)
         stack.append((handle, "", iter(_listed(handle, "", result, over))))
         while stack:
             above, path, waiting = stack[-1]
@@ -96,7 +96,7 @@ def _opened(name: str, above: int) -> int:
         return safe_open.open_folder(name, above)
 
 
-def _listed(handle: int, path: str, result: Found, over: Callable[[], bool]) -> list[str]:
+def _listed(handle: int, path: str, result: TreeScan, over: Callable[[], bool]) -> list[str]:
     """The folders in one folder; its files are entered."""
     folders: list[str] = []
     count = 0

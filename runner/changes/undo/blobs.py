@@ -20,7 +20,7 @@ _FULL = 64 << 20  # bytes, after which a new pack is begun: packs are dropped an
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BlobPlace:
     """Where a content lies: a pack's number, and the bytes in it."""
 
     pack: int
@@ -32,7 +32,7 @@ class Lost(Exception):
     """A kept content is not there any more, or is not what it was."""
 
 
-class Packs:
+class BlobStore:
     """The files of kept contents in `folder`, which is ours alone. `number` is the first that was never used."""
 
     def __init__(self, folder: Path, number: int) -> None:
@@ -47,19 +47,19 @@ class Packs:
         """Another process may have used the numbers up to this one."""
         self._number = max(self._number, number)
 
-    def add(self, data: bytes) -> Place:
+    def add(self, data: bytes) -> BlobPlace:
         """Append one small content. Raises OSError (a full disk); what was added before stays."""
         if self._open is None or self._offset > _FULL:
             self.flush()
             self._begin()
-        place = Place(self._number, self._offset, len(data))
+        place = BlobPlace(self._number, self._offset, len(data))
         self._offset += len(data)
         self._pending += data
         if len(self._pending) >= _CHUNK:
             self._write()
         return place
 
-    def clone(self, source: int, size: int) -> tuple[Place, bytes] | None:
+    def clone(self, source: int, size: int) -> tuple[BlobPlace, bytes] | None:
         """Keep all of the open file `source`, and answer its sha256; None when it is not `size` bytes long any more."""
         self.flush()
         self._begin()
@@ -80,9 +80,9 @@ class Packs:
         if copied != size:
             self.drop(number)
             return None
-        return Place(number, 0, size), digest.digest()
+        return BlobPlace(number, 0, size), digest.digest()
 
-    def read(self, place: Place, digest: bytes) -> Iterator[bytes]:
+    def read(self, place: BlobPlace, digest: bytes) -> Iterator[bytes]:
         """The content in pieces. Raises Lost at the end when they are not what was kept: use nothing before that."""
         found, left = hashlib.sha256(), place.size
         try:

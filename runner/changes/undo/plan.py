@@ -6,7 +6,7 @@ from typing import Literal
 from policy.model.frozen import dataclass
 from runner.changes.undo import file_state as entry
 from runner.changes.undo.file_state import Entry, Kind, same
-from runner.changes.undo.recover import found
+from runner.changes.undo.recover import last_entry
 from runner.changes.undo.store import Step, Store
 from sandbox.workspace.inventory import Changes, Finding, Node
 
@@ -75,7 +75,7 @@ def plan(store: Store, steps: Sequence[Step], allowed: Allowed, judge: Judge) ->
                 broken.add(key)
             first.setdefault(key, change.before)
             last[key] = change.after
-    there = {key: now for key in sorted(first) if not same(now := found(store, *key), first[key])}
+    there = {key: now for key in sorted(first) if not same(now := last_entry(store, *key), first[key])}
     obeyed: dict[tuple[str, str], Finding] = {}
     for root in {root for root, _ in there if not allowed.auto_run}:
         changes = {path: _node(first[root, path]) for each, path in there if each == root}

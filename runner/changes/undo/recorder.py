@@ -20,14 +20,14 @@ from runner.changes.undo.change_scan import Rules, Stopped, TooMany
 from runner.changes.undo.errors import UndoError, unusable
 from runner.changes.undo.exclusion_text import not_kept, unkept_of
 from runner.changes.undo.file_state import Change
-from runner.changes.undo.ownership import Whose, undoable
+from runner.changes.undo.ownership import StepOwnership, undoable
 from runner.changes.undo.purge import sign
 from runner.changes.undo.recover import recover
-from runner.changes.undo.revert import Taken, Wish, take_back
-from runner.changes.undo.scope import Ground, below_root
-from runner.changes.undo.snapshot import Snapshot, Taker
+from runner.changes.undo.revert import RevertRequest, Taken, take_back
+from runner.changes.undo.scope import SnapshotScope, below_root
+from runner.changes.undo.snapshot import Snapshot, Snapshotter
 from runner.changes.undo.store import Store
-from runner.state.lineage import Earlier
+from runner.state.lineage import SessionLineage
 from runner.text.sanitize import one_line
 
 _SLOW = 1.0  # seconds of a look that are worth a word
@@ -40,12 +40,12 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _alone(method: "Callable[Concatenate[Keeper, P], T]") -> "Callable[Concatenate[Keeper, P], T]":
+def _alone(method: "Callable[Concatenate[SnapshotRecorder, P], T]") -> "Callable[Concatenate[SnapshotRecorder, P], T]":
     """One thread at a time. SAFETY: a command that was stopped goes on in its thread, and a list of steps that is
     closed under it ends the whole program (a connection of SQLite is for one thread)."""
 
     @wraps(method)
-    def waiting(self: "Keeper", /, *args: P.args, **kwargs: P.kwargs) -> T:
+    def waiting(self: "SnapshotRecorder", /, *args: P.args, **kwargs: P.kwargs) -> T:
         with self.using:
             return method(self, *args, **kwargs)
 
@@ -61,15 +61,17 @@ class Running:
     notes: tuple[str, ...]
 
 
-class Keeper:
+class SnapshotRecorder:
     """Keeps what the actions of one session change. `folder`: of this workspace, in our state; `say` tells the user;
     `earlier`: what the session goes on from."""
 
-    def __init__(self, folder: Path, session: str, ground: Ground, say: Say, earlier: Earlier | None = None) -> None:
+    def __init__(
+        self, folder: Path, session: str, ground: SnapshotScope, say: Say, earlier: SessionLineage | None = None
+    ) -> None:
         self._folder = folder
         self._session = session
-        self._earlier = earlier or Earlier()
-        self._whose = Whose(session, self._earlier)
+        self._earlier = earlier or SessionLineage()
+        self._whose = StepOwnership(session, self._earlier)
         self._ground = ground
         self._choice = ground.choice
         self._say = say
@@ -141,7 +143,7 @@ class Keeper:
         bounds = replace(self._choice.bounds, bytes=0)
         try:
             with store.turns.locked(), store.transaction():
-                taker = Taker(store, bounds, self._stop, may_drop=False)
+                taker = Snapshotter(store, bounds, self._stop, may_drop=False)
                 for root, paths, rules in running.roots:
                     taken = taker.take_paths(root, paths, rules) if paths else taker.take(root, rules)
                     store.note(running.step, taken.changes)
@@ -169,7 +171,7 @@ class Keeper:
         """Bring the files back as they were before the last `count` actions of this session. Raises UndoError,
         OSError."""
         self._store = self._store or Store(self._folder)
-        return take_back(self._store, self._ground, Wish(count, session=self._session, whose=self._whose))
+        return take_back(self._store, self._ground, RevertRequest(count, session=self._session, whose=self._whose))
 
     @_alone
     def rewind(self, count: int) -> tuple[bool, tuple[str, ...]]:
@@ -197,7 +199,7 @@ class Keeper:
     def actions(self) -> tuple[int, ...]:
         """The steps of this session that changed files and were not taken back, newest first. Raises UndoError."""
         try:
-            if self._store is None and self._earlier != Earlier() and (self._folder / "steps.db").exists():
+            if self._store is None and self._earlier != SessionLineage() and (self._folder / "steps.db").exists():
                 self._store = Store(self._folder)
             return tuple(step.id for step in undoable(self._store, self._whose)) if self._store is not None else ()
         except (OSError, sqlite3.Error) as error:
@@ -212,7 +214,7 @@ class Keeper:
         count = len(self.actions())
         if not count or self._store is None:
             return []
-        wish = Wish(count, dry=True, session=self._session, whose=self._whose)
+        wish = RevertRequest(count, dry=True, session=self._session, whose=self._whose)
         try:
             taken = take_back(self._store, self._ground, wish)
             return list(diff_text(self._store, taken.items, self._ground.workspace, forward=True))
@@ -272,7 +274,7 @@ class Keeper:
             store.under(self._ground.digest(terms))
             alone = store.turns.alone()
             with store.transaction():
-                taker = Taker(store, self._choice.bounds, self._stop)
+                taker = Snapshotter(store, self._choice.bounds, self._stop)
                 every = self._ground.rules(terms)
                 started, known = time.monotonic(), bool(store.index(roots[0][0]))
                 dead = recover(store, taker, lambda root: below_root(every, root)) if alone else []
@@ -300,7 +302,7 @@ class Keeper:
 
     def _take(self, root: str, paths: tuple[str, ...], rules: Rules) -> Snapshot:
         assert self._store is not None  # whoever calls opened it
-        taker = Taker(self._store, self._choice.bounds, self._stop)
+        taker = Snapshotter(self._store, self._choice.bounds, self._stop)
         return taker.take_paths(root, paths, rules) if paths else taker.take(root, rules)
 
     def _tell(self, unkept: tuple[Change, ...]) -> tuple[str, ...]:

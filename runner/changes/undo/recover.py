@@ -8,14 +8,14 @@ from collections.abc import Callable
 from runner.changes import safe_open
 from runner.changes.undo.change_scan import Index, Rules
 from runner.changes.undo.file_state import Change, Entry, Kind
-from runner.changes.undo.snapshot import PARTLY, Taker
+from runner.changes.undo.snapshot import PARTLY, Snapshotter
 from runner.changes.undo.store import Step, Store
 
 KILLED = "the runner was killed while it ran; what anybody else changed until"
 DRAFT = ".ringfence-undo-"  # the names of files that are about to be put in place
 
 
-def recover(store: Store, taker: Taker, rules: Callable[[str], Rules]) -> list[Step]:
+def recover(store: Store, taker: Snapshotter, rules: Callable[[str], Rules]) -> list[Step]:
     """Bring the steps that never ended to an end; answers them. The store is locked, with a transaction open, and no
     action runs: else they are not dead."""
     dead = store.open_steps()
@@ -33,14 +33,14 @@ def recover(store: Store, taker: Taker, rules: Callable[[str], Rules]) -> list[S
     return dead
 
 
-def _finish_undo(store: Store, taker: Taker, rules: Callable[[str], Rules], step: Step) -> None:
+def _finish_undo(store: Store, taker: Snapshotter, rules: Callable[[str], Rules], step: Step) -> None:
     planned = store.changes(step.id)
     store.unnote(step.id)
     for root, paths in step.roots:
         with contextlib.suppress(OSError):  # as above
             _clean(root, paths, step.id)
             taker.take_paths(root, paths, rules(root))
-    now = [Change(each.root, each.path, each.before, found(store, each.root, each.path)) for each in planned]
+    now = [Change(each.root, each.path, each.before, last_entry(store, each.root, each.path)) for each in planned]
     store.note(step.id, now)
 
 
@@ -56,14 +56,14 @@ def _clean(root: str, paths: tuple[str, ...], step: int) -> None:
         os.close(top)
 
 
-def index_of(store: Store, root: str) -> Index:
+def last_index(store: Store, root: str) -> Index:
     """What was known of `root` at the last look, whole or of single paths."""
     return store.index(root) or store.index(f"{root}{PARTLY}")
 
 
-def found(store: Store, root: str, path: str) -> Entry | None:
+def last_entry(store: Store, root: str, path: str) -> Entry | None:
     """What was at `path` at the last look."""
-    index, folder = index_of(store, root), ""
+    index, folder = last_index(store, root), ""
     *above, last = path.split("/")
     for name in above:
         entry = index.get(folder, {}).get(name)

@@ -10,18 +10,18 @@ from runner.changes.undo.apply import NOT_EMPTY, restore
 from runner.changes.undo.change_scan import Rules
 from runner.changes.undo.errors import UndoError
 from runner.changes.undo.file_state import Change
-from runner.changes.undo.ownership import Whose, undoable
+from runner.changes.undo.ownership import StepOwnership, undoable
 from runner.changes.undo.plan import Allowed, Item, plan
 from runner.changes.undo.recover import recover
-from runner.changes.undo.scope import Ground, below_root, inventory_of
-from runner.changes.undo.snapshot import FULL, Taker
+from runner.changes.undo.scope import SnapshotScope, below_root, inventory_of
+from runner.changes.undo.snapshot import FULL, Snapshotter
 from runner.changes.undo.store import Roots, Step, Store
 from sandbox.linux.launch import known_trees, survey
 from sandbox.workspace.autorun import Watch
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class RevertRequest:
     """The last `count` actions, of everybody or of `whose` alone, or with `redo` the last undo. `dry`: only say what
     would be done."""
 
@@ -30,7 +30,7 @@ class Wish:
     dry: bool = False
     allowed: Allowed = Allowed()
     session: str = ""
-    whose: Whose | None = None
+    whose: StepOwnership | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Taken:
         return all(not item.problem or item.mild for item in self.items) and not self.aside
 
 
-def take_back(store: Store, ground: Ground, wish: Wish) -> Taken:
+def take_back(store: Store, ground: SnapshotScope, wish: RevertRequest) -> Taken:
     """Bring the files back. Raises UndoError when nothing is to be taken back, or an action runs; OSError, or
     sqlite3.Error, when our own folder takes nothing more at all."""
     with store.turns.locked():
@@ -64,15 +64,17 @@ def take_back(store: Store, ground: Ground, wish: Wish) -> Taken:
             )
         bounds = ground.choice.bounds
         try:
-            return _taken(store, Taker(store, bounds, threading.Event(), may_drop=False), ground, wish)
+            return _taken(store, Snapshotter(store, bounds, threading.Event(), may_drop=False), ground, wish)
         except OSError as error:
             if error.errno not in FULL:
                 raise
         # Our own folder is full: what is kept already comes back, what is there now is not kept.
-        return _taken(store, Taker(store, replace(bounds, bytes=0), threading.Event(), may_drop=False), ground, wish)
+        return _taken(
+            store, Snapshotter(store, replace(bounds, bytes=0), threading.Event(), may_drop=False), ground, wish
+        )
 
 
-def _taken(store: Store, taker: Taker, ground: Ground, wish: Wish) -> Taken:
+def _taken(store: Store, taker: Snapshotter, ground: SnapshotScope, wish: RevertRequest) -> Taken:
     with store.transaction():
         dead = tuple(_recovered(store, taker, ground))
     steps = _chosen(store, wish)
@@ -96,16 +98,16 @@ def _taken(store: Store, taker: Taker, ground: Ground, wish: Wish) -> Taken:
     return _done(store, taker, ground, wish, (steps, roots, terms, rules, items, number, dead))
 
 
-def recovered(store: Store, ground: Ground) -> list[Step]:
+def recovered(store: Store, ground: SnapshotScope) -> list[Step]:
     """Bring the steps of a runner that was killed to an end, if there are any; answers them."""
     with store.turns.locked():
         if not store.turns.alone() or not store.open_steps():
             return []
         with store.transaction():
-            return _recovered(store, Taker(store, ground.choice.bounds, threading.Event()), ground)
+            return _recovered(store, Snapshotter(store, ground.choice.bounds, threading.Event()), ground)
 
 
-def _recovered(store: Store, taker: Taker, ground: Ground) -> list[Step]:
+def _recovered(store: Store, taker: Snapshotter, ground: SnapshotScope) -> list[Step]:
     roots = {root for step in store.open_steps() for root, _ in step.roots}
     if not roots:
         return []
@@ -115,9 +117,9 @@ def _recovered(store: Store, taker: Taker, ground: Ground) -> list[Step]:
 
 def _done(
     store: Store,
-    taker: Taker,
-    ground: Ground,
-    wish: Wish,
+    taker: Snapshotter,
+    ground: SnapshotScope,
+    wish: RevertRequest,
     planned: tuple[tuple[Step, ...], Roots, Terms, Rules, tuple[Item, ...], int, tuple[Step, ...]],
 ) -> Taken:
     steps, roots, terms, rules, items, number, dead = planned
@@ -168,7 +170,7 @@ def _softened(items: tuple[Item, ...]) -> tuple[Item, ...]:
     return tuple(replace(item, mild=True) if mild(item) else item for item in items)
 
 
-def _looked(taker: Taker, root: str, paths: tuple[str, ...], rules: Rules) -> str:
+def _looked(taker: Snapshotter, root: str, paths: tuple[str, ...], rules: Rules) -> str:
     """Look at the paths; answers why that cannot be, in words, empty when it can."""
     try:
         taker.take_paths(root, paths, rules)
@@ -183,7 +185,7 @@ def _may_yet(item: Item) -> bool:
     return not item.problem.startswith("it was not kept")
 
 
-def _settled(store: Store, steps: tuple[Step, ...], wish: Wish, number: int | None = None) -> None:
+def _settled(store: Store, steps: tuple[Step, ...], wish: RevertRequest, number: int | None = None) -> None:
     """These steps are taken back, whatever of them could not be."""
     if wish.redo:
         for step in steps:
@@ -191,7 +193,7 @@ def _settled(store: Store, steps: tuple[Step, ...], wish: Wish, number: int | No
     store.mark(tuple(step.id for step in steps), number or -1)
 
 
-def _chosen(store: Store, wish: Wish) -> tuple[Step, ...]:
+def _chosen(store: Store, wish: RevertRequest) -> tuple[Step, ...]:
     if wish.redo:
         found = [step for step in store.steps() if step.kind == "undo" and step.undone is None][:1]
         if not found:

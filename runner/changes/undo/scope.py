@@ -30,7 +30,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class SnapshotScope:
     """`cache`, `aside`: our folders, of what is known of the disk and for what has to be set aside."""
 
     facts: Facts
@@ -70,7 +70,7 @@ class Ground:
         return hashlib.sha256(seed.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def inventory_of(ground: Ground, terms: Terms, root: str) -> Inventory:
+def inventory_of(ground: SnapshotScope, terms: Terms, root: str) -> Inventory:
     """Return the judge of what other programs run by themselves below `root`: the workspace, or a folder that `terms`
     let be written."""
     found = survey(terms, "", ground.cache)
@@ -79,7 +79,7 @@ def inventory_of(ground: Ground, terms: Terms, root: str) -> Inventory:
     return Inventory(secrets, root, workspace, (*found.locked, *found.named, *found.led), found.inner)
 
 
-def secret_of(ground: Ground) -> Callable[[str], bool]:
+def secret_of(ground: SnapshotScope) -> Callable[[str], bool]:
     """Return the question whether no command may read what lies at a path below the workspace: by one of its names, by
     the place, by a rule of the user, or because a link or a second name leads there."""
     rules = ground.rules(ground.terms(()))

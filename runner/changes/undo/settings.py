@@ -5,12 +5,12 @@ from pathlib import Path
 
 from policy.model.facts import Facts
 from policy.model.profile import Profile
-from runner.changes.undo.recorder import Keeper
-from runner.changes.undo.scope import Choice, Ground
+from runner.changes.undo.recorder import SnapshotRecorder
+from runner.changes.undo.scope import Choice, SnapshotScope
 from runner.changes.undo.snapshot import Bounds
 from runner.config import Settings
 from runner.events import Emit, Notice
-from runner.state.lineage import Earlier
+from runner.state.lineage import SessionLineage
 from runner.state.paths import cache_dir, state_dir
 from runner.state.workspace_key import workspace_key
 
@@ -38,20 +38,20 @@ def choice_of(settings: Settings) -> Choice:
     )
 
 
-def keeper(
+def snapshot_recorder(
     facts: Facts,
     settings: Settings,
     environ: Mapping[str, str],
     session: str,
     emit: Emit,
-    earlier: Earlier | None = None,
-) -> Keeper:
+    earlier: SessionLineage | None = None,
+) -> SnapshotRecorder:
     """For the actions of one session in the workspace of `facts`. Makes nothing before the first that may write."""
     folder = place(state_dir(environ), facts.workspace)
     cache = cache_dir(environ)
-    ground = ground_of(facts, settings.profile, choice_of(settings), cache, state_dir(environ))
-    return Keeper(folder, session, ground, lambda text: emit(Notice(text)), earlier)
+    ground = scope_of(facts, settings.profile, choice_of(settings), cache, state_dir(environ))
+    return SnapshotRecorder(folder, session, ground, lambda text: emit(Notice(text)), earlier)
 
 
-def ground_of(facts: Facts, profile: Profile, choice: Choice, cache: Path, state: Path) -> Ground:
-    return Ground(facts, profile, choice, cache, state / "aside")
+def scope_of(facts: Facts, profile: Profile, choice: Choice, cache: Path, state: Path) -> SnapshotScope:
+    return SnapshotScope(facts, profile, choice, cache, state / "aside")

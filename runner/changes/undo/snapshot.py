@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from policy.model.frozen import dataclass
 from runner.changes import safe_open
 from runner.changes.undo import file_state
-from runner.changes.undo.blobs import LARGE, Place
+from runner.changes.undo.blobs import LARGE, BlobPlace
 from runner.changes.undo.change_scan import Index, Rules, Seen, Stopped, TooMany, glance, look
 from runner.changes.undo.file_state import Change, Entry, Kind, entry_of, same
 from runner.changes.undo.store import Store
@@ -45,7 +45,7 @@ class Snapshot:
     unkept: tuple[Change, ...]
 
 
-class Taker:
+class Snapshotter:
     """Takes snapshots into `store`. The store is locked, and a transaction is open, whenever a method runs."""
 
     def __init__(self, store: Store, bounds: Bounds, stop: threading.Event, *, may_drop: bool = True) -> None:
@@ -86,7 +86,7 @@ class Taker:
     def _read(self, root: str, known: Index, index: Index, fresh: dict[str, list[str]]) -> tuple[int, int]:
         """Put the contents of the fresh files into the store, as many as there is room for."""
         small = self._fitting(known, index, fresh) if fresh else {}
-        places: dict[bytes, Place] = {}
+        places: dict[bytes, BlobPlace] = {}
         files = size = 0
         top = safe_open.open_root(root)
         try:
@@ -116,7 +116,7 @@ class Taker:
             self._store.keep(places)
         return files, size
 
-    def _file(self, name: str, above: int, found: Entry, places: dict[bytes, Place]) -> Entry:
+    def _file(self, name: str, above: int, found: Entry, places: dict[bytes, BlobPlace]) -> Entry:
         """The entry of one file with its content kept, or with why it is not."""
         for _ in range(3):
             try:
@@ -135,7 +135,7 @@ class Taker:
                 return entry_of(status, status.st_ctime_ns < now - _margin(status.st_ctime_ns), digest)
         return entry_of(after, False, b"", file_state.MOVING)
 
-    def _content(self, handle: int, size: int, places: dict[bytes, Place]) -> bytes | None:
+    def _content(self, handle: int, size: int, places: dict[bytes, BlobPlace]) -> bytes | None:
         """Keep the content and answer its hash; None when it is not `size` bytes long any more. Raises _HoldsSecret."""
         if size > self._bounds.file:
             return None

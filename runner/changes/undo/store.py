@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from policy.model.frozen import dataclass
-from runner.changes.undo.blobs import Packs, Place
+from runner.changes.undo.blobs import BlobPlace, BlobStore
 from runner.changes.undo.change_scan import Index, Names
 from runner.changes.undo.database import connect
 from runner.changes.undo.errors import unusable
@@ -60,7 +60,7 @@ class Store:
         with self.turns.locked():
             self._db, self.notices = connect(folder)
             self._drop_strays()
-            self.packs = Packs(folder, self._pack)
+            self.packs = BlobStore(folder, self._pack)
         self._index: tuple[int, dict[str, Index]] | None = None
         self._dead: list[int] = []
 
@@ -181,11 +181,11 @@ class Store:
 
     # ---- contents
 
-    def place(self, digest: bytes) -> Place | None:
+    def place(self, digest: bytes) -> BlobPlace | None:
         row = self._db.execute("SELECT pack, start, size FROM content WHERE hash = ?", (digest,)).fetchone()
-        return None if row is None else Place(*row)
+        return None if row is None else BlobPlace(*row)
 
-    def keep(self, places: dict[bytes, Place]) -> None:
+    def keep(self, places: dict[bytes, BlobPlace]) -> None:
         rows = ((digest, each.pack, each.offset, each.size) for digest, each in places.items())
         self._db.executemany("INSERT OR IGNORE INTO content VALUES(?, ?, ?, ?)", rows)
         self._db.set_value("pack", max((place.pack for place in places.values()), default=self._pack))
@@ -209,12 +209,12 @@ class Store:
                 live.update(each.content for each in names.values() if each.kind == "file")
         rows = self._db.execute("SELECT hash, pack, start, size FROM content").fetchall()
         self._db.executemany("DELETE FROM content WHERE hash = ?", ((row[0],) for row in rows if row[0] not in live))
-        used: dict[int, list[tuple[bytes, Place]]] = {}
+        used: dict[int, list[tuple[bytes, BlobPlace]]] = {}
         whole: dict[int, int] = {}
         for digest, number, start, size in rows:
             whole[number] = max(whole.get(number, 0), start + size)
             if digest in live:
-                used.setdefault(number, []).append((digest, Place(number, start, size)))
+                used.setdefault(number, []).append((digest, BlobPlace(number, start, size)))
         for number, places in used.items():
             if sum(place.size for _, place in places) * 2 < whole[number]:
                 self._move(places)
@@ -222,7 +222,7 @@ class Store:
         self.packs.flush()
         self._dead = [number for number in whole if number not in used or whole[number] < 0]
 
-    def _move(self, places: list[tuple[bytes, Place]]) -> None:
+    def _move(self, places: list[tuple[bytes, BlobPlace]]) -> None:
         for digest, place in places:
             moved = self.packs.add(b"".join(self.packs.read(place, digest)))
             self._db.execute(
@@ -257,7 +257,7 @@ class Store:
 
     def _drop_strays(self) -> None:
         """Remove the packs of looks that never came to their end."""
-        packs = Packs(self.folder, 0)
+        packs = BlobStore(self.folder, 0)
         for number in packs.numbers() - {row[0] for row in self._db.execute("SELECT DISTINCT pack FROM content")}:
             packs.drop(number)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from runner.engine.compaction.truncate import capped, lined, middle_out, trimmed
 from runner.engine.compaction.turn_groups import start
 from runner.messages import Message, TextBlock, UserMessage
-from runner.sessions.compaction_record import Fold
+from runner.sessions.compaction_record import CompactionRecord
 from runner.sessions.rewind import OWN
 from runner.text.untrusted import marked
 
@@ -20,14 +20,14 @@ _SAID = "What the person said before, in their own words and in order:"
 _NO_NOTES = "Nothing was noted."
 
 
-def shown(history: Sequence[Message], fold: Fold) -> tuple[Message, ...]:
+def shorten(history: Sequence[Message], fold: CompactionRecord) -> tuple[Message, ...]:
     """What is sent of `history`: every call in it has its result, and every result its call."""
     cut = start(history, fold.cut)
     told: tuple[Message, ...] = (_told(history[:cut], fold),) if cut else ()
     return (*told, *(_one(message, at, fold) for at, message in enumerate(history[cut:], cut)))
 
 
-def _one(message: Message, at: int, fold: Fold) -> Message:
+def _one(message: Message, at: int, fold: CompactionRecord) -> Message:
     if at < fold.lined:
         message = lined(message)
     if at < fold.trimmed:
@@ -35,7 +35,7 @@ def _one(message: Message, at: int, fold: Fold) -> Message:
     return capped(message, fold.cap) if at < fold.capped else message
 
 
-def _told(old: Sequence[Message], fold: Fold) -> UserMessage:
+def _told(old: Sequence[Message], fold: CompactionRecord) -> UserMessage:
     """The person's own words, and the notes apart from them.
 
     THREAT T104: what a file says can come back as notes; it has no more weight there than it had.

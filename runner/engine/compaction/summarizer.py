@@ -27,7 +27,7 @@ _LONGEST = 60.0  # seconds that a server may ask us to wait; the conversation wa
 
 
 @dataclass(frozen=True, slots=True)
-class Scribe:
+class Summarizer:
     """A summarizer of old messages.
 
     Attributes:

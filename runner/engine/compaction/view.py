@@ -10,8 +10,8 @@ from operator import is_
 from typing import TYPE_CHECKING
 
 from runner.config.compaction_levels import GAINS, KEEPS, Level, Thresholds
-from runner.engine.compaction.shorten_history import shown
-from runner.engine.compaction.summarizer import Scribe
+from runner.engine.compaction.shorten_history import shorten
+from runner.engine.compaction.summarizer import Summarizer
 from runner.engine.compaction.summary_prompt import digest
 from runner.engine.compaction.turn_groups import kept_from, start
 from runner.engine.context.usage import now
@@ -27,13 +27,13 @@ from runner.messages import (
     without_thoughts,
 )
 from runner.providers.catalog import facts_of
-from runner.sessions.compaction_record import Fold
+from runner.sessions.compaction_record import CompactionRecord
 
 if TYPE_CHECKING:
     from runner.engine.budget import BudgetMeter
     from runner.engine.model_access import ModelAccess
 
-_WHOLE = Fold()
+_WHOLE = CompactionRecord()
 REFUSED = TextBlock("[an image was here; the model's server refused the request with it, so it is left out]")
 _ANSWER = 16_384  # tokens of the window that are left for one answer, or a fifth of the window
 _LEAST = 1_024  # tokens of an answer that are asked for even where the window seems full: we may have counted too much
@@ -44,21 +44,27 @@ _TOLD = 0.4  # characters of notes for each token of the window, at most: a tent
 _REST = 0.03  # of the window: how much more there must be before what did not help is tried again
 
 
-class View:
+class ConversationView:
     """The view of one conversation. `fit` shortens the view if needed. Only the event loop's thread uses it."""
 
     def __init__(
         self,
         thresholds: Thresholds | None = None,
-        scribe: Scribe | None = None,
+        scribe: Summarizer | None = None,
         window: Callable[[str], int | None] = lambda spec: None,
     ) -> None:
         """`window` returns the context window that the user configured for a `provider:model`, or None."""
         self._thresholds = thresholds or Thresholds()
-        self._scribe = scribe or Scribe()
+        self._scribe = scribe or Summarizer()
         self._said = window
-        self._made: list[tuple[Fold, Message]] = []  # the folds so far, each with the last message before its end
-        self._cache: tuple[Fold, tuple[Message, ...], tuple[Message, ...]] = (_WHOLE, (), ())  # what came of the last
+        self._made: list[
+            tuple[CompactionRecord, Message]
+        ] = []  # the folds so far, each with the last message before its end
+        self._cache: tuple[CompactionRecord, tuple[Message, ...], tuple[Message, ...]] = (
+            _WHOLE,
+            (),
+            (),
+        )  # what came of the last
         self._rests: dict[Level, float] = {}
         self._proven: dict[str, int] = {}  # by model: its server found that many tokens too long
         self._stated: set[str] = set()  # those models whose server named that number
@@ -97,7 +103,7 @@ class View:
         for_fold, source, made = self._cache
         if for_fold is not fold or len(source) > len(messages) or not all(map(is_, source, messages)):
             source = tuple(messages[: fold.end])
-            made = shown(source, fold)
+            made = shorten(source, fold)
             self._cache = (fold, source, made)
         return (*made, *messages[len(source) :])
 
@@ -138,10 +144,10 @@ class View:
         self._before = {}
 
     @property
-    def _fold(self) -> Fold:
+    def _fold(self) -> CompactionRecord:
         return self._made[-1][0] if self._made else _WHOLE
 
-    def restore(self, folds: Sequence[tuple[int, Fold]], messages: Sequence[Message]) -> None:
+    def restore(self, folds: Sequence[tuple[int, CompactionRecord]], messages: Sequence[Message]) -> None:
         """Restore the folds of an earlier run, each with the place in `messages` that its numbers count back from."""
         for at, fold in folds:
             self._set(messages, fold.turned(at))
@@ -278,13 +284,19 @@ class View:
             self._rests[level] = before + room * _REST
 
     def _gains(
-        self, fold: Fold, messages: Sequence[Message], access: "ModelAccess", before: int, room: float, level: Level
+        self,
+        fold: CompactionRecord,
+        messages: Sequence[Message],
+        access: "ModelAccess",
+        before: int,
+        room: float,
+        level: Level,
     ) -> bool:
         """Return True if `fold` removes enough to be worth sending the whole view anew."""
         if replace(fold, space=self._fold.space) == self._fold:
             return False
         least = max(room * GAINS.get(level, 0), 1)
-        return before - access.gauge.size(shown(messages, fold)).tokens >= least
+        return before - access.gauge.size(shorten(messages, fold)).tokens >= least
 
     async def _notes(
         self, level: Level, old: Sequence[Message], focus: str, access: "ModelAccess", spent: "BudgetMeter | None"
@@ -303,8 +315,8 @@ class View:
         return None if level is Level.SUMMARY else digest(old, self._fold.notes)
 
     def _truncated(
-        self, fold: Fold, messages: Sequence[Message], access: "ModelAccess", room: float, kept: int
-    ) -> Fold:
+        self, fold: CompactionRecord, messages: Sequence[Message], access: "ModelAccess", room: float, kept: int
+    ) -> CompactionRecord:
         """Return a fold that fits into three fifths of `room`: first fewer old messages, then shorter texts."""
         target = room * 0.6
         end = len(messages)
@@ -312,21 +324,21 @@ class View:
             notes = digest(messages[fold.cut : kept], fold.notes)
             fold = replace(fold, cut=kept, notes=notes)
         for cap in _CAPS:
-            if access.gauge.size(shown(messages, fold)).tokens <= target:
+            if access.gauge.size(shorten(messages, fold)).tokens <= target:
                 break
             fold = replace(fold, capped=end, cap=cap, space=min(fold.space, cap * 2))
-        if access.gauge.size(shown(messages, fold)).tokens > target and (last := start(messages, end - 1)) > fold.cut:
+        if access.gauge.size(shorten(messages, fold)).tokens > target and (last := start(messages, end - 1)) > fold.cut:
             notes = digest(messages[fold.cut : last], fold.notes)
             fold = replace(fold, cut=last, notes=notes)
         return fold
 
-    def _set(self, messages: Sequence[Message], fold: Fold) -> None:
+    def _set(self, messages: Sequence[Message], fold: CompactionRecord) -> None:
         if fold.end > len(messages) or not fold.end:
             return  # of a file that somebody wrote into
         self._made.append((fold, messages[fold.end - 1]))
 
 
-def _fits(fold: Fold, last: Message, messages: Sequence[Message]) -> bool:
+def _fits(fold: CompactionRecord, last: Message, messages: Sequence[Message]) -> bool:
     """Return True if `messages` begins as the history that `fold` was made for, apart from thoughts."""
     return fold.end <= len(messages) and _thoughtless(messages[fold.end - 1]) == _thoughtless(last)
 

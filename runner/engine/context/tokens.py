@@ -37,7 +37,7 @@ class Size:
     exact: bool
 
 
-class Gauge:
+class ContextMeter:
     """How much of a model's window the next request takes; one for a conversation.
 
     What the provider counted last is the base, and only the difference to it is estimated: by characters, at the rate

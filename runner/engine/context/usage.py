@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 
-from runner.engine.context.tokens import Gauge
+from runner.engine.context.tokens import ContextMeter
 from runner.events import ContextUsed
 from runner.messages import Message, Reply
 
 
-def after(reply: Reply, sent: Sequence[Message], gauge: Gauge, window: int | None, cost: float | None) -> ContextUsed:
+def after(
+    reply: Reply, sent: Sequence[Message], gauge: ContextMeter, window: int | None, cost: float | None
+) -> ContextUsed:
     """Let `gauge` learn from the reply to a request with `sent`, and return the use of the window from then on.
 
     `window` is the size of the window in tokens, and `cost` is the cost of the run so far; None if unknown.
@@ -16,7 +18,7 @@ def after(reply: Reply, sent: Sequence[Message], gauge: Gauge, window: int | Non
     return now((*sent, reply.message), gauge, window, cost)
 
 
-def now(messages: Sequence[Message], gauge: Gauge, window: int | None, cost: float | None = None) -> ContextUsed:
+def now(messages: Sequence[Message], gauge: ContextMeter, window: int | None, cost: float | None = None) -> ContextUsed:
     """Return the use of a window of `window` tokens by `messages`."""
     size = gauge.size(messages)
     return ContextUsed(size.tokens, window, size.exact, cost)

@@ -40,12 +40,12 @@ class Look:
 
 def before(workspace: str) -> dict[str, Stamp]:
     """Every file and link of a workspace as it is now. Raises OSError."""
-    return {path: stamp(status) for path, status in tree_diff.found(workspace).files.items()}
+    return {path: stamp(status) for path, status in tree_diff.scan_tree(workspace).files.items()}
 
 
 def since(workspace: str, then: dict[str, Stamp], over: Callable[[], bool] = never) -> Look:
     """Return the files that differ from `then`. Comparing ends early when `over()` is true. Raises OSError."""
-    now = tree_diff.found(workspace, over)
+    now = tree_diff.scan_tree(workspace, over)
     stamps = {path: stamp(status) for path, status in now.files.items()}
     different = sorted(path for path in {*then, *stamps} if then.get(path) != stamps.get(path))
     if OVERTIME in now.closed.values():

@@ -22,7 +22,7 @@ from runner.text.sanitize import visible
 from sandbox.backend import Level
 
 if TYPE_CHECKING:
-    from sandbox.egress.credential_injection import Lend
+    from sandbox.egress.credential_injection import InjectorFactory
     from sandbox.linux.helper_process import Spare
 
 
@@ -65,12 +65,12 @@ def run_exec(args: GateArgs, spare: "Spare") -> int:
                 return asyncio.run(confine(case, verdict, report, stdin, (args.backend, minimum), ahead, lend))
 
 
-def _lending(gate: Gate, verdict: Allow) -> "AbstractContextManager[Lend | None]":
+def _lending(gate: Gate, verdict: Allow) -> "AbstractContextManager[InjectorFactory | None]":
     if not verdict.permit.terms.credentials:
         return nullcontext()
-    from runner.secrets.broker.session import lending
+    from runner.secrets.broker.session import injector_for
 
-    return lending(gate.settings.profile, os.environ, gate.facts.workspace)
+    return injector_for(gate.settings.profile, os.environ, gate.facts.workspace)
 
 
 def _load_event_loop() -> None:

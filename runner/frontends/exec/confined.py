@@ -21,7 +21,7 @@ from sandbox.container.options import Choice
 from sandbox.linux.launch import Ahead
 
 if TYPE_CHECKING:
-    from sandbox.egress.credential_injection import Lend
+    from sandbox.egress.credential_injection import InjectorFactory
 
 Opening = asyncio.Task[tuple[Backend, Enforcement]]
 
@@ -33,7 +33,7 @@ async def confine(
     stdin: bytes | None,
     wanted: tuple[str | None, Level],
     ahead: Ahead | None,
-    lend: "Lend | None" = None,
+    lend: "InjectorFactory | None" = None,
 ) -> int:
     """From an open boundary to a sealed outcome. The canary comes first: the session record holds what it saw."""
     async with _boundary(wanted, verdict.permit.terms, ahead, case.gate.settings.container, lend) as opening:
@@ -59,7 +59,11 @@ async def confine(
 
 @contextlib.asynccontextmanager
 async def _boundary(
-    wanted: tuple[str | None, Level], terms: Terms, ahead: Ahead | None, container: Choice, lend: "Lend | None"
+    wanted: tuple[str | None, Level],
+    terms: Terms,
+    ahead: Ahead | None,
+    container: Choice,
+    lend: "InjectorFactory | None",
 ) -> AsyncIterator[Opening]:
     """A sandbox that is starting while we go on; whatever happens, it is closed at the end."""
     from sandbox.backends import open_backend

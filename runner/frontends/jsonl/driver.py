@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, assert_never
 from policy.model.verdict import Problem
 from runner.agent.agent import Agent
 from runner.agent.conversation import BUSY, Talk
-from runner.engine.user_input import Words
+from runner.engine.user_input import UserInput
 from runner.events import Emit, Failed, Notice, Shown, Unqueued
 from runner.frontends.jsonl.approver import NoAnswer, Questions, Said
 from runner.frontends.jsonl.protocol import (
@@ -34,7 +34,7 @@ from runner.frontends.jsonl.protocol import (
 from runner.frontends.slash.command import Row
 from runner.frontends.slash.registry import known
 from runner.problems import Exit, Stopped, known_problem
-from runner.sessions.selection import GoOn
+from runner.sessions.selection import SessionSelection
 
 if TYPE_CHECKING:
     from runner.config import Settings
@@ -53,7 +53,7 @@ class JsonMode:
         self._emit = emit  # past the session, which an error of the program is no part of
         self._jobs: set[asyncio.Task[None]] = set()
         self._main: asyncio.Task[None] | None = None  # the one that works on the talk itself
-        self._next: list[Words] = []  # prompts that came while something else than a run was on its way
+        self._next: list[UserInput] = []  # prompts that came while something else than a run was on its way
         self._stopped = False
         self._over = asyncio.Event()  # a job is, or the input
         self._left = False
@@ -149,9 +149,9 @@ class JsonMode:
         if self._hears:
             self.talk.follow_up(text, typed)
         elif self._taken:
-            self._next.append(Words(text, typed))
+            self._next.append(UserInput(text, typed))
         else:
-            self._start(self._run(Words(text, typed)))
+            self._start(self._run(UserInput(text, typed)))
 
     def _start(self, work: Coroutine[object, object, None]) -> None:
         """What works on the talk itself, one at a time."""
@@ -166,7 +166,7 @@ class JsonMode:
         job.add_done_callback(lambda _: self._over.set())
         return job
 
-    async def _run(self, words: Words) -> None:
+    async def _run(self, words: UserInput) -> None:
         talk = await self._agent.open()  # where a /command opens another session, once that is done
         try:
             said = (words.text, words.typed)
@@ -238,7 +238,7 @@ class JsonMode:
     async def send(self, prompt: str, typed: str) -> None:
         self._prompt(prompt, typed)
 
-    async def switch(self, how: GoOn) -> None:
+    async def switch(self, how: SessionSelection) -> None:
         await self._agent.switch(how)
 
     def draft(self, text: str) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from runner.agent.agent import Agent
     from runner.agent.conversation import Talk
     from runner.config import Settings
-    from runner.sessions.selection import GoOn
+    from runner.sessions.selection import SessionSelection
 
 _T = TypeVar("_T")
 _WIDTH = 200
@@ -70,7 +70,7 @@ class PlainDesk:
     async def send(self, prompt: str, typed: str) -> None:
         await stoppable(self.talk, self.talk.prompt(prompt, typed))
 
-    async def switch(self, how: "GoOn") -> None:
+    async def switch(self, how: "SessionSelection") -> None:
         await self._agent.switch(how)
 
     def draft(self, text: str) -> None:

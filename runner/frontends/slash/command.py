@@ -9,7 +9,7 @@ from runner.events import Shown
 if TYPE_CHECKING:
     from runner.agent.conversation import Talk
     from runner.config import Settings
-    from runner.sessions.selection import GoOn
+    from runner.sessions.selection import SessionSelection
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Desk(Protocol):
         """Give the model this prompt, now or when it is done; `typed` is what the person wrote for it."""
         ...
 
-    async def switch(self, how: "GoOn") -> None:
+    async def switch(self, how: "SessionSelection") -> None:
         """Leave this session, which is kept, and go on in another."""
         ...
 

@@ -3,7 +3,7 @@
 import asyncio
 
 from runner.frontends.slash.command import Command, Desk, Mistake, Row, say
-from runner.sessions.selection import GoOn
+from runner.sessions.selection import SessionSelection
 from runner.text.counts import many
 from runner.text.sanitize import visible
 
@@ -13,7 +13,7 @@ _LONGEST_COPY = 50_000  # characters; xterm, kitty and others take no more than 
 async def _resume(words: str, desk: Desk) -> None:
     """Go on with an earlier session of this workspace."""
     from runner.sessions.store import Store
-    from runner.sessions.summary import glances, row
+    from runner.sessions.summary import row, summarize_sessions
 
     ctx = desk.talk.ctx
     if not words:
@@ -21,14 +21,14 @@ async def _resume(words: str, desk: Desk) -> None:
 
         store = Store.of(state_dir(desk.environ), ctx.look().workspace)
         kept = ctx.journal.kept
-        found = await asyncio.to_thread(lambda: [each for each in glances(store) if each.id != kept])
+        found = await asyncio.to_thread(lambda: [each for each in summarize_sessions(store) if each.id != kept])
         if not found:
             raise Mistake("no other session of this workspace is kept")
         picked = await desk.pick("resume which session?", [Row(each.id, row(each, width=90)) for each in found])
         if picked is None:
             return
         words = picked
-    await desk.switch(GoOn(resume=words))
+    await desk.switch(SessionSelection(resume=words))
 
 
 async def _fork(words: str, desk: Desk) -> None:
@@ -38,12 +38,12 @@ async def _fork(words: str, desk: Desk) -> None:
         raise Mistake("/fork takes no words: it copies this session; `agent --fork ID` copies another")
     if kept is None:
         raise Mistake("this session is kept in no file yet, so there is nothing to copy")
-    await desk.switch(GoOn(fork=kept))
+    await desk.switch(SessionSelection(fork=kept))
 
 
 async def _clear(words: str, desk: Desk) -> None:
     """Begin anew: a new session with an empty conversation; this one is kept."""
-    await desk.switch(GoOn())
+    await desk.switch(SessionSelection())
 
 
 async def _compact(words: str, desk: Desk) -> None:

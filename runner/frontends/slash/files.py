@@ -9,8 +9,8 @@ from functools import partial
 from typing import TypeVar
 
 from runner.frontends.slash.command import Command, Desk, Mistake, Row, say
-from runner.sessions.rewind import Mark
-from runner.sessions.selection import GoOn
+from runner.sessions.rewind import RewindPoint
+from runner.sessions.selection import SessionSelection
 from runner.text.counts import many
 
 T = TypeVar("T")
@@ -91,16 +91,16 @@ async def _rewind(words: str, desk: Desk) -> None:
         desk.draft(mark.text)
 
 
-def _since(steps: Sequence[int], mark: Mark) -> int:
+def _since(steps: Sequence[int], mark: RewindPoint) -> int:
     """How many of `steps`, newest first, came after it."""
     return bisect_left(steps, -mark.step, key=lambda step: -step)
 
 
-async def _branched(mark: Mark, desk: Desk) -> None:
+async def _branched(mark: RewindPoint, desk: Desk) -> None:
     kept = desk.talk.ctx.journal.kept
     if kept is None or mark.leaf is None:
         raise Mistake("this session is kept in no file yet, so there is nothing to copy")
-    await desk.switch(GoOn(fork=kept, upto=mark.leaf))
+    await desk.switch(SessionSelection(fork=kept, upto=mark.leaf))
     desk.draft(mark.text)
 
 

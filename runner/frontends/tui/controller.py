@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from runner.frontends.slash.command import Command
     from runner.frontends.slash.command import Row as Choice
     from runner.frontends.tui.app import App
-    from runner.sessions.selection import GoOn
+    from runner.sessions.selection import SessionSelection
 
 _MODES = (Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.TRUST_PROJECT, Mode.PLAN)  # of Shift+Tab; the others are said by name
 
@@ -128,7 +128,7 @@ class TerminalDesk:
         else:
             self.talk.follow_up(prompt, typed)
 
-    async def switch(self, how: "GoOn") -> None:
+    async def switch(self, how: "SessionSelection") -> None:
         assert self._agent is not None  # as above
         await self._agent.switch(how)
 

@@ -105,7 +105,7 @@ async def _session(
     app.screen = Screen(lambda: output.get_size().columns, theme, encoding=output.encoding())
     ask = partial(asker, app, asyncio.get_running_loop())
     args = await asyncio.to_thread(given)
-    if args.go_on.resume == "":
+    if args.selection.resume == "":
         picked = await _picked(args, app)
         if picked is None:
             app.leave(Exit.DONE)
@@ -143,19 +143,19 @@ async def _picked(args: "RunArgs", app: App) -> "RunArgs | None":
     from runner.frontends.tui.picker import Row
     from runner.gate.gate import folder
     from runner.problems import usage
-    from runner.sessions.selection import GoOn
+    from runner.sessions.selection import SessionSelection
     from runner.sessions.store import Store
-    from runner.sessions.summary import glances, row
+    from runner.sessions.summary import row, summarize_sessions
     from runner.state.paths import home, state_dir
     from runner.state.workspace import workspace_of
 
     workspace = workspace_of(str(folder(args.cwd)), os.path.realpath(home(os.environ)))
     store = Store.of(state_dir(os.environ), workspace)
-    found = await asyncio.to_thread(lambda: list(glances(store)))
+    found = await asyncio.to_thread(lambda: list(summarize_sessions(store)))
     if not found:
         raise usage("there is nothing to resume", "no session of this workspace is kept", "leave --resume out")
     picked = await app.pick("resume which session?", [Row[str | None](each.id, row(each, width=90)) for each in found])
-    return replace(args, go_on=GoOn(resume=picked)) if picked is not None else None
+    return replace(args, selection=SessionSelection(resume=picked)) if picked is not None else None
 
 
 def _coloured(app: App, ground: Ground, desk: TerminalDesk) -> None:

@@ -14,7 +14,7 @@ from policy.model.host_rule import METHODS
 from policy.model.verdict import Problem
 from runner.secrets.broker.secret_source import secret_of
 from runner.secrets.secret import Secret, SecretError
-from sandbox.egress.credential_injection import Added, Broker
+from sandbox.egress.credential_injection import Broker, InjectedHeader
 from sandbox.egress.errors import Failed
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _HEX = re.compile("%[0-9A-F]{2}")
 _SHORTEST = 6  # characters that are looked for in answers: fewer stand in any text
 
 
-class Lender:
+class CredentialInjector:
     """The credentials of one session. `authority`: whose certificates open TLS, where that is asked for."""
 
     def __init__(
@@ -55,7 +55,7 @@ class Lender:
         def secure(host: str, port: int) -> bool:
             return any(not each.plain and each.names(host, port) for each in given)
 
-        async def asks(host: str, port: int, method: str, path: str) -> Added | None:
+        async def asks(host: str, port: int, method: str, path: str) -> InjectedHeader | None:
             # TRACE would send it back, and a method that nobody knows might do anything.
             if method not in METHODS:
                 return None
@@ -70,7 +70,7 @@ class Lender:
 
         return Broker(secure, asks, opens, self._trusted, self._rejected)
 
-    async def _added(self, credential: Credential) -> Added:
+    async def _added(self, credential: Credential) -> InjectedHeader:
         async with self._looking.setdefault(credential.name, asyncio.Lock()):
             if credential.name not in self._secrets:
                 problem, since = self._missing.get(credential.name, (None, 0.0))
@@ -80,7 +80,7 @@ class Lender:
                     raise Failed(f"{problem.what}: {problem.why}", fix=problem.fix)
         secret, _ = self._secrets[credential.name]
         value, masks = _spelled(credential, secret)
-        return Added(credential.name, credential.header, value, masks)
+        return InjectedHeader(credential.name, credential.header, value, masks)
 
     async def _look_for(self, credential: Credential) -> Problem | None:
         """Find the secret and keep it; or keep why it cannot be had, and return that."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from policy.model.profile import Profile
 
 if TYPE_CHECKING:
-    from sandbox.egress.credential_injection import Lend
+    from sandbox.egress.credential_injection import InjectorFactory
 
 # Not the state folder, which no command sees any part of, nor /tmp, in whose place commands have their own.
 _FOLDER = "/var/tmp"  # noqa: S108  # the folder made in it has a name that nobody can guess, and is refused when there
@@ -25,15 +25,15 @@ def with_bundle(profile: Profile) -> Profile:
 
 
 @contextlib.contextmanager
-def lending(profile: Profile, environ: Mapping[str, str], workspace: str) -> "Iterator[Lend | None]":
+def injector_for(profile: Profile, environ: Mapping[str, str], workspace: str) -> "Iterator[InjectorFactory | None]":
     """What the sandbox adds credentials by, None where there are none; and the file at `profile.bundle` meanwhile."""
     if not profile.credentials:
         yield None
         return
-    from runner.secrets.broker.injector import Lender
+    from runner.secrets.broker.injector import CredentialInjector
 
     if not profile.bundle:
-        yield Lender(profile.credentials, environ, workspace).lend
+        yield CredentialInjector(profile.credentials, environ, workspace).lend
         return
     from runner.secrets.broker.session_ca import Authority, store
 
@@ -45,6 +45,6 @@ def lending(profile: Profile, environ: Mapping[str, str], workspace: str) -> "It
         bundle.parent.chmod(0o755)
         bundle.write_bytes(store(environ.get("SSL_CERT_FILE", "")) + authority.pem())
         bundle.chmod(0o444)
-        yield Lender(profile.credentials, environ, workspace, authority=authority).lend
+        yield CredentialInjector(profile.credentials, environ, workspace, authority=authority).lend
     finally:
         shutil.rmtree(bundle.parent, ignore_errors=True)
