@@ -1,4 +1,4 @@
-"""What travels between the loop and a model: messages, tool calls, replies, and the Provider protocol."""
+"""Messages exchanged with a model: blocks, tool calls, replies, and the `Provider` protocol."""
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -17,7 +17,9 @@ class TextBlock:
 
 @dataclass(frozen=True, slots=True)
 class ThinkingBlock:
-    """Reasoning the provider wants back verbatim. `signature` and `redacted` are opaque provider data."""
+    """Reasoning of a model that its provider requires back unchanged. `signature` and `redacted` are opaque provider
+    data.
+    """
 
     OPAQUE: ClassVar = ("signature", "redacted")  # a key's shape in it is chance, and masking that would break it
     text: str
@@ -33,7 +35,9 @@ class ImageBlock:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """`arguments` is the parsed JSON object, or None when the model's JSON did not parse (`raw` keeps it)."""
+    """A call of a tool. `arguments` is the parsed JSON object, or None if the JSON of the model is invalid; `raw` keeps
+    that text.
+    """
 
     id: str
     name: str
@@ -77,8 +81,9 @@ def has_thoughts(message: Message) -> bool:
 
 
 def without_thoughts(messages: list[Message]) -> None:
-    """Take the reasoning out, in place, before another model goes on: its signature is its provider's, and another one
-    refuses it."""
+    """Remove the reasoning from `messages`, in place. Called before another model continues, because a provider refuses
+    the signatures of another one.
+    """
     for place, message in enumerate(messages):
         if isinstance(message, AssistantMessage) and has_thoughts(message):
             kept = tuple(each for each in message.content if not isinstance(each, ThinkingBlock))
@@ -103,7 +108,7 @@ def _shown(message: Message) -> tuple[tuple[TextBlock | ImageBlock, ...], ...]:
 
 
 def with_blocks(message: Message, made: Callable[[TextBlock | ImageBlock], TextBlock | ImageBlock]) -> Message:
-    """Return `message` with what `made` answers in the place of each block of a user's text or of a result."""
+    """Return `message` with each block of a user's text or of a result replaced by the result of `made`."""
     match message:
         case UserMessage(content):
             return UserMessage(tuple(map(made, content)))
@@ -152,15 +157,14 @@ class ThinkingDelta:
 
 @dataclass(frozen=True, slots=True)
 class CallOpened:
-    """The model began to write a call of `tool`; its arguments are still coming."""
+    """The start of a call of `tool`, whose arguments are still incomplete."""
 
     tool: str
 
 
 @dataclass(frozen=True, slots=True)
 class CallReady:
-    """A call is whole, while the rest of the reply is still coming. The Reply holds it too, equal, at the same place
-    among its calls."""
+    """A complete call of a reply that is still in progress. The Reply contains an equal call at the same place."""
 
     call: ToolCall
 
@@ -170,7 +174,7 @@ StreamEvent = TextDelta | ThinkingDelta | CallOpened | CallReady | Reply  # Repl
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """What the model is told about a tool. `schema` is JSON Schema of the arguments."""
+    """The description of a tool for the model. `schema` is the JSON Schema of the arguments."""
 
     name: str
     description: str
@@ -178,7 +182,7 @@ class ToolSpec:
 
 
 class Thinking(StrEnum):
-    """How much a model is asked to reason before it answers. OFF: the request says nothing about it."""
+    """The amount of reasoning requested from a model. OFF: the request does not mention reasoning."""
 
     OFF = "off"
     LOW = "low"
@@ -198,7 +202,7 @@ class Request:
 
 
 class Failure(StrEnum):
-    """What kind of failure it was, which decides what is done about it."""
+    """The kind of a failed request, which decides how the runner reacts."""
 
     RETRYABLE = "retryable"  # a broken connection, a 5xx: asking again may help
     RATE_LIMITED = "rate_limited"  # too much was asked: later, by `retry_after` where the server said
@@ -246,7 +250,7 @@ class ProviderError(ProblemError):
 
     @property
     def retryable(self) -> bool:
-        """Whether waiting may help."""
+        """Return True if waiting and asking again may help."""
         return self.failure in WAITING_HELPS
 
 
@@ -254,7 +258,7 @@ class Provider(Protocol):
     name: str
 
     def stream(self, request: Request) -> AsyncIterator[StreamEvent]:
-        """Send one request; yield deltas, then the Reply. Raises ProviderError; cancellation closes the connection."""
+        """Send one request; yield deltas, then the Reply. Raise ProviderError. Cancellation closes the connection."""
         ...
 
     async def close(self) -> None: ...

@@ -10,7 +10,8 @@ ISSUES = "the project's issue tracker"
 
 
 class Exit(IntEnum):
-    """What the shell learns. `agent exec` passes the command's own status through when the command ran to its end."""
+    """The exit codes of the program. `agent exec` returns the exit code of the command if the command ran to its
+    end."""
 
     DONE = 0
     FAILED = 1
@@ -23,7 +24,7 @@ class Exit(IntEnum):
 
 
 class Stopped(ProblemError):
-    """The command cannot go on: print the Problem, exit with the code."""
+    """The error that ends a command: the front end prints the Problem and exits with the code."""
 
     def __init__(self, problem: Problem, code: Exit) -> None:
         super().__init__(problem)
@@ -31,12 +32,12 @@ class Stopped(ProblemError):
 
 
 def usage(what: str, why: str, fix: str) -> Stopped:
-    """A mistake on the command line or in the configuration."""
+    """Return the error for a mistake on the command line or in the configuration."""
     return Stopped(Problem(what, why, fix), Exit.USAGE)
 
 
 def known_problem(error: BaseException) -> tuple[Problem, Exit] | None:
-    """The Problem that a deliberate exception carries, with its exit code; None for what nobody planned."""
+    """Return the Problem and the exit code that a deliberate exception carries, or None for an unexpected exception."""
     if isinstance(error, Stopped):
         return error.problem, error.code
     problem = getattr(error, "problem", None)
@@ -55,7 +56,9 @@ _STARVED = {
 
 
 def starved(error: BaseException | None) -> tuple[Problem, Exit] | None:
-    """The Problem of a run that the limits of its own surroundings left too little; None for any other error."""
+    """Return the Problem of a run that exceeded a system limit such as the number of open files, or None for any other
+    error.
+    """
     while error is not None:
         if isinstance(error, OSError | MemoryError):
             number = (error.errno or 0) if isinstance(error, OSError) else errno.ENOMEM
@@ -68,7 +71,9 @@ def starved(error: BaseException | None) -> tuple[Problem, Exit] | None:
 
 
 def _starting(error: BaseException) -> bool:
-    """Whether it came from starting a process: the same number means other things elsewhere."""
+    """Return True if the error was raised while a process was started. Elsewhere the same error number has other
+    meanings.
+    """
     at = error.__traceback__
     while at is not None and at.tb_next is not None:
         at = at.tb_next

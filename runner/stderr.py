@@ -1,4 +1,4 @@
-"""The only writer of problems and messages to standard error: masks secrets, escapes CI commands, keeps crash files."""
+"""Output of problems and messages to standard error: masks secrets, escapes CI commands, and writes crash files."""
 
 import os
 import sys

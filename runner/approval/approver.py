@@ -1,4 +1,5 @@
-"""Who answers when the gate asks. Whoever cannot answer says no."""
+"""The `Approver` protocol, its questions and answers, and the approvers for a plain terminal and for unattended
+runs."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -23,14 +24,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Yes:
-    """Once, for exactly this action; with `keep`, also for what that says."""
+    """The answer yes, valid once for exactly this action. With `keep`, the answer is also remembered as `keep` says."""
 
     keep: "Keep | None" = None
 
 
 @dataclass(frozen=True, slots=True)
 class No:
-    """`feedback` goes to the model in the person's own words."""
+    """The answer no. `feedback`, the user's own words, is sent to the model."""
 
     feedback: str | None = None
     keep: "Keep | None" = None
@@ -38,12 +39,12 @@ class No:
 
 @dataclass(frozen=True, slots=True)
 class Halt:
-    """Neither: the person stopped the turn."""
+    """The answer that stops the turn: neither a yes nor a no."""
 
 
 @dataclass(frozen=True, slots=True)
 class Edited:
-    """Neither: the person wrote another script in the place of the model's. The gate judges it as any other."""
+    """The answer that replaces the proposed script. `script` is evaluated from scratch, like any other action."""
 
     script: str
 
@@ -56,9 +57,17 @@ ReadLine = Callable[[str], Awaitable[str]]
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is put to whoever answers: `card` is what they see, `offer` what may be remembered of it. `call` names the
-    call. `before` is the text of the file that would be written. `again` says why the same call is asked about once
-    more. `id` names the question itself, in this process."""
+    """A question for an approver.
+
+    Attributes:
+        call: The key of the call.
+        ask: The verdict that requires the question.
+        offer: The answers that may be remembered.
+        card: The description that the user sees.
+        before: The text of the file that would be written, or None.
+        again: The reason why the same call is asked about once more, or an empty string.
+        id: The unique name of the question in this process.
+    """
 
     call: str
     ask: Ask
@@ -70,26 +79,35 @@ class Question:
 
 
 class Approver(Protocol):
-    """Who also has `ask_all(questions)` is given the questions of a turn as one list, and answers each in its place."""
+    """An interface that answers questions of the gate.
+
+    An approver that also has a method `ask_all(questions)` receives the questions of a turn as one list and returns the
+    answers in the same order.
+    """
 
     @property
     def name(self) -> str:
-        """Who answers, as the audit log names it."""
+        """Return the name of the approver in the audit log."""
         ...
 
     async def ask(self, ask: Ask, offer: Offer = NOTHING) -> Answer:
-        """Put the question to whoever decides. Anything that is not a clear yes is a No or a Halt; what is to be kept
-        is something that `offer` offers."""
+        """Put the question to the user or program that decides. Return a No or a Halt for anything that is not a clear
+        yes. An answer to remember must be one of those in `offer`.
+        """
         ...
 
     async def leave_plan(self, plan: str) -> PlanAnswer:
-        """Show a plan, which is the model's words, and ask whether and how to begin. Anything that is not a clear yes
-        is a Stay. Raises asyncio.CancelledError when the person stops the turn."""
+        """Show a plan, which is text of the model, and ask whether and in which mode to begin.
+
+        Return a Stay for anything that is not a clear yes. Raise asyncio.CancelledError if the user stops the turn.
+        """
         ...
 
 
 async def ask_approver(approver: Approver, questions: Sequence[Question]) -> tuple[Answer, ...]:
-    """The answer to each question. What is no answer, or one too few, is a no; after a Halt nothing more is asked."""
+    """Return the answer to each question. An invalid answer and a missing one count as no. After a Halt no further
+    question is asked.
+    """
     ask_all = getattr(approver, "ask_all", None)
     if ask_all is not None:
         found = tuple(await ask_all(questions))
@@ -105,7 +123,10 @@ async def ask_approver(approver: Approver, questions: Sequence[Question]) -> tup
 
 
 def _sound(answer: object, question: Question) -> Answer:
-    """THREAT: an answer comes from a program, too. Only a Yes that keeps a yes, or nothing, is one."""
+    """Return `answer` if it is valid for `question`, else a No.
+
+    THREAT: an answer may come from a program, too. A Yes is valid only if it keeps a yes or nothing.
+    """
     match answer:
         case Yes(kept) if kept is None or kept.ruling is Ruling.ALLOW:
             return answer
@@ -118,7 +139,10 @@ def _sound(answer: object, question: Question) -> Answer:
 
 
 class Unattended:
-    """Nobody is there: always no, and says so. The policy denies before asking; this holds even if it did not."""
+    """The approver of a run without a user: it always answers no and emits a notice.
+
+    The policy denies such questions before they are asked; this class answers no even if the policy did not.
+    """
 
     name = "nobody"
 
@@ -140,8 +164,11 @@ _MANY = 40  # lines of a diff shown before the question; `x` shows all of it
 
 
 class Terminal:
-    """Asks on a terminal, line by line. Only `y`, `yes`, `all` and the letter of a choice are a yes: Enter, end of
-    input and any other text are a no. A number is no answer, and the question is put again."""
+    """The approver that asks on a terminal, line by line.
+
+    Only `y`, `yes`, `all` and the letter of a choice mean yes. Enter, end of input and any other text mean no. A number
+    is not an answer, and the question is put again.
+    """
 
     name = "terminal"
 
@@ -157,8 +184,11 @@ class Terminal:
         return (await self.ask_all((Question("", ask, offer, told),)))[0]
 
     async def ask_all(self, questions: Sequence[Question]) -> tuple[Answer, ...]:
-        """Each in turn. Of several, all are shown before the first is asked, and `all` says yes to those that are like
-        the one that is asked: of the same tier, and none that cannot be undone."""
+        """Ask the questions one after the other.
+
+        If there are several, all are shown before the first is asked. The answer `all` says yes to all questions that
+        are alike: of the same tier, and none of them about an action that cannot be undone.
+        """
         answers: dict[int, Answer] = {}
         if len(questions) > 1:
             self._print(f"{len(questions)} questions", style="bold")
@@ -228,7 +258,9 @@ class Terminal:
                 return answer
 
     def _show(self, question: Question, number: str = "") -> None:
-        """The question, and everything it rests on. The command is shown whole: a hidden tail must not be approved."""
+        """Print the question and everything it rests on. The command is shown whole, because a hidden tail must not be
+        approved.
+        """
         card, offer = question.card, question.offer
         if question.again:
             self._print(question.again, style="italic")
@@ -300,5 +332,5 @@ class Terminal:
 
 
 def alike(card: "Card", other: "Card") -> bool:
-    """Whether one yes may answer both: the same kind of risk, and none that cannot be taken back or told."""
+    """Return True if one yes may answer both cards: the same tiers, and neither is dangerous or of unknown effect."""
     return card.tier is other.tier and card.tiers == other.tiers and not card.careful and not other.careful

@@ -1,6 +1,6 @@
-"""A question as a person sees it: what a yes does to them, why they are asked, and what may be answered.
+"""The card of a question: the effect of a yes, the reason for the question, and the possible answers.
 
-One value for every front end: the card on the screen, plain lines, and JSON. All text in it is safe to show.
+Every front end renders the same value: the screen, plain lines, and JSON. All text in a card is safe to print.
 """
 
 from policy.describe.phrases import Around, near
@@ -23,8 +23,11 @@ _MOST_REASONS = 40
 
 
 def card(ask: Ask, offer: Offer = NOTHING, *, around: Around | None = None, before: str | None = None) -> Card:
-    """The card of a question. `around`: the machine as it was judged, which knows what exists. `before`: the text of
-    the file that would be written, None where there is none or nobody may look."""
+    """Return the card of a question.
+
+    `around` is the state of the machine at the evaluation, which knows the existing files. `before` is the text of the
+    file that would be written, or None if it does not exist or cannot be read.
+    """
     assessment, action = ask.assessment, ask.assessment.action
     around = around or ask.terms
     worst = max(assessment.tiers[0], ask.cell.tier)
@@ -56,7 +59,7 @@ def card(ask: Ask, offer: Offer = NOTHING, *, around: Around | None = None, befo
 
 
 def _command(ask: Ask) -> tuple[str, tuple[Mark, ...], tuple[str, ...]]:
-    """The action whole, the words of it that keep it from being allowed, and the letters in it that pose."""
+    """Return the whole action, the marks of the words that require the question, and the look-alike letters in it."""
     action: Action = ask.assessment.action
     if not isinstance(action, RunScript):
         said = action_words(action, ask.terms.workspace)
@@ -76,7 +79,9 @@ def _change(action: Action, before: str | None, around: Around) -> Change | None
 
 
 def _paths(assessment: Assessment, around: Around) -> tuple[str, ...]:
-    """What a command says it changes, one path each; a file tool's only path stands in its diff."""
+    """Return the paths that a command states it changes. For a file tool return nothing, because the diff shows the
+    path.
+    """
     if isinstance(assessment.action, WriteFile | EditFile):
         return ()
     found = [

@@ -1,4 +1,4 @@
-"""What happens to one file, as a diff that a person reads before they say yes."""
+"""The change to one file as a diff, which the user reads before answering."""
 
 from policy.model.action import EditFile, WriteFile
 from runner.approval.card_text import safe_line
@@ -12,8 +12,10 @@ _LONGEST = 2000  # characters of one line
 
 
 def change(action: WriteFile | EditFile, before: str | None, path: str, *, new: bool) -> Change:
-    """What `action` makes of the file `path` (as it is shown), whose text is `before`; None when nobody could look, or
-    when it is `new`."""
+    """Return the change that `action` makes to a file.
+
+    `path` is the path as shown. `before` is the text of the file, or None if it could not be read or the file is `new`.
+    """
     note = "" if new or before is not None else "what is there now could not be read"
     if isinstance(action, WriteFile):
         first, second = before or "", action.content
@@ -29,7 +31,7 @@ def change(action: WriteFile | EditFile, before: str | None, path: str, *, new: 
 
 
 def _rows(old: str, new: str) -> tuple[list[str], str]:
-    """A row for each line that changes and those around it, and a note when there is too much to compare."""
+    """Return the rows of the diff, and a note if the texts are too long to compare."""
     first, second = _lines(old), _lines(new)
     if first and len(first) + len(second) > _MOST_COMPARED:
         return [f"+{line}" for line in second], f"too long to compare: all of {len(first)} lines are replaced"
@@ -39,7 +41,9 @@ def _rows(old: str, new: str) -> tuple[list[str], str]:
 
 
 def _lines(text: str) -> list[str]:
-    """Split at newlines alone: what else `splitlines` takes for the end of a line would hide where one really ends."""
+    """Split `text` at newlines alone. Other characters that `str.splitlines` splits at would hide the real end of a
+    line.
+    """
     if not text:
         return []
     lines = text.split("\n")

@@ -1,7 +1,7 @@
-"""A command as a card shows it: every character accounted for, and the words that matter marked.
+"""Display form of a command in a card: every character is visible, and the relevant words are marked.
 
-THREAT: whoever wrote the command wants it to look like another one. Beyond what `visible` spells out, a carriage
-return that a shell keeps and runs of blanks that push a tail off the screen are spelled out here.
+THREAT: the author of a command may want it to look like another one. Beside the characters that `visible` spells out, a
+carriage return and long runs of blanks, which push a tail off the screen, are spelled out here.
 """
 
 import re
@@ -18,17 +18,19 @@ _BLANKS = re.compile(r" {24,}")
 
 
 def safe(text: str) -> str:
-    """`text` as it may be shown in a card; newlines stay."""
+    """Return `text` in a form that is safe to print in a card. Newlines stay."""
     return text if text.isascii() and text.isprintable() else "".join(_spelled(text))
 
 
 def safe_line(text: str) -> str:
-    """`text` on one line."""
+    """Return `text` in a form that is safe to print, on one line."""
     return "".join(visible(char, lines=False) if char == "\n" else char for char in safe(text))
 
 
 def marked(script: str, reasons: Iterable[Reason]) -> tuple[str, tuple[Mark, ...]]:
-    """The script as it may be shown, with the words that `reasons` point at; where two do, the worse one counts."""
+    """Return the script in a safe form, with marks on the words that `reasons` point at. If two marks overlap, the
+    worse tier counts.
+    """
     spans = sorted((each for each in reasons if each.span is not None), key=lambda each: -each.tier)[:_MOST_SPANS]
     level: list[Tier | None] = [None] * len(script)
     for reason in reversed(spans):
@@ -52,10 +54,10 @@ def marked(script: str, reasons: Iterable[Reason]) -> tuple[str, tuple[Mark, ...
 
 
 def _spelled(text: str) -> list[str]:
-    """Each character as it is shown."""
+    """Return the display form of each character, with tabs as blanks."""
     return [_TAB if char == "\t" else shown for char, shown in zip(text, spelled(text), strict=True)]
 
 
 def squeezed(text: str) -> str:
-    """Long runs of blanks, counted instead of shown: nothing hides behind them."""
+    """Replace long runs of blanks by their count, so that nothing is hidden behind them."""
     return _BLANKS.sub(lambda run: f"⟨{len(run[0])} blanks⟩", text)

@@ -31,7 +31,7 @@ def answered(text: str) -> PlanAnswer | None:
     """Parse a typed answer to the question that ends plan mode.
 
     The letter or the name of one of WAYS is a yes. An empty line, `n` and `no` are a no without a reason. Other words
-    are a no with these words as its reason. Returns None for a number and for a yes that names no mode.
+    are a no with these words as its reason. Return None for a number and for a yes that names no mode.
     """
     said = text.strip()
     names = [mode.value for mode in WAYS]

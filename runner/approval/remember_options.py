@@ -1,4 +1,6 @@
-"""The answers to a question that are remembered: the letter of each, its line, and what may be typed behind it."""
+"""The answers to a question that can be remembered: their letters, their lines, and the options typed after a
+letter.
+"""
 
 import re
 
@@ -33,13 +35,19 @@ _FOREVER = {
 
 
 def where_words(span: GrantScope, *, yes: bool) -> str:
-    """How far an answer reaches, and a yes for how long."""
+    """Return the scope of a remembered answer in words, for a yes with its lifetime."""
     return (_WHERE if yes else _FOREVER)[span]
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What may be remembered of one question, and how far: the first of `spans` is what `d` means."""
+    """The answers to one question that may be remembered.
+
+    Attributes:
+        choices: The sets of actions that a yes may cover.
+        never: The set of actions that a remembered no covers, or None.
+        spans: The scopes of an answer. The letter `d` uses the first of them.
+    """
 
     choices: tuple[Choice, ...]
     never: Choice | None
@@ -47,7 +55,7 @@ class Offer:
 
     @property
     def lettered(self) -> tuple[tuple[str, Choice, GrantScope], ...]:
-        """The choices in each reach, with the letter that takes each of them."""
+        """Return each choice in each scope, with its letter."""
         return tuple(
             (_LETTERS[span][place], choice, span)
             for place, choice in enumerate(self.choices[: len(_LETTERS[GrantScope.SESSION])])
@@ -56,13 +64,13 @@ class Offer:
 
     @property
     def keys(self) -> str:
-        """The keys that the prompt lists, such as `/s/p/S/P/d`."""
+        """Return the keys that the prompt lists, such as `/s/p/S/P/d`."""
         letters = [letter for letter, _, _ in self.lettered] + (["d"] if self.never is not None else [])
         return "".join(f"/{letter}" for letter in letters)
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The choices as they are shown; each says what it does not cover before anybody takes it."""
+        """Return the choices as they are shown. Each line states what the choice does not cover."""
         found = []
         for letter, choice, span in self.lettered:
             said = choice.words if span is self.spans[0] else "the same"
@@ -74,9 +82,10 @@ class Offer:
         return tuple(found)
 
     def picked(self, text: str) -> Keep | str | None:
-        """Return what a line says to keep; why it is no answer, as a text; or None for words of another kind.
+        """Return the answer to remember that a line names.
 
-        A number, alone or with what belongs behind a letter, is no answer: the question is put again.
+        Return a text if the line is invalid: a number, alone or followed by options, is not an answer, and the question
+        is put again. Return None for any other text.
         """
         first, *rest = text.split()
         if first == "d" and self.never is not None:
@@ -95,7 +104,9 @@ NOTHING = Offer((), None, ())
 
 
 def _said(keep: Keep, words: list[str]) -> Keep | None:
-    """With what stands behind a letter; None when that is something else, such as a sentence that begins with one."""
+    """Return `keep` with the options typed after its letter, or None if the words are not options, such as a sentence
+    that begins with one letter.
+    """
     span, life, uses, reason = keep.span, keep.life, keep.uses, ""
     told: set[str] = set()  # of two times, or two folders, nobody can say which was meant
     for place, word in enumerate(words):

@@ -119,8 +119,11 @@ class BudgetMeter:
         self._pay(usage)
 
     def broken(self, messages: Sequence[Message], said: str) -> None:
-        """An answer to `messages` broke off after `said`, and its server counted it without telling: so do we, too much
-        rather than too little."""
+        """Count an answer to `messages` that broke off after the text `said`.
+
+        The server charged for the answer without reporting the tokens, so the tokens are estimated, too many rather
+        than too few.
+        """
         if self._free:
             return
         sent = self._sent or -(-_bytes(messages) // _BYTES_AT_LEAST)
@@ -134,7 +137,7 @@ class BudgetMeter:
             self.money = self.money + paid if paid is not None else None
 
     def aside(self, usage: Usage, sent: Sequence[Message], answer: AssistantMessage, price: Price | None) -> None:
-        """Another model was asked aside of the conversation, at that price, and it is the run that pays."""
+        """Charge the run for a side request to another model, at the price of that model."""
         self.usage = _sum(self.usage, usage)
         if price != FREE:
             usage = _believable(usage, sent, answer)
@@ -154,7 +157,7 @@ class BudgetMeter:
         return self.money is not None and would is not None and self.money + would <= limits.money
 
     def shortened(self) -> None:
-        """The next request says less than the last one did."""
+        """Note that the next request is shorter than the last one."""
         self._sent = 0
 
     def check(self) -> None:
@@ -199,7 +202,7 @@ class BudgetMeter:
 
     @property
     def tokens(self) -> int:
-        """All that was sent and received, cached or not."""
+        """Return the number of tokens sent and received, cached or not."""
         used = self._counted
         return used.input + used.output + used.cache_read + used.cache_write
 
@@ -242,7 +245,7 @@ def _cheapest(price: Price) -> float:
 
 
 def _bytes(messages: Sequence[Message]) -> int:
-    """Of the texts and calls in `messages`; less than what is sent."""
+    """Return the number of bytes of the texts and calls in `messages`. A request is longer than that."""
     return sum(_length(text) for message in messages for text in _texts(message))
 
 

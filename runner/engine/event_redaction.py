@@ -7,9 +7,10 @@ from runner.secrets.redactor import Redactor, Stream
 
 
 class RedactingEmitter:
-    """Passes events on, but none that reaches `emit` holds a secret, not even one that comes in pieces.
+    """An emitter that masks secrets in events, including a secret that is split over several events.
 
-    The pieces of the model's text, of its thinking, and of every call's output are kept apart until they are whole.
+    Text of the model, its thinking and the output of each call are separate streams, each held back until it is certain
+    that no secret is cut in two.
     """
 
     def __init__(self, redactor: Redactor, emit: Emit) -> None:

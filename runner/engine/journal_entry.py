@@ -1,4 +1,4 @@
-"""A verdict, in the words that a session keeps of it. The audit log has all of it, under the number."""
+"""Conversion of a verdict to the texts that the session file stores. The audit log has the whole decision."""
 
 from policy.model.verdict import Allow
 from runner.audit.records import Decision
@@ -11,6 +11,7 @@ _LONGEST = 1000  # characters of an action; the message that proposed it holds a
 
 
 def verdict_of(planned: Planned, decision: Decision, record: int, cwd: str) -> Verdict:
+    """Return the journal entry of the decision with the number `record`."""
     verdict, said = decision.verdict, decision.answer
     return Verdict(
         call=planned.call.of.id,

@@ -1,4 +1,6 @@
-"""`--max-turns`, `--max-tokens`, `--max-cost`, `--timeout`, `--max-output`, `--max-denials`, as typed."""
+"""The command-line options that limit a run: `--max-turns`, `--max-tokens`, `--max-cost`, `--timeout`, `--max-output`
+and `--max-denials`.
+"""
 
 import math
 
@@ -9,7 +11,7 @@ from runner.problems import usage
 
 @dataclass(frozen=True, slots=True)
 class BudgetFlags:
-    """As typed. `turns` and `timeout` are --max-turns and --timeout."""
+    """The limit options as typed. `turns` is the value of `--max-turns`, `timeout` that of `--timeout`."""
 
     turns: int | None = None
     tokens: int | None = None
@@ -19,7 +21,7 @@ class BudgetFlags:
     denials: int | None = None
 
     def said(self) -> tuple[tuple[str, str, Value], ...]:
-        """Name, option and value of each that was given, but for the turns. Raises a usage error."""
+        """Return the name, option and value of each given option except `--max-turns`. Raise a usage error."""
         from runner.config.amounts import parse_bytes, parse_seconds
 
         found: list[tuple[str, str, Value]] = []

@@ -14,7 +14,7 @@ PIPELINE = RunLimits(seconds=30 * 60, tokens=2_000_000, money=5.0, output=50 << 
 
 
 def bounds(flags: BudgetFlags, settings: Settings, usual: RunLimits | None = None) -> RunLimits:
-    """The bounds that flags, settings and `usual` come to, in this order, before a model is known."""
+    """Return the limits of a run before its model is known: from flags, else from settings, else from `usual`."""
     usual = usual or RunLimits()
 
     def number(name: str, otherwise: float | None) -> float | None:
@@ -37,8 +37,11 @@ def bounds(flags: BudgetFlags, settings: Settings, usual: RunLimits | None = Non
 
 
 def priced(found: RunLimits, model: Opened, settings: Settings) -> RunLimits:
-    """`found` with the price of the model. Raises a usage error when money is to be counted and nobody says what it is:
-    an amount that somebody chose would hold nothing."""
+    """Return the limits `found` with the price of the model.
+
+    Raise a usage error if the user set a budget of money and the price of the model is unknown, because such a budget
+    would have no effect.
+    """
     name = model.named
     price = price_of(name, settings, vendor=model.vendors)
     chosen = settings.value("budget", "money") is not None

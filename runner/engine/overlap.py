@@ -18,7 +18,7 @@ def last_words(text: str) -> str:
 
 
 class OverlapFilter:
-    """Takes the pieces of the answer that goes on after `before`."""
+    """A filter for the pieces of an answer that continues after the text `before`."""
 
     def __init__(self, before: str) -> None:
         self._tail = before[-REMEMBERED:].rstrip()

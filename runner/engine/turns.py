@@ -220,6 +220,7 @@ class Turns:
         await asyncio.sleep(0)  # lets the time limit or the user end the run between these
 
     def _key(self, place: int) -> str:
+        """Return the key of the call at `place` of the current answer."""
         return f"{self.spent.turns}.{place + 1}"
 
     def _read(self, place: int, judged: Judgement) -> None:

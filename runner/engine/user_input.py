@@ -19,6 +19,7 @@ class UserInput:
 
     @property
     def shown(self) -> str:
+        """Return the text as the user typed it."""
         return self.typed or self.text
 
 

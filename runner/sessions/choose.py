@@ -1,4 +1,4 @@
-"""Which session a run goes on with: the latest, a named one, one that a person picks, or none of the past."""
+"""The choice of the session that a run continues: the latest, a named one, one picked from a list, or a new one."""
 
 import os
 import sys
@@ -20,7 +20,10 @@ _SHOWN = 20  # sessions of the picker; `agent sessions list` has all
 def choose_target(
     flags: SessionSelection, cwd: Path, environ: Mapping[str, str], model: str, *, unattended: bool
 ) -> SessionTarget | None:
-    """None: nothing is kept. Raises SessionError, PlaceError, a usage error, KeyboardInterrupt from the picker."""
+    """Return the session file of a run, or None if no session is kept.
+
+    Raise SessionError, PlaceError, a usage error, or KeyboardInterrupt if the user leaves the picker.
+    """
     if flags.unkept:
         return None
     state = state_dir(environ)
@@ -54,7 +57,7 @@ def _named(state: Path, store: Store, words: str) -> str:
 
 
 def _picked(store: Store, unattended: bool) -> str:
-    """The one that a person names by its number, or by its id."""
+    """Return the session that the user names by its number in the list or by its id."""
     if unattended:
         why = "`--resume` without an id shows a list to pick from, and nobody is there to pick"
         raise usage("no session is named", why, "write `--resume ID`, or `--continue` for the latest one")

@@ -12,9 +12,17 @@ SPACE = 16_000  # characters of notes, and of the person's own words beside them
 
 @dataclass(frozen=True, slots=True)
 class CompactionRecord:
-    """Places are counted in the history. What lies before `cut` is told by `notes` alone; before `lined`, results are
-    one line; before `trimmed`, they lost their middle; before `capped`, nothing has more than `cap` characters.
-    `space` is what notes have, in characters, and the same what the person said before `cut`."""
+    """The shortened form of a conversation. Places are numbers of messages in the history.
+
+    Attributes:
+        cut: Messages before this place are replaced by `notes`.
+        lined: Results before this place are shortened to one line.
+        trimmed: Results before this place lost their middle.
+        capped: Texts before this place have at most `cap` characters.
+        cap: The largest number of characters of a capped text.
+        notes: The notes about the messages before `cut`.
+        space: The largest number of characters of the notes, and of the user's texts before `cut`.
+    """
 
     cut: int = 0
     lined: int = 0
@@ -26,9 +34,11 @@ class CompactionRecord:
 
     @property
     def end(self) -> int:
-        """From here on the history is shown as it is."""
+        """Return the place from which on the history is sent unchanged."""
         return max(self.cut, self.lined, self.trimmed, self.capped)
 
     def turned(self, end: int) -> "CompactionRecord":
-        """The same with places counted back from `end`, as a session file has them; and from those again as here."""
+        """Return a copy with places counted back from `end`, as a session file stores them. Applying it twice gives the
+        original.
+        """
         return replace(self, **{name: min(max(end - getattr(self, name), 0), end) for name in PLACES})

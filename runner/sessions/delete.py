@@ -1,4 +1,4 @@
-"""Takes a session away, with what was kept for it alone."""
+"""Deletion of a session with the outputs that were stored for it alone."""
 
 import shutil
 from pathlib import Path
@@ -9,7 +9,9 @@ from runner.sessions.tree import Tree
 
 
 def remove_session(state: Path, store: Store, id: str) -> None:
-    """The file, and the outputs of its own runs. Raises SessionError, also while a process works on it."""
+    """Delete the file and the outputs of the session's own runs. Raise SessionError, also if a process uses the
+    session.
+    """
     with store.reading(id) as file:
         try:
             runs = _runs(Tree(file), id)
@@ -23,9 +25,9 @@ def remove_session(state: Path, store: Store, id: str) -> None:
 
 
 def _runs(tree: Tree, id: str) -> list[str]:
-    """The runs that worked on this session: 16 hex digits each, so they name no other place. Raises Unsound.
+    """Return the runs that worked on this session: 16 hex digits each, so they name no other path. Raise Unsound.
 
-    The first of them has the session's own name. What stands before it is a fork's copy of another session's.
+    The first of them has the session's own name. Runs before it are a fork's copy of another session's.
     """
     names = [str(entry.body["audit"]) for _, entry in tree.entries(range(len(tree)), ("run",))]
     return list(dict.fromkeys(names[names.index(id) :])) if id in names else [id]

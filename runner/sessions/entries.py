@@ -1,8 +1,8 @@
-"""The lines of a session file: what each kind holds, and how messages become lines and come back.
+"""The lines of a session file: the fields of each type, and the conversion of messages to lines and back.
 
-A line is one JSON object of ASCII. Every one has `id` and `parentId` (numbers as text, unique in the file; the parent
-stands earlier), `time` (UTC, for people: the order is the file's) and `type`; the fields of each type are in `KINDS`,
-exactly these. What does not fit is Unsound, and never half taken.
+A line is one JSON object in ASCII. Each line has `id` and `parentId` (numbers as text, unique in the file; the parent
+is an earlier line), `time` (UTC, for people: the order is that of the file) and `type`. `KINDS` lists the exact fields
+of each type. A line that does not fit raises Unsound and is never accepted in part.
 """
 
 import json
@@ -31,12 +31,12 @@ Body = dict[str, object]
 
 
 class Unsound(Exception):
-    """A line that cannot be taken; the text says why, in a user's words."""
+    """An error for an invalid line. The text states the cause in words for the user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One sound line. `parent` is None for the head alone; `body` holds the fields of its kind."""
+    """One valid line. `parent` is None for the first line only; `body` contains the fields of its type."""
 
     id: str
     parent: str | None
@@ -73,7 +73,7 @@ def _arguments(value: object) -> bool:
 
 
 def _name(value: object) -> bool:
-    """Names a session: of ours, and of no other place on the disk."""
+    """Return True if `value` is the name of a session, which cannot be another path on the disk."""
     return isinstance(value, str) and re.fullmatch(r"[0-9a-f]{16}", value) is not None
 
 
@@ -134,13 +134,13 @@ _scan = json.JSONDecoder(parse_constant=_no_number, parse_float=_finite).scan_on
 
 
 def line(entry: Entry) -> bytes:
-    """The entry as it stands in a file, with its newline."""
+    """Return the line of `entry` for the file, with its newline."""
     whole = {"id": entry.id, "parentId": entry.parent, "time": entry.time, "type": entry.type, **entry.body}
     return json.dumps(whole, ensure_ascii=True, separators=(",", ":"), allow_nan=False).encode() + b"\n"
 
 
 def parse(raw: bytes) -> Entry:
-    """The entry of one line. Raises Unsound."""
+    """Return the entry of one line. Raise Unsound."""
     if len(raw) > LONGEST:
         raise Unsound(f"it is longer than {LONGEST >> 20} MB")
     try:
@@ -169,7 +169,7 @@ def parse(raw: bytes) -> Entry:
 
 
 def _fields(body: Body, checks: dict[str, Check]) -> None:
-    """Exactly these fields, each of its kind."""
+    """Raise Unsound unless `body` has exactly the fields of `checks`, each with a valid value."""
     if body.keys() != checks.keys():
         for name in checks:
             if name not in body:
@@ -181,7 +181,7 @@ def _fields(body: Body, checks: dict[str, Check]) -> None:
 
 
 def now() -> str:
-    """The time as people read it; nothing is ordered by it."""
+    """Return the time for people. No order depends on it."""
     seconds = time.time()
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{int(seconds % 1 * 1000):03}Z"
 
@@ -192,13 +192,13 @@ Block = TextBlock | ThinkingBlock | ImageBlock | ToolCall
 
 
 def of_message(message: UserMessage | AssistantMessage) -> Body:
-    """The body of a person's or the model's message."""
+    """Return the body of a message of the user or the model."""
     role = "user" if isinstance(message, UserMessage) else "assistant"
     return {"role": role, "content": [_of_block(block) for block in message.content]}
 
 
 def of_result(place: int, result: ToolResult) -> Body:
-    """The body of one call's result; `place` is that of the call in the message that made it, from 0."""
+    """Return the body of one call's result. `place` is the place of the call in its message, from 0."""
     content = [_of_block(block) for block in result.content]
     return {"role": "tool", "content": content, "place": place, "call": result.call_id, "error": result.is_error}
 
@@ -232,14 +232,14 @@ _MAY = {"user": ("text", "image"), "assistant": ("text", "thinking", "call"), "t
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A result, and the place of its call."""
+    """A result with the place of its call in the message."""
 
     place: int
     result: ToolResult
 
 
 def message_of(body: Body) -> UserMessage | AssistantMessage | Answered:
-    """The message in the body of a sound `message` entry. Raises Unsound."""
+    """Return the message in the body of a valid `message` entry. Raise Unsound."""
     role, content = body["role"], body["content"]
     if not isinstance(role, str) or role not in _MAY or not isinstance(content, list):
         raise Unsound(f"there is no role `{str(role)[:40]}`")
@@ -257,10 +257,10 @@ def message_of(body: Body) -> UserMessage | AssistantMessage | Answered:
 
 
 def usual(raw: bytes) -> "UserMessage | AssistantMessage | Answered | None":
-    """The message of a line whose beginning is known to be sound, when it is one that needs no second look.
+    """Return the message of a line with a known beginning, or None if the line needs the full check of `parse`.
 
-    The same as `message_of(parse(raw).body)` in a third of the time, which a session of a hundred thousand lines
-    waits for; None for whatever is not plainly right, and then `parse` says what is wrong.
+    For a valid line the result equals `message_of(parse(raw).body)` in a third of the time, which matters for a session
+    of a hundred thousand lines.
     """
     try:
         text = raw.decode("ascii")
@@ -308,7 +308,7 @@ def _block(value: object, may: tuple[str, ...]) -> Block:
 
 
 def answers(calls: tuple[ToolCall, ...], results: dict[int, ToolResult]) -> ToolMessage:
-    """The results of `calls`, in their order. A call whose result was never written is answered by us."""
+    """Return the results of `calls`, in their order. A call without a written result gets a result that says so."""
     unknown = TextBlock("not known: the session ended before this call was answered; what it does may have been done")
     return ToolMessage(
         tuple([results.get(at) or ToolResult(call.id, (unknown,), is_error=True) for at, call in enumerate(calls)])

@@ -1,7 +1,7 @@
-"""A session for readers elsewhere: plain text, Markdown, one HTML file, or the lines themselves.
+"""Export of a session as plain text, Markdown, one HTML file, or its own lines.
 
-THREAT T74: models, files and commands chose most of this text. It passes `visible`, and then: in Markdown it stands in
-fences longer than any inside; in HTML it is escaped, and the page allows itself no script, no request and no frame.
+THREAT T74: models, files and commands chose most of this text. All of it passes `visible`. In Markdown it stands in
+fences longer than any inside; in HTML it is escaped, and the page allows no script, no request and no frame.
 """
 
 import base64
@@ -23,13 +23,13 @@ _NAMES = {"user": "You", "model": "Model", "thinking": "Thinking", "tool": "Call
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A session that was read: `past` is what its way says."""
+    """A session that was read from its file, with the history of its current branch."""
 
     tree: Tree
     past: SessionHistory
 
     def facts(self) -> Iterator[tuple[str, str]]:
-        """What stands above it. Raises Unsound."""
+        """Yield the rows of the heading. Raise Unsound."""
         past = self.past
         yield "session", past.session
         if past.forked_from:
@@ -43,12 +43,12 @@ class Session:
         yield from (("note", notice) for notice in past.notices)
 
     def parts(self) -> Iterator[Part]:
-        """Raises Unsound."""
+        """Yield the parts of the conversation in order. Raise Unsound."""
         return parts(self.tree, self.past.path)
 
 
 def as_text(session: Session) -> Iterator[str]:
-    """Lines for a terminal."""
+    """Yield lines for a terminal."""
     for label, words in session.facts():
         yield f"{label:<12}{one_line(words, 2000)}"
     for part in session.parts():
@@ -66,13 +66,13 @@ def as_text(session: Session) -> Iterator[str]:
 
 
 def as_lines(session: Session) -> Iterator[str]:
-    """Every sound line of the file as it is, branches too."""
+    """Yield every valid line of the file unchanged, including those of other branches."""
     for _, entry in session.tree.entries(range(len(session.tree))):
         yield line(entry).decode().rstrip("\n")
 
 
 def as_markdown(session: Session) -> Iterator[str]:
-    """No text of the session is Markdown here: it stands in fences, so no link, image or markup of it takes effect."""
+    """Yield Markdown. All text of the session is fenced, so that no link, image or markup in it takes effect."""
     yield "# Session\n"
     yield from _fence("\n".join(f"{label:<12}{one_line(words, 2000)}" for label, words in session.facts()))
     for part in session.parts():
@@ -89,7 +89,7 @@ def as_markdown(session: Session) -> Iterator[str]:
 
 
 def as_html(session: Session) -> Iterator[str]:
-    """One file that needs nothing else and runs nothing."""
+    """Yield one HTML page that loads nothing and runs no script."""
     title = f"Session {session.past.session[:8]}"
     yield _PAGE.format(title=title, style=_STYLE)
     yield f"<h1>{title}</h1><table>"
@@ -119,7 +119,7 @@ def as_html(session: Session) -> Iterator[str]:
 
 
 def _folded(part: Part) -> Iterator[str]:
-    """Long results are folded, and what was sent for a /command; what people and the model said is not."""
+    """Yield the text of a part. Long results and the text sent for a /command are folded, other texts are not."""
     if not part.text:
         return
     text = f"<pre>{_safe(visible(part.text, prose=part.prose))}</pre>"
@@ -137,7 +137,9 @@ def _fence(text: str) -> Iterator[str]:
 
 
 def _data(image: ImageBlock) -> str | None:
-    """The image as an address of its own. The border let only kinds of images and base64 in; this looks again."""
+    """Return the image as a `data:` address, or None if it is invalid. Images were checked when the file was read; this
+    is a second check.
+    """
     try:
         base64.b64decode(image.data, validate=True)
     except ValueError:

@@ -1,6 +1,6 @@
-"""What a session file says of what was: the conversation to go on with, and an account of it for whoever comes back.
+"""The history of a session, read from its file: the conversation to continue, and a summary of it for the user.
 
-Nothing in it sets what may be done: mode and model are those of today, and the ones of the file are only shown.
+The file does not set permissions: mode and model are those of the current run, and those in the file are only shown.
 """
 
 import gc
@@ -35,11 +35,31 @@ _TITLE = 200  # characters kept of a prompt or an answer that is only shown
 
 @dataclass(frozen=True, slots=True)
 class SessionHistory:
-    """`history` is whole: every call has its result. `leaf` is the last entry that counts, `path` the way to it.
+    """The current branch of a session. Every call in `history` has its result.
 
-    `mode`, `model` and `cwd` are those of the last process that worked on it. `first` and `last` are prompts, `said` is
-    the model's last text, all three cut; `notices` tell what was left out. `marks`: its prompts. `earlier`: whose
-    actions are those of the session.
+    Attributes:
+        session: The id of the session.
+        workspace: The workspace of the session.
+        forked_from: The id of the original session, or None.
+        began: The time of the first line.
+        until: The time of the last line.
+        history: The conversation.
+        grants: The answers remembered for the session.
+        mode: The mode of the last process that worked on the session.
+        model: The model of that process.
+        cwd: The working folder of that process.
+        prompts: The number of prompts.
+        turns: The number of answers of the model.
+        first: The first prompt, shortened.
+        last: The last prompt, shortened.
+        said: The last text of the model, shortened.
+        leaf: The id of the last entry that counts.
+        path: The lines from the first entry to the leaf.
+        notices: The parts of the file that were left out, in words.
+        folds: The compaction records, each with the place that its numbers count back from.
+        counted: The last request that the provider counted, or None.
+        marks: The prompts that /rewind can return to.
+        earlier: The runs whose actions belong to the session.
     """
 
     session: str
@@ -70,7 +90,7 @@ class SessionHistory:
 
 @dataclass(frozen=True, slots=True)
 class CountedRequest:
-    """What the provider counted last: a request with what was shown of the first `sent` messages, and its `answer`."""
+    """The last token count of the provider: for a request with the first `sent` messages and its `answer`."""
 
     sent: int
     answer: AssistantMessage
@@ -79,7 +99,7 @@ class CountedRequest:
 
 
 def index(file: BinaryIO, name: str) -> Tree:
-    """The tree of a session's file. Raises SessionError when it is none."""
+    """Return the tree of a session's file. Raise SessionError if the file is not a session."""
     try:
         return Tree(file)
     except Unsound as error:
@@ -87,10 +107,10 @@ def index(file: BinaryIO, name: str) -> Tree:
 
 
 def history_of(tree: Tree, name: str, *, model: str = "", lenient: bool = False, upto: str = "") -> SessionHistory:
-    """What the way to the end of `tree` says, or to the entry `upto` on it. `model` is today's: what another model
-    thought is left out.
+    """Return the history of the branch that ends at the last line of `tree`, or at its entry `upto`.
 
-    A line on the way that is damaged is a SessionError; with `lenient`, the way ends before it and a notice says so.
+    `model` is the model of the current run; thoughts of other models are left out. A damaged line on the branch raises
+    SessionError. With `lenient`, the branch ends before that line and a notice says so.
     """
     if not (tree.whole_end or lenient):
         raise _damaged(tree, name)
@@ -149,7 +169,7 @@ def _prompt(tree: Tree, path: Sequence[int], said: Sequence[tuple[int, int]], hi
 
 
 def _counted(tree: Tree, path: Sequence[int], history: Sequence[Message]) -> CountedRequest | None:
-    """None where the file does not say, or says it of another answer than the last."""
+    """Return the last request that the provider counted, or None if the file has no count for the last answer."""
     types = [tree.type(at) for at in path]
     try:
         place = len(types) - 1 - types[::-1].index("usage")
@@ -166,7 +186,7 @@ def _counted(tree: Tree, path: Sequence[int], history: Sequence[Message]) -> Cou
 
 
 class _Told:
-    """Takes the entries of the way, one by one."""
+    """A builder of the history from the entries of a branch, one by one."""
 
     def __init__(self, model: str) -> None:
         self._now = model
@@ -190,7 +210,7 @@ class _Told:
         return str(self._head.body["session"]) if self._head is not None else ""
 
     def take(self, entry: Entry, at: int) -> None:
-        """Raises Unsound for what does not follow from what came before; then nothing of it was taken."""
+        """Add an entry. Raise Unsound, without a change, if the entry does not follow from those before it."""
         body = entry.body
         match entry.type:
             case "message":
@@ -216,7 +236,7 @@ class _Told:
                 raise Unsound("it has no place here")
 
     def hear(self, message: UserMessage | AssistantMessage | Answered, at: int) -> None:
-        """`at`: its line. Raises Unsound for a result that belongs to no call."""
+        """Add a message. `at` is its line. Raise Unsound for a result that belongs to no call."""
         if isinstance(message, Answered):
             place, result = message.place, message.result
             calls = self._open
@@ -245,7 +265,7 @@ class _Told:
             self._messages.append(message)
 
     def through(self) -> None:
-        """All calls so far have their results now."""
+        """Complete the open calls, so that each has a result."""
         if self._open:
             self._messages.append(answers(self._open, self._results))
             self._open, self._results = (), {}
@@ -278,12 +298,12 @@ class _Told:
 
 
 def cut(text: str) -> str:
-    """A prompt or an answer as it is listed: one line of it."""
+    """Return a prompt or an answer on one line, shortened for a list."""
     return re.sub(r"\s+", " ", text[: _TITLE * 4]).strip()[:_TITLE]
 
 
 def _notices(tree: Tree, broken: str) -> list[str]:
-    """What was left out, in words."""
+    """Return the parts of the file that were left out, in words."""
     found = []
     if tree.torn:
         found.append("the last line of the session was never finished, and is left out")
@@ -297,7 +317,7 @@ def _notices(tree: Tree, broken: str) -> list[str]:
 
 
 def no_session(name: str, why: str) -> SessionError:
-    """A file that holds no session that could be shown."""
+    """Return the error for a file that contains no readable session."""
     fix = f"remove it with `agent sessions rm {name[:8]}`, or mend the file"
     return SessionError(Problem(f"the session {name[:8]} cannot be read", why, fix))
 

@@ -1,9 +1,9 @@
 """The journal of a session, written while the session is in progress. Every part of the runner may add entries.
 
-Nothing is written until somebody says something, so a session in which nothing was said leaves no file. From then on
-each entry is one `write` of one line. What a person or a model made is on the disk before anything else is done: their
-messages, results, grants and snapshots wait for `fdatasync`. The rest (verdicts, which the audit log holds durably,
-usage, notices, ends) is written at once and reaches the disk with the next of those.
+Nothing is written before the first message, so a session without a message leaves no file. From then on each entry is
+one `write` of one line. Messages, results, grants and snapshots wait for `fdatasync` before anything else is done. The
+other entries (verdicts, which the audit log holds durably, usage, notices, ends) are written at once and reach the disk
+with the next durable entry.
 """
 
 from collections.abc import Mapping
@@ -28,35 +28,37 @@ T = TypeVar("T")
 
 
 class Mask(Protocol):
-    """What takes secrets out of a value; `runner.secrets.redactor.Redactor` is one."""
+    """An object that removes secrets from a value, such as `runner.secrets.redactor.Redactor`."""
 
     def mask(self, value: T) -> T: ...
 
 
 class Lines(Protocol):
-    """Where lines go; `runner.sessions.open` has those that are files."""
+    """The destination of lines. `runner.sessions.open` has the implementation that writes files."""
 
     @property
     def id(self) -> str:
-        """The session's name."""
+        """Return the id of the session."""
         ...
 
     @property
     def path(self) -> Path:
-        """For a complaint."""
+        """Return the path of the file for error messages."""
         ...
 
     @property
     def there(self) -> bool:
-        """Whether the session has a file."""
+        """Return True if the session has a file."""
         ...
 
     def append(self, line: bytes, *, durable: bool) -> None:
-        """Raises OSError, SessionError."""
+        """Append one line. Raise OSError or SessionError."""
         ...
 
     def spoken(self) -> None:
-        """A person spoke: this session is the latest of its workspace. Raises OSError, SessionError."""
+        """Note that the user wrote a message, so that the session is the latest of its workspace. Raise OSError or
+        SessionError.
+        """
         ...
 
     def close(self) -> None: ...
@@ -64,7 +66,7 @@ class Lines(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What was decided about one call, in words. `record` is its number in the audit log."""
+    """The decision about one call, in words. `record` is its number in the audit log."""
 
     call: str
     tool: str
@@ -81,7 +83,7 @@ class Verdict:
 
 
 class Journal:
-    """The entries of one session, in order, each the child of the one before. Without `lines` it writes nothing."""
+    """The entries of one session, in order, each the child of the one before. Without `lines` nothing is written."""
 
     def __init__(
         self,
@@ -93,7 +95,7 @@ class Journal:
         model: str = "",
         prices: Mapping[str, Price] | None = None,
     ) -> None:
-        """`leaf` is the entry that the first one follows, `number` the highest id that is taken."""
+        """`leaf` is the parent of the first entry, `number` the highest id in use."""
         self._lines = lines
         self._redactor = redactor
         self._leaf = leaf
@@ -107,24 +109,29 @@ class Journal:
 
     @property
     def kept(self) -> str | None:
-        """The name of the session, once it has a file."""
+        """Return the id of the session if it has a file, else None."""
         return self._lines.id if self._lines is not None and (self._begun or self._lines.there) else None
 
     @property
     def leaf(self) -> str | None:
-        """The entry that the next one follows."""
+        """Return the id of the parent of the next entry."""
         return self._leaf
 
     def back_to(self, leaf: str | None) -> None:
-        """The next entry follows that one: what came after it stays in the file, as a branch that is over. This is
-        written down at once, with who works here: what says so may be on that branch."""
+        """Continue after the entry `leaf`. Later entries stay in the file as an abandoned branch.
+
+        This is written at once, together with the current process, because the entry about that process may be on the
+        abandoned branch.
+        """
         self._leaf = leaf
         self._begun = self._lines is not None
         self.run(self._run)
 
     def message(self, message: UserMessage | AssistantMessage, *, typed: str = "") -> None:
-        """Somebody said something. `typed`: what a person wrote for it, where that is something else. Durable when this
-        returns. Raises JournalError: then go no further."""
+        """Add a message. It is durable when this returns. Raise JournalError; the caller must then stop.
+
+        `typed` is the text as the user typed it, if that differs from the message.
+        """
         if isinstance(message, UserMessage):
             self._begun = self._lines is not None
         if self._lines is not None:
@@ -143,12 +150,12 @@ class Journal:
                 raise self._failed(error) from None
 
     def result(self, place: int, result: ToolResult) -> None:
-        """What came of one call of the last message. Durable when this returns. Raises JournalError."""
+        """Add the result of one call of the last message. It is durable when this returns. Raise JournalError."""
         self._add("message", of_result(place, result))
         self._written()
 
     def call(self, verdict: Verdict) -> None:
-        """What was decided about a call, before it runs. Raises JournalError."""
+        """Add the decision about a call before the call runs. Raise JournalError."""
         if self._early is not None:
             self._early.append(verdict)
             return
@@ -156,22 +163,24 @@ class Journal:
         self._written()
 
     def awaiting(self) -> None:
-        """Calls of the model's next message are decided already: what comes of that is written behind the message."""
+        """Hold back the decisions about calls of the next message until that message is written."""
         self._early = self._early if self._early is not None else []
 
     def grant(self, grant: Mapping[str, object]) -> None:
-        """A yes that holds for the rest of this session, also when it is gone on with. Raises JournalError."""
+        """Add an answer that holds for the rest of this session, also after it is resumed. Raise JournalError."""
         self._add("grant", {"grant": dict(grant)})
         self._written()
 
     def snapshot(self, snapshot: str, call: str) -> None:
-        """The files as they were before `call` are kept under that name. Raises JournalError."""
+        """Add the name of the snapshot taken before `call`. Raise JournalError."""
         self._add("snapshot", {"snapshot": snapshot, "call": call})
         self._written()
 
     def usage(self, usage: Usage, *, model: str = "", price: Price | None = None) -> None:
-        """What one reply used, as the provider counts it, and its cost where a price is known. `model` and `price`:
-        of another model, which was asked aside."""
+        """Add the tokens of one reply as the provider counts them, and their cost if a price is known.
+
+        `model` and `price` describe another model that answered a side request.
+        """
         if usage == Usage():
             return  # the provider does not say
         spent = cost(usage, price if model else self._prices.get(self._model))
@@ -179,33 +188,33 @@ class Journal:
         self._later("usage", {"model": model or self._model, **counts, "cost": spent})
 
     def compaction(self, level: str, before: int, after: int, fold: CompactionRecord) -> None:
-        """From here on the model is shown less; `fold` counts back from what was said last. All of it stays."""
+        """Add a compaction. `fold` counts back from the last message. The messages stay in the file."""
         counts = {name: getattr(fold, name) for name in CompactionRecord.__slots__}
         self._later("compaction", {"level": level, "before": before, "after": after, **counts})
 
     def mode(self, mode: Mode) -> None:
-        """The mode was changed by the person. A record: no file sets a mode."""
+        """Record that the user changed the mode. A file never sets the mode."""
         self._run = {**self._run, "mode": mode.value}
         self._later("mode", {"mode": mode.value})
 
     def model(self, model: str, price: Price | None) -> None:
-        """The person turned to another model, which costs that."""
+        """Record that the user changed the model. `price` is the price of the new model, or None if unknown."""
         self._model = model
         self._run = {**self._run, "model": model}
         self._prices = {**self._prices, **({model: price} if price is not None else {})}
         self._later("model", {"model": model})
 
     def head(self, body: Body) -> None:
-        """The session begins."""
+        """Add the first entry of a session."""
         self._later("session", body)
 
     def run(self, body: Body) -> None:
-        """A process begins to work on this session."""
+        """Add the start of a process that works on this session."""
         self._run = body
         self._later("run", body)
 
     def watch(self, emit: Emit) -> Emit:
-        """`emit`, with notices, failures and ends written down as well."""
+        """Return an emitter that also records notices, failures and ends, and then calls `emit`."""
         if self._lines is None:
             return emit
 
@@ -224,7 +233,7 @@ class Journal:
         return both
 
     def close(self) -> Problem | None:
-        """Write what is still owed, and let the file go. A Problem when the end of the session could not be kept."""
+        """Write the pending lines and release the file. Return a Problem if the last lines could not be written."""
         if self._lines is None:
             return None
         try:
@@ -250,7 +259,9 @@ class Journal:
         self._owed.append((line(entry), type in _DURABLE))
 
     def _later(self, type: str, body: Body) -> None:
-        """What must not stop anybody: when it cannot be written now, the next message says so."""
+        """Add an entry whose failure must not stop the caller: if it cannot be written now, the next message reports
+        that.
+        """
         self._add(type, body)
         try:
             self._written()
@@ -258,7 +269,7 @@ class Journal:
             return  # it stays owed: whoever adds a message next is told, and `close` tells the rest
 
     def _written(self) -> None:
-        """Write what is owed, in order. Raises JournalError; the rest stays owed."""
+        """Write the pending lines, in order. Raise JournalError; the rest stays pending."""
         if self._lines is None or not self._begun:
             return
         while self._owed:

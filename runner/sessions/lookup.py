@@ -1,4 +1,4 @@
-"""Sessions for whoever shows or exports them: opened by the beginning of an id, in whichever workspace they are."""
+"""Lookup of a session by the beginning of its id, in any workspace, for display and export."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator
@@ -17,7 +17,8 @@ FORMATS: dict[str, Callable[[Session], Iterator[str]]] = {"md": as_markdown, "ht
 
 @contextmanager
 def reading(state: Path, words: str) -> Iterator[Session]:
-    """The session whose id begins so, in any workspace. Raises SessionError, also for a line that turns out unsound."""
+    """Yield the session whose id begins with `words`. Raise SessionError, also for a line that turns out to be
+    invalid."""
     store, id = choose(Store.all(state), words)
     with store.reading(id) as file:
         tree = index(file, id)
@@ -28,7 +29,7 @@ def reading(state: Path, words: str) -> Iterator[Session]:
 
 
 def write_new(path: Path, lines: Iterable[str]) -> int:
-    """Write `lines` into a new file that only the user can read; how many they were. Raises Stopped."""
+    """Write `lines` to a new file that only the user can read, and return their number. Raise Stopped."""
     count = 0
     try:
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:

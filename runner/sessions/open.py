@@ -1,4 +1,4 @@
-"""How a run's session begins: new, gone on with, or forked. Each opens its file at the first thing that is said."""
+"""The start of a run's session: new, resumed, or forked. The file is created or changed with the first message."""
 
 import contextlib
 import os
@@ -19,7 +19,7 @@ from runner.version import VERSION as PROGRAM
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The process that works on a session: `audit` is its name in the audit log, the others are those of today."""
+    """The process that works on a session. `audit` is its name in the audit log."""
 
     audit: str
     workspace: str
@@ -30,10 +30,10 @@ class Run:
 
 
 class SessionTarget:
-    """Where a run's session is kept, and what it goes on from."""
+    """The session file that a run writes, and the history that the run continues."""
 
     def __init__(self, store: Store, before: SessionHistory | None = None, *, fork: bool = False) -> None:
-        """A new one; `resumed` and `forked` make the others."""
+        """Create the target of a new session; `resumed` and `forked` create the others."""
         self.store = store
         self.past = before
         self.fork = fork
@@ -43,7 +43,7 @@ class SessionTarget:
 
     @classmethod
     def resumed(cls, store: Store, id: str, *, model: str = "") -> "SessionTarget":
-        """Go on with that session: locked from now on. Raises SessionError."""
+        """Return the target that continues a session, which is locked from now on. Raise SessionError."""
         file = store.open(id)
         try:
             with file.reader() as source:  # SAFETY: dup(2) shares the lock, so it must not outlive the file
@@ -57,8 +57,10 @@ class SessionTarget:
 
     @classmethod
     def forked(cls, store: Store, id: str, into: Store, *, model: str = "", upto: str = "") -> "SessionTarget":
-        """Go on from where that session is now, or was when `upto` was its last entry, in a new one of `into`; the old
-        is only read. Raises SessionError."""
+        """Return the target that copies a session, up to its entry `upto` if given, to a new session in `into`.
+
+        The original is only read. Raise SessionError.
+        """
         with store.reading(id) as file:
             source = open(os.dup(file.fileno()), "rb")  # noqa: SIM115  # closed by `close`
         tree = index(source, id)
@@ -67,7 +69,7 @@ class SessionTarget:
         return made
 
     def journal(self, run: Run, redactor: Mask | None, prices: Mapping[str, Price] | None = None) -> Journal:
-        """The journal of that run. Whoever takes it closes it; nothing is written before somebody speaks."""
+        """Return the journal of `run`, which the caller has to close. Nothing is written before the first message."""
         number, leaf = (self._tree.last_id, self._leaf()) if self._tree is not None else (0, None)
         id = run.audit if self.past is None or self.fork else self.past.session
         lines = Kept(self.store, id, self._file, self._prepare(run))
@@ -89,13 +91,13 @@ class SessionTarget:
 
     @property
     def earlier(self) -> SessionLineage:
-        """Whose actions are those of this session, too."""
+        """Return the runs whose actions belong to this session, too."""
         if self.past is None:
             return SessionLineage()
         return self.past.earlier.forked() if self.fork else self.past.earlier
 
     def close(self) -> None:
-        """Let go of what no journal took."""
+        """Close the files that no journal owns."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -104,7 +106,7 @@ class SessionTarget:
             self._source = None
 
     def _leaf(self) -> str | None:
-        """What the first new entry follows: in a copy, the last line that `_copy` takes."""
+        """Return the parent of the first new entry: for a fork, the last line that `_copy` writes."""
         if self._tree is None or self.past is None:
             return None
         if not self.fork:
@@ -112,7 +114,7 @@ class SessionTarget:
         return self._tree.id(next(at for at in reversed(self.past.path) if self._tree.type(at) != "grant"))
 
     def _prepare(self, run: Run) -> "Callable[[SessionFile], None] | None":
-        """What has to be done to the file before the first line is added."""
+        """Return the function that prepares the file for its first new line, or None."""
         tree, before = self._tree, self.past
         if tree is None or before is None:
             return None
@@ -129,7 +131,7 @@ class SessionTarget:
 
 
 class Kept:
-    """Lines that go into a session's file, which is made when the first one comes."""
+    """The lines of a session's file, which is created with the first line."""
 
     def __init__(
         self, store: Store, id: str, file: SessionFile | None, prepare: Callable[[SessionFile], None] | None
@@ -176,9 +178,11 @@ def _head(run: Run) -> dict[str, object]:
 
 
 def _copy(tree: Tree, before: SessionHistory, run: Run, file: SessionFile) -> None:
-    """The way of `before` under a new head. Grants stay behind: they were given to another session, and
-    `GrantStore.restore` takes over what they forbid. In the place of a
-    line that nobody needs, and that turns out unsound, stands a word about it."""
+    """Copy the branch of `before` to `file` under a new first line.
+
+    Grants are not copied, because they were given to another session; `GrantStore.restore` takes over their denials. A
+    notice replaces a line that is not needed and turns out to be invalid.
+    """
     parent: str | None = None
     for at in before.path:
         if tree.type(at) == "grant":

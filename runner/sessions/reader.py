@@ -1,4 +1,4 @@
-"""A session as a reader meets it, part by part: what was said, and each call with its verdict and its result."""
+"""A session part by part, for readers: the messages, and each call with its verdict and its result."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -13,9 +13,17 @@ from runner.sessions.tree import Tree
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """`kind` is `user`, `model`, `thinking`, `tool` or `note`. Nothing in it is safe to show as it is.
+    """One part of a session. None of its texts is safe to print unchanged.
 
-    `prose`: the text is what the user, the model or a program wrote, and not a refusal, which is about an action.
+    Attributes:
+        kind: `user`, `model`, `thinking`, `tool` or `note`.
+        time: The time of the entry.
+        title: The heading, such as the action of a call.
+        text: The text.
+        images: The images.
+        facts: Rows of a label and a text, such as the verdict.
+        failed: True if the call failed.
+        prose: True if the user, the model or a program wrote the text; False for a refusal, which is about an action.
     """
 
     kind: str
@@ -30,7 +38,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """`cost` adds up the replies that have one; `unpriced` counts those that have none."""
+    """The usage of a session. `cost` is the sum of all priced replies; `unpriced` is the number of the others."""
 
     replies: int
     input: int
@@ -42,7 +50,7 @@ class Totals:
 
     @property
     def words(self) -> str:
-        """In one line; empty when no reply said what it used."""
+        """Return the usage on one line, or an empty string if no reply reported its usage."""
         if not self.replies:
             return ""
         tokens = f"{self.input + self.cache_read + self.cache_write} tokens in, {self.output} out"
@@ -53,7 +61,7 @@ class Totals:
 
 
 def totals(tree: Tree, path: Sequence[int]) -> Totals:
-    """What the way used, as the providers counted it. Raises Unsound."""
+    """Return the usage of the branch, as counted by the providers. Raise Unsound."""
     replies = unpriced = 0
     spent = 0.0
     counts = {"input": 0, "output": 0, "cache_read": 0, "cache_write": 0}
@@ -70,8 +78,10 @@ def totals(tree: Tree, path: Sequence[int]) -> Totals:
 
 
 def parts(tree: Tree, path: Sequence[int]) -> Iterator[Part]:
-    """The way, in order; what was sent for a /command has that above it. Raises Unsound at a line that does not hold
-    what its type must."""
+    """Yield the parts of the branch, in order. The text sent for a /command has that command as its title.
+
+    Raise Unsound at a line with invalid content.
+    """
     held: Part | None = None
     for part in _parts(tree, path):
         if held is not None:
@@ -140,7 +150,7 @@ def _parts(tree: Tree, path: Sequence[int]) -> Iterator[Part]:
 
 
 def _tool(call: ToolCall, verdicts: dict[str, Entry], answered: Answered | None, time: str) -> Part:
-    """One call with all that is known of it."""
+    """Return the part of one call, with its verdict and its result."""
     facts: list[tuple[str, str]] = []
     said = verdicts.get(call.id)
     title = f"{call.name} {call.raw or json.dumps(call.arguments, ensure_ascii=False)}"
@@ -163,7 +173,7 @@ def _tool(call: ToolCall, verdicts: dict[str, Entry], answered: Answered | None,
 
 
 def _granted(form: object) -> str:
-    """An answer for the rest of the session; as it stands there when it is none that we would have written."""
+    """Return a remembered answer in words, or its JSON if it is not a valid answer."""
     from runner.gate.grants.codec import from_json
     from runner.gate.grants.text import about
 

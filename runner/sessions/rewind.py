@@ -1,4 +1,4 @@
-"""The prompts of a talk, as places that one can go back to; those of earlier runs are found in the session's file."""
+"""The prompts of a conversation as rewind points, read from the session file for earlier runs."""
 
 import contextlib
 from bisect import bisect_left
@@ -19,8 +19,14 @@ _BEGINS = ("session", "run", "end")  # what is said first behind one of these is
 
 @dataclass(frozen=True, slots=True)
 class RewindPoint:
-    """The moment before a prompt: what /rewind goes back to. `length` messages were said, `leaf` is the entry of the
-    session's file that came last, `step` the last one that /undo knew then."""
+    """The moment before a prompt, which /rewind returns to.
+
+    Attributes:
+        text: The prompt as the user typed it.
+        length: The number of messages before the prompt.
+        leaf: The last entry of the session's file before the prompt, or None.
+        step: The last step of /undo before the prompt.
+    """
 
     text: str
     length: int
@@ -35,8 +41,10 @@ def rewind_points(
     history: Sequence[Message],
     taken: Sequence[tuple[int, int]],
 ) -> list[RewindPoint]:
-    """The prompts on the way `path`. `said`: the lines on it of what a person said, each with its place in `history`;
-    `taken`: the steps of /undo."""
+    """Return the prompts on the branch `path`.
+
+    `said` are the lines of the user's messages, each with its place in `history`; `taken` are the steps of /undo.
+    """
     own = {at for at, place in said if text_of(history[place]).startswith(OWN)}
     found, known = [], 0
     for at, place in said:
@@ -53,7 +61,9 @@ def rewind_points(
 
 
 def _begins(tree: Tree, path: Sequence[int], last: int, own: Collection[int]) -> bool:
-    """Whether nothing was said, but for commands of `own`, since the session, a process or a prompt's end."""
+    """Return True if no message except for commands of `own` follows the start of the session or process, or the end of
+    a prompt.
+    """
     while (type := tree.type(path[last])) not in _BEGINS:
         if type == "message" and path[last] not in own:
             return False
@@ -62,7 +72,8 @@ def _begins(tree: Tree, path: Sequence[int], last: int, own: Collection[int]) ->
 
 
 def typed_of(tree: Tree, path: Sequence[int], at: int, message: Message) -> str:
-    """What a person wrote for the `message` in the line `at` of the way: for what was sent for a /command, that."""
+    """Return the text that the user typed for the `message` in line `at`: a /command instead of the text sent for
+    it."""
     behind = bisect_left(path, at) + 1
     if behind < len(path) and tree.type(path[behind]) == "typed":
         with contextlib.suppress(Unsound):
@@ -72,13 +83,13 @@ def typed_of(tree: Tree, path: Sequence[int], at: int, message: Message) -> str:
 
 
 def said_of(message: Message) -> str:
-    """What a person or the model said, as it is listed: of a command of the person's own, that with its `!`."""
+    """Return the text of a message for a list: for a command that the user ran, the command after a `!`."""
     text = text_of(message)
     return f"!{text[len(OWN) :].strip().removeprefix('$ ').partition(chr(10))[0]}" if text.startswith(OWN) else text
 
 
 def text_of(message: Message) -> str:
-    """The text of what a person or the model said; none of results."""
+    """Return the text of a message of the user or the model, and an empty string for results."""
     if isinstance(message, ToolMessage):
         return ""
     return "\n".join(block.text for block in message.content if isinstance(block, TextBlock))

@@ -1,4 +1,4 @@
-"""`--continue`, `--resume [ID]`, `--fork ID`, `--no-session`: which session a run belongs to, as typed."""
+"""The session that a run belongs to, as typed: `--continue`, `--resume [ID]`, `--fork ID` or `--no-session`."""
 
 import re
 
@@ -8,8 +8,15 @@ from runner.problems import usage
 
 @dataclass(frozen=True, slots=True)
 class SessionSelection:
-    """At most one of these is set. `resume` is empty when the session is to be picked from a list. `upto` belongs to
-    `fork`: the entry of that session's file which is the last of the copy; empty for all of it."""
+    """The user's choice of a session. At most one of the first four fields is set.
+
+    Attributes:
+        latest: True for the latest session of the workspace.
+        resume: The id of the session to continue, or an empty string to pick one from a list.
+        fork: The id of the session to copy.
+        unkept: True if no session is kept.
+        upto: The last entry of `fork` to copy, or an empty string for all entries.
+    """
 
     latest: bool = False
     resume: str | None = None
@@ -19,7 +26,7 @@ class SessionSelection:
 
 
 def parse_selection(latest: bool, resume: str | None, fork: str | None, unkept: bool) -> SessionSelection:
-    """The flags of a command line. Raises a usage error for two that cannot both hold."""
+    """Return the selection of the command-line options. Raise a usage error for two options that exclude each other."""
     given = {"--continue": latest, "--resume": resume is not None, "--fork": fork is not None, "--no-session": unkept}
     named = [name for name, set in given.items() if set]
     if len(named) > 1:
@@ -29,9 +36,9 @@ def parse_selection(latest: bool, resume: str | None, fork: str | None, unkept: 
 
 
 def with_value(words: list[str]) -> list[str]:
-    """The command line with `--resume` as one word: `--resume=ID`, or `--resume=` where no id follows.
+    """Return the command line with `--resume` as one word: `--resume=ID`, or `--resume=` if no id follows.
 
-    A prompt may follow as well, so only what can be an id is taken as one; `--resume=ID` says it beyond doubt.
+    A prompt may follow as well, so only a word that has the form of an id is taken; `--resume=ID` is unambiguous.
     """
     done: list[str] = []
     queue = list(words)

@@ -1,4 +1,5 @@
-"""Where sessions lie: `sessions/KEY/ID.jsonl` below the state folder, private, one process at a time in each file."""
+"""The session files: private files `sessions/KEY/ID.jsonl` in the state folder, each written by one process at a
+time."""
 
 import contextlib
 import errno
@@ -24,18 +25,18 @@ _SAFE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 class SessionError(ProblemError):
-    """A session cannot be read, gone on with or removed. `problem` says which, why, and what to do."""
+    """An error for a session that cannot be read, continued or removed. `problem` has the details."""
 
 
 class JournalError(SessionError):
-    """A session cannot be written. What was not written is kept, and tried again before the next line."""
+    """An error for a session that cannot be written. Unwritten lines are kept and written before the next line."""
 
     exit_code: ClassVar[int] = Exit.FAILED
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A session on the disk. `written` is when its file was last written, in seconds since 1970."""
+    """A session on the disk. `written` is the time of its file's last change, in seconds since 1970."""
 
     id: str
     key: str
@@ -44,7 +45,7 @@ class Found:
 
 
 class Store:
-    """The sessions of one workspace. Makes its folder when the first one is written."""
+    """The sessions of one workspace. Their folder is created with the first session."""
 
     def __init__(self, state: Path, key: str) -> None:
         self._state = state
@@ -56,7 +57,7 @@ class Store:
 
     @classmethod
     def all(cls, state: Path) -> "list[Store]":
-        """Those of every workspace that has a folder here."""
+        """Return the stores of all workspaces that have a folder in `state`."""
         return [cls(state, name) for name in sorted(_listing(state / "sessions")) if _KEY.fullmatch(name)]
 
     @property
@@ -67,7 +68,8 @@ class Store:
         return self.folder / f"{id}.jsonl"
 
     def list(self) -> list[Found]:
-        """What there is: the one that was gone on with last is first, the others by when they were written."""
+        """Return the sessions: first the one that was continued last, then the others by the time of their last
+        change."""
         found = []
         with _no_folder(), self._opened() as folder:
             for name in os.listdir(folder):
@@ -81,7 +83,9 @@ class Store:
         return sorted(found, key=lambda each: (each.id == latest, each.written, each.id), reverse=True)
 
     def open(self, id: str) -> "SessionFile":
-        """The session, to go on with: locked until closed. Raises SessionError, also while another process has it."""
+        """Open a session for writing, locked until closed. Raise SessionError, also if another process uses the
+        session.
+        """
         path = self.path(id)
         with _speaking(path), self._opened() as folder:
             handle = os.open(f"{id}.jsonl", os.O_RDWR | os.O_APPEND | _SAFE, dir_fd=folder)
@@ -97,7 +101,7 @@ class Store:
 
     @contextlib.contextmanager
     def reading(self, id: str) -> Iterator[BinaryIO]:
-        """The session's file to look at, also while another process writes it. Raises SessionError."""
+        """Open a session's file for reading, also while another process writes it. Raise SessionError."""
         path = self.path(id)
         with _speaking(path), self._opened() as folder:
             handle = os.open(f"{id}.jsonl", os.O_RDONLY | _SAFE, dir_fd=folder)
@@ -106,7 +110,7 @@ class Store:
                 yield file
 
     def create(self, id: str) -> "SessionFile":
-        """A new, empty session, locked. Raises JournalError."""
+        """Create a new, empty session, locked. Raise JournalError."""
         path = self.path(id)
         with _speaking(path, JournalError), self._opened(make=True) as folder:
             new = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | _SAFE
@@ -120,17 +124,17 @@ class Store:
         return SessionFile(handle, path)
 
     def remove(self, id: str) -> None:
-        """Delete the session. Raises SessionError, also while a process has it."""
+        """Delete the session. Raise SessionError, also if a process uses it."""
         with self.open(id), _speaking(self.path(id)):
             self.unlink(id)
 
     def unlink(self, id: str) -> None:
-        """Take away a session that was never begun. Raises OSError."""
+        """Delete the file of a session without lines. Raise OSError."""
         with self._opened() as folder:
             os.unlink(f"{id}.jsonl", dir_fd=folder)
 
     def note_latest(self, id: str) -> None:
-        """From now on `--continue` takes this one. Raises OSError."""
+        """Make this session the one that `--continue` takes. Raise OSError."""
         with self._opened() as folder:
             if self._latest() == id:
                 return
@@ -146,7 +150,7 @@ class Store:
                 os.close(handle)
 
     def _latest(self) -> str | None:
-        """Only ever one of the names that `list` found: what the file says is not believed further."""
+        """Return the content of the pointer file, or None. `list` only compares it with names of existing sessions."""
         try:
             with self._opened() as folder:
                 handle = os.open(_POINTER, os.O_RDONLY | _SAFE, dir_fd=folder)
@@ -157,7 +161,9 @@ class Store:
 
     @contextlib.contextmanager
     def _opened(self, *, make: bool = False) -> Iterator[int]:
-        """Our folder, by way of folders that nobody else can write to and no link. Raises OSError, SessionError."""
+        """Open the folder of the sessions. No folder above it may be a link or writable by others. Raise OSError or
+        SessionError.
+        """
         handle = os.open(self._state, os.O_RDONLY | os.O_DIRECTORY | _SAFE)
         path = self._state
         try:
@@ -176,7 +182,7 @@ class Store:
 
 
 class SessionFile:
-    """One session's file, open for appending and locked: as long as this is open, no other process writes it."""
+    """The file of one session, open for appending and locked, so that no other process writes it."""
 
     def __init__(self, handle: int, path: Path) -> None:
         self._handle = handle
@@ -184,11 +190,12 @@ class SessionFile:
         self.size = os.fstat(handle).st_size
 
     def append(self, line: bytes, *, durable: bool) -> None:
-        """One line in one write; on the disk when this returns, with `durable`. Raises OSError: nothing of it stays.
+        """Write one line at once; with `durable`, the line is on the disk when this returns. Raise OSError; then
+        nothing of the line stays.
 
-        SAFETY: write(2) on a full disk writes a part, ftruncate(2) takes it back. Killed in between, the part is a last
-        line without newline, which every reader drops. fsync(2) may be the first to tell of a full disk or quota; the
-        line is taken back then, too, since whoever is refused writes it again.
+        SAFETY: write(2) on a full disk writes a part, which ftruncate(2) removes. If the process is killed in between,
+        the part is a last line without newline, which every reader drops. fsync(2) may be the first call to report a
+        full disk or quota; the line is then removed, too, since the caller writes it again.
         """
         if not os.fstat(self._handle).st_nlink:
             raise OSError(errno.ENOENT, "somebody removed it, so what is said now would be lost")
@@ -205,16 +212,16 @@ class SessionFile:
         self.size += len(line)
 
     def cut(self, size: int) -> None:
-        """Drop what stands behind `size` bytes: a line that was never finished. Raises OSError."""
+        """Truncate the file to `size` bytes, which removes an incomplete line. Raise OSError."""
         os.ftruncate(self._handle, size)
         self.size = size
 
     def reader(self) -> BinaryIO:
-        """The same file, to read it from its beginning. Closing it leaves this open."""
+        """Return the file opened for reading from its beginning. Closing the result does not close this object."""
         return open(os.dup(self._handle), "rb")
 
     def close(self) -> None:
-        """Lets the lock go."""
+        """Close the file and release its lock."""
         if self._handle >= 0:
             os.close(self._handle)
             self._handle = -1
@@ -227,7 +234,7 @@ class SessionFile:
 
 
 def choose(stores: list[Store], words: str) -> tuple[Store, str]:
-    """The one session whose id begins with `words`. Raises SessionError."""
+    """Return the only session whose id begins with `words`. Raise SessionError."""
     if not re.fullmatch(r"[0-9a-f]{1,16}", words):
         why = "an id is made of the digits 0-9 and a-f, 16 at most"
         raise SessionError(Problem(f"`{words[:40]}` is no session", why, "see `agent sessions list`"))
@@ -253,7 +260,7 @@ def _listing(folder: Path) -> list[str]:
 
 @contextlib.contextmanager
 def _no_folder() -> Iterator[None]:
-    """A folder that was never made holds no sessions. One that cannot be used is an error."""
+    """Ignore a folder that does not exist, which holds no sessions. Raise SessionError for one that cannot be used."""
     try:
         yield
     except FileNotFoundError:
@@ -264,7 +271,7 @@ def _no_folder() -> Iterator[None]:
 
 
 def _checked(handle: int, path: Path) -> None:
-    """Refuse what somebody else could have written; what others may read becomes private."""
+    """Raise SessionError for a file or folder that others could have written. Make it private if others may read it."""
     seen = os.fstat(handle)
     folder = stat.S_ISDIR(seen.st_mode)
     if not folder and not stat.S_ISREG(seen.st_mode):
@@ -279,7 +286,11 @@ def _checked(handle: int, path: Path) -> None:
 
 
 def _lock(handle: int, path: Path, id: str) -> None:
-    """SAFETY: flock(2). It belongs to the open file and is gone with the process, however that ends: never stale."""
+    """Lock the file or raise SessionError.
+
+    SAFETY: flock(2). The lock belongs to the open file and ends with the process, however the process ends, so that it
+    never becomes stale.
+    """
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -290,7 +301,7 @@ def _lock(handle: int, path: Path, id: str) -> None:
 
 
 def _holder(handle: int) -> int | None:
-    """The process that holds the lock, where the kernel tells it (proc_locks(5)) and we can see it."""
+    """Return the process that holds the lock, or None if the kernel does not report one (proc_locks(5))."""
     seen = os.fstat(handle)
     place = f"{os.major(seen.st_dev):02x}:{os.minor(seen.st_dev):02x}:{seen.st_ino}"
     try:
@@ -323,7 +334,7 @@ _OF_WRITING = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def written_problem(error: OSError, path: Path) -> Problem:
-    """Why a session could not be kept."""
+    """Return the problem of a session that could not be written."""
     full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     fix = f"{'make room' if full else 'look at what is there'}, or start with `--no-session`, which keeps none"
     return Problem("the session could not be kept, so nothing more was done", f"`{path}`: {_said(error)}", fix)

@@ -1,4 +1,4 @@
-"""What a list says of a session without taking it in: the first lines, and counts over the rest."""
+"""Summary of a session for a list, without parsing the whole file: the first lines, and counts over the rest."""
 
 import json
 import time
@@ -20,7 +20,9 @@ _TURNS = b'"type":"message","role":"assistant"'
 
 @dataclass(frozen=True, slots=True)
 class SessionSummary:
-    """`written` is in seconds since 1970. `prompts` and `turns` count all branches. `broken`: why it is no session."""
+    """A row of the list of sessions. `written` is in seconds since 1970. `prompts` and `turns` count all branches.
+    `broken` is the reason why the file is not a session, or None.
+    """
 
     id: str
     key: str
@@ -41,7 +43,7 @@ class SessionSummary:
 
 
 def summarize_session(store: Store, id: str, found: Found | None = None) -> SessionSummary:
-    """One session at a glance. Raises SessionError when its file cannot be opened."""
+    """Return the summary of one session. Raise SessionError if its file cannot be opened."""
     found = found or next((each for each in store.list() if each.id == id), None) or Found(id, store.key, 0.0, 0)
     with store.reading(id) as file:
         try:
@@ -70,7 +72,9 @@ def summarize_session(store: Store, id: str, found: Found | None = None) -> Sess
 
 
 def summarize_sessions(store: Store) -> list[SessionSummary]:
-    """All of a workspace, in the order of `Store.list`; one that was removed meanwhile is left out."""
+    """Return the summaries of a workspace's sessions in the order of `Store.list`. A file that cannot be opened gets a
+    row that says so.
+    """
     seen = []
     for found in store.list():
         try:
@@ -85,7 +89,7 @@ def summarize_sessions(store: Store) -> list[SessionSummary]:
 
 
 def row(seen: SessionSummary, *, width: int = 100) -> str:
-    """One line for a person; untrusted text in it is made visible."""
+    """Return a line of text for a summary. Untrusted text in it is safe to print."""
     when = time.strftime("%Y-%m-%d %H:%M", time.gmtime(seen.written))
     if seen.broken is not None:
         return one_line(f"{seen.id[:8]}  {when}  cannot be read: {seen.broken}", width)
@@ -112,7 +116,7 @@ def _first(file: BinaryIO) -> str:
 
 
 def _typed(raw: bytes, prompt: str) -> str:
-    """What was written for that prompt, when the line behind it says so."""
+    """Return the text as the user typed it if the line `raw` belongs to `prompt`, else an empty string."""
     try:
         entry = parse(raw)
     except Unsound:
@@ -121,7 +125,9 @@ def _typed(raw: bytes, prompt: str) -> str:
 
 
 def _counted(file: BinaryIO) -> tuple[int, int]:
-    """How many lines begin as a prompt or a turn does. Quotes in a text are escaped, so none looks like it."""
+    """Return the numbers of prompts and turns, counted by the beginnings of lines. Quotes in texts are escaped, so no
+    text looks like one.
+    """
     file.seek(0)
     prompts = turns = 0
     rest = b""

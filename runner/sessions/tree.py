@@ -1,11 +1,11 @@
-"""Which lines of a session file are sound, and which of them lie on the way to its end.
+"""The index of a session file: the valid lines, and the branch that leads to the last one.
 
-A line is sound when it parses, its id is new, and its parent is a sound line above it: so a tree it is, whatever
-somebody wrote into the file, and no cycle can be. What is not sound is left out with all that hangs on it. The way
-ends at the last sound line.
+A line is valid if it parses, its id is new, and its parent is a valid line above it. The valid lines therefore form a
+tree without cycles, whatever was written into the file. An invalid line is left out with all its descendants. The
+branch ends at the last valid line.
 
-A session may have a hundred thousand lines: the index reads each once, by the beginning that our own writer gives it,
-and keeps numbers. Contents are parsed where they are asked for, on the way alone.
+A session may have a hundred thousand lines. The index reads each line once, by the beginning that the journal writes,
+and stores numbers. Contents are parsed on request, for lines of the branch only.
 """
 
 import re
@@ -39,17 +39,17 @@ _CODE = {name.encode(): number for number, name in enumerate(_TYPES)}
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Line `line` (from 1) was left out. `why` is in a user's words."""
+    """A line that was left out, with its number from 1. `why` is the cause in words for the user."""
 
     line: int
     why: str
 
 
 class Tree:
-    """The index of one file: its sound lines in the order of the file."""
+    """The index of one file: its valid lines in the order of the file."""
 
     def __init__(self, file: BinaryIO) -> None:
-        """Reads the file from its beginning; keeps it for `entry`. Raises Unsound when it is no session at all."""
+        """Read the file from its beginning and keep it open for `entries`. Raise Unsound if it is not a session."""
         self._file = file
         self._offsets = array("q")
         self._lines = array("l")
@@ -126,7 +126,7 @@ class Tree:
             raise Unsound("it is empty" if not number else "its first line does not begin a session")
 
     def _skip(self) -> tuple[int, bool]:
-        """Over the rest of a line that is too long: its size, and whether it ends."""
+        """Skip the rest of a line that is too long. Return its size, and True if the line has an end."""
         size = 0
         while more := self._file.readline(1 << 20):
             size += len(more)
@@ -143,14 +143,14 @@ class Tree:
             self.damages.append(Damage(line, why))
 
     def _orphan(self, line: int, below: bool) -> None:
-        """`below`: its parent is one of the lines that were left out, which is said there."""
+        """Count a line without a valid parent. `below` is True if the parent was left out, which is reported there."""
         self.orphans += 1
         self.whole_end = False
         if not below and len(self.damages) < _TOLD:
             self.damages.append(Damage(line, "no sound line above it is its parent"))
 
     def path(self) -> list[int]:
-        """The sound lines from the first to the last, each the parent of the next."""
+        """Return the valid lines from the first to the last, each the parent of the next."""
         found, at = [], len(self._offsets) - 1
         while at >= 0:
             found.append(at)
@@ -162,17 +162,17 @@ class Tree:
         return _TYPES[self._kinds[at]]
 
     def id(self, at: int) -> str:
-        """Its name, also of a line whose content turns out unsound."""
+        """Return the id of a line, even if its content turns out to be invalid."""
         _, _, raw = next(self.lines((at,), _TYPES))
         found = _OURS.match(raw)
         return found[1].decode() if found is not None else parse(raw).id
 
     def line(self, at: int) -> int:
-        """The number of that line in the file, from 1."""
+        """Return the number of a line in the file, from 1."""
         return self._lines[at]
 
     def lines(self, path: Collection[int], types: Collection[str]) -> Iterator[tuple[int, str, bytes]]:
-        """The lines of `path` whose type is one of `types`, with that, as they are."""
+        """Yield the lines of `path` with one of `types`, each with its type and its bytes."""
         wanted = {number: name for number, name in enumerate(_TYPES) if name in types}
         kinds, offsets, seek, read = self._kinds, self._offsets, self._file.seek, self._file.readline
         place = -1
@@ -188,8 +188,9 @@ class Tree:
             yield at, type, raw
 
     def entries(self, path: Collection[int], types: Collection[str] = _TYPES) -> Iterator[tuple[int, Entry]]:
-        """The entries of `path` whose type is one of `types`, read one at a time. Raises Unsound at the first that
-        does not hold what its type must."""
+        """Yield the entries of `path` with one of `types`, read one at a time. Raise Unsound at the first line with
+        invalid content.
+        """
         for at, _, raw in self.lines(path, types):
             try:
                 entry = parse(raw)

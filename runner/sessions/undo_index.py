@@ -1,4 +1,4 @@
-"""What a session's file says of the files: the steps of /undo, and the runs that made them."""
+"""The steps of /undo and the runs that made them, read from a session's file."""
 
 import re
 from collections.abc import Sequence
@@ -11,14 +11,16 @@ _SNAPSHOT = re.compile(rb'"snapshot":"([0-9]{1,15})"')
 
 
 def steps_of(tree: Tree) -> list[tuple[int, int]]:
-    """The lines of all branches that name a step of /undo, with it: the order of the file is that of time."""
+    """Return the lines of all branches that name a step of /undo, each with that step, in the order of time."""
     lines = tree.lines(range(len(tree)), ("snapshot",))
     return [(at, int(named[1])) for at, _, raw in lines if (named := _SNAPSHOT.search(raw))]
 
 
 def earlier_of(tree: Tree, steps: Sequence[tuple[int, int]], name: str) -> SessionLineage:
-    """The runs of all branches (a person may have gone back to before one began), of which the first has the `name` of
-    the session itself. What stands before it is a copy of another session's."""
+    """Return the runs of all branches, because the user may have rewound to a point before a run began.
+
+    The first own run has the `name` of the session. Runs before it are copied from another session.
+    """
     runs, copied, first = set[str](), set[str](), len(tree)
     for at, _, raw in tree.lines(range(len(tree)), ("run",)):
         try:

@@ -1,5 +1,6 @@
-"""What of a conversation the model is shown, as a few numbers; and what that comes to. Pure, so that a session that is
-gone on with shows the same again."""
+"""Application of a compaction record to a conversation. The functions are pure, so a resumed session sends the same
+messages again.
+"""
 
 import hashlib
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ _NO_NOTES = "Nothing was noted."
 
 
 def shorten(history: Sequence[Message], fold: CompactionRecord) -> tuple[Message, ...]:
-    """What is sent of `history`: every call in it has its result, and every result its call."""
+    """Return the messages to send for `history`. Every call in them has its result, and every result its call."""
     cut = start(history, fold.cut)
     told: tuple[Message, ...] = (_told(history[:cut], fold),) if cut else ()
     return (*told, *(_one(message, at, fold) for at, message in enumerate(history[cut:], cut)))
@@ -36,9 +37,9 @@ def _one(message: Message, at: int, fold: CompactionRecord) -> Message:
 
 
 def _told(old: Sequence[Message], fold: CompactionRecord) -> UserMessage:
-    """The person's own words, and the notes apart from them.
+    """Return the message that replaces the old messages: the user's own words, and apart from them the notes.
 
-    THREAT T104: what a file says can come back as notes; it has no more weight there than it had.
+    THREAT T104: text of a file can reappear in notes. Notes are marked as data, so such text gains no authority.
     """
     notes = middle_out(fold.notes.strip(), fold.space) or _NO_NOTES
     mark = hashlib.sha256(notes.encode("utf-8", "surrogatepass")).hexdigest()[:16]
@@ -48,7 +49,7 @@ def _told(old: Sequence[Message], fold: CompactionRecord) -> UserMessage:
 
 
 def _prompts(old: Sequence[Message], room: int) -> str:
-    """The first and the latest of what the person said; long ones lose their middle."""
+    """Return the first and the latest texts of the user. Long texts lose their middle."""
     texts = [
         middle_out(text, room // 4)
         for message in old

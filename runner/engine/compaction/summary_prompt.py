@@ -1,4 +1,4 @@
-"""Notes about the old part of a conversation: what the small model is asked, and what is noted where it cannot be."""
+"""The request for notes about old messages, and notes made without a model if no model can be asked."""
 
 from collections.abc import Iterator, Sequence
 
@@ -41,9 +41,10 @@ promised unless the person's own message says it."""
 
 
 def request(old: Sequence[Message], before: str, focus: str, model: str, room: float) -> Request:
-    """What the small model is sent about `old`, with its answer in `room` tokens at most.
+    """Return the request to the small model for notes about `old`. Request and answer together have at most `room`
+    tokens.
 
-    `before` are the notes so far; `focus` is what the person wants to be kept above all.
+    `before` are the notes so far; `focus` is what the user wants the notes to keep above all.
     """
     parts = [marked("notes-so-far", before)] if before else []
     answer = int(min(ANSWER, room / 4))
@@ -56,7 +57,7 @@ def request(old: Sequence[Message], before: str, focus: str, model: str, room: f
 
 
 def digest(old: Sequence[Message], before: str) -> str:
-    """Notes that nobody has to be asked for: what was called, a line each."""
+    """Return notes that need no model: one line for each text and call of the model."""
     rows = [
         f"- {one_line(line, 160)}"
         for message in old
@@ -69,7 +70,7 @@ def digest(old: Sequence[Message], before: str) -> str:
 
 
 def cleaned(text: str) -> str:
-    """What the model answered, as notes; empty when it answered nothing."""
+    """Return an answer of the model as notes, or an empty string if the answer is empty."""
     return middle_out(text.strip(), LONGEST)
 
 
@@ -128,7 +129,7 @@ def _words(content: Sequence[object]) -> str:
 
 
 def _bounded(lines: list[str], room: float) -> str:
-    """All lines, or the first few and the latest that fit."""
+    """Return all lines, or the first few and the latest lines that fit into `room` tokens."""
     sizes = [weight(line) for line in lines]
     if sum(sizes) <= room:
         return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""One message made shorter. Its calls keep their ids and its results their calls, so that pairs stay pairs."""
+"""Shortening of a single message. Calls and results keep their ids, so every result still belongs to its call."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,12 +22,12 @@ _Shown = tuple[TextBlock | ImageBlock, ...]
 
 
 def trimmed(message: Message) -> Message:
-    """Long results lose their middle, and images go."""
+    """Remove the middle of long results, and all images."""
     return _results(message, lambda content: tuple(_picture(block, _TRIMMED) for block in content))
 
 
 def lined(message: Message) -> Message:
-    """Results become one line each; what the model thought goes, where something else is left."""
+    """Shorten each result to one line, and remove the model's thoughts if the message contains anything else."""
     if isinstance(message, AssistantMessage):
         rest = tuple(block for block in message.content if not isinstance(block, ThinkingBlock))
         return AssistantMessage(rest) if rest and len(rest) < len(message.content) else message
@@ -35,7 +35,7 @@ def lined(message: Message) -> Message:
 
 
 def capped(message: Message, most: int) -> Message:
-    """No text in it is longer than `most` characters, whoever wrote it."""
+    """Shorten every text of `message` to at most `most` characters, whoever wrote the text."""
     match message:
         case ToolMessage():
             return _results(message, lambda content: tuple(_picture(block, most) for block in content))
@@ -46,7 +46,7 @@ def capped(message: Message, most: int) -> Message:
 
 
 def middle_out(text: str, most: int, why: str = "left out to save room") -> str:
-    """The beginning and the end of `text`, in about `most` characters, with a word on what lay between."""
+    """Return the beginning and the end of `text` in about `most` characters, with the number of characters left out."""
     if len(text) <= most + 80:  # the word itself takes room
         return text
     head = most * 2 // 3

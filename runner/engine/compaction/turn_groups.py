@@ -1,4 +1,5 @@
-"""The pieces of a conversation that are never torn: a person's message; a model's, with the results of its calls."""
+"""Groups of messages that must stay together: a message of the user, or one of the model with the results of its
+calls."""
 
 from collections.abc import Sequence
 
@@ -7,7 +8,7 @@ from runner.messages import Message, ToolMessage
 
 
 def start(messages: Sequence[Message], at: int) -> int:
-    """`at`, or the beginning of the piece that it lies inside of; never outside of `messages`."""
+    """Return `at`, limited to the range of `messages`, or the start of the group that `at` lies in."""
     at = min(max(at, 0), len(messages))
     while 0 < at < len(messages) and isinstance(messages[at], ToolMessage):
         at -= 1
@@ -15,7 +16,8 @@ def start(messages: Sequence[Message], at: int) -> int:
 
 
 def kept_from(messages: Sequence[Message], room: float) -> int:
-    """Where the last pieces begin that together have at most `room` tokens; the last one is always among them."""
+    """Return the start of the last groups that together have at most `room` tokens. The last group is always
+    included."""
     found = len(messages)
     held = 0.0
     for at in range(len(messages) - 1, -1, -1):

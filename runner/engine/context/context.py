@@ -33,8 +33,15 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One part of what is sent. `where`: `system` (the system prompt), `told` (before what the person said first),
-    `tools`, or `conversation`. `tokens` are estimated."""
+    """One part of a request.
+
+    Attributes:
+        name: The name of the part.
+        source: The origin of the text.
+        where: `system` (the system prompt), `told` (before the user's first message), `tools`, or `conversation`.
+        text: The text, or an empty string for the conversation.
+        tokens: The estimated number of tokens.
+    """
 
     name: str
     source: str
@@ -45,8 +52,17 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """`base` replaces what we say of the work; `added` comes behind it. `instructions` are the repository's texts in
-    their marks, already fit to be told, and `files` their names."""
+    """The texts that accompany a conversation.
+
+    Attributes:
+        base: The text that replaces the program's own description of the work, or None.
+        added: Texts that are appended to the base.
+        skills: The skills that the model may load.
+        commands: The custom commands of the repository. The model is not told about them.
+        surroundings: The date, machine and Git state at the start of the session.
+        instructions: The texts of the repository, each inside marks.
+        files: The names of the files that `instructions` come from.
+    """
 
     base: Text | None = None
     added: tuple[Text, ...] = ()
@@ -69,10 +85,10 @@ class Context:
         return "\n\n".join(part.text for part in self._told())
 
     def told(self, messages: Sequence[Message]) -> tuple[Message, ...]:
-        """The messages, with `before` before what the person said first.
+        """Return `messages` with the text `before` in front of the user's first message.
 
-        Not in the system prompt, which has more weight with a model; nor in the history, which a later session goes on
-        with: the texts may have changed by then.
+        The text is not in the system prompt, which models give more weight, and not in the history, which a later
+        session continues: the text may have changed by then.
         """
         if not (text := self.before):
             return tuple(messages)
@@ -100,7 +116,7 @@ class Context:
         )
 
     def skill(self, name: str) -> Skill | None:
-        """The skill of that name, for the person who calls for it."""
+        """Return the skill of that name, or None."""
         return next((each for each in self.skills if each.name == name), None)
 
     def _system(self, cwd: str, mode: Mode, limits: "RunLimits | None") -> tuple[Part, ...]:

@@ -1,4 +1,4 @@
-"""When and on what a session works: its day and machine, as they were when it began."""
+"""Date and machine of a session, as they were when the session began."""
 
 import os
 import time
@@ -8,8 +8,13 @@ from policy.model.frozen import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """`day` is the local date, with the weekday; `system` the kernel and the processor; `git` says how the repository
-    stands, in words of which some are whoever's who wrote into it."""
+    """The date, the machine and the state of the repository.
+
+    Attributes:
+        day: The weekday and the local date.
+        system: The kernel and the processor.
+        git: The state of the repository. Contains names and subjects that others wrote.
+    """
 
     day: str = ""
     system: str = ""
@@ -17,14 +22,14 @@ class Surroundings:
 
     @property
     def text(self) -> str:
-        """What of it is ours to say; empty when nobody looked."""
+        """Return the sentence for the system prompt, without text that others wrote. Empty if nothing was read."""
         if not self.day:
             return ""
         return f"When and where this session began\n- {self.day}, on {self.system}.\n"
 
 
 def surroundings(workspace: str) -> Surroundings:
-    """Look now. Nothing of the workspace is run."""
+    """Read the date, the machine and the Git state of `workspace`. No program of the workspace is run."""
     from runner.facts.git.status import git_state
 
     name = os.uname()

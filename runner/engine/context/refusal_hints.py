@@ -1,4 +1,4 @@
-"""What was refused in a conversation, by kind: a model that goes on trying is told what would get it further."""
+"""Counts of refused calls by kind, and hints for a model that repeats them."""
 
 from collections import Counter
 
@@ -31,17 +31,19 @@ _WAYS = {
 
 
 class Refusals:
-    """The counts of one conversation."""
+    """The counts of refusals in one conversation."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
 
     def denied(self, tier: Tier) -> str:
-        """Count a refusal; what to add to it, mostly nothing."""
+        """Count a refusal and return the hint to append to it, which is mostly empty."""
         return self._counted(tier.label, f"refusal for `{tier.label}`", _WAYS[tier])
 
     def malformed(self, tool: str) -> str:
-        """Count a call that made no sense; likewise."""
+        """Count a call that could not become an action and return the hint to append to the refusal, which is mostly
+        empty.
+        """
         way = f"Look at what `{tool}` takes, send that and nothing more, or use another tool."
         return self._counted(f"call of {tool}", f"call of `{tool}` that makes no sense", way)
 

@@ -1,4 +1,4 @@
-"""How many tokens a request is: the provider's own numbers, and estimates for what came since."""
+"""The number of tokens of a request: reported by the provider, and estimated for messages added since then."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -31,17 +31,17 @@ _LEAST, _MOST = 0.5, 3.0
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Tokens of a request. `exact`: the provider counted all of it."""
+    """The number of tokens of a request. `exact` is True if the provider counted all of them."""
 
     tokens: int
     exact: bool
 
 
 class ContextMeter:
-    """How much of a model's window the next request takes; one for a conversation.
+    """A meter of the context window that the next request uses. There is one meter for each conversation.
 
-    What the provider counted last is the base, and only the difference to it is estimated: by characters, at the rate
-    that its own numbers gave. So it holds as well where the messages were made shorter meanwhile.
+    The last count of the provider is the base, and only the difference to it is estimated: by characters, at the rate
+    observed in the provider's own numbers. The meter therefore also works after messages were shortened.
     """
 
     def __init__(self) -> None:
@@ -53,11 +53,11 @@ class ContextMeter:
         self._known: dict[int, tuple[Message, float]] = {}  # the weights of what was weighed last, by identity
 
     def fixed(self, text: str, tools: Sequence[ToolSpec]) -> None:
-        """What every request holds beside the messages. Matters until the provider has counted once."""
+        """Set the parts of every request beside the messages. They matter until the provider has counted once."""
         self._fixed = weight(text) + weight_of_tools(tools)
 
     def answered(self, usage: Usage, sent: Sequence[Message], answer: AssistantMessage) -> None:
-        """A request with `sent` was answered. A server that counts nothing teaches nothing."""
+        """Learn from the usage of an answered request with `sent`. A usage of zero tokens is ignored."""
         asked = usage.input + usage.cache_read + usage.cache_write
         if asked <= 0:
             self._counted = None
@@ -70,15 +70,15 @@ class ContextMeter:
 
     @property
     def rate(self) -> float:
-        """How many of the model's tokens one of `weight` is."""
+        """Return the number of the model's tokens for one estimated token."""
         return self._rate
 
     def another(self) -> None:
-        """Another model answers from here on: what was counted is an estimate for it."""
+        """Note that another model answers from now on, for which the last count is an estimate."""
         self._ours = False
 
     def size(self, messages: Sequence[Message]) -> Size:
-        """What a request with `messages` takes of the window."""
+        """Return the size of a request with `messages`."""
         weighed = self._weigh(messages)
         if self._counted is None:
             return Size(round((self._fixed + weighed) * self._rate), exact=False)
@@ -87,7 +87,7 @@ class ContextMeter:
         return Size(max(self._counted + round(more * self._rate), least), exact=self._ours and abs(more) < 1)
 
     def _weigh(self, messages: Iterable[Message]) -> float:
-        """Most of a conversation is what it was at the last request."""
+        """Return the estimated tokens of `messages`. Estimates of messages from the last request are reused."""
         before, self._known = self._known, {}
         total = 0.0
         for message in messages:
@@ -99,7 +99,7 @@ class ContextMeter:
 
 
 def weight(text: str) -> float:
-    """The tokens of a text, estimated."""
+    """Return the estimated number of tokens of a text."""
     if text.isascii():
         return len(text) / _ASCII
     plain = len(text.encode("ascii", "ignore"))
@@ -107,12 +107,12 @@ def weight(text: str) -> float:
 
 
 def weight_of_tools(tools: Iterable[ToolSpec]) -> float:
-    """The tokens of what is said about tools, estimated."""
+    """Return the estimated number of tokens of the descriptions of `tools`."""
     return sum(_CALL + weight(each.name) + weight(each.description) + weight(json.dumps(each.schema)) for each in tools)
 
 
 def weight_of(message: Message) -> float:
-    """The tokens of a message, estimated."""
+    """Return the estimated number of tokens of a message."""
     if isinstance(message, ToolMessage):
         return _FRAME + sum(_FRAME + sum(map(_block, result.content)) for result in message.results)
     return _FRAME + sum(map(_block, message.content))
