@@ -62,7 +62,7 @@ def starved(error: BaseException | None) -> tuple[Problem, Exit] | None:
     while error is not None:
         if isinstance(error, OSError | MemoryError):
             number = (error.errno or 0) if isinstance(error, OSError) else errno.ENOMEM
-            if number in _STARVED and (number != errno.EAGAIN or _starting(error)):
+            if number in _STARVED and (number != errno.EAGAIN or _is_process_limit(error)):
                 what, fix = _STARVED[number]
                 said = f"ringfence itself ran out of {what} and stopped; nothing more was run"
                 return Problem(said, os.strerror(number).lower(), fix), Exit.FAILED
@@ -70,11 +70,7 @@ def starved(error: BaseException | None) -> tuple[Problem, Exit] | None:
     return None
 
 
-def _starting(error: BaseException) -> bool:
-    """Return True if the error was raised while a process was started. Elsewhere the same error number has other
-    meanings.
-    """
-    at = error.__traceback__
-    while at is not None and at.tb_next is not None:
-        at = at.tb_next
-    return at is not None and at.tb_frame.f_code.co_filename.endswith("subprocess.py")
+def _is_process_limit(error: BaseException) -> bool:
+    from sandbox.process_limit import ProcessLimitReached  # loaded already where a process was started
+
+    return isinstance(error, ProcessLimitReached)

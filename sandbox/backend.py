@@ -101,15 +101,22 @@ class Outcome:
     used: Used | None = None
 
 
-def note_connections(end: BaseException, made: tuple[Connection, ...]) -> None:
-    """Have whoever records the `end` of a command that has no outcome find what it did on the network."""
-    end.connections = made  # type: ignore[attr-defined]  # read by `noted_connections` alone
+class InterruptedCommand(Exception):  # it is the cause of an error, and never raised by itself
+    """The network connections of a command without an outcome: the cause (`__cause__`) of the exception that ended it.
+
+    It is no subclass of `CancelledError`, because `asyncio.timeout` of Python 3.11 knows only that class itself.
+    """
+
+    def __init__(self, connections: tuple[Connection, ...], cause: BaseException | None) -> None:
+        super().__init__("a command ended without an outcome")
+        self.connections = connections
+        self.__cause__ = cause
 
 
-def noted_connections(end: BaseException) -> tuple[Connection, ...]:
-    """What `note_connections` left there."""
-    made: tuple[Connection, ...] = getattr(end, "connections", ())
-    return made
+def interrupted_connections(end: BaseException) -> tuple[Connection, ...]:
+    """Return the connections of the command whose run `end` ended; empty if it made none."""
+    cause = end.__cause__
+    return cause.connections if isinstance(cause, InterruptedCommand) else ()
 
 
 # Called with (stream, chunk): stream is 1 (stdout) or 2 (stderr).

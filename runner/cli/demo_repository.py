@@ -10,6 +10,7 @@ from pathlib import Path
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem
 from runner.problems import Exit, Stopped
+from sandbox.process_limit import starting_process
 
 KEY = "decoy-key-that-nobody-must-read"
 TOKEN = "decoy-token-that-nobody-must-read"  # noqa: S105  # a decoy: the demo proves that it stays unread
@@ -82,15 +83,16 @@ def git(stage: Stage, path: str, *words: str) -> str:
     """Run Git on the project from outside of the sandbox, with the demo's environment; answers what it printed."""
     environment = {**stage.environment(path), "GIT_CONFIG_NOSYSTEM": "1"}
     try:
-        done = subprocess.run(
-            ("git", *words),
-            cwd=stage.workspace,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=60,
-        )
+        with starting_process():
+            done = subprocess.run(
+                ("git", *words),
+                cwd=stage.workspace,
+                env=environment,
+                capture_output=True,
+                text=True,
+                check=True,
+                timeout=60,
+            )
     except FileNotFoundError:
         problem = Problem("the demo needs git", "no program of that name is on the PATH", "install it: apt install git")
         raise Stopped(problem, Exit.FAILED) from None

@@ -26,7 +26,7 @@ from runner.engine.tool_results import (
 )
 from runner.events import Notice
 from runner.gate.wording import action_words
-from sandbox.backend import Outcome, noted_connections
+from sandbox.backend import Outcome, interrupted_connections
 
 ChangedFiles = tuple[tuple[str, str], ...] | None  # (path, kind of change), or None if nobody looked
 
@@ -130,7 +130,7 @@ async def _run(permit: Permit, number: int, call: Call, ctx: RunContext, look: C
         outcome = await ctx.sandbox.run(permit, listen=listener(call, ctx.emit))
     except BaseException as end:
         how = "cancelled" if isinstance(end, asyncio.CancelledError) else "failure"
-        seconds, made = time.monotonic() - started, noted_connections(end)
+        seconds, made = time.monotonic() - started, interrupted_connections(end)
         ctx.audit.finished(
             number,
             Outcome(status=130, seconds=seconds, ended_by=how, connections=made),

@@ -196,18 +196,35 @@ def _named(chosen: object) -> str:
 def _trouble(error: Exception) -> KeyringFailed:
     if isinstance(error, KeyringFailed):
         return error
-    match type(error).__name__:
-        case "NoKeyringError":
-            return KeyringFailed(_NONE, missing=True)
-        case "KeyringLocked" | "LockedException" | "PromptDismissedException":
-            return KeyringFailed("it is locked", "unlock it")
-        case "InitError" | "SecretServiceNotAvailableException":
-            return KeyringFailed("it could not be opened")
-        case "UnicodeDecodeError":
+    match error:
+        case UnicodeDecodeError():
             return KeyringFailed("what it holds is no text", "store the key again")
-        case "DBusErrorResponse" | "PasswordSetError" | "PasswordDeleteError":
-            return KeyringFailed("it refused the request")
-        case "ImportError" | "ModuleNotFoundError" | "AttributeError":
+        case ImportError() | AttributeError():
             return KeyringFailed("the back end that its settings name cannot be loaded", "correct those settings")
-        case _:
-            return KeyringFailed("it failed")
+    from keyring import errors
+
+    locked, closed, refused = _secret_service_errors()
+    if isinstance(error, errors.NoKeyringError):
+        return KeyringFailed(_NONE, missing=True)
+    if isinstance(error, (errors.KeyringLocked, *locked)):
+        return KeyringFailed("it is locked", "unlock it")
+    if isinstance(error, (errors.InitError, *closed)):
+        return KeyringFailed("it could not be opened")
+    if isinstance(error, (errors.PasswordSetError, errors.PasswordDeleteError, *refused)):
+        return KeyringFailed("it refused the request")
+    return KeyringFailed("it failed")
+
+
+_Errors = tuple[type[Exception], ...]
+
+
+def _secret_service_errors() -> tuple[_Errors, _Errors, _Errors]:
+    """Return the errors of the Secret Service libraries for a locked, an absent and a refusing service. Those libraries
+    are installed on Linux only; without them there are no such errors."""
+    try:
+        from jeepney import DBusErrorResponse  # type: ignore[import-untyped]  # the library has no types
+        from secretstorage import exceptions
+    except ImportError:
+        return (), (), ()
+    locked = (exceptions.LockedException, exceptions.PromptDismissedException)
+    return locked, (exceptions.SecretServiceNotAvailableException,), (DBusErrorResponse,)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from policy.model.frozen import dataclass
 from policy.model.matrix import Ruling
+from runner.audit.legacy import current_rule
 from runner.messages import ImageBlock, TextBlock, ThinkingBlock, ToolCall, UserMessage
 from runner.sessions.entries import Answered, Entry, message_of
 from runner.sessions.tree import Tree
@@ -158,7 +159,7 @@ def _tool(call: ToolCall, verdicts: dict[str, Entry], answered: Answered | None,
         body = said.body
         title = str(body["action"])
         tiers = ", ".join(map(str, body["tiers"])) if isinstance(body["tiers"], list) else ""
-        facts.append(("verdict", f"{body['verdict']} ({tiers}): {body['why']} ({body['rule']})"))
+        facts.append(("verdict", f"{body['verdict']} ({tiers}): {body['why']} ({current_rule(str(body['rule']))})"))
         if body["answer"] is not None:
             words = f": {body['feedback']}" if body["feedback"] else ""
             facts.append(("answer", f"{'yes' if body['answer'] else 'no'}, {body['by']}{words}"))

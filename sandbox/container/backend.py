@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from policy.model.action import RunArgv, RunScript
 from policy.model.verdict import Permit, Problem, Rights, Terms
-from sandbox.backend import Backend, Enforcement, Listener, Outcome, SandboxUnavailable, noted_connections
+from sandbox.backend import Backend, Enforcement, Listener, Outcome, SandboxUnavailable, interrupted_connections
 from sandbox.container import canary, create_body, leftovers, mount_guard, syscalls
 from sandbox.container.container import Box
 from sandbox.container.daemon import Daemon, Image, find_image, find_socket, usual
@@ -102,7 +102,7 @@ class Container:
         try:
             outcome, refused = await _talking(box, self._converse(box, permit, stdin, listen, live))
         except SandboxUnavailable as error:  # it may have begun: no promise that nothing ran
-            connections = noted_connections(error)
+            connections = interrupted_connections(error)
             outcome, refused = Outcome(125, ended_by="container", problem=error.problem, connections=connections), 0
         except BaseException:
             watch.settle()

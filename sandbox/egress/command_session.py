@@ -3,7 +3,7 @@
 from collections.abc import Awaitable
 from typing import TypeVar
 
-from sandbox.backend import Connection, Violation, note_connections
+from sandbox.backend import Connection, InterruptedCommand, Violation
 from sandbox.egress.proxy import Egress
 
 T = TypeVar("T")
@@ -12,12 +12,12 @@ T = TypeVar("T")
 async def talking(egress: Egress, work: Awaitable[T]) -> tuple[T, tuple[Connection, ...], tuple[Violation, ...]]:
     """What `work` gives, all that its command tried, and what of that was refused; nothing of it goes on afterwards.
 
-    An exception of `work` carries the connections (`noted_connections`).
+    The cause of an exception of `work` has the connections (`interrupted_connections`).
     """
     egress.begin()
     try:
         done = await work
     except BaseException as end:
-        note_connections(end, (await egress.end())[0])
-        raise
+        connections, _ = await egress.end()
+        raise end from InterruptedCommand(connections, end.__cause__)
     return done, *await egress.end()

@@ -16,6 +16,8 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from types import TracebackType
 
+from sandbox.process_limit import starting_process
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sandbox.linux.cgroup.group import Group
@@ -60,7 +62,7 @@ def spawn(command: Callable[[int], Sequence[str]] | None = None, handed: Sequenc
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     try:
-        with theirs:
+        with theirs, starting_process():
             process = subprocess.Popen(
                 list((command or _plain)(theirs.fileno())),
                 stdin=subprocess.DEVNULL,

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from policy.model.action import RunArgv, RunScript
 from policy.model.verdict import Limits, Permit, Problem, Rights, Terms
-from sandbox.backend import Enforcement, Level, Listener, Outcome, SandboxUnavailable, note_connections
+from sandbox.backend import Enforcement, InterruptedCommand, Level, Listener, Outcome, SandboxUnavailable
 from sandbox.egress.proxy import Egress
 from sandbox.egress.variables import variables
 from sandbox.inside import canary
@@ -23,6 +23,7 @@ from sandbox.linux.launch import in_scratch, survey
 from sandbox.linux.session_tmp import Scratch
 from sandbox.macos.sbpl import Sbpl, profile_for
 from sandbox.problems import file_outcome, leaks
+from sandbox.process_limit import starting_process
 from sandbox.request import argv_of, file_limits, file_request
 from sandbox.workspace.autorun import Watch
 from sandbox.workspace.protected_paths import Scan
@@ -194,15 +195,16 @@ class Seatbelt:
         egress = Egress(listener, terms.hosts) if listener else None
         line = self.command(terms, found, argv, own, listener.getsockname()[1] if listener else None)
         try:
-            process = await asyncio.create_subprocess_exec(
-                *line,
-                cwd=cwd,
-                env={},
-                start_new_session=True,  # no controlling terminal, and one process group to end
-                stdin=asyncio.subprocess.DEVNULL if stdin is None else asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-            )
+            with starting_process():
+                process = await asyncio.create_subprocess_exec(
+                    *line,
+                    cwd=cwd,
+                    env={},
+                    start_new_session=True,  # no controlling terminal, and one process group to end
+                    stdin=asyncio.subprocess.DEVNULL if stdin is None else asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=asyncio.subprocess.PIPE,
+                )
             talk, ended = _Talk(process, terms.limits.output, listen), None
             try:
                 if egress is not None:
@@ -212,8 +214,8 @@ class Seatbelt:
             except TimeoutError:
                 ended = "wall"
             except asyncio.CancelledError as error:
-                note_connections(error, (await egress.end())[0] if egress is not None else ())
-                raise
+                connections = (await egress.end())[0] if egress is not None else ()
+                raise error from InterruptedCommand(connections, error.__cause__)
             finally:
                 talk.end()
                 violations = watch.settle()

@@ -25,6 +25,7 @@ from runner.sessions.store import JournalError, SessionError
 from runner.version import VERSION
 from sandbox.backend import Outcome, SandboxUnavailable
 from sandbox.container.daemon import NoDaemon
+from sandbox.process_limit import ProcessLimitReached, starting_process
 from tests.support.places import ROOT
 
 # words after `agent exec`, what they mean
@@ -254,6 +255,7 @@ def test_a_deliberate_error_keeps_its_exit_code() -> None:
         (OSError(errno.ENOMEM, "Cannot allocate memory"), "memory", "no memory"),
         (MemoryError(), "memory", "Python's word for it"),
         (OSError(errno.EAGAIN, "Resource temporarily unavailable"), None, "a defect: nothing was being started"),
+        (ProcessLimitReached(errno.EAGAIN, "Resource temporarily unavailable"), "processes", "too many run"),
         (OSError(errno.ENOENT, "No such file or directory"), None, "a defect"),
     ],
 )
@@ -263,6 +265,16 @@ def test_surroundings_that_give_us_too_little_are_no_defect(error: Exception, wo
     if found is not None and word is not None:
         assert word in found[0].what
         assert found[1] is Exit.FAILED
+
+
+@pytest.mark.parametrize(("number", "raised"), [(errno.EAGAIN, ProcessLimitReached), (errno.ENOENT, FileNotFoundError)])
+def test_only_a_limit_on_processes_is_an_error_of_its_own_where_one_is_started(
+    number: int, raised: type[OSError]
+) -> None:
+    with pytest.raises(OSError, match="cannot start") as caught, starting_process():
+        raise OSError(number, "cannot start")
+    assert type(caught.value) is raised
+    assert caught.value.errno == number
 
 
 @pytest.mark.parametrize("most", [5, 6, 8, 11, 14, 17, 20, 24])

@@ -16,7 +16,7 @@ from typing import Any
 from policy.model import action as actions
 from policy.model.profile import Profile
 from policy.model.verdict import _MINT, Limits, Permit, Rights, Terms
-from sandbox.backend import SandboxUnavailable, noted_connections
+from sandbox.backend import SandboxUnavailable, interrupted_connections
 from sandbox.container.backend import Container
 from sandbox.container.container import Box
 from sandbox.container.options import Choice
@@ -92,7 +92,7 @@ async def main() -> None:
                 try:
                     run.result()
                 except asyncio.CancelledError as end:
-                    answer["connections"] = [list(astuple(each)) for each in noted_connections(end)]
+                    answer["connections"] = [list(astuple(each)) for each in interrupted_connections(end)]
             else:
                 outcome = await run
                 enforcement = outcome.enforcement

@@ -14,6 +14,7 @@ from typing import Any
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem
 from runner.problems import Exit, Stopped
+from sandbox.process_limit import starting_process
 
 _GRACE = 15.0  # seconds to end well, which closes the sandbox and the record
 _REST = 5.0  # seconds for what it had said already
@@ -48,15 +49,16 @@ async def run(
     """
     argv = (sys.executable, "-I", "-c", _START, str(os.getpid()), *words)
     with open(events, "wb", buffering=0, opener=_private) as file:  # noqa: ASYNC230  # a local file
-        process = await asyncio.create_subprocess_exec(
-            *argv,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env=dict(environ),
-            pass_fds=tuple(keep),
-            start_new_session=True,  # a Ctrl-C at our terminal is for us; we pass it on as we see fit
-        )
+        with starting_process():
+            process = await asyncio.create_subprocess_exec(
+                *argv,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                env=dict(environ),
+                pass_fds=tuple(keep),
+                start_new_session=True,  # a Ctrl-C at our terminal is for us; we pass it on as we see fit
+            )
         assert process.stdin
         assert process.stdout
         assert process.stderr

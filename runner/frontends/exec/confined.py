@@ -16,7 +16,7 @@ from runner.problems import Exit, Stopped
 from runner.state.ending_signals import ending_signals
 from runner.state.paths import cache_dir, state_dir
 from runner.stderr import print_problem
-from sandbox.backend import Backend, Enforcement, Level, Outcome, noted_connections
+from sandbox.backend import Backend, Enforcement, Level, Outcome, interrupted_connections
 from sandbox.container.options import Choice
 from sandbox.linux.launch import Ahead
 
@@ -130,7 +130,7 @@ async def _run(backend: Backend, verdict: Allow, stdin: bytes | None, report: Re
     except asyncio.CancelledError as cancel:
         if not ended:
             raise
-        outcome = Outcome(status=ended[0], ended_by="cancelled", connections=noted_connections(cancel))
+        outcome = Outcome(status=ended[0], ended_by="cancelled", connections=interrupted_connections(cancel))
     finally:
         loop.remove_signal_handler(first)
         for number in others:
