@@ -28,7 +28,7 @@ from runner.audit.verify import Expected, Noted, verify
 from tests.support.audit_records import fence_down, fill, refusal, unfenced
 from tests.support.places import ROOT
 from tests.support.sandbox_bench import USERS
-from tests.support.secret_service import Desk, desk
+from tests.support.secret_service import KeyringHarness, harness
 
 WRITER = """
     import os, sys
@@ -148,12 +148,12 @@ def test_a_write_ahead_file_that_is_removed_after_a_crash_is_an_end_cut_off(tmp_
 
 
 @pytest.fixture(params=USERS)
-def place(request: pytest.FixtureRequest) -> Iterator[Desk]:
-    with desk(request.param) as made:
+def place(request: pytest.FixtureRequest) -> Iterator[KeyringHarness]:
+    with harness(request.param) as made:
         yield made
 
 
-def touched(place: Desk, *, code: int = 1) -> str:
+def touched(place: KeyringHarness, *, code: int = 1) -> str:
     """Run `agent exec` with an action that creates a file, and return the messages.
 
     Assert that the exit code is `code`, and that the file exists only after exit code 0.
@@ -167,7 +167,7 @@ def touched(place: Desk, *, code: int = 1) -> str:
 
 
 @pytest.mark.threat("T24")
-def test_nothing_runs_when_its_record_cannot_be_written(place: Desk) -> None:
+def test_nothing_runs_when_its_record_cannot_be_written(place: KeyringHarness) -> None:
     """Check root and another user. The action runs before the log is damaged, and again after the log is restored."""
     touched(place, code=0)
     state = place.home / ".local/state/ringfence"
@@ -205,7 +205,7 @@ def test_nothing_runs_when_its_record_cannot_be_written(place: Desk) -> None:
 
 
 @pytest.mark.threat("T24")
-def test_nothing_runs_on_a_full_disk(place: Desk) -> None:
+def test_nothing_runs_on_a_full_disk(place: KeyringHarness) -> None:
     """A file system without room, and a limit on the size of files, below `agent exec` and its sandbox."""
     touched(place, code=0)
     state = place.home / ".local/state/ringfence"

@@ -52,7 +52,7 @@ text = "Late."
 """
 
 
-class Desk:
+class Harness:
     """A workspace, a home, a state folder, and a place for copies that must be empty in the end."""
 
     def __init__(self, base: Path) -> None:
@@ -110,7 +110,7 @@ class Desk:
         return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
     def left(self) -> list[str]:
-        """The processes that work for this desk, and the copies there are."""
+        """The processes that work for this harness, and the copies there are."""
         return [*processes(str(self.base)), *(path.name for path in (self.base / "copies").iterdir())]
 
     def wait_for(self, found: str, many: int) -> None:
@@ -142,22 +142,22 @@ def processes(name: str) -> list[str]:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    made = Desk(tmp_path)
+def harness(tmp_path: Path) -> Iterator[Harness]:
+    made = Harness(tmp_path)
     yield made
     made.wait_until_alone()
 
 
-def test_each_task_works_on_its_own_copy_and_the_workspace_stays_as_it_is(desk: Desk) -> None:
-    desk.put(
+def test_each_task_works_on_its_own_copy_and_the_workspace_stays_as_it_is(harness: Harness) -> None:
+    harness.put(
         {"id": "a", "prompt": "write", "metadata": {"suite": [1, None]}},
         {"prompt": "write", "max_turns": 1},
         {"id": "../../escape", "prompt": "write"},
     )
-    done = desk.run("--jobs", "2", code=5)
-    assert sorted(path.name for path in desk.work.iterdir()) == ["one.txt"]
-    assert desk.left() == []
-    found = {str(result["id"]): result for result in desk.results()}
+    done = harness.run("--jobs", "2", code=5)
+    assert sorted(path.name for path in harness.work.iterdir()) == ["one.txt"]
+    assert harness.left() == []
+    found = {str(result["id"]): result for result in harness.results()}
     assert {id: result["status"] for id, result in found.items()} == {
         "a": "done",
         "line-2": "limit",
@@ -166,39 +166,39 @@ def test_each_task_works_on_its_own_copy_and_the_workspace_stays_as_it_is(desk: 
     assert found["a"]["metadata"] == {"suite": [1, None]}
     assert "2 done, 1 limit" in done.stdout
     assert len(done.stdout.splitlines()) == 5
-    assert all(path.resolve().is_relative_to(desk.out) for path in desk.out.rglob("*"))
-    assert not (desk.base.parent / "escape.jsonl").exists()
+    assert all(path.resolve().is_relative_to(harness.out) for path in harness.out.rglob("*"))
+    assert not (harness.base.parent / "escape.jsonl").exists()
 
 
-def test_a_second_call_runs_what_is_not_done_and_answers_the_same_code(desk: Desk) -> None:
+def test_a_second_call_runs_what_is_not_done_and_answers_the_same_code(harness: Harness) -> None:
     tasks: list[dict[str, object]] = [{"id": "a", "prompt": "write"}, {"id": "b", "prompt": "write", "max_turns": 1}]
-    desk.put(*tasks)
-    desk.run(code=5)
-    desk.run(code=5)
-    assert [(each["id"], each["attempt"]) for each in desk.results()] in ([("a", 1), ("b", 1)], [("b", 1), ("a", 1)])
-    desk.put(*tasks, {"id": "c", "prompt": "write"})
-    done = desk.run("--retry-failed", code=5)
+    harness.put(*tasks)
+    harness.run(code=5)
+    harness.run(code=5)
+    assert [(each["id"], each["attempt"]) for each in harness.results()] in ([("a", 1), ("b", 1)], [("b", 1), ("a", 1)])
+    harness.put(*tasks, {"id": "c", "prompt": "write"})
+    done = harness.run("--retry-failed", code=5)
     assert "1 of 3 tasks are done already" in done.stderr
-    assert sorted((each["id"], each["attempt"]) for each in desk.results()[2:]) == [("b", 2), ("c", 1)]
-    desk.put({"id": "a", "prompt": "other"})
-    refused = desk.run(code=2)
+    assert sorted((each["id"], each["attempt"]) for each in harness.results()[2:]) == [("b", 2), ("c", 1)]
+    harness.put({"id": "a", "prompt": "other"})
+    refused = harness.run(code=2)
     assert "`a` asks for something else" in refused.stderr
-    desk.run("--rerun-changed")
-    assert (desk.results()[-1]["id"], desk.results()[-1]["attempt"]) == ("a", 2)
+    harness.run("--rerun-changed")
+    assert (harness.results()[-1]["id"], harness.results()[-1]["attempt"]) == ("a", 2)
 
 
-def test_what_is_left_of_the_money_is_nothing_that_a_task_asks_for(desk: Desk) -> None:
-    desk.put({"id": "a", "prompt": "write"}, {"id": "b", "prompt": "write"})
-    desk.run("--max-cost", "5")
-    assert desk.run("--max-cost", "4").stdout.startswith("2 done"), "the same list, and all of it is done"
+def test_what_is_left_of_the_money_is_nothing_that_a_task_asks_for(harness: Harness) -> None:
+    harness.put({"id": "a", "prompt": "write"}, {"id": "b", "prompt": "write"})
+    harness.run("--max-cost", "5")
+    assert harness.run("--max-cost", "4").stdout.startswith("2 done"), "the same list, and all of it is done"
 
 
-def test_a_list_on_standard_input_is_checked(desk: Desk) -> None:
+def test_a_list_on_standard_input_is_checked(harness: Harness) -> None:
     for asked in (("run", "-", "--dry-run", "--out", "tasks.batch"), ("check", "-")):
         done = forked_agent.run(
-            [AGENT, "batch", *asked, "--cwd", str(desk.work)],
-            cwd=desk.base,
-            env=desk.environ,
+            [AGENT, "batch", *asked, "--cwd", str(harness.work)],
+            cwd=harness.base,
+            env=harness.environ,
             input='{"prompt": "write"}\n',
             capture_output=True,
             text=True,
@@ -208,40 +208,40 @@ def test_a_list_on_standard_input_is_checked(desk: Desk) -> None:
         assert done.stdout.startswith("1 task in "), asked
 
 
-def test_a_killed_batch_leaves_nothing_running_and_goes_on_where_it_was(desk: Desk) -> None:
-    desk.put(
+def test_a_killed_batch_leaves_nothing_running_and_goes_on_where_it_was(harness: Harness) -> None:
+    harness.put(
         {"id": "quick", "prompt": "write"},
-        *({"id": f"s{n}", "prompt": "wait", "model": f"scripted:{desk.base}/slow.toml"} for n in range(2)),
+        *({"id": f"s{n}", "prompt": "wait", "model": f"scripted:{harness.base}/slow.toml"} for n in range(2)),
     )
-    batch = desk.start("--jobs", "2")
-    desk.wait_for("begun.txt", 2)
+    batch = harness.start("--jobs", "2")
+    harness.wait_for("begun.txt", 2)
     batch.send_signal(signal.SIGKILL)
     batch.communicate(timeout=30)
-    desk.wait_until_alone()
-    assert [each["id"] for each in desk.results()] == ["quick"]
-    with (desk.out / "results.jsonl").open("a") as file:
+    harness.wait_until_alone()
+    assert [each["id"] for each in harness.results()] == ["quick"]
+    with (harness.out / "results.jsonl").open("a") as file:
         file.write('{"type":"result","id":"s0","sta')  # as a kill in the middle of write(2) would leave it
-    (desk.base / "slow.toml").write_text(QUICK)
-    desk.run()
-    assert sorted((each["id"], each["attempt"]) for each in desk.results()) == [("quick", 1), ("s0", 2), ("s1", 2)]
-    assert desk.left() == []
+    (harness.base / "slow.toml").write_text(QUICK)
+    harness.run()
+    assert sorted((each["id"], each["attempt"]) for each in harness.results()) == [("quick", 1), ("s0", 2), ("s1", 2)]
+    assert harness.left() == []
 
 
 @pytest.mark.parametrize("times", [1, 2])
-def test_ctrl_c_ends_what_runs_and_leaves_nothing(desk: Desk, times: int) -> None:
-    desk.put(*({"id": f"s{n}", "prompt": "wait", "model": f"scripted:{desk.base}/slow.toml"} for n in range(3)))
-    batch = desk.start("--jobs", "2")
-    desk.wait_for("begun.txt", 2)
+def test_ctrl_c_ends_what_runs_and_leaves_nothing(harness: Harness, times: int) -> None:
+    harness.put(*({"id": f"s{n}", "prompt": "wait", "model": f"scripted:{harness.base}/slow.toml"} for n in range(3)))
+    batch = harness.start("--jobs", "2")
+    harness.wait_for("begun.txt", 2)
     for _ in range(times):
         batch.send_signal(signal.SIGINT)
     out, err = batch.communicate(timeout=60)
     assert batch.returncode == 130, (out, err)
     assert "2 running" in err
     assert "Traceback" not in err
-    desk.wait_until_alone()
-    assert desk.left() == []
-    assert desk.results() == []
-    past = history(desk.out)
+    harness.wait_until_alone()
+    assert harness.left() == []
+    assert harness.results() == []
+    past = history(harness.out)
     assert {id: each.interrupted for id, each in past.items()} == {"s0": True, "s1": True}
 
 
@@ -270,72 +270,75 @@ for place in PLACES:
 
 @pytest.mark.threat("T96")
 @pytest.mark.parametrize("where", ["beside", "in the workspace"])
-def test_a_task_finds_nothing_of_another_and_changes_nothing_of_it(desk: Desk, where: str) -> None:
+def test_a_task_finds_nothing_of_another_and_changes_nothing_of_it(harness: Harness, where: str) -> None:
     inside = where == "in the workspace"
-    desk.out = (desk.work if inside else desk.base) / "tasks.batch"
+    harness.out = (harness.work if inside else harness.base) / "tasks.batch"
     # The copy of another task that runs at the same time; the owner of the copy holds the lock.
-    other = desk.base / "copies/ringfence-batch-other"
+    other = harness.base / "copies/ringfence-batch-other"
     (other / "ringfence-copy-x/work").mkdir(parents=True)
     (other / "ringfence-copy-x/work/file").write_text("marker\n")
     with (other / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        places = [str(desk.out), str(desk.base / "copies"), "/proc/1/root" + str(desk.base)]
-        (desk.work / "search.py").write_text(f"PLACES = {places}\n{SEARCH}")
-        config = desk.base / "config.toml"  # even where the user's own rules open the way
-        config.write_text(f'[[rule]]\nverdict = "allow"\nread = ["{desk.base}/**"]\nwrite = ["{desk.base}/**"]\n')
+        places = [str(harness.out), str(harness.base / "copies"), "/proc/1/root" + str(harness.base)]
+        (harness.work / "search.py").write_text(f"PLACES = {places}\n{SEARCH}")
+        config = harness.base / "config.toml"  # even where the user's own rules open the way
+        config.write_text(f'[[rule]]\nverdict = "allow"\nread = ["{harness.base}/**"]\nwrite = ["{harness.base}/**"]\n')
         for name, command in (("first", "echo marker; echo marker > first.txt"), ("second", "python3 search.py")):
             call = json.dumps({"command": command}).replace('"command":', "command =")
-            (desk.base / f"{name}.toml").write_text(f'[[turn]]\ncalls = [{{ name = "bash", arguments = {call} }}]\n')
-        desk.put(
-            *({"id": name, "prompt": "x", "model": f"scripted:{desk.base}/{name}.toml"} for name in ("first", "second"))
+            (harness.base / f"{name}.toml").write_text(f'[[turn]]\ncalls = [{{ name = "bash", arguments = {call} }}]\n')
+        harness.put(
+            *(
+                {"id": name, "prompt": "x", "model": f"scripted:{harness.base}/{name}.toml"}
+                for name in ("first", "second")
+            )
         )
-        desk.run("--jobs", "1", "--out", str(desk.out), "--config", str(config))
-    first, second = desk.results()
+        harness.run("--jobs", "1", "--out", str(harness.out), "--config", str(config))
+    first, second = harness.results()
     assert (first["id"], second["id"]) == ("first", "second")
-    assert "marker" in (desk.out / "patches/first.patch").read_text(), "there was something to find"
-    said = (desk.out / "events/second.jsonl").read_text()
+    assert "marker" in (harness.out / "patches/first.patch").read_text(), "there was something to find"
+    said = (harness.out / "events/second.jsonl").read_text()
     assert '"status":0' in said, "the search ran"
     assert "FOUND" not in said
     # A folder of that name that the task wrote in its own copy is harmless, and is in no patch.
-    assert not [line for line in said.splitlines() if '"type":"finished"' in line and f"WROTE {desk.out}" in line]
-    for path in desk.out.rglob("*"):
+    assert not [line for line in said.splitlines() if '"type":"finished"' in line and f"WROTE {harness.out}" in line]
+    for path in harness.out.rglob("*"):
         assert path.is_dir() or "forged by" not in path.read_text() or path.name == "second.jsonl"
-    assert not (desk.out / "forged").exists()
+    assert not (harness.out / "forged").exists()
     audit = forked_agent.run(
-        [AGENT, "audit", "verify"], env=desk.environ, cwd=desk.base, capture_output=True, text=True
+        [AGENT, "audit", "verify"], env=harness.environ, cwd=harness.base, capture_output=True, text=True
     )
     assert audit.returncode == 0, audit.stderr
 
 
-def test_two_batches_do_not_work_on_one_folder(desk: Desk) -> None:
-    desk.put({"id": "a", "prompt": "write"})
-    store = Store.open(desk.out)
-    refused = desk.run(code=1)
+def test_two_batches_do_not_work_on_one_folder(harness: Harness) -> None:
+    harness.put({"id": "a", "prompt": "write"})
+    store = Store.open(harness.out)
+    refused = harness.run(code=1)
     store.close()
     assert "another batch works on" in refused.stderr
-    desk.run()
+    harness.run()
 
 
-def test_the_time_of_the_whole_ends_it(desk: Desk) -> None:
-    desk.put(*({"id": f"s{n}", "prompt": "wait", "model": f"scripted:{desk.base}/slow.toml"} for n in range(2)))
-    done = desk.run("--timeout", "3s", "--jobs", "1", code=5)
+def test_the_time_of_the_whole_ends_it(harness: Harness) -> None:
+    harness.put(*({"id": f"s{n}", "prompt": "wait", "model": f"scripted:{harness.base}/slow.toml"} for n in range(2)))
+    done = harness.run("--timeout", "3s", "--jobs", "1", code=5)
     assert "stopped after 3 s" in done.stderr
-    desk.wait_until_alone()
-    assert desk.left() == []
-    assert desk.results() == []
+    harness.wait_until_alone()
+    assert harness.left() == []
+    assert harness.results() == []
 
 
-def test_fail_fast_begins_no_more(desk: Desk) -> None:
-    desk.put({"id": "bad", "prompt": "x", "model": "scripted:/nonexistent"}, {"id": "good", "prompt": "write"})
-    done = desk.run("--jobs", "1", "--fail-fast", code=1)
-    assert [each["id"] for each in desk.results()] == ["bad"]
+def test_fail_fast_begins_no_more(harness: Harness) -> None:
+    harness.put({"id": "bad", "prompt": "x", "model": "scripted:/nonexistent"}, {"id": "good", "prompt": "write"})
+    done = harness.run("--jobs", "1", "--fail-fast", code=1)
+    assert [each["id"] for each in harness.results()] == ["bad"]
     assert "`bad` failed" in done.stderr
-    assert "/nonexistent" in str(desk.results()[0]["error"])
+    assert "/nonexistent" in str(harness.results()[0]["error"])
 
 
-def test_json_is_one_object_a_line(desk: Desk) -> None:
-    desk.put({"id": "a", "prompt": "write"})
-    lines = [json.loads(line) for line in desk.run("--json").stdout.splitlines()]
+def test_json_is_one_object_a_line(harness: Harness) -> None:
+    harness.put({"id": "a", "prompt": "write"})
+    lines = [json.loads(line) for line in harness.run("--json").stdout.splitlines()]
     assert [line["type"] for line in lines] == ["result", "batch"]
     assert (lines[1]["exit"], lines[1]["done"], lines[1]["unfinished"]) == (0, 1, 0)
 

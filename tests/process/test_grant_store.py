@@ -35,7 +35,7 @@ class Clock:
         return self.now
 
 
-class Desk:
+class Harness:
     """One process's store, with what it said and what it wrote into a journal."""
 
     def __init__(self, folder: Path | None, clock: Clock | None = None, key: GrantHolder | None = None) -> None:
@@ -62,51 +62,51 @@ class Desk:
 
 
 def test_a_grant_is_kept_outside_every_sandbox_and_for_its_owner_alone(tmp_path: Path) -> None:
-    grant = Desk(tmp_path).keep()
+    grant = Harness(tmp_path).keep()
     assert stat.S_IMODE((tmp_path / NAME).stat().st_mode) == 0o600
-    assert Desk(tmp_path).names == [grant.id]
+    assert Harness(tmp_path).names == [grant.id]
     assert (grant.created, grant.expires) == (NOW, NOW + USUAL_LIFE)
     assert grant.agent == "main"
-    assert Desk(tmp_path, key=GrantHolder("/elsewhere", "main", "s1")).names == []
-    assert Desk(tmp_path, key=GrantHolder("/w", "helper", "s1")).names == []
+    assert Harness(tmp_path, key=GrantHolder("/elsewhere", "main", "s1")).names == []
+    assert Harness(tmp_path, key=GrantHolder("/w", "helper", "s1")).names == []
 
 
 def test_a_grant_of_a_session_is_in_its_journal_and_in_no_file(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    grant = desk.keep(GrantScope.SESSION)
-    assert desk.journal == [grant]
+    harness = Harness(tmp_path)
+    grant = harness.keep(GrantScope.SESSION)
+    assert harness.journal == [grant]
     assert not (tmp_path / NAME).exists()
     assert grant.expires is None
-    assert Desk(tmp_path).names == []
+    assert Harness(tmp_path).names == []
 
 
 def test_the_grants_of_a_session_come_back_as_they_were_last(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
+    harness = Harness(tmp_path)
     first, second, third = (
-        desk.keep(GrantScope.SESSION, uses=3),
-        desk.keep(GrantScope.SESSION),
-        desk.keep(GrantScope.SESSION, uses=1),
+        harness.keep(GrantScope.SESSION, uses=3),
+        harness.keep(GrantScope.SESSION),
+        harness.keep(GrantScope.SESSION, uses=1),
     )
-    assert desk.store.spend([first])
-    assert desk.store.spend([third])
-    assert desk.store.revoke(second.id) is not None
-    again = Desk(tmp_path, key=GrantHolder("/w", "main", "s2"))
-    written = json.loads(json.dumps([to_json(grant) for grant in desk.journal]))
+    assert harness.store.spend([first])
+    assert harness.store.spend([third])
+    assert harness.store.revoke(second.id) is not None
+    again = Harness(tmp_path, key=GrantHolder("/w", "main", "s2"))
+    written = json.loads(json.dumps([to_json(grant) for grant in harness.journal]))
     found = again.store.restore([*written, {"id": "forged"}, "nothing"])
     assert [(grant.id, grant.uses) for grant in found] == [(first.id, 2)]
     assert again.names == [first.id]
     assert len(again.said) == 2
-    assert Desk(tmp_path, key=GrantHolder("/other", "main", "s2")).store.restore(written) == ()
+    assert Harness(tmp_path, key=GrantHolder("/other", "main", "s2")).store.restore(written) == ()
 
 
 @pytest.mark.threat("T77")
 def test_a_fork_forgets_no_no_and_takes_over_no_yes() -> None:
-    desk = Desk(None)
-    yes = desk.keep(GrantScope.SESSION)
-    no, gone = (desk.store.keep(Keep((what,), Ruling.DENY, GrantScope.SESSION), "")[0] for what in (WHAT, OTHER))
-    desk.store.revoke(gone.id)
-    fork = Desk(None, key=GrantHolder("/w", "main", "s2"))
-    held = fork.store.restore([to_json(grant) for grant in (yes, *desk.journal)], fork=True)
+    harness = Harness(None)
+    yes = harness.keep(GrantScope.SESSION)
+    no, gone = (harness.store.keep(Keep((what,), Ruling.DENY, GrantScope.SESSION), "")[0] for what in (WHAT, OTHER))
+    harness.store.revoke(gone.id)
+    fork = Harness(None, key=GrantHolder("/w", "main", "s2"))
+    held = fork.store.restore([to_json(grant) for grant in (yes, *harness.journal)], fork=True)
     assert [grant.id for grant in held] == [no.id]
     assert fork.names == [no.id]
     assert fork.journal == [replace(no, session="s2")], "its own journal has it, for whoever goes on with the fork"
@@ -116,18 +116,18 @@ def test_a_fork_forgets_no_no_and_takes_over_no_yes() -> None:
 @pytest.mark.parametrize("reason", ["x" * 20_000, "x" * (17 << 20)], ids=["an entry", "the file"])
 def test_what_no_reader_would_take_is_not_written_and_what_was_there_stays(tmp_path: Path, reason: str) -> None:
     """Else one pasted reason would have the whole list set aside, with every remembered no."""
-    desk = Desk(tmp_path)
-    no = desk.store.keep(Keep((OTHER,), Ruling.DENY, GrantScope.PROJECT), "")[0]
+    harness = Harness(tmp_path)
+    no = harness.store.keep(Keep((OTHER,), Ruling.DENY, GrantScope.PROJECT), "")[0]
     with pytest.raises(StateError, match="could not be read again"):
-        desk.store.keep(Keep((WHAT,), Ruling.ALLOW, GrantScope.PROJECT, reason=reason), "")
-    assert Desk(tmp_path).names == [no.id]
+        harness.store.keep(Keep((WHAT,), Ruling.ALLOW, GrantScope.PROJECT, reason=reason), "")
+    assert Harness(tmp_path).names == [no.id]
     assert [path.name for path in tmp_path.glob("*.corrupt-*")] == []
 
 
 def test_a_use_is_taken_once_whoever_takes_it(tmp_path: Path) -> None:
-    grant = Desk(tmp_path).keep(uses=2)
-    first, second = Desk(tmp_path), Desk(tmp_path)
-    held = [desk.store.live() for desk in (first, second)]
+    grant = Harness(tmp_path).keep(uses=2)
+    first, second = Harness(tmp_path), Harness(tmp_path)
+    held = [harness.store.live() for harness in (first, second)]
     assert first.store.spend(held[0])
     assert second.store.spend(held[1])
     assert not first.store.spend(held[0]), "the file says so, whatever was known before"
@@ -136,14 +136,14 @@ def test_a_use_is_taken_once_whoever_takes_it(tmp_path: Path) -> None:
 
 
 def _spend_all(folder: Path, grant: Grant, taken: "multiprocessing.Queue[int]") -> None:
-    desk = Desk(folder)
-    taken.put(sum(desk.store.spend([grant]) for _ in range(20)))
+    harness = Harness(folder)
+    taken.put(sum(harness.store.spend([grant]) for _ in range(20)))
 
 
 @pytest.mark.threat("T78")
 def test_no_use_is_spent_twice_by_several_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("runner.state.json_file._PATIENCE", 300.0)  # of a slow disk
-    grant = Desk(tmp_path).keep(uses=17)
+    grant = Harness(tmp_path).keep(uses=17)
     spawn = multiprocessing.get_context("fork")
     taken: multiprocessing.Queue[int] = spawn.Queue()
     others = [spawn.Process(target=_spend_all, args=(tmp_path, grant, taken)) for _ in range(3)]
@@ -156,23 +156,23 @@ def test_no_use_is_spent_twice_by_several_processes(tmp_path: Path, monkeypatch:
 
 
 def test_several_grants_are_spent_together_or_not_at_all(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    one, two, mine = desk.keep(uses=1), desk.keep(uses=5), desk.keep(GrantScope.SESSION, uses=1)
-    assert desk.store.spend([mine, two])
-    assert not desk.store.spend([one, mine])
-    left = {grant.id: grant.uses for grant in desk.store.live()}
+    harness = Harness(tmp_path)
+    one, two, mine = harness.keep(uses=1), harness.keep(uses=5), harness.keep(GrantScope.SESSION, uses=1)
+    assert harness.store.spend([mine, two])
+    assert not harness.store.spend([one, mine])
+    left = {grant.id: grant.uses for grant in harness.store.live()}
     assert left == {one.id: 1, two.id: 4}
 
 
 @pytest.mark.threat("T78")
 def test_what_is_revoked_elsewhere_holds_no_more_at_the_next_question(tmp_path: Path) -> None:
-    desk, other = Desk(tmp_path), Desk(tmp_path)
-    grant = desk.keep()
+    harness, other = Harness(tmp_path), Harness(tmp_path)
+    grant = harness.keep()
     assert other.names == [grant.id]
-    assert desk.store.revoke(grant.id) is not None
+    assert harness.store.revoke(grant.id) is not None
     assert other.names == []
     assert not other.store.spend([grant])
-    assert desk.store.revoke(grant.id) is None
+    assert harness.store.revoke(grant.id) is None
 
 
 # fmt: off
@@ -193,26 +193,26 @@ TIMES = [
 @pytest.mark.parametrize(("looks", "holds", "why"), TIMES, ids=[why for *_, why in TIMES])
 def test_time(tmp_path: Path, looks: tuple[float, ...], holds: bool, why: str, fresh: bool) -> None:
     clock = Clock()
-    desk = Desk(tmp_path, clock)
-    grant = desk.keep(life=100.0)
+    harness = Harness(tmp_path, clock)
+    grant = harness.keep(life=100.0)
     names: list[str] = []
     for look in looks:
         clock.now = NOW + look
-        desk = Desk(tmp_path, clock) if fresh else desk
-        names = desk.names
+        harness = Harness(tmp_path, clock) if fresh else harness
+        names = harness.names
     assert (names == [grant.id]) is holds
     early = looks[-1] < -300
-    assert any("clock" in text for text in desk.said) is (early and len(looks) == 1), (
+    assert any("clock" in text for text in harness.said) is (early and len(looks) == 1), (
         "said of what would hold otherwise"
     )
 
 
 @pytest.mark.threat("T78")
 def test_a_no_from_the_future_is_still_a_no(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, Clock(NOW + 1e6))
-    made = desk.store.keep(Keep((WHAT,), Ruling.DENY, GrantScope.PROJECT), "$ npm test")
+    harness = Harness(tmp_path, Clock(NOW + 1e6))
+    made = harness.store.keep(Keep((WHAT,), Ruling.DENY, GrantScope.PROJECT), "$ npm test")
     assert made[0].expires is None
-    assert Desk(tmp_path).names == [made[0].id]
+    assert Harness(tmp_path).names == [made[0].id]
 
 
 HELD = to_json(replace(agreed("npm test", "exactly `npm test`")[0], id="g00000001", span=GrantScope.PROJECT, workspace="/w",
@@ -285,12 +285,12 @@ def test_what_is_no_grant_is_refused_and_its_file_set_aside(tmp_path: Path, foun
     path = tmp_path / NAME
     path.write_text(json.dumps({"version": 1, "grants": [HELD, found]}))
     path.chmod(0o600)
-    desk = Desk(tmp_path)
-    assert desk.names == [], "not even the one that is whole: nobody knows who wrote it"
-    assert len(desk.said) == 1
-    assert f"{NAME}.corrupt-1" in desk.said[0]
-    assert desk.names == []
-    assert len(desk.said) == 1
+    harness = Harness(tmp_path)
+    assert harness.names == [], "not even the one that is whole: nobody knows who wrote it"
+    assert len(harness.said) == 1
+    assert f"{NAME}.corrupt-1" in harness.said[0]
+    assert harness.names == []
+    assert len(harness.said) == 1
 
 
 @pytest.mark.threat("T79")
@@ -305,27 +305,29 @@ def test_a_list_that_nobody_wrote_so_is_set_aside(tmp_path: Path, grants: list[o
     path = tmp_path / NAME
     path.write_text(json.dumps({"version": 1, "grants": grants}))
     path.chmod(0o600)
-    assert Desk(tmp_path).names == []
+    assert Harness(tmp_path).names == []
     assert not path.exists()
 
 
 @pytest.mark.threat("T79")
 def test_a_file_that_others_could_have_written_grants_nothing_and_is_told_once(tmp_path: Path) -> None:
-    Desk(tmp_path).keep()
+    Harness(tmp_path).keep()
     (tmp_path / NAME).chmod(0o666)
-    desk = Desk(tmp_path)
-    assert desk.names == []
-    assert desk.names == []
-    assert len(desk.said) == 1
-    assert "nothing is granted" in desk.said[0]
-    assert not desk.store.spend([from_json(HELD)])
+    harness = Harness(tmp_path)
+    assert harness.names == []
+    assert harness.names == []
+    assert len(harness.said) == 1
+    assert "nothing is granted" in harness.said[0]
+    assert not harness.store.spend([from_json(HELD)])
 
 
 def test_a_live_secret_is_not_kept(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    assert desk.store.holds_secret(replace(WHAT, shape=CommandPattern(("curl", "-H", "token: hunter2hunter2"))))
-    assert not desk.store.holds_secret(WHAT)
-    desk.store.keep(Keep((WHAT,), Ruling.ALLOW, GrantScope.PROJECT, reason="hunter2hunter2"), "$ echo hunter2hunter2")
+    harness = Harness(tmp_path)
+    assert harness.store.holds_secret(replace(WHAT, shape=CommandPattern(("curl", "-H", "token: hunter2hunter2"))))
+    assert not harness.store.holds_secret(WHAT)
+    harness.store.keep(
+        Keep((WHAT,), Ruling.ALLOW, GrantScope.PROJECT, reason="hunter2hunter2"), "$ echo hunter2hunter2"
+    )
     assert "hunter2" not in (tmp_path / NAME).read_text()
 
 

@@ -20,7 +20,7 @@ SCRIPT = '[[turn]]\ncalls = [{ name = "bash", arguments = { command = "python3 -
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class Harness:
     """A workspace, a home and a state folder: nothing of the user's."""
 
     base: Path
@@ -59,8 +59,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    made = Desk(Path(os.path.realpath(tmp_path)))
+def harness(tmp_path: Path) -> Harness:
+    made = Harness(Path(os.path.realpath(tmp_path)))
     made.work.mkdir()
     (made.base / "home").mkdir()
     (made.base / "script.toml").write_text(SCRIPT)
@@ -70,38 +70,38 @@ def desk(tmp_path: Path) -> Desk:
 # Without a terminal
 
 
-def test_nothing_is_said_where_there_is_nothing(desk: Desk) -> None:
-    done = desk.agent("trust")
+def test_nothing_is_said_where_there_is_nothing(harness: Harness) -> None:
+    done = harness.agent("trust")
     assert (done.returncode, done.stderr) == (0, "")
     assert "brings nothing" in done.stdout
-    assert desk.shown()["state"] == "nothing to decide"
-    assert desk.agent("trust", "list").stdout == "nothing was answered yet\n"
-    assert json.loads(desk.agent("trust", "list", "--json").stdout) == []
+    assert harness.shown()["state"] == "nothing to decide"
+    assert harness.agent("trust", "list").stdout == "nothing was answered yet\n"
+    assert json.loads(harness.agent("trust", "list", "--json").stdout) == []
 
 
-def test_the_life_of_an_answer(desk: Desk) -> None:
-    desk.file(".ringfence/config.toml", WIDENS)
-    desk.file("AGENTS.md", "Use tabs.\n")
-    first = desk.shown()
+def test_the_life_of_an_answer(harness: Harness) -> None:
+    harness.file(".ringfence/config.toml", WIDENS)
+    harness.file("AGENTS.md", "Use tabs.\n")
+    first = harness.shown()
     assert first["state"] == "not asked"
     assert first["counts"] == [".ringfence/config.toml", "AGENTS.md"]
-    assert desk.agent("trust").returncode == 0, "nobody is there, so it only shows"
-    assert not desk.trust.exists()
-    done = desk.agent("trust", "accept", "--sha256", str(first["sha256"]))
+    assert harness.agent("trust").returncode == 0, "nobody is there, so it only shows"
+    assert not harness.trust.exists()
+    done = harness.agent("trust", "accept", "--sha256", str(first["sha256"]))
     assert (done.returncode, done.stdout) == (0, f"trusted: {first['sha256']}\n"), done.stderr
-    assert desk.shown()["state"] == "trusted"
-    (row,) = json.loads(desk.agent("trust", "list", "--json").stdout)
-    assert (row["workspace"], row["answer"], row["sha256"]) == (str(desk.work), "yes", first["sha256"])
+    assert harness.shown()["state"] == "trusted"
+    (row,) = json.loads(harness.agent("trust", "list", "--json").stdout)
+    assert (row["workspace"], row["answer"], row["sha256"]) == (str(harness.work), "yes", first["sha256"])
     assert row["state"] == "same"
-    desk.file("AGENTS.md", "Use tabs. \n")
-    changed = desk.shown()
+    harness.file("AGENTS.md", "Use tabs. \n")
+    changed = harness.shown()
     assert (changed["state"], changed["changed"]) == ("not asked", [{"path": "AGENTS.md", "how": "has changed"}])
-    assert "now something else" in desk.agent("trust", "list").stdout
-    desk.work.rename(desk.base / "gone")
-    assert "it is gone" in desk.agent("trust", "list", cwd=desk.base).stdout
-    done = desk.agent("trust", "revoke", str(desk.work), cwd=desk.base)
-    assert (done.returncode, done.stdout) == (0, f"taken back: 1 answer for {desk.work}\n"), done.stderr
-    assert desk.agent("trust", "list", cwd=desk.base).stdout == "nothing was answered yet\n"
+    assert "now something else" in harness.agent("trust", "list").stdout
+    harness.work.rename(harness.base / "gone")
+    assert "it is gone" in harness.agent("trust", "list", cwd=harness.base).stdout
+    done = harness.agent("trust", "revoke", str(harness.work), cwd=harness.base)
+    assert (done.returncode, done.stdout) == (0, f"taken back: 1 answer for {harness.work}\n"), done.stderr
+    assert harness.agent("trust", "list", cwd=harness.base).stdout == "nothing was answered yet\n"
 
 
 REFUSED: list[tuple[tuple[str, ...], str, str]] = [
@@ -122,88 +122,88 @@ REFUSED: list[tuple[tuple[str, ...], str, str]] = [
 @pytest.mark.parametrize(
     ("words", "said", "why"), REFUSED, ids=[" ".join(row[0])[:50] + ": " + row[2] for row in REFUSED]
 )
-def test_what_cannot_be_meant_is_a_usage_error(desk: Desk, words: tuple[str, ...], said: str, why: str) -> None:
-    desk.file("AGENTS.md", "Use tabs.\n")
-    done = desk.agent(*words)
+def test_what_cannot_be_meant_is_a_usage_error(harness: Harness, words: tuple[str, ...], said: str, why: str) -> None:
+    harness.file("AGENTS.md", "Use tabs.\n")
+    done = harness.agent(*words)
     assert done.returncode == 2, (why, done)
     assert said in done.stderr
-    assert not desk.trust.exists()
+    assert not harness.trust.exists()
 
 
-def test_a_wrong_hash_is_answered_with_the_right_one(desk: Desk) -> None:
-    desk.file("AGENTS.md", "Use tabs.\n")
-    done = desk.agent("run", "--model", "scripted:x", "--trust-config", "0" * 64, "x")
-    assert f"--trust-config {desk.shown()['sha256']}" in done.stderr
+def test_a_wrong_hash_is_answered_with_the_right_one(harness: Harness) -> None:
+    harness.file("AGENTS.md", "Use tabs.\n")
+    done = harness.agent("run", "--model", "scripted:x", "--trust-config", "0" * 64, "x")
+    assert f"--trust-config {harness.shown()['sha256']}" in done.stderr
 
 
 @pytest.mark.threat("T71")
-def test_an_unattended_run_uses_it_only_with_its_hash(desk: Desk) -> None:
-    desk.file(".ringfence/config.toml", WIDENS)
-    desk.file("AGENTS.md", "Use tabs.\n")
-    run = ("run", "--json", "--model", f"scripted:{desk.base}/script.toml", "go")
-    done = desk.agent(*run)
+def test_an_unattended_run_uses_it_only_with_its_hash(harness: Harness) -> None:
+    harness.file(".ringfence/config.toml", WIDENS)
+    harness.file("AGENTS.md", "Use tabs.\n")
+    run = ("run", "--json", "--model", f"scripted:{harness.base}/script.toml", "go")
+    done = harness.agent(*run)
     assert done.returncode == 3, "code of the project needs a yes in the usual mode"
     assert "left out, since it came with the repository" in done.stdout
-    sha256 = str(desk.shown()["sha256"])
-    assert desk.agent("trust", "accept", "--sha256", sha256).returncode == 0
-    assert desk.agent(*run).returncode == 3, "a yes of a person is not one for a run without anybody"
-    done = desk.agent(run[0], "--trust-config", sha256, *run[1:])
+    sha256 = str(harness.shown()["sha256"])
+    assert harness.agent("trust", "accept", "--sha256", sha256).returncode == 0
+    assert harness.agent(*run).returncode == 3, "a yes of a person is not one for a run without anybody"
+    done = harness.agent(run[0], "--trust-config", sha256, *run[1:])
     assert done.returncode == 0, done.stdout + done.stderr
     assert "the model is given `AGENTS.md`" in done.stdout
-    done = desk.agent(run[0], "--trust-config", sha256, "--no-instructions", *run[1:])
+    done = harness.agent(run[0], "--trust-config", sha256, "--no-instructions", *run[1:])
     assert done.returncode == 0
     assert "the model is given" not in done.stdout
 
 
-def test_exec_and_why_never_ask_and_say_it_in_a_line(desk: Desk) -> None:
-    desk.file(".ringfence/config.toml", "max_turns = 900\n" + WIDENS)
+def test_exec_and_why_never_ask_and_say_it_in_a_line(harness: Harness) -> None:
+    harness.file(".ringfence/config.toml", "max_turns = 900\n" + WIDENS)
     for words in (("exec", "true"), ("why", "true")):
-        lines = desk.agent(*words).stderr.splitlines()
+        lines = harness.agent(*words).stderr.splitlines()
         assert len(lines) == 1, lines
         assert "`mode`" in lines[0]
         assert "`agent trust`" in lines[0]
-    desk.file(".ringfence/config.toml", "max_turns = 3\n")
-    desk.file("AGENTS.md", "Use tabs.\n")
-    assert desk.agent("exec", "true").stderr == "", "it would not widen"
+    harness.file(".ringfence/config.toml", "max_turns = 3\n")
+    harness.file("AGENTS.md", "Use tabs.\n")
+    assert harness.agent("exec", "true").stderr == "", "it would not widen"
 
 
-def test_a_broken_list_of_answers_is_set_aside_and_said(desk: Desk) -> None:
-    desk.file(".ringfence/config.toml", WIDENS)
-    desk.agent("trust", "accept", "--sha256", str(desk.shown()["sha256"]))
-    desk.trust.write_text('{"version": 1, "workspaces": ')
-    done = desk.agent("trust", "show")
+def test_a_broken_list_of_answers_is_set_aside_and_said(harness: Harness) -> None:
+    harness.file(".ringfence/config.toml", WIDENS)
+    harness.agent("trust", "accept", "--sha256", str(harness.shown()["sha256"]))
+    harness.trust.write_text('{"version": 1, "workspaces": ')
+    done = harness.agent("trust", "show")
     assert done.returncode == 0
     assert "trust.json.corrupt-1" in done.stderr
     assert "nobody has trusted this content" in done.stdout
 
 
-def test_configuration_that_cannot_be_read_is_told_and_widens_nothing(desk: Desk) -> None:
-    desk.file(".ringfence/config.toml", 'mode = "trust-projec"\n')
-    done = desk.agent("trust", "show")
+def test_configuration_that_cannot_be_read_is_told_and_widens_nothing(harness: Harness) -> None:
+    harness.file(".ringfence/config.toml", 'mode = "trust-projec"\n')
+    done = harness.agent("trust", "show")
     assert done.returncode == 0
     assert "there is no mode" in done.stderr
     assert "would change your settings" not in done.stdout
 
 
-def test_a_pipe_in_the_place_of_a_text_does_not_hold_anything_up(desk: Desk) -> None:
-    os.mkfifo(desk.work / "AGENTS.md")
-    (desk.work / ".ringfence").mkdir()
-    os.mkfifo(desk.work / ".ringfence/config.toml")
-    assert "is a pipe and no plain file" in desk.agent("trust", "show").stdout
-    assert desk.agent("exec", "true").returncode == 0
+def test_a_pipe_in_the_place_of_a_text_does_not_hold_anything_up(harness: Harness) -> None:
+    os.mkfifo(harness.work / "AGENTS.md")
+    (harness.work / ".ringfence").mkdir()
+    os.mkfifo(harness.work / ".ringfence/config.toml")
+    assert "is a pipe and no plain file" in harness.agent("trust", "show").stdout
+    assert harness.agent("exec", "true").returncode == 0
 
 
-def test_a_workspace_that_nobody_can_write_is_like_any_other(desk: Desk) -> None:
-    desk.file(".ringfence/config.toml", WIDENS)
-    desk.file("AGENTS.md", "Use tabs.\n")
-    sha256 = str(desk.shown()["sha256"])
+def test_a_workspace_that_nobody_can_write_is_like_any_other(harness: Harness) -> None:
+    harness.file(".ringfence/config.toml", WIDENS)
+    harness.file("AGENTS.md", "Use tabs.\n")
+    sha256 = str(harness.shown()["sha256"])
     script = (
-        f"mount --bind {desk.work} {desk.work} && mount -o remount,ro,bind {desk.work} && cd {desk.work} && "
+        f"mount --bind {harness.work} {harness.work} && mount -o remount,ro,bind {harness.work} && cd {harness.work} && "
         f"! touch x 2> /dev/null && {AGENT} trust accept --sha256 {sha256} && {AGENT} trust show"
     )
     who = [] if os.geteuid() == 0 else ["-r"]
     done = subprocess.run(
-        ["unshare", "-m", *who, "sh", "-c", script], env=desk.environ, capture_output=True, text=True, timeout=60,
+        ["unshare", "-m", *who, "sh", "-c", script], env=harness.environ, capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "you trust this content since" in done.stdout
@@ -213,19 +213,19 @@ def test_a_workspace_that_nobody_can_write_is_like_any_other(desk: Desk) -> None
 
 
 @pytest.mark.threat("T71")
-def test_no_command_of_the_agent_gives_itself_trust(desk: Desk) -> None:
-    subprocess.run(["git", "init", "-q", str(desk.work)], check=True, env=desk.environ)
-    desk.file(".ringfence/config.toml", "max_turns = 3\n")
-    desk.file("AGENTS.md", "Use tabs.\n")
-    desk.file(".mcp.json", "{}")
-    sha256 = str(desk.shown()["sha256"])
-    desk.agent("trust", "accept", "--sha256", sha256)
-    before = desk.trust.read_bytes()
-    state = shlex.quote(str(desk.trust))
+def test_no_command_of_the_agent_gives_itself_trust(harness: Harness) -> None:
+    subprocess.run(["git", "init", "-q", str(harness.work)], check=True, env=harness.environ)
+    harness.file(".ringfence/config.toml", "max_turns = 3\n")
+    harness.file("AGENTS.md", "Use tabs.\n")
+    harness.file(".mcp.json", "{}")
+    sha256 = str(harness.shown()["sha256"])
+    harness.agent("trust", "accept", "--sha256", sha256)
+    before = harness.trust.read_bytes()
+    state = shlex.quote(str(harness.trust))
     tries = [
         f"echo x >> {state}",
-        f"python3 -c 'open({str(desk.trust)!r}, \"w\")'",
-        f"rm -rf {shlex.quote(str(desk.base / 'state'))}",
+        f"python3 -c 'open({str(harness.trust)!r}, \"w\")'",
+        f"rm -rf {shlex.quote(str(harness.base / 'state'))}",
         "echo 'mode = \"dangerously\"' >> .ringfence/config.toml",
         "mv .ringfence old && mkdir .ringfence && echo 'mode = \"dangerously\"' > .ringfence/config.toml",
         'python3 -c \'import os; os.makedirs(".ringfence/hooks"); open(".ringfence/hooks/x", "w")\'',
@@ -235,13 +235,13 @@ def test_no_command_of_the_agent_gives_itself_trust(desk: Desk) -> None:
         f"{AGENT} trust accept --sha256 {sha256}",
     ]
     for line in tries:
-        desk.agent("exec", "--mode", "dont-ask", line)
-        assert desk.trust.read_bytes() == before, line
-        assert desk.shown()["sha256"] == sha256, line
-        assert desk.shown()["state"] == "trusted", line
-    done = desk.agent("exec", "--mode", "trust-project", "echo 'Use spaces.' >> AGENTS.md")
+        harness.agent("exec", "--mode", "dont-ask", line)
+        assert harness.trust.read_bytes() == before, line
+        assert harness.shown()["sha256"] == sha256, line
+        assert harness.shown()["state"] == "trusted", line
+    done = harness.agent("exec", "--mode", "trust-project", "echo 'Use spaces.' >> AGENTS.md")
     assert done.returncode == 0, "a text of the project is the project's"
-    assert desk.shown()["state"] == "not asked", "but it counts only after another yes"
+    assert harness.shown()["state"] == "not asked", "but it counts only after another yes"
 
 
 # At a terminal
@@ -250,10 +250,10 @@ def test_no_command_of_the_agent_gives_itself_trust(desk: Desk) -> None:
 class Screen:
     """A terminal of its own with a shell in it, looked at as a person does: by what is on the screen."""
 
-    def __init__(self, desk: Desk, name: str = "t") -> None:
-        self._tmux = ["tmux", "-f", "/dev/null", "-S", str(desk.base / name)]
-        given = [word for name, value in desk.environ.items() for word in ("-e", f"{name}={value}")]
-        size = ["-x", "150", "-y", "100", "-c", str(desk.work)]
+    def __init__(self, harness: Harness, name: str = "t") -> None:
+        self._tmux = ["tmux", "-f", "/dev/null", "-S", str(harness.base / name)]
+        given = [word for name, value in harness.environ.items() for word in ("-e", f"{name}={value}")]
+        size = ["-x", "150", "-y", "100", "-c", str(harness.work)]
         self._do("new-session", "-d", *size, *given, "-e", "PROMPT_TOOLKIT_NO_CPR=1", "sh")
         self.type('echo rea""dy')
         self.until("ready")
@@ -301,8 +301,8 @@ class Screen:
 
 
 @pytest.fixture
-def screen(desk: Desk) -> Iterator[Screen]:
-    made = Screen(desk)
+def screen(harness: Harness) -> Iterator[Screen]:
+    made = Screen(harness)
     yield made
     made.close()
 
@@ -311,11 +311,11 @@ QUESTION = "use it, exactly as it is now? [yes / no / show / quit]"
 
 
 @pytest.mark.threat("T71")
-def test_the_first_start_asks_and_a_change_asks_again(desk: Desk, screen: Screen) -> None:
-    run = ("run", "--model", f"scripted:{desk.base}/script.toml", "go")
-    desk.file(".ringfence/config.toml", WIDENS)
-    desk.file("AGENTS.md", "# Shop\n" + "line\n" * 30 + "the last line of it\n")
-    desk.file(".ringfence/hooks/before", "#!/bin/sh\n")
+def test_the_first_start_asks_and_a_change_asks_again(harness: Harness, screen: Screen) -> None:
+    run = ("run", "--model", f"scripted:{harness.base}/script.toml", "go")
+    harness.file(".ringfence/config.toml", WIDENS)
+    harness.file("AGENTS.md", "# Shop\n" + "line\n" * 30 + "the last line of it\n")
+    harness.file(".ringfence/hooks/before", "#!/bin/sh\n")
     screen.run(*run)
     seen = screen.until(QUESTION)
     for line in (
@@ -328,7 +328,7 @@ def test_the_first_start_asks_and_a_change_asks_again(desk: Desk, screen: Screen
         assert line in seen
     screen.type("")
     screen.asked("until one byte of it changes")
-    assert not desk.trust.exists(), "Enter is no answer"
+    assert not harness.trust.exists(), "Enter is no answer"
     assert "the last line of it" not in screen.text()
     screen.type("show")
     screen.asked("the last line of it")
@@ -341,7 +341,7 @@ def test_the_first_start_asks_and_a_change_asks_again(desk: Desk, screen: Screen
     seen = screen.until("left with 0")
     assert QUESTION not in seen, "asked once"
     assert "mode       trust-project" in seen
-    desk.file("AGENTS.md", "# Shop!\n")
+    harness.file("AGENTS.md", "# Shop!\n")
     screen.run(*run)
     screen.asked("changed since you said yes on", "AGENTS.md  has changed")
     screen.type("no")
@@ -362,22 +362,22 @@ def test_the_first_start_asks_and_a_change_asks_again(desk: Desk, screen: Screen
     assert "changed since" not in screen.text(), "nothing is known any more"
     screen.type("quit")
     screen.until("left with 130")
-    assert json.loads(desk.trust.read_text())["workspaces"] == {}
+    assert json.loads(harness.trust.read_text())["workspaces"] == {}
 
 
 @pytest.mark.parametrize(("key", "status"), [("C-c", 130), ("C-d", 130)])
-def test_leaving_remembers_nothing(desk: Desk, screen: Screen, key: str, status: int) -> None:
-    desk.file("AGENTS.md", "x\n")
-    screen.run("run", "--model", f"scripted:{desk.base}/script.toml", "go")
+def test_leaving_remembers_nothing(harness: Harness, screen: Screen, key: str, status: int) -> None:
+    harness.file("AGENTS.md", "x\n")
+    screen.run("run", "--model", f"scripted:{harness.base}/script.toml", "go")
     screen.until(QUESTION)
     screen.key(key)
     screen.until(f"left with {status}")
-    assert not desk.trust.exists()
+    assert not harness.trust.exists()
 
 
-def test_a_plain_conversation_asks_before_it_begins(desk: Desk, screen: Screen) -> None:
-    desk.file("AGENTS.md", "x\n")
-    screen.run("--plain", "--model", f"scripted:{desk.base}/script.toml")
+def test_a_plain_conversation_asks_before_it_begins(harness: Harness, screen: Screen) -> None:
+    harness.file("AGENTS.md", "x\n")
+    screen.run("--plain", "--model", f"scripted:{harness.base}/script.toml")
     assert "/help" not in screen.until(QUESTION)
     screen.type("y")
     screen.until("the model is given `AGENTS.md`", "type /help for help")
@@ -385,14 +385,14 @@ def test_a_plain_conversation_asks_before_it_begins(desk: Desk, screen: Screen) 
     screen.until("left with 0")
 
 
-def test_a_conversation_asks_before_it_begins(desk: Desk, screen: Screen) -> None:
-    desk.file("AGENTS.md", "x\n")
-    screen.run("--model", f"scripted:{desk.base}/script.toml")
+def test_a_conversation_asks_before_it_begins(harness: Harness, screen: Screen) -> None:
+    harness.file("AGENTS.md", "x\n")
+    screen.run("--model", f"scripted:{harness.base}/script.toml")
     seen = screen.until("use what the repository brings, exactly as it is now?", "q  leave")
     assert "the model is given" not in seen
-    assert not desk.trust.exists(), "nothing was answered yet"
+    assert not harness.trust.exists(), "nothing was answered yet"
     end = time.monotonic() + 120
-    while not desk.trust.exists():  # what comes with the question, or right after it, is no answer to it
+    while not harness.trust.exists():  # what comes with the question, or right after it, is no answer to it
         assert time.monotonic() < end, screen.text()
         screen.type("y", enter=False)
         time.sleep(0.5)
@@ -402,8 +402,8 @@ def test_a_conversation_asks_before_it_begins(desk: Desk, screen: Screen) -> Non
     screen.until("left with 0")
 
 
-def test_agent_trust_asks_and_exec_goes_by_it(desk: Desk, screen: Screen) -> None:
-    desk.file(".ringfence/config.toml", WIDENS)
+def test_agent_trust_asks_and_exec_goes_by_it(harness: Harness, screen: Screen) -> None:
+    harness.file(".ringfence/config.toml", WIDENS)
     screen.run("trust")
     screen.until(QUESTION)
     screen.type("yes")
@@ -421,13 +421,13 @@ def test_agent_trust_asks_and_exec_goes_by_it(desk: Desk, screen: Screen) -> Non
 
 
 @pytest.mark.parametrize("first", ["yes", "no"])
-def test_two_who_are_asked_at_once(desk: Desk, screen: Screen, first: str) -> None:
+def test_two_who_are_asked_at_once(harness: Harness, screen: Screen, first: str) -> None:
     """Each goes by its own answer; the last one is remembered, and nothing is lost of the file."""
-    desk.file("AGENTS.md", "x\n")
+    harness.file("AGENTS.md", "x\n")
     second = {"yes": "no", "no": "yes"}[first]
-    other = Screen(desk, "u")
+    other = Screen(harness, "u")
     try:
-        run = ("run", "--model", f"scripted:{desk.base}/script.toml", "--mode", "trust-project", "go")
+        run = ("run", "--model", f"scripted:{harness.base}/script.toml", "--mode", "trust-project", "go")
         screen.run(*run)
         other.run(*run)
         screen.until(QUESTION)
@@ -439,33 +439,33 @@ def test_two_who_are_asked_at_once(desk: Desk, screen: Screen, first: str) -> No
     finally:
         other.close()
     assert ("the model is given" in one, "the model is given" in two) == (first == "yes", second == "yes")
-    (row,) = json.loads(desk.agent("trust", "list", "--json").stdout)
+    (row,) = json.loads(harness.agent("trust", "list", "--json").stdout)
     assert row["answer"] == second
 
 
-def test_what_was_typed_ahead_answers_nothing(desk: Desk, screen: Screen) -> None:
-    desk.file("AGENTS.md", "x\n")
+def test_what_was_typed_ahead_answers_nothing(harness: Harness, screen: Screen) -> None:
+    harness.file("AGENTS.md", "x\n")
     screen._do("send-keys", "-R")
-    line = shlex.join([AGENT, "run", "--model", f"scripted:{desk.base}/script.toml", "go"])
-    ready = shlex.quote(str(desk.base / "ready"))
+    line = shlex.join([AGENT, "run", "--model", f"scripted:{harness.base}/script.toml", "go"])
+    ready = shlex.quote(str(harness.base / "ready"))
     screen.type(f'clear; echo wai""ting; until [ -e {ready} ]; do sleep 0.1; done; {line}; echo "le""ft with" $?')
     screen.until("waiting")
     screen.type("yes")
     screen.until("waiting\nyes")  # it lies there, and nobody has read it
-    (desk.base / "ready").touch()
+    (harness.base / "ready").touch()
     screen.asked()
     time.sleep(0.5)
-    assert not desk.trust.exists()
+    assert not harness.trust.exists()
     assert "left with 0" not in screen.text()
     screen.type("quit")
     screen.until("left with 130")
 
 
 @pytest.mark.threat("T28")
-def test_no_text_of_the_repository_drives_the_terminal(desk: Desk, screen: Screen) -> None:
-    desk.file("AGENTS.md", b"fine\x1b[2J\x1b[Hgone\n\xe2\x80\xaetxt.exe\n\r\x1b]0;title\x07\n" + b"\x1b[?1049h\n")
-    desk.file(".ringfence/config.toml", 'model = "openai:\\u001b[2Jx\\u202e"\n')
-    desk.file(".mcp.json", '{"mcpServers": {"a\\u001b[2J\\n": {"command": "x\\u0007\\ny"}}}')
+def test_no_text_of_the_repository_drives_the_terminal(harness: Harness, screen: Screen) -> None:
+    harness.file("AGENTS.md", b"fine\x1b[2J\x1b[Hgone\n\xe2\x80\xaetxt.exe\n\r\x1b]0;title\x07\n" + b"\x1b[?1049h\n")
+    harness.file(".ringfence/config.toml", 'model = "openai:\\u001b[2Jx\\u202e"\n')
+    harness.file(".mcp.json", '{"mcpServers": {"a\\u001b[2J\\n": {"command": "x\\u0007\\ny"}}}')
     screen.run("trust")
     seen = screen.until(QUESTION, "this repository brings things")
     assert "fine␛[2J␛[Hgone" in seen

@@ -184,20 +184,20 @@ def test_who_runs_it(bench: Bench) -> None:
 
 def test_from_the_command_line_to_the_record(tmp_path: Path) -> None:
     """A name of this machine, as this machine resolves it, through the gate, the sandbox and the proxy."""
-    from tests.support.cli_desk import Desk
+    from tests.support.cli_harness import CliHarness
 
-    desk = Desk(tmp_path)
-    for folder in (desk.work, tmp_path / "home", tmp_path / "site"):
+    harness = CliHarness(tmp_path)
+    for folder in (harness.work, tmp_path / "home", tmp_path / "site"):
         folder.mkdir()
     (tmp_path / "site" / "file").write_text("outside\n")
-    (desk.work / "other.py").write_text("import urllib.request\nurllib.request.urlopen('https://other.test/')\n")
+    (harness.work / "other.py").write_text("import urllib.request\nurllib.request.urlopen('https://other.test/')\n")
     with site(tmp_path / "site", address="127.0.0.1") as port:
         host = ("--mode", "trust-project", "--unattended", "--host", f"localhost:{port} private")
-        done = desk.agent("exec", *host, "--", "curl", "-sS", f"http://localhost:{port}/file")
-        refused = desk.agent("exec", *host, "--", "python3", "other.py")
+        done = harness.agent("exec", *host, "--", "curl", "-sS", f"http://localhost:{port}/file")
+        refused = harness.agent("exec", *host, "--", "python3", "other.py")
     assert done.stdout == "outside\n", done
     assert "sandbox: host other.test is not on the allowlist" in refused.stderr
     assert "`other.test`" in refused.stderr
-    listed = desk.agent("audit").stdout
+    listed = harness.agent("audit").stdout
     assert f"network: localhost:{port} allowed" in listed
     assert "network: other.test:443 denied" in listed

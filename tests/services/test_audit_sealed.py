@@ -27,7 +27,7 @@ from tests.support.audit_records import fill, refusal, unfenced
 from tests.support.places import ROOT
 from tests.support.sandbox_bench import USERS
 from tests.support.sealed_records import OTHER, SIGNER, broken, resealed, whole
-from tests.support.secret_service import Desk, desk
+from tests.support.secret_service import KeyringHarness, harness
 
 
 def reference(leaves: list[bytes]) -> bytes:
@@ -265,12 +265,12 @@ def test_cryptography_is_loaded_only_when_something_is_signed(tmp_path: Path) ->
 
 
 @pytest.fixture(params=USERS)
-def place(request: pytest.FixtureRequest) -> Iterator[Desk]:
-    with desk(request.param) as made:
+def place(request: pytest.FixtureRequest) -> Iterator[KeyringHarness]:
+    with harness(request.param) as made:
         yield made
 
 
-def test_the_key_lies_in_the_keyring_and_signs_what_comes(place: Desk) -> None:
+def test_the_key_lies_in_the_keyring_and_signs_what_comes(place: KeyringHarness) -> None:
     config = place.home / ".config/ringfence/config.toml"
 
     def said(*words: str, code: int = 0) -> str:

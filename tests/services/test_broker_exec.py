@@ -17,7 +17,7 @@ from policy.model.frozen import dataclass
 from tests.support import forked_agent
 from tests.support.egress_world import certificate
 from tests.support.sandbox_bench import USERS
-from tests.support.secret_service import desk
+from tests.support.secret_service import harness
 
 AGENT = str(Path(sys.executable).parent / "agent")
 SECRET = "canary-7c1f9e-token"
@@ -197,7 +197,7 @@ def test_it_is_listed_and_not_looked_for(place: Place) -> None:
 @pytest.mark.parametrize("user", USERS)
 def test_what_the_keyring_holds_is_lent(place: Place, user: str) -> None:
     """A real Secret Service, and the whole way as root and as another user."""
-    with desk(user) as made, made.secret_service():
+    with harness(user) as made, made.secret_service():
         config, authority = made.home / ".config/ringfence", made.base / "authority.crt"
         authority.write_text((place.folder / "authority.crt").read_text())
         authority.chmod(0o644)

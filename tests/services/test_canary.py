@@ -10,7 +10,7 @@ from runner.secrets.encodings import decoded_views, encoded_forms
 from runner.secrets.registry import MASK
 from tests.support.model_server import Delta, ModelServer, calling, serving
 from tests.support.sandbox_bench import USERS
-from tests.support.secret_service import desk
+from tests.support.secret_service import harness
 
 KEY = "sk-canary-In_the+keyring/0a1b2c3d4e"
 TOKEN, LOGIN = "canary-of-the-environment-5f6a", "canary-of-an-address-7c8d"  # made up
@@ -78,7 +78,7 @@ AFTERWARDS = [
 @pytest.mark.parametrize("user", USERS)
 @pytest.mark.parametrize("form", [["--json"], []], ids=["events", "transcript"])
 def test_law_a_canary_leaves_in_its_header_alone(user: str, form: list[str], model: ModelServer) -> None:
-    with desk(user) as place, place.secret_service():
+    with harness(user) as place, place.secret_service():
         assert place.agent("auth", "login", "openai", "--account", "work", stdin=KEY).returncode == 0
         told = {
             "OPENAI_BASE_URL": model.url,

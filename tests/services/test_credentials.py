@@ -14,7 +14,7 @@ from runner.secrets.resolve import Source, State, Wanted, find, look
 from runner.secrets.secret import Secret, SecretError
 from tests.support.model_server import Delta, ModelServer, calling, serving
 from tests.support.sandbox_bench import USERS
-from tests.support.secret_service import Desk, desk, terminal
+from tests.support.secret_service import KeyringHarness, harness, terminal
 
 KEY, OTHER = "sk-canary-e41b7f0c92d6", "sk-canary-0a9d5ec83b17"
 U, A, B, N, M, S = State.USED, State.ABSENT, State.BROKEN, State.UNASKED, State.MISSING, State.SKIPPED
@@ -128,8 +128,8 @@ def model() -> Iterator[ModelServer]:
 
 
 @pytest.fixture(params=USERS)
-def place(request: pytest.FixtureRequest) -> Iterator[Desk]:
-    with desk(request.param) as made:
+def place(request: pytest.FixtureRequest) -> Iterator[KeyringHarness]:
+    with harness(request.param) as made:
         yield made
 
 
@@ -160,7 +160,7 @@ class Watch:
         self._thread.join()
 
 
-def test_the_watch_sees_a_key_where_one_is(place: Desk) -> None:
+def test_the_watch_sees_a_key_where_one_is(place: KeyringHarness) -> None:
     with Watch() as watch, contextlib.suppress(AssertionError):
         place.python("import time; time.sleep(1)", KEY)
     assert watch.found == {"cmdline"}
@@ -170,7 +170,7 @@ def test_the_watch_sees_a_key_where_one_is(place: Desk) -> None:
 @pytest.mark.threat("T20")
 @pytest.mark.threat("T08")
 @pytest.mark.parametrize("source", ["stdin", "keyring"])
-def test_a_key_is_in_one_header_and_in_no_process(place: Desk, model: ModelServer, source: str) -> None:
+def test_a_key_is_in_one_header_and_in_no_process(place: KeyringHarness, model: ModelServer, source: str) -> None:
     """No argument and no environment of any process, no file, no event, and nothing that leads to it in the sandbox."""
     words = ["run", "--json", "--model", "openai:m", "--mode", "trust-project"]
     with place.secret_service():
@@ -200,7 +200,7 @@ def test_a_key_is_in_one_header_and_in_no_process(place: Desk, model: ModelServe
 
 
 @pytest.mark.threat("T20")
-def test_a_helpers_key_leaves_no_trace(place: Desk) -> None:
+def test_a_helpers_key_leaves_no_trace(place: KeyringHarness) -> None:
     vault = place.base / "vault"
     vault.write_text(KEY)
     vault.chmod(0o600)
@@ -216,7 +216,7 @@ def test_a_helpers_key_leaves_no_trace(place: Desk) -> None:
     assert [path for path in place.files() if KEY.encode() in path.read_bytes()] == [vault]
 
 
-def test_the_variable_comes_before_the_helper_which_is_not_run(place: Desk) -> None:
+def test_the_variable_comes_before_the_helper_which_is_not_run(place: KeyringHarness) -> None:
     mark = place.home / "ran"
     place.configure(f'[auth.openai]\nhelper = ["touch", "{mark}"]\nhelper_timeout = 60\n')
     assert place.agent("auth", "status", "openai", env={"OPENAI_API_KEY": KEY}).returncode == 0
@@ -233,7 +233,7 @@ def test_the_variable_comes_before_the_helper_which_is_not_run(place: Desk) -> N
 @pytest.mark.threat("T23")
 @pytest.mark.parametrize("name", ["config.toml", "config.local.toml"])
 def test_no_repository_names_a_helper_or_an_account(name: str) -> None:
-    with desk(USERS[0]) as place:
+    with harness(USERS[0]) as place:
         mark = place.home / "ran"
         folder = place.work / ".ringfence"
         folder.mkdir()
@@ -273,7 +273,7 @@ SETTINGS = [
 
 @pytest.mark.parametrize(("line", "said", "why"), SETTINGS, ids=[row[2] for row in SETTINGS])
 def test_what_the_configuration_may_say(line: str, said: str, why: str) -> None:
-    with desk(USERS[0]) as place:
+    with harness(USERS[0]) as place:
         place.configure(f"[auth.openai]\n{line}\n")
         done = place.agent("auth", "status")
         assert done.returncode == 2
@@ -302,7 +302,7 @@ STDIN = [
 
 @pytest.mark.parametrize(("words", "stdin", "said"), STDIN)
 def test_mistakes_with_a_key_on_standard_input(words: tuple[str, ...], stdin: str, said: str) -> None:
-    with desk(USERS[0]) as place:
+    with harness(USERS[0]) as place:
         done = place.agent(*words, stdin=stdin)
         assert done.returncode == 2, done.stdout
         assert said in done.stderr
@@ -311,7 +311,7 @@ def test_mistakes_with_a_key_on_standard_input(words: tuple[str, ...], stdin: st
 
 def test_a_conversation_whose_key_is_piped_in(model: ModelServer) -> None:
     """The pipe holds the key, and the talk goes on at the terminal that it was started at."""
-    with desk(USERS[0]) as place:
+    with harness(USERS[0]) as place:
         (place.work / "bus.txt").touch()
         (place.base / "key").write_text(KEY + "\n")
         place.environ |= {"OPENAI_BASE_URL": model.url, "PROMPT_TOOLKIT_NO_CPR": "1"}
@@ -329,7 +329,7 @@ def test_a_conversation_whose_key_is_piped_in(model: ModelServer) -> None:
 
 
 def test_at_a_terminal_the_key_is_asked_for(model: ModelServer) -> None:
-    with desk(USERS[0]) as place:
+    with harness(USERS[0]) as place:
         place.environ["OPENAI_BASE_URL"] = model.url
         with terminal(place, "run", "--api-key-stdin", "--model", "openai:m", "--mode", "plan", "hello") as there:
             there.until("it is not shown): ")
@@ -341,7 +341,7 @@ def test_at_a_terminal_the_key_is_asked_for(model: ModelServer) -> None:
 
 
 def test_each_account_has_its_key(model: ModelServer) -> None:
-    with desk(USERS[0]) as place, place.secret_service():
+    with harness(USERS[0]) as place, place.secret_service():
         (place.work / "bus.txt").touch()
         for name, key in (("home", KEY), ("work", OTHER)):
             assert place.agent("auth", "login", "openai", "--account", name, stdin=key).returncode == 0

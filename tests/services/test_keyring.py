@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 
 from tests.support.sandbox_bench import USERS
-from tests.support.secret_service import Desk, desk, terminal
+from tests.support.secret_service import KeyringHarness, harness, terminal
 
 KEY, OTHER = "sk-canary-4bd09e71aa5c", "sk-canary-c3318f60de27"
 
 
 @pytest.fixture(params=USERS)
-def place(request: pytest.FixtureRequest) -> Iterator[Desk]:
-    with desk(request.param) as made:
+def place(request: pytest.FixtureRequest) -> Iterator[KeyringHarness]:
+    with harness(request.param) as made:
         yield made
 
 
-def said(place: Desk, *words: str, code: int = 0, **told: str) -> str:
+def said(place: KeyringHarness, *words: str, code: int = 0, **told: str) -> str:
     done = place.agent(*words, stdin=told.pop("stdin", ""), env=told)
     assert done.returncode == code, done.stdout + done.stderr
     assert KEY not in done.stdout + done.stderr
@@ -28,13 +28,15 @@ def said(place: Desk, *words: str, code: int = 0, **told: str) -> str:
     return done.stdout + done.stderr
 
 
-def sources(place: Desk, provider: str = "anthropic", *words: str, code: int = 0, **told: str) -> dict[str, str]:
+def sources(
+    place: KeyringHarness, provider: str = "anthropic", *words: str, code: int = 0, **told: str
+) -> dict[str, str]:
     """Return the state of each source according to `auth status`."""
     (row,) = json.loads(said(place, "auth", "status", provider, "--json", *words, code=code, **told))
     return {each["source"]: each["state"] for each in row["tried"]}
 
 
-def kept(place: Desk, name: str) -> str:
+def kept(place: KeyringHarness, name: str) -> str:
     """Return the entry of the Secret Service for `name`, read without the product."""
     return place.python(
         "import secretstorage, sys\n"
@@ -45,7 +47,7 @@ def kept(place: Desk, name: str) -> str:
 
 
 @pytest.mark.threat("T20")
-def test_a_key_is_stored_shown_as_there_and_removed(place: Desk) -> None:
+def test_a_key_is_stored_shown_as_there_and_removed(place: KeyringHarness) -> None:
     with place.secret_service():
         assert "in the Secret Service" in said(place, "auth", "login", "anthropic", stdin=KEY + "\n")
         assert kept(place, "anthropic") == str([KEY])
@@ -60,7 +62,7 @@ def test_a_key_is_stored_shown_as_there_and_removed(place: Desk) -> None:
 
 
 @pytest.mark.threat("T20")
-def test_what_is_typed_is_not_shown(place: Desk) -> None:
+def test_what_is_typed_is_not_shown(place: KeyringHarness) -> None:
     with place.secret_service():
         with terminal(place, "auth", "login", "openai", "--account", "work") as there:
             there.until("it is not shown): ")
@@ -87,7 +89,7 @@ def test_what_is_typed_is_not_shown(place: Desk) -> None:
 
 @pytest.mark.parametrize(("typed", "code"), [("\n", 2), ("\x04", 2), ("two words\n", 2), ("\x03", 130)])
 def test_nothing_is_stored_of_what_is_no_key(typed: str, code: int) -> None:
-    with desk(USERS[0]) as place, place.secret_service():
+    with harness(USERS[0]) as place, place.secret_service():
         with terminal(place, "auth", "login", "openai") as there:
             there.until("it is not shown): ")
             there.type(typed)
@@ -96,7 +98,7 @@ def test_nothing_is_stored_of_what_is_no_key(typed: str, code: int) -> None:
         assert kept(place, "openai") == "[]"
 
 
-def test_several_accounts(place: Desk) -> None:
+def test_several_accounts(place: KeyringHarness) -> None:
     with place.secret_service():
         said(place, "auth", "login", "anthropic", "--account", "home", stdin=KEY)
         told = said(place, "auth", "login", "anthropic", "--account", "work", stdin=OTHER)
@@ -118,7 +120,7 @@ def test_several_accounts(place: Desk) -> None:
         assert "no key of ours" in said(place, "auth", "logout", "--all")
 
 
-def test_an_account_that_is_named_comes_before_what_knows_no_accounts(place: Desk) -> None:
+def test_an_account_that_is_named_comes_before_what_knows_no_accounts(place: KeyringHarness) -> None:
     with place.secret_service():
         said(place, "auth", "login", "anthropic", "--account", "work", stdin=KEY)
         assert sources(place, ANTHROPIC_API_KEY=OTHER)["variable"] == "used"
@@ -128,7 +130,7 @@ def test_an_account_that_is_named_comes_before_what_knows_no_accounts(place: Des
         assert told["keyring"] == "absent"
 
 
-def test_a_key_that_is_there_is_replaced_only_on_request(place: Desk) -> None:
+def test_a_key_that_is_there_is_replaced_only_on_request(place: KeyringHarness) -> None:
     with place.secret_service():
         said(place, "auth", "login", "openai", stdin=KEY)
         assert "add --replace" in said(place, "auth", "login", "openai", stdin=OTHER, code=2)
@@ -154,7 +156,7 @@ PIPED = [
 
 @pytest.mark.parametrize(("piped", "why", "what"), PIPED, ids=[row[2] for row in PIPED])
 def test_what_is_piped_in_is_one_line(piped: bytes, why: str, what: str) -> None:
-    with desk(USERS[0]) as place, place.secret_service():
+    with harness(USERS[0]) as place, place.secret_service():
         done = place.agent("auth", "login", "openai", stdin=piped)
         assert done.returncode == 2
         assert why in done.stderr
@@ -177,7 +179,7 @@ TROUBLE = [
 @pytest.mark.threat("T80")
 @pytest.mark.parametrize(("kind", "answer", "why", "what"), TROUBLE, ids=[row[3] for row in TROUBLE])
 def test_a_keyring_that_does_not_work_is_a_problem(kind: str, answer: str, why: str, what: str) -> None:
-    with desk(USERS[-1]) as place, place.secret_service(kind, answer):
+    with harness(USERS[-1]) as place, place.secret_service(kind, answer):
         told = said(place, "run", "--model", "anthropic:m", "hello", code=2)
         assert why in told
         assert "`ANTHROPIC_API_KEY`: not set" in told
@@ -194,7 +196,7 @@ def test_a_keyring_that_does_not_work_is_a_problem(kind: str, answer: str, why: 
 
 @pytest.mark.threat("T80")
 def test_a_keyring_that_stops_is_a_problem() -> None:
-    with desk(USERS[-1]) as place, place.secret_service() as service:
+    with harness(USERS[-1]) as place, place.secret_service() as service:
         said(place, "auth", "login", "openai", stdin=KEY)
         with service.stopped():
             assert "did not answer within 5 seconds" in said(place, "auth", "status", "openai", code=1)
@@ -213,7 +215,7 @@ NO_BUS = [
 
 @pytest.mark.parametrize(("told", "why"), NO_BUS, ids=[row[1] for row in NO_BUS])
 def test_without_a_bus_there_is_no_keyring(told: dict[str, str], why: str) -> None:
-    with desk(USERS[0]) as place:
+    with harness(USERS[0]) as place:
         text = said(place, "auth", "login", "anthropic", stdin=KEY, code=1, **told)
         assert "this machine offers no keyring" in text
         assert "set `ANTHROPIC_API_KEY`" in text
@@ -221,7 +223,7 @@ def test_without_a_bus_there_is_no_keyring(told: dict[str, str], why: str) -> No
 
 
 def test_doctor_says_whether_there_is_a_keyring_and_what_commands_are_lent() -> None:
-    with desk(USERS[0]) as place:
+    with harness(USERS[0]) as place:
 
         def findings() -> dict[str, dict[str, str]]:
             found = json.loads(place.agent("doctor", "--json").stdout)["findings"]
@@ -257,7 +259,7 @@ ODD = [
 @pytest.mark.threat("T80")
 @pytest.mark.parametrize(("value", "state", "why", "what"), ODD, ids=[row[3] for row in ODD])
 def test_an_item_that_is_no_key(value: bytes, state: str, why: str, what: str) -> None:
-    with desk(USERS[0]) as place, place.secret_service() as service:
+    with harness(USERS[0]) as place, place.secret_service() as service:
         service.item("openai", value)
         assert sources(place, "openai", code=int(state != "used"))["keyring"] == state
         assert why in said(place, "auth", "status", "openai", code=int(state != "used"))
@@ -273,7 +275,7 @@ def test_an_item_that_is_no_key(value: bytes, state: str, why: str, what: str) -
 @pytest.mark.threat("T80")
 @pytest.mark.parametrize("value", [OTHER.encode(), b"\xff\xfe"], ids=["a key", "bytes"])
 def test_what_another_program_keeps_under_our_name_does_not_stay_in_front(value: bytes) -> None:
-    with desk(USERS[0]) as place, place.secret_service() as service:
+    with harness(USERS[0]) as place, place.secret_service() as service:
         for program in ("another", "a third"):
             service.item("openai", value, program)
         said(place, "auth", "login", "openai", "--replace", stdin=KEY)
@@ -307,7 +309,7 @@ class PlaintextKeyring(KeyringBackend):
 )
 def test_only_the_systems_own_keyrings_are_used(name: str, why: str) -> None:
     """Also when a real one is there: what was configured is never replaced in silence."""
-    with desk(USERS[0]) as place, place.secret_service():
+    with harness(USERS[0]) as place, place.secret_service():
         folder = place.work.parent / "lib" / "keyrings" / "alt"
         folder.mkdir(parents=True)
         (folder / "__init__.py").touch()
@@ -339,7 +341,7 @@ def test_only_the_systems_own_keyrings_are_used(name: str, why: str) -> None:
     ],
 )
 def test_mistakes_on_the_command_line(words: tuple[str, ...], told: str) -> None:
-    with desk(USERS[0]) as place:
+    with harness(USERS[0]) as place:
         done = place.agent("auth", *words, stdin=KEY)
         assert done.returncode == 2
         assert told in done.stderr
@@ -347,7 +349,7 @@ def test_mistakes_on_the_command_line(words: tuple[str, ...], told: str) -> None
 
 
 @pytest.mark.threat("T80")
-def test_the_names_of_accounts_lie_in_a_file_that_nobody_else_could_write(place: Desk) -> None:
+def test_the_names_of_accounts_lie_in_a_file_that_nobody_else_could_write(place: KeyringHarness) -> None:
     with place.secret_service():
         said(place, "auth", "login", "openai", "--account", "work", stdin=KEY)
         names = place.home / ".local/state/ringfence/accounts.json"
@@ -364,7 +366,7 @@ def test_the_names_of_accounts_lie_in_a_file_that_nobody_else_could_write(place:
         assert "symbolic link" in said(place, "run", "--model", "openai:m", "hello", code=2)
 
 
-def test_a_state_folder_that_anybody_could_have_filled_is_refused_before_a_key_is_stored(place: Desk) -> None:
+def test_a_state_folder_that_anybody_could_have_filled_is_refused_before_a_key_is_stored(place: KeyringHarness) -> None:
     folder = place.home / ".local/state/ringfence"
     folder.mkdir(parents=True)
     for each in (folder.parent.parent, folder.parent, folder):
@@ -377,7 +379,7 @@ def test_a_state_folder_that_anybody_could_have_filled_is_refused_before_a_key_i
         assert sources(place, "openai", code=1)["keyring"] == "absent", "nothing was stored"
 
 
-def _decoy(place: Desk) -> Path:
+def _decoy(place: KeyringHarness) -> Path:
     path = place.home / "decoy.json"
     path.write_text('{"version": 1, "accounts": {}}')
     return path
@@ -386,7 +388,7 @@ def _decoy(place: Desk) -> Path:
 def test_as_another_user_the_service_of_root_is_out_of_reach() -> None:
     if os.geteuid() != 0:
         pytest.skip("needs root, to be two users")
-    with desk("root") as ours, desk("nobody") as theirs, ours.secret_service():
+    with harness("root") as ours, harness("nobody") as theirs, ours.secret_service():
         said(ours, "auth", "login", "openai", stdin=KEY)
         theirs.environ["DBUS_SESSION_BUS_ADDRESS"] = ours.environ["DBUS_SESSION_BUS_ADDRESS"]
         assert "offers no keyring" in said(theirs, "auth", "status", "openai", code=1)

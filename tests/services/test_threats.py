@@ -19,7 +19,7 @@ from sandbox.linux.backend import T3_LACKS
 from tests.support.model_server import ModelServer, calling, serving
 from tests.support.places import ROOT, TESTS
 from tests.support.sandbox_bench import USERS
-from tests.support.secret_service import desk
+from tests.support.secret_service import harness
 from tools import TOOLS
 from tools.tool import specs
 
@@ -267,7 +267,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, di
     when = {"GIT_AUTHOR_DATE": "2026-01-01T00:00:00Z", "GIT_COMMITTER_DATE": "2026-01-01T00:00:00Z"}
     for words in (["init", "-q"], ["add", "calc.py"], ["commit", "-qm", "Add up"]):
         subprocess.run(["git", *words], cwd=work, env={**os.environ, **environ, **who, **when}, check=True)
-    with desk(USERS[0]) as keys, keys.secret_service():
+    with harness(USERS[0]) as keys, keys.secret_service():
         environ["DBUS_SESSION_BUS_ADDRESS"] = keys.environ["DBUS_SESSION_BUS_ADDRESS"]
         yield work, environ
 

@@ -50,7 +50,7 @@ while True:
 """
 
 
-class Desk:
+class KeyringHarness:
     """A home, and the command `agent` in it as one user. `environ` is all that a command is given."""
 
     def __init__(self, user: str, base: Path) -> None:
@@ -170,8 +170,8 @@ class Desk:
 class Service:
     """The one that runs."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, harness: KeyringHarness) -> None:
+        self._desk = harness
 
     def wait(self) -> None:
         """Until it can be used."""
@@ -209,18 +209,21 @@ class Service:
 
 
 @contextlib.contextmanager
-def desk(user: str) -> Iterator[Desk]:
+def harness(user: str) -> Iterator[KeyringHarness]:
     with tempfile.TemporaryDirectory(prefix="keyring-", dir="/var/tmp") as folder:
         base = Path(folder)
         base.chmod(0o755)
-        yield Desk(user, base)
+        yield KeyringHarness(user, base)
 
 
 @contextlib.contextmanager
-def terminal(desk: Desk, *words: str, command: Sequence[str] | None = None) -> Iterator[Terminal]:
+def terminal(harness: KeyringHarness, *words: str, command: Sequence[str] | None = None) -> Iterator[Terminal]:
     """With `agent` in it, or with `command`."""
     made = Terminal(
-        [*(command or desk.command), *words], desk.work, {**desk.environ, "TERM": "xterm"}, other=bool(desk.who)
+        [*(command or harness.command), *words],
+        harness.work,
+        {**harness.environ, "TERM": "xterm"},
+        other=bool(harness.who),
     )
     try:
         yield made

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli_desk import AGENT, Desk
+from tests.support.cli_harness import AGENT, CliHarness
 from tests.support.terminal import Terminal
 
 PLAIN = {"PROMPT_TOOLKIT_NO_CPR": "1"}  # nobody answers where the cursor is
@@ -23,9 +23,9 @@ HEAVY = {"typer", "rich", "pydantic", "httpx", "keyring", "docker", "prompt_tool
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> Desk:
-    base = tmp_path_factory.mktemp("desk")
-    made = Desk(base)
+def harness(tmp_path_factory: pytest.TempPathFactory) -> CliHarness:
+    base = tmp_path_factory.mktemp("cli")
+    made = CliHarness(base)
     made.work.mkdir()
     (base / "home" / ".ssh").mkdir(parents=True)
     (base / "home" / ".ssh" / "id_rsa").write_text("decoy private key\n")
@@ -63,8 +63,10 @@ RUNS: list[tuple[tuple[str, ...], bytes | None, int, str, str, str]] = [
 
 
 @pytest.mark.parametrize(("words", "stdin", "code", "out", "err", "why"), RUNS, ids=[row[5] for row in RUNS])
-def test_exec(desk: Desk, words: tuple[str, ...], stdin: bytes | None, code: int, out: str, err: str, why: str) -> None:
-    done = desk.agent("exec", *words, stdin=stdin)
+def test_exec(
+    harness: CliHarness, words: tuple[str, ...], stdin: bytes | None, code: int, out: str, err: str, why: str
+) -> None:
+    done = harness.agent("exec", *words, stdin=stdin)
     assert (done.returncode, done.stdout) == (code, out), done.stderr
     assert err in done.stderr
     if not err:
@@ -96,28 +98,30 @@ def test_a_folder_that_is_shut_is_a_problem_or_a_notice(shut: str, code: int, er
         shutil.rmtree(base)
 
 
-def test_sockets_of_the_machine_are_said_to_be_open(desk: Desk) -> None:
+def test_sockets_of_the_machine_are_said_to_be_open(harness: CliHarness) -> None:
     told = ("--mode", "trust-project", "make")
     for words in (("sandbox", "show"), ("why",)):
-        assert "sockets  AF_UNIX" in desk.agent(*words, "--unix", *told).stdout, words
-        assert "AF_UNIX" not in desk.agent(*words, *told).stdout, words
-    assert "AF_UNIX" not in desk.agent("sandbox", "show", "--unix", "ls").stdout, "what only reads has no sockets"
+        assert "sockets  AF_UNIX" in harness.agent(*words, "--unix", *told).stdout, words
+        assert "AF_UNIX" not in harness.agent(*words, *told).stdout, words
+    assert "AF_UNIX" not in harness.agent("sandbox", "show", "--unix", "ls").stdout, "what only reads has no sockets"
 
 
-def test_a_container_daemon_that_is_not_there_is_a_sandbox_that_is_not(desk: Desk) -> None:
-    done = desk.agent("exec", "--backend", "container", "ls", env={"DOCKER_HOST": f"unix://{desk.base}/none.sock"})
+def test_a_container_daemon_that_is_not_there_is_a_sandbox_that_is_not(harness: CliHarness) -> None:
+    done = harness.agent(
+        "exec", "--backend", "container", "ls", env={"DOCKER_HOST": f"unix://{harness.base}/none.sock"}
+    )
     assert (done.returncode, done.stdout) == (4, "")
     assert "there is no container daemon" in done.stderr
 
 
 @pytest.mark.parametrize(("name", "number"), [("TERM", 15), ("KILL", 9), ("SEGV", 11)])
-def test_a_signal_is_128_and_its_number(desk: Desk, name: str, number: int) -> None:
-    done = desk.agent("exec", "--mode", "dangerously", f"kill -{name} $$")
+def test_a_signal_is_128_and_its_number(harness: CliHarness, name: str, number: int) -> None:
+    done = harness.agent("exec", "--mode", "dangerously", f"kill -{name} $$")
     assert done.returncode == 128 + number, done.stderr
 
 
-def test_a_denial_points_at_the_words(desk: Desk) -> None:
-    done = desk.agent("exec", "echo hi; cat ~/.ssh/id_rsa")
+def test_a_denial_points_at_the_words(harness: CliHarness) -> None:
+    done = harness.agent("exec", "echo hi; cat ~/.ssh/id_rsa")
     assert done.returncode == 3
     lines = done.stderr.splitlines()
     at = next(number for number, line in enumerate(lines) if "^" in line)
@@ -126,82 +130,82 @@ def test_a_denial_points_at_the_words(desk: Desk) -> None:
 
 
 @pytest.mark.threat("T14")
-def test_a_limit_is_5_and_says_how_to_raise_it(desk: Desk) -> None:
-    done = desk.agent("exec", "--timeout", "0.5", "sleep 30")
+def test_a_limit_is_5_and_says_how_to_raise_it(harness: CliHarness) -> None:
+    done = harness.agent("exec", "--timeout", "0.5", "sleep 30")
     assert done.returncode == 5
     assert "--timeout" in done.stderr
-    (decided,) = desk.audit("--limit", "1")
+    (decided,) = harness.audit("--limit", "1")
     outcome = decided["outcome"]
     assert isinstance(outcome, dict)
     assert outcome["ended_by"] == "wall"
 
 
-def test_what_the_sandbox_stopped_is_explained(desk: Desk) -> None:
+def test_what_the_sandbox_stopped_is_explained(harness: CliHarness) -> None:
     target = Path(f"/var/tmp/ringfence-outside-{os.getpid()}.txt")  # /tmp is private inside: a write there is no escape
-    done = desk.agent("exec", "--mode", "trust-project", f'python3 -c \'open("{target}", "w")\'')
+    done = harness.agent("exec", "--mode", "trust-project", f'python3 -c \'open("{target}", "w")\'')
     assert done.returncode == 1
     assert not target.exists()
     assert "sandbox:" in done.stderr
     assert target.name in done.stderr
-    (decided,) = desk.audit("--limit", "1")
+    (decided,) = harness.audit("--limit", "1")
     outcome = decided["outcome"]
     assert isinstance(outcome, dict)
     assert outcome["violations"]
 
 
-def test_every_run_is_recorded_before_and_after(desk: Desk) -> None:
-    desk.agent("exec", "cat a.txt")
-    desk.agent("exec", "cat ~/.ssh/id_rsa")
-    denied, allowed = desk.audit("--limit", "2")
+def test_every_run_is_recorded_before_and_after(harness: CliHarness) -> None:
+    harness.agent("exec", "cat a.txt")
+    harness.agent("exec", "cat ~/.ssh/id_rsa")
+    denied, allowed = harness.audit("--limit", "2")
     assert (allowed["verdict"], allowed["tool"], allowed["backend"]) == ("allow", "exec", "T1")
-    assert allowed["action"] == {"type": "RunScript", "script": "cat a.txt", "cwd": str(desk.work), "timeout": 120.0}
+    assert allowed["action"] == {"type": "RunScript", "script": "cat a.txt", "cwd": str(harness.work), "timeout": 120.0}
     outcome = allowed["outcome"]
     assert isinstance(outcome, dict)
     assert outcome["status"] == 0
     assert (denied["verdict"], denied["outcome"]) == ("deny", None)
-    assert "secret" in desk.agent("audit", "--denied", "--limit", "1").stdout
-    shown = json.loads(desk.agent("audit", "show", str(allowed["id"])).stdout)
+    assert "secret" in harness.agent("audit", "--denied", "--limit", "1").stdout
+    shown = json.loads(harness.agent("audit", "show", str(allowed["id"])).stdout)
     assert shown["session_record"]["enforcement"]["level"] == "FULL"
-    assert desk.agent("audit", "verify").returncode == 0
+    assert harness.agent("audit", "verify").returncode == 0
 
 
 @pytest.mark.threat("T39")
-def test_a_question_nobody_answered_is_said_to_be_one(desk: Desk) -> None:
-    desk.agent("exec", "touch nobody.txt")
-    assert "write x default = ask, with nobody there to ask" in desk.agent("audit", "--limit", "1").stdout
+def test_a_question_nobody_answered_is_said_to_be_one(harness: CliHarness) -> None:
+    harness.agent("exec", "touch nobody.txt")
+    assert "write x default = ask, with nobody there to ask" in harness.agent("audit", "--limit", "1").stdout
 
 
 @pytest.mark.threat("T24")
-def test_nothing_runs_without_a_record(desk: Desk) -> None:
+def test_nothing_runs_without_a_record(harness: CliHarness) -> None:
     """The log is a folder: the action must not run, and it is said why."""
-    state = desk.base / "blocked"
+    state = harness.base / "blocked"
     (state / "audit.db").mkdir(parents=True)
     state.chmod(0o700)
-    done = desk.agent("exec", "--mode", "trust-project", "touch unrecorded", env={"RINGFENCE_STATE_DIR": str(state)})
+    done = harness.agent("exec", "--mode", "trust-project", "touch unrecorded", env={"RINGFENCE_STATE_DIR": str(state)})
     assert done.returncode == 1
     assert "audit log" in done.stderr
-    assert not (desk.work / "unrecorded").exists()
+    assert not (harness.work / "unrecorded").exists()
 
 
-def test_json_is_one_event_a_line(desk: Desk) -> None:
-    done = desk.agent("exec", "--json", "printf 'a\\377\\n'; ls missing")
+def test_json_is_one_event_a_line(harness: CliHarness) -> None:
+    done = harness.agent("exec", "--json", "printf 'a\\377\\n'; ls missing")
     events = [json.loads(line) for line in done.stdout.splitlines()]
     kinds = [event["type"] for event in events]
     assert kinds[:2] == ["session_started", "verdict"]
     assert kinds[-2:] == ["finished", "run_ended"]
     assert "".join(event["text"] for event in events if event.get("stream") == 1) == "a\ufffd\n"
     assert events[-1]["exit"] == done.returncode != 0
-    denied = desk.agent("exec", "--json", "cat ~/.ssh/id_rsa")
+    denied = harness.agent("exec", "--json", "cat ~/.ssh/id_rsa")
     kinds = [json.loads(line)["type"] for line in denied.stdout.splitlines()]
     assert kinds == ["verdict", "denied", "run_ended"]
     assert denied.returncode == 3
 
 
-def test_output_comes_while_the_command_runs(desk: Desk) -> None:
+def test_output_comes_while_the_command_runs(harness: CliHarness) -> None:
     with subprocess.Popen(
         [AGENT, "exec", "--timeout", "600", "echo first; sleep 900"],
-        cwd=desk.work,
-        env=desk.environ,
+        cwd=harness.work,
+        env=harness.environ,
         stdin=subprocess.DEVNULL,
         stdout=-1,
     ) as process:
@@ -210,16 +214,20 @@ def test_output_comes_while_the_command_runs(desk: Desk) -> None:
         assert process.poll() is None, "the command goes on"
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=120) == 128 + signal.SIGTERM
-    (decided,) = desk.audit("--limit", "1")
+    (decided,) = harness.audit("--limit", "1")
     outcome = decided["outcome"]
     assert isinstance(outcome, dict)
     assert outcome["ended_by"] == "cancelled"
 
 
 @pytest.mark.threat("T14")
-def test_interrupt_is_130_and_kills_the_child(desk: Desk) -> None:
+def test_interrupt_is_130_and_kills_the_child(harness: CliHarness) -> None:
     with subprocess.Popen(
-        [AGENT, "exec", "echo go; sleep 4321"], cwd=desk.work, env=desk.environ, stdin=subprocess.DEVNULL, stdout=-1
+        [AGENT, "exec", "echo go; sleep 4321"],
+        cwd=harness.work,
+        env=harness.environ,
+        stdin=subprocess.DEVNULL,
+        stdout=-1,
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"go\n"
@@ -239,11 +247,11 @@ def _running(word: bytes) -> bool:
     return any(b"sleep" in words and word in words for words in found)
 
 
-def test_a_reader_that_leaves_ends_the_command_quietly(desk: Desk) -> None:
+def test_a_reader_that_leaves_ends_the_command_quietly(harness: CliHarness) -> None:
     process = subprocess.Popen(
         [AGENT, "exec", "seq 1 30000000"],
-        cwd=desk.work,
-        env=desk.environ,
+        cwd=harness.work,
+        env=harness.environ,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -257,13 +265,13 @@ def test_a_reader_that_leaves_ends_the_command_quietly(desk: Desk) -> None:
     process.stderr.close()
 
 
-def test_a_stdin_that_never_ends_is_a_problem(desk: Desk) -> None:
+def test_a_stdin_that_never_ends_is_a_problem(harness: CliHarness) -> None:
     reading, writing = os.pipe()
     try:
         done = subprocess.run(
             [AGENT, "exec", "--timeout", "3", "ls"],
-            cwd=desk.work,
-            env=desk.environ,
+            cwd=harness.work,
+            env=harness.environ,
             stdin=reading,
             capture_output=True,
             text=True,
@@ -277,8 +285,8 @@ def test_a_stdin_that_never_ends_is_a_problem(desk: Desk) -> None:
     assert "< /dev/null" in done.stderr
 
 
-def test_a_large_output_arrives_whole(desk: Desk) -> None:
-    done = desk.agent("exec", "seq 1 300000")
+def test_a_large_output_arrives_whole(harness: CliHarness) -> None:
+    done = harness.agent("exec", "seq 1 300000")
     assert done.returncode == 0
     assert done.stdout == "".join(f"{number}\n" for number in range(1, 300_001))
 
@@ -298,27 +306,27 @@ WHYS = [
 
 
 @pytest.mark.parametrize(("words", "verdict", "tier"), WHYS, ids=[" ".join(row[0]) for row in WHYS])
-def test_why(desk: Desk, words: tuple[str, ...], verdict: str, tier: str) -> None:
-    before = len(desk.audit("--limit", "1000"))
-    done = desk.agent("why", "--json", *words)
+def test_why(harness: CliHarness, words: tuple[str, ...], verdict: str, tier: str) -> None:
+    before = len(harness.audit("--limit", "1000"))
+    done = harness.agent("why", "--json", *words)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert (found["verdict"], found["tiers"][0]) == (verdict, tier)
     assert found["reasons"]
     assert (found["terms"] is None) == (verdict == "deny")
-    text = desk.agent("why", *words).stdout
+    text = harness.agent("why", *words).stdout
     for section in ("action", "effects", "reasons", "tier", "cell", "verdict"):
         assert f"\n{section}\n" in f"\n{text}"
-    assert len(desk.audit("--limit", "1000")) == before, "nothing is run, nothing recorded"
+    assert len(harness.audit("--limit", "1000")) == before, "nothing is run, nothing recorded"
 
 
 # policy, doctor, the rest
 
 
-def test_judge_answers_line_by_line(desk: Desk) -> None:
+def test_judge_answers_line_by_line(harness: CliHarness) -> None:
     asked = [{"id": 1, "cmd": "ls"}, {"id": "two", "cmd": "cat ~/.ssh/id_rsa"}, {"id": None, "cmd": "\ud800 ("}]
     stdin = "\n".join(json.dumps(question) for question in asked).encode() + b"\n\n"
-    done = desk.agent("policy", "judge", "--mode", "default", stdin=stdin)
+    done = harness.agent("policy", "judge", "--mode", "default", stdin=stdin)
     assert done.returncode == 0, done.stderr
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     assert [(answer["id"], answer["verdict"]) for answer in answers] == [(1, "allow"), ("two", "deny"), (None, "ask")]
@@ -326,30 +334,30 @@ def test_judge_answers_line_by_line(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("line", [b"ls", b"[]", b'{"id": 1}', b'{"cmd": 3}', b"[" * 100_000, b"\xff\xfe"])
-def test_judge_names_the_line_that_is_no_question(desk: Desk, line: bytes) -> None:
-    done = desk.agent("policy", "judge", stdin=b'{"id": 1, "cmd": "ls"}\n' + line + b"\n")
+def test_judge_names_the_line_that_is_no_question(harness: CliHarness, line: bytes) -> None:
+    done = harness.agent("policy", "judge", stdin=b'{"id": 1, "cmd": "ls"}\n' + line + b"\n")
     assert done.returncode == 2
     assert "line 2 of standard input" in done.stderr
     assert len(done.stdout.splitlines()) == 1
 
 
-def test_the_matrix_as_json_is_the_matrix(desk: Desk) -> None:
+def test_the_matrix_as_json_is_the_matrix(harness: CliHarness) -> None:
     from policy.model.matrix import MATRIX
     from policy.model.tier import Mode, Tier
 
-    shown = json.loads(desk.agent("policy", "matrix", "--json").stdout)
+    shown = json.loads(harness.agent("policy", "matrix", "--json").stdout)
     assert shown == {tier.label: {mode.value: MATRIX[tier][mode].name.lower() for mode in Mode} for tier in Tier}
 
 
 @pytest.mark.threat("T19")
-def test_doctor_tells_what_this_machine_offers(desk: Desk) -> None:
-    done = desk.agent("doctor", "--json")
+def test_doctor_tells_what_this_machine_offers(harness: CliHarness) -> None:
+    done = harness.agent("doctor", "--json")
     found = json.loads(done.stdout)
     names = {finding["name"]: finding for finding in found["findings"]}
     assert done.returncode == found["exit"] == 0, "the tests need a machine whose sandbox holds"
     assert names["sandbox T1"]["state"] == "ok"
-    assert names["state"]["detail"] == str(desk.base / "state")
-    assert "ready" in desk.agent("doctor").stdout
+    assert names["state"]["detail"] == str(harness.base / "state")
+    assert "ready" in harness.agent("doctor").stdout
 
 
 # command line, exit code, a part of stderr
@@ -388,9 +396,9 @@ MISTAKES = [
 @pytest.mark.parametrize(
     ("words", "code", "err"), MISTAKES, ids=[" ".join(row[0])[:60] or "nothing" for row in MISTAKES]
 )
-def test_a_mistake_says_what_why_and_how(desk: Desk, words: tuple[str, ...], code: int, err: str) -> None:
-    desk.agent("exec", "true")
-    done = desk.agent(*words)
+def test_a_mistake_says_what_why_and_how(harness: CliHarness, words: tuple[str, ...], code: int, err: str) -> None:
+    harness.agent("exec", "true")
+    done = harness.agent(*words)
     assert done.returncode == code, done.stderr
     assert err in done.stderr
     assert "\n  why: " in done.stderr
@@ -398,14 +406,14 @@ def test_a_mistake_says_what_why_and_how(desk: Desk, words: tuple[str, ...], cod
     assert done.stdout == ""
 
 
-def test_run_takes_its_prompt_from_everywhere(desk: Desk) -> None:
-    script = desk.base / "script.json"
+def test_run_takes_its_prompt_from_everywhere(harness: CliHarness) -> None:
+    script = harness.base / "script.json"
     script.write_text(json.dumps({"turn": [{"text": "all is well"}]}))
-    prompt = desk.work / "task.md"
+    prompt = harness.work / "task.md"
     prompt.write_text("do it")
     model = ("--model", f"scripted:{script}")
     for words, stdin in ((("do it",), None), (("--prompt-file", "task.md"), None), ((), b"do it")):
-        done = desk.agent("run", *model, "--json", *words, stdin=stdin)
+        done = harness.agent("run", *model, "--json", *words, stdin=stdin)
         assert done.returncode == 0, done.stderr
         events = [json.loads(line) for line in done.stdout.splitlines()]
         assert next(event for event in events if event["type"] == "prompted")["text"] == "do it"
@@ -415,7 +423,7 @@ def test_run_takes_its_prompt_from_everywhere(desk: Desk) -> None:
 # starting
 
 
-def test_version_loads_nothing_it_does_not_need(desk: Desk) -> None:
+def test_version_loads_nothing_it_does_not_need(harness: CliHarness) -> None:
     """No parser, HTTP library, keyring, pydantic, docker, typer or rich for one line."""
     done = subprocess.run(
         [sys.executable, "-X", "importtime", AGENT, "--version"], capture_output=True, text=True, check=True
@@ -437,11 +445,11 @@ def test_version_loads_nothing_it_does_not_need(desk: Desk) -> None:
     }
 
 
-def test_exec_loads_no_heavy_library(desk: Desk) -> None:
+def test_exec_loads_no_heavy_library(harness: CliHarness) -> None:
     done = subprocess.run(
         [sys.executable, "-X", "importtime", AGENT, "exec", "--", "/bin/true"],
-        cwd=desk.work,
-        env=desk.environ,
+        cwd=harness.work,
+        env=harness.environ,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -454,23 +462,23 @@ def test_exec_loads_no_heavy_library(desk: Desk) -> None:
 
 @pytest.mark.threat("T22")
 @pytest.mark.parametrize("name", ["policy", "sandbox", "tools"])
-def test_a_workspace_does_not_shadow_our_packages(desk: Desk, tmp_path: Path, name: str) -> None:
+def test_a_workspace_does_not_shadow_our_packages(harness: CliHarness, tmp_path: Path, name: str) -> None:
     stranger = tmp_path / name
     stranger.mkdir()
     (stranger / "__init__.py").write_text(f"open({str(tmp_path / 'shadowed')!r}, 'w')\n")
     for path in (".", str(tmp_path)):
-        done = desk.agent("exec", "true", cwd=tmp_path, env={"PYTHONPATH": path})
+        done = harness.agent("exec", "true", cwd=tmp_path, env={"PYTHONPATH": path})
         assert done.returncode == 0, "the current folder is no place to import from, so ours is found"
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    done = desk.agent("exec", "true", cwd=elsewhere, env={"PYTHONPATH": str(tmp_path)})
+    done = harness.agent("exec", "true", cwd=elsewhere, env={"PYTHONPATH": str(tmp_path)})
     assert done.returncode == 2
     assert f"another package called `{name}`" in done.stderr
     assert not (tmp_path / "shadowed").exists()
 
 
 @pytest.mark.threat("T40")
-def test_a_defect_of_ours_is_a_problem_with_a_private_file(desk: Desk, tmp_path: Path) -> None:
+def test_a_defect_of_ours_is_a_problem_with_a_private_file(harness: CliHarness, tmp_path: Path) -> None:
     script = tmp_path / "broken.py"
     script.write_text(
         "import sys\n"
@@ -483,7 +491,7 @@ def test_a_defect_of_ours_is_a_problem_with_a_private_file(desk: Desk, tmp_path:
     )
     done = subprocess.run(
         [sys.executable, str(script), "exec", "x"],
-        env={**desk.environ, "RINGFENCE_STATE_DIR": str(tmp_path / "state")},
+        env={**harness.environ, "RINGFENCE_STATE_DIR": str(tmp_path / "state")},
         capture_output=True,
         text=True,
         cwd=tmp_path,
@@ -502,45 +510,45 @@ def test_a_defect_of_ours_is_a_problem_with_a_private_file(desk: Desk, tmp_path:
 
 @pytest.mark.parametrize("unbuffered", ["", "1"], ids=["at the end", "at once"])
 @pytest.mark.parametrize("words", ["policy matrix", "why ls", "exec ls", "exec --json ls", "run hi", "run --json hi"])
-def test_a_full_stdout_is_a_problem(desk: Desk, words: str, unbuffered: str) -> None:
-    script = desk.base / "script.json"
+def test_a_full_stdout_is_a_problem(harness: CliHarness, words: str, unbuffered: str) -> None:
+    script = harness.base / "script.json"
     script.write_text(json.dumps({"turn": [{"text": "all is well"}]}))
     with open("/dev/full", "wb") as full:
         done = subprocess.run(
             [AGENT, *words.split(" ")],
-            env=desk.environ | {"RINGFENCE_MODEL": f"scripted:{script}", "PYTHONUNBUFFERED": unbuffered},
+            env=harness.environ | {"RINGFENCE_MODEL": f"scripted:{script}", "PYTHONUNBUFFERED": unbuffered},
             stdin=subprocess.DEVNULL,
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
-            cwd=desk.work,
+            cwd=harness.work,
         )
     assert done.returncode == 1
     assert "the output could not be written" in done.stderr
     assert "no space left" in done.stderr
     assert "defect" not in done.stderr
-    assert list((desk.base / "state").glob("crash-*")) == []
+    assert list((harness.base / "state").glob("crash-*")) == []
 
 
 UNREAD = ["policy matrix", "audit --json", "doctor", "exec ls", "exec --json ls", "run hi", "run --json hi"]
 
 
 @pytest.mark.parametrize("words", UNREAD)
-def test_output_that_nobody_reads_ends_it_without_a_word(desk: Desk, words: str) -> None:
-    script = desk.base / "script.json"
+def test_output_that_nobody_reads_ends_it_without_a_word(harness: CliHarness, words: str) -> None:
+    script = harness.base / "script.json"
     turns = [{"calls": [{"name": "bash", "arguments": {"command": "seq 2000"}}]}, {"text": "done"}]
     script.write_text(json.dumps({"turn": turns}))
-    desk.agent("exec", "true")
+    harness.agent("exec", "true")
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run(
         [AGENT, *words.split(" ")],
-        env=desk.environ | {"RINGFENCE_MODEL": f"scripted:{script}"},
+        env=harness.environ | {"RINGFENCE_MODEL": f"scripted:{script}"},
         stdin=subprocess.DEVNULL,
         stdout=writer,
         stderr=subprocess.PIPE,
         text=True,
-        cwd=desk.work,
+        cwd=harness.work,
     )
     os.close(writer)
     assert (done.returncode, done.stderr) == (141, "")
@@ -548,22 +556,22 @@ def test_output_that_nobody_reads_ends_it_without_a_word(desk: Desk, words: str)
 
 @pytest.mark.threat("T24")
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
-def test_closed_streams_change_nothing_but_themselves(desk: Desk, closed: str) -> None:
+def test_closed_streams_change_nothing_but_themselves(harness: CliHarness, closed: str) -> None:
     """The audit log must never be opened as descriptor 1: then output would be written into it."""
     done = subprocess.run(
         ["/bin/sh", "-c", f"exec {AGENT} exec 'cat a.txt' {closed}"],
-        cwd=desk.work,
-        env=desk.environ,
+        cwd=harness.work,
+        env=harness.environ,
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == ("" if ">&- " in f"{closed} ".replace("2>&-", "") else "alpha\nbeta\n")
-    assert desk.agent("audit", "verify").returncode == 0
+    assert harness.agent("audit", "verify").returncode == 0
 
 
-def test_a_terminal_without_our_characters_shows_their_codes(desk: Desk) -> None:
-    done = desk.agent("why", "cat é漢", env={"PYTHONIOENCODING": "ascii"})
+def test_a_terminal_without_our_characters_shows_their_codes(harness: CliHarness) -> None:
+    done = harness.agent("why", "cat é漢", env={"PYTHONIOENCODING": "ascii"})
     assert done.returncode == 0, done.stderr
     assert "cat \\xe9\\u6f22" in done.stdout
 
@@ -572,12 +580,12 @@ def test_a_terminal_without_our_characters_shows_their_codes(desk: Desk) -> None
 
 
 @pytest.fixture
-def start(desk: Desk) -> Iterator[Callable[..., Terminal]]:
+def start(harness: CliHarness) -> Iterator[Callable[..., Terminal]]:
     """`agent` with some words at a terminal of its own."""
     with contextlib.ExitStack() as over:
 
         def started(*words: str) -> Terminal:
-            made = Terminal([AGENT, *words], desk.work, {**desk.environ, "TERM": "xterm", **PLAIN})
+            made = Terminal([AGENT, *words], harness.work, {**harness.environ, "TERM": "xterm", **PLAIN})
             over.callback(made.close)
             return made
 
@@ -598,9 +606,9 @@ ANSWERS = [
 @pytest.mark.threat("T35")
 @pytest.mark.parametrize(("typed", "code", "made", "why"), ANSWERS, ids=[row[3] for row in ANSWERS])
 def test_a_question_at_the_terminal(
-    desk: Desk, start: Callable[..., Terminal], typed: str, code: int, made: bool, why: str
+    harness: CliHarness, start: Callable[..., Terminal], typed: str, code: int, made: bool, why: str
 ) -> None:
-    target = desk.work / "asked.txt"
+    target = harness.work / "asked.txt"
     target.unlink(missing_ok=True)
     terminal = start("exec", "touch asked.txt")
     terminal.until("[y/N")
@@ -610,15 +618,15 @@ def test_a_question_at_the_terminal(
     assert terminal.end() == code, terminal.seen
     assert target.exists() is made, why
     if code != 130:
-        (decided,) = desk.audit("--limit", "1")
+        (decided,) = harness.audit("--limit", "1")
         answer = decided["answer"]
         assert isinstance(answer, dict)
         assert (answer["yes"], answer["by"]) == (made, "terminal")
 
 
 @pytest.mark.threat("T35")
-def test_a_yes_typed_ahead_answers_nothing(desk: Desk, start: Callable[..., Terminal]) -> None:
-    target = desk.work / "ahead.txt"
+def test_a_yes_typed_ahead_answers_nothing(harness: CliHarness, start: Callable[..., Terminal]) -> None:
+    target = harness.work / "ahead.txt"
     terminal = start("exec", "touch ahead.txt")
     terminal.type("y\n")
     terminal.until("[y/N")
@@ -636,8 +644,8 @@ def test_unattended_at_a_terminal_asks_nothing(start: Callable[..., Terminal]) -
     assert "[y/N" not in terminal.seen
 
 
-def test_plain_agent_at_a_terminal_is_a_conversation(desk: Desk, start: Callable[..., Terminal]) -> None:
-    script = desk.base / "talk.json"
+def test_plain_agent_at_a_terminal_is_a_conversation(harness: CliHarness, start: Callable[..., Terminal]) -> None:
+    script = harness.base / "talk.json"
     script.write_text(json.dumps({"turn": [{"text": "all is well"}, {"text": "still well"}]}))
     terminal = start("--plain", "--model", f"scripted:{script}", "--mode", "trust-project")
     terminal.until(">")

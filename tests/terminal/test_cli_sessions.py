@@ -15,39 +15,39 @@ from runner.sessions.journal import Verdict
 from runner.sessions.open import SessionTarget
 from tests.support import forked_agent
 from tests.support.model_server import Delta, ModelServer, calling, serving
-from tests.support.session_desk import AGENT, Desk
 from tests.support.session_files import run_of, user
+from tests.support.session_harness import AGENT, SessionHarness
 from tests.support.tmux import Tmux
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
+def harness(tmp_path: Path) -> SessionHarness:
+    return SessionHarness(tmp_path)
 
 
-def test_a_run_is_kept_gone_on_with_and_forked(desk: Desk) -> None:
-    assert desk.run("look around").returncode == 0
-    (first,) = desk.list()
+def test_a_run_is_kept_gone_on_with_and_forked(harness: SessionHarness) -> None:
+    assert harness.run("look around").returncode == 0
+    (first,) = harness.list()
     assert (first["first"], first["prompts"], first["turns"]) == ("look around", 1, 2)
-    again = desk.run("-c", "and again")
+    again = harness.run("-c", "and again")
     assert again.returncode == 0, again.stderr
     assert "resumed    " in again.stdout
     assert "look around" in again.stdout
-    assert [(each["id"], each["prompts"]) for each in desk.list()] == [(first["id"], 2)]
-    forked = desk.run("--fork", str(first["id"])[:5], "another way")
+    assert [(each["id"], each["prompts"]) for each in harness.list()] == [(first["id"], 2)]
+    forked = harness.run("--fork", str(first["id"])[:5], "another way")
     assert forked.returncode == 0, forked.stderr
     assert "forked " in forked.stdout
-    newest, old = desk.list()
+    newest, old = harness.list()
     assert (newest["forked_from"], newest["prompts"], old["prompts"]) == (first["id"], 3, 2)
-    resumed = desk.run(f"--resume={old['id']}", "--json", "with events")
+    resumed = harness.run(f"--resume={old['id']}", "--json", "with events")
     event = next(json.loads(line) for line in resumed.stdout.splitlines() if '"session_resumed"' in line)
     assert (event["session"], event["prompts"], event["last"]) == (old["id"], 2, "and again")
 
 
-def test_without_a_session_nothing_is_written(desk: Desk) -> None:
-    assert desk.run("--no-session", "look around").returncode == 0
-    assert desk.list() == []
-    assert not (desk.state / "sessions").exists()
+def test_without_a_session_nothing_is_written(harness: SessionHarness) -> None:
+    assert harness.run("--no-session", "look around").returncode == 0
+    assert harness.list() == []
+    assert not (harness.state / "sessions").exists()
 
 
 # fmt: off
@@ -65,129 +65,129 @@ MISTAKES: list[tuple[tuple[str, ...], str, str]] = [
 
 @pytest.mark.parametrize(("words", "told", "why"), MISTAKES, ids=[why for *_, why in MISTAKES])
 def test_mistakes_are_usage_errors_and_nothing_is_asked_of_a_model(
-    desk: Desk, words: tuple[str, ...], told: str, why: str
+    harness: SessionHarness, words: tuple[str, ...], told: str, why: str
 ) -> None:
-    done = desk.run(*words)
+    done = harness.run(*words)
     assert done.returncode == 2, why
     assert told in done.stderr
     assert done.stdout == ""
 
 
 @pytest.mark.threat("T72")
-def test_the_mode_of_a_session_is_shown_and_never_taken(desk: Desk) -> None:
+def test_the_mode_of_a_session_is_shown_and_never_taken(harness: SessionHarness) -> None:
     """In `dangerously` then, in `default` now: what was free then is denied now."""
-    script = desk.base / "writes.toml"
+    script = harness.base / "writes.toml"
     script.write_text('[[turn]]\ncalls = [{ name = "bash", arguments = { command = "touch made" } }]\n')
-    first = desk.agent("run", "--model", f"scripted:{script}", "--mode", "dangerously", "write")
+    first = harness.agent("run", "--model", f"scripted:{script}", "--mode", "dangerously", "write")
     assert first.returncode == 0, first.stdout
-    (desk.work / "made").unlink()
-    again = desk.agent("run", "--model", f"scripted:{script}", "-c", "write")
+    (harness.work / "made").unlink()
+    again = harness.agent("run", "--model", f"scripted:{script}", "-c", "write")
     assert again.returncode == 3
     assert "mode was dangerously, is default" in again.stdout
-    assert not (desk.work / "made").exists()
+    assert not (harness.work / "made").exists()
 
 
-def test_a_session_of_another_workspace_is_refused_and_can_be_forked(desk: Desk) -> None:
-    desk.run("look around")
-    elsewhere = desk.base / "elsewhere"
+def test_a_session_of_another_workspace_is_refused_and_can_be_forked(harness: SessionHarness) -> None:
+    harness.run("look around")
+    elsewhere = harness.base / "elsewhere"
     elsewhere.mkdir()
-    id = str(desk.list()[0]["id"])
-    refused = desk.agent("run", "--model", desk.model, f"--resume={id}", "x", cwd=elsewhere)
+    id = str(harness.list()[0]["id"])
+    refused = harness.agent("run", "--model", harness.model, f"--resume={id}", "x", cwd=elsewhere)
     assert refused.returncode == 2
-    assert str(desk.work) in refused.stderr
-    forked = desk.agent("run", "--model", desk.model, "--json", "--fork", id, "x", cwd=elsewhere)
+    assert str(harness.work) in refused.stderr
+    forked = harness.agent("run", "--model", harness.model, "--json", "--fork", id, "x", cwd=elsewhere)
     assert forked.returncode == 0
     event = next(json.loads(line) for line in forked.stdout.splitlines() if '"session_resumed"' in line)
-    assert event["changes"] == [f"workspace was {desk.work}, is {elsewhere}"]
-    assert len(desk.list("--all")) == 2
+    assert event["changes"] == [f"workspace was {harness.work}, is {elsewhere}"]
+    assert len(harness.list("--all")) == 2
 
 
-def _into(desk: Desk, sink: str, *words: str) -> subprocess.CompletedProcess[str]:
+def _into(harness: SessionHarness, sink: str, *words: str) -> subprocess.CompletedProcess[str]:
     """The command, unbuffered, with a full disk behind its stdout, or a pipe that nobody reads."""
     reader, writer = os.pipe()
     os.close(reader)
     target = os.open(sink, os.O_WRONLY) if sink else writer
-    environ = desk.environ | {"PYTHONUNBUFFERED": "1"}
+    environ = harness.environ | {"PYTHONUNBUFFERED": "1"}
     try:
         return forked_agent.run(
-            [AGENT, *words], cwd=desk.work, env=environ, stdout=target, stderr=subprocess.PIPE, text=True, timeout=60
+            [AGENT, *words], cwd=harness.work, env=environ, stdout=target, stderr=subprocess.PIPE, text=True, timeout=60
         )
     finally:
         for handle in {writer, target}:
             os.close(handle)
 
 
-def test_show_and_export_say_what_was_done(desk: Desk) -> None:
-    desk.run("look around")
-    id = str(desk.list()[0]["id"])
-    shown = desk.agent("sessions", "show", id[:4]).stdout
+def test_show_and_export_say_what_was_done(harness: SessionHarness) -> None:
+    harness.run("look around")
+    id = str(harness.list()[0]["id"])
+    shown = harness.agent("sessions", "show", id[:4]).stdout
     for told in ("look around", "I look.", "$ ls", "allow (read)", "one.txt", "There is one file.", "agent audit show"):
         assert told in shown
-    types = [json.loads(line)["type"] for line in desk.agent("sessions", "show", "--json", id).stdout.splitlines()]
+    types = [json.loads(line)["type"] for line in harness.agent("sessions", "show", "--json", id).stdout.splitlines()]
     assert types == ["session", "run", "message", "message", "call", "message", "message", "end"]
-    assert desk.agent("sessions", "export", id, "--format", "jsonl").stdout == desk.store.path(id).read_text()
-    with desk.store.path(id).open("a") as file:
+    assert harness.agent("sessions", "export", id, "--format", "jsonl").stdout == harness.store.path(id).read_text()
+    with harness.store.path(id).open("a") as file:
         file.write(
             '{"id":"9","parentId":"8","time":"2026-11-22T11:30:41.437Z","type":"notice","text":"one:\\n\\ntwo \\u001b[2J"}\n'
         )
-    assert "] one:\n    \n    two ␛[2J\n" in desk.agent("sessions", "show", id).stdout, (
+    assert "] one:\n    \n    two ␛[2J\n" in harness.agent("sessions", "show", id).stdout, (
         "as lines that begin nothing new"
     )
     for words in (("show", id), ("export", id)):
         for sink, code, said in (("/dev/full", 1, "the output could not be written"), ("", 141, "")):
-            done = _into(desk, sink, "sessions", *words)
+            done = _into(harness, sink, "sessions", *words)
             assert (done.returncode, said in done.stderr, "cannot be read" in done.stderr) == (code, True, False), sink
-    out = desk.base / "talk.html"
-    assert desk.agent("sessions", "export", id, "--format", "html", "-o", str(out)).returncode == 0
+    out = harness.base / "talk.html"
+    assert harness.agent("sessions", "export", id, "--format", "html", "-o", str(out)).returncode == 0
     assert "There is one file." in out.read_text()
-    again = desk.agent("sessions", "export", id, "-o", str(out))
+    again = harness.agent("sessions", "export", id, "-o", str(out))
     assert again.returncode == 2, "nothing is written over"
     assert "exists" in again.stderr
 
 
-def test_one_of_a_later_version_is_said_to_be_that_wherever_it_is_read(desk: Desk) -> None:
-    desk.run("look around")
-    id = str(desk.list()[0]["id"])
-    path = desk.store.path(id)
+def test_one_of_a_later_version_is_said_to_be_that_wherever_it_is_read(harness: SessionHarness) -> None:
+    harness.run("look around")
+    id = str(harness.list()[0]["id"])
+    path = harness.store.path(id)
     path.write_text(path.read_text().replace('"version":1', '"version":9', 1))
-    assert desk.list()[0]["broken"] == "its format is 9, and this version reads 1"
+    assert harness.list()[0]["broken"] == "its format is 9, and this version reads 1"
     for words in (("sessions", "show", id), ("sessions", "export", id)):
-        done = desk.agent(*words)
+        done = harness.agent(*words)
         assert (done.returncode, "its format is 9" in done.stderr, done.stdout) == (2, True, ""), words
     for words in (("--fork", id, "x"), ("-c", "x")):
-        done = desk.run(*words)
+        done = harness.run(*words)
         assert (done.returncode, "its format is 9" in done.stderr, done.stdout) == (2, True, ""), words
 
 
-def test_removing_takes_the_file_and_its_outputs_and_no_other(desk: Desk) -> None:
-    long = desk.base / "long.toml"
+def test_removing_takes_the_file_and_its_outputs_and_no_other(harness: SessionHarness) -> None:
+    long = harness.base / "long.toml"
     long.write_text('[[turn]]\ncalls = [{ name = "bash", arguments = { command = "seq 99999" } }]\n')
     for prompt in ("one", "two"):
-        desk.agent("run", "--model", f"scripted:{long}", "--mode", "trust-project", prompt)
-    one, two = sorted(desk.list(), key=lambda each: str(each["first"]))
-    assert sorted(os.listdir(desk.state / "outputs")) == sorted([str(one["id"]), str(two["id"])])
-    done = desk.agent("sessions", "rm", str(one["id"]))
+        harness.agent("run", "--model", f"scripted:{long}", "--mode", "trust-project", prompt)
+    one, two = sorted(harness.list(), key=lambda each: str(each["first"]))
+    assert sorted(os.listdir(harness.state / "outputs")) == sorted([str(one["id"]), str(two["id"])])
+    done = harness.agent("sessions", "rm", str(one["id"]))
     assert done.returncode == 0, done.stderr
-    assert [each["id"] for each in desk.list()] == [two["id"]]
-    assert os.listdir(desk.state / "outputs") == [two["id"]]
-    assert "nothing to remove" in desk.agent("sessions", "rm", "--older-than", "1d").stdout
-    os.utime(desk.store.path(str(two["id"])), (1, 1))
-    assert "removed" in desk.agent("sessions", "rm", "--older-than", "1d").stdout
-    assert desk.list() == []
-    assert desk.agent("sessions", "rm").returncode == 2
+    assert [each["id"] for each in harness.list()] == [two["id"]]
+    assert os.listdir(harness.state / "outputs") == [two["id"]]
+    assert "nothing to remove" in harness.agent("sessions", "rm", "--older-than", "1d").stdout
+    os.utime(harness.store.path(str(two["id"])), (1, 1))
+    assert "removed" in harness.agent("sessions", "rm", "--older-than", "1d").stdout
+    assert harness.list() == []
+    assert harness.agent("sessions", "rm").returncode == 2
 
 
-def test_one_that_is_in_use_stays_and_its_process_is_named(desk: Desk) -> None:
-    desk.run("look around")
-    id = str(desk.list()[0]["id"])
-    with desk.store.open(id):
-        for words in (("run", "--model", desk.model, "-c", "x"), ("sessions", "rm", id)):
-            refused = desk.agent(*words)
+def test_one_that_is_in_use_stays_and_its_process_is_named(harness: SessionHarness) -> None:
+    harness.run("look around")
+    id = str(harness.list()[0]["id"])
+    with harness.store.open(id):
+        for words in (("run", "--model", harness.model, "-c", "x"), ("sessions", "rm", id)):
+            refused = harness.agent(*words)
             assert refused.returncode in (1, 2)
             assert f"process {os.getpid()} has it" in refused.stderr
             assert f"agent --fork {id[:8]}" in refused.stderr
-        assert desk.run("--fork", id, "x").returncode == 0, "a copy can be made of it meanwhile"
-    assert desk.run("-c", "x").returncode == 0
+        assert harness.run("--fork", id, "x").returncode == 0, "a copy can be made of it meanwhile"
+    assert harness.run("-c", "x").returncode == 0
 
 
 # ---- exports of hostile text
@@ -204,10 +204,10 @@ ALLOWED = {
 
 
 @pytest.fixture
-def hostile(desk: Desk) -> Desk:
+def hostile(harness: SessionHarness) -> SessionHarness:
     """Every text of a session, from everybody who can put one in, is EVIL."""
-    run = run_of(desk.store, cwd=f"/w{EVIL}", model=f"scripted:{EVIL}")
-    journal = SessionTarget(desk.store).journal(run, None)
+    run = run_of(harness.store, cwd=f"/w{EVIL}", model=f"scripted:{EVIL}")
+    journal = SessionTarget(harness.store).journal(run, None)
     journal.message(user(EVIL))
     blocks = (
         ThinkingBlock(EVIL),
@@ -219,7 +219,7 @@ def hostile(desk: Desk) -> Desk:
     journal.call(Verdict("a", EVIL, EVIL, (EVIL,), EVIL, EVIL, EVIL, EVIL, 1, False, EVIL, EVIL))
     journal.result(0, ToolResult("a", (TextBlock("\n".join([EVIL] * 40)), ImageBlock("image/png", "iVBORw0KGgo="))))
     assert journal.close() is None
-    return desk
+    return harness
 
 
 class Page(HTMLParser):
@@ -234,7 +234,7 @@ class Page(HTMLParser):
 
 
 @pytest.mark.threat("T74")
-def test_a_page_holds_no_markup_but_ours(hostile: Desk) -> None:
+def test_a_page_holds_no_markup_but_ours(hostile: SessionHarness) -> None:
     page = Page()
     text = hostile.agent("sessions", "export", "0123", "--format", "html").stdout
     page.feed(text)
@@ -248,7 +248,7 @@ def test_a_page_holds_no_markup_but_ours(hostile: Desk) -> None:
 
 
 @pytest.mark.threat("T74")
-def test_no_text_of_a_session_is_markdown(hostile: Desk) -> None:
+def test_no_text_of_a_session_is_markdown(hostile: SessionHarness) -> None:
     text = hostile.agent("sessions", "export", "0123").stdout
     fence, outside = "", []
     for row in text.splitlines():
@@ -265,7 +265,7 @@ def test_no_text_of_a_session_is_markdown(hostile: Desk) -> None:
 
 
 @pytest.mark.threat("T74")
-def test_no_text_of_a_session_drives_the_terminal(hostile: Desk) -> None:
+def test_no_text_of_a_session_drives_the_terminal(hostile: SessionHarness) -> None:
     for words in (("list",), ("show", "0123")):
         shown = hostile.agent("sessions", *words).stdout
         assert "PWNED" in shown or words == ("list",)
@@ -288,41 +288,41 @@ def model() -> Iterator[ModelServer]:
         yield server
 
 
-def test_the_model_is_told_what_was_said_before(desk: Desk, model: ModelServer) -> None:
-    prices = desk.base / "prices.toml"
+def test_the_model_is_told_what_was_said_before(harness: SessionHarness, model: ModelServer) -> None:
+    prices = harness.base / "prices.toml"
     prices.write_text('[price."openai:m"]\ninput = 2\noutput = 10\ncache_read = 0.5\n')
     for words in (("look around",), ("-c", "--config", str(prices), "and again")):
-        done = desk.agent("run", "--model", "openai:m", *words, OPENAI_BASE_URL=model.url)
+        done = harness.agent("run", "--model", "openai:m", *words, OPENAI_BASE_URL=model.url)
         assert done.returncode == 0, done.stdout + done.stderr
     told = [json.loads(body)["messages"] for _, body in model.requests]
     roles = [[message["role"] for message in messages[1:]] for messages in told]
     turn = ["user", "assistant", "tool", "assistant"]
     assert roles == [turn[:1], turn[:3], [*turn, "user"], [*turn, *turn[:3]]]
     assert told[1][1:4] == told[2][1:4]
-    id = str(desk.list()[0]["id"])
-    used = [json.loads(line) for line in desk.agent("sessions", "show", "--json", id).stdout.splitlines()]
+    id = str(harness.list()[0]["id"])
+    used = [json.loads(line) for line in harness.agent("sessions", "show", "--json", id).stdout.splitlines()]
     usage = [entry for entry in used if entry["type"] == "usage"]
     counts = [(each["input"], each["output"], each["cache_read"], each["cache_write"]) for each in usage]
     assert counts == [(400, 20, 600, 0)] * 4
     assert [each["cost"] for each in usage] == [None, None, 0.0013, 0.0013], "a price that nobody said is not guessed"
-    assert "cost 0.0026, without 2 of 4 replies" in desk.agent("sessions", "show", id).stdout
+    assert "cost 0.0026, without 2 of 4 replies" in harness.agent("sessions", "show", id).stdout
 
 
 # ---- on a real terminal
 
 
-def test_going_on_at_a_terminal(desk: Desk) -> None:
-    window = Tmux(desk.base, desk.work, desk.environ, AGENT, "--plain", "--model", desk.model)
+def test_going_on_at_a_terminal(harness: SessionHarness) -> None:
+    window = Tmux(harness.base, harness.work, harness.environ, AGENT, "--plain", "--model", harness.model)
     try:
         window.until("/quit to leave")
         window.type("look around", "Enter")
         window.until("There is one file.")
         window.type("/quit", "Enter")
         screen = window.until("LEFT 0")
-        assert f"to go on: agent --resume {str(desk.list()[0]['id'])[:8]}" in screen
+        assert f"to go on: agent --resume {str(harness.list()[0]['id'])[:8]}" in screen
     finally:
         window.close()
-    window = Tmux(desk.base, desk.work, desk.environ, AGENT, "--plain", "--model", desk.model, "-c")
+    window = Tmux(harness.base, harness.work, harness.environ, AGENT, "--plain", "--model", harness.model, "-c")
     try:
         screen = window.until("/quit to leave")
         for told in ("resumed ", "1 prompt, 2 turns", "look around", "answered   There is one file."):
@@ -332,13 +332,13 @@ def test_going_on_at_a_terminal(desk: Desk) -> None:
         window.leave()
     finally:
         window.close()
-    assert [each["prompts"] for each in desk.list()] == [2]
+    assert [each["prompts"] for each in harness.list()] == [2]
 
 
-def test_the_picker(desk: Desk) -> None:
+def test_the_picker(harness: SessionHarness) -> None:
     for prompt in ("the first thing", "the second thing"):
-        desk.run(prompt)
-    window = Tmux(desk.base, desk.work, desk.environ, AGENT, "--plain", "--model", desk.model, "--resume")
+        harness.run(prompt)
+    window = Tmux(harness.base, harness.work, harness.environ, AGENT, "--plain", "--model", harness.model, "--resume")
     try:
         screen = window.until("q leaves:")
         assert screen.index("the second thing") < screen.index("the first thing"), "the latest is first"
@@ -351,21 +351,21 @@ def test_the_picker(desk: Desk) -> None:
         window.until("LEFT 0")
     finally:
         window.close()
-    window = Tmux(desk.base, desk.work, desk.environ, AGENT, "--plain", "--model", desk.model, "--resume")
+    window = Tmux(harness.base, harness.work, harness.environ, AGENT, "--plain", "--model", harness.model, "--resume")
     try:
         window.until("q leaves:")
         window.type("q", "Enter")
         window.until("LEFT 130")
     finally:
         window.close()
-    assert len(desk.list()) == 2
+    assert len(harness.list()) == 2
 
 
-def test_looking_at_a_session_and_leaving_writes_nothing(desk: Desk) -> None:
-    desk.run("look around")
-    path = desk.store.path(str(desk.list()[0]["id"]))
+def test_looking_at_a_session_and_leaving_writes_nothing(harness: SessionHarness) -> None:
+    harness.run("look around")
+    path = harness.store.path(str(harness.list()[0]["id"]))
     before = path.read_bytes()
-    window = Tmux(desk.base, desk.work, desk.environ, AGENT, "--plain", "--model", desk.model, "-c")
+    window = Tmux(harness.base, harness.work, harness.environ, AGENT, "--plain", "--model", harness.model, "-c")
     try:
         window.until("/quit to leave")
         window.leave()
@@ -374,17 +374,17 @@ def test_looking_at_a_session_and_leaving_writes_nothing(desk: Desk) -> None:
     assert path.read_bytes() == before
 
 
-def test_a_session_that_cannot_be_kept_ends_the_run_before_anything_is_done(desk: Desk) -> None:
-    desk.state.mkdir(mode=0o700)
-    (desk.state / "sessions").write_text("in the way")
-    script = desk.base / "writes.toml"
+def test_a_session_that_cannot_be_kept_ends_the_run_before_anything_is_done(harness: SessionHarness) -> None:
+    harness.state.mkdir(mode=0o700)
+    (harness.state / "sessions").write_text("in the way")
+    script = harness.base / "writes.toml"
     script.write_text('[[turn]]\ncalls = [{ name = "bash", arguments = { command = "touch made" } }]\n')
-    done = desk.agent("run", "--model", f"scripted:{script}", "--mode", "trust-project", "--json", "write")
+    done = harness.agent("run", "--model", f"scripted:{script}", "--mode", "trust-project", "--json", "write")
     assert done.returncode == 1
     problem = next(json.loads(line) for line in done.stdout.splitlines() if '"type":"error"' in line)["problem"]
     assert "could not be kept" in problem["what"]
     assert "--no-session" in problem["fix"]
-    assert not (desk.work / "made").exists()
-    again = desk.agent("run", "--model", f"scripted:{script}", "--mode", "trust-project", "--no-session", "write")
+    assert not (harness.work / "made").exists()
+    again = harness.agent("run", "--model", f"scripted:{script}", "--mode", "trust-project", "--no-session", "write")
     assert again.returncode == 0
-    assert (desk.work / "made").exists()
+    assert (harness.work / "made").exists()

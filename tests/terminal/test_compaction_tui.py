@@ -11,12 +11,12 @@ from runner.problems import Exit
 from runner.providers import Opened
 from tests.support.json_front import Front
 from tests.support.model_server import Delta, serving
-from tests.support.screen_desk import AGENT, Desk, leave
+from tests.support.screen_harness import AGENT, ScreenHarness, leave
 from tests.support.summaries import Clerk
 from tests.support.tmux import Tmux
 
 
-def test_who_speaks_while_notes_are_written_is_heard_after_them(desk: Desk) -> None:
+def test_who_speaks_while_notes_are_written_is_heard_after_them(harness: ScreenHarness) -> None:
     enough = threading.Event()
 
     def answer(number: int, headers: str, body: bytes) -> Delta | str:
@@ -25,9 +25,9 @@ def test_who_speaks_while_notes_are_written_is_heard_after_them(desk: Desk) -> N
         return {"content": f"answer {number} " + "word " * 3000 + f"end {number}"}
 
     with serving(answer) as server:
-        environ = {**desk.environ, "OPENAI_API_KEY": "sk-test-of-nothing", "OPENAI_BASE_URL": server.url}
-        window = Tmux(desk.base, desk.work, environ, AGENT, "--model", "openai:m")
-        desk.windows.append(window)
+        environ = {**harness.environ, "OPENAI_API_KEY": "sk-test-of-nothing", "OPENAI_BASE_URL": server.url}
+        window = Tmux(harness.base, harness.work, environ, AGENT, "--model", "openai:m")
+        harness.windows.append(window)
         window.type("one", "Enter")
         window.until("end 1")
         window.until("done (1 turn)")
@@ -75,7 +75,7 @@ def test_a_program_that_does_not_wait_for_notes_loses_nothing(folder: Path) -> N
     assert front.of("error") == []
 
 
-def test_notes_are_stopped_at_a_plain_terminal_too(desk: Desk) -> None:
+def test_notes_are_stopped_at_a_plain_terminal_too(harness: ScreenHarness) -> None:
     enough = threading.Event()
 
     def answer(number: int, headers: str, body: bytes) -> Delta | str:
@@ -84,9 +84,9 @@ def test_notes_are_stopped_at_a_plain_terminal_too(desk: Desk) -> None:
         return {"content": f"answer {number} " + "word " * 3000 + f"end {number}"}
 
     with serving(answer) as server:
-        environ = {**desk.environ, "OPENAI_API_KEY": "sk-test-of-nothing", "OPENAI_BASE_URL": server.url}
-        window = Tmux(desk.base, desk.work, environ, AGENT, "--plain", "--model", "openai:m")
-        desk.windows.append(window)
+        environ = {**harness.environ, "OPENAI_API_KEY": "sk-test-of-nothing", "OPENAI_BASE_URL": server.url}
+        window = Tmux(harness.base, harness.work, environ, AGENT, "--plain", "--model", "openai:m")
+        harness.windows.append(window)
         window.until("/help for help")
         for number in (1, 2):
             window.type("go on", "Enter")

@@ -17,7 +17,7 @@ AGENT = str(Path(sys.executable).with_name("agent"))
 ASKED = b"instead: "
 
 
-class Desk:
+class Harness:
     def __init__(self, base: Path) -> None:
         self.base, self.work = base, base / "work"
         for folder in ("work/docs", "home", "config"):
@@ -67,128 +67,128 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
+def harness(tmp_path: Path) -> Harness:
+    return Harness(tmp_path)
 
 
 @pytest.mark.threat("T76")
-def test_what_was_answered_at_one_question_answers_the_next_and_nothing_else(desk: Desk) -> None:
-    status, screen, asked = desk.at_terminal("exec", "make build", answers=("p because it is ours",))
+def test_what_was_answered_at_one_question_answers_the_next_and_nothing_else(harness: Harness) -> None:
+    status, screen, asked = harness.at_terminal("exec", "make build", answers=("p because it is ours",))
     assert (status, asked) == (0, 1), screen
     assert "built" in screen
-    grant = desk.listed()[0]
+    grant = harness.listed()[0]
     name = str(grant["id"])
     assert f"remembered as {name}" in screen
     assert grant["says"] == "exactly `make build`"
     assert (grant["script"], grant["reason"]) == ("$ make build", "it is ours")
-    status, screen, asked = desk.at_terminal("exec", "make build")
+    status, screen, asked = harness.at_terminal("exec", "make build")
     assert (status, asked) == (0, 0), screen
-    status, screen, asked = desk.at_terminal("exec", "make other")
+    status, screen, asked = harness.at_terminal("exec", "make other")
     assert (status, asked) == (3, 1), screen
-    record = json.loads(desk.agent("audit", "--json").stdout.splitlines()[1])
+    record = json.loads(harness.agent("audit", "--json").stdout.splitlines()[1])
     assert record["grants"] == [name]
     assert record["because"]["rule"] == f"grant:{name}"
     assert (record["answer"]["yes"], record["answer"]["by"]) == (True, f"grant {name}")
-    first = json.loads(desk.agent("audit", "--json").stdout.splitlines()[2])
+    first = json.loads(harness.agent("audit", "--json").stdout.splitlines()[2])
     assert (first["grants"], first["answer"]["by"]) == ([name], "terminal")
-    listed = desk.agent("audit").stdout
+    listed = harness.agent("audit").stdout
     assert f"answered: yes, by grant {name}" in listed
     assert f"answered: yes, by terminal, remembered as {name}" in listed
-    assert name in desk.agent("why", "make build").stdout
-    assert json.loads(desk.agent("why", "--json", "make build").stdout)["because"]["rule"] == f"grant:{name}"
-    assert name not in desk.agent("why", "make other").stdout
+    assert name in harness.agent("why", "make build").stdout
+    assert json.loads(harness.agent("why", "--json", "make build").stdout)["because"]["rule"] == f"grant:{name}"
+    assert name not in harness.agent("why", "make other").stdout
     assert first["answer"]["seconds"] > 0
     assert record["answer"]["seconds"] is None, "nobody was waited for"
     assert record["granted"][0]["id"] == name
-    desk.agent("grants", "revoke", name)  # the record has it as it was
-    told = json.loads(desk.agent("audit", "replay", "--json").stdout)
+    harness.agent("grants", "revoke", name)  # the record has it as it was
+    told = json.loads(harness.agent("audit", "replay", "--json").stdout)
     assert (told["replayed"], told["differences"], told["unknown"]) == (3, [], [])
 
 
 @pytest.mark.threat("T76")
-def test_where_nobody_is_a_grant_answers_nothing(desk: Desk) -> None:
-    assert desk.agent("grants", "add", "make build", "p").returncode == 0
-    assert desk.agent("exec", "make build").returncode == 3
-    assert desk.agent("exec", "--unattended", "make build").returncode == 3
+def test_where_nobody_is_a_grant_answers_nothing(harness: Harness) -> None:
+    assert harness.agent("grants", "add", "make build", "p").returncode == 0
+    assert harness.agent("exec", "make build").returncode == 3
+    assert harness.agent("exec", "--unattended", "make build").returncode == 3
 
 
 @pytest.mark.threat("T77")
-def test_a_remembered_no_holds_where_nobody_is_and_whatever_the_mode(desk: Desk) -> None:
-    status, screen, _ = desk.at_terminal("exec", "make build", answers=("d because it is slow",))
+def test_a_remembered_no_holds_where_nobody_is_and_whatever_the_mode(harness: Harness) -> None:
+    status, screen, _ = harness.at_terminal("exec", "make build", answers=("d because it is slow",))
     assert status == 3, screen
     for words in (("--mode", "trust-project"), ("--mode", "dangerously"), ("--unattended", "--mode", "trust-project")):
-        done = desk.agent("exec", *words, "make build")
+        done = harness.agent("exec", *words, "make build")
         assert done.returncode == 3, done
         assert "it is slow" in done.stderr
-    assert desk.agent("exec", "--mode", "trust-project", "make other").returncode == 0
-    name = str(desk.listed()[0]["id"])
-    assert desk.agent("grants", "revoke", name).returncode == 0
-    assert desk.agent("exec", "--mode", "trust-project", "make build").returncode == 0
-    told = json.loads(desk.agent("audit", "replay", "--json").stdout)
+    assert harness.agent("exec", "--mode", "trust-project", "make other").returncode == 0
+    name = str(harness.listed()[0]["id"])
+    assert harness.agent("grants", "revoke", name).returncode == 0
+    assert harness.agent("exec", "--mode", "trust-project", "make build").returncode == 0
+    told = json.loads(harness.agent("audit", "replay", "--json").stdout)
     assert (told["differences"], told["unknown"]) == ([], []), "a no that was taken back is in the record"
 
 
 @pytest.mark.threat("T78")
-def test_uses_run_out_and_what_is_revoked_is_asked_again(desk: Desk) -> None:
-    assert desk.agent("grants", "add", "make build", "p", "2x").returncode == 0
+def test_uses_run_out_and_what_is_revoked_is_asked_again(harness: Harness) -> None:
+    assert harness.agent("grants", "add", "make build", "p", "2x").returncode == 0
     for expected in (0, 0, 1):
-        status, screen, asked = desk.at_terminal("exec", "make build")
+        status, screen, asked = harness.at_terminal("exec", "make build")
         assert (status, asked) == (3 if expected else 0, expected), screen
-    assert desk.listed() == []
-    assert [grant["uses"] for grant in desk.listed("--all")] == [0]
-    assert "removed g" in desk.agent("grants", "prune").stdout
-    assert desk.listed("--all") == []
-    assert desk.agent("grants", "add", "make build", "p").returncode == 0
-    assert desk.at_terminal("exec", "make build")[2] == 0
-    assert desk.agent("grants", "revoke", "--all").returncode == 0
-    assert desk.at_terminal("exec", "make build")[2] == 1
+    assert harness.listed() == []
+    assert [grant["uses"] for grant in harness.listed("--all")] == [0]
+    assert "removed g" in harness.agent("grants", "prune").stdout
+    assert harness.listed("--all") == []
+    assert harness.agent("grants", "add", "make build", "p").returncode == 0
+    assert harness.at_terminal("exec", "make build")[2] == 0
+    assert harness.agent("grants", "revoke", "--all").returncode == 0
+    assert harness.at_terminal("exec", "make build")[2] == 1
 
 
 @pytest.mark.threat("T79")
 @pytest.mark.parametrize("damage", ["torn", "open", "link"])
-def test_a_file_that_cannot_be_believed_leads_back_to_the_question(desk: Desk, damage: str) -> None:
-    assert desk.agent("grants", "add", "make build", "p").returncode == 0
-    path = desk.base / "state" / "grants.json"
+def test_a_file_that_cannot_be_believed_leads_back_to_the_question(harness: Harness, damage: str) -> None:
+    assert harness.agent("grants", "add", "make build", "p").returncode == 0
+    path = harness.base / "state" / "grants.json"
     if damage == "torn":
         path.write_bytes(path.read_bytes()[:-20])
     elif damage == "open":
         path.chmod(0o666)
     else:
-        path.rename(desk.base / "elsewhere.json")
-        path.symlink_to(desk.base / "elsewhere.json")
-    status, screen, asked = desk.at_terminal("exec", "make build")
+        path.rename(harness.base / "elsewhere.json")
+        path.symlink_to(harness.base / "elsewhere.json")
+    status, screen, asked = harness.at_terminal("exec", "make build")
     assert (status, asked) == (3, 1), screen
     assert "grants.json" in screen
     assert ("corrupt-1" in screen) is (damage == "torn")
 
 
-def test_grants_of_another_folder_are_listed_when_asked_for(desk: Desk) -> None:
-    assert desk.agent("grants", "add", "make build", "p").returncode == 0
-    other = desk.base / "other"
+def test_grants_of_another_folder_are_listed_when_asked_for(harness: Harness) -> None:
+    assert harness.agent("grants", "add", "make build", "p").returncode == 0
+    other = harness.base / "other"
     other.mkdir()
-    assert len(desk.listed("--workspace", str(desk.work))) == 1
-    assert json.loads(desk.agent("grants", "--json").stdout) == desk.listed(), "the list needs no word of its own"
-    assert desk.listed("--workspace", str(other)) == []
-    assert len(desk.listed("--all", "--workspace", str(other))) == 1
+    assert len(harness.listed("--workspace", str(harness.work))) == 1
+    assert json.loads(harness.agent("grants", "--json").stdout) == harness.listed(), "the list needs no word of its own"
+    assert harness.listed("--workspace", str(other)) == []
+    assert len(harness.listed("--all", "--workspace", str(other))) == 1
 
 
 @pytest.mark.threat("T77")
-def test_no_command_of_the_agent_gives_itself_a_grant(desk: Desk) -> None:
-    assert desk.agent("grants", "add", "make build", "p").returncode == 0
-    path = desk.base / "state" / "grants.json"
+def test_no_command_of_the_agent_gives_itself_a_grant(harness: Harness) -> None:
+    assert harness.agent("grants", "add", "make build", "p").returncode == 0
+    path = harness.base / "state" / "grants.json"
     before = path.read_bytes()
     tries = [
         f"{AGENT} grants add 'make other' 1",
         f"{AGENT} grants revoke --all",
-        f"RINGFENCE_STATE_DIR={desk.base}/state {AGENT} grants add 'make other' 1",
+        f"RINGFENCE_STATE_DIR={harness.base}/state {AGENT} grants add 'make other' 1",
         f"python3 -c 'open({str(path)!r}, \"w\")'",
         f"echo x > {path}",
-        f"rm -rf {desk.base}/state",
+        f"rm -rf {harness.base}/state",
         f'ln -s {path} g; python3 -c \'open("g", "w")\'',
     ]
     for line in tries:
         for mode in ("dont-ask", "dangerously"):
-            desk.agent("exec", "--mode", mode, line)
+            harness.agent("exec", "--mode", mode, line)
             assert path.read_bytes() == before, (mode, line)
 
 
@@ -209,8 +209,8 @@ MISTAKES: list[tuple[tuple[str, ...], int, str, str]] = [
 
 
 @pytest.mark.parametrize(("words", "status", "said", "why"), MISTAKES, ids=[why for *_, why in MISTAKES])
-def test_mistakes(desk: Desk, words: tuple[str, ...], status: int, said: str, why: str) -> None:
-    done = desk.agent(*words)
+def test_mistakes(harness: Harness, words: tuple[str, ...], status: int, said: str, why: str) -> None:
+    done = harness.agent(*words)
     assert (done.returncode, said in done.stderr) == (status, True), done
     assert "\x1b" not in done.stdout + done.stderr
-    assert not (desk.base / "state" / "grants.json").exists()
+    assert not (harness.base / "state" / "grants.json").exists()

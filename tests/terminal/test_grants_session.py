@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.session_desk import AGENT, Desk
+from tests.support.session_harness import AGENT, SessionHarness
 from tests.support.tmux import Tmux
 
 _BUILDS = """
@@ -23,22 +23,22 @@ text = "Turn two is over."
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    desk = Desk(tmp_path)
+def harness(tmp_path: Path) -> SessionHarness:
+    harness = SessionHarness(tmp_path)
     (tmp_path / "script.toml").write_text(_BUILDS)
-    (desk.work / "Makefile").write_text("build:\n\t@echo built it\n")
-    return desk
+    (harness.work / "Makefile").write_text("build:\n\t@echo built it\n")
+    return harness
 
 
-def _talk(desk: Desk, *words: str) -> Tmux:
-    window = Tmux(desk.base, desk.work, desk.environ, AGENT, "--plain", "--model", desk.model, *words)
+def _talk(harness: SessionHarness, *words: str) -> Tmux:
+    window = Tmux(harness.base, harness.work, harness.environ, AGENT, "--plain", "--model", harness.model, *words)
     window.until("/quit to leave")
     return window
 
 
 @pytest.mark.threat("T77")
-def test_a_grant_of_a_session_comes_back_with_it_and_with_nothing_else(desk: Desk) -> None:
-    window = _talk(desk)
+def test_a_grant_of_a_session_comes_back_with_it_and_with_nothing_else(harness: SessionHarness) -> None:
+    window = _talk(harness)
     try:
         window.type("go", "Enter")
         window.until("allow once?")
@@ -54,16 +54,16 @@ def test_a_grant_of_a_session_comes_back_with_it_and_with_nothing_else(desk: Des
         window.leave()
     finally:
         window.close()
-    id = str(desk.list()[0]["id"])
-    shown = desk.agent("sessions", "show", id).stdout
+    id = str(harness.list()[0]["id"])
+    shown = harness.agent("sessions", "show", id).stdout
     assert f"allowed for the rest of this session, as {name}: exactly `make build`\n" in shown
-    assert not (desk.state / "grants.json").exists()
-    assert desk.agent("grants", "list", "--all").stdout == "nothing was remembered\n"
+    assert not (harness.state / "grants.json").exists()
+    assert harness.agent("grants", "list", "--all").stdout == "nothing was remembered\n"
 
-    (desk.base / "quiet.toml").write_text('[[turn]]\ntext = "done"\n')
-    alone = desk.agent("run", "--model", f"scripted:{desk.base / 'quiet.toml'}", "-c", "go on")
+    (harness.base / "quiet.toml").write_text('[[turn]]\ntext = "done"\n')
+    alone = harness.agent("run", "--model", f"scripted:{harness.base / 'quiet.toml'}", "-c", "go on")
     assert f"grant {name} of this session allows nothing while nobody is there: " in " ".join(alone.stdout.split())
-    window = _talk(desk, "-c")
+    window = _talk(harness, "-c")
     try:
         screen = window.until("/quit to leave")
         assert f"grant {name} of this session allows again: exactly `make build`" in " ".join(screen.split())
@@ -79,7 +79,7 @@ def test_a_grant_of_a_session_comes_back_with_it_and_with_nothing_else(desk: Des
         window.leave()
     finally:
         window.close()
-    records = [json.loads(line) for line in desk.agent("audit", "--json").stdout.splitlines()]
+    records = [json.loads(line) for line in harness.agent("audit", "--json").stdout.splitlines()]
     assert [(each["verdict"], each["answer"]["by"]) for each in reversed(records)] == [
         ("allow", "terminal"),
         ("allow", f"grant {name}"),
@@ -87,7 +87,7 @@ def test_a_grant_of_a_session_comes_back_with_it_and_with_nothing_else(desk: Des
         ("deny", "terminal"),
     ]
 
-    window = _talk(desk, "-c")
+    window = _talk(harness, "-c")
     try:
         assert name not in window.until("/quit to leave").partition("resumed")[0], "what was revoked does not come back"
         window.type("/grants", "Enter")
@@ -97,8 +97,8 @@ def test_a_grant_of_a_session_comes_back_with_it_and_with_nothing_else(desk: Des
         window.close()
 
 
-def test_a_fork_takes_no_grant_along(desk: Desk) -> None:
-    window = _talk(desk)
+def test_a_fork_takes_no_grant_along(harness: SessionHarness) -> None:
+    window = _talk(harness)
     try:
         window.type("go", "Enter")
         window.until("allow once?")
@@ -107,7 +107,7 @@ def test_a_fork_takes_no_grant_along(desk: Desk) -> None:
         window.leave()
     finally:
         window.close()
-    window = _talk(desk, "--fork", str(desk.list()[0]["id"]))
+    window = _talk(harness, "--fork", str(harness.list()[0]["id"]))
     try:
         window.type("go", "Enter")
         window.until("allow once?")

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.screen_desk import Desk, bash, leave
+from tests.support.screen_harness import ScreenHarness, bash, leave
 
 
-def test_a_talk_from_the_first_key_to_the_last(desk: Desk) -> None:
+def test_a_talk_from_the_first_key_to_the_last(harness: ScreenHarness) -> None:
     turns: list[dict[str, object]] = [
         bash("echo one > kept; cat kept", "I write it."),
         {"text": "That is **done**."},
         {"text": "Still here."},
     ]
-    window = desk.start(turns, "--mode", "trust-project")
+    window = harness.start(turns, "--mode", "trust-project")
     window.type("write it", "Enter")  # before anything is open
     screen = window.until("done (2 turns)")
     assert "That is done." in screen, "drawn as Markdown, and whole"
@@ -30,12 +30,12 @@ def test_a_talk_from_the_first_key_to_the_last(desk: Desk) -> None:
     screen = window.until("LEFT 0")
     assert re.search(r"to go on: agent --resume [0-9a-f]{8}", screen)
     assert "sandbox FULL" not in screen.partition("to go on")[2], "the line of status is gone"
-    assert (desk.work / "kept").read_text() == "one\n"
+    assert (harness.work / "kept").read_text() == "one\n"
 
 
 @pytest.mark.threat("T112")
-def test_a_question_takes_no_key_that_was_typed_before_it(desk: Desk) -> None:
-    window = desk.start([bash("curl -s http://example.test/"), {"text": "So be it."}])
+def test_a_question_takes_no_key_that_was_typed_before_it(harness: ScreenHarness) -> None:
+    window = harness.start([bash("curl -s http://example.test/"), {"text": "So be it."}])
     window.type("go", "Enter")
     window.until("> go")
     window.type("y", "y", "Enter")  # into the input, or too early
@@ -44,8 +44,8 @@ def test_a_question_takes_no_key_that_was_typed_before_it(desk: Desk) -> None:
     assert "you said no" in leave(window)
 
 
-def test_what_is_said_meanwhile_waits_and_can_be_taken_back(desk: Desk) -> None:
-    window = desk.start(
+def test_what_is_said_meanwhile_waits_and_can_be_taken_back(harness: ScreenHarness) -> None:
+    window = harness.start(
         [bash("while [ ! -e go ]; do sleep 0.1; done; echo over"), {"text": "Seen both."}], "--mode", "trust-project"
     )
     window.type("work", "Enter")
@@ -59,27 +59,27 @@ def test_what_is_said_meanwhile_waits_and_can_be_taken_back(desk: Desk) -> None:
     assert "> first\n\n  second" in blank(screen), "in the input again"
     window.type(", third", "Enter")
     window.until("waits: first")
-    (desk.work / "go").touch()
+    (harness.work / "go").touch()
     screen = window.until("Seen both.")
     assert screen.index("second, third") < screen.index("Seen both."), "inside the turn, after the call"
     leave(window)
 
 
-def test_enter_may_wait_for_the_end_of_the_turn_and_all_go_at_once(desk: Desk) -> None:
-    (desk.base / "own.toml").write_text('[queue]\nenter = "follow-up"\ndelivery = "all"\n')
+def test_enter_may_wait_for_the_end_of_the_turn_and_all_go_at_once(harness: ScreenHarness) -> None:
+    (harness.base / "own.toml").write_text('[queue]\nenter = "follow-up"\ndelivery = "all"\n')
     turns: list[dict[str, object]] = [
         bash("while [ ! -e go ]; do sleep 0.1; done; echo over"),
         {"text": "The turn is over."},
         {"text": "Seen both."},
     ]
-    window = desk.start(turns, "--mode", "trust-project", "--config", str(desk.base / "own.toml"))
+    window = harness.start(turns, "--mode", "trust-project", "--config", str(harness.base / "own.toml"))
     window.type("work", "Enter")
     window.until("running")
     window.type("first", "Enter")
     window.until("waits: first")
     window.type("second", "Enter")
     window.until("waits: second")
-    (desk.work / "go").touch()
+    (harness.work / "go").touch()
     screen = window.until("Seen both.")
     assert screen.index("The turn is over.") < screen.index("> first"), "not inside the turn"
     assert "> first\n\n  second" in blank(screen), "both at once"
@@ -90,8 +90,8 @@ def blank(screen: str) -> str:
     return "\n".join(line.rstrip() for line in screen.split("\n"))
 
 
-def test_ctrl_c_in_every_state(desk: Desk) -> None:
-    window = desk.start(
+def test_ctrl_c_in_every_state(harness: ScreenHarness) -> None:
+    window = harness.start(
         [bash("echo $$ > pid; sleep 300"), bash("curl -s http://example.test/"), {"text": "never"}],
         "--mode",
         "trust-project",
@@ -115,8 +115,8 @@ def test_ctrl_c_in_every_state(desk: Desk) -> None:
     assert not sleeping("300")
 
 
-def test_one_key_stops_a_command_and_leaves_what_was_written(desk: Desk) -> None:
-    window = desk.start([bash("sleep 299"), {"text": "never"}], "--mode", "trust-project")
+def test_one_key_stops_a_command_and_leaves_what_was_written(harness: ScreenHarness) -> None:
+    window = harness.start([bash("sleep 299"), {"text": "never"}], "--mode", "trust-project")
     window.until("sandbox FULL")
     window.type("!sleep 298", "Enter")
     window.until("running")
@@ -152,21 +152,21 @@ def sleeping(seconds: str) -> list[str]:
 
 
 @pytest.mark.parametrize("how", ["hangup", "killed"])
-def test_a_terminal_that_dies_leaves_nothing_behind_but_the_session(desk: Desk, how: str) -> None:
+def test_a_terminal_that_dies_leaves_nothing_behind_but_the_session(harness: ScreenHarness, how: str) -> None:
     seconds = {"hangup": "41231", "killed": "41232"}[how]
-    window = desk.start([bash(f"sleep {seconds}", "I sleep.")], "--mode", "trust-project")
+    window = harness.start([bash(f"sleep {seconds}", "I sleep.")], "--mode", "trust-project")
     window.type("sleep", "Enter")
     window.until("running")
     wait_until(lambda: bool(sleeping(seconds)))
     if how == "hangup":
         window.close()
-        desk.windows.clear()
+        harness.windows.clear()
     else:
         child = int(Path(f"/proc/{window.pid()}/task/{window.pid()}/children").read_text().split()[0])
         os.kill(child, signal.SIGTERM)
         window.until("LEFT 143")
     wait_until(lambda: not sleeping(seconds))
-    window = desk.start([{"text": "I am back."}], "-c")
+    window = harness.start([{"text": "I am back."}], "-c")
     screen = window.until("resumed")
     assert "sleep" in screen
     window.type("again", "Enter")
@@ -182,9 +182,9 @@ def wait_until(what: Callable[[], bool]) -> None:
 
 
 @pytest.mark.threat("T112")
-def test_a_paste_of_ten_thousand_lines_is_one_word_until_it_is_sent(desk: Desk) -> None:
+def test_a_paste_of_ten_thousand_lines_is_one_word_until_it_is_sent(harness: ScreenHarness) -> None:
     lines = [f"line {number} of what was pasted" for number in range(10_000)]
-    window = desk.start([{"text": "Read it."}])
+    window = harness.start([{"text": "Read it."}])
     window.until("sandbox FULL")
     window.type("see ")
     window.paste("\n".join(lines) + "\x03\x04")
@@ -194,28 +194,28 @@ def test_a_paste_of_ten_thousand_lines_is_one_word_until_it_is_sent(desk: Desk) 
     window.type("Enter")
     window.until("Read it.")
     leave(window)
-    kept = next(path for path in (desk.state / "sessions").rglob("*.jsonl")).read_text()
+    kept = next(path for path in (harness.state / "sessions").rglob("*.jsonl")).read_text()
     assert f"{lines[9_998]}\\n{lines[9_999]}" in kept
     assert "see line 0 of" in kept
 
 
-def test_who_leaves_the_list_of_sessions_begins_none(desk: Desk) -> None:
-    window = desk.start([{"text": "Once."}])
+def test_who_leaves_the_list_of_sessions_begins_none(harness: ScreenHarness) -> None:
+    window = harness.start([{"text": "Once."}])
     window.type("go", "Enter")
     window.until("done (1 turn)")
     leave(window)
-    kept = list((desk.state / "sessions").rglob("*.jsonl"))
+    kept = list((harness.state / "sessions").rglob("*.jsonl"))
     for key in ("Escape", "C-c"):
-        window = desk.start([{"text": "Never."}], "--resume")
+        window = harness.start([{"text": "Never."}], "--resume")
         window.until("resume which session?")
         window.type(key)
         window.until("LEFT 0")
-    assert list((desk.state / "sessions").rglob("*.jsonl")) == kept
+    assert list((harness.state / "sessions").rglob("*.jsonl")) == kept
 
 
-def test_the_last_answer_goes_into_the_clipboard_and_drives_nothing(desk: Desk) -> None:
-    desk.environ |= {"LC_ALL": "C"}
-    window = desk.start([{"text": "Take \x1b[31mthis\x1b[201~:\n\n\tcode"}])
+def test_the_last_answer_goes_into_the_clipboard_and_drives_nothing(harness: ScreenHarness) -> None:
+    harness.environ |= {"LC_ALL": "C"}
+    window = harness.start([{"text": "Take \x1b[31mthis\x1b[201~:\n\n\tcode"}])
     screen = window.until("sandbox FULL")
     assert "default - script.json - " in screen, "a terminal without UTF-8 gets marks that it has"
     window._do("set-option", "-s", "set-clipboard", "on")
@@ -229,8 +229,8 @@ def test_the_last_answer_goes_into_the_clipboard_and_drives_nothing(desk: Desk) 
 
 
 @pytest.mark.threat("T112")
-def test_what_comes_with_a_paste_or_in_a_heap_is_not_typed(desk: Desk) -> None:
-    window = desk.start([{"text": "Read it."}])
+def test_what_comes_with_a_paste_or_in_a_heap_is_not_typed(harness: ScreenHarness) -> None:
+    window = harness.start([{"text": "Read it."}])
     window.until("sandbox FULL")
     window.paste("see\x1b[201~\r!touch bad1\r/quit\r\x04")
     window.until("/quit")
@@ -244,11 +244,11 @@ def test_what_comes_with_a_paste_or_in_a_heap_is_not_typed(desk: Desk) -> None:
     screen = window.until("Read it.")
     assert "> whole" in screen
     leave(window)
-    assert not list(desk.work.iterdir())
+    assert not list(harness.work.iterdir())
 
 
-def test_a_window_that_changes_its_size_shows_nothing_twice(desk: Desk) -> None:
-    window = desk.start([{"text": " ".join(f"word{number}" for number in range(200))}])
+def test_a_window_that_changes_its_size_shows_nothing_twice(harness: ScreenHarness) -> None:
+    window = harness.start([{"text": " ".join(f"word{number}" for number in range(200))}])
     window.until("sandbox FULL")
     draft = " ".join(f"typed{number}" for number in range(20))
     window.type(draft)
@@ -270,15 +270,15 @@ def test_a_window_that_changes_its_size_shows_nothing_twice(desk: Desk) -> None:
     leave(window)
 
 
-def test_keys_that_help_to_write(desk: Desk) -> None:
-    (desk.work / "src").mkdir()
-    (desk.work / "src/alpha.py").touch()
-    (desk.work / ".env").touch()
-    (desk.work / "my key.pem").touch()
-    (desk.base / "editor").write_text("#!/bin/sh\nprintf 'from the editor' >> \"$1\"\n")
-    (desk.base / "editor").chmod(0o700)
-    desk.environ["EDITOR"] = str(desk.base / "editor")
-    window = desk.start([bash("seq 300"), {"text": "Well."}, {"text": "Again."}], "--mode", "trust-project")
+def test_keys_that_help_to_write(harness: ScreenHarness) -> None:
+    (harness.work / "src").mkdir()
+    (harness.work / "src/alpha.py").touch()
+    (harness.work / ".env").touch()
+    (harness.work / "my key.pem").touch()
+    (harness.base / "editor").write_text("#!/bin/sh\nprintf 'from the editor' >> \"$1\"\n")
+    (harness.base / "editor").chmod(0o700)
+    harness.environ["EDITOR"] = str(harness.base / "editor")
+    window = harness.start([bash("seq 300"), {"text": "Well."}, {"text": "Again."}], "--mode", "trust-project")
     window.until("sandbox FULL")
     window.type("look at @alp")
     window.until("  @src/alpha.py")
@@ -313,10 +313,10 @@ def test_keys_that_help_to_write(desk: Desk) -> None:
     window.type("C-c", "!echo mine", "Enter")
     window.until("│ mine")
     leave(window)
-    window = desk.start([{"text": "Again."}])
+    window = harness.start([{"text": "Again."}])
     window.until("sandbox FULL")
     window.type("Up", "Up", "Up")
     wait_until(lambda: "/mode accept-edits" in window.screen().partition("limits")[2])
     leave(window)
-    history = desk.state / "history"
+    history = harness.state / "history"
     assert history.stat().st_mode & 0o777 == 0o600

@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.screen_desk import Desk, bash
+from tests.support.screen_harness import ScreenHarness, bash
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    desk = Desk(tmp_path)
-    yield desk
-    for window in desk.windows:
+def harness(tmp_path: Path) -> Iterator[ScreenHarness]:
+    harness = ScreenHarness(tmp_path)
+    yield harness
+    for window in harness.windows:
         window.close()
 
 
-def test_every_key_of_a_card(desk: Desk) -> None:
+def test_every_key_of_a_card(harness: ScreenHarness) -> None:
     long = "touch long.txt\n" + "\n".join(f"echo {n}" for n in range(80)) + "\ntouch tail.txt"
-    window = desk.start(
+    window = harness.start(
         [
             bash("touch yes.txt", "First."),
             bash("touch no.txt", "Second."),
@@ -61,24 +61,24 @@ def test_every_key_of_a_card(desk: Desk) -> None:
     window.press("y", "All of it is over.")
     window.type("C-d")
     window.until("LEFT 0")
-    made = sorted(path.name for path in desk.work.iterdir() if path.is_file())
+    made = sorted(path.name for path in harness.work.iterdir() if path.is_file())
     assert made == ["l1", "l2", "l3", "long.txt", "right.txt", "tail.txt", "yes.txt"]
 
 
-def test_stopping_at_a_card_stops_the_turn(desk: Desk) -> None:
-    window = desk.start([bash("touch a.txt"), {"text": "never"}])
+def test_stopping_at_a_card_stops_the_turn(harness: ScreenHarness) -> None:
+    window = harness.start([bash("touch a.txt"), {"text": "never"}])
     window.type("go", "Enter")
     window.until("y yes, once")
     window.type("C-c")
     window.until("stopped by the user")
     window.type("C-d")
     window.until("LEFT 0")
-    assert not (desk.work / "a.txt").exists()
+    assert not (harness.work / "a.txt").exists()
 
 
 @pytest.mark.threat("T35")
-def test_a_paste_into_a_card_is_no_answer(desk: Desk) -> None:
-    window = desk.start([bash("touch a.txt"), {"text": "So be it."}])
+def test_a_paste_into_a_card_is_no_answer(harness: ScreenHarness) -> None:
+    window = harness.start([bash("touch a.txt"), {"text": "So be it."}])
     window.type("go", "Enter")
     window.until("y yes, once")
     time.sleep(1.5)  # the guard is over: the paste alone is what is tried here
@@ -87,21 +87,21 @@ def test_a_paste_into_a_card_is_no_answer(desk: Desk) -> None:
     window.press("n", "So be it.")
     window.type("C-d")
     window.until("LEFT 0")
-    assert not (desk.work / "a.txt").exists()
+    assert not (harness.work / "a.txt").exists()
 
 
-def test_what_the_sandbox_stopped_is_offered_and_runs_again(desk: Desk) -> None:
+def test_what_the_sandbox_stopped_is_offered_and_runs_again(harness: ScreenHarness) -> None:
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:  # /tmp is the sandbox's own
         data = Path(folder) / "data.txt"
         data.write_text("out there\n")
-        (desk.work / "read.py").write_text(f"print(open({str(data)!r}).read())\n")
+        (harness.work / "read.py").write_text(f"print(open({str(data)!r}).read())\n")
         turns = [
             bash("python3 read.py", "I look."),
             {"text": "Seen."},
             bash("python3 read.py", "Again."),
             {"text": "End."},
         ]
-        window = desk.start(turns, "--mode", "trust-project")
+        window = harness.start(turns, "--mode", "trust-project")
         window.type("go", "Enter")
         card = " ".join(window.until("y yes, once").split())
         assert "it ran, and was stopped" in card

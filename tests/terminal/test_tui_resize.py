@@ -13,7 +13,7 @@ from prompt_toolkit.layout import FormattedTextControl, Layout, Window
 
 from runner.frontends.terminal.probe import Ground
 from runner.frontends.tui.renderer import Canvas, Painter
-from tests.support.screen_desk import Desk, bash
+from tests.support.screen_harness import ScreenHarness, bash
 
 ITEMS = [f"item {number} " + "of the list, with some words behind it " * (number % 3) for number in range(1, 31)]
 # The long line leaves its place to short ones, and what is live stands still then.
@@ -21,9 +21,9 @@ SCRIPT = f"echo {'long ' * 15}; sleep 0.3; echo a; echo b; sleep 0.3; echo c; un
 
 
 @pytest.mark.parametrize("widths", [(70, 60, 50, 64, 80, 40, 90), (109, 108, 60, 100), (30, 80, 30, 110)])
-def test_what_went_up_stays_and_what_is_live_is_there_once(desk: Desk, widths: tuple[int, ...]) -> None:
+def test_what_went_up_stays_and_what_is_live_is_there_once(harness: ScreenHarness, widths: tuple[int, ...]) -> None:
     text = "\n".join(f"- {item}" for item in ITEMS)
-    window = desk.start([bash(SCRIPT, text), {"text": "The end."}], "--mode", "trust-project")
+    window = harness.start([bash(SCRIPT, text), {"text": "The end."}], "--mode", "trust-project")
     window.type("go", "Enter")
     window.until("│ c")
     typed = ""
@@ -35,7 +35,7 @@ def test_what_went_up_stays_and_what_is_live_is_there_once(desk: Desk, widths: t
         window.until_whole(partial(_once, [f"> {typed}\n", "working;", "└ running"]))
     window.resize(120, 30)
     window.type("C-u")
-    Path(desk.work / "go").touch()
+    Path(harness.work / "go").touch()
     told = [*(f"• {item.strip()} " for item in ITEMS), "> go ", "read $ echo", "The end.", "done (2 turns)"]
     window.until_whole(lambda screen: "working;" not in screen and _once(told, re.sub(r"\s+", " ", screen)))
 

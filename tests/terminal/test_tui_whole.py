@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.places import TESTS
-from tests.support.screen_desk import Desk, bash
+from tests.support.screen_harness import ScreenHarness, bash
 
 GOLDEN = TESTS / "golden" / "screen" / "whole.txt"
 ANSWER = """\
@@ -53,28 +53,28 @@ TURNS: list[dict[str, object]] = [
 
 
 @pytest.fixture
-def desk() -> Iterator[Desk]:
+def harness() -> Iterator[ScreenHarness]:
     # A name of one length, so that the rows it stands in are wrapped in one way.
     with tempfile.TemporaryDirectory(prefix="day-", dir="/tmp") as base:
-        desk = Desk(Path(base))
-        yield desk
-        for window in desk.windows:
+        harness = ScreenHarness(Path(base))
+        yield harness
+        for window in harness.windows:
             window.close()
 
 
-def test_a_whole_day(desk: Desk) -> None:
+def test_a_whole_day(harness: ScreenHarness) -> None:
     seen: list[str] = []
-    (desk.work / "notes").write_text("a note\n")
+    (harness.work / "notes").write_text("a note\n")
 
     def look(name: str, screen: str) -> None:
-        kept = re.sub(r"\d+(\.\d+)? m?s\b", "TIME", screen.replace(str(desk.work), "/w"))
+        kept = re.sub(r"\d+(\.\d+)? m?s\b", "TIME", screen.replace(str(harness.work), "/w"))
         kept = re.sub(r"(\.toml|\.py):\d+", r"\1:N", re.sub(r"\d+ MB", "N MB", kept))
         kept = re.sub(r"~\d+k", "~Nk", kept)
         kept = re.sub(r"\bg[0-9a-f]{8}\b", "GRANT", kept)
         kept = re.sub(r"--resume \w+|(?<=resumed    )\w{8}|\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?", "WHEN", kept)
         seen.append(f"==== {name}\n" + "\n".join(row.rstrip() for row in kept.split("\n")).strip("\n"))
 
-    window = desk.start(TURNS, size=(100, 40))
+    window = harness.start(TURNS, size=(100, 40))
     window.type("why is the count wrong?", "Enter")
     window.until("done (2 turns)")
     window.type("mend it", "Enter")
@@ -113,7 +113,7 @@ def test_a_whole_day(desk: Desk) -> None:
     window.type("a draft")
     window.until("> a draft")
     window.resize(100, 40)
-    (desk.work / "go").touch()
+    (harness.work / "go").touch()
     window.until("I have heard the first.")
     window.until("$ sleep 43210")  # the second is a turn of its own
     window.until("└ running")
@@ -122,7 +122,7 @@ def test_a_whole_day(desk: Desk) -> None:
     window.type("C-u", "/quit", "Enter")
     screen = window.until("LEFT 0")
     look("all of it", "> why is" + screen.partition("> why is")[2])
-    window = desk.start([{"text": "I go on."}], "-c", size=(100, 40))
+    window = harness.start([{"text": "I go on."}], "-c", size=(100, 40))
     window.until("resumed")
     window.type("go on", "Enter")
     window.until("I go on.")
@@ -133,7 +133,7 @@ def test_a_whole_day(desk: Desk) -> None:
     if os.environ.get("UPDATE_GOLDEN"):
         GOLDEN.write_text(text, "utf-8")
     assert text == GOLDEN.read_text("utf-8"), f"UPDATE_GOLDEN=1 writes {GOLDEN.name} anew"
-    assert sorted(path.name for path in desk.work.iterdir()) == ["go", "notes", "reader.py"]
+    assert sorted(path.name for path in harness.work.iterdir()) == ["go", "notes", "reader.py"]
 
 
 def last(screen: str, badge: str) -> str:

@@ -30,7 +30,7 @@ def base() -> Iterator[Path]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-class Desk:
+class Harness:
     """A repository of one commit, and a model that does `calls` in it."""
 
     def __init__(self, base: Path) -> None:
@@ -100,15 +100,15 @@ CALLS: list[tuple[tuple[str, dict[str, str]], str]] = [
 
 @pytest.mark.parametrize(("call", "why"), CALLS, ids=[row[1] for row in CALLS])
 def test_every_kind_of_action_is_taken_back(base: Path, call: tuple[str, dict[str, str]], why: str) -> None:
-    desk = Desk(base)
-    before, status, head = _tree(desk.w), desk.git("status", "--short"), desk.git("log", "--oneline")
+    harness = Harness(base)
+    before, status, head = _tree(harness.w), harness.git("status", "--short"), harness.git("log", "--oneline")
     read = [("read", {"path": "a.txt"})] if call[0] == "edit" else []
-    desk.run(*read, call)
-    assert (_tree(desk.w), desk.git("log", "--oneline")) != (before, head), "it did something"
-    done = desk.agent("undo")
+    harness.run(*read, call)
+    assert (_tree(harness.w), harness.git("log", "--oneline")) != (before, head), "it did something"
+    done = harness.agent("undo")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert _tree(desk.w) == before
-    assert (desk.git("status", "--short"), desk.git("log", "--oneline")) == (status, head)
+    assert _tree(harness.w) == before
+    assert (harness.git("status", "--short"), harness.git("log", "--oneline")) == (status, head)
 
 
 def _tree(top: Path) -> dict[str, tuple[object, ...]]:
@@ -121,74 +121,76 @@ def _tree(top: Path) -> dict[str, tuple[object, ...]]:
 
 
 def test_the_list_the_diff_and_the_codes(base: Path) -> None:
-    desk = Desk(base)
-    none = desk.agent("undo", "--list")
+    harness = Harness(base)
+    none = harness.agent("undo", "--list")
     assert (none.returncode, none.stdout) == (0, "nothing was kept yet: no action of a model changed a file here\n")
-    assert desk.agent("undo").returncode == Exit.FAILED
-    assert desk.agent("undo", "--list", "--json").stdout == "[]\n"
-    desk.run(("bash", {"command": "echo two > a.txt; echo new > b.txt; rm -r src"}), ("bash", {"command": "cat a.txt"}))
-    listed = desk.agent("undo", "--list").stdout
+    assert harness.agent("undo").returncode == Exit.FAILED
+    assert harness.agent("undo", "--list", "--json").stdout == "[]\n"
+    harness.run(
+        ("bash", {"command": "echo two > a.txt; echo new > b.txt; rm -r src"}), ("bash", {"command": "cat a.txt"})
+    )
+    listed = harness.agent("undo", "--list").stdout
     assert "+1 ~1 -2  $ echo two > a.txt; echo new > b.txt; rm -r src" in listed
     assert len(listed.splitlines()) == 1, "a look is no step"
-    (step,) = json.loads(desk.agent("undo", "--list", "--json").stdout)
+    (step,) = json.loads(harness.agent("undo", "--list", "--json").stdout)
     assert {(change["path"], change["change"]) for change in step["changes"]} == {
         ("a.txt", "~"), ("b.txt", "+"), ("src", "-"), ("src/m.py", "-"),
     }  # fmt: skip
-    was = _tree(desk.w)
-    dry = desk.agent("undo", "--dry-run")
+    was = _tree(harness.w)
+    dry = harness.agent("undo", "--dry-run")
     assert dry.returncode == 0
     assert "would take back 1: $ echo two" in dry.stdout
-    diff = desk.agent("undo", "--diff").stdout
+    diff = harness.agent("undo", "--diff").stdout
     assert "-two\n+never committed\n" in diff
     assert "+print('hello')" in diff
-    assert _tree(desk.w) == was, "nothing was done yet"
-    (desk.w / "a.txt").write_text("mine\n")
-    done = desk.agent("undo", "--json")
+    assert _tree(harness.w) == was, "nothing was done yet"
+    (harness.w / "a.txt").write_text("mine\n")
+    done = harness.agent("undo", "--json")
     assert done.returncode == Exit.FAILED
     said = json.loads(done.stdout)
     assert {item["path"]: item["done"] for item in said["items"]} == {
         "a.txt": False, "b.txt": True, "src": True, "src/m.py": True,
     }  # fmt: skip
-    assert (desk.w / "a.txt").read_text() == "mine\n"
-    forced = desk.agent("undo", "--force")
-    assert (forced.returncode, (desk.w / "a.txt").read_text()) == (0, "never committed\n")
-    assert desk.agent("undo", "--redo").returncode == 0
-    assert (desk.w / "a.txt").read_text() == "mine\n", "what was overwritten by force comes back too"
-    rows = desk.agent("undo", "--list").stdout.splitlines()
+    assert (harness.w / "a.txt").read_text() == "mine\n"
+    forced = harness.agent("undo", "--force")
+    assert (forced.returncode, (harness.w / "a.txt").read_text()) == (0, "never committed\n")
+    assert harness.agent("undo", "--redo").returncode == 0
+    assert (harness.w / "a.txt").read_text() == "mine\n", "what was overwritten by force comes back too"
+    rows = harness.agent("undo", "--list").stdout.splitlines()
     steps = [row for row in rows if re.match(" *[0-9]+  20", row)]
     assert len(steps) == 4
     assert all(row[27] == " " and row[28] == "+" and row[36:38] == "  " for row in steps), "in columns"
     assert rows[-1].startswith("agent undo N goes N actions back"), "a number in the list is no N"
-    many = desk.agent("undo", "9")
+    many = harness.agent("undo", "9")
     assert (many.returncode, "9 actions cannot be taken back" in many.stderr) == (Exit.FAILED, True)
     assert "only 1 action that is kept here can be taken back" in many.stderr
     assert "write agent undo 1" in many.stderr
-    assert [desk.agent("undo", "--force").returncode for _ in range(2)] == [Exit.DONE, Exit.FAILED], (
+    assert [harness.agent("undo", "--force").returncode for _ in range(2)] == [Exit.DONE, Exit.FAILED], (
         "nothing left is no mistake"
     )
     for words in (["0"], ["--list", "2"], ["--redo", "2"], ["--wrong"]):
-        assert desk.agent("undo", *words).returncode == Exit.USAGE, words
+        assert harness.agent("undo", *words).returncode == Exit.USAGE, words
 
 
 def test_all_of_it_can_be_forgotten(base: Path) -> None:
-    desk = Desk(base)
-    assert desk.agent("undo", "--clear").stdout == "nothing was kept\n"
-    desk.run(("bash", {"command": "echo two > a.txt"}))
-    assert desk.agent("undo", "--clear", "--list").returncode == Exit.USAGE
-    assert "forgot" in desk.agent("undo", "--clear").stdout
+    harness = Harness(base)
+    assert harness.agent("undo", "--clear").stdout == "nothing was kept\n"
+    harness.run(("bash", {"command": "echo two > a.txt"}))
+    assert harness.agent("undo", "--clear", "--list").returncode == Exit.USAGE
+    assert "forgot" in harness.agent("undo", "--clear").stdout
     assert list((base / "state/snapshots").iterdir()) == []
-    assert desk.agent("undo").returncode == Exit.FAILED
-    desk.run(("bash", {"command": "echo three > a.txt"}))
-    assert desk.agent("undo").returncode == 0
-    assert (desk.w / "a.txt").read_text() == "two\n"
+    assert harness.agent("undo").returncode == Exit.FAILED
+    harness.run(("bash", {"command": "echo three > a.txt"}))
+    assert harness.agent("undo").returncode == 0
+    assert (harness.w / "a.txt").read_text() == "two\n"
     # Snapshots of a workspace that was removed long ago are deleted when a new one is kept.
     old = base / "state/snapshots/gone-0123456789abcdef"
     shutil.copytree(next((base / "state/snapshots").iterdir()), old)
     (old / "workspace").write_text(str(base / "gone"))
     os.utime(old / "steps.db", (0, 0))
     (base / "other").mkdir()
-    desk.w = base / "other"
-    desk.run(("bash", {"command": "echo one > a.txt"}))
+    harness.w = base / "other"
+    harness.run(("bash", {"command": "echo one > a.txt"}))
     assert not old.exists()
 
 
@@ -227,41 +229,41 @@ def test_undo_in_a_talk_and_the_model_is_told(tmp_path: Path) -> None:
 def test_looking_back_keeps_no_copy_of_what_the_environment_holds(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The session keeps no file with a key in it; `agent undo` is another process, which has to know the key as well."""
     token = "tok-5d0c1d2e3f4a5b6c"  # made up
-    desk = Desk(base)
-    monkeypatch.setattr(Desk, "environ", desk.environ | {"FORGE_TOKEN": token})
-    desk.run(("bash", {"command": f"printf %s {token} > note.txt"}))
-    shown = desk.agent("undo", "--diff")
+    harness = Harness(base)
+    monkeypatch.setattr(Harness, "environ", harness.environ | {"FORGE_TOKEN": token})
+    harness.run(("bash", {"command": f"printf %s {token} > note.txt"}))
+    shown = harness.agent("undo", "--diff")
     assert token not in shown.stdout + shown.stderr
     kept = [path for path in (base / "state").rglob("*") if path.is_file()]
     assert [path for path in kept if token.encode() in path.read_bytes()] == []
 
 
 def test_with_required_nothing_runs_that_could_not_be_undone(base: Path) -> None:
-    desk = Desk(base)
+    harness = Harness(base)
     (base / "home/.config/ringfence").mkdir(parents=True, mode=0o700)
     (base / "home/.config/ringfence/config.toml").write_text("[undo]\nrequired = true\nfiles = 3\n")
-    script = desk.model(("bash", {"command": "echo ran > b.txt"}), ("bash", {"command": "cat a.txt"}))
-    done = desk.agent("run", "--mode", "trust-project", "--model", f"scripted:{script}", "go")
+    script = harness.model(("bash", {"command": "echo ran > b.txt"}), ("bash", {"command": "cat a.txt"}))
+    done = harness.agent("run", "--mode", "trust-project", "--model", f"scripted:{script}", "go")
     assert "nothing was run, since it could not be undone" in done.stdout
     assert "never committed" in done.stdout, "a look goes on"
-    assert not (desk.w / "b.txt").exists()
+    assert not (harness.w / "b.txt").exists()
 
 
 def test_on_a_real_terminal(base: Path) -> None:
-    desk = Desk(base)
-    script = desk.model(("bash", {"command": "rm -rf src; echo two > a.txt"}))
+    harness = Harness(base)
+    script = harness.model(("bash", {"command": "rm -rf src; echo two > a.txt"}))
     words = ("--mode", "trust-project", "--model", f"scripted:{script}")
-    window = Tmux(base, desk.w, desk.environ, AGENT, "--plain", *words)
+    window = Tmux(base, harness.w, harness.environ, AGENT, "--plain", *words)
     try:
         window.until("/quit to leave")
         window.type("go", "Enter")
         window.until("done (2 turns)")
-        assert not (desk.w / "src").exists()
+        assert not (harness.w / "src").exists()
         window.type("/undo", "Enter")
         shown = window.until("bring back  src/m.py")
         assert "change back a.txt" in shown
-        assert (desk.w / "a.txt").read_text() == "never committed\n"
-        assert (desk.w / "src/m.py").exists()
+        assert (harness.w / "a.txt").read_text() == "never committed\n"
+        assert (harness.w / "src/m.py").exists()
         window.leave()
     finally:
         window.close()

@@ -21,7 +21,7 @@ text = "There is one file."
 """
 
 
-class Desk:
+class SessionHarness:
     """A workspace, a home and a state folder of their own."""
 
     def __init__(self, base: Path) -> None:

@@ -13,7 +13,7 @@ from tests.support.tmux import Tmux
 AGENT = str(Path(sys.executable).with_name("agent"))
 
 
-class Desk:
+class ScreenHarness:
     """A workspace, a home and a state folder, and the model's script."""
 
     def __init__(self, base: Path) -> None:
@@ -39,10 +39,10 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    desk = Desk(tmp_path)
-    yield desk
-    for window in desk.windows:
+def harness(tmp_path: Path) -> Iterator[ScreenHarness]:
+    harness = ScreenHarness(tmp_path)
+    yield harness
+    for window in harness.windows:
         window.close()
 
 

@@ -15,7 +15,7 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class CliHarness:
     """A workspace with a Git repository, a home with a key, a state folder: nothing of the user's."""
 
     base: Path
