@@ -1,4 +1,6 @@
-r"""What `$'..'` stands for: one table of escapes, and the few that depend on locale or bash version refused."""
+"""ANSI-C quoting `$'..'`: one table of escapes. Escapes that depend on the locale or on the version of bash are
+refused.
+"""
 
 import re
 
@@ -20,7 +22,7 @@ ESCAPE = re.compile(
 
 
 def decode(found: re.Match[str]) -> str | None:
-    """The character that an ESCAPE stands for, or None when that depends on where or by which bash it is read."""
+    """Return the character that an ESCAPE stands for, or None if that depends on the locale or the version of bash."""
     kind, digits = found.lastgroup, found[found.lastgroup or 0]
     match kind:
         case "single":

@@ -1,7 +1,7 @@
 """Arithmetic: `$((..))`, `((..))` and the head of `for ((..))`, over decimal numbers and plain names.
 
-bash evaluates the value of a name again (`x='a[$(cmd)]'; $((x))` runs `cmd`). That a name holds nothing but a number
-is for the walk to see, which knows its value at that place.
+bash evaluates the value of a name again (`x='a[$(cmd)]'; $((x))` runs `cmd`). The interpreter, which knows the value at
+that place, checks that it is a number.
 """
 
 import re
@@ -31,7 +31,7 @@ _BINDS = {
 
 
 def arithmetic(words: Words, *, changes: bool) -> Expression:
-    """The expression at the cursor, up to what cannot be part of it. `changes`: it may assign."""
+    """Return the expression at the cursor, up to the first text that cannot be part of it. `changes`: it may assign."""
     reader = _Arithmetic(words, changes)
     return reader.listed()
 
@@ -101,7 +101,7 @@ class _Arithmetic:
             left = Operation(found[0], (left, right))
 
     def _single(self) -> Expression:
-        """A number, a name, a group, or one of them after `-`, `+`, `!` or `~`."""
+        """Return a number, a name, a group, or one of them after `-`, `+`, `!` or `~`."""
         words = self.words
         at = self._blanks()
         text, end = words.text, words.end
@@ -144,7 +144,9 @@ class _Arithmetic:
         raise self._refusal()
 
     def _succeeds(self, operator: str, right: Expression, start: int) -> None:
-        """bash gives up the rest of the line at a division by zero or a negative exponent: what ran is not certain."""
+        """Refuse an operation that may fail: at a division by zero or a negative exponent bash gives up the rest of the
+        line, and it is not certain which part ran.
+        """
         plain = isinstance(right, Number) and (right.value > 0 or operator == "**")
         if operator in ("/", "%", "**") and not plain:
             raise self.words.refusal("arithmetic that may fail: divide by a number only", start, self.words.pos)

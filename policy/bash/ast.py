@@ -1,4 +1,4 @@
-"""The small tree that a script becomes. Whatever the reader does not fully understand is Opaque, never a guess."""
+"""The syntax tree of a script. Text that the parser does not fully understand is Opaque."""
 
 from collections.abc import Iterator
 from enum import StrEnum
@@ -10,7 +10,9 @@ from policy.model.span import SourceSpan
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Decoded literal text. `quoted`: came from quotes or an escape, so no glob, brace or tilde meaning."""
+    """Decoded literal text. `quoted`: the text came from quotes or an escape, so it has no glob, brace or tilde
+    meaning.
+    """
 
     text: str
     span: SourceSpan
@@ -19,7 +21,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """`$x`, `${x}`, `${#x}`, `$1`, `$?`, `$@`. Never the forms that expand their value again (those are Opaque)."""
+    """One of `$x`, `${x}`, `${#x}`, `$1`, `$?`, `$@`. Forms that expand their value again are Opaque."""
 
     name: str
     span: SourceSpan
@@ -30,7 +32,8 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """`${name OPERATOR word}`. `words` run when the value is expanded, or may: `${x:-$(a)}` runs `a` only if need be.
+    """The expansion `${name OPERATOR word}`. The commands in `words` run when the value is expanded, or may run:
+    `${x:-$(a)}` runs `a` only if `x` is unset or empty.
 
     Two words: pattern and replacement of `/`, offset and length of `:`. A Glob in a pattern matches text, not files.
     """
@@ -53,7 +56,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """`$#`, `$?`, `$$`, `${#x}`: some number, never below zero."""
+    """A parameter that is a number, never below zero: `$#`, `$?`, `$$`, `${#x}`."""
 
     spelled: str
 
@@ -68,7 +71,7 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One, two or (`?:`) three operands; `,` takes any number."""
+    """An operation on one, two or (`?:`) three operands; `,` takes any number."""
 
     operator: str
     operands: tuple["Expression", ...]
@@ -76,7 +79,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """`x=1`, `x+=1`, `x++`, `--x`. The last two have no operand."""
+    """An assignment in arithmetic: `x=1`, `x+=1`, `x++`, `--x`. The last two have no operand."""
 
     name: str
     operator: str
@@ -85,7 +88,9 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """`$(..)` in arithmetic: what it prints is put in as text. That this is a number, the walk must see."""
+    """A substitution `$(..)` in arithmetic. Its output is inserted as text; the interpreter checks that the output is a
+    number.
+    """
 
     part: "Substitution"
 
@@ -94,7 +99,7 @@ Expression = Number | Count | Name | Operation | Change | Output
 
 
 def outputs(expression: Expression) -> Iterator["Substitution"]:
-    """The substitutions in it."""
+    """Yield the substitutions in `expression`."""
     match expression:
         case Output(part=part):
             yield part
@@ -107,7 +112,7 @@ def outputs(expression: Expression) -> Iterator["Substitution"]:
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
-    """`$((..))`. It changes nothing."""
+    """The arithmetic expansion `$((..))`, without assignments."""
 
     expression: Expression
     span: SourceSpan
@@ -116,7 +121,9 @@ class Arithmetic:
 
 @dataclass(frozen=True, slots=True)
 class Substitution:
-    """`$(..)`, backquotes, `<(..)` or `>(..)`. `body` runs when the word is expanded."""
+    """A command or process substitution: `$(..)`, backquotes, `<(..)` or `>(..)`. `body` runs when the word is
+    expanded.
+    """
 
     body: "Script"
     kind: Of["command", "process-in", "process-out"]
@@ -126,7 +133,7 @@ class Substitution:
 
 @dataclass(frozen=True, slots=True)
 class Glob:
-    """Unquoted `*`, `?` or `[..]`: becomes file names that exist when the script runs."""
+    """An unquoted `*`, `?` or `[..]`, replaced by the names of files that exist when the script runs."""
 
     text: str
     span: SourceSpan
@@ -134,7 +141,7 @@ class Glob:
 
 @dataclass(frozen=True, slots=True)
 class Tilde:
-    """Unquoted leading `~` (`user` empty) or `~name`."""
+    """An unquoted leading `~` (`user` empty) or `~name`."""
 
     user: str
     span: SourceSpan
@@ -152,7 +159,7 @@ class Word:
 
     @property
     def literal(self) -> str | None:
-        """The exact text the command receives, or None when any part depends on the moment."""
+        """Return the exact text that the command receives, or None if any part is known only at run time."""
         if len(self.parts) == 1:  # as most words have
             part = self.parts[0]
             return part.text if isinstance(part, Text) else None
@@ -162,7 +169,7 @@ class Word:
 
     @property
     def prefix(self) -> str:
-        """The literal text the word certainly starts with (may be empty)."""
+        """Return the literal text with which the word certainly starts; may be empty."""
         text = []
         for part in self.parts:
             if not isinstance(part, Text):
@@ -181,7 +188,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class ArrayAssignment:
-    """`name=(items)`, without subscripts."""
+    """The assignment `name=(items)`, without subscripts."""
 
     name: str
     items: tuple[Word, ...]
@@ -205,7 +212,9 @@ class RedirectOp(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Redirect:
-    """`fd` is the number written, or None. For HERE_DOC `target` is the body (its substitutions walked)."""
+    """One redirection. `fd` is the number written, or None. For HERE_DOC `target` is the body (its substitutions are
+    interpreted).
+    """
 
     op: RedirectOp
     fd: int | None
@@ -216,7 +225,8 @@ class Redirect:
 @dataclass(frozen=True, slots=True)
 class Command:
     """A simple command. `words` is empty for a bare assignment or redirection. An array among the assignments of
-    `local`, `declare` or `typeset` stands after that word."""
+    `local`, `declare` or `typeset` is after that word.
+    """
 
     assignments: tuple[Assignment | ArrayAssignment, ...]
     words: tuple[Word, ...]
@@ -226,7 +236,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """Also a single command that is negated (`!`) or `timed`. `merged`: some `|&` takes errors along."""
+    """A pipeline, or a single command that is negated (`!`) or `timed`. `merged`: some `|&` includes standard error."""
 
     commands: tuple["Node", ...]
     negated: bool
@@ -237,7 +247,7 @@ class Pipeline:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """`{ ..; }`."""
+    """The group `{ ..; }`."""
 
     body: "Script"
     redirects: tuple[Redirect, ...]
@@ -246,7 +256,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Subshell:
-    """`( .. )`: a `cd` or assignment inside does not outlive it."""
+    """The subshell `( .. )`: a `cd` or an assignment inside has no effect after it."""
 
     body: "Script"
     redirects: tuple[Redirect, ...]
@@ -255,7 +265,7 @@ class Subshell:
 
 @dataclass(frozen=True, slots=True)
 class For:
-    """`for name in words; do body; done`. Without `in`, `words` is None (the positional parameters)."""
+    """The loop `for name in words; do body; done`. Without `in`, `words` is None (the positional parameters)."""
 
     name: str
     words: tuple[Word, ...] | None
@@ -266,7 +276,7 @@ class For:
 
 @dataclass(frozen=True, slots=True)
 class Compute:
-    """`((..))`, a command that succeeds when the result is not zero."""
+    """The command `((..))`, which succeeds if the result is not zero."""
 
     expression: Expression
     place: SourceSpan  # of `((..))` alone
@@ -281,7 +291,9 @@ NUMERIC = frozenset(("-eq", "-ne", "-lt", "-le", "-gt", "-ge"))  # operators of 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One test: an operator and its one or two words. Without an operator, whether the word is not empty."""
+    """One test: an operator and its one or two words. Without an operator, the test is true if the word is
+    not empty.
+    """
 
     operator: str
     words: tuple[Word, ...]
@@ -293,7 +305,9 @@ Joint = Of["!", "&&", "||", "(", ")"]
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """`[[ .. ]]`. No word in it is split, `<` and `>` compare, and after `==` stands a pattern, after `=~` a regex."""
+    """The command `[[ .. ]]`. No word in it is split, `<` and `>` compare, a pattern follows `==`, and a regular
+    expression `=~`.
+    """
 
     pieces: tuple[Condition | Joint, ...]
     redirects: tuple[Redirect, ...]
@@ -302,7 +316,7 @@ class Test:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """`patterns) body ;;`. The words of the patterns are expanded, and may run something."""
+    """The branch `patterns) body ;;`. The words of the patterns are expanded, and may run commands."""
 
     patterns: tuple[Word, ...]
     body: "Script"
@@ -310,7 +324,7 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """`case word in .. esac`, every branch ended by `;;`."""
+    """The command `case word in .. esac`, every branch ended by `;;`."""
 
     word: Word
     branches: tuple[Branch, ...]
@@ -320,7 +334,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """`for ((first; condition; step)); do body; done`."""
+    """The loop `for ((first; condition; step)); do body; done`."""
 
     first: Expression | None
     condition: Expression | None
@@ -341,7 +355,7 @@ class While:
 
 @dataclass(frozen=True, slots=True)
 class If:
-    """`branches` are (condition, body) for `if` and every `elif`; `otherwise` is the `else` body."""
+    """The command `if`: `branches` are (condition, body) for `if` and every `elif`; `otherwise` is the `else` body."""
 
     branches: tuple[tuple["Script", "Script"], ...]
     otherwise: "Script | None"
@@ -351,7 +365,7 @@ class If:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """`name() { body; }`: nothing of it runs before the function is called, and then with the words of that call."""
+    """The definition `name() { body; }`. The body runs when the function is called, with the words of that call."""
 
     name: str
     body: Group | Subshell
@@ -377,7 +391,7 @@ class Script:
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """Text the reader will not vouch for. `reason` says what, in the user's words; `span` says where."""
+    """Text that the parser refuses. `reason` is the cause as text for the user; `span` is the range of the text."""
 
     reason: str
     span: SourceSpan

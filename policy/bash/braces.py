@@ -1,4 +1,4 @@
-"""Brace expansion: `src/{a,b}.py` is two words, `{1..3}` three, `*.{ts,tsx}` two globs. All else is left alone."""
+"""Brace expansion: `src/{a,b}.py` is two words, `{1..3}` three, `*.{ts,tsx}` two globs. Other words are not changed."""
 
 import itertools
 import re
@@ -30,7 +30,7 @@ LIKE_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 
 
 def expand(word: str) -> tuple[str, ...] | None:
-    """The words that bash makes of a word that BRACED matches, or None when that is not certain."""
+    """Return the words that bash makes of a word that BRACED matches, or None if that is not certain."""
     if LIKE_ASSIGNMENT.match(word):
         return None  # whether bash expands it depends on the command
     pieces: list[Sequence[str]] = []
@@ -54,7 +54,7 @@ def expand(word: str) -> tuple[str, ...] | None:
 
 
 def _sequence(inside: str) -> list[str] | None:
-    """What `1..3`, `01..10`, `a..e` and `1..9..2` count."""
+    """Return the items of `1..3`, `01..10`, `a..e` or `1..9..2`, or None."""
     found = re.fullmatch(_RANGE, inside) and _BOUNDS.fullmatch(inside)
     if not found:
         return None
@@ -81,9 +81,10 @@ _LIVE_ALREADY = frozenset("$~[]")  # what these begin is told only by what follo
 
 
 def spread(word: Word, text: str) -> tuple[Word, ...] | None:
-    """The words that bash makes of `word`, which was read as if braces meant nothing; None when that is not certain.
+    """Return the words that bash makes of `word`, which was parsed as if braces had no meaning, or None if that is not
+    certain.
 
-    bash puts the words together as text, before it looks for variables: `$x{a,b}` is `$xa $xb`, and left alone.
+    bash composes the words as text before it expands variables: `$x{a,b}` is `$xa $xb`, and is refused.
     """
     atoms: list[_Atom] = []
     for part in word.parts:
@@ -104,7 +105,7 @@ def spread(word: Word, text: str) -> tuple[Word, ...] | None:
 
 
 def _whole(part: Part, text: str) -> bool:
-    """Whether it means the same wherever it is put."""
+    """Return True if the part has the same meaning at every position."""
     match part:
         case Text():
             return True
@@ -123,7 +124,7 @@ class _Braces:
     at: int = 0
 
     def series(self, *, inside: bool) -> list[_Atoms] | None:
-        """All that the atoms up to a `,` or `}` (or the end) become."""
+        """Return everything that the atoms up to a `,` or `}` (or the end) become, or None."""
         found: list[_Atoms] = [()]
         while self.at < len(self.atoms):
             atom = self.atoms[self.at]
@@ -139,7 +140,7 @@ class _Braces:
         return found
 
     def _group(self) -> list[_Atoms] | None:
-        """After a `{`."""
+        """Return the expansion of a group, after its `{`."""
         begin = self.at
         found: list[_Atoms] = []
         branches = 0

@@ -1,4 +1,4 @@
-"""Compound commands: groups, branches, loops, conditions. What they hold is read by the grammar that extends this."""
+"""Compound commands: groups, branches, loops, conditions. The subclass in `parser.py` reads the lists inside them."""
 
 import re
 from abc import abstractmethod
@@ -42,20 +42,20 @@ _KNOWN = {
 
 
 class Compound(Words):
-    """Reads one command that is not simple; the grammar that extends it reads the lists inside."""
+    """The parser of one command that is not simple. A subclass reads the lists inside."""
 
     __slots__ = ()
 
     @abstractmethod
     def simple(self) -> Command:
-        """The simple command at the cursor."""
+        """Return the simple command at the cursor."""
 
     @abstractmethod
     def redirection(self) -> Redirect | None:
-        """The redirection at the cursor, or None when a word begins there."""
+        """Return the redirection at the cursor, or None if a word begins there."""
 
     def command(self) -> Node:
-        """One command, without the operator after it."""
+        """Return one command, without the operator after it."""
         start = self.pos
         if self.char() == "(":
             return self._compute(start) if self.ahead("((") else self._subshell()
@@ -88,7 +88,7 @@ class Compound(Words):
                 return self._while(start, keyword == "until")
 
     def _closing(self) -> str:
-        """Step over the keyword that ended `commands`."""
+        """Step over the keyword that ended `commands`, and return it."""
         found = KEYWORD.match(self.text, self.pos, self.end)
         if not found:
             raise self.refusal("a keyword is missing")
@@ -96,7 +96,7 @@ class Compound(Words):
         return found[1]
 
     def _finish(self, start: int) -> tuple[tuple[Redirect, ...], SourceSpan]:
-        """After a compound command: its redirections, and where it ends."""
+        """Return the redirections after a compound command, and the range of the whole command."""
         self.leave()
         last = self.pos
         redirects: list[Redirect] = []
@@ -248,7 +248,7 @@ class Compound(Words):
         return Loop(first, condition, step, self._done(), *self._finish(start))
 
     def _done(self) -> Script:
-        """`do .. done`."""
+        """Read `do .. done` and return its body."""
         if self.keyword_here() != "do":
             raise self.refusal("`do` is missing")
         self.pos += 2

@@ -1,8 +1,8 @@
-"""The second witness: what bashlex finds in a script and our reader did not makes the script Opaque.
+"""The crosscheck of the parser with bashlex: a script with parts that bashlex finds and the tree lacks becomes Opaque.
 
-bashlex is not trusted to find everything (it does not), only to be independent. Its refusals say nothing.
-For plain scripts `outline.py` says what bashlex would; the others are given to bashlex itself, which is slow.
-The only file that imports bashlex, and only when a script needs it.
+bashlex does not find everything; what counts is that it is independent. Its refusals have no effect. For plain scripts
+`plain_scan.py` gives the answer of bashlex; other scripts are passed to bashlex itself, which is slow. This is the only
+module that imports bashlex, and only when a script needs it.
 """
 
 import hashlib
@@ -61,7 +61,9 @@ _SAYS: Final = {
 
 
 def disagreement(text: str, tree: Script) -> Opaque | None:
-    """Opaque when bashlex reports a command, word, substitution or redirection of `text` that `tree` lacks."""
+    """Return Opaque if bashlex reports a command, word, substitution or redirection of `text` that `tree` lacks, else
+    None.
+    """
     ours = _Ours()
     ours.script(tree)
     found = outline(text)
@@ -93,7 +95,7 @@ def _missing(package: Any, asked: str, text: str, ours: "_Ours") -> Opaque | Non
 
 
 def _lacking(found: list[Found], text: str, ours: "_Ours") -> Opaque | None:
-    """The first of what was found that is not in our tree."""
+    """Return Opaque for the first finding that the tree lacks, or None."""
     bodies = [(start, text.find("\n", end) % (len(text) + 1)) for start, end in ours.bodies]
     for kind, start, end in found:
         if ours.has(kind, start, end) or any(first <= start <= last for first, last in bodies):
@@ -107,7 +109,7 @@ def _lacking(found: list[Found], text: str, ours: "_Ours") -> Opaque | None:
 
 
 def _report(node: Any, found: list[Found]) -> None:  # bashlex has no types
-    """Everything that bashlex says would be run, read or written, as kind and place."""
+    """Append everything that, according to bashlex, would be run, read or written to `found`, as kind and place."""
     kind = node.kind
     if kind in _SAYS:
         found.append((kind, *node.pos))
@@ -129,7 +131,7 @@ def _report(node: Any, found: list[Found]) -> None:  # bashlex has no types
 
 @dataclass(slots=True)
 class _Ours:
-    """What our tree holds, by place."""
+    """The content of the tree, by place."""
 
     starts: set[tuple[str, int]] = field(default_factory=set)
     words: set[tuple[int, int]] = field(default_factory=set)
@@ -234,7 +236,7 @@ class _Ours:
 
 
 def _without_continuations(text: str, texts: list[SourceSpan]) -> str:
-    """`text` with two blanks for each line continuation between words; all other characters keep their place."""
+    """Return `text` with two blanks for each line continuation between words; all other characters keep their place."""
     pieces = list(text)
     for found in re.finditer(r"\\\n", text):
         at = found.start()
@@ -251,7 +253,7 @@ _loaded: list[Any] = []
 
 
 def _bashlex() -> Any:
-    """The bashlex package, imported at the first call, and kept from running for ever."""
+    """Return the bashlex package, imported at the first call, and modified so that it always terminates."""
     if not _loaded:
         with _loading:
             if not _loaded:
@@ -262,7 +264,7 @@ def _bashlex() -> Any:
 
 
 def _make_it_end(expander: Any) -> None:
-    """bashlex 0.18 goes back to the start of a word like `x='${'`, for ever and with ever more memory."""
+    """Keep bashlex 0.18 from returning to the start of a word like `x='${'` for ever, with ever more memory."""
     expand = expander._paramexpand
 
     def expand_forward(parser: Any, text: str, start: int) -> tuple[Any, int]:
@@ -302,7 +304,9 @@ def _import_bashlex() -> Any:
 
 
 def sources_digest() -> str:
-    """sha256 over the sources of the installed bashlex that its tables follow from; empty if they cannot be read."""
+    """Return the SHA-256 of the sources of the installed bashlex that determine its tables; empty if they cannot be
+    read.
+    """
     spec = importlib.util.find_spec("bashlex")
     loader = spec.loader if spec is not None else None
     if (
@@ -321,7 +325,7 @@ def sources_digest() -> str:
 
 
 def _parser_from_tables(**_options: object) -> Any:
-    """Stands in for `bashlex.yacc.yacc` while `bashlex.parser` is imported."""
+    """Return a parser from the stored tables. Replaces `bashlex.yacc.yacc` while `bashlex.parser` is imported."""
     generator: Any = sys.modules["bashlex.yacc"]
     grammar = vars(sys.modules["bashlex.parser"])
     productions = []
@@ -339,7 +343,9 @@ def _parser_from_tables(**_options: object) -> Any:
 
 
 def _rows(packed: str, symbols: str) -> dict[int, dict[str, int]]:
-    """Tables by state: a line a state, `number:` and the letters of the symbols that lead to that number."""
+    """Return tables by state. In `packed`, each line is a state: `number:` and the letters of the symbols that lead to
+    that number.
+    """
     names = dict(zip(bashlex_tables.LETTERS, symbols.split(), strict=False))
     rows: dict[int, dict[str, int]] = {}
     for state, line in enumerate(packed.splitlines()):

@@ -1,4 +1,4 @@
-"""Here-documents: from the delimiter after `<<` to the word that the command reads."""
+"""Here-documents: parses the delimiter after `<<` and the body, which becomes one word."""
 
 import re
 
@@ -17,7 +17,9 @@ _TABS = re.compile(r"^\t+", re.MULTILINE)
 
 
 def here_document(words: Words, strip: bool) -> Word:
-    """Read the delimiter at the cursor, and its body behind the current line (and behind bodies already read)."""
+    """Parse the delimiter at the cursor, and its body after the current line (and after bodies that were
+    already read).
+    """
     words.counted(COST_OF_NESTING)
     text, start = words.text, words.pos
     found = _DELIMITER.match(text, start, words.end)
@@ -50,7 +52,7 @@ def here_document(words: Words, strip: bool) -> Word:
 
 
 def _find_close(words: Words, start: int, begin: int, delimiter: str, strip: bool, quoted: bool) -> tuple[int, int]:
-    """Where the body ends, and where the line after its delimiter begins."""
+    """Return the end of the body, and the start of the line after its delimiter."""
     text, at = words.text, begin
     while at < len(text):
         newline = text.find("\n", at)
@@ -68,7 +70,7 @@ def _find_close(words: Words, start: int, begin: int, delimiter: str, strip: boo
 
 
 def _stripped(words: Words, part: Part, begin: int) -> Part:
-    """`<<-` takes the tabs off before anything in the body is read."""
+    """Return `part` without the tabs that `<<-` removes before anything in the body is parsed."""
     at = part.span.start
     if isinstance(part, Text):
         # The decoded text of a Text begins a line only if its source does: escapes never make a newline here.

@@ -1,4 +1,4 @@
-"""What bash evaluates where it wants a number: numbers, and names of variables."""
+"""Numeric words: the numbers and names of variables that bash evaluates."""
 
 import re
 
@@ -11,7 +11,7 @@ _COUNTS = frozenset("#?$")
 
 
 def is_number(word: Word) -> bool:
-    """Whether the word is a whole number for certain."""
+    """Return True if the word is certainly a whole number."""
     literal = word.literal
     if literal is not None:
         return _NUMBER.fullmatch(literal) is not None
@@ -22,7 +22,7 @@ def is_number(word: Word) -> bool:
 
 
 def evaluated(word: Word) -> str | None:
-    """The name whose value is evaluated when this word is: `x` or `$x`."""
+    """Return the name whose value is evaluated when this word is: `x` or `$x`, or None."""
     if len(word.parts) != 1:
         return None
     (part,) = word.parts

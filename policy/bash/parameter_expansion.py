@@ -1,7 +1,8 @@
-"""`${name OPERATOR word}`: the forms whose inside is certain. Inside double quotes other rules hold than outside.
+"""Parameter expansion `${name OPERATOR word}`: the forms whose content is certain. The rules inside double quotes
+differ from those outside.
 
-What assigns (`:=`) is for the words of `:` only, as the reader of commands sees. What
-names a name (`!`), expands again (`@`) or computes (`:` with anything but digits) is refused.
+An assignment (`:=`) is only accepted in the words of `:`, which the parser of commands checks. Forms with indirection
+(`!`), repeated expansion (`@`) or computation (`:` with anything but digits) are refused.
 """
 
 import re
@@ -32,7 +33,7 @@ _TILDE_BEFORE = re.compile(r"[A-Za-z0-9/._-]")
 
 
 def expansion(words: Words, start: int, *, quoted: bool, body: bool) -> Part:
-    """The form at the cursor. `quoted`: inside double quotes or, with `body`, a here-document."""
+    """Return the form at the cursor. `quoted`: inside double quotes or, with `body`, inside a here-document."""
     text, at = words.text, words.pos
     if found := _SLICE.match(text, at, words.end):
         words.pos = found.end()
@@ -66,7 +67,7 @@ def _refusal(words: Words, at: int) -> Exception:
 
 
 class _Inside:
-    """The words of one form, up to its `}`."""
+    """The parser of the words of one form, up to its `}`."""
 
     __slots__ = ("at", "body", "operator", "quoted", "reader")
 
@@ -137,13 +138,15 @@ class _Inside:
             raise reader.refusal("a character inside `${..}` that bash may read in more than one way", at)
 
     def _quotes(self, char: str) -> bool:
-        """Whether this quote surely begins a quoting here. Inside double quotes that depends on form and version."""
+        """Return True if this quote certainly begins a quoting. Inside double quotes that depends on the form and the
+        version.
+        """
         if not self.quoted:
             return True
         return char == '"' and self.operator in _REMOVALS and not self.body
 
     def _plain_inside(self, start: int) -> None:
-        """Of what stood in quotes: where the form ends must not depend on who reads the quotes."""
+        """Refuse quoted text in which the end of the form would depend on the reader of the quotes."""
         reader = self.reader
         inside = reader.text[start + 1 : reader.pos - 1]
         if (

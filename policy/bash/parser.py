@@ -1,8 +1,8 @@
-"""A strict reader of everyday bash: exactly the tree of what bash would do, or Opaque. It never guesses.
+"""A strict parser of everyday bash: returns exactly the tree of what bash would do, or Opaque. It never guesses.
 
 Lists, pipelines, simple commands and redirections are here; `if`, `for`, `case` and `[[` in `compound.py`, words in
-`words.py`, `${..}` in `expansions.py`, `((..))` in `arithmetic.py`, here-documents in `heredoc.py`. What is not in
-one of these modules is refused, so a construct that nobody thought of is refused as well.
+`words.py`, `${..}` in `parameter_expansion.py`, `((..))` in `arithmetic.py`, here-documents in `heredoc.py`. Syntax
+that none of these modules accepts is refused, so an unforeseen construct is refused as well.
 """
 
 import re
@@ -50,7 +50,7 @@ _Then = Of[";", "&", "&&", "||"]
 
 
 def read(text: str) -> Script | Opaque:
-    """The tree of `text`, or Opaque with the reason and the place. Total, and its time is bounded for any input."""
+    """Return the tree of `text`, or Opaque with the reason and the place. Total; the time is bounded for any input."""
     refused = objection(text)
     if refused is not None:
         return refused
@@ -66,7 +66,7 @@ def read(text: str) -> Script | Opaque:
 
 
 def read_arithmetic(text: str) -> Expression | None:
-    """What `let` computes for the word `text`, or None when that is not certain."""
+    """Return the expression that `let` computes for the word `text`, or None if that is not certain."""
     if objection(text) is not None or not _NOTHING_PASTED.isdisjoint(text):
         return None
     reader = _Reader(text)
@@ -78,7 +78,7 @@ def read_arithmetic(text: str) -> Expression | None:
 
 
 def _declares(word: Word) -> bool:
-    """Whether arrays may be assigned in the words of this command."""
+    """Return True if arrays may be assigned in the words of this command."""
     part = word.parts[0]
     plain = len(word.parts) == 1 and isinstance(part, Text) and not part.quoted
     return plain and word.literal in ("local", "declare", "typeset")
@@ -96,7 +96,9 @@ class _Reader(Compound):
     # -- lists and pipelines -------------------------------------------------------------------------------------
 
     def commands(self, close: str) -> Script:
-        """A list up to `close`, which is not consumed: `)`, keywords separated by blanks, or "" for the end."""
+        """Return the list up to `close`, which is not consumed: `)`, keywords separated by blanks, or ""
+        for the end.
+        """
         keywords = frozenset(close.split()) if close != ")" else frozenset()
         opening = self.pos
         items: list[Item] = []
@@ -134,7 +136,9 @@ class _Reader(Compound):
         return found is not None and found[1] in keywords
 
     def _operator(self, close: str) -> tuple[_Then, bool]:
-        """The operator after a list element, stepped over, and whether it ends the element for sure."""
+        """Step over the operator after a list element. Return the operator, and True if it certainly ends
+        the element.
+        """
         char = self.char()
         if char == "\n":
             self.linebreak()

@@ -32,9 +32,9 @@ _ASKED = frozenset((*_PREFIXES, "alias", "enable", "shopt", "set"))
 
 
 def objection_to_command(words: tuple[Word, ...]) -> str | None:
-    """Why nothing after this command can be trusted to be read as it stands, or None.
+    """Return the reason that text after this command may be read in another way than the tree shows, or None.
 
-    Only literal names are seen; a dynamic command name is the classifier's to judge.
+    Only literal names are examined; the classifier judges a command whose name is known only at run time.
     """
     if words[0].literal not in _ASKED:
         return None
@@ -76,14 +76,14 @@ def _keeps_grammar(arguments: list[str | None]) -> bool:
 
 
 def objection_to_function(name: str) -> str | None:
-    """Why a function of that name cannot be read, or None."""
+    """Return the reason that a function with that name cannot be read, or None."""
     if name in _NO_FUNCTION:
         return f"a function named `{name}` changes what that word of the shell does"
     return None
 
 
 def objection_to_variable(name: str, value: Word | None) -> str | None:
-    """Why giving `value` (None: any) to the variable `name` may run something, or None."""
+    """Return the reason that assigning `value` (None: any) to the variable `name` may run code, or None."""
     if name in _EVALUATING:
         text = None if value is None else value.literal
         if text is None or not _NUMBER.fullmatch(text):

@@ -50,9 +50,9 @@ _RESERVED: Final = frozenset(
 
 
 def outline(text: str) -> list[Found] | None:
-    """Every command, word (assignments too) and redirection of a plain script; None when `text` is not one.
+    """Return every command, word (assignments too) and redirection of a plain script, or None if `text` is not plain.
 
-    A command is given with the place of its first word or redirection.
+    The place of a command is that of its first word or redirection.
     """
     if _SUBSTITUTION.search(text):
         return None

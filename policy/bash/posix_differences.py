@@ -1,4 +1,4 @@
-"""What only bash reads as bash does: in `sh -c TEXT` the same words may be other commands, files and values."""
+"""Differences between bash and other shells: in `sh -c TEXT` the same words may be other commands, files and values."""
 
 import re
 
@@ -38,7 +38,7 @@ _NAMES = {
 
 
 def objection_elsewhere(text: str) -> str | None:
-    """What in `text` another shell than bash reads in its own way, in the user's words, or None."""
+    """Return the part of `text` that another shell than bash reads differently, as text for the user, or None."""
     found = _ONLY_BASH.search(text)
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""What the whole text must satisfy before anything is read: size, characters, and names that switch the grammar."""
+"""Conditions for the whole text before it is parsed: size, characters, and names that change the grammar."""
 
 import re
 
@@ -18,7 +18,9 @@ _LOCALE_NAMES = re.compile(r"LC_|LANG")
 
 
 def objection(text: str) -> Opaque | None:
-    """Why `text` cannot be read at all, or None. Time does not grow with texts that are too long."""
+    """Return the reason that `text` cannot be parsed at all, or None. The time does not grow with texts that are too
+    long.
+    """
     if len(text) > MOST_CHARACTERS:
         return Opaque(f"the script is longer than {MOST_CHARACTERS} characters", SourceSpan(0, MOST_CHARACTERS))
     if found := _CONTROL.search(text):
@@ -49,7 +51,7 @@ def _beyond_ascii(text: str) -> Opaque | None:
 
 
 def splits_somewhere(text: str) -> bool:
-    """True when a byte of `text` is a blank for some C library (macOS: 0x85 and 0xa0 in UTF-8 locales)."""
+    """Return True if a byte of `text` is a blank for some C library (macOS: 0x85 and 0xa0 in UTF-8 locales)."""
     encoded = text.encode("utf-8")
     return b"\x85" in encoded or b"\xa0" in encoded
 

@@ -1,4 +1,6 @@
-"""The tree for people: one indented line for each command, redirection and substitution. Safe to print anywhere."""
+"""The printer of trees: one indented line for each command, redirection and substitution. The text is safe to print
+anywhere.
+"""
 
 import re
 from collections.abc import Iterator
@@ -51,7 +53,7 @@ _OPENING = {"command": "$(", "process-in": "<(", "process-out": ">("}
 
 
 def show(tree: Script) -> str:
-    """The tree as text, one line a thing, without a newline at the end; control characters are escaped."""
+    """Return the tree as text, one line for each node, without a final newline; control characters are escaped."""
     return "\n".join(_script(tree, ""))
 
 

@@ -1,4 +1,4 @@
-"""Where the reader stands in the text: blanks, comments, newlines, nesting, here-documents to jump over."""
+"""The scanner: the position in the text, and steps over blanks, comments, newlines, nesting and here-documents."""
 
 import re
 
@@ -15,7 +15,7 @@ _COMMENT = re.compile(r"#[^\n]*")
 
 
 class RefusalError(Exception):
-    """Leaves the descent at once. `read` turns it into Opaque; nothing else sees it."""
+    """The exception that ends parsing at once. `read` turns it into Opaque; nothing else catches it."""
 
     def __init__(self, reason: str, span: SourceSpan) -> None:
         super().__init__(reason)
@@ -33,10 +33,10 @@ class Skipped:
 
 
 class Cursor:
-    """A place in `text[:end]`.
+    """A position in `text[:end]`.
 
-    INVARIANT: every newline that separates commands is consumed by `newline`, so a here-document body is never
-    read as commands, and text before it is never read as the body: whoever else steps over `line_end` is refused.
+    INVARIANT: every newline that separates commands is consumed by `newline`, so a here-document body is never read as
+    commands, and text before it is never read as the body: any other step over `line_end` is refused.
     """
 
     __slots__ = ("choosing", "count", "depth", "end", "given", "level", "pos", "skipped", "text")
@@ -53,13 +53,15 @@ class Cursor:
         self.skipped: Skipped | None = None
 
     def refusal(self, reason: str, start: int | None = None, end: int | None = None) -> RefusalError:
-        """To be raised: `reason` in the user's words, at `start:end` (one character from here if absent)."""
+        """Return the exception to raise. `reason` is text for the user, about `start:end` (by default one character at
+        the cursor).
+        """
         first = min(self.pos if start is None else start, len(self.text))
         last = min(first + 1 if end is None else end, len(self.text))
         return RefusalError(reason, SourceSpan(first, max(first, last)))
 
     def char(self) -> str:
-        """The next character, or an empty string at the end."""
+        """Return the next character, or an empty string at the end."""
         return self.text[self.pos] if self.pos < self.end else ""
 
     def ahead(self, text: str) -> bool:
@@ -98,7 +100,7 @@ class Cursor:
             raise self.refusal("a line that starts a here-document is continued inside a word")
 
     def linebreak(self) -> bool:
-        """Step over blanks, comments and newlines. True when there was a newline."""
+        """Step over blanks, comments and newlines. Return True if there was a newline."""
         seen = False
         while True:
             self.blanks()
@@ -108,7 +110,7 @@ class Cursor:
             seen = True
 
     def enter(self, start: int) -> None:
-        """Into a compound command or a substitution."""
+        """Enter a compound command or a substitution."""
         self.depth += 1
         self.counted(COST_OF_NESTING)
         if self.depth > DEEPEST:

@@ -1,4 +1,6 @@
-"""`[[ .. ]]`: tests of files and texts. What evaluates a text (`-v`, `-R`, `-o`, numbers from elsewhere) is refused."""
+"""The command `[[ .. ]]`: tests of files and texts. Operators that evaluate a text (`-v`, `-R`, `-o`, numbers from
+elsewhere) are refused.
+"""
 
 import re
 
@@ -18,7 +20,7 @@ _UNESCAPED = re.compile(r"\\.|([()])")
 
 
 def conditions(words: Words) -> tuple[Condition | Joint, ...]:
-    """What stands between `[[` (already read) and `]]` (stepped over)."""
+    """Return the tests between `[[` (already read) and `]]` (stepped over)."""
     pieces: list[Condition | Joint] = []
     depth, expecting = 0, True
     while True:
@@ -110,12 +112,14 @@ def _balanced(regex: str) -> bool:
 
 
 def _asked_later(word: Word) -> bool:
-    """Whether what is evaluated is known to the walk only."""
+    """Return True if only the interpreter knows the text that is evaluated."""
     return len(word.parts) == 1 and isinstance(word.parts[0], (Substitution, Expansion))
 
 
 def _numbers(words: Words, operands: tuple[Word, ...]) -> None:
-    """bash evaluates both sides as arithmetic. Whether values are numbers is for the walk to see."""
+    """Refuse operands that cannot be numbers, because bash evaluates both sides as arithmetic. The interpreter checks
+    the values.
+    """
     for operand in operands:
         if not evaluated(operand) and not is_number(operand) and not _asked_later(operand):
             raise words.refusal(

@@ -1,4 +1,6 @@
-"""One word: every quoting of bash decoded, everything a word may run found. All word positions come through here."""
+"""Words: decodes every quoting of bash and finds every command inside a word. Every position of a word is
+parsed here.
+"""
 
 import re
 from abc import ABC, abstractmethod
@@ -25,7 +27,7 @@ from policy.model.span import SourceSpan
 
 
 class Where(Enum):
-    """What bash does to a word depends on where it stands."""
+    """The position of a word, which determines the expansions that bash performs."""
 
     ARGUMENT = auto()  # also `for` lists and redirection targets: globs are live
     ASSIGNED = auto()  # after `name=`: no globs, no splitting
@@ -58,25 +60,27 @@ _ENDS_WORD = frozenset(" \t\n;|&)")
 
 
 class Words(Cursor, ABC):
-    """Reads words; the grammar that extends it reads the commands inside substitutions."""
+    """The parser of words. A subclass parses the commands inside substitutions."""
 
     __slots__ = ()
 
     @abstractmethod
     def commands(self, close: str) -> Script:
-        """The list of commands up to `close`, or to the end if that is empty."""
+        """Return the list of commands up to `close`, or to the end if that is empty."""
 
     @abstractmethod
     def arithmetic(self, *, changes: bool) -> Expression:
-        """The arithmetic at the cursor."""
+        """Return the arithmetic expression at the cursor."""
 
     @abstractmethod
     def expansion(self, start: int, *, quoted: bool, body: bool) -> Part:
-        """The `${name OPERATOR word}` at the cursor. `body`: inside a here-document."""
+        """Return the `${name OPERATOR word}` at the cursor. `body`: inside a here-document."""
 
     def arguments(self, *, name: bool = False) -> tuple[Word, ...]:
-        """What the word that starts here becomes where a command or `for` takes words: one word, or several. `name`: it
-        is the first of a command."""
+        """Return the words that the word at the cursor becomes where a command or `for` takes words: one or several.
+
+        `name`: the word is the first of a command.
+        """
         found = BRACED.match(self.text, self.pos, self.end) if not _PLAIN.match(self.text, self.pos, self.end) else None
         expanded = expand(found[0]) if found else None
         if not found or not expanded:
@@ -87,7 +91,7 @@ class Words(Cursor, ABC):
         return tuple(Word(_globbed(text, span), span) for text in expanded)
 
     def word(self, where: Where) -> Word:
-        """The word that starts here, never empty in the text except after `name=`."""
+        """Return the word at the cursor, never empty in the text except after `name=`."""
         self.counted()
         found = _PLAIN.match(self.text, self.pos, self.end)
         if found:
@@ -121,7 +125,7 @@ class Words(Cursor, ABC):
         return word
 
     def _read(self, where: Where) -> tuple[Word, int | None]:
-        """A word as if braces meant nothing, and where the first of them is."""
+        """Return the word as if braces had no meaning, and the position of the first brace."""
         text, start = self.text, self.pos
         parts: list[Part] = []
         brace: int | None = None
@@ -251,7 +255,9 @@ class Words(Cursor, ABC):
     # -- quoted --------------------------------------------------------------------------------------------------
 
     def _quoted(self, start: int, close: str) -> list[Part]:
-        """The inside of double quotes, or of a here-document when `close` is empty; the parts tile `start:pos`."""
+        """Return the content of double quotes, or of a here-document if `close` is empty; the parts tile
+        `start:pos`.
+        """
         text = self.text
         runs, escapable = (_DOUBLE_RUN, '$`"\\') if close else (_BODY_RUN, "$`\\")
         parts: list[Part] = []
@@ -330,7 +336,9 @@ class Words(Cursor, ABC):
         return not following or following in _AFTER_PLAIN_DOLLAR or following == close
 
     def dollar(self, start: int, quoted: bool, *, body: bool = False) -> Part:
-        """What the `$` at the cursor begins. `start` is where the part begins (at a quote before it, maybe)."""
+        """Return the part that the `$` at the cursor begins. `start` is the beginning of the part (at a quote before
+        it, maybe).
+        """
         text, at = self.text, self.pos
         if found := _NAMED.match(text, at, self.end):
             self.pos = found.end()
@@ -414,7 +422,7 @@ class Words(Cursor, ABC):
     # -- here-documents ------------------------------------------------------------------------------------------
 
     def here_body(self, start: int, end: int) -> tuple[Part, ...]:
-        """The parts of an unquoted here-document body at `start:end`, which the cursor does not move over."""
+        """Return the parts of an unquoted here-document body at `start:end`. The cursor does not move."""
         place, bound, skipped = self.pos, self.end, self.skipped
         self.pos, self.end, self.skipped = start, end, None
         parts = tuple(self._quoted(start, ""))
@@ -423,7 +431,7 @@ class Words(Cursor, ABC):
 
 
 def _globbed(text: str, span: SourceSpan) -> tuple[Part, ...]:
-    """A word that a brace expansion made, in which globs are live. All its parts are spelled at `span`."""
+    """Return the parts of a word that a brace expansion made, with active globs. All parts have the position `span`."""
     pieces = _AROUND_STARS.split(text)
     return tuple(
         Glob(piece, span) if index % 2 else Text(piece, span, False) for index, piece in enumerate(pieces) if piece

@@ -1,4 +1,4 @@
-"""Words of the shell that change folder or variables, or that read shell text."""
+"""Builtins of the shell that change the folder or variables, or that read shell text."""
 
 import re
 from dataclasses import replace
@@ -24,7 +24,7 @@ _SET_NAMES = frozenset(["pipefail", "errexit", "nounset", "noglob", "noclobber",
 
 
 def cd(call: Call) -> None:
-    """`cd`: where the shell is afterwards, when it worked and when it did not."""
+    """Judge `cd`: determine the folder of the shell after success and after failure."""
     shape = parse(call.rule, call.label, call.words)
     if shape.trouble or len(shape.operands) > 1:
         call.unknown(shape.trouble or "`cd` with more than one folder", shape.where)
@@ -56,7 +56,7 @@ def _go(call: Call, word: AbstractWord | None, *, physical: bool = False) -> Exi
 
 
 def push(call: Call) -> None:
-    """`pushd FOLDER`."""
+    """Judge `pushd FOLDER`."""
     words = [word for word in call.words if word.text != "--"]
     if len(words) != 1 or words[0].text is None or words[0].text[:1] in ("-", "+"):
         call.unknown(f"`{call.label}` other than with one folder")
@@ -70,7 +70,7 @@ def push(call: Call) -> None:
 
 
 def popd(call: Call) -> None:
-    """`popd` without arguments."""
+    """Judge `popd` without arguments."""
     call.interpreter.traps.wandered = True
     if call.words:
         call.unknown(f"`{call.label}` with arguments")
@@ -83,7 +83,7 @@ def popd(call: Call) -> None:
 
 
 def assign(call: Call) -> None:
-    """`export`, `declare`, `typeset`, `local`, `readonly`: names with or without a value."""
+    """Judge `export`, `declare`, `typeset`, `local` and `readonly`: names with or without a value."""
     variables, state = call.interpreter.variables, call.state
     if call.label in ("declare", "typeset") and _shows_functions(call.words):
         call.does(Tier.READ, "shows functions", flag=call.words[0].text or "")
@@ -161,7 +161,7 @@ _ASSIGN_FLAGS = {"export": frozenset(["-p", "--"]), "readonly": frozenset(["-p",
 
 
 def let(call: Call) -> None:
-    """`let EXPRESSION ..`: arithmetic over numbers."""
+    """Judge `let EXPRESSION ..`: arithmetic over numbers."""
     from policy.bash.parser import read_arithmetic  # only where there is something to compute
 
     state, variables = call.state, call.interpreter.variables
@@ -181,14 +181,16 @@ def _shows_functions(words: list[AbstractWord]) -> bool:
 
 
 def _surely_no_array(value: AbstractWord) -> bool:
-    """`declare x='([$(cmd)]=b)'` runs `cmd` where `x` is an array."""
+    """Return True if the value is certainly not an array literal: `declare x='([$(cmd)]=b)'` runs `cmd` if `x` is an
+    array.
+    """
     if value.texts:
         return not any(text.startswith("(") for text in value.texts)
     return value.number or value.head[:1] not in ("", "(")
 
 
 def unset(call: Call) -> None:
-    """`unset NAME`: a name, never a subscript, which bash would evaluate."""
+    """Judge `unset NAME`. A subscript, which bash would evaluate, is refused."""
     state, variables, kind = call.state, call.interpreter.variables, ""
     for word in call.words:
         text = word.text
@@ -221,7 +223,7 @@ def _input(call: Call, shape: ParsedOptions) -> tuple[str, ...]:
 
 
 def read(call: Call) -> None:
-    """`read` puts input into variables."""
+    """Judge `read`, which assigns its input to variables."""
     shape = parse(call.rule, call.label, call.words)
     if shape.trouble:
         call.unknown(shape.trouble, shape.where)
@@ -243,7 +245,7 @@ def read(call: Call) -> None:
 
 
 def printf(call: Call) -> None:
-    """`printf FORMAT ..`; `-v NAME` is an assignment."""
+    """Judge `printf FORMAT ..`; `-v NAME` is an assignment."""
     words, state = list(call.words), call.state
     while words and words[0].text is not None and words[0].text[:2] == "-v":
         first = words.pop(0)
@@ -264,7 +266,7 @@ def printf(call: Call) -> None:
 
 
 def set_options(call: Call) -> None:
-    """`set`: only switches that make a script stricter or chattier."""
+    """Judge `set`: only options that make a script stricter or more verbose are accepted."""
     words, arguments = list(call.words), call.state.arguments
     while words:
         word = words[0]
@@ -288,7 +290,7 @@ def set_options(call: Call) -> None:
 
 
 def shift(call: Call) -> None:
-    """`shift` drops arguments, or none of them when there are fewer."""
+    """Judge `shift`, which drops arguments, or none of them if there are fewer."""
     count = call.words[0].text if call.words else "1"
     if len(call.words) > 1 or count is None or not count.isdigit():
         call.unknown(f"`{call.label}` other than by a number", call.words[0])
@@ -303,7 +305,7 @@ def shift(call: Call) -> None:
 
 
 def trap(call: Call) -> None:
-    """`trap TEXT SIGNALS`: the text is read now, and judged where the shell ends."""
+    """Judge `trap TEXT SIGNALS`: the text is parsed now, and interpreted at the end of the shell."""
     words = [word for word in call.words if word.text != "--"]
     call.does_as_ruled(Tier.READ)
     if not words or words[0].text in ("-p", "-l"):
@@ -328,7 +330,7 @@ _SIGNALS = frozenset(["EXIT", "0", "ERR", "DEBUG", "RETURN", "HUP", "INT", "QUIT
 
 
 def getopts(call: Call) -> None:
-    """`getopts LETTERS NAME`."""
+    """Judge `getopts LETTERS NAME`."""
     words = call.words
     if len(words) < 2 or any(word.text is None for word in words[:2]) or not _NAME.fullmatch(words[1].text or ""):
         call.unknown("`getopts` with a name known only when it runs")
@@ -342,7 +344,9 @@ def getopts(call: Call) -> None:
 
 
 def mapfile(call: Call) -> None:
-    """`mapfile NAME` puts lines into an array. `-C` runs a command for them, and is no flag of its rule."""
+    """Judge `mapfile NAME`, which assigns lines to an array. `-C` runs a command for them; its rule does
+    not list `-C`.
+    """
     shape = parse(call.rule, call.label, call.words)
     names = shape.operands or [literal("MAPFILE")]
     if shape.trouble or len(names) > 1 or names[0].text is None or not _NAME.fullmatch(names[0].text):
@@ -357,7 +361,7 @@ def mapfile(call: Call) -> None:
 
 
 def shopt(call: Call) -> None:
-    """`shopt`: which files a pattern matches may change, within the folder that bounds them."""
+    """Judge `shopt`: the files that a pattern matches may change, within the folder that bounds them."""
     for word in call.words:
         if word.text not in _SHOPT:
             call.unknown("`shopt` changes how the shell works", word)
@@ -369,7 +373,9 @@ _SHOPT = frozenset(["-s", "-u", "-q", "-p", "nullglob", "failglob", "globstar", 
 
 
 def umask(call: Call) -> None:
-    """`umask`: what it takes away is nobody's loss; what it leaves to everybody is like `chmod` on all that comes."""
+    """Judge `umask`: restricting new files is harmless; granting rights to others is like a `chmod` of every later
+    file.
+    """
     shape = parse(call.rule, call.label, call.words)
     if shape.trouble or len(shape.operands) > 1:
         call.unknown(shape.trouble or f"`{call.label}` with more than one mode", shape.where)
@@ -381,7 +387,7 @@ def umask(call: Call) -> None:
 
 
 def _keeps_others_out(mode: str) -> bool:
-    """Whether a mode of umask(1p), by number or by letters, leaves others nothing to write to."""
+    """Return True if a mode of umask(1p), numeric or symbolic, gives others no write permission."""
     if _MASK.fullmatch(mode):
         return bool(int(mode, 8) & 0o002)
     clauses = [_CLAUSE.fullmatch(clause) for clause in mode.split(",")]
@@ -397,7 +403,7 @@ _CLAUSE = re.compile(r"([ugoa]*)([-+=])([rwxXstugo]*)", re.ASCII)
 
 
 def evaluate(call: Call) -> None:
-    """`eval`: its words are a script, read in this very shell."""
+    """Judge `eval`: its words are a script, interpreted in the current shell."""
     texts = [word.text for word in call.words]
     if texts[:1] == ["--"]:
         del texts[0]
@@ -415,7 +421,7 @@ def evaluate(call: Call) -> None:
 
 
 def source(call: Call) -> None:
-    """`source FILE`: the file's commands run in this shell."""
+    """Judge `source FILE`: the commands of the file run in the current shell."""
     if not call.words:
         call.unknown(f"`{call.label}` without a file")
         return
@@ -428,7 +434,7 @@ def source(call: Call) -> None:
 
 
 def _lost(call: Call) -> State:
-    """After shell text that was not read: any folder, any value."""
+    """Return the state after shell text that was not read: any folder, any value."""
     state = call.state
     call.interpreter.traps.wandered = True
     for name in state.variables:
@@ -437,7 +443,7 @@ def _lost(call: Call) -> State:
 
 
 def alias(call: Call) -> None:
-    """`alias` and `hash` only list when they get no arguments."""
+    """Judge `alias` and `hash`, which only list if they get no arguments."""
     if call.words:
         call.unknown(f"`{call.label}` with arguments changes what a command name means", call.words[0])
         return
@@ -445,7 +451,7 @@ def alias(call: Call) -> None:
 
 
 def echo(call: Call) -> None:
-    """`echo`, `true`, `:`: whatever the words are, nothing else happens."""
+    """Judge `echo`, `true` and `:`, which have no effect besides their output."""
     if call.label == "echo":
         call.says = echoed(call.words)
     call.does_as_ruled(Tier.READ)

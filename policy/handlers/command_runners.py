@@ -1,4 +1,4 @@
-"""Programs that put a command together before they run it: `watch`, `parallel`, `busybox`, `script`, `fd -x`."""
+"""Programs that compose a command before they run it: `watch`, `parallel`, `busybox`, `script`, `fd -x`."""
 
 import re
 from dataclasses import replace
@@ -15,7 +15,9 @@ from policy.rules.rule import Role
 
 
 def _shape(call: Call) -> ParsedOptions | None:
-    """The words told apart, and the flags judged; None when they could not be, which is said then."""
+    """Return the parsed options after judging the flags, or None, after reporting it, if the words could
+    not be parsed.
+    """
     shape = parse(call.rule, call.label, call.words)
     lost = [flag for flag, value in shape.flags if flag.role is not None and not flag.optional and value is None]
     if shape.trouble or lost:
@@ -31,7 +33,7 @@ def _shape(call: Call) -> ParsedOptions | None:
 
 
 def watch(call: Call) -> None:
-    """`watch COMMAND`: its words, joined, are a script; with `-x` they are a command."""
+    """Judge `watch COMMAND`: its words, joined, are a script; with `-x` they are a command."""
     shape = _shape(call)
     if shape is None or not shape.operands:
         return
@@ -46,7 +48,7 @@ def watch(call: Call) -> None:
 
 
 def busybox(call: Call) -> None:
-    """`busybox APPLET ..`: the applet does what the program of that name does."""
+    """Judge `busybox APPLET ..`: the applet has the effects of the program with that name."""
     if not call.words or (len(call.words) == 1 and call.words[0].text in call.rule.alone):
         call.does(Tier.READ, "lists what it can do")
     elif call.words[0].text is None or call.words[0].text[:1] == "-":
@@ -57,7 +59,7 @@ def busybox(call: Call) -> None:
 
 
 def script(call: Call) -> None:
-    """`script -c COMMAND FILE` (Linux), `script FILE COMMAND ..` (macOS): without a command it is a shell."""
+    """Judge `script -c COMMAND FILE` (Linux) and `script FILE COMMAND ..` (macOS). Without a command it is a shell."""
     shape = _shape(call)
     if shape is None:
         return
@@ -75,7 +77,7 @@ _SOURCES = frozenset([":::", ":::+", "::::", "::::+"])
 
 
 def parallel(call: Call) -> None:
-    """GNU parallel: a command line for a shell, with quoted data in it."""
+    """Judge GNU parallel: a command line for a shell, with quoted data in it."""
     shape = _shape(call)
     if shape is None:
         return
@@ -109,7 +111,7 @@ _RUNS = frozenset(["-x", "--exec", "-X", "--exec-batch"])
 
 
 def fd(call: Call) -> None:
-    """`fd`: what follows `-x` or `-X` is a command that gets the paths found."""
+    """Judge `fd`: the words after `-x` or `-X` are a command that gets the paths found."""
     at = next((index for index, word in enumerate(call.words) if word.text in _RUNS), None)
     if at is None:
         judge(call)

@@ -1,4 +1,4 @@
-"""Programs that fetch files: what they send or write by a word that is more than the name of a file."""
+"""Programs that download files: the files that they send or write by a word that is more than a file name."""
 
 import re
 from dataclasses import replace
@@ -21,7 +21,9 @@ _TREES = frozenset(["-r", "--recursive", "-m", "--mirror", "-x", "--force-direct
 
 
 def curl(call: Call) -> None:
-    """`curl`. Sources: curl(1) for `--upload-file`, `--form`, `--write-out`, `--output`, `--cert`, `--remote-name`."""
+    """Judge `curl`. Sources: curl(1) for `--upload-file`, `--form`, `--write-out`, `--output`, `--cert`,
+    `--remote-name`.
+    """
     shape = parse(call.rule, call.label, call.words)
     judge(call)
     if call.quiet or shape.trouble:
@@ -54,7 +56,7 @@ def curl(call: Call) -> None:
 
 
 def wget(call: Call) -> None:
-    """`wget`, which names files after addresses unless it is told a name."""
+    """Judge `wget`, which names files after addresses unless a name is given."""
     shape = parse(call.rule, call.label, call.words)
     given = {flag.name: value for flag, value in shape.flags}
     told = bool(given.keys() & {"-O", "--output-document", "--spider"}) and not given.keys() & {"-b", "--background"}
@@ -71,7 +73,7 @@ def wget(call: Call) -> None:
 
 
 def _form(call: Call, text: str, word: AbstractWord) -> None:
-    """`name=@file,file;type=..`, `name=<file`, `name=text;headers=@file`: each of these files is sent."""
+    """Judge `name=@file,file;type=..`, `name=<file` and `name=text;headers=@file`: each of these files is sent."""
     found = _SENT.match(text)
     value = text[found.end() :] if found else ""
     files = value.startswith(("@", "<"))
@@ -87,7 +89,7 @@ def _form(call: Call, text: str, word: AbstractWord) -> None:
 
 
 def _saved(call: Call, addresses: list[AbstractWord], folder: str) -> None:
-    """The files that get the names at the end of the addresses."""
+    """Report the files that are named after the last part of the addresses."""
     for word in addresses:
         if word.text is None:
             continue

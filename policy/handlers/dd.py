@@ -1,4 +1,4 @@
-"""dd: `if=` is read, `of=` is written."""
+"""The command dd: `if=` is read, `of=` is written."""
 
 from policy.interpreter.command_call import Call
 from policy.model.abstract_word import literal

@@ -1,4 +1,4 @@
-"""find's expression language: an allowlist of tests and actions, every action judged."""
+"""The expression language of find: an allowlist of tests and actions; every action is judged."""
 
 import re
 from dataclasses import replace
@@ -128,9 +128,10 @@ def find(call: Call) -> None:
 def _named(
     call: Call, words: list[AbstractWord], todo: list[tuple[str, list[AbstractWord]]], starts: list[AbstractWord]
 ) -> tuple[str, ...]:
-    """The names that every file found has, as they are written, and the secrets that such a pattern finds alone.
+    """Return the names that every file found has, as written, and the secrets that such a pattern alone finds.
 
-    Behind an operator a test says not what is found, but for a choice between tests of names, all of them for secrets.
+    After an operator a test does not determine the matches, except for a choice between tests of names that are all for
+    secrets.
     """
     operators = _CHOOSES.intersection(word.text for word in words)
     choice = bool(operators) and operators <= _OR_ALONE and all(test in _BY_NAME or test in _EXEC for test, _ in todo)
@@ -151,7 +152,7 @@ _CHOOSES = frozenset(["!", "-not", "-o", "-or", ",", "-prune"])  # with these, a
 
 
 def _picks(values: list[AbstractWord]) -> bool:
-    """Whether a pattern leaves most files out, and those in which Git keeps all versions."""
+    """Return True if a pattern excludes most files, and those in which Git keeps all versions."""
     text = values[0].text if values else None
     return text is None or (bool(text.strip("*?./")) and not _HISTORY.search(text))
 
@@ -169,7 +170,7 @@ def _arguments(text: str) -> int | None:
 
 
 def _until_end(words: list[AbstractWord], at: int) -> int:
-    """How many words an `-exec` takes, its `;` or `{} +` included."""
+    """Return the number of words of an `-exec`, its `;` or `{} +` included."""
     for index in range(at, len(words)):
         text = words[index].text
         if text == ";" or (text == "+" and index > at and words[index - 1].text == "{}"):
@@ -178,12 +179,14 @@ def _until_end(words: list[AbstractWord], at: int) -> int:
 
 
 def _no_predicate(word: AbstractWord) -> bool:
-    """A glob whose certain end is the end of no test or action: its matches can only be names."""
+    """Return True if the word is a glob whose certain end is the end of no test or action: its matches can only be
+    names.
+    """
     return word.globbed and bool(word.tail) and not any(name.endswith(word.tail) for name in _EVERY)
 
 
 def _found(start: AbstractWord, narrowed: bool) -> AbstractWord:
-    """What `{}` may be: the start or something below it, which begins as the start does."""
+    """Return the possible values of `{}`: the start or a path below it, which begins with the start."""
     if start.text:
         return replace(below(start.text), subset=narrowed)
     if start.globbed and start.head:

@@ -1,4 +1,4 @@
-"""The command lines of code forges: which host they talk to, and what a call of their API changes."""
+"""The command lines of code forges: the host that they contact, and the changes by a call of their API."""
 
 from policy.interpreter.command_call import Call
 from policy.interpreter.judge_command import judge
@@ -13,7 +13,7 @@ _SHORTEST = 3  # HOST/OWNER/REPOSITORY
 
 
 def forge(call: Call) -> None:
-    """`gh`, `glab`: what talks to the forge says to which host."""
+    """Judge `gh` and `glab`: report the host of the forge for every command that contacts it."""
     judge(call)
     if call.quiet or call.rule.tier is Tier.READ:
         return
@@ -37,7 +37,7 @@ def _connect(call: Call) -> None:
 
 
 def _api(call: Call) -> None:
-    """A method, or a field to send, makes it more than a look."""
+    """Judge a call of the API: a method, or a field to send, makes it more than a read."""
     given = {name: value for name, value in call.flags.items() if name in ("-X", "--method")}
     methods = {(value.text or "?").upper() if value is not None else "?" for value in given.values()}
     sends = bool(_FIELDS & set(call.flags)) and not methods

@@ -1,4 +1,4 @@
-"""git: its subcommands are in the rule file; whose settings it obeys, and what it prints, is decided here."""
+"""The command git: its subcommands are in the rule file; whose settings it obeys, and its output, is decided here."""
 
 import re
 from collections.abc import Callable
@@ -37,10 +37,10 @@ _MODIFIES = ("git fetch", "git pull", "git clone", "git push", "git ls-remote", 
 
 
 def git(call: Call) -> None:
-    """Judge a git command, and the repository it would work in.
+    """Judge a git command, and the repository that it would work in.
 
-    THREAT: a repository's own settings name programs (file-system monitors, filters, pagers) that git starts by
-    itself. The workspace's repository is the one that the executor runs with those switched off.
+    THREAT: a repository's own settings name programs (file-system monitors, filters, pagers) that git starts by itself.
+    Only for the workspace's repository does the sandbox run git with these settings switched off.
     """
     shape = parse(call.rule, call.label, call.words)
     sub = descend(call)
@@ -65,7 +65,7 @@ def git(call: Call) -> None:
 
 
 def _talks(call: Call) -> None:
-    """The hosts behind the remotes that a command uses, as the repository's settings say: nobody else named them."""
+    """Report the hosts of the remotes that a command uses. The settings of the repository alone name them."""
     words = parse(call.rule, call.label, call.words).operands
     verb, push = call.label.removeprefix("git "), call.label == "git push"
     if call.label not in _REMOTE:
@@ -137,7 +137,7 @@ def _judge(call: Call) -> None:
 
 
 def _given(call: Call, shape: ParsedOptions) -> None:
-    """`-c key=value`, and the repository that flags name. THREAT: almost any setting can name a program."""
+    """Judge `-c key=value`, and the repository that flags name. THREAT: almost any setting can name a program."""
     own = call.facts.workspace
     named = {flag.name: value for flag, value in shape.flags if flag.name in ("--git-dir", "--work-tree")}
     for flag, value in shape.flags:
@@ -168,13 +168,13 @@ def _given(call: Call, shape: ParsedOptions) -> None:
 
 
 def _obeys(call: Call, does: str) -> None:
-    """Give code that settings may name as a fact about Git itself."""
+    """Report code that settings may name as a fact about Git itself."""
     call.findings.add_effect(EffectKind.RUNS, "git")
     call.findings.does(Tier.EXECUTE, "git", does, call.rule.ref, call.span, None)
 
 
 def _below(workspace: str, places: set[str]) -> str:
-    """The one place that is changed, as rules write it; without one, anything in the workspace may be."""
+    """Return the one path that is changed, in the notation of rules, or `.` if anything in the workspace may change."""
     found = [place[len(workspace) + 1 :] for place in places if place.startswith(f"{workspace}/")]
     return found[0] if len(found) == len(places) == 1 else "."
 
@@ -207,7 +207,9 @@ def _whose(call: Call) -> None:
 
 
 def _config(call: Call, shape: ParsedOptions) -> None:
-    """Whose settings: the repository's, the user's, the system's, or a file's. A key alone is shown."""
+    """Judge `git config` by the owner of the settings: the repository, the user, the system, or a file. A key alone is
+    only shown.
+    """
     given = {flag.name for flag, _ in shape.flags}
     keys = [word.text for word in shape.operands]
     changing = any(flag.tier is not None for flag, _ in shape.flags)
@@ -232,7 +234,7 @@ def _config(call: Call, shape: ParsedOptions) -> None:
 
 
 def _restored(call: Call, shape: ParsedOptions) -> str:
-    """The files whose changes are lost, in backticks; empty when that is not certain, or nothing is lost."""
+    """Return the files whose changes are lost, in backticks; empty if that is not certain, or nothing is lost."""
     given = {flag.name for flag, _ in shape.flags}
     if call.label == "git restore" and given & {"--staged", "-S"} and not given & {"--worktree", "-W"}:
         return ""
@@ -253,7 +255,7 @@ def _restored(call: Call, shape: ParsedOptions) -> str:
 
 
 def _restore(call: Call, shape: ParsedOptions) -> None:
-    """THREAT: `git checkout .` throws away, without a word, all that was not committed."""
+    """Report the loss of uncommitted changes. THREAT: `git checkout .` discards all of them without a message."""
     given = {flag.name for flag, _ in shape.flags}
     if call.label == "git restore" and given & {"--staged", "-S"} and not given & {"--worktree", "-W"}:
         return
@@ -275,7 +277,9 @@ def _restore(call: Call, shape: ParsedOptions) -> None:
 
 
 def _archive(call: Call, shape: ParsedOptions) -> None:
-    """The formats of tar and zip are git's own; another one is made by a program, which the settings may name."""
+    """Judge the format of an archive: git writes tar and zip itself, and any other format by a program that settings
+    may name.
+    """
     for name in ("--format", "-o", "--output"):
         value = call.flags.get(name)
         known = ("tar", "zip") if name == "--format" else (".tar", ".zip")

@@ -1,4 +1,4 @@
-"""Git commands that bring files of the index or of the history into the workspace, or change what the index holds."""
+"""Git commands that put files of the index or of the history into the workspace, or change the content of the index."""
 
 import re
 from collections.abc import Callable
@@ -34,10 +34,10 @@ _GOING_ON = frozenset(("--continue", "--abort", "--quit", "--skip"))  # of what 
 
 
 def brought(call: Call) -> None:
-    """Ask when the command brings secret files that are not there yet, and another command of the script reads files.
+    """Ask if the command creates secret files that do not exist yet, and another command of the script reads files.
 
-    A secret file that appears while a command runs is masked only for the next one. A command that brings it and does
-    nothing else prints no content, so it is no question.
+    A secret file that appears while a command runs is masked only for the next command. A command that only creates the
+    file prints no content, so it needs no question.
 
     THREAT T117: `git checkout old && grep -r KEY .` prints what `git show old:.env` may not.
     """
@@ -96,7 +96,7 @@ def _is_missing(call: Call, name: str) -> bool:
 
 
 def _tree(call: Call, shape: ParsedOptions, given: set[str]) -> Where:
-    """`git checkout REV`, `git checkout REV -- PATH`, `git checkout PATH`."""
+    """Return the source of `git checkout REV`, `git checkout REV -- PATH` or `git checkout PATH`."""
     words = before_dashes(call, shape)
     if not words:
         return INDEX if shape.operands else ()
@@ -113,7 +113,9 @@ def _restored(call: Call, shape: ParsedOptions, given: set[str]) -> Where:
 
 
 def _moved(call: Call, shape: ParsedOptions, given: set[str]) -> Where:
-    """`git reset` puts the files of a tree into the index; without a revision those of HEAD."""
+    """Return the source of `git reset`, which puts the files of a tree into the index; without a revision those of
+    HEAD.
+    """
     words = before_dashes(call, shape)
     return _of("tree", [words[0].text if words and is_revision(call, words[0]) else "HEAD"])
 

@@ -1,4 +1,4 @@
-"""Git commands that print the content of files that Git keeps: in the index, in commits, or under an id."""
+"""Git commands that print the content of files that Git stores: in the index, in commits, or under an object id."""
 
 import re
 from collections.abc import Callable
@@ -46,11 +46,11 @@ Where = tuple[str, ...]
 
 
 def kept(call: Call, before: AbstractSet[str]) -> None:
-    """Ask when the command prints files of the index or of the history, and a secret one is or may be among them.
+    """Ask if the command prints files of the index or of the history, and a secret one is or may be among them.
 
     `call` is that of the subcommand; `before` are the flags of `git` itself.
 
-    THREAT T117: the sandbox masks secret files, and not the objects in which Git has them.
+    THREAT T117: the sandbox masks secret files, and not the objects in which Git stores them.
     """
     shape = parse(call.rule, call.label, call.words)
     given = {flag.name for flag, _ in shape.flags}
@@ -91,7 +91,7 @@ def named(names: list[str]) -> str:
 
 
 def asked(call: Call, text: str) -> None:
-    """Make the command a question, since `text`, which follows its name."""
+    """Make the command a question. `text` is the cause, as the end of a sentence that starts with the command."""
     call.findings.add_effect(EffectKind.READS, f"{call.facts.workspace}/.git", Scope.WORKSPACE, False)
     call.does(Tier.READ_OUTSIDE, text)
 
@@ -116,7 +116,9 @@ def _commits(call: Call, shape: ParsedOptions, given: set[str]) -> Where:
 
 
 def _put_aside(call: Call, shape: ParsedOptions, given: set[str]) -> Where:
-    """The repository's setting `stash.showPatch` may make it print differences."""
+    """Return the source of `git stash show`, which may print differences by the repository's setting
+    `stash.showPatch`.
+    """
     return HISTORY if given & _EXPLICIT or not given & _NO_PATCH else ()
 
 
@@ -162,7 +164,7 @@ def _marked(call: Call, shape: ParsedOptions) -> Where:
 
 
 def _formatted(call: Call, shape: ParsedOptions, given: set[str]) -> Where:
-    """`%(raw)` prints the content of a file that a reference marks."""
+    """Return the source for a format: `%(raw)` prints the content of a file that a reference names."""
     values = [value for flag, value in shape.flags if flag.name == "--format"]
     return HISTORY if any(value is None or value.text is None or "raw" in value.text for value in values) else ()
 
@@ -177,17 +179,17 @@ def _search(call: Call, shape: ParsedOptions, given: set[str]) -> Where:
 
 
 def _with(*flags: str, where: Where = HISTORY) -> "_Shows":
-    """It prints content with one of `flags`."""
+    """Return the description of a command that prints content with one of `flags`."""
     return lambda call, shape, given: where if given & set(flags) else ()
 
 
 def _without(*flags: str) -> "_Shows":
-    """It prints content, but not with one of `flags`."""
+    """Return the description of a command that prints content, but not with one of `flags`."""
     return lambda call, shape, given: () if given & set(flags) else HISTORY
 
 
 def _unless_named(call: Call, shape: ParsedOptions, given: set[str]) -> Where:
-    """It prints one file, which is judged by its name where that is known."""
+    """Return the source for a command that prints one file, which is judged by its name if the name is known."""
     return HISTORY if any(not word.texts for word in shape.operands) else ()
 
 

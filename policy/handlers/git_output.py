@@ -1,4 +1,4 @@
-"""What a git command prints, where that is certain: its output may then stand among the words of another command."""
+"""The output of git commands, where it is certain: it may then be among the words of another command."""
 
 import re
 from collections.abc import Callable
@@ -29,10 +29,11 @@ _DESCRIBING = frozenset((
 
 
 def prints_one(call: Call) -> AbstractWord | None:
-    """A bound of what it prints, when that is certainly one word: an id, a number or a name.
+    """Return a bound of the output if it is certainly one word: an id, a number or a name; else None.
 
-    THREAT: the subject of a commit, or the name of a file, is whatever somebody else wrote; in `git diff $(git ..)` it
-    would become a flag. So would the short name of a branch or a tag: a clone brings `--output=x` along as both.
+    THREAT: the author of the repository chooses the subject of a commit and the name of a file; in `git diff $(git ..)`
+    it would become a flag. The same applies to the short name of a branch or a tag: a clone may contain `--output=x` as
+    both.
     """
     operands = [word.text for word in call.words if word.text is None or word.text[:1] != "-"]
     name = call.label.rpartition(" ")[2]
@@ -42,7 +43,7 @@ def prints_one(call: Call) -> AbstractWord | None:
 
 
 def _names(call: Call, command: str) -> bool:
-    """Whether it may print the short name of a branch or tag."""
+    """Return True if the command may print the short name of a branch or tag."""
     given = set(call.flags)
     match command:
         case "rev-parse":

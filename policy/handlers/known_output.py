@@ -1,4 +1,4 @@
-"""Commands of which it is known what they print: `$(mktemp -d)` is a new path, `$(date +%F)` no path at all."""
+"""Commands with known output: `$(mktemp -d)` is a new path, `$(date +%F)` is not a path at all."""
 
 import re
 
@@ -17,7 +17,7 @@ _TEMPLATE = re.compile(r"([A-Za-z0-9_./-]*?)X{3,}(?:\.[A-Za-z0-9]+)?")
 
 
 def date(call: Call) -> None:
-    """`date`: without a blank or a slash in its format it prints a name that stays in its folder."""
+    """Judge `date`: without a blank or a slash in its format it prints a name that stays in its folder."""
     judge(call)
     words = [word.text for word in call.words]
     formats = [text for text in words if text is not None and text[:1] == "+"]
@@ -32,7 +32,7 @@ def date(call: Call) -> None:
 
 
 def mktemp(call: Call) -> None:
-    """`mktemp`: prints the path that it made, or nothing when it could not."""
+    """Judge `mktemp`, which prints the path that it created, or nothing if it failed."""
     judge(call)
     words = [word.text for word in call.words]
     operands = [text for text in words if text is not None and text[:1] != "-"]

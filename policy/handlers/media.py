@@ -1,4 +1,4 @@
-"""Programs for media whose last word says whether they write."""
+"""Media programs whose last word decides if they write."""
 
 from policy.interpreter.command_call import Call
 from policy.interpreter.judge_command import judge
@@ -10,7 +10,7 @@ from policy.rules.rule import Role
 
 
 def pdftotext(call: Call) -> None:
-    """`pdftotext FILE -` prints; with one word, or another second one, it writes a file."""
+    """Judge `pdftotext`: `pdftotext FILE -` prints; with one word, or any other second word, it writes a file."""
     shape = parse(call.rule, call.label, call.words)
     if shape.trouble or len(shape.operands) > 2:
         judge(call)

@@ -29,7 +29,7 @@ _SETTING = re.compile(r"([A-Za-z0-9]+)\s*[=\s]\s*(.*)", re.DOTALL)
 
 
 def network_code(call: Call) -> None:
-    """A command that talks to a network, and runs what came from there (install scripts, build back ends)."""
+    """Judge a command that connects to a network and runs code from there (install scripts, build back ends)."""
     judge(call)
     if call.quiet:
         return
@@ -37,7 +37,7 @@ def network_code(call: Call) -> None:
 
 
 def ssh(call: Call) -> None:
-    """`ssh [FLAGS] HOST [FLAGS] [COMMAND]`. What the command does, it does on the other machine."""
+    """Judge `ssh [FLAGS] HOST [FLAGS] [COMMAND]`. The command runs on the other machine."""
     if len(call.words) == 1 and call.words[0].text in call.rule.alone:
         judge(call)
         return
@@ -72,7 +72,7 @@ def _setting(call: Call, value: AbstractWord | None) -> None:
 
 
 def _judged(call: Call) -> ParsedOptions | None:
-    """Judge the command but for its operands. They are left to the caller, who gets None when there is nothing left."""
+    """Judge the command except for its operands, and return them for the caller; None if nothing is left."""
     rule = call.rule
     call.rule = replace(rule, operands=Operands(rest=Role.DATA))
     judge(call)
@@ -81,7 +81,7 @@ def _judged(call: Call) -> ParsedOptions | None:
 
 
 def transfer(call: Call) -> None:
-    """`scp`, `rsync`: the last operand is written, the others are read; `HOST:PATH` is on another machine."""
+    """Judge `scp` and `rsync`: the last operand is written, the others are read; `HOST:PATH` is on another machine."""
     rule = call.rule
     shape = _judged(call)
     if shape is None:
@@ -119,7 +119,9 @@ _AFAR = re.compile(r"(?:TCP|UDP|SCTP|IP|OPENSSL|SSL|DCCP|VSOCK)[0-9]?(?:-(?:CONN
 
 
 def socat(call: Call) -> None:
-    """`socat END END`: each end is `TYPE:WHAT,settings`. A program at one end belongs to whoever is at the other."""
+    """Judge `socat END END`: each end is `TYPE:WHAT,settings`. The peer at one end controls a program at
+    the other end.
+    """
     shape = _judged(call)
     if shape is None:
         return

@@ -1,4 +1,4 @@
-"""Package managers: whether they fetch code, and whether the project tells them to run some before they do anything."""
+"""Package managers: commands that download code, and commands before which the project makes them run code."""
 
 import re
 
@@ -42,7 +42,7 @@ _MORE = frozenset((
 
 
 def packages(call: Call) -> None:
-    """A package manager. One that fetches also runs what it fetched: install scripts, build back ends."""
+    """Judge a package manager. One that downloads also runs the downloaded code: install scripts, build back ends."""
     judge(call)
     if call.rule.tier is Tier.READ or call.quiet:
         for program, files in _OBEYED.items():
@@ -53,7 +53,7 @@ def packages(call: Call) -> None:
 
 
 def npx(call: Call) -> None:
-    """`npx PROGRAM`: one that the project has installed is run; another is fetched first."""
+    """Judge `npx PROGRAM`: a program that the project has installed is run; any other one is downloaded first."""
     first = call.words[0].text if call.words else None
     cwds = call.state.cwds or ()
     if first and first[:1] not in ("-", "@", ".") and "/" not in first and cwds:
@@ -66,7 +66,7 @@ def npx(call: Call) -> None:
 
 
 def rpm(call: Call) -> None:
-    """`rpm -q --qf FORMAT`. THREAT: one of its formats, `:expand`, runs what a package's own text says."""
+    """Judge `rpm -q --qf FORMAT`. THREAT: the format `:expand` runs the text of a package."""
     judge(call)
     for name in ("--qf", "--queryformat"):
         value = call.flags.get(name)
@@ -78,7 +78,9 @@ def rpm(call: Call) -> None:
 
 
 def python(call: Call) -> None:
-    """`python -m pip list` and `-m json.tool` read, where no file of the current folder can stand in for a module."""
+    """Judge `python -m pip list` and `-m json.tool`, which read if no file of the current folder can
+    replace a module.
+    """
     words = list(call.words)
     safe = False
     while words and words[0].text in _QUIET | _SAFE:
@@ -95,7 +97,7 @@ def python(call: Call) -> None:
 
 
 def _clean(call: Call) -> bool:
-    """Whether the current folder holds nothing by the name of a module that pip may load."""
+    """Return True if the current folder contains no file with the name of a module that pip may load."""
     from sys import stdlib_module_names
 
     names = call.facts.names
@@ -112,13 +114,13 @@ def _clean(call: Call) -> bool:
 
 
 def _runs(call: Call, program: str, does: str, consequence: Consequence | None = None) -> None:
-    """Give code that nobody reads beforehand as a fact about `program`, which the command may run."""
+    """Report code that is not read beforehand as a fact about `program`, which the command may run."""
     call.findings.add_effect(EffectKind.RUNS, call.label)
     call.findings.does(Tier.EXECUTE, program, does, call.rule.ref, call.span, consequence)
 
 
 def _obeys(call: Call, program: str, files: tuple[str, ...]) -> None:
-    """THREAT: a list or a version, and yet the project's own program prints it."""
+    """Report `files` that the program obeys. THREAT: the project's own program prints even a list or a version."""
     look, workspace = call.facts.look, call.facts.workspace
     call.findings.unplain = True  # what the script itself puts there is not looked at
     if call.state.cwds is None:

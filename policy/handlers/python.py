@@ -1,4 +1,4 @@
-"""python: `-m pip install x` is judged as `pip install x` beside the code that Python runs for it."""
+"""The Python interpreter: `-m pip install x` is judged as `pip install x`, and as the code that Python runs for it."""
 
 from policy.handlers import packages
 from policy.interpreter.command_call import Call
@@ -15,7 +15,7 @@ _TAKES = frozenset("WXQ")
 
 
 def python(call: Call) -> None:
-    """Judge a Python interpreter, and the module it is told to run."""
+    """Judge a Python interpreter, and the module that it runs."""
     packages.python(call)
     module, rest = _module(call.words)
     if call.quiet or module is None:
@@ -27,7 +27,7 @@ def python(call: Call) -> None:
 
 
 def _module(words: list[AbstractWord]) -> tuple[AbstractWord | None, list[AbstractWord]]:
-    """The module after `-m`, and its own words. None when there is none, or it cannot be told."""
+    """Return the module after `-m`, and its own words; None if there is no module, or it is not certain."""
     position = 0
     while position < len(words):
         text = words[position].text

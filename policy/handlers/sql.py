@@ -51,7 +51,7 @@ _ASKED = frozenset((
 
 
 def looks_only(text: str) -> bool:
-    """Whether every statement of `text` only reads the database that is open."""
+    """Return True if every statement of `text` only reads the open database."""
     statement: list[tuple[str, str]] = []
     at = 0
     while at < len(text):

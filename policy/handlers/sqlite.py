@@ -16,7 +16,9 @@ _DOT = re.compile(
 
 
 def sqlite(call: Call) -> None:
-    """`sqlite3 [FLAGS] FILE [TEXT]..`: the texts are SQL or dot commands; without one it runs what it is given."""
+    """Judge `sqlite3 [FLAGS] FILE [TEXT]..`: the texts are SQL or dot commands; without a text it runs its standard
+    input.
+    """
     if len(call.words) == 1 and call.words[0].text in call.rule.alone:
         call.does(Tier.READ, "only prints a text", flag=call.words[0].text or "")
         call.quiet = True

@@ -1,4 +1,4 @@
-"""tar: three modes, each with its own short list of flags."""
+"""The command tar: three modes, each with its own short list of flags."""
 
 from policy.interpreter.command_call import Call
 from policy.interpreter.operand_roles import enter

@@ -1,4 +1,4 @@
-"""`test` and `[`: conditions. bash evaluates the subscript of a name, so `-v` and `-R` are not among them."""
+"""The commands `test` and `[`. bash evaluates the subscript of a name, so `-v` and `-R` are not accepted."""
 
 from policy.bash.ast import FILE_COMPARISONS, FILE_TESTS
 from policy.interpreter.command_call import Call
@@ -52,7 +52,7 @@ def _binary_at(words: list[AbstractWord], at: int) -> bool:
 
 
 def _primary(call: Call, words: list[AbstractWord], at: int) -> int:
-    """Judge one test and say how many words it took; 0 when it is not understood."""
+    """Judge one test and return the number of its words; 0 if the test is not understood."""
     if _binary_at(words, at):
         if words[at + 1].text in FILE_COMPARISONS:
             call.access_path(Role.TREE, words[at])

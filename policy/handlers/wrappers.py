@@ -15,7 +15,7 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 
 
 def env(call: Call) -> None:
-    """`env [NAME=VALUE].. [COMMAND ..]`."""
+    """Judge `env [NAME=VALUE].. [COMMAND ..]`."""
     shape = parse(call.rule, call.label, call.words)
     if shape.trouble:
         call.unknown(shape.trouble, shape.where)
@@ -39,7 +39,7 @@ def env(call: Call) -> None:
 
 
 def command(call: Call) -> None:
-    """`command`, `builtin`: the named command itself, or with -v only where it is."""
+    """Judge `command` and `builtin`: the named command itself, or with -v only its location."""
     words = list(call.words)
     if call.label == "command" and words and words[0].text in ("-v", "-V"):
         call.does(Tier.READ, "says where a program is", flag="-v")
@@ -58,7 +58,7 @@ def command(call: Call) -> None:
 
 
 def execute(call: Call) -> None:
-    """`exec COMMAND`, or `exec` with redirections alone (which are judged where they stand)."""
+    """Judge `exec COMMAND`, or `exec` with redirections alone (which the interpreter judges)."""
     call.does_as_ruled(Tier.READ)
     if not call.words:
         return
@@ -69,7 +69,7 @@ def execute(call: Call) -> None:
 
 
 def xargs(call: Call) -> None:
-    """`xargs COMMAND`: the command, with words that come from data."""
+    """Judge `xargs COMMAND`: the command, with words that come from data."""
     shape = parse(call.rule, call.label, call.words)
     if shape.trouble:
         call.unknown(shape.trouble, shape.where)
@@ -107,7 +107,8 @@ _COUNTS = frozenset(["-n", "--max-args", "-L", "-l", "--max-lines"])
 def with_data(
     words: list[AbstractWord], marker: str | None, data: AbstractWord = ANYTHING, *, several: bool = False
 ) -> list[AbstractWord]:
-    """`words` with `data` put in for `marker`, or after them when there is none. `several`: it becomes many words.
+    """Return `words` with `data` in place of `marker`, or at the end if `marker` is None. `several`: the data becomes
+    many words.
 
     INVARIANT: data alone is never the program.
     """
@@ -138,7 +139,7 @@ _PARSERS = frozenset(["bash", "dash", "sh"])  # zsh reads start-up files even th
 
 
 def shell(call: Call) -> None:
-    """`sh`, `bash`: a script given as text is read; one in a file, or on standard input, is not."""
+    """Judge `sh` and `bash`: a script given as text is interpreted; one in a file, or on standard input, is not."""
     words, text_next = list(call.words), False
     if len(words) > 1 and words[0].text == "-n" and call.label in _PARSERS and _no_switch(words[1]):
         call.does(Tier.READ, "looks for mistakes in a script, and runs nothing of it", flag="-n")
@@ -181,7 +182,7 @@ def shell(call: Call) -> None:
 
 
 def _no_switch(word: AbstractWord) -> bool:
-    """Whether it is certainly a file: `+n` would take `-n` back, and no switch has a dot in it."""
+    """Return True if the word is certainly a file: `+n` would undo `-n`, and no switch contains a dot."""
     if word.texts:
         return all(text[:1] not in ("", "-", "+") for text in word.texts)
     return word.head[:1] not in ("", "-", "+") or (word.globbed and "." in word.tail)

@@ -107,17 +107,17 @@ class Call:
         flag: str = "",
         consequence: Consequence | None = None,
     ) -> None:
-        """Give a fact about the command, or about the command with `flag`, as the reason of `tier`."""
+        """Add a fact about the command, or about the command with `flag`, as a reason of `tier`."""
         span = (word.span if word else None) or self.span
         label = f"{self.label} {flag}" if flag else self.label
         self.findings.does(tier, label, does, self.rule.ref, span, consequence)
 
     def does_as_ruled(self, tier: Tier) -> None:
-        """Give what the rule says of the command as the reason of `tier`."""
+        """Add the text of the rule about the command as a reason of `tier`."""
         self.does(tier, self.rule.why, consequence=self.rule.consequence)
 
     def does_otherwise(self, tier: Tier, word: AbstractWord | None = None) -> None:
-        """Give a use that the rule does not describe as the reason of `tier`."""
+        """Add a use that the rule does not describe as a reason of `tier`."""
         does, consequence = OTHERWISE.get(tier, (self.rule.why, self.rule.consequence))
         whole = f"{does} when used like this"
         short = whole if tier is Tier.DANGEROUS else does  # for the summary
@@ -133,7 +133,7 @@ class Call:
         flag: str = "",
         consequence: Consequence | None = Consequence.RUNS_CODE,
     ) -> None:
-        """Give code that nobody reads beforehand as a fact about the command."""
+        """Report code that is not read beforehand, as a fact about the command."""
         self.findings.add_effect(EffectKind.RUNS, self.label)
         self.does(Tier.EXECUTE, does, word, flag=flag, consequence=consequence)
 
