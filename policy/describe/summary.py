@@ -10,7 +10,7 @@ from policy.describe.phrases import MOST_NAMED, Around, joined, listed, named, n
 from policy.describe.secret_kinds import secret_kind
 from policy.model.action import RunScript
 from policy.model.assessment import Assessment, Effect, EffectKind, Reason, Scope
-from policy.model.consequence import ABOUT_PATHS, LOSSES, Consequence
+from policy.model.consequence import CONSEQUENCE_TEXTS, PATH_CONSEQUENCES, Consequence
 from policy.model.facts import Kind, PathFact
 from policy.model.host_words import nearby
 from policy.model.tier import Tier
@@ -23,7 +23,7 @@ _MOST_TYPED = 40
 _VERBS = {EffectKind.DELETES: "deletes", EffectKind.WRITES: "changes", EffectKind.READS: "reads"}
 _WHOLE = (Consequence.DELETES_WORKSPACE, Consequence.CHANGES_WORKSPACE)
 # A reason with one of these names the path that it is about.
-_NAMING = ABOUT_PATHS - {Consequence.CHANGES_ROOT}
+_NAMING = PATH_CONSEQUENCES - {Consequence.CHANGES_ROOT}
 # Over a network these do more than the name of the host says.
 _BEYOND_TALKING = (Consequence.TRANSFERS, Consequence.RUNS_CODE, Consequence.RUNS_DOWNLOADED)
 _ELSEWHERE = (Scope.OUTSIDE, Scope.SYSTEM)
@@ -84,7 +84,7 @@ class _Summary:
         self.reasons = assessment.reasons
         self.effects = assessment.effects
         self._look: Callable[[str], PathFact] | None = getattr(around, "look", None)
-        explained = {reason.rule for reason in self.reasons if reason.consequence in ABOUT_PATHS}
+        explained = {reason.rule for reason in self.reasons if reason.consequence in PATH_CONSEQUENCES}
         self.script = assessment.action.script if isinstance(assessment.action, RunScript) else ""
         self.told: set[str] = set()  # commands of which the worst is said
         self.moved: set[Effect] = set()
@@ -116,8 +116,8 @@ class _Summary:
 
     def _uncertain(self) -> Iterator[str]:
         unknown = [reason for reason in self.reasons if reason.tier is Tier.UNKNOWN]
-        yield from (reason.text for reason in unknown if reason.consequence in ABOUT_PATHS)
-        rest = [reason.text for reason in unknown if reason.consequence not in ABOUT_PATHS]
+        yield from (reason.text for reason in unknown if reason.consequence in PATH_CONSEQUENCES)
+        rest = [reason.text for reason in unknown if reason.consequence not in PATH_CONSEQUENCES]
         if rest:
             more = f", and {len(rest) - 1} more like it" if len(rest) > 1 else ""
             yield f"cannot be read with certainty: {rest[0]}{more}"
@@ -133,7 +133,7 @@ class _Summary:
                 told.append(_dangerous(reason))
                 self.told.add(reason.command.split(" -")[0])
             elif reason.about is None or reason.about.scope is not Scope.SECRET:
-                told.append(reason.does or reason.text)
+                told.append(reason.predicate or reason.text)
         return whole, told
 
     def _moves(self, whole: bool) -> Iterator[str]:
@@ -236,7 +236,7 @@ class _Summary:
             yield from [f"talks to {listed(led)}, as the repository's settings say"] if led else ()
             reading = [reason for reason, _ in self.facts if reason.tier is Tier.READ]
             sent = [reason for reason in reading if reason.consequence is Consequence.TRANSFERS]
-            yield from (_with(reason.does, reason.command) for reason in sent)
+            yield from (_with(reason.predicate, reason.command) for reason in sent)
         yield from self._quoted(Tier.NETWORK)
         if not any(reason.tier is Tier.NETWORK for reason, _ in self.facts) and hosts and not known:
             yield "talks to a host that is known only when it runs"
@@ -259,7 +259,7 @@ class _Summary:
                 case Consequence.RUNS_CODE:
                     own.append(self._typed(reason))
                 case _:
-                    yield _with(reason.does, label)
+                    yield _with(reason.predicate, label)
         programs = [
             near(effect.target, self.around)
             for effect in self.effects
@@ -344,7 +344,11 @@ def _change(reason: Reason) -> str:
 
 def _own_words(reason: Reason) -> str:
     """Return the phrase of the consequence if it has one, else the text of the reason."""
-    return LOSSES.get(reason.consequence, reason.does) if reason.consequence is not None else reason.does
+    return (
+        CONSEQUENCE_TEXTS.get(reason.consequence, reason.predicate)
+        if reason.consequence is not None
+        else reason.predicate
+    )
 
 
 def _with(why: str, label: str) -> str:

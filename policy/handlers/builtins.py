@@ -30,7 +30,7 @@ def cd(call: Call) -> None:
         call.unknown(shape.trouble or "`cd` with more than one folder", shape.where)
         call.after = ExitStates.same(call.state.moved(None))
         return
-    call.does_as_ruled(Tier.READ)
+    call.add_rule_fact(Tier.READ)
     physical = any(flag.name == "-P" for flag, _ in shape.flags)
     call.interpreter.traps.wandered = True
     call.after = _go(call, shape.operands[0] if shape.operands else None, physical=physical)
@@ -62,7 +62,7 @@ def push(call: Call) -> None:
         call.unknown(f"`{call.label}` other than with one folder")
         call.after = ExitStates.same(replace(call.state.moved(None), stack=None))
         return
-    call.does_as_ruled(Tier.READ)
+    call.add_rule_fact(Tier.READ)
     call.interpreter.traps.wandered = True
     ok, fail = _go(call, words[0])
     stack = None if call.state.stack is None else (*call.state.stack, call.state.cwds)
@@ -74,7 +74,7 @@ def popd(call: Call) -> None:
     call.interpreter.traps.wandered = True
     if call.words:
         call.unknown(f"`{call.label}` with arguments")
-    call.does_as_ruled(Tier.READ)
+    call.add_rule_fact(Tier.READ)
     stack = call.state.stack
     if stack is None:
         call.after = ExitStates(call.state.moved(None), call.state)
@@ -86,7 +86,7 @@ def assign(call: Call) -> None:
     """Judge `export`, `declare`, `typeset`, `local` and `readonly`: names with or without a value."""
     variables, state = call.interpreter.variables, call.state
     if call.label in ("declare", "typeset") and _shows_functions(call.words):
-        call.does(Tier.READ, "shows functions", flag=call.words[0].text or "")
+        call.add_fact(Tier.READ, "shows functions", flag=call.words[0].text or "")
         return
     exports, fixes, names = call.label == "export", call.label == "readonly", set()
     own = state.locals is not None and call.label in ("local", "declare", "typeset")
@@ -149,7 +149,7 @@ def assign(call: Call) -> None:
                 state = variables.export(state, text, None, word.span or call.span)
         else:
             call.unknown(f"`{call.label}` with a name known only when it runs", word)
-    call.does_as_ruled(Tier.READ)
+    call.add_rule_fact(Tier.READ)
     if fixes:
         state = replace(state, fixed=state.fixed | names)
         call.interpreter.traps.note_state(state)
@@ -171,7 +171,7 @@ def let(call: Call) -> None:
             call.unknown(f"`{call.label}` computes, and may run what it finds in variables", word)
             return
         state = variables.compute(expression, state, call.frame, word.span or call.span or SourceSpan(0, 0))
-    call.does_as_ruled(Tier.READ)
+    call.add_rule_fact(Tier.READ)
     call.after = ExitStates.same(state)
 
 
@@ -212,7 +212,7 @@ def unset(call: Call) -> None:
             variables.revealed.add(text)
         known = literal(" \t\n") if text == "IFS" else ANYTHING
         state = variables.assign(state, text, known, word.span or call.span)
-    call.does_as_ruled(Tier.READ)
+    call.add_rule_fact(Tier.READ)
     call.after = ExitStates.same(state)
 
 
@@ -240,7 +240,7 @@ def read(call: Call) -> None:
             call.unknown(f"`{call.label}` into a name known only when it runs", word)
         else:
             state = variables.assign(state, word.text, heard, word.span or call.span)
-    call.does_as_ruled(Tier.READ)
+    call.add_rule_fact(Tier.READ)
     call.after = ExitStates.same(state)
 
 
@@ -262,7 +262,7 @@ def printf(call: Call) -> None:
         return
     words = words[1:] if words and words[0].text == "--" else words
     call.says = printed(words[:1], words[1:])
-    call.does_as_ruled(Tier.READ)
+    call.add_rule_fact(Tier.READ)
 
 
 def set_options(call: Call) -> None:
@@ -285,7 +285,7 @@ def set_options(call: Call) -> None:
             if name is not None and name.text not in _SET_NAMES:
                 call.unknown("`set -o` changes how the shell works", name)
                 return
-    call.does_as_ruled(Tier.READ)
+    call.add_rule_fact(Tier.READ)
     call.after = ExitStates.same(replace(call.state, arguments=arguments))
 
 
@@ -294,7 +294,7 @@ def shift(call: Call) -> None:
     count = call.words[0].text if call.words else "1"
     if len(call.words) > 1 or count is None or not count.isdigit():
         call.unknown(f"`{call.label}` other than by a number", call.words[0])
-    call.does_as_ruled(Tier.READ)
+    call.add_rule_fact(Tier.READ)
     state, number = call.state, int(count) if count is not None and count.isdigit() else 0
     known = state.arguments
     if known is None or any(word.may_split for word in known[:number]):
@@ -307,7 +307,7 @@ def shift(call: Call) -> None:
 def trap(call: Call) -> None:
     """Judge `trap TEXT SIGNALS`: the text is parsed now, and interpreted at the end of the shell."""
     words = [word for word in call.words if word.text != "--"]
-    call.does_as_ruled(Tier.READ)
+    call.add_rule_fact(Tier.READ)
     if not words or words[0].text in ("-p", "-l"):
         return
     if any(word.text is None for word in words):
@@ -339,7 +339,7 @@ def getopts(call: Call) -> None:
     for name in ("OPTARG", "OPTIND"):
         call.interpreter.traps.note_value(name, ANYTHING)
         state = state.assign(name, ANYTHING)
-    call.does_as_ruled(Tier.READ)
+    call.add_rule_fact(Tier.READ)
     call.after = ExitStates.same(state)
 
 
@@ -356,7 +356,7 @@ def mapfile(call: Call) -> None:
     variables.arrays.add(names[0].text)
     heard = AbstractWord(may_split=True, hints=tokens(_input(call, shape)))
     state = variables.assign(call.state, names[0].text, heard, names[0].span or call.span)
-    call.does_as_ruled(Tier.READ)
+    call.add_rule_fact(Tier.READ)
     call.after = ExitStates.same(state)
 
 
@@ -366,7 +366,7 @@ def shopt(call: Call) -> None:
         if word.text not in _SHOPT:
             call.unknown("`shopt` changes how the shell works", word)
             return
-    call.does_as_ruled(Tier.READ)
+    call.add_rule_fact(Tier.READ)
 
 
 _SHOPT = frozenset(["-s", "-u", "-q", "-p", "nullglob", "failglob", "globstar", "inherit_errexit"])
@@ -380,7 +380,7 @@ def umask(call: Call) -> None:
     if shape.trouble or len(shape.operands) > 1:
         call.unknown(shape.trouble or f"`{call.label}` with more than one mode", shape.where)
         return
-    call.does_as_ruled(Tier.READ)
+    call.add_rule_fact(Tier.READ)
     if shape.operands and not _keeps_others_out(shape.operands[0].text or ""):
         call.add_reason(Tier.WRITE, "everybody may change what is made afterwards", shape.operands[0])
         call.changes(Tier.WRITE)
@@ -407,9 +407,9 @@ def evaluate(call: Call) -> None:
     texts = [word.text for word in call.words]
     if texts[:1] == ["--"]:
         del texts[0]
-    call.does_as_ruled(Tier.READ)
+    call.add_rule_fact(Tier.READ)
     if call.frame.words_from_network:
-        call.does(Tier.DANGEROUS, "runs what was just downloaded", consequence=Consequence.RUNS_DOWNLOADED)
+        call.add_fact(Tier.DANGEROUS, "runs what was just downloaded", consequence=Consequence.RUNS_DOWNLOADED)
     if None in texts:
         call.unknown("the script that `eval` runs is known only when it runs")
         for text in (text for word in call.words for text in (*word.heads, *word.hints, word.head)):
@@ -429,7 +429,7 @@ def source(call: Call) -> None:
     if call.words[0].text != "/dev/fd/0":
         call.access_path(Role.READ, call.words[0])
     if call.frame.words_from_network:
-        call.does(Tier.DANGEROUS, "runs what was just downloaded", consequence=Consequence.RUNS_DOWNLOADED)
+        call.add_fact(Tier.DANGEROUS, "runs what was just downloaded", consequence=Consequence.RUNS_DOWNLOADED)
     call.after = ExitStates.same(_lost(call))
 
 
@@ -454,4 +454,4 @@ def echo(call: Call) -> None:
     """Judge `echo`, `true` and `:`, which have no effect besides their output."""
     if call.label == "echo":
         call.says = echoed(call.words)
-    call.does_as_ruled(Tier.READ)
+    call.add_rule_fact(Tier.READ)

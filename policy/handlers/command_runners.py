@@ -23,10 +23,10 @@ def _shape(call: Call) -> ParsedOptions | None:
     if shape.trouble or lost:
         call.unknown(shape.trouble or f"`{lost[0].name}` of `{call.label}` without its value", shape.where)
         return None
-    call.does_as_ruled(Tier.READ)
+    call.add_rule_fact(Tier.READ)
     for flag, value in shape.flags:
         if flag.tier is not None:
-            call.does(flag.tier, "does more than run a command", value, flag=flag.name)
+            call.add_fact(flag.tier, "does more than run a command", value, flag=flag.name)
         if flag.role is not None and value is not None:
             apply(call, flag.role, value)
     return shape
@@ -50,11 +50,11 @@ def watch(call: Call) -> None:
 def busybox(call: Call) -> None:
     """Judge `busybox APPLET ..`: the applet has the effects of the program with that name."""
     if not call.words or (len(call.words) == 1 and call.words[0].text in call.rule.alone):
-        call.does(Tier.READ, "lists what it can do")
+        call.add_fact(Tier.READ, "lists what it can do")
     elif call.words[0].text is None or call.words[0].text[:1] == "-":
         call.unknown(f"`{call.label}` with a flag of its own", call.words[0])
     else:
-        call.does_as_ruled(Tier.READ)
+        call.add_rule_fact(Tier.READ)
         call.inner(call.words)
 
 

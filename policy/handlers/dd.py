@@ -23,4 +23,4 @@ def dd(call: Call) -> None:
                 call.unknown("`dd` with a file known only when it runs", word)
             else:
                 call.access_path(Role.READ if name == "if" else Role.WRITE, path)
-    call.does_as_ruled(Tier.READ)
+    call.add_rule_fact(Tier.READ)

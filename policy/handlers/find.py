@@ -110,7 +110,7 @@ def find(call: Call) -> None:
         narrowed = narrowed or (text in _NARROW and not was and _picks(values))
         todo.append((text, values))
     del expression
-    call.does_as_ruled(Tier.READ)
+    call.add_rule_fact(Tier.READ)
     narrowed = narrowed and every
     starts = starts or [literal(".")]
     for start in starts:

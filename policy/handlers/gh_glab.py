@@ -42,7 +42,7 @@ def _api(call: Call) -> None:
     methods = {(value.text or "?").upper() if value is not None else "?" for value in given.values()}
     sends = bool(_FIELDS & set(call.flags)) and not methods
     if methods - {"GET", "HEAD"} or sends:
-        call.does(Tier.DANGEROUS, "changes what is on the forge, with your login")
+        call.add_fact(Tier.DANGEROUS, "changes what is on the forge, with your login")
     for word in call.words:
         for text in word.texts:
             if "://" in text and text[:1] != "-":

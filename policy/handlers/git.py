@@ -49,7 +49,7 @@ def git(call: Call) -> None:
         _given(sub, shape)
         _whose(sub)
     if sub is not call and len(sub.words) == 1 and sub.words[0].text == "-h" and not sub.rule.open:
-        sub.does(Tier.READ, "prints a text", flag="-h")
+        sub.add_fact(Tier.READ, "prints a text", flag="-h")
         sub.quiet = True
     else:
         _judge(sub)
@@ -125,11 +125,11 @@ def _judge(call: Call) -> None:
         judge(call)
     if call.label in _SPECIAL:
         _SPECIAL[call.label](call, shape)
-    for flag, values, does in _STARTING:
+    for flag, values, predicate in _STARTING:
         value = call.flags.get(flag)
         if value is not None and (value.text is None or value.text in values):
             call.findings.add_effect(EffectKind.RUNS, call.label)
-            call.findings.does(Tier.EXECUTE, flag, does, call.rule.ref, value.span or call.span, None)
+            call.findings.add_fact(Tier.EXECUTE, flag, predicate, call.rule.ref, value.span or call.span, None)
     if call.label.startswith(_MODIFIES):
         for word in call.words:
             if any("::" in text for text in word.texts):
@@ -167,10 +167,10 @@ def _given(call: Call, shape: ParsedOptions) -> None:
             )
 
 
-def _obeys(call: Call, does: str) -> None:
+def _obeys(call: Call, predicate: str) -> None:
     """Report code that settings may name as a fact about Git itself."""
     call.findings.add_effect(EffectKind.RUNS, "git")
-    call.findings.does(Tier.EXECUTE, "git", does, call.rule.ref, call.span, None)
+    call.findings.add_fact(Tier.EXECUTE, "git", predicate, call.rule.ref, call.span, None)
 
 
 def _below(workspace: str, places: set[str]) -> str:
@@ -270,9 +270,9 @@ def _restore(call: Call, shape: ParsedOptions) -> None:
         branch = text is not None and look(f"{call.facts.workspace}/.git/refs/heads/{text}").kind is not Kind.MISSING
         if (whole and text is not None) or (text is None and sure) or (folder and (sure or index > 0 or not branch)):
             shown = text if text is not None else "files known only when it runs"
-            does, all_of_them = f"throws away all changes to `{shown}` not committed", shown == "."
+            predicate, all_of_them = f"throws away all changes to `{shown}` not committed", shown == "."
             consequence = Consequence.DISCARDS_CHANGES if all_of_them else None
-            call.does(Tier.DANGEROUS, does, word, consequence=consequence)
+            call.add_fact(Tier.DANGEROUS, predicate, word, consequence=consequence)
             return
 
 

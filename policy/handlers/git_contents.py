@@ -93,7 +93,7 @@ def named(names: list[str]) -> str:
 def asked(call: Call, text: str) -> None:
     """Make the command a question. `text` is the cause, as the end of a sentence that starts with the command."""
     call.findings.add_effect(EffectKind.READS, f"{call.facts.workspace}/.git", Scope.WORKSPACE, False)
-    call.does(Tier.READ_OUTSIDE, text)
+    call.add_fact(Tier.READ_OUTSIDE, text)
 
 
 # ---- which of them print content

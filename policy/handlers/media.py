@@ -15,7 +15,7 @@ def pdftotext(call: Call) -> None:
     if shape.trouble or len(shape.operands) > 2:
         judge(call)
         return
-    call.does_as_ruled(Tier.READ)
+    call.add_rule_fact(Tier.READ)
     for flag, value in shape.flags:
         if flag.role is not None and value is not None:
             apply(call, flag.role, value)

@@ -46,12 +46,12 @@ def ssh(call: Call) -> None:
     trouble = before if before.trouble else after
     if trouble.trouble:
         call.unknown(trouble.trouble, trouble.where)
-    call.does_as_ruled(Tier.NETWORK)
+    call.add_rule_fact(Tier.NETWORK)
     for flag, value in [*before.flags, *after.flags]:
         if flag.name == "-o":
             _setting(call, value)
         elif flag.tier is not None:
-            call.does(flag.tier, "lets other machines in, or this one out", value, flag=flag.name)
+            call.add_fact(flag.tier, "lets other machines in, or this one out", value, flag=flag.name)
         if flag.role is not None and flag.name != "-o" and value is not None:
             apply(call, flag.role, value)
     flags = [*before.flags, *after.flags]
@@ -107,7 +107,7 @@ def transfer(call: Call) -> None:
 
 def _clear(call: Call, target: AbstractWord, *, remote: bool) -> None:
     if remote:
-        call.does(Tier.DANGEROUS, "deletes what is only on the other machine", target, flag="--delete")
+        call.add_fact(Tier.DANGEROUS, "deletes what is only on the other machine", target, flag="--delete")
         return
     for text in target.texts:
         call.access_path(Role.DELETE, below(text, target.span))
@@ -141,7 +141,7 @@ def socat(call: Call) -> None:
             connect(call, literal(what, word.span))
         elif kind.upper().startswith("UNIX") or "LISTEN" in kind.upper():
             call.access_path(Role.READ, literal(what, word.span))
-            call.does(Tier.NETWORK, f"waits for or makes connections by {kind}", word)
+            call.add_fact(Tier.NETWORK, f"waits for or makes connections by {kind}", word)
         else:
             call.runs(f"may run a program by {kind}", word)
-            call.does(Tier.DANGEROUS, "gives what it runs to the other end", word)
+            call.add_fact(Tier.DANGEROUS, "gives what it runs to the other end", word)

@@ -113,10 +113,10 @@ def _clean(call: Call) -> bool:
     return True
 
 
-def _runs(call: Call, program: str, does: str, consequence: Consequence | None = None) -> None:
+def _runs(call: Call, program: str, predicate: str, consequence: Consequence | None = None) -> None:
     """Report code that is not read beforehand as a fact about `program`, which the command may run."""
     call.findings.add_effect(EffectKind.RUNS, call.label)
-    call.findings.does(Tier.EXECUTE, program, does, call.rule.ref, call.span, consequence)
+    call.findings.add_fact(Tier.EXECUTE, program, predicate, call.rule.ref, call.span, consequence)
 
 
 def _obeys(call: Call, program: str, files: tuple[str, ...]) -> None:

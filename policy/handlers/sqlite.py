@@ -20,7 +20,7 @@ def sqlite(call: Call) -> None:
     input.
     """
     if len(call.words) == 1 and call.words[0].text in call.rule.alone:
-        call.does(Tier.READ, "only prints a text", flag=call.words[0].text or "")
+        call.add_fact(Tier.READ, "only prints a text", flag=call.words[0].text or "")
         call.quiet = True
         return
     shape = parse(call.rule, call.label, call.words)
@@ -35,7 +35,7 @@ def sqlite(call: Call) -> None:
         call.access_path(Role.READ, file)
     safe = bool(texts) and all(word.text is not None and _harmless(word.text) for word in (*texts, *commands))
     if safe:
-        call.does_as_ruled(Tier.READ)
+        call.add_rule_fact(Tier.READ)
     else:
         call.runs("may change its database, or run programs", consequence=None)
 

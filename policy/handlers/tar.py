@@ -23,7 +23,7 @@ def tar(call: Call) -> None:
     """Judge `tar` as list, extract or create."""
     words = list(call.words)
     if [word.text for word in words] in (["--version"], ["--help"]):
-        call.does(Tier.READ, "prints a text about itself")
+        call.add_fact(Tier.READ, "prints a text about itself")
         return
     mode, archive, operands, state = "", None, list[AbstractWord](), call.state
     first = True
@@ -86,7 +86,7 @@ def tar(call: Call) -> None:
     if archive is not None and not made and (archive.text is None or ":" in archive.text):
         call.unknown("`tar` with an archive known only when it runs, or on another machine", archive)
         return
-    call.does_as_ruled(Tier.READ)
+    call.add_rule_fact(Tier.READ)
     if archive is not None and archive.text != "-":
         call.access_path(Role.WRITE if mode == "c" else Role.READ, archive)
     call.state = inside

@@ -23,7 +23,7 @@ def test(call: Call) -> None:
         for word in words:
             call.suspect(word)
         return
-    call.does_as_ruled(Tier.READ)
+    call.add_rule_fact(Tier.READ)
     if len(words) <= 1:
         return
     if len(words) == 3 and words[1].text in ("-a", "-o"):

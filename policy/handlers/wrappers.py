@@ -20,7 +20,7 @@ def env(call: Call) -> None:
     if shape.trouble:
         call.unknown(shape.trouble, shape.where)
         return
-    call.does_as_ruled(Tier.READ)
+    call.add_rule_fact(Tier.READ)
     for flag, value in shape.flags:
         if flag.role is Role.FOLDER and value is not None:
             call.state = enter(call, value)
@@ -42,13 +42,13 @@ def command(call: Call) -> None:
     """Judge `command` and `builtin`: the named command itself, or with -v only its location."""
     words = list(call.words)
     if call.label == "command" and words and words[0].text in ("-v", "-V"):
-        call.does(Tier.READ, "says where a program is", flag="-v")
+        call.add_fact(Tier.READ, "says where a program is", flag="-v")
         return
     if call.label == "command" and words and words[0].text == "-p":
         del words[0]
     if words and words[0].text == "--":
         del words[0]
-    call.does_as_ruled(Tier.READ)
+    call.add_rule_fact(Tier.READ)
     if not words:
         return
     if words[0].text is not None and words[0].text.startswith("-"):
@@ -59,7 +59,7 @@ def command(call: Call) -> None:
 
 def execute(call: Call) -> None:
     """Judge `exec COMMAND`, or `exec` with redirections alone (which the interpreter judges)."""
-    call.does_as_ruled(Tier.READ)
+    call.add_rule_fact(Tier.READ)
     if not call.words:
         return
     if call.words[0].text is not None and call.words[0].text.startswith("-"):
@@ -74,7 +74,7 @@ def xargs(call: Call) -> None:
     if shape.trouble:
         call.unknown(shape.trouble, shape.where)
         return
-    call.does_as_ruled(Tier.READ)
+    call.add_rule_fact(Tier.READ)
     marker: str | None = None
     counted = False
     names = {flag.name for flag, _ in shape.flags}
@@ -142,13 +142,13 @@ def shell(call: Call) -> None:
     """Judge `sh` and `bash`: a script given as text is interpreted; one in a file, or on standard input, is not."""
     words, text_next = list(call.words), False
     if len(words) > 1 and words[0].text == "-n" and call.label in _PARSERS and _no_switch(words[1]):
-        call.does(Tier.READ, "looks for mistakes in a script, and runs nothing of it", flag="-n")
+        call.add_fact(Tier.READ, "looks for mistakes in a script, and runs nothing of it", flag="-n")
         call.access_path(Role.READ, words[1])
         return
     while words and words[0].text is not None and words[0].text[:1] in ("-", "+") and len(words[0].text) > 1:
         flag = words[0].text
         if flag in ("--version", "--help"):
-            call.does(Tier.READ, "prints a text", flag=flag)
+            call.add_fact(Tier.READ, "prints a text", flag=flag)
             return
         if flag in ("--norc", "--noprofile", "--posix", "--"):
             del words[0]
@@ -172,13 +172,13 @@ def shell(call: Call) -> None:
         if words[0].text != "/dev/fd/0":
             call.access_path(Role.READ, words[0])
         if call.frame.words_from_network:
-            call.does(Tier.DANGEROUS, "runs what was just downloaded", consequence=Consequence.RUNS_DOWNLOADED)
+            call.add_fact(Tier.DANGEROUS, "runs what was just downloaded", consequence=Consequence.RUNS_DOWNLOADED)
     else:
         call.runs("runs what it is given")
         for text in call.frame.stdin_texts:
             call.find_secrets(text)
         if call.frame.stdin_from_network:
-            call.does(Tier.DANGEROUS, "runs what was just downloaded", consequence=Consequence.RUNS_DOWNLOADED)
+            call.add_fact(Tier.DANGEROUS, "runs what was just downloaded", consequence=Consequence.RUNS_DOWNLOADED)
 
 
 def _no_switch(word: AbstractWord) -> bool:
@@ -197,9 +197,9 @@ def _text(call: Call, words: list[AbstractWord]) -> None:
         for text in (*words[0].heads, *words[0].hints, words[0].head):
             call.find_secrets(text)
         if call.frame.words_from_network:
-            call.does(Tier.DANGEROUS, "runs what was just downloaded", consequence=Consequence.RUNS_DOWNLOADED)
+            call.add_fact(Tier.DANGEROUS, "runs what was just downloaded", consequence=Consequence.RUNS_DOWNLOADED)
         return
-    call.does(Tier.READ, call.rule.why, flag="-c")
+    call.add_fact(Tier.READ, call.rule.why, flag="-c")
     name, arguments = words[1:2], tuple(words[2:])
     known = not any(word.may_split for word in (words[0], *name))
     inside = replace(call.state, variables={"0": name[0]} if name and known else {}, stack=())

@@ -18,8 +18,8 @@ from policy.model.span import SourceSpan
 from policy.model.tier import Tier
 from policy.rules.rule import CommandRule, Role
 
-# The words for a use that a rule does not describe, by the tier that the rule gives it.
-OTHERWISE = {
+# Text and consequence of a use that a rule does not describe, by the tier that the rule gives such a use.
+UNDESCRIBED_USES = {
     Tier.WRITE: ("changes files", Consequence.CHANGES_FILES),
     Tier.EXECUTE: ("may run another program", Consequence.RUNS_CODE),
     Tier.NETWORK: ("may talk to a network", None),
@@ -98,10 +98,10 @@ class Call:
     def add_reason(self, tier: Tier, text: str, word: AbstractWord | None = None) -> None:
         self.findings.add_reason(tier, text, self.rule.ref, (word.span if word else None) or self.span)
 
-    def does(
+    def add_fact(
         self,
         tier: Tier,
-        does: str,
+        predicate: str,
         word: AbstractWord | None = None,
         *,
         flag: str = "",
@@ -110,24 +110,24 @@ class Call:
         """Add a fact about the command, or about the command with `flag`, as a reason of `tier`."""
         span = (word.span if word else None) or self.span
         label = f"{self.label} {flag}" if flag else self.label
-        self.findings.does(tier, label, does, self.rule.ref, span, consequence)
+        self.findings.add_fact(tier, label, predicate, self.rule.ref, span, consequence)
 
-    def does_as_ruled(self, tier: Tier) -> None:
+    def add_rule_fact(self, tier: Tier) -> None:
         """Add the text of the rule about the command as a reason of `tier`."""
-        self.does(tier, self.rule.why, consequence=self.rule.consequence)
+        self.add_fact(tier, self.rule.why, consequence=self.rule.consequence)
 
-    def does_otherwise(self, tier: Tier, word: AbstractWord | None = None) -> None:
+    def add_undescribed_use(self, tier: Tier, word: AbstractWord | None = None) -> None:
         """Add a use that the rule does not describe as a reason of `tier`."""
-        does, consequence = OTHERWISE.get(tier, (self.rule.why, self.rule.consequence))
-        whole = f"{does} when used like this"
-        short = whole if tier is Tier.DANGEROUS else does  # for the summary
+        predicate, consequence = UNDESCRIBED_USES.get(tier, (self.rule.why, self.rule.consequence))
+        whole = f"{predicate} when used like this"
+        short = whole if tier is Tier.DANGEROUS else predicate  # for the summary
         text, span = f"`{self.label}` {whole}", (word.span if word else None) or self.span
-        found = Reason(tier, text, self.rule.ref, span, consequence=consequence, command=self.label, does=short)
+        found = Reason(tier, text, self.rule.ref, span, consequence=consequence, command=self.label, predicate=short)
         self.findings.add(found)
 
     def runs(
         self,
-        does: str,
+        predicate: str,
         word: AbstractWord | None = None,
         *,
         flag: str = "",
@@ -135,7 +135,7 @@ class Call:
     ) -> None:
         """Report code that is not read beforehand, as a fact about the command."""
         self.findings.add_effect(EffectKind.RUNS, self.label)
-        self.does(Tier.EXECUTE, does, word, flag=flag, consequence=consequence)
+        self.add_fact(Tier.EXECUTE, predicate, word, flag=flag, consequence=consequence)
 
     def unknown(self, text: str, word: AbstractWord | None = None, consequence: Consequence | None = None) -> None:
         self.findings.unknown(text, self.rule.ref, (word.span if word else None) or self.span, consequence)

@@ -128,24 +128,24 @@ class Findings:
         span: SourceSpan | None,
         about: Effect | None = None,
         consequence: Consequence | None = None,
-        does: str = "",
+        predicate: str = "",
         names: Effect | None = None,
     ) -> None:
         """Add a reason; the parameters are the attributes of Reason."""
-        self.add(Reason(tier, text, rule, span, about, names, consequence, "", does))
+        self.add(Reason(tier, text, rule, span, about, names, consequence, "", predicate))
 
-    def does(
+    def add_fact(
         self,
         tier: Tier,
         command: str,
-        does: str,
+        predicate: str,
         rule: RuleRef,
         span: SourceSpan | None,
         consequence: Consequence | None,
     ) -> None:
         """Add a reason that is a fact about `command`."""
-        text = f"`{command}` {does}"
-        self.add(Reason(tier, text, rule, span, consequence=consequence, command=command, does=does))
+        text = f"`{command}` {predicate}"
+        self.add(Reason(tier, text, rule, span, consequence=consequence, command=command, predicate=predicate))
 
     def add(self, reason: Reason) -> None:
         """Add `reason` to the findings and to the command that is being judged."""
@@ -228,11 +228,13 @@ class Findings:
         """Refuse an uncertain word that may name a secret: by known data, its beginning, its end, or its matches."""
         told = _SECRETLY.get(role, "lists" if role in (Role.NAMES, Role.TREE) else "changes")
         content = role not in (Role.NAMES, Role.TREE)
-        does = _to_paths(role)
+        consequence = _to_paths(role)
         for text in filter(None, word.texts or word.hints):
             if cwds is None and text[:1] != "/":
                 if content and self.classifier.secret_parts(text):
-                    self.add_reason(Tier.SECRET, f"{told} {text}, {secret_kind(text)}", rule, span, consequence=does)
+                    self.add_reason(
+                        Tier.SECRET, f"{told} {text}, {secret_kind(text)}", rule, span, consequence=consequence
+                    )
             elif not word.texts:
                 for place in (self.classifier.place(text, cwd) for cwd in cwds or ("/",)):
                     if place.scope is Scope.SECRET:
@@ -245,20 +247,20 @@ class Findings:
                 store = self.classifier.store(head if content else head.rpartition("/")[0] + "/", cwd)
                 if store:
                     text = f"{told} files below {store}, {secret_kind(store)}"
-                    self.add_reason(Tier.SECRET, text, rule, span, consequence=does)
+                    self.add_reason(Tier.SECRET, text, rule, span, consequence=consequence)
         if not content:
             return
         if store := self.classifier.shaped_store(word.shape):
             text = f"{told} files such as {store}, {secret_kind(store)}"
-            self.add_reason(Tier.SECRET, text, rule, span, consequence=does)
+            self.add_reason(Tier.SECRET, text, rule, span, consequence=consequence)
         _, slash, end = word.tail.partition("/")
         if slash and not word.globbed and self.classifier.secret_end(word.head, end):
             text = f"{told} {end} in some folder, {secret_kind(end)}"
-            self.add_reason(Tier.SECRET, text, rule, span, consequence=does)
+            self.add_reason(Tier.SECRET, text, rule, span, consequence=consequence)
         for cwd in (cwds or ()) if word.pattern else ():
             if found := self.classifier.only_secrets(word.pattern, cwd):
                 text = f"{told} {', '.join(found[:3])} by a pattern that finds nothing but secrets"
-                self.add_reason(Tier.SECRET, text, rule, span, consequence=does)
+                self.add_reason(Tier.SECRET, text, rule, span, consequence=consequence)
 
     def _reached(
         self, word: AbstractWord, folder: str, start: str, cwds: tuple[str, ...], rule: RuleRef, span: SourceSpan | None
@@ -303,8 +305,8 @@ class Findings:
         self, verb: str, place: ResolvedPath, rule: RuleRef, span: SourceSpan | None, effect: Effect | None = None
     ) -> None:
         text = f"{verb} {place.shown}, {secret_kind(place.path)}"
-        does = _TO_PATHS.get(effect.kind) if effect is not None else None
-        self.add_reason(Tier.SECRET, text, rule, span, consequence=does, names=effect)
+        consequence = _TO_PATHS.get(effect.kind) if effect is not None else None
+        self.add_reason(Tier.SECRET, text, rule, span, consequence=consequence, names=effect)
 
     def _read(self, place: ResolvedPath, rule: RuleRef, span: SourceSpan | None) -> None:
         if place.device is Device.HARMLESS or self._socket(place, rule, span):
@@ -364,8 +366,8 @@ class Findings:
             what = f"{place.shown}, which other programs run or obey by themselves"
         else:
             return effect
-        does = f"{'deletes' if kind is EffectKind.DELETES else 'changes'} {what}"
-        self.add_reason(Tier.DANGEROUS, f"{kind.value} {what}", rule, span, effect, _TO_PATHS[kind], does)
+        predicate = f"{'deletes' if kind is EffectKind.DELETES else 'changes'} {what}"
+        self.add_reason(Tier.DANGEROUS, f"{kind.value} {what}", rule, span, effect, _TO_PATHS[kind], predicate)
         return None
 
     def _write(self, place: ResolvedPath, rule: RuleRef, span: SourceSpan | None, *, whole: bool) -> None:
@@ -378,8 +380,8 @@ class Findings:
             self.add_reason(Tier.DANGEROUS, text, rule, span, effect, Consequence.CHANGES_WORKSPACE)
         elif place.scope in (Scope.WORKSPACE, Scope.SCRATCH):
             anywhere = place.bound and place.shown == "the workspace"
-            does = Consequence.WRITES_FILES if anywhere else Consequence.WRITES_PATH
-            self.add_reason(Tier.WRITE, f"writes {what}", rule, span, effect, does)
+            consequence = Consequence.WRITES_FILES if anywhere else Consequence.WRITES_PATH
+            self.add_reason(Tier.WRITE, f"writes {what}", rule, span, effect, consequence)
         elif place.path == "/":
             text = "changes the root folder of the system"
             self.add_reason(Tier.DANGEROUS, text, rule, span, effect, Consequence.CHANGES_ROOT)
@@ -393,7 +395,7 @@ class Findings:
         if effect is None:
             return
         what = f"files {_below(place)}" if place.bound else place.shown
-        tier, text, does = Tier.WRITE, f"deletes {what}", Consequence.DELETES_PATH
+        tier, text, consequence = Tier.WRITE, f"deletes {what}", Consequence.DELETES_PATH
         if place.scope is Scope.SCRATCH:
             text = f"deletes {what}, in the sandbox's own /tmp"
         elif place.scope is Scope.WORKSPACE and self.classifier.history(place.path):
@@ -403,12 +405,16 @@ class Findings:
         elif place.scope is Scope.WORKSPACE and place.bound and not whole:
             text = f"deletes files in {place.shown}"
         elif place.scope is Scope.WORKSPACE:
-            tier, text, does = Tier.DANGEROUS, "deletes everything in the workspace", Consequence.DELETES_WORKSPACE
+            tier, text, consequence = (
+                Tier.DANGEROUS,
+                "deletes everything in the workspace",
+                Consequence.DELETES_WORKSPACE,
+            )
         elif place.scope is Scope.SYSTEM or place.above or place.shown == "~":
             tier, text = Tier.DANGEROUS, f"deletes {what}, which cannot be undone"
         else:
             tier, text = Tier.WRITE_OUTSIDE, f"deletes {what}, outside the workspace"
-        self.add_reason(tier, text, rule, span, effect, does)
+        self.add_reason(tier, text, rule, span, effect, consequence)
 
 
 def _to_paths(role: Role) -> Consequence | None:

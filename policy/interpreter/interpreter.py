@@ -289,7 +289,7 @@ class Interpreter:
         self.findings.step.interprets = (rule.interpreter or rule.grammar in ("sh", "source")) and not call.quiet
         from_network = frame.words_from_network or (frame.stdin_from_network and _runs_input(call.words))
         if rule.interpreter and not call.quiet and from_network:
-            call.does(Tier.DANGEROUS, "runs what was just downloaded", consequence=Consequence.RUNS_DOWNLOADED)
+            call.add_fact(Tier.DANGEROUS, "runs what was just downloaded", consequence=Consequence.RUNS_DOWNLOADED)
         if rule.tier is Tier.NETWORK and call.rule.tier is not Tier.READ and not call.quiet:
             self._asks(call, registry, rule)
         if not rule.plain and self.findings.changed_since(before, (rule.ref, call.rule.ref)):

@@ -9,7 +9,7 @@ from policy.interpreter.operand_roles import LOCAL_URL, apply, enter, scan
 from policy.interpreter.options import ParsedOptions, parse
 from policy.model.abstract_word import AbstractWord, literal, tokens
 from policy.model.assessment import EffectKind, Scope
-from policy.model.consequence import CONSEQUENCES, LOSSES, Consequence
+from policy.model.consequence import CONSEQUENCE_TEXTS, FLAG_CONSEQUENCES, Consequence
 from policy.model.facts import Kind
 from policy.model.secret_paths import inside
 from policy.model.tier import Tier
@@ -43,7 +43,7 @@ def judge(call: Call) -> None:
         if heeded is not None:
             call.runs(f"obeys {heeded}, which may run a program of the workspace", consequence=None)
             return
-        call.does(Tier.READ, "only prints a text", flag=call.words[0].text or "")
+        call.add_fact(Tier.READ, "only prints a text", flag=call.words[0].text or "")
         call.quiet = True
         return
     shape = parse(rule, call.label, call.words)
@@ -182,7 +182,7 @@ def _port(word: AbstractWord) -> str:
 
 def _say(call: Call, given: set[str]) -> None:
     rule = call.rule
-    call.does_as_ruled(rule.tier)
+    call.add_rule_fact(rule.tier)
     call.changes(rule.tier)
     if rule.tier is Tier.NETWORK and rule.changes == "." and rule.grammar not in _RUNNING:
         # Whoever allows the host has not said yet that files may change.
@@ -203,15 +203,15 @@ def _apply_flag(call: Call, flag: Flag, value: AbstractWord | None) -> None:
             call.findings.add_effect(EffectKind.RUNS, f"{call.label} {name}")
         elif flag.tier is Tier.NETWORK and flag.role in (None, Role.READ):
             call.findings.add_effect(EffectKind.CONNECTS, "")
-        does, consequence = _VERBS.get(flag.tier, ("is not a plain read", None))
-        loss = CONSEQUENCES.get(f"{call.label} {name}")
+        predicate, consequence = _VERBS.get(flag.tier, ("is not a plain read", None))
+        loss = FLAG_CONSEQUENCES.get(f"{call.label} {name}")
         if loss is not None:
-            does, consequence = LOSSES[loss], loss
-        call.does(flag.tier, does, value, flag=name, consequence=consequence)
+            predicate, consequence = CONSEQUENCE_TEXTS[loss], loss
+        call.add_fact(flag.tier, predicate, value, flag=name, consequence=consequence)
         if flag.role is None:
             call.changes(flag.tier)
     if flag.edits:
-        call.does(Tier.WRITE, "changes files in place", value, flag=name)
+        call.add_fact(Tier.WRITE, "changes files in place", value, flag=name)
     if flag.role is not None and flag.role is not Role.FOLDER and value is not None:
         apply(call, flag.role, value)
         if flag.role is Role.READ and ("files" in name or not _LISTS.isdisjoint((name, f"{call.label} {name}"))):
@@ -260,9 +260,9 @@ def _not_described(call: Call, shape: ParsedOptions) -> None:
     if rule.open:
         _say(call, set())
     else:
-        call.does_otherwise(tier, shape.where)
+        call.add_undescribed_use(tier, shape.where)
         if rule.tier > tier:  # what every use of it does, this one does too
-            call.does_as_ruled(rule.tier)
+            call.add_rule_fact(rule.tier)
         call.changes(tier)
         if tier is Tier.EXECUTE:
             call.findings.add_effect(EffectKind.RUNS, call.label)

@@ -62,8 +62,8 @@ def apply(call: Call, role: Role, word: AbstractWord) -> None:
     elif role is Role.REFSPEC:
         for text in word.texts:
             if text.startswith(("+", ":")):
-                does = f"overwrites or deletes a branch by `{text}`"
-                call.does(Tier.DANGEROUS, does, word, consequence=Consequence.OVERWRITES_BRANCH)
+                predicate = f"overwrites or deletes a branch by `{text}`"
+                call.add_fact(Tier.DANGEROUS, predicate, word, consequence=Consequence.OVERWRITES_BRANCH)
     elif role is Role.REMOTE:
         if word.text is None or ADDRESS.match(word.text) or word.text.startswith(("/", "./", "../", "~")):
             connect(call, word)
@@ -126,7 +126,7 @@ def _other_spelling(call: Call, word: AbstractWord) -> None:
     if tier is None:
         call.unknown(f"a word that may mean something else to `{call.label}`", word)
     else:
-        call.does_otherwise(tier, word)
+        call.add_undescribed_use(tier, word)
         call.changes(tier)
 
 
@@ -149,7 +149,7 @@ def _does(call: Call, reading: "Reading", word: AbstractWord) -> None:
         starts = Consequence.STARTS_PROGRAMS if reading.tier is Tier.EXECUTE else None
         text, span = f"`{call.label}`: {reading.why}", word.span or call.span
         found = Reason(
-            reading.tier, text, call.rule.ref, span, consequence=starts, command=call.label, does=reading.why
+            reading.tier, text, call.rule.ref, span, consequence=starts, command=call.label, predicate=reading.why
         )
         call.findings.add(found)
     for path in reading.writes:

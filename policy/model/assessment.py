@@ -111,9 +111,9 @@ class Reason:
     Attributes:
         about: the one effect that the reason states, if it states nothing else.
         names: the effect whose path `text` contains, if the reason states more than that effect.
-        consequence: the kind of harm or change by which the summary is chosen. None: the summary quotes `does`.
+        consequence: the kind of harm or change by which the summary is chosen. None: the summary quotes `predicate`.
         command: the command that the reason states a fact about (`git push --force`); empty for other reasons.
-        does: the end of a sentence that starts with the command, or with the action if there is no command. Empty:
+        predicate: the end of a sentence that starts with the command, or with the action if there is no command. Empty:
             `text` is such an end.
     """
 
@@ -125,7 +125,7 @@ class Reason:
     names: Effect | None = None
     consequence: Consequence | None = None
     command: str = ""
-    does: str = ""
+    predicate: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ class Consequence(StrEnum):
     # fmt: on
 
 
-ABOUT_PATHS = frozenset(
+PATH_CONSEQUENCES = frozenset(
     (
         Consequence.WRITES_PATH,
         Consequence.DELETES_PATH,
@@ -51,11 +51,11 @@ ABOUT_PATHS = frozenset(
     )
 )
 # The consequences that a rule file may set: `moves` -> MOVES.
-OF_RULES = {each.value: each for each in Consequence if each not in ABOUT_PATHS}
+RULE_CONSEQUENCES = {each.value: each for each in Consequence if each not in PATH_CONSEQUENCES}
 
 # fmt: off
 # The end of a sentence about the action, where a consequence has closer words than "cannot be undone".
-LOSSES = {
+CONSEQUENCE_TEXTS = {
     Consequence.DISCARDS_CHANGES:     "throws away uncommitted changes",
     Consequence.DISCARDS_STASH_ENTRY: "throws away changes that were put aside",
     Consequence.DISCARDS_STASH:       "throws away all changes that were put aside",
@@ -66,7 +66,7 @@ LOSSES = {
     Consequence.MIRRORS:              "makes the server a copy of this repository, and deletes what is only there",
 }
 # Flags that do such a thing to somebody's work, each after the command that it belongs to.
-CONSEQUENCES = {
+FLAG_CONSEQUENCES = {
     "git reset --hard":             Consequence.DISCARDS_CHANGES,
     "git checkout -f":              Consequence.DISCARDS_CHANGES,
     "git checkout --force":         Consequence.DISCARDS_CHANGES,

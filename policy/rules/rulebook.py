@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from policy.model.assessment import RuleRef
-from policy.model.consequence import OF_RULES, Consequence
+from policy.model.consequence import RULE_CONSEQUENCES, Consequence
 from policy.model.frozen import dataclass
 from policy.model.tier import Tier
 from policy.rules.rule import GRAMMARS, CommandRule, Flag, Operands, Role
@@ -72,10 +72,10 @@ def _tier(table: Mapping[str, object], key: str, chunk: Chunk) -> Tier | None:
 
 def _consequence(table: Mapping[str, object], chunk: Chunk) -> Consequence | None:
     label = _text(table, "does", chunk)
-    if label and label not in OF_RULES:
-        fix = f"{_nearest(label, OF_RULES)} it is one of: {', '.join(OF_RULES)}"
+    if label and label not in RULE_CONSEQUENCES:
+        fix = f"{_nearest(label, RULE_CONSEQUENCES)} it is one of: {', '.join(RULE_CONSEQUENCES)}"
         raise rule_error(chunk.file, chunk.line_of("does"), f"there is no consequence `{label}`", fix)
-    return OF_RULES[label] if label else None
+    return RULE_CONSEQUENCES[label] if label else None
 
 
 def _flags(text: str, key: str, chunk: Chunk) -> dict[str, Flag]:

@@ -13,7 +13,13 @@ from policy.classify import classify
 from policy.describe.summary import summarize
 from policy.model.action import RunScript
 from policy.model.assessment import Assessment, Reason
-from policy.model.consequence import ABOUT_PATHS, CONSEQUENCES, LOSSES, OF_RULES, Consequence
+from policy.model.consequence import (
+    CONSEQUENCE_TEXTS,
+    FLAG_CONSEQUENCES,
+    PATH_CONSEQUENCES,
+    RULE_CONSEQUENCES,
+    Consequence,
+)
 from policy.model.tier import Mode, Tier
 from policy.model.verdict import Ask
 from policy.rules.rulebook import CommandRule, RuleBook, RuleError, parse_rules
@@ -119,7 +125,11 @@ def _worded(assessment: Assessment, begin: str) -> str:
     """Return the summary after the words of every reason were replaced by `begin` and a number of their own."""
     numbers = {text: at for at, text in enumerate(dict.fromkeys(each.text for each in assessment.reasons))}
     reasons = tuple(
-        replace(each, text=f"{begin}zz{numbers[each.text]}", does=f"{begin}zz{numbers[each.text]}" if each.does else "")
+        replace(
+            each,
+            text=f"{begin}zz{numbers[each.text]}",
+            predicate=f"{begin}zz{numbers[each.text]}" if each.predicate else "",
+        )
         for each in assessment.reasons
     )
     return summarize(replace(assessment, reasons=reasons), fuzz.facts())
@@ -137,16 +147,16 @@ def test_every_consequence_has_a_rule_or_code_that_sets_it() -> None:
     """A member that nothing sets is dead: all are met by the examples, or stand in the tables."""
     met = {reason.consequence for script in fuzz.examples() for reason in fuzz.judge(script).reasons}
     met |= {reason.consequence for script in SCRIPTS for reason in fuzz.judge(script).reasons}
-    assert set(Consequence) - met - set(CONSEQUENCES.values()) <= {
+    assert set(Consequence) - met - set(FLAG_CONSEQUENCES.values()) <= {
         Consequence.RUNS_PROJECT_PROGRAM,  # needs a program that the project has installed
         Consequence.CHANGES_ROOT,  # needs a glob at the root
     }
 
 
 def test_losses_are_consequences_that_rules_may_set() -> None:
-    assert not set(LOSSES) & ABOUT_PATHS
-    assert set(CONSEQUENCES.values()) <= set(LOSSES)
-    assert set(OF_RULES.values()) == set(Consequence) - ABOUT_PATHS
+    assert not set(CONSEQUENCE_TEXTS) & PATH_CONSEQUENCES
+    assert set(FLAG_CONSEQUENCES.values()) <= set(CONSEQUENCE_TEXTS)
+    assert set(RULE_CONSEQUENCES.values()) == set(Consequence) - PATH_CONSEQUENCES
 
 
 REFUSED = [
@@ -163,7 +173,7 @@ def test_a_consequence_that_is_none_is_refused_with_the_list(line: str, said: st
     assert said in caught.value.problem.why, why
     assert caught.value.line == 3
     if "no consequence" in said:
-        assert all(value in caught.value.problem.fix for value in OF_RULES)
+        assert all(value in caught.value.problem.fix for value in RULE_CONSEQUENCES)
 
 
 def test_a_rule_sets_its_consequence() -> None:

@@ -203,7 +203,7 @@ def _ref(line: int) -> RuleRef:
 
 def fact(tier: Tier, command: str, does: str, line: int, consequence: Consequence | None = None) -> Reason:
     text = f"`{command}` {does}"
-    return Reason(tier, text, _ref(line), consequence=consequence, command=command, does=does)
+    return Reason(tier, text, _ref(line), consequence=consequence, command=command, predicate=does)
 
 
 def about(effect: Effect, text: str, line: int, tier: Tier = Tier.WRITE) -> Reason:
