@@ -10,7 +10,7 @@ from policy.model.verdict import Problem, Terms
 from sandbox.backend import Backend, Enforcement, Level, SandboxUnavailable
 from sandbox.container.options import Choice
 from sandbox.linux.backend import Linux
-from sandbox.linux.launch import Ahead
+from sandbox.linux.launch import PrelaunchedHelper
 
 if TYPE_CHECKING:
     from sandbox.egress.credential_injection import InjectorFactory
@@ -23,7 +23,7 @@ class Wanted:
     cache: Path | None
     aside: Path | None
     files: bool
-    ahead: Ahead | None
+    ahead: PrelaunchedHelper | None
     container: Choice
     lend: "InjectorFactory | None" = None
 
@@ -74,7 +74,7 @@ async def open_backend(
     cache: Path | None = None,
     aside: Path | None = None,
     files: bool = True,
-    ahead: Ahead | None = None,
+    ahead: PrelaunchedHelper | None = None,
     container: Choice = _NOT_SAID,
     lend: "InjectorFactory | None" = None,
     insisted: bool = False,

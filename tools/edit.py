@@ -7,7 +7,7 @@ from pydantic import Field
 from policy.model.action import EditFile
 from policy.model.verdict import Problem
 from tools.arguments import CONTENT_CAP, PATH_CAP, Arguments
-from tools.file_result import Change, answer_of, change_lines, told
+from tools.file_result import Change, answer_of, change_lines, problem_parts
 from tools.resolve_path import place
 from tools.seen_files import Seen
 from tools.tool import Finished, Keep, TextPart
@@ -55,7 +55,7 @@ class Edit:
     ) -> tuple[TextPart, ...]:
         answer = answer_of(EditAnswer, finished)
         if isinstance(answer, Problem):
-            return told(answer, finished)
+            return problem_parts(answer, finished)
         seen.note(action.path, answer.sha256)
         seen.note(answer.real, answer.sha256)
         headline = f"edited `{action.path}`: {count(answer.count, 'replacement')}, {count(answer.lines, 'line')} now"

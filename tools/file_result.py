@@ -57,12 +57,12 @@ def problem_of(finished: Finished) -> Problem | None:
         return finished.problem
     if "problem" in finished.data:
         try:
-            told = ProblemAnswer.model_validate(finished.data["problem"])
+            problem_parts = ProblemAnswer.model_validate(finished.data["problem"])
         except ValidationError:
             return Problem(
                 "the action failed", "the sandbox did not say why", "try again; if it stays so, tell the user"
             )
-        return Problem(told.what, told.why, told.fix)
+        return Problem(problem_parts.what, problem_parts.why, problem_parts.fix)
     if finished.ended_by is not None and not finished.data:
         return Problem(
             "the action was stopped", f"it reached the {short(finished.ended_by)} limit", "ask for less at a time"
@@ -80,7 +80,7 @@ def tell(problem: Problem) -> str:
     return f"error: {problem.what}\nwhy: {problem.why}\nfix: {problem.fix}"
 
 
-def told(problem: Problem, finished: Finished) -> tuple[TextPart, ...]:
+def problem_parts(problem: Problem, finished: Finished) -> tuple[TextPart, ...]:
     """A Problem, and what the boundary stopped, as a whole result."""
     return (TextPart("\n".join([tell(problem), *violations(finished)])),)
 

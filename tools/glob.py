@@ -8,7 +8,7 @@ from pydantic import Field
 from policy.model.action import GlobFiles
 from policy.model.verdict import Problem
 from tools.arguments import PATH_CAP, Arguments
-from tools.file_result import Answer, answer_of, told
+from tools.file_result import Answer, answer_of, problem_parts
 from tools.resolve_path import place
 from tools.seen_files import Seen
 from tools.tool import Finished, Keep, TextPart
@@ -66,7 +66,7 @@ class Glob:
     ) -> tuple[TextPart, ...]:
         answer = answer_of(GlobAnswer, finished)
         if isinstance(answer, Problem):
-            return told(answer, finished)
+            return problem_parts(answer, finished)
         names, left = head([posixpath.join(action.root, name) for name in answer.names], _ROOM)
         left += answer.total - len(answer.names)
         lines = [f"{count(answer.total, 'file')} below `{action.root}` for `{action.pattern}`"]

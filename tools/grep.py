@@ -7,7 +7,7 @@ from pydantic import Field, Strict
 from policy.model.action import GrepFiles
 from policy.model.verdict import Problem
 from tools.arguments import PATH_CAP, PATTERN_CAP, Arguments
-from tools.file_result import Answer, answer_of, told
+from tools.file_result import Answer, answer_of, problem_parts
 from tools.resolve_path import place
 from tools.seen_files import Seen
 from tools.tool import Finished, Keep, TextPart
@@ -67,7 +67,7 @@ class Grep:
     ) -> tuple[TextPart, ...]:
         answer = answer_of(GrepAnswer, finished)
         if isinstance(answer, Problem):
-            return told(answer, finished)
+            return problem_parts(answer, finished)
         body = [path for path, _ in answer.files] if action.files_only else _grouped(answer)
         shown, left = head(body, BYTES)
         lines = [_headline(action, answer), *shown]

@@ -7,7 +7,7 @@ from pydantic import Field, Strict
 from policy.model.action import ListFolder
 from policy.model.verdict import Problem
 from tools.arguments import PATH_CAP, Arguments
-from tools.file_result import Answer, answer_of, told
+from tools.file_result import Answer, answer_of, problem_parts
 from tools.resolve_path import place
 from tools.seen_files import Seen
 from tools.tool import Finished, Keep, TextPart
@@ -48,7 +48,7 @@ class Ls:
     ) -> tuple[TextPart, ...]:
         answer = answer_of(LsAnswer, finished)
         if isinstance(answer, Problem):
-            return told(answer, finished)
+            return problem_parts(answer, finished)
         if not answer.entries:
             return (TextPart(f"`{action.path}` is empty"),)
         shown, left = head([_line(*entry) for entry in answer.entries], BYTES)

@@ -7,7 +7,7 @@ from pydantic import Field, RootModel
 from policy.model.action import ReadFile
 from policy.model.verdict import Problem
 from tools.arguments import PATH_CAP, Arguments
-from tools.file_result import Answer, answer_of, told
+from tools.file_result import Answer, answer_of, problem_parts
 from tools.resolve_path import place
 from tools.seen_files import MASKED, Seen
 from tools.tool import Finished, ImagePart, Keep, Part, TextPart
@@ -75,7 +75,7 @@ class Read:
     def render(self, action: ReadFile, finished: Finished, seen: Seen, *, keep: Keep | None = None) -> tuple[Part, ...]:
         answer = answer_of(ReadAnswer, finished)
         if isinstance(answer, Problem):
-            return told(answer, finished)
+            return problem_parts(answer, finished)
         content = answer.root
         if content.sha256 is not None:
             seen.note(action.path, content.sha256)

@@ -7,7 +7,7 @@ from pydantic import Field
 from policy.model.action import WriteFile
 from policy.model.verdict import Problem
 from tools.arguments import CONTENT_CAP, PATH_CAP, Arguments
-from tools.file_result import Change, answer_of, change_lines, told
+from tools.file_result import Change, answer_of, change_lines, problem_parts
 from tools.resolve_path import place
 from tools.seen_files import MASKED, Seen
 from tools.tool import Finished, Keep, TextPart
@@ -54,7 +54,7 @@ class Write:
     ) -> tuple[TextPart, ...]:
         answer = answer_of(WriteAnswer, finished)
         if isinstance(answer, Problem):
-            return told(answer, finished)
+            return problem_parts(answer, finished)
         seen.note(action.path, answer.sha256)
         seen.note(answer.real, answer.sha256)
         seen.mask(action.path, False)

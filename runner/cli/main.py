@@ -83,10 +83,10 @@ def _dispatch(words: list[str]) -> int:
 
 
 def _exec(args: "GateArgs") -> int:
-    from sandbox.linux.helper_process import Spare
+    from sandbox.linux.helper_process import SpareHelper
 
     # The helper's interpreter starts on another core while most of this program is still to be imported.
-    with Spare() as spare:
+    with SpareHelper() as spare:
         from runner.frontends.exec.command import run_exec
 
         return run_exec(args, spare)

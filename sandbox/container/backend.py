@@ -100,7 +100,7 @@ class Container:
         watch = Watch(terms, box.scan, self.aside, known_trees(self.cache))
         live = live_of(watch, permit, box.scan, known_trees(self.cache))
         try:
-            outcome, refused = await _talking(box, self._converse(box, permit, stdin, listen, live))
+            outcome, refused = await _with_egress(box, self._converse(box, permit, stdin, listen, live))
         except SandboxUnavailable as error:  # it may have begun: no promise that nothing ran
             connections = interrupted_connections(error)
             outcome, refused = Outcome(125, ended_by="container", problem=error.problem, connections=connections), 0
@@ -211,9 +211,9 @@ class Container:
         if terms.hosts:
             broker = None
             if terms.credentials:
-                from sandbox.egress.credential_injection import lent
+                from sandbox.egress.credential_injection import injector_for
 
-                broker = lent(terms.credentials, self.lend)
+                broker = injector_for(terms.credentials, self.lend)
             box.open_egress(self.resolver, broker)
         assert self.scratch is not None
         checks = await box.prove(self.scratch.path, body, sockets)
@@ -281,13 +281,13 @@ class Container:
         task.add_done_callback(self._later.discard)
 
 
-async def _talking(box: Box, work: Coroutine[Any, Any, tuple[Outcome, int]]) -> tuple[Outcome, int]:
+async def _with_egress(box: Box, work: Coroutine[Any, Any, tuple[Outcome, int]]) -> tuple[Outcome, int]:
     """What `work` gives, with all that its command tried on the network; nothing of that goes on after it."""
     if box.egress is None:
         return await work
-    from sandbox.egress.command_session import talking
+    from sandbox.egress.command_session import with_egress
 
-    (outcome, count), connections, refused = await talking(box.egress, work)
+    (outcome, count), connections, refused = await with_egress(box.egress, work)
     return replace(outcome, connections=connections, violations=refused), count
 
 

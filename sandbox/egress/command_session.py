@@ -9,7 +9,7 @@ from sandbox.egress.proxy import Egress
 T = TypeVar("T")
 
 
-async def talking(egress: Egress, work: Awaitable[T]) -> tuple[T, tuple[Connection, ...], tuple[Violation, ...]]:
+async def with_egress(egress: Egress, work: Awaitable[T]) -> tuple[T, tuple[Connection, ...], tuple[Violation, ...]]:
     """What `work` gives, all that its command tried, and what of that was refused; nothing of it goes on afterwards.
 
     The cause of an exception of `work` has the connections (`interrupted_connections`).

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from policy.model.host_rule import HostRule, host_name
 from sandbox.egress import client_hello, http1, socks
-from sandbox.egress.dialer import Dialer, shown
+from sandbox.egress.dialer import Dialer, quoted_path
 from sandbox.egress.errors import Failed, Malformed, Refused
 from sandbox.egress.ledger import Attempt
 from sandbox.egress.relay import Count, pour, relay
@@ -26,7 +26,7 @@ _TUNNEL = b"HTTP/1.1 200 Connection established\r\n\r\n"
 _DENIED = b"\x15\x03\x03\x00\x02\x02\x31"  # a TLS alert: fatal, access_denied (RFC 8446, 6)
 
 
-class Served:
+class ProxyConnection:
     """One connection of a command, from its first byte to its end."""
 
     def __init__(self, client: Stream, attempt: Attempt, dialer: Dialer, broker: "Broker | None" = None) -> None:
@@ -135,7 +135,7 @@ class Served:
     # ---- plain HTTP
 
     async def _plain(self, request: http1.Request) -> None:
-        self._asks(request.host, request.port, f"{request.method} {shown(request.bare)}")
+        self._asks(request.host, request.port, f"{request.method} {quoted_path(request.bare)}")
         if self.server is None:
             bound = await self._dial(request.host, request.port, request.method, request.bare)
         else:

@@ -59,7 +59,7 @@ class Broker:
 InjectorFactory = Callable[[tuple[str, ...]], Broker]  # from the names of credentials, as Terms have them
 
 
-def lent(names: tuple[str, ...], lend: InjectorFactory | None) -> Broker:
+def injector_for(names: tuple[str, ...], lend: InjectorFactory | None) -> Broker:
     """What `lend` gives. Raises SandboxUnavailable where nobody does: terms are granted exactly, or not at all."""
     if lend is None:
         what = f"no credential can be added here, and the command would get {', '.join(names)}"

@@ -57,7 +57,7 @@ class Dialer:
             right = f"{method} {host}{port_part}{path}"
             if isinstance(host_rule(right), Problem):  # a path that may be read in two ways: no entry covers it
                 right = f"{method} {host}{port_part}"
-            what = f"{method} {shown(path)} of host {host} is not on the allowlist"
+            what = f"{method} {quoted_path(path)} of host {host} is not on the allowlist"
         elif named:
             right, what = f"{host}{port_part}", f"host {host} is on the allowlist for some plain requests only"
         elif any(rule.names(host, each) for rule in self.rules for each in (*USUAL, *rule.ports)):
@@ -123,7 +123,7 @@ def _literal(host: str) -> bool:
     return host.startswith("[") or host.replace(".", "").isdigit()
 
 
-def shown(path: str) -> str:
+def quoted_path(path: str) -> str:
     """A path in a sentence: not too long, nothing odd in it."""
     text = "".join(char if "!" <= char <= "~" else "?" for char in path)
     return text if len(text) <= 100 else text[:97] + "..."

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from sandbox.backend import Connection, Violation
-from sandbox.egress.connection import Served
+from sandbox.egress.connection import ProxyConnection
 from sandbox.egress.dialer import Dialer
 from sandbox.egress.ledger import Attempt, Ledger
 from sandbox.egress.resolver import Resolve, resolve
@@ -113,7 +113,7 @@ class Egress:
 
     async def _serve(self, sock: socket.socket, attempt: Attempt) -> None:
         with sock:
-            served = Served(Stream(sock), attempt, self._dialer, self._broker)
+            served = ProxyConnection(Stream(sock), attempt, self._dialer, self._broker)
             try:
                 await served.run()
             finally:

@@ -15,10 +15,10 @@ from sandbox.inside import canary, syscalls
 from sandbox.linux import canary_probe, landlock
 from sandbox.linux.cgroup import group as group_module
 from sandbox.linux.cgroup.group import Group
-from sandbox.linux.helper_handle import Slot
+from sandbox.linux.helper_handle import HelperHandle
 from sandbox.linux.helper_pool import Pool
 from sandbox.linux.landlock_log import Feed, feed, processes
-from sandbox.linux.launch import Ahead, Launcher, known_trees, launch, survey
+from sandbox.linux.launch import Launcher, PrelaunchedHelper, known_trees, launch, survey
 from sandbox.linux.session_tmp import Scratch
 from sandbox.problems import GONE, file_outcome, leaks, not_started, unavailable
 from sandbox.request import argv_of, file_limits, file_request
@@ -59,7 +59,7 @@ class Linux:
         cache: Path | None = None,
         aside: Path | None = None,
         files: bool = True,
-        ahead: Ahead | None = None,
+        ahead: PrelaunchedHelper | None = None,
         launcher: Launcher = launch,
         resolver: "Resolve | None" = None,
         lend: "InjectorFactory | None" = None,
@@ -98,7 +98,7 @@ class Linux:
             watch = Watch(terms, slot.scan, self.aside, known_trees(self.cache))
             live = live_of(watch, permit, slot.scan, known_trees(self.cache))
             try:
-                outcome = await _talking(slot, _converse(slot, permit, stdin, listen, live))
+                outcome = await _with_egress(slot, _converse(slot, permit, stdin, listen, live))
                 refused = slot.group.refused() if outcome.status else 0
                 # What filled its private file systems would be there for the next one.
                 healthy = outcome.ended_by != "memory"
@@ -143,12 +143,12 @@ class Linux:
 
     # ---- helpers
 
-    def _still_true(self, slot: Slot, terms: Terms) -> bool:
+    def _still_true(self, slot: HelperHandle, terms: Terms) -> bool:
         """Whether the mounts of `slot` still cover all that must be covered: people edit files meanwhile."""
         slot.wake()  # it takes as long to come as we take to look
         return survey(terms, self.scratch.path if self.scratch else "", self.cache) == slot.scan
 
-    def _launch(self, terms: Terms) -> Slot:
+    def _launch(self, terms: Terms) -> HelperHandle:
         """The launch that was made ahead, when it was made for this; else a new one."""
         self.feed = self.feed or feed()
         taken = self.ahead.take(self.name, terms) if self.ahead and self.scratch is None and not self.files else None
@@ -157,9 +157,9 @@ class Linux:
         else:
             self.scratch = self.scratch or Scratch()
             launched = self.launcher(self.name, terms, self.scratch, cache=self.cache, files=self.files)
-        return Slot.of(launched, self.name)
+        return HelperHandle.of(launched, self.name)
 
-    async def _prove(self, slot: Slot, terms: Terms) -> None:
+    async def _prove(self, slot: HelperHandle, terms: Terms) -> None:
         """It has locked itself in, and its canary got nowhere."""
         if answer := await slot.ready():
             raise unavailable(self.name, answer, slot.complaint())
@@ -189,23 +189,23 @@ class Linux:
 def _broker(terms: Terms, lend: "InjectorFactory | None") -> "Broker | None":
     if not terms.credentials:
         return None
-    from sandbox.egress.credential_injection import lent
+    from sandbox.egress.credential_injection import injector_for
 
-    return lent(terms.credentials, lend)
+    return injector_for(terms.credentials, lend)
 
 
-async def _talking(slot: Slot, work: Coroutine[None, None, Outcome]) -> Outcome:
+async def _with_egress(slot: HelperHandle, work: Coroutine[None, None, Outcome]) -> Outcome:
     """What `work` gives, with all that its command tried on the network; nothing of that goes on after it."""
     if slot.egress is None:
         return await work
-    from sandbox.egress.command_session import talking
+    from sandbox.egress.command_session import with_egress
 
-    outcome, connections, refused = await talking(slot.egress, work)
+    outcome, connections, refused = await with_egress(slot.egress, work)
     return replace(outcome, connections=connections, violations=refused)
 
 
 async def _converse(
-    slot: Slot, permit: Permit, stdin: bytes | None, listen: Listener | None, alarm: Live | None = None
+    slot: HelperHandle, permit: Permit, stdin: bytes | None, listen: Listener | None, alarm: Live | None = None
 ) -> Outcome:
     """One action, from request to outcome."""
     action, limits = permit.action, permit.terms.limits

@@ -10,7 +10,7 @@ from pathlib import Path
 from policy.model.frozen import dataclass
 from policy.model.secret_paths import inside
 from policy.model.verdict import Rights, Terms
-from sandbox.linux.helper_handle import Slot
+from sandbox.linux.helper_handle import HelperHandle
 from sandbox.problems import unavailable
 
 _UNTOUCHED = "untouched"
@@ -62,7 +62,7 @@ def laid_out(terms: Terms, *, everybody: bool = False) -> Iterator[Decoys]:
         yield Decoys(mark, secret, target, listener.getsockname()[1], name)
 
 
-async def try_out(slot: Slot, tier: str, terms: Terms) -> dict[str, bool]:
+async def try_out(slot: HelperHandle, tier: str, terms: Terms) -> dict[str, bool]:
     """Each check by name, True when the boundary held. Raises SandboxUnavailable when the helper cannot try."""
     with laid_out(terms) as decoys:
         request: dict[str, object] = {

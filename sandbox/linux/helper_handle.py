@@ -14,7 +14,7 @@ from policy.describe.phrases import plain
 from sandbox.backend import Enforcement, Level, Listener
 from sandbox.linux.cgroup.group import Group
 from sandbox.linux.helper_process import WAKE, end
-from sandbox.linux.helper_request import Alarm, Exchange
+from sandbox.linux.helper_request import Alarm, HelperRequest
 from sandbox.linux.launch import Launch
 from sandbox.workspace.protected_paths import Scan
 
@@ -30,7 +30,7 @@ GRACE = 0.15  # seconds a helper has to end a command before it is killed itself
 
 
 @dataclass(slots=True, eq=False)
-class Slot:
+class HelperHandle:
     """One helper. `scan`: what its mounts know of the workspace.
 
     `handed`: descriptors that came with its `ready`; they are closed with it.
@@ -51,7 +51,7 @@ class Slot:
         self._said.register(self.control.fileno(), select.POLLIN)
 
     @classmethod
-    def of(cls, launched: Launch, tier: str) -> "Slot":
+    def of(cls, launched: Launch, tier: str) -> "HelperHandle":
         parts = (launched.process, launched.control, launched.group, launched.scan, Enforcement(Level.NONE, tier))
         return cls(*parts, grace=GRACE if tier == "T3" else 0.0)
 
@@ -66,7 +66,7 @@ class Slot:
 
     async def ready(self) -> str:
         """Wait until it has locked itself in. Empty when it has, else what it said instead."""
-        first = Exchange(self.control, 0, None, handed=HANDED)
+        first = HelperRequest(self.control, 0, None, handed=HANDED)
         try:
             await first.settle(READY)
         finally:
@@ -109,12 +109,12 @@ class Slot:
         wall: float,
         most: int,
         alarm: Alarm | None = None,
-    ) -> tuple[Exchange, str | None]:
+    ) -> tuple[HelperRequest, str | None]:
         """Send one request, enforce wall time and output, and return what came back with the limit that ended it.
 
         A helper that does not answer in time is killed, and what it ran with it. Raises OSError from the listener.
         """
-        exchange = Exchange(self.control, most, listen, eager=self.eager, alarm=alarm)
+        exchange = HelperRequest(self.control, most, listen, eager=self.eager, alarm=alarm)
         self.eager = False
         try:
             self.group.begin()

@@ -28,7 +28,7 @@ WAKE = struct.pack("Q", 0)  # in the place of a request
 Helper = tuple[subprocess.Popen[bytes], socket.socket, "Group"]
 
 
-class Spare:
+class SpareHelper:
     """A helper started early: it was told nothing yet. Leaving the context ends it when nobody took it.
 
     Should we die without that, it reads the end of its socket and ends itself.
@@ -44,7 +44,7 @@ class Spare:
         helper, self._helper = self._helper, None
         return helper
 
-    def __enter__(self) -> "Spare":
+    def __enter__(self) -> "SpareHelper":
         self._helper = spawn()
         return self
 

@@ -51,7 +51,7 @@ class Alarm(Protocol):
         ...
 
 
-class Exchange:
+class HelperRequest:
     """Send `request` over `control` and collect the answer. Use once; `run` closes what it opened."""
 
     def __init__(

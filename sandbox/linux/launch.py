@@ -19,7 +19,7 @@ from policy.model.verdict import Rights, Terms
 from sandbox.inside import syscalls
 from sandbox.linux import passwd_files, plan_builder, seccomp
 from sandbox.linux.cgroup.group import Group
-from sandbox.linux.helper_process import Spare, code, end, send, spawn
+from sandbox.linux.helper_process import SpareHelper, code, end, send, spawn
 from sandbox.linux.session_tmp import FOLDER, Scratch, make_point
 from sandbox.problems import no_landlock, unsteady
 from sandbox.workspace import tool_cache
@@ -54,12 +54,12 @@ class Launcher(Protocol):
         *,
         cache: Path | None,
         files: bool,
-        spare: Spare | None = None,
+        spare: SpareHelper | None = None,
     ) -> Launch: ...
 
 
 def launch(
-    tier: str, terms: Terms, scratch: Scratch, *, cache: Path | None, files: bool, spare: Spare | None = None
+    tier: str, terms: Terms, scratch: Scratch, *, cache: Path | None, files: bool, spare: SpareHelper | None = None
 ) -> Launch:
     """Send a helper (`spare`, when it was not taken yet) the plan for `terms`.
 
@@ -160,7 +160,7 @@ def known_trees(cache: Path | None) -> Trees:
     return Trees(cache)
 
 
-class Ahead:
+class PrelaunchedHelper:
     """A launch made before its backend exists, for one tier and the Terms of the first command; its scratch folder."""
 
     __slots__ = ("_key", "_launch", "_scratch", "_tier")
@@ -186,7 +186,9 @@ class Ahead:
 
 
 @contextlib.contextmanager
-def launched_ahead(name: str | None, terms: Terms, *, cache: Path, spare: Spare) -> Iterator[Ahead | None]:
+def launched_ahead(
+    name: str | None, terms: Terms, *, cache: Path, spare: SpareHelper
+) -> Iterator[PrelaunchedHelper | None]:
     """A helper for `terms` that locks itself in meanwhile, for the backend `name` (None: the best). No file actions."""
     tier = TIERS[0] if name is None else name
     if tier not in TIERS or sys.platform != "linux":
@@ -198,7 +200,7 @@ def launched_ahead(name: str | None, terms: Terms, *, cache: Path, spare: Spare)
     except BaseException:
         scratch.remove()
         raise
-    ahead = Ahead(tier, terms, scratch, launched)
+    ahead = PrelaunchedHelper(tier, terms, scratch, launched)
     try:
         yield ahead
     finally:

@@ -185,9 +185,9 @@ class Seatbelt:
         own: tuple[str, ...] = (),
     ) -> Outcome:
         if terms.credentials:
-            from sandbox.egress.credential_injection import lent
+            from sandbox.egress.credential_injection import injector_for
 
-            lent(terms.credentials, None)  # raises: the proxy's port is open to every program of this machine
+            injector_for(terms.credentials, None)  # raises: the proxy's port is open to every program of this machine
         found = survey(terms, self.scratch.path if self.scratch else "")
         watch, started = Watch(terms, found, self.aside), time.monotonic()
         # Terms without hosts have no proxy, and of a profile with one its port is all that can be reached.

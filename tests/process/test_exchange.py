@@ -14,9 +14,9 @@ from policy.model.verdict import _MINT, Permit, Rights, Terms
 from sandbox.backend import Outcome
 from sandbox.linux import helper_handle as slots
 from sandbox.linux.backend import Linux
-from sandbox.linux.helper_handle import Slot, idle_processors
+from sandbox.linux.helper_handle import HelperHandle, idle_processors
 from sandbox.linux.helper_process import WAKE
-from sandbox.linux.helper_request import Exchange
+from sandbox.linux.helper_request import HelperRequest
 
 SYSTEM = ("/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache")
 
@@ -55,7 +55,7 @@ async def run(backend: Linux, terms: Terms, script: str, stdin: bytes | None = N
     return await backend.run(Permit(RunScript(script, terms.workspace), terms, _MINT), stdin=stdin)
 
 
-def the_slot(backend: Linux) -> Slot:
+def the_slot(backend: Linux) -> HelperHandle:
     (slot,) = backend.pool.all
     return slot
 
@@ -110,17 +110,17 @@ def test_wakes_without_a_request_change_nothing(terms: Terms, tmp_path: Path) ->
 def test_a_helper_that_ends_after_the_wake_is_an_error_or_another_one(terms: Terms, tmp_path: Path) -> None:
     async def work(backend: Linux) -> None:
         await run(backend, terms, ":")
-        slot, wake = the_slot(backend), Slot.wake
+        slot, wake = the_slot(backend), HelperHandle.wake
         hits = []
 
-        def hit(self: Slot) -> None:
+        def hit(self: HelperHandle) -> None:
             wake(self)
             hits.append(self)
             os.kill(self.process.pid, signal.SIGKILL)
             self.process.wait()
 
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(Slot, "wake", hit)
+            patched.setattr(HelperHandle, "wake", hit)
             outcome = await run(backend, terms, "echo done")
         assert hits == [slot]
         assert outcome.status == 125
@@ -138,7 +138,7 @@ def test_a_request_to_nobody_is_an_empty_answer(tmp_path: Path, told: bool) -> N
     async def main() -> tuple[str | None, str | None]:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
-        exchange = Exchange(ours, 1 << 20, None)
+        exchange = HelperRequest(ours, 1 << 20, None)
         with ours:
             if told:
                 theirs.shutdown(socket.SHUT_RD)  # as long as it is dying, its end is open still

@@ -13,7 +13,7 @@ from policy.model.action import RunArgv
 from policy.model.verdict import _MINT, Permit, Rights, Terms
 from sandbox.linux import helper_pool
 from sandbox.linux.backend import Linux
-from sandbox.linux.helper_handle import Slot
+from sandbox.linux.helper_handle import HelperHandle
 
 SYSTEM = ("/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache")
 
@@ -89,7 +89,7 @@ def test_the_least_recently_used_is_ended_first(terms: Terms, tmp_path: Path) ->
         many = [
             replace(terms, limits=replace(terms.limits, pids=100 + number)) for number in range(helper_pool.IDLE + 1)
         ]
-        of: list[Slot] = []
+        of: list[HelperHandle] = []
         for each in many[:-1]:
             slot = await backend.pool.take(each)
             of.append(slot)
@@ -160,7 +160,7 @@ def test_a_further_command_waits_for_a_helper(terms: Terms, tmp_path: Path) -> N
             backend.pool.discard(terms, slot)
         results = await asyncio.gather(*cancelled, return_exceptions=True)
         for found in results:
-            if isinstance(found, Slot):
+            if isinstance(found, HelperHandle):
                 backend.pool.discard(terms, found)
         assert not backend.pool._users
 

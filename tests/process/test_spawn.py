@@ -14,8 +14,8 @@ import pytest
 from policy.model.verdict import Rights, Terms
 from sandbox.backend import SandboxUnavailable
 from sandbox.linux.backend import Linux
-from sandbox.linux.helper_process import Spare, end, send
-from sandbox.linux.launch import Ahead, launched_ahead
+from sandbox.linux.helper_process import SpareHelper, end, send
+from sandbox.linux.launch import PrelaunchedHelper, launched_ahead
 from tests.support.places import ROOT
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the helper is Linux's")
@@ -45,21 +45,21 @@ def terms(workspace: Path) -> Terms:
 
 def test_a_spare_that_nobody_took_is_ended_and_reaped() -> None:
     before = children()
-    with Spare():
+    with SpareHelper():
         (pid,) = children() - before
     assert gone(pid)
 
 
 def test_a_spare_is_ended_when_something_fails_meanwhile() -> None:
     before = children()
-    with contextlib.suppress(LookupError), Spare():
+    with contextlib.suppress(LookupError), SpareHelper():
         (pid,) = children() - before
         raise LookupError
     assert gone(pid)
 
 
 def test_a_spare_is_taken_once_and_then_belongs_to_the_taker() -> None:
-    with Spare() as spare:
+    with SpareHelper() as spare:
         taken = spare.take()
         assert spare.take() is None
     assert taken is not None
@@ -75,7 +75,7 @@ def test_a_spare_has_no_environment_no_descriptors_and_no_session_of_ours(monkey
     ours, theirs = os.pipe()
     os.set_inheritable(theirs, True)  # as if our own caller had left one open for its children
     before = children()
-    with Spare():
+    with SpareHelper():
         (pid,) = children() - before
         proc = Path(f"/proc/{pid}")
         links = {}
@@ -94,7 +94,7 @@ def test_a_spare_has_no_environment_no_descriptors_and_no_session_of_ours(monkey
 
 def test_a_spare_ends_when_its_maker_dies_without_a_word() -> None:
     code = (
-        "import os, signal\nfrom sandbox.linux.helper_process import Spare\nwith Spare() as spare:\n"
+        "import os, signal\nfrom sandbox.linux.helper_process import SpareHelper\nwith SpareHelper() as spare:\n"
         "    print(spare.take()[0].pid, flush=True)\n    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
@@ -108,7 +108,7 @@ def test_a_launch_that_nobody_took_is_ended_and_its_scratch_folder_removed(tmp_p
     scratch.mkdir()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tempfile.tempdir", str(scratch))
-        with Spare() as spare, launched_ahead(None, terms(work), cache=tmp_path, spare=spare):
+        with SpareHelper() as spare, launched_ahead(None, terms(work), cache=tmp_path, spare=spare):
             (pid,) = children() - before  # the spare itself was sent the plan: no second helper
             assert len(list(scratch.iterdir())) == 1
     assert gone(pid)
@@ -119,7 +119,7 @@ def test_terms_that_cannot_be_granted_leave_nothing_behind(tmp_path: Path) -> No
     before = children()
     with (
         pytest.raises(SandboxUnavailable),
-        Spare() as spare,
+        SpareHelper() as spare,
         launched_ahead(None, terms(tmp_path / "missing"), cache=tmp_path, spare=spare),
     ):
         pytest.fail("a helper was launched for a workspace that is not there")
@@ -130,7 +130,7 @@ def test_terms_that_cannot_be_granted_leave_nothing_behind(tmp_path: Path) -> No
 def test_a_helper_that_ended_before_its_plan_came_is_a_refusal(tmp_path: Path, tier: str) -> None:
     """And no broken pipe of ours, which would say that nobody reads what we print."""
 
-    async def main(spare: Spare) -> None:
+    async def main(spare: SpareHelper) -> None:
         (pid,) = children() - before
         os.kill(pid, signal.SIGKILL)
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)  # it ended, and the one who will wait for it can
@@ -143,7 +143,7 @@ def test_a_helper_that_ended_before_its_plan_came_is_a_refusal(tmp_path: Path, t
                 await backend.close()
 
     before = children()
-    with Spare() as spare:
+    with SpareHelper() as spare:
         asyncio.run(main(spare))
     assert children() == before
 
@@ -151,19 +151,19 @@ def test_a_helper_that_ended_before_its_plan_came_is_a_refusal(tmp_path: Path, t
 def test_a_launch_is_only_given_to_the_tier_and_the_terms_it_was_made_for(tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
-    with Spare() as spare, launched_ahead("T1", terms(tmp_path), cache=tmp_path, spare=spare) as ahead:
-        assert isinstance(ahead, Ahead)
+    with SpareHelper() as spare, launched_ahead("T1", terms(tmp_path), cache=tmp_path, spare=spare) as ahead:
+        assert isinstance(ahead, PrelaunchedHelper)
         assert ahead.take("T3", terms(tmp_path)) is None
         assert ahead.take("T1", terms(other)) is None
 
 
 def test_no_helper_is_launched_ahead_for_a_backend_that_is_not_ours(tmp_path: Path) -> None:
-    with Spare() as spare, launched_ahead("nonsense", terms(tmp_path), cache=tmp_path, spare=spare) as ahead:
+    with SpareHelper() as spare, launched_ahead("nonsense", terms(tmp_path), cache=tmp_path, spare=spare) as ahead:
         assert ahead is None
 
 
 def test_a_helper_that_died_early_is_an_error_and_no_hang() -> None:
-    with Spare() as spare:
+    with SpareHelper() as spare:
         taken = spare.take()
         assert taken is not None
         process, control, group = taken

@@ -23,10 +23,10 @@ from sandbox.backend import Level
 
 if TYPE_CHECKING:
     from sandbox.egress.credential_injection import InjectorFactory
-    from sandbox.linux.helper_process import Spare
+    from sandbox.linux.helper_process import SpareHelper
 
 
-def run_exec(args: GateArgs, spare: "Spare") -> int:
+def run_exec(args: GateArgs, spare: "SpareHelper") -> int:
     """Run the script of `args` and return the exit status. Every exception raised has a Problem.
 
     `spare` is a helper process that was started before this module was imported. The caller ends it if nothing ran.

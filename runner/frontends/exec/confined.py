@@ -18,7 +18,7 @@ from runner.state.paths import cache_dir, state_dir
 from runner.stderr import print_problem
 from sandbox.backend import Backend, Enforcement, Level, Outcome, interrupted_connections
 from sandbox.container.options import Choice
-from sandbox.linux.launch import Ahead
+from sandbox.linux.launch import PrelaunchedHelper
 
 if TYPE_CHECKING:
     from sandbox.egress.credential_injection import InjectorFactory
@@ -32,7 +32,7 @@ async def confine(
     report: Report,
     stdin: bytes | None,
     wanted: tuple[str | None, Level],
-    ahead: Ahead | None,
+    ahead: PrelaunchedHelper | None,
     lend: "InjectorFactory | None" = None,
 ) -> int:
     """From an open boundary to a sealed outcome. The canary comes first: the session record holds what it saw."""
@@ -61,7 +61,7 @@ async def confine(
 async def _boundary(
     wanted: tuple[str | None, Level],
     terms: Terms,
-    ahead: Ahead | None,
+    ahead: PrelaunchedHelper | None,
     container: Choice,
     lend: "InjectorFactory | None",
 ) -> AsyncIterator[Opening]:
