@@ -34,7 +34,7 @@ print(json.dumps([sorted(sys.modules), len(compiled), len(made)]))
 
 
 def counted(*words: str) -> tuple[set[str], int, int]:
-    """The modules that are loaded, the regular expressions compiled and the constructors made on the way."""
+    """Return the loaded modules, and the counts of compiled regular expressions and of constructors made."""
     done = subprocess.run(
         [sys.executable, "-c", COUNT, *words], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
     )
@@ -46,7 +46,8 @@ def test_importing_it_does_little() -> None:
     modules, compiled, made = counted()
     assert not modules & {"pydantic", "bashlex", "difflib", "typer", "rich", "asyncio", "sqlite3", "httpx"}
     assert {name for name in modules if name.startswith("policy.handlers.")} == {"policy.handlers.registry"}
-    assert compiled < 40
+    # A regular expression compiles in 0.1 ms on average: 73 take 9 ms of the 300 ms of `agent exec -- /bin/true`.
+    assert compiled < 76, "compile it at its first use, or raise this bound with a measurement"
     assert made < 15, "a class gets its constructor with its first value"
 
 
@@ -74,8 +75,8 @@ def test_a_command_loads_what_it_needs(
     assert not spares & modules
 
 
-def test_a_command_that_does_well_loads_nothing_of_what_explains_failures(tmp_path: Path) -> None:
-    """All the way, in the sandbox: no network was named, no file action asked for, and nothing went wrong."""
+def test_a_successful_command_loads_no_module_that_explains_failures(tmp_path: Path) -> None:
+    """The command runs in the sandbox. It needs no network and no file action, and it succeeds."""
     (tmp_path / "w").mkdir()
     done = subprocess.run(
         [
