@@ -178,7 +178,7 @@ class Prompted(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Said(_Event):
+class ModelText(_Event):
     """A piece of the model's text; pieces join without separator."""
 
     type: ClassVar[str] = "text"
@@ -186,7 +186,7 @@ class Said(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Thought(_Event):
+class ModelThinking(_Event):
     """A piece of the model's reasoning."""
 
     type: ClassVar[str] = "thinking"
@@ -285,7 +285,7 @@ class PlanProposed(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Proposed(_Event):
+class ToolProposed(_Event):
     """The model called a tool. `action` is what was planned from it, None when the call made no sense."""
 
     type: ClassVar[str] = "tool_proposed"
@@ -295,7 +295,7 @@ class Proposed(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Judged(_Event):
+class VerdictReached(_Event):
     """The gate's answer: the tiers found (worst first), the ruling, and the reason, rule and cell it rests on."""
 
     type: ClassVar[str] = "verdict"
@@ -308,7 +308,7 @@ class Judged(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked(_Event):
+class QuestionAsked(_Event):
     """A person is being asked. `card` is all that a front end shows of it, with the answers that it takes; `again`
     says why the same call is asked about once more. `id` names this question, and no other of this process: calls may
     be named alike in two runs."""
@@ -332,7 +332,7 @@ class PickWanted(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Answered(_Event):
+class QuestionAnswered(_Event):
     """What the person said. `feedback` is their own words with a no; `edited` the command that they put in its place,
     which is judged as any other."""
 
@@ -344,7 +344,7 @@ class Answered(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk(_Event):
+class CommandOutput(_Event):
     """Output as it comes. `stream` is 1 (stdout) or 2 (stderr)."""
 
     type: ClassVar[str] = "output"
@@ -386,7 +386,7 @@ class Denied(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Malformed(_Event):
+class MalformedCall(_Event):
     """The call could not be planned: unknown tool, or arguments that do not fit. Nothing ran."""
 
     type: ClassVar[str] = "malformed_call"
@@ -404,7 +404,7 @@ class Notice(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Shown(_Event):
+class Display(_Event):
     """The answer to a `/command`: for the person, and neither for the model nor for the session's file. `kind`: text,
     diff, markdown, or draft (words for the person to change and send)."""
 
@@ -414,7 +414,7 @@ class Shown(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Failed(_Event):
+class ErrorRaised(_Event):
     """The session could not go on. With `input_line`, only that line of JSON mode's input could not be followed,
     and all goes on."""
 
@@ -442,8 +442,8 @@ Event = (
     SessionStarted
     | Resumed
     | Prompted
-    | Said
-    | Thought
+    | ModelText
+    | ModelThinking
     | CallBegun
     | ContextUsed
     | Compacted
@@ -453,18 +453,18 @@ Event = (
     | Steered
     | Changed
     | PlanProposed
-    | Proposed
-    | Judged
-    | Asked
+    | ToolProposed
+    | VerdictReached
+    | QuestionAsked
     | PickWanted
-    | Answered
-    | Chunk
+    | QuestionAnswered
+    | CommandOutput
     | Finished
     | Denied
-    | Malformed
+    | MalformedCall
     | Notice
-    | Shown
-    | Failed
+    | Display
+    | ErrorRaised
     | RunEnded
 )
 

@@ -16,7 +16,7 @@ from runner.engine.run_context import RunContext
 from runner.engine.tool_calls import Call
 from runner.engine.tool_results import CallResult
 from runner.engine.turns import Turns
-from runner.events import Denied, Failed, Prompted, RunEnded
+from runner.events import Denied, ErrorRaised, Prompted, RunEnded
 from runner.messages import Message, ProviderError, TextBlock, Usage, UserMessage
 from runner.problems import Exit
 from runner.sessions.store import JournalError
@@ -75,7 +75,7 @@ async def run(prompt: str, ctx: RunContext, history: list[Message] | None = None
     except BudgetExceeded as end:
         exit, reason, limit = end.exit, end.reason, end.limit
     except BREAKS as error:
-        ctx.emit(Failed(error.problem))
+        ctx.emit(ErrorRaised(error.problem))
         exit = Exit.SANDBOX if isinstance(error, SandboxUnavailable) else Exit.FAILED
         reason = error.problem.what
     except TimeoutError:

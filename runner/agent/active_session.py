@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from runner.agent.conversation import Talk
-from runner.agent.startup import Start
+from runner.agent.conversation import Conversation
+from runner.agent.startup import SessionStart
 from runner.engine.model_pool import OpenModels
 from runner.problems import usage
 from runner.sessions.selection import SessionSelection
@@ -22,31 +22,31 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class OneSession:
+class ActiveSession:
     """`door` is held while a session is opened, left or closed: what is asked meanwhile waits."""
 
-    def __init__(self, begin: Callable[[], Start], approver: "Approver", emit: "Emit") -> None:
+    def __init__(self, begin: Callable[[], SessionStart], approver: "Approver", emit: "Emit") -> None:
         self.door = asyncio.Lock()
-        self.found: Talk | None = None  # the talk of the session that is open
+        self.found: Conversation | None = None  # the talk of the session that is open
         self._begin = begin
         self._approver = approver
         self._emit = emit
-        self._start: Start | None = None
+        self._start: SessionStart | None = None
         self._models: OpenModels | None = None
         self._open = contextlib.AsyncExitStack()
         self._loop: asyncio.AbstractEventLoop | None = None  # that it was opened in
 
     @property
-    def talk(self) -> Talk:
+    def conversation(self) -> Conversation:
         """Raises a usage error when none is open."""
         return _there(self.found)
 
     @property
-    def start(self) -> Start:
+    def start(self) -> SessionStart:
         """Raises a usage error when none is open."""
         return _there(self._start)
 
-    async def open(self) -> Talk:
+    async def open(self) -> Conversation:
         """Open a session if none is open. Raises what `starting` and `open_session` raise; then none is open."""
         loop = asyncio.get_running_loop()
         if self.found is not None and self._loop is not loop:
@@ -64,7 +64,7 @@ class OneSession:
                 except BaseException:  # what it began with is used up
                     await self._leave()
                     raise
-            return self.talk
+            return self.conversation
 
     async def close(self) -> None:
         """Stop what runs, close the session and the models."""
@@ -72,10 +72,10 @@ class OneSession:
             await self._leave()
 
     async def _leave(self) -> None:
-        talk, self.found = self.found, None
+        conversation, self.found = self.found, None
         try:
-            if talk is not None:
-                await talk.stopped()
+            if conversation is not None:
+                await conversation.stopped()
         finally:
             stack, self._open = self._open, contextlib.AsyncExitStack()
             models, self._models = self._models, None
@@ -86,17 +86,17 @@ class OneSession:
                 if models is not None:
                     await models.close()
 
-    async def move(self, where: SessionSelection) -> Talk:
+    async def move(self, where: SessionSelection) -> Conversation:
         """Go on in another session; the door is held, and nothing is on its way."""
         from runner.sessions.choose import choose_target
 
-        start, ctx = self.start, self.talk.ctx
+        start, ctx = self.start, self.conversation.ctx
         model = ctx.live.named
         into = choose_target(where, start.options.cwd, start.environ, model, unattended=ctx.unattended)
-        self.talk.take_back()
+        self.conversation.take_back()
         options = replace(start.options, mode=ctx.live.mode, bounds=ctx.live.limits, beginning=into)
         await self._enter(options, replace(start.settings, notices=()), _there(self._models).get(model))
-        return self.talk
+        return self.conversation
 
     async def _enter(self, options: "SessionOptions", settings: "Settings", model: "Opened") -> None:
         """Open a session, and only then close the one before."""

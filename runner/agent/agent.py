@@ -14,12 +14,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from policy.model.tier import Mode
-from runner.agent.active_session import OneSession
+from runner.agent.active_session import ActiveSession
 from runner.agent.callback_approver import approver_of
-from runner.agent.conversation import Talk
+from runner.agent.conversation import Conversation
 from runner.agent.event_stream import Answering, stop
 from runner.agent.run_options import RunArgs
-from runner.agent.startup import Start, starting
+from runner.agent.startup import SessionStart, prepare_start
 from runner.approval.approver import Unattended
 from runner.engine.limit_flags import BudgetFlags
 from runner.problems import usage
@@ -54,7 +54,7 @@ class Agent:
         budget: BudgetFlags | None = None,
         config: str | None = None,
         trust_config: str | None = None,
-        start: Callable[[], Start] | None = None,
+        start: Callable[[], SessionStart] | None = None,
     ) -> None:
         """`approver` answers questions: a function of one `Question` that answers True, or an `Answer`; or an Approver.
         Without one nobody is there, and every question is a denial.
@@ -78,8 +78,8 @@ class Agent:
             budget=budget or BudgetFlags(),
         )
         given = None if isinstance(model, str) else model
-        begin = start or (lambda: starting(args, unattended=approver is None, asks=False, model=given))
-        self._session = OneSession(begin, approver_of(approver) or Unattended(self._emit), self._emit)
+        begin = start or (lambda: prepare_start(args, unattended=approver is None, asks=False, model=given))
+        self._session = ActiveSession(begin, approver_of(approver) or Unattended(self._emit), self._emit)
         self._events: asyncio.Queue[Event | None] | None = None  # of whoever iterates
         self._work: asyncio.Task[Ending] | None = None
 
@@ -93,9 +93,9 @@ class Agent:
         await self.close()
 
     @property
-    def talk(self) -> Talk:
+    def conversation(self) -> Conversation:
         """Return the open conversation. `resume`, `clear` and `fork` open another one."""
-        return self._session.talk
+        return self._session.conversation
 
     @property
     def settings(self) -> "Settings":
@@ -112,7 +112,7 @@ class Agent:
         """Return True while a run is in progress."""
         return self._session.found is not None and self._session.found.busy
 
-    async def open(self) -> Talk:
+    async def open(self) -> Conversation:
         """Open the session if none is open. Raises what `starting` and `open_session` raise; then nothing is open."""
         return await self._session.open()
 
@@ -136,31 +136,31 @@ class Agent:
 
     def steer(self, text: str) -> None:
         """Send `text` to the model within its turn, after the current batch of calls."""
-        self.talk.steer(text)
+        self.conversation.steer(text)
 
     def follow_up(self, text: str) -> None:
         """Send `text` to the model at the end of the turn."""
-        self.talk.follow_up(text)
+        self.conversation.follow_up(text)
 
     def interrupt(self) -> bool:
         """Stop the run with everything it started. Return True if a run was in progress."""
         return self._session.found is not None and self._session.found.interrupt()
 
-    async def resume(self, id: str) -> Talk:
+    async def resume(self, id: str) -> Conversation:
         """Go on with that session of this workspace, by its name or the beginning of it. What cannot be opened leaves
         the present one as it is. Raises SessionError, Stopped while a run is on its way, and as `open` does."""
-        kept = self.talk.ctx.journal.kept
+        kept = self.conversation.ctx.journal.kept
         if kept is not None and len(id) >= 4 and kept.startswith(id):
             raise usage(f"the session {id} is the one that is open", "this conversation is it", "just go on")
         return await self.switch(SessionSelection(resume=id))
 
-    async def clear(self) -> Talk:
+    async def clear(self) -> Conversation:
         """Begin a new session. Raises as `resume` does."""
         return await self.switch(SessionSelection(unkept=self._session.start.options.beginning is None))
 
-    async def fork(self, id: str | None = None) -> Talk:
+    async def fork(self, id: str | None = None) -> Conversation:
         """Go on from here, or from where the session `id` is, in a new one. Raises as `resume` does."""
-        name = id or self.talk.ctx.journal.kept
+        name = id or self.conversation.ctx.journal.kept
         if name is None:
             raise usage("there is nothing to fork", "nothing was kept of this session", "say something first")
         return await self.switch(SessionSelection(fork=name))
@@ -196,7 +196,7 @@ class Agent:
         if self.busy or self._work is not None:
             raise usage("a run is on its way", "one agent works on one thing at a time", "wait for it, or interrupt it")
 
-    async def switch(self, where: SessionSelection) -> Talk:
+    async def switch(self, where: SessionSelection) -> Conversation:
         """Leave this session, which is kept, and go on in another. Raises as `resume` does."""
         async with self._session.door:
             await self._idle()

@@ -9,7 +9,7 @@ from runner.engine.budget import BudgetMeter
 from runner.engine.run_context import RunContext
 from runner.engine.tool_calls import Call
 from runner.engine.user_input import UserInput
-from runner.events import Changed, Failed, Notice, Prompted, Queued, RunEnded, Unqueued
+from runner.events import Changed, ErrorRaised, Notice, Prompted, Queued, RunEnded, Unqueued
 from runner.loop import BREAKS, Ending, handle_call, run
 from runner.messages import Message, TextBlock, Thinking, ToolCall, Usage, UserMessage, without_thoughts
 from runner.problems import Exit, Stopped
@@ -28,7 +28,7 @@ BUSY = Problem("something is on its way already", "one thing at a time", "wait f
 _HALTED = "it was stopped"
 
 
-class Talk:
+class Conversation:
     """One conversation. Only the thread of the event loop calls its methods.
 
     Attributes:
@@ -158,14 +158,14 @@ class Talk:
         try:
             self.ctx.journal.message(message)
         except BREAKS as error:
-            self.ctx.emit(Failed(error.problem))
+            self.ctx.emit(ErrorRaised(error.problem))
 
     async def _shell(self, key: str, script: str) -> str:
         """Return the text about the command for the model."""
         try:
             report = await handle_call(Call(key, ToolCall(key, "bash", {"command": script})), self.ctx)
         except BREAKS as error:
-            self.ctx.emit(Failed(error.problem))
+            self.ctx.emit(ErrorRaised(error.problem))
             return f"not done: {error.problem}"
         except asyncio.CancelledError:  # the person, who goes on talking
             self.ctx.emit(Notice("the command was stopped"))

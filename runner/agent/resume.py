@@ -1,16 +1,16 @@
 """The continuation of an earlier session: report what it was, and restore its conversation."""
 
-from runner.agent.conversation import Talk
+from runner.agent.conversation import Conversation
 from runner.engine.run_context import RunContext
 from runner.events import Notice, Resumed
 from runner.sessions.open import SessionTarget
 
 
-def recall(beginning: SessionTarget | None, ctx: RunContext) -> Talk:
+def recall(beginning: SessionTarget | None, ctx: RunContext) -> Conversation:
     """Return the conversation that continues, after an event about the earlier session; a new one is empty."""
     before = beginning.past if beginning is not None else None
     if beginning is None or before is None:
-        return Talk(ctx, [])
+        return Conversation(ctx, [])
     opening = ctx.opening()
     then_now = (
         ("workspace", before.workspace, opening.workspace),
@@ -45,4 +45,4 @@ def recall(beginning: SessionTarget | None, ctx: RunContext) -> Talk:
         ctx.gauge.answered(counted.usage, ctx.view.shown(history[: counted.sent]), counted.answer)
         if counted.model != opening.model:
             ctx.gauge.another()
-    return Talk(ctx, history, before.marks)
+    return Conversation(ctx, history, before.marks)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class SessionStart:
     """The values that the sessions of one agent are opened with.
 
     Attributes:
@@ -40,26 +40,26 @@ class Start:
     opener: "Callable[[str], Opened] | None" = None
 
 
-def starting(
+def prepare_start(
     args: RunArgs,
     *,
     unattended: bool,
     asks: bool = True,
     asker: "Asker | None" = None,
     model: "Opened | None" = None,
-) -> Start:
+) -> SessionStart:
     """Return the values for the first session, before anything is opened. The disk is read.
 
     With `asks`, a question about trust may be put on this terminal or to `asker`. Raise Stopped, ConfigError,
     SetupError, SecretError, SessionError, StateError or PlaceError; KeyboardInterrupt if the user leaves.
     """
-    options, settings = prepared(args, unattended, asks=asks, asker=asker)
+    options, settings = prepare_options(args, unattended, asks=asks, asker=asker)
     model = model or chosen_model(args, settings, options.cwd)
-    options = begun(args, options, settings, model)
-    return Start(options, settings, os.environ, model, opener(args, settings, options.cwd, model))
+    options = with_session(args, options, settings, model)
+    return SessionStart(options, settings, os.environ, model, opener(args, settings, options.cwd, model))
 
 
-def begun(args: RunArgs, options: "SessionOptions", settings: "Settings", model: "Opened") -> "SessionOptions":
+def with_session(args: RunArgs, options: "SessionOptions", settings: "Settings", model: "Opened") -> "SessionOptions":
     """Return `options` with the session to continue and the price of the model.
 
     Called before anything is opened, so that a list to pick a session from disturbs nothing.
@@ -71,7 +71,7 @@ def begun(args: RunArgs, options: "SessionOptions", settings: "Settings", model:
     return replace(options, beginning=where, bounds=priced(options.bounds, model, settings))
 
 
-def prepared(
+def prepare_options(
     args: RunArgs,
     unattended: bool,
     *,

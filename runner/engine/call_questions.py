@@ -20,7 +20,7 @@ from runner.engine.authorize import Authorization, EarlyAnswer, Evaluation, auth
 from runner.engine.judge import evaluate_action, judge_action
 from runner.engine.run_context import RunContext
 from runner.engine.tool_calls import Call, Judgement, Planned, plan
-from runner.events import Answered, Asked, Judged, Notice, Proposed
+from runner.events import Notice, QuestionAnswered, QuestionAsked, ToolProposed, VerdictReached
 from runner.gate.grants.store import GrantStore
 from runner.text.sanitize import one_line
 
@@ -58,7 +58,7 @@ class CallRequester:
         """Emit the verdict."""
         ruling = {Allow: Ruling.ALLOW, Ask: Ruling.ASK, Deny: Ruling.DENY}[type(verdict)]
         reason, tiers = verdict.reason, evaluation.assessment.tiers
-        self.ctx.emit(Judged(self.call.key, tiers, ruling, reason.text, reason.rule, verdict.cell))
+        self.ctx.emit(VerdictReached(self.call.key, tiers, ruling, reason.text, reason.rule, verdict.cell))
 
     def question(self, context: EvaluationContext, ask: Ask, again: str) -> Question:
         """Return the question with what the user may let the program remember."""
@@ -74,14 +74,14 @@ class CallRequester:
 
     def answered(self, yes: bool, feedback: str | None) -> None:
         """Emit the answer."""
-        self.ctx.emit(Answered(self.call.key, yes, feedback))
+        self.ctx.emit(QuestionAnswered(self.call.key, yes, feedback))
 
     def replaced(self, action: RunScript, script: str) -> Action:
         """Emit that the user replaced the script, and return the action with the new script."""
-        self.ctx.emit(Answered(self.call.key, False, None, edited=script))
+        self.ctx.emit(QuestionAnswered(self.call.key, False, None, edited=script))
         self.ctx.emit(Notice(f"you changed the command `{one_line(action.script, _LONGEST)}`"))
         edited = replace(action, script=script)
-        self.ctx.emit(Proposed(self.call.key, self.call.name, edited))
+        self.ctx.emit(ToolProposed(self.call.key, self.call.name, edited))
         return edited
 
     def notice(self, text: str) -> None:
@@ -116,7 +116,7 @@ async def _ask_approver(questions: tuple[Question, ...], ctx: RunContext) -> tup
     """Put `questions` to the approver, and return the answers and the time that they took in seconds."""
     questions = tuple(replace(each, id=f"q{next(_NUMBERS)}") for each in questions)
     for each in questions:
-        ctx.emit(Asked(each.call, each.ask.question, each.card, each.again, each.id))
+        ctx.emit(QuestionAsked(each.call, each.ask.question, each.card, each.again, each.id))
     began = time.monotonic()
     answers = await ask_approver(ctx.approver, questions)
     return answers, time.monotonic() - began

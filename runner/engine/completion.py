@@ -19,7 +19,7 @@ from runner.engine.overlap import OverlapFilter
 from runner.engine.partial_reply import BROKEN, CUT, PartialReply
 from runner.engine.run_context import RunContext
 from runner.engine.tool_calls import bounded
-from runner.events import CallBegun, Notice, Retrying, Said, Thought
+from runner.events import CallBegun, ModelText, ModelThinking, Notice, Retrying
 from runner.messages import (
     AssistantMessage,
     CallOpened,
@@ -178,7 +178,7 @@ class Completion:
         def say(text: str) -> None:
             if text:
                 opened.said.append(text)
-                ctx.emit(Said(text))
+                ctx.emit(ModelText(text))
 
         events = access.provider.stream(request)
         try:
@@ -188,7 +188,7 @@ class Completion:
                     case TextDelta(text):
                         say(seam.feed(text))
                     case ThinkingDelta(text):
-                        ctx.emit(Thought(text))
+                        ctx.emit(ModelThinking(text))
                     case CallOpened(tool):
                         say(seam.end())
                         opened.calling = True

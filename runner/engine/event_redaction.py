@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from runner.events import Chunk, Emit, Event, Finished, RunEnded, Said, Thought
+from runner.events import CommandOutput, Emit, Event, Finished, ModelText, ModelThinking, RunEnded
 from runner.secrets.redactor import Redactor, Stream
 
 
@@ -20,12 +20,12 @@ class RedactingEmitter:
 
     def __call__(self, event: Event) -> None:
         match event:
-            case Said(text) | Thought(text):
+            case ModelText(text) | ModelThinking(text):
                 kind = type(event)
-                self._end("", keep=0 if kind is Said else 1)
-                self._piece(("", 0 if kind is Said else 1), text, kind)
-            case Chunk(call, stream, text):
-                self._piece((call, stream), text, lambda shown: Chunk(call, stream, shown))
+                self._end("", keep=0 if kind is ModelText else 1)
+                self._piece(("", 0 if kind is ModelText else 1), text, kind)
+            case CommandOutput(call, stream, text):
+                self._piece((call, stream), text, lambda shown: CommandOutput(call, stream, shown))
             case _:
                 self._end("")
                 if isinstance(event, Finished):

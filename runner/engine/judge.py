@@ -11,7 +11,7 @@ from runner.engine.plan_mode import Proposal, proposal
 from runner.engine.run_context import RunContext
 from runner.engine.tool_calls import Call, Judgement, Planned, plan, raw_arguments
 from runner.engine.tool_results import CallResult, refused
-from runner.events import Malformed, Proposed
+from runner.events import MalformedCall, ToolProposed
 
 
 def judge_call(call: Call, ctx: RunContext) -> Judgement | Proposal | CallResult:
@@ -29,11 +29,11 @@ def evaluate_call(call: Call, ctx: RunContext) -> Judgement | Problem:
 def announce(call: Call, evaluated: Judgement | Problem, ctx: RunContext) -> Judgement | CallResult:
     """Emit the event of `call`. Record a call that cannot become an action, and return the result of that call."""
     if isinstance(evaluated, Judgement):
-        ctx.emit(Proposed(call.key, call.name, evaluated.planned.action))
+        ctx.emit(ToolProposed(call.key, call.name, evaluated.planned.action))
         return evaluated
-    ctx.emit(Proposed(call.key, call.name, None))
+    ctx.emit(ToolProposed(call.key, call.name, None))
     ctx.audit.refused(ctx.session, records.Refusal(call.name, raw_arguments(call), evaluated))
-    ctx.emit(Malformed(call.key, call.name, evaluated))
+    ctx.emit(MalformedCall(call.key, call.name, evaluated))
     return CallResult(refused(call, evaluated, ctx))
 
 

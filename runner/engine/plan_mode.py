@@ -13,7 +13,7 @@ from runner.engine.plan_tool import LONGEST, NAME, plan_tool
 from runner.engine.run_context import RunContext
 from runner.engine.tool_calls import Call
 from runner.engine.tool_results import CallResult, refused
-from runner.events import Answered, Changed, Malformed, PlanProposed
+from runner.events import Changed, MalformedCall, PlanProposed, QuestionAnswered
 from runner.messages import TextBlock, ToolResult
 
 
@@ -37,7 +37,7 @@ def proposal(call: Call, ctx: RunContext) -> Proposal | CallResult | None:
     if not isinstance(plan, str) or not plan.strip() or len(plan) > LONGEST or set(arguments) != {"plan"}:
         why = f"it takes one argument `plan`, a text of 1 to {LONGEST:,} characters"
         problem = Problem("the plan cannot be read", why, f"call `{NAME}` again with the plan alone")
-        ctx.emit(Malformed(call.key, call.name, problem))
+        ctx.emit(MalformedCall(call.key, call.name, problem))
         return CallResult(refused(call, problem, ctx))
     return Proposal(call, ctx.redactor.text(plan))
 
@@ -65,7 +65,7 @@ async def propose(asked: Proposal, ctx: RunContext) -> CallResult:
         case Leave(mode):
             raise ValueError(f"a plan cannot be left into {mode}")
         case Stay(feedback):
-            ctx.emit(Answered(asked.call.key, False, feedback))
+            ctx.emit(QuestionAnswered(asked.call.key, False, feedback))
             told = "the user does not accept the plan yet; you are still in plan mode."
             told += f" They say: {ctx.redactor.text(feedback)}" if feedback else " Ask them what is missing."
     return CallResult(ToolResult(asked.call.of.id, (TextBlock(told),)))

@@ -8,7 +8,7 @@ from policy.model.frozen import dataclass
 from policy.model.verdict import Deny, Problem
 from runner.engine.run_context import RunContext
 from runner.engine.tool_calls import Call, Planned
-from runner.events import Chunk, Denied, Emit, Finished
+from runner.events import CommandOutput, Denied, Emit, Finished
 from runner.gate.wording import action_words
 from runner.messages import ImageBlock, TextBlock, ToolResult
 from runner.text.sanitize import one_line
@@ -122,6 +122,6 @@ def listener(call: Call, emit: Emit) -> Listener:
     def listen(stream: int, chunk: bytes) -> None:
         text = decoders[stream].decode(chunk)
         if text:
-            emit(Chunk(call.key, stream, text))
+            emit(CommandOutput(call.key, stream, text))
 
     return listen

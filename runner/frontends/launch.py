@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from runner.agent.run_options import RunArgs
-from runner.agent.startup import begun, chosen_model, opener, prepared
+from runner.agent.startup import chosen_model, opener, prepare_options, with_session
 from runner.frontends.terminal.probe import at_terminal, spell_out
 from runner.problems import Exit, Stopped, usage
 from runner.providers.key_source import is_stdin, take_terminal
@@ -44,11 +44,11 @@ def _run(args: RunArgs, prompt: str | None, prompt_file: Path | None, lines: "Js
     args.key.check(prompt_from_stdin=is_stdin(prompt_file) if prompt_file else prompt is None)
     text = prompt_text(prompt, prompt_file)
     unattended = nobody_there(args.unattended)
-    options, settings = prepared(args, unattended)
+    options, settings = prepare_options(args, unattended)
     model = chosen_model(args, settings, options.cwd)
     emit = lines or on_stdout()
     approver = _approver(unattended, emit)
-    options = begun(args, options, settings, model)
+    options = with_session(args, options, settings, model)
     another = opener(args, settings, options.cwd, model)
     code = asyncio.run(
         play(
@@ -75,15 +75,15 @@ async def play(
     """One prompt in a session of its own, or in the one that it goes on with. Signals that end a program end it as
     Ctrl-C does; `lines` that nobody reads do, too."""
     from runner.agent.agent import Agent
-    from runner.agent.startup import Start
+    from runner.agent.startup import SessionStart
     from runner.frontends.signals import end_by_signals
 
     end = end_by_signals()
     if lines is not None:
         lines.when_lost(end)
-    start = Start(options, settings, environ, model, opener)
+    start = SessionStart(options, settings, environ, model, opener)
     async with Agent(approver=approver, emit=emit, start=lambda: start) as agent:
-        return await agent.talk.prompt(prompt)  # who was told to stop still learns how it ended
+        return await agent.conversation.prompt(prompt)  # who was told to stop still learns how it ended
 
 
 def start_conversation(args: RunArgs) -> int:
@@ -96,9 +96,9 @@ def start_conversation(args: RunArgs) -> int:
 
         return start_terminal(lambda: args)
     from runner.agent.agent import Agent
-    from runner.agent.startup import starting
+    from runner.agent.startup import prepare_start
 
-    start = starting(args, unattended=False)
+    start = prepare_start(args, unattended=False)
     if not os.isatty(0) and not take_terminal():
         fix = "name a prompt, or start it at a terminal"
         raise usage("there is nobody to talk to", "standard input was the key, and there is no terminal", fix)
@@ -115,7 +115,7 @@ def start_conversation(args: RunArgs) -> int:
         end_by_signals()
         async with Agent(approver=_approver(False, emit), emit=shown, start=lambda: start) as agent:
             code = await converse(agent, line_reader())
-            kept = agent.talk.ctx.journal.kept
+            kept = agent.conversation.ctx.journal.kept
         if kept is not None:
             print(f"\nto go on: agent --resume {kept[:8]}")
         return code

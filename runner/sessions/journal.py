@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 from policy.model.frozen import dataclass
 from policy.model.tier import Mode
 from policy.model.verdict import Problem
-from runner.events import Emit, Event, Failed, Notice, RunEnded
+from runner.events import Emit, ErrorRaised, Event, Notice, RunEnded
 from runner.messages import AssistantMessage, ToolResult, Usage, UserMessage
 from runner.providers.pricing import Price, cost
 from runner.sessions.compaction_record import CompactionRecord
@@ -222,7 +222,7 @@ class Journal:
             match event:
                 case Notice(text):
                     self._later("notice", {"text": text})
-                case Failed(problem):
+                case ErrorRaised(problem):
                     self._later("notice", {"text": str(problem)})
                 case RunEnded():
                     self._later("end", {"exit": event.exit, "reason": event.reason, "turns": event.turns})

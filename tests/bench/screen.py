@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from policy.model.action import EditFile
 from policy.model.matrix import Ruling
 from policy.model.tier import Tier
-from runner.events import Proposed, Said
+from runner.events import ModelText, ToolProposed
 from runner.frontends.tui.screen import Screen
 from runner.frontends.tui.theme import DARK
 from tests.support.screen_story import REPLY, finished, judged
@@ -40,7 +40,7 @@ def stream(text: str) -> Callable[[], None]:
     def work() -> None:
         screen = Screen(lambda: 80, DARK)
         for place, start in enumerate(range(0, len(text), 4)):
-            screen.take(Said(text[start : start + 4]))
+            screen.take(ModelText(text[start : start + 4]))
             if place % 3 == 0:
                 screen.done()
                 screen.live(79, 24)
@@ -50,7 +50,7 @@ def stream(text: str) -> Callable[[], None]:
 
 def change() -> None:
     screen = Screen(lambda: 120, DARK)
-    screen.take(Proposed("1.1", "edit", EditFile("/w/a.py", "x", "y")))
+    screen.take(ToolProposed("1.1", "edit", EditFile("/w/a.py", "x", "y")))
     screen.take(judged("1.1", Tier.WRITE, Ruling.ALLOW, "changes a file"))
     lines = "".join(f"+    value_{n} = compute({n}, 'some words') or 0\n" for n in range(1000))
     screen.take(finished("1.1", f"edited a.py\n@@ -1,1000 +1,1000 @@\n{lines}{lines.replace('+', '-')}"))

@@ -14,7 +14,7 @@ import pytest
 from policy.model.verdict import Permit, Problem
 from runner.engine.run_limits import RunLimits
 from runner.engine.steering import Delivery, Steering
-from runner.events import Denied, Event, Finished, Malformed, Proposed, Steered
+from runner.events import Denied, Event, Finished, MalformedCall, Steered, ToolProposed
 from runner.loop import Ending, run
 from runner.messages import (
     AssistantMessage,
@@ -205,8 +205,8 @@ def once(found: Stage, seed: int, state: Path) -> Ending:
     assert now.count("finished") >= finished
     if ending.exit not in (Exit.INTERRUPTED, Exit.FAILED):
         assert now.count("finished") == finished
-        assert len(found.of(Proposed)) == finished + denied + len(found.of(Malformed))
-    keys = [event.call for event in found.events if isinstance(event, Proposed)]
+        assert len(found.of(ToolProposed)) == finished + denied + len(found.of(MalformedCall))
+    keys = [event.call for event in found.events if isinstance(event, ToolProposed)]
     assert len(keys) == len(set(keys))
     steered = [event.text for event in found.events if isinstance(event, Steered)]
     assert steered == [

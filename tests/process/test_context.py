@@ -19,7 +19,7 @@ from runner.engine.context.refusal_hints import Refusals
 from runner.engine.context.system_prompt import BASE
 from runner.engine.run_context import RunContext
 from runner.engine.run_limits import RunLimits
-from runner.events import ContextUsed, Event, Judged
+from runner.events import ContextUsed, Event, VerdictReached
 from runner.facts.git.status import git_state
 from runner.loop import run
 from runner.messages import Message, Request, StreamEvent, TextBlock, ToolCall, ToolMessage, UserMessage
@@ -217,7 +217,7 @@ def test_law_no_word_of_a_skill_or_a_prompt_changes_a_verdict(workspace: Path) -
     told = []
     for context in (Context(), Context(base=HOSTILE, added=(HOSTILE,), skills=(found,))):
         play = Play(workspace, context, Turn(calls=calls), Turn("done"), row=99)
-        events = [event.as_json() for event in play.events if isinstance(event, Judged)]
+        events = [event.as_json() for event in play.events if isinstance(event, VerdictReached)]
         told.append(sorted(map(str, events)))
     assert len(told[0]) == len(scripts)
     assert told[0] == told[1]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from policy.model.verdict import Problem
-from runner.agent.conversation import Talk
+from runner.agent.conversation import Conversation
 from runner.agent.run_options import RunArgs
 from runner.agent.startup import opener
 from runner.config import load
@@ -119,7 +119,7 @@ def test_the_next_prompt_goes_to_the_chosen_model_again(stage: Make) -> None:
     one, other = Plays(*[BUSY] * 4, says("again")), Plays(says("done"))
     found = stage()
     two(found, one, other)
-    talk = Talk(found.ctx, found.history)
+    talk = Conversation(found.ctx, found.history)
     asyncio.run(talk.prompt("one"))
     asyncio.run(talk.prompt("two"))
     assert (len(one.requests), len(other.requests)) == (5, 1)
@@ -134,7 +134,7 @@ def test_what_one_model_thought_is_not_sent_to_the_other(stage: Make) -> None:
     one, other = Plays(thinks("mine"), *[BUSY] * 4, says("again")), Plays(thinks("theirs"), says("done"))
     found = stage()
     two(found, one, other)
-    talk = Talk(found.ctx, found.history)
+    talk = Conversation(found.ctx, found.history)
     asyncio.run(talk.prompt("one"))
     asyncio.run(talk.prompt("two"))
     assert "mine" not in repr(other.requests[0].messages)
@@ -148,7 +148,7 @@ def test_who_turns_to_another_model_does_not_wait_for_the_busy_one(stage: Make) 
     one, other = Plays([TextDelta("half an "), wait]), Plays(*[BUSY] * 3, says("answer"))
     found = stage(unattended=False)
     two(found, one, other, spec="")
-    talk = Talk(found.ctx, found.history)
+    talk = Conversation(found.ctx, found.history)
 
     async def work() -> Ending:
         running = asyncio.ensure_future(talk.prompt("go"))

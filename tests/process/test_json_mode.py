@@ -22,7 +22,7 @@ from policy.model.tier import Mode
 from runner.agent.agent import Agent
 from runner.audit.log import AuditLog
 from runner.engine.plan_tool import NAME as PLAN
-from runner.events import Chunk, Notice
+from runner.events import CommandOutput, Notice
 from runner.frontends.jsonl.approver import Questions
 from runner.frontends.jsonl.driver import JsonMode
 from runner.frontends.jsonl.protocol import LONGEST, Misread, Prompt, Quit, SetMode, parse
@@ -108,7 +108,7 @@ def talk(folder: Path, turns: list[Turn], program: Talk, mode: Mode = Mode.DEFAU
 
     async def work() -> tuple[Front, Exit]:
         front = Front()
-        questions = Questions(lambda event: agent.talk.ctx.emit(event))
+        questions = Questions(lambda event: agent.conversation.ctx.emit(event))
         agent = Agent(
             folder, model=Opened(ScriptedProvider(turns), "m"), mode=mode, approver=questions, emit=front.emit
         )
@@ -593,7 +593,7 @@ def test_a_reader_that_is_none_ends_it() -> None:
         emit.when_lost(task.cancel)
         with pytest.raises(Stopped, match="nobody reads"):
             list(map(emit, notices(300)))
-        emit(Chunk("1.1", 1, "from a callback, where nobody would catch it"))
+        emit(CommandOutput("1.1", 1, "from a callback, where nobody would catch it"))
         await asyncio.sleep(60)
 
     with pytest.raises(Stopped, match="nobody reads"), JsonLines(write, most=20_000, patience=0.1) as lines:

@@ -17,17 +17,17 @@ from runner.audit.log import AuditLog
 from runner.engine.run_limits import RunLimits
 from runner.events import (
     CallBegun,
-    Chunk,
+    CommandOutput,
     ContextUsed,
     Denied,
     Finished,
-    Judged,
-    Malformed,
+    MalformedCall,
+    ModelText,
     Notice,
-    Proposed,
     Retrying,
     RunEnded,
-    Said,
+    ToolProposed,
+    VerdictReached,
 )
 from runner.gate.suggest import read_rules
 from runner.loop import Ending, run
@@ -61,11 +61,11 @@ def test_a_call_travels_the_whole_way_in_order(stage: Make) -> None:
     ending = found.play()
     assert ending.exit is Exit.DONE
     assert found.sandbox.ran == [READ]
-    assert [type(event) for event in found.events if not isinstance(event, Said | ContextUsed)][:4] == [
+    assert [type(event) for event in found.events if not isinstance(event, ModelText | ContextUsed)][:4] == [
         type(found.events[0]),
-        Proposed,
-        Judged,
-        Chunk if found.of(Chunk) else Finished,
+        ToolProposed,
+        VerdictReached,
+        CommandOutput if found.of(CommandOutput) else Finished,
     ]
     assert "of ls" in found.told()[0]
     ended = found.events[-1]
@@ -122,7 +122,7 @@ def test_a_name_of_megabytes_is_named_shortly(stage: Make) -> None:
 def test_a_long_refused_script_is_said_whole_once(stage: Make) -> None:
     found = stage(bash("curl https://example.test/\n" + "ls\n" * 100_000), DONE)
     found.play()
-    assert [type(event) for event in found.events if len(event.line()) > 5000] == [Proposed]
+    assert [type(event) for event in found.events if len(event.line()) > 5000] == [ToolProposed]
     (denied,) = found.of(Denied)
     assert isinstance(denied, Denied)
     assert denied.action.startswith("$ curl https://example.test/")
@@ -177,7 +177,7 @@ def test_a_character_split_over_two_chunks_stays_one(stage: Make) -> None:
     found = stage(bash(READ), DONE)
     found.ctx = replace(found.ctx, sandbox=Split())
     found.play()
-    chunks = [event for event in found.events if isinstance(event, Chunk)]
+    chunks = [event for event in found.events if isinstance(event, CommandOutput)]
     assert "".join(chunk.text for chunk in chunks if chunk.stream == 1) == "naïve"
 
 
@@ -224,7 +224,7 @@ def test_a_call_without_sense_is_explained_and_recorded_and_runs_nothing(stage: 
     assert found.sandbox.ran == []
     assert found.results()[0].is_error
     assert len(found.told()[0]) < 3000, "a Problem stays short for inputs of any size"
-    assert [type(event) for event in found.of(Malformed, Denied)] == [Malformed]
+    assert [type(event) for event in found.of(MalformedCall, Denied)] == [MalformedCall]
     assert [row.kind for row in found.audit.rows()] == ["refused", "session"]
     assert ending.exit is Exit.DONE, "policy denied nothing"
 
@@ -252,7 +252,7 @@ def test_calls_of_one_reply_have_a_bound(
     refused = list(found.audit.rows(kind="refused"))
     assert len(refused) == kept - done
     assert all(f"the reply has {count:,} calls" in json.dumps(row.body) for row in refused)
-    assert len(found.of(Proposed)) == kept
+    assert len(found.of(ToolProposed)) == kept
     assert len(found.of(CallBegun)) <= done
     assert bool([each for each in found.of(Notice) if f"{count:,} calls" in each.text]) == (count > kept)  # type: ignore[attr-defined]
 
@@ -270,7 +270,7 @@ def test_refusing_many_calls_can_be_stopped(stage: Make, bound: str) -> None:
 
     async def play() -> Ending:
         task = asyncio.ensure_future(run("do it", found.ctx, found.history))
-        while bound != "time" and len(found.of(Malformed)) < 3:
+        while bound != "time" and len(found.of(MalformedCall)) < 3:
             await asyncio.sleep(0)
         if bound != "time":
             task.cancel()
@@ -278,7 +278,7 @@ def test_refusing_many_calls_can_be_stopped(stage: Make, bound: str) -> None:
 
     ending = asyncio.run(play())
     assert ending.exit is (Exit.LIMIT if bound == "time" else Exit.INTERRUPTED)
-    assert len(found.of(Malformed)) < 1000
+    assert len(found.of(MalformedCall)) < 1000
     assert len(found.results()) == 1000, "every call has its result"
 
 
@@ -377,7 +377,7 @@ def test_the_same_id_twice_mixes_nothing_up(stage: Make) -> None:
     twice = Turn(calls=(ToolCall("same", "bash", {"command": "cat a"}), ToolCall("same", "bash", {"command": "cat b"})))
     found = stage(twice, DONE)
     found.play()
-    assert len({event.call for event in found.events if isinstance(event, Proposed)}) == 2
+    assert len({event.call for event in found.events if isinstance(event, ToolProposed)}) == 2
     assert ["of cat a" in found.told()[0], "of cat b" in found.told()[1]] == [True, True]
 
 

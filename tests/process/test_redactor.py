@@ -20,7 +20,17 @@ from policy.model.action import RunArgv, RunScript
 from policy.model.tier import Mode, Tier
 from policy.model.verdict import Problem
 from runner.engine.event_redaction import RedactingEmitter
-from runner.events import Chunk, Event, Finished, Notice, Prompted, Proposed, RunEnded, Said, Thought
+from runner.events import (
+    CommandOutput,
+    Event,
+    Finished,
+    ModelText,
+    ModelThinking,
+    Notice,
+    Prompted,
+    RunEnded,
+    ToolProposed,
+)
 from runner.messages import AssistantMessage, TextBlock, ThinkingBlock, ToolCall, Usage
 from runner.secrets import registry
 from runner.secrets.from_environment import from_environment
@@ -353,29 +363,29 @@ def test_no_event_shows_it_not_even_in_pieces() -> None:
     watch = RedactingEmitter(REDACTOR, events.append)
     for event in (
         Prompted(f"use {KEY}"),
-        Said(f"so {half}"), Said(f"{rest} it is, "), Said(half),
-        Thought(f"hm {half}"), Thought(f"{rest}!"),
-        Proposed("1", "bash", RunScript(f"echo {KEY}", "/w")),
-        Proposed("2", "bash", RunArgv(("echo", KEY), "/w")),
-        Chunk("1", 1, half), Chunk("2", 1, f"two {half}"), Chunk("1", 2, half), Chunk("1", 1, f"{rest} one"),
+        ModelText(f"so {half}"), ModelText(f"{rest} it is, "), ModelText(half),
+        ModelThinking(f"hm {half}"), ModelThinking(f"{rest}!"),
+        ToolProposed("1", "bash", RunScript(f"echo {KEY}", "/w")),
+        ToolProposed("2", "bash", RunArgv(("echo", KEY), "/w")),
+        CommandOutput("1", 1, half), CommandOutput("2", 1, f"two {half}"), CommandOutput("1", 2, half), CommandOutput("1", 1, f"{rest} one"),
         Finished("1", 0, 0.1, None, (), None, f"1 {KEY}", None),
-        Chunk("2", 1, "no key"),
+        CommandOutput("2", 1, "no key"),
         RunEnded(0, f"done {KEY}", 1, Usage(), ()),
         Notice("end"),
     ):  # fmt: skip
         watch(event)
     assert KEY not in "".join(event.line() for event in events)
-    said = "".join(event.text for event in events if isinstance(event, Said))
+    said = "".join(event.text for event in events if isinstance(event, ModelText))
     assert said == f"so {MASK} it is, {MASK}", "the second half never came"
-    assert "".join(event.text for event in events if isinstance(event, Thought)) == f"hm {MASK}!"
-    chunks = [event for event in events if isinstance(event, Chunk)]
+    assert "".join(event.text for event in events if isinstance(event, ModelThinking)) == f"hm {MASK}!"
+    chunks = [event for event in events if isinstance(event, CommandOutput)]
     told = {key: "".join(chunk.text for chunk in chunks if (chunk.call, chunk.stream) == key) for key in
             [("1", 1), ("1", 2), ("2", 1)]}  # fmt: skip
     assert told == {("1", 1): f"{MASK} one", ("1", 2): MASK, ("2", 1): f"two {half}no key"}
-    order = [type(event).__name__ for event in events if not isinstance(event, Chunk)]
+    order = [type(event).__name__ for event in events if not isinstance(event, CommandOutput)]
     assert order == ["Prompted", "Said", "Said", "Said", "Thought", "Thought", "Proposed", "Proposed", "Finished",
                      "RunEnded", "Notice"]  # fmt: skip
-    last = max(place for place, event in enumerate(events) if isinstance(event, Chunk) and event.call == "1")
+    last = max(place for place, event in enumerate(events) if isinstance(event, CommandOutput) and event.call == "1")
     assert isinstance(events[last + 1], Finished), "all of a call's output comes before its end"
 
 

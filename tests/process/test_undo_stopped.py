@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from runner.changes.undo.store import Step, Store
-from runner.events import Shown
+from runner.events import Display
 from runner.frontends.slash.command import Command
 from runner.frontends.slash.files import COMMANDS
 from tests.support.undo_world import World
@@ -57,7 +57,8 @@ def test_nothing_is_closed_under_a_reader(world: World, monkeypatch: pytest.Monk
 def test_an_undo_that_was_stopped_is_done_and_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     undo = next(each for each in COMMANDS if each.name == "undo")
     events: list[object] = []
-    desk = SimpleNamespace(talk=SimpleNamespace(world=SimpleNamespace(undo=world.keeper, emit=events.append)))
+    ctx = SimpleNamespace(undo=world.keeper, emit=events.append)
+    desk = SimpleNamespace(conversation=SimpleNamespace(ctx=ctx))
     slow = Slow(monkeypatch)
 
     async def stopped(command: Command) -> None:
@@ -71,4 +72,6 @@ def test_an_undo_that_was_stopped_is_done_and_told(world: World, monkeypatch: py
 
     asyncio.run(stopped(undo))
     assert (world.w / "a").read_text() == "one\n"
-    assert [event.text.split("\n")[0] for event in events if isinstance(event, Shown)] == ["took back 1: echo two > a"]
+    assert [event.text.split("\n")[0] for event in events if isinstance(event, Display)] == [
+        "took back 1: echo two > a"
+    ]

@@ -9,11 +9,11 @@ from pathlib import Path
 from policy.model.tier import Mode
 from runner.agent.agent import Agent
 from runner.agent.open_session import SessionOptions
-from runner.agent.startup import Start
+from runner.agent.startup import SessionStart
 from runner.approval.approver import Unattended
 from runner.config import load
 from runner.engine.context.context import Context
-from runner.events import Changed, Event, Notice, Shown
+from runner.events import Changed, Display, Event, Notice
 from runner.frontends.plain.repl import converse
 from runner.messages import ToolCall
 from runner.providers import Opened
@@ -52,12 +52,14 @@ def talk(
     state = base / "state"
     model = Opened(ScriptedProvider(turns), "m")
 
-    def start() -> Start:
+    def start() -> SessionStart:
         options = SessionOptions(workspace, unattended=False, mode=Mode.TRUST_PROJECT)
         options = replace(
             options, context=context or Context(), beginning=SessionTarget(Store.of(state, str(workspace)))
         )
-        return Start(options, load(workspace, environ), environ, model, lambda spec: Opened(ScriptedProvider([]), spec))
+        return SessionStart(
+            options, load(workspace, environ), environ, model, lambda spec: Opened(ScriptedProvider([]), spec)
+        )
 
     async def work() -> int:
         async with Agent(approver=Unattended(emit), emit=emit, start=start) as agent:
@@ -71,7 +73,7 @@ def told(events: list[Event]) -> str:
     seen = []
     for event in events:
         match event:
-            case Notice(text) | Shown(text):
+            case Notice(text) | Display(text):
                 seen.append(text)
             case Changed(what, _, now):
                 seen.append(f"{what} is now {now}")

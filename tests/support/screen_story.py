@@ -53,8 +53,8 @@ edited src/reader.py
  """
 
 
-def judged(call: str, tier: Tier, ruling: Ruling, why: str) -> events.Judged:
-    return events.Judged(call, (tier,), ruling, why, RULE, Cell(tier, Mode.TRUST_PROJECT, ruling))
+def judged(call: str, tier: Tier, ruling: Ruling, why: str) -> events.VerdictReached:
+    return events.VerdictReached(call, (tier,), ruling, why, RULE, Cell(tier, Mode.TRUST_PROJECT, ruling))
 
 
 def finished(
@@ -77,24 +77,24 @@ STORY: list[events.Event] = [
         ),
     ),
     events.Prompted("why is the count wrong?\nand mend it"),
-    events.Thought("They want the count mended. I read the file first."),
+    events.ModelThinking("They want the count mended. I read the file first."),
     events.CallBegun("read"),
-    events.Proposed("1.1", "read", ReadFile("/home/jo/reader/src/reader.py")),
+    events.ToolProposed("1.1", "read", ReadFile("/home/jo/reader/src/reader.py")),
     judged("1.1", Tier.READ, Ruling.ALLOW, "reads a file of the workspace"),
-    events.Proposed("1.2", "grep", GrepFiles("lines", "/home/jo/reader", None)),
+    events.ToolProposed("1.2", "grep", GrepFiles("lines", "/home/jo/reader", None)),
     judged("1.2", Tier.READ, Ruling.ALLOW, "reads files of the workspace"),
     finished("1.1", "".join(f"{number}\tx\n" for number in range(1, 121))),
     finished("1.2", "src/reader.py:3: lines"),
-    *(events.Said(REPLY[start : start + 7]) for start in range(0, len(REPLY), 7)),
-    events.Proposed("2.1", "edit", EditFile("/home/jo/reader/src/reader.py", "x", "y")),
+    *(events.ModelText(REPLY[start : start + 7]) for start in range(0, len(REPLY), 7)),
+    events.ToolProposed("2.1", "edit", EditFile("/home/jo/reader/src/reader.py", "x", "y")),
     judged("2.1", Tier.WRITE, Ruling.ALLOW, "changes a file of the workspace"),
     finished("2.1", DIFF),
-    events.Proposed("2.2", "write", WriteFile("/home/jo/reader/notes.md", "a\nb\n")),
+    events.ToolProposed("2.2", "write", WriteFile("/home/jo/reader/notes.md", "a\nb\n")),
     judged("2.2", Tier.WRITE, Ruling.ASK, "changes a file of the workspace"),
-    events.Asked("2.2", "may it?"),
-    events.Answered("2.2", True, None),
+    events.QuestionAsked("2.2", "may it?"),
+    events.QuestionAnswered("2.2", True, None),
     finished("2.2", "wrote notes.md\n@@ -0,0 +1,2 @@\n+a\n+b"),
-    events.Proposed(
+    events.ToolProposed(
         "3.1",
         "bash",
         RunScript("pytest -q tests/test_reader.py \\\n  --maxfail=1 \\\n  -k 'lines and not slow'", "/home/jo/reader"),
@@ -105,24 +105,24 @@ STORY: list[events.Event] = [
         Ruling.ALLOW,
         "`pytest` runs the project's code, which may do whatever the sandbox lets it do, so it is held in one",
     ),
-    events.Chunk("3.1", 1, "collecting\n...\n"),
+    events.CommandOutput("3.1", 1, "collecting\n...\n"),
     finished(
         "3.1",
         "\n".join([*(f"test {number} passed" for number in range(30)), "[exit status 1]"]),
         status=1,
         seconds=75.4,
     ),
-    events.Proposed("3.2", "bash", RunScript("pip download reader", "/home/jo/reader")),
+    events.ToolProposed("3.2", "bash", RunScript("pip download reader", "/home/jo/reader")),
     judged("3.2", Tier.NETWORK, Ruling.ASK, "reaches a host"),
-    events.Asked("3.2", "may it?"),
-    events.Answered("3.2", True, None),
+    events.QuestionAsked("3.2", "may it?"),
+    events.QuestionAnswered("3.2", True, None),
     finished(
         "3.2",
         f"Saved ./reader.whl{ESC}[31m red\n100 %",
         seconds=2.5,
         violations=(Violation("connecting to", "192.0.2.1", "allow the host", inferred=True),),
     ),
-    events.Proposed("4.1", "bash", RunScript("cat ~/.ssh/id_rsa", "/home/jo/reader")),
+    events.ToolProposed("4.1", "bash", RunScript("cat ~/.ssh/id_rsa", "/home/jo/reader")),
     judged("4.1", Tier.SECRET, Ruling.DENY, "`~/.ssh/id_rsa` is a key"),
     events.Denied(
         "4.1",
@@ -131,10 +131,10 @@ STORY: list[events.Event] = [
         RULE,
         Problem("`~/.ssh/id_rsa` was not read", "it lies in a credential store", "go on without it"),
     ),
-    events.Proposed("4.2", "bash", RunScript("rm -rf build", "/home/jo/reader")),
+    events.ToolProposed("4.2", "bash", RunScript("rm -rf build", "/home/jo/reader")),
     judged("4.2", Tier.DANGEROUS, Ruling.ASK, "`rm -rf` deletes a tree"),
-    events.Asked("4.2", "may it?"),
-    events.Answered("4.2", False, "move it to /tmp instead"),
+    events.QuestionAsked("4.2", "may it?"),
+    events.QuestionAnswered("4.2", False, "move it to /tmp instead"),
     events.Denied(
         "4.2",
         "$ rm -rf build",
@@ -142,17 +142,19 @@ STORY: list[events.Event] = [
         RULE,
         Problem("`rm -rf build` was not run", "you said no", "move it to /tmp instead"),
     ),
-    events.Proposed("4.3", "nope", None),
-    events.Malformed("4.3", "nope", Problem("there is no tool `nope`", "the tools are `bash`", "call one of these")),
+    events.ToolProposed("4.3", "nope", None),
+    events.MalformedCall(
+        "4.3", "nope", Problem("there is no tool `nope`", "the tools are `bash`", "call one of these")
+    ),
     events.Queued("and then commit", "steer"),
     events.Steered("and then commit"),
     events.Retrying(Failure.OVERLOADED, Problem("the provider is overloaded", "it says 529", "wait"), 1.234, 1, 3),
     events.Compacted("trim", 150000, 90000, None),
     events.Changed("mode", "trust-project", "plan"),
     events.PlanProposed("5.1", "## Plan\n\n1. mend `lines`\n2. test it"),
-    events.Shown("| a |\n|---|\n| b |", "markdown"),
-    events.Shown("a  1\nb  2", "text"),
+    events.Display("| a |\n|---|\n| b |", "markdown"),
+    events.Display("a  1\nb  2", "text"),
     events.Notice("asking again in 1 s"),
-    events.Failed(Problem("the provider did not answer", "it closed the connection", "try again")),
+    events.ErrorRaised(Problem("the provider did not answer", "it closed the connection", "try again")),
     events.RunEnded(3, "done", 2, Usage(1000, 200), ()),
 ]

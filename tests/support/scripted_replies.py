@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from policy.model.verdict import Problem
-from runner.events import Event, Said
+from runner.events import Event, ModelText
 from runner.messages import (
     AssistantMessage,
     CallOpened,
@@ -74,7 +74,7 @@ def writes(*calls: ToolCall) -> list[Item]:
 
 
 def shown(events: Sequence[Event]) -> str:
-    return "".join(event.text for event in events if isinstance(event, Said))
+    return "".join(event.text for event in events if isinstance(event, ModelText))
 
 
 def fatal() -> ProviderError:

@@ -12,7 +12,7 @@ import pytest
 
 from policy.model.tier import Mode
 from runner.audit.log import AuditLog
-from runner.events import Event, Finished, Judged, Prompted, RunEnded, SessionStarted
+from runner.events import Event, Finished, Prompted, RunEnded, SessionStarted, VerdictReached
 from runner.problems import Exit
 from runner.providers.scripted import Turn
 from tests.support.conversation import Person, bash, talk, told
@@ -46,7 +46,7 @@ def test_ctrl_c_stops_the_turn_and_its_child_and_the_talk_goes_on(tmp_path: Path
 
     def emit(event: Event) -> None:
         events.append(event)
-        if isinstance(event, Judged) and len([one for one in events if isinstance(one, Judged)]) == 1:
+        if isinstance(event, VerdictReached) and len([one for one in events if isinstance(one, VerdictReached)]) == 1:
             asyncio.get_running_loop().call_later(0.3, os.kill, os.getpid(), signal.SIGINT)
 
     turns = [bash("python3 -c 'import time; time.sleep(60)'"), bash("echo still here"), Turn("done")]
@@ -137,4 +137,4 @@ def test_a_changed_mode_holds_for_what_follows(tmp_path: Path) -> None:
     events: list[Event] = []
     talk(tmp_path, [bash("echo x > made"), Turn("done")], Person("/mode plan", "write it", "/quit"), events.append)
     assert not (tmp_path / "w" / "made").exists()
-    assert [event.cell.mode for event in events if isinstance(event, Judged)] == [Mode.PLAN]
+    assert [event.cell.mode for event in events if isinstance(event, VerdictReached)] == [Mode.PLAN]

@@ -8,7 +8,7 @@ import pytest
 from policy.model.tier import Mode
 from runner.config.agentfiles.skills import Skill
 from runner.engine.context.context import Context
-from runner.events import Event, Finished, Judged, Prompted, Resumed, RunEnded, SessionStarted, Shown
+from runner.events import Display, Event, Finished, Prompted, Resumed, RunEnded, SessionStarted, VerdictReached
 from runner.frontends.slash.command import Command
 from runner.frontends.slash.commands import COMMANDS
 from runner.frontends.slash.dispatch import find, is_command
@@ -80,7 +80,7 @@ def play(base: Path, turns: list[Turn], *lines: str | Callable[[], None]) -> lis
 
 def test_what_was_decided_can_be_asked_for(tmp_path: Path) -> None:
     events = play(tmp_path, [bash("cat /etc/shadow"), Turn("done")], "read it", "/audit denied", "/why", "/audit last")
-    shown = [event.text for event in events if isinstance(event, Shown)]
+    shown = [event.text for event in events if isinstance(event, Display)]
     assert "/etc/shadow" in shown[0]
     assert shown[1] == shown[2], "why, without words, is about the last decision"
     assert "(command:coreutils:" in shown[1], "the reference of the rule"
@@ -91,7 +91,7 @@ def test_a_diff_and_undo_are_about_this_session(tmp_path: Path) -> None:
     (tmp_path / "w" / "kept").write_text("one\n")
     turns = [bash("echo two > kept; echo new > made"), Turn("done")]
     events = play(tmp_path, turns, "write it", "/diff", "/undo", "/diff")
-    shown = [event for event in events if isinstance(event, Shown)]
+    shown = [event for event in events if isinstance(event, Display)]
     assert shown[0].kind == "diff"
     assert "-one" in shown[0].text
     assert "+two" in shown[0].text
@@ -208,7 +208,7 @@ def test_a_rewind_is_kept_at_once_and_the_copy_of_a_session_is_no_part_of_it(tmp
 @pytest.mark.parametrize(("words", "name"), [("", "session-"), ("html talk.html", "talk.html"), ("a.jsonl", "a.jsonl")])
 def test_an_export_is_a_new_file(tmp_path: Path, words: str, name: str) -> None:
     events = play(tmp_path, [Turn("one")], "first", f"/export {words}", f"/export {words}")
-    shown = [event.text for event in events if isinstance(event, Shown)]
+    shown = [event.text for event in events if isinstance(event, Display)]
     assert "written: " in shown[0]
     assert "exists" in shown[1], "nothing is written over"
     (made,) = [path for path in (tmp_path / "w").iterdir() if path.name.startswith(name)]
@@ -225,7 +225,7 @@ def test_a_name_that_no_file_has_is_told(tmp_path: Path, name: str) -> None:
 
 def test_ones_own_command_passes_the_gate_and_the_model_hears_of_it(tmp_path: Path) -> None:
     events = play(tmp_path, [Turn("I see")], "!echo mine", "!cat /etc/shadow", "what was that?")
-    judged = [event.ruling.name for event in events if isinstance(event, Judged)]
+    judged = [event.ruling.name for event in events if isinstance(event, VerdictReached)]
     assert judged == ["ALLOW", "DENY"]
     assert "mine" in next(event.text for event in events if isinstance(event, Finished))
 
@@ -265,7 +265,7 @@ def test_a_person_reads_what_was_typed_and_the_model_what_it_stands_for(tmp_path
     assert [event.typed for event in prompted] == ["/skill:fix the build", "/init briefly"]
     again = at([], "/resume", "1", "/rewind", "", "/rewind", "1", "2", "/export talk.html", "/export talk.md")
     assert [(event.first, event.last) for event in again if isinstance(event, Resumed)] == [("!true", "/init briefly")]
-    shown = [event.text for event in again if isinstance(event, Shown)]
+    shown = [event.text for event in again if isinstance(event, Display)]
     assert "!true" in shown[0], "the list of sessions"
     assert shown[1:3] == ["  1  /init briefly", "  2  /skill:fix the build"], "the list of prompts"
     assert "what you had said:\n/init briefly" in shown, "and it comes back into the input"

@@ -44,7 +44,7 @@ def up(shown: Screen) -> str:
 
 
 def begin(shown: Screen, call: str, script: str = "make") -> None:
-    shown.take(events.Proposed(call, "bash", RunScript(script, "/w")))
+    shown.take(events.ToolProposed(call, "bash", RunScript(script, "/w")))
     shown.take(judged(call, Tier.EXECUTE, Ruling.ALLOW, "runs code"))
 
 
@@ -72,7 +72,7 @@ def test_the_screen_is_golden(columns: int, rows: int, theme: Theme) -> None:
         clock.now += 1.25
         text += shown.done()
         now: list[Row] = shown.live(measure(columns), rows)
-        if now != before and not isinstance(event, events.Said):
+        if now != before and not isinstance(event, events.ModelText):
             text += "".join(f"~ {line}\n" for line in ansi(now).splitlines())
         before = now
     golden(f"{columns}x{rows}-{theme.name}.txt", SGR.sub(lambda found: "{" + found[1].removesuffix("0") + "}", text))
@@ -106,10 +106,10 @@ def test_no_row_takes_the_last_column() -> None:
 
 def test_what_is_written_is_live_until_it_is_whole() -> None:
     shown = screen()
-    shown.take(events.Said("one **two"))
+    shown.take(events.ModelText("one **two"))
     assert shown.done() == ""
     assert live(shown) == ["", "one **two"]
-    shown.take(events.Said("**\n\nthree"))
+    shown.take(events.ModelText("**\n\nthree"))
     assert up(shown) == "\none two\n"
     assert live(shown) == ["", "three"]
     shown.take(ENDED)
@@ -119,7 +119,7 @@ def test_what_is_written_is_live_until_it_is_whole() -> None:
 
 def test_what_is_live_is_a_third_at_most() -> None:
     shown = screen()
-    shown.take(events.Said("- words and words " * 80))
+    shown.take(events.ModelText("- words and words " * 80))
     assert len(live(shown)) == 8
     shown.take(ENDED)
     for number in range(20):
@@ -133,8 +133,8 @@ def test_a_running_command_shows_its_time_and_its_last_lines() -> None:
     clock = Clock()
     shown = screen(clock=clock)
     begin(shown, "1.1", "make -j2")
-    shown.take(events.Chunk("1.1", 1, "".join(f"line {number}\n" for number in range(50))))
-    shown.take(events.Chunk("1.1", 2, "10 %\r20 %\r30 %"))
+    shown.take(events.CommandOutput("1.1", 1, "".join(f"line {number}\n" for number in range(50))))
+    shown.take(events.CommandOutput("1.1", 2, "10 %\r20 %\r30 %"))
     clock.now += 65
     assert live(shown) == [
         "",
@@ -150,19 +150,19 @@ def test_a_running_command_shows_its_time_and_its_last_lines() -> None:
 def test_what_a_person_says_to_a_plan_stays_on_the_screen() -> None:
     """A plan has no card that could hold it."""
     shown = screen()
-    shown.take(events.Answered("1.1", False, "smaller\x1b[2K steps"))
+    shown.take(events.QuestionAnswered("1.1", False, "smaller\x1b[2K steps"))
     assert "you said no: smaller␛[2K steps" in up(shown)
 
 
 def test_the_time_starts_with_the_yes() -> None:
     clock = Clock()
     shown = screen(clock=clock)
-    shown.take(events.Proposed("1.1", "bash", RunScript("make", "/w")))
+    shown.take(events.ToolProposed("1.1", "bash", RunScript("make", "/w")))
     shown.take(judged("1.1", Tier.EXECUTE, Ruling.ASK, "runs code"))
-    shown.take(events.Asked("1.1", "may it?"))
+    shown.take(events.QuestionAsked("1.1", "may it?"))
     assert live(shown) == []
     clock.now += 100
-    shown.take(events.Answered("1.1", True, None))
+    shown.take(events.QuestionAnswered("1.1", True, None))
     assert live(shown)[-1] == " └ running, 0 s"
 
 
@@ -181,7 +181,7 @@ def test_what_is_folded_can_be_shown() -> None:
 
 def test_a_long_change_is_folded_and_numbered() -> None:
     shown = screen()
-    shown.take(events.Proposed("1.1", "edit", EditFile("/w/a.py", "x", "y")))
+    shown.take(events.ToolProposed("1.1", "edit", EditFile("/w/a.py", "x", "y")))
     shown.take(judged("1.1", Tier.WRITE, Ruling.ALLOW, "changes a file"))
     shown.take(finished("1.1", "edited a.py\n@@ -1,0 +1,2000 @@\n" + "".join(f"+line {n}\n" for n in range(1, 2001))))
     text = up(shown)
@@ -195,7 +195,7 @@ def test_a_long_change_is_folded_and_numbered() -> None:
 def test_reads_beside_each_other_take_a_row_each() -> None:
     shown = screen()
     for number in range(3):
-        shown.take(events.Proposed(f"1.{number}", "read", ReadFile(f"/w/{number}.py")))
+        shown.take(events.ToolProposed(f"1.{number}", "read", ReadFile(f"/w/{number}.py")))
         shown.take(judged(f"1.{number}", Tier.READ, Ruling.ALLOW, "reads"))
     for number in range(3):
         shown.take(finished(f"1.{number}", "a\nb"))
@@ -216,11 +216,11 @@ def test_what_did_not_end_is_said() -> None:
 
 def test_a_question_that_nobody_answered_is_said() -> None:
     shown = screen()
-    shown.take(events.Proposed("1.1", "bash", RunScript("make", "/w")))
+    shown.take(events.ToolProposed("1.1", "bash", RunScript("make", "/w")))
     shown.take(judged("1.1", Tier.EXECUTE, Ruling.ASK, "runs code"))
-    shown.take(events.Asked("1.1", "may it?"))
+    shown.take(events.QuestionAsked("1.1", "may it?"))
     shown.take(
-        events.Asked("1.2", "and it?", card_of("curl https://example.org"))
+        events.QuestionAsked("1.2", "and it?", card_of("curl https://example.org"))
     )  # of a list, which stands before the turn of its call
     shown.take(events.RunEnded(130, "stopped", 1, Usage(0, 0), ()))
     told = "└ asked about, and stopped before an answer: nothing ran\n"
@@ -234,7 +234,7 @@ def test_a_line_that_was_written_over_is_as_a_terminal_leaves_it() -> None:
     assert " │ 100% of it\n │ abng\n" in up(shown)
     assert shown.expand(), "nothing is lost"
     assert "␍  0% of it␍  1% of it" in up(shown)
-    shown.take(events.Proposed("1.2", "edit", EditFile("/w/a.py", "x", "y")))
+    shown.take(events.ToolProposed("1.2", "edit", EditFile("/w/a.py", "x", "y")))
     shown.take(judged("1.2", Tier.WRITE, Ruling.ALLOW, "changes a file"))
     shown.take(finished("1.2", "@@ -1,0 +1,1 @@\n+evil()\r+good()\n"))
     assert "+evil()␍+good()" in up(shown), "of a file every character counts"
@@ -242,7 +242,7 @@ def test_a_line_that_was_written_over_is_as_a_terminal_leaves_it() -> None:
 
 def test_a_command_is_shown_above_as_in_its_question() -> None:
     shown = screen()
-    shown.take(events.Proposed("1.1", "bash", RunScript("ls" + " " * 300 + "; rm -rf src e" + "\u0336" * 9, "/w")))
+    shown.take(events.ToolProposed("1.1", "bash", RunScript("ls" + " " * 300 + "; rm -rf src e" + "\u0336" * 9, "/w")))
     shown.take(judged("1.1", Tier.EXECUTE, Ruling.ALLOW, "runs code"))
     shown.take(finished("1.1", "made e" + "\u0336" * 40))
     text = up(shown)
@@ -253,8 +253,8 @@ def test_a_command_is_shown_above_as_in_its_question() -> None:
 def test_a_no_to_one_right_more_is_not_a_no_to_what_ran() -> None:
     shown = screen()
     begin(shown, "1.1")
-    shown.take(events.Asked("1.1", "and this host?"))
-    shown.take(events.Answered("1.1", False, "not that one"))
+    shown.take(events.QuestionAsked("1.1", "and this host?"))
+    shown.take(events.QuestionAnswered("1.1", False, "not that one"))
     shown.take(finished("1.1", "made"))
     text = up(shown)
     assert " │ allowed  runs code" in text
@@ -263,18 +263,18 @@ def test_a_no_to_one_right_more_is_not_a_no_to_what_ran() -> None:
 
 def test_reasoning_is_one_row_unless_it_is_wanted() -> None:
     shown = screen()
-    shown.take(events.Thought("I look "))
-    shown.take(events.Thought("ahead"))
+    shown.take(events.ModelThinking("I look "))
+    shown.take(events.ModelThinking("ahead"))
     assert live(shown) == ["", "thinking: I look ahead"]
-    shown.take(events.Thought("I look\nfirst at " + "x" * 500))
+    shown.take(events.ModelThinking("I look\nfirst at " + "x" * 500))
     assert len(live(shown)) == 2
     assert live(shown)[1].startswith("thinking: x")
-    shown.take(events.Said("Done."))
+    shown.take(events.ModelText("Done."))
     shown.take(ENDED)
     assert "first" not in up(shown)
     wanted = Screen(lambda: 80, PLAIN, thinking=True)
-    wanted.take(events.Thought("I look first."))
-    wanted.take(events.Said("Done."))
+    wanted.take(events.ModelThinking("I look first."))
+    wanted.take(events.ModelText("Done."))
     wanted.take(ENDED)
     assert up(wanted).startswith("\nI look first.\n\nDone.\n")
 
@@ -291,7 +291,7 @@ def test_a_long_prompt_is_folded() -> None:
 def test_a_diff_of_two_files_numbers_each_of_its_own() -> None:
     shown = screen()
     files = "--- a\n+++ a\n@@ -1 +1,2 @@\n-x\n+y\n+z\n\\ No newline\n--- b\n+++ b\n@@ -7,0 +8 @@\n+w"
-    shown.take(events.Shown(files, "diff"))
+    shown.take(events.Display(files, "diff"))
     lines = [line.strip() for line in up(shown).split("\n") if line.strip()]
     wanted = ["--- a", "+++ a", "@@ -1 +1,2 @@", "1 -x", "1 +y", "2 +z", "\\ No newline", "--- b", "+++ b"]
     assert lines == [*wanted, "@@ -7,0 +8 @@", "8 +w"]

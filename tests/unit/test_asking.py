@@ -12,7 +12,7 @@ from policy.model.command_pattern import CommandPattern
 from policy.model.matrix import Ruling
 from policy.model.tier import Mode
 from runner.approval.approver import Answer, Edited, Halt, No, Question, Yes
-from runner.events import Answered, Asked, Denied, Judged, Proposed
+from runner.events import Denied, QuestionAnswered, QuestionAsked, ToolProposed, VerdictReached
 from runner.frontends.plain.transcript import Transcript
 from runner.gate.grants.store import Keep
 from runner.problems import Exit
@@ -28,7 +28,7 @@ def yes(_: Question) -> Answer:
     return Yes()
 
 
-def calls(found: Stage, kind: type[Asked] | type[Answered]) -> list[str]:
+def calls(found: Stage, kind: type[QuestionAsked] | type[QuestionAnswered]) -> list[str]:
     return [event.call for event in found.events if isinstance(event, kind)]
 
 
@@ -47,16 +47,16 @@ def test_the_questions_of_a_turn_come_as_one_list(stage: Make) -> None:
     assert [[each.card.command for each in asked] for asked in panel.asked] == [[WORK, NETWORK]]
     assert found.sandbox.ran == [READ, WORK, "ls docs"]
     assert "not that host" in found.told()[2]
-    assert calls(found, Asked) == ["1.2", "1.3"]
-    assert calls(found, Answered) == ["1.2", "1.3"]
-    assert len(found.of(Proposed)) == 4, "each call is proposed once"
+    assert calls(found, QuestionAsked) == ["1.2", "1.3"]
+    assert calls(found, QuestionAnswered) == ["1.2", "1.3"]
+    assert len(found.of(ToolProposed)) == 4, "each call is proposed once"
 
 
 def test_a_single_question_is_a_list_of_one_with_its_card(stage: Make) -> None:
     panel = Panel(yes)
     found = ask_in(stage, panel, bash(WORK))
-    (asked,) = found.of(Asked)
-    assert isinstance(asked, Asked)
+    (asked,) = found.of(QuestionAsked)
+    assert isinstance(asked, QuestionAsked)
     assert asked.card is not None
     assert asked.card.command == WORK
     assert found.sandbox.ran == [WORK]
@@ -204,9 +204,11 @@ def test_an_edited_command_is_judged_as_any_other(
     (row,) = found.audit.rows(kind="decided")
     assert row.body["action"]["script"] == last  # type: ignore[index]  # an object
     assert row.body["proposed"]["script"] == NETWORK  # type: ignore[index]  # an object
-    edited = [event.edited for event in found.of(Answered) if isinstance(event, Answered) and event.edited]
+    edited = [
+        event.edited for event in found.of(QuestionAnswered) if isinstance(event, QuestionAnswered) and event.edited
+    ]
     assert edited[0] == script
-    judged = [event for event in found.of(Judged) if isinstance(event, Judged)]
+    judged = [event for event in found.of(VerdictReached) if isinstance(event, VerdictReached)]
     assert len(judged) == len(panel.asked) + (not more or why.startswith("as often")), "each time by the same gate"
 
 

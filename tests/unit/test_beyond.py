@@ -13,7 +13,7 @@ from policy.model.tier import Mode, Tier
 from policy.model.verdict import UNNAMED, Allow, Ask, Permit, Terms
 from runner.approval.approver import Answer, Halt, No, Question, Yes
 from runner.approval.card import card
-from runner.events import Answered, Asked, Denied, Finished
+from runner.events import Denied, Finished, QuestionAnswered, QuestionAsked
 from runner.problems import Exit
 from runner.providers.scripted import Turn
 from sandbox.backend import Outcome, Violation
@@ -312,7 +312,7 @@ def test_what_is_no_right_is_told_and_not_asked(stage: Make, right: str) -> None
     found = stage(bash(WORK), DONE, approver=panel, mode=Mode.TRUST_PROJECT, unattended=False, behave=Stopping(right))
     found.play()
     assert panel.asked == []
-    assert not [event for event in found.events if isinstance(event, Asked | Answered)]
+    assert not [event for event in found.events if isinstance(event, QuestionAsked | QuestionAnswered)]
 
 
 @pytest.mark.threat("T39")

@@ -14,7 +14,7 @@ from policy.model.verdict import Ask
 from runner.approval.card import card
 from runner.approval.card_text import safe, safe_line, squeezed
 from runner.approval.remember_options import NOTHING
-from runner.events import Asked
+from runner.events import QuestionAsked
 from runner.secrets.redactor import Redactor
 from runner.secrets.secret import Secret
 from tests.support.cards import HERE, shown
@@ -188,14 +188,14 @@ def test_as_json_is_plain_and_whole() -> None:
     assert told["marks"]
     assert told["terms"]["network"] == "example.org"
     assert told["choices"] == [] or told["choices"][0]["grant"]
-    line = json.loads(Asked("1.1", "q", found).line())
+    line = json.loads(QuestionAsked("1.1", "q", found).line())
     assert line["card"] == told
 
 
 def test_marks_over_a_masked_command_are_dropped() -> None:
     """An event passes the redactor, which makes texts shorter; marks must not point at other words then."""
     found = shown("curl -H 'X: hunter2hunter2' https://example.org/x")
-    masked = Redactor((Secret("hunter2hunter2"),)).mask(Asked("1.1", "q", found))
+    masked = Redactor((Secret("hunter2hunter2"),)).mask(QuestionAsked("1.1", "q", found))
     assert masked.card is not None
     assert "hunter2hunter2" not in masked.line()
     for mark in masked.card.as_json()["marks"]:  # type: ignore[attr-defined]  # a list of objects

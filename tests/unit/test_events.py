@@ -34,8 +34,8 @@ CASES: list[tuple[events.Event, dict[str, object], str]] = [
      {"type": "session_resumed", "prompts": 1, "changes": ["mode was plan, is default"]},
      "what is gone on with"),
     (events.Prompted("hi"), {"type": "prompted", "text": "hi"}, "the prompt"),
-    (events.Said("a"), {"type": "text", "text": "a"}, "model text"),
-    (events.Thought("a"), {"type": "thinking", "text": "a"}, "reasoning is not text"),
+    (events.ModelText("a"), {"type": "text", "text": "a"}, "model text"),
+    (events.ModelThinking("a"), {"type": "thinking", "text": "a"}, "reasoning is not text"),
     (events.CallBegun("bash"), {"type": "call_begun", "tool": "bash"}, "a call while it is written"),
     (events.ContextUsed(900, 1000, True, 0.5), {"type": "context", "tokens": 900, "exact": True}, "how full it is"),
     (events.Compacted("trim", 900, 500, None), {"type": "compacted", "level": "trim", "after": 500}, "what was cut"),
@@ -46,21 +46,21 @@ CASES: list[tuple[events.Event, dict[str, object], str]] = [
     (events.Steered("a"), {"type": "steered", "text": "a"}, "words inside a turn"),
     (events.Changed("mode", "plan", "default"), {"type": "changed", "what": "mode", "why": ""}, "another setting"),
     (events.PlanProposed("1.1", "# p"), {"type": "plan_proposed", "plan": "# p"}, "the plan"),
-    (events.Proposed("1.1", "bash", RunScript("ls", "/w")),
+    (events.ToolProposed("1.1", "bash", RunScript("ls", "/w")),
      {"type": "tool_proposed", "action": {"type": "RunScript", "script": "ls", "cwd": "/w", "timeout": None}},
      "an action says its type"),
-    (events.Proposed("1.1", "nope", None), {"type": "tool_proposed", "action": None}, "a call without sense"),
-    (events.Proposed("1.1", "edit", EditFile("/w/a", "x", "y")),
+    (events.ToolProposed("1.1", "nope", None), {"type": "tool_proposed", "action": None}, "a call without sense"),
+    (events.ToolProposed("1.1", "edit", EditFile("/w/a", "x", "y")),
      {"action": {"type": "EditFile", "path": "/w/a", "old": "x", "new": "y", "replace_all": False, "seen": None}},
      "every action is whole"),
-    (events.Judged("1.1", (Tier.SECRET, Tier.READ), Ruling.DENY, "why", RULE, CELL),
+    (events.VerdictReached("1.1", (Tier.SECRET, Tier.READ), Ruling.DENY, "why", RULE, CELL),
      {"type": "verdict", "tiers": ["secret", "read"], "ruling": "deny", "rule": "command:cat:3",
       "cell": {"tier": "secret", "mode": "default", "ruling": "deny"}}, "tiers by the names that users type"),
-    (events.Asked("1.1", "may it?"), {"type": "question_asked"}, "question"),
+    (events.QuestionAsked("1.1", "may it?"), {"type": "question_asked"}, "question"),
     (events.PickWanted("p1", "which?", ({"value": "a", "label": "A", "detail": ""},)),
      {"type": "pick_wanted", "rows": [{"value": "a", "label": "A", "detail": ""}]}, "a list to pick from"),
-    (events.Answered("1.1", False, "no"), {"type": "question_answered", "yes": False, "feedback": "no"}, "answer"),
-    (events.Chunk("1.1", 2, "x"), {"type": "output", "stream": 2}, "output"),
+    (events.QuestionAnswered("1.1", False, "no"), {"type": "question_answered", "yes": False, "feedback": "no"}, "answer"),
+    (events.CommandOutput("1.1", 2, "x"), {"type": "output", "stream": 2}, "output"),
     (events.Finished("1.1", 1, 0.5, None, (VIOLATION,), PROBLEM, "t", None),
      {"type": "finished", "violations": [{"what": "writes", "path": "/var/tmp/x", "fix": "write into the workspace",
       "inferred": True, "layer": "guess", "right": ""}], "problem": {"what": PROBLEM.what, "why": PROBLEM.why, "fix": PROBLEM.fix}},
@@ -69,10 +69,10 @@ CASES: list[tuple[events.Event, dict[str, object], str]] = [
      {"type": "finished", "connections": [{"host": "x.org", "port": 443, "asked": "tunnel", "address": "192.0.2.1",
       "allowed": True, "why": "", "sent": 1, "received": 2, "seconds": 0.5, "credential": ""}]}, "who was talked to"),
     (DENIED, {"type": "denied", "tier": "secret", "action": "$ cat ~/.ssh/id_rsa"}, "a denial names its action"),
-    (events.Malformed("1.1", "bash", PROBLEM), {"type": "malformed_call", "tool": "bash"}, "no action"),
+    (events.MalformedCall("1.1", "bash", PROBLEM), {"type": "malformed_call", "tool": "bash"}, "no action"),
     (events.Notice("n"), {"type": "notice", "text": "n"}, "notice"),
-    (events.Shown("a", "text"), {"type": "shown", "kind": "text"}, "the answer to a command"),
-    (events.Failed(PROBLEM), {"type": "error"}, "error"),
+    (events.Display("a", "text"), {"type": "shown", "kind": "text"}, "the answer to a command"),
+    (events.ErrorRaised(PROBLEM), {"type": "error"}, "error"),
     (events.RunEnded(3, "done", 2, Usage(1, 2, 3, 4), (DENIED,)),
      {"type": "run_ended", "exit": 3, "usage": {"input": 1, "output": 2, "cache_read": 3, "cache_write": 4}},
      "exit code, usage and the denials close the stream"),
@@ -102,7 +102,7 @@ def test_every_kind_of_event_is_in_the_table_and_has_its_own_name() -> None:
 @given(st.text(st.characters(exclude_categories=())))
 def test_any_text_stays_one_ascii_line_and_comes_back(text: str) -> None:
     """LAW: no newline, escape or lone surrogate of a model leaves the line it was printed on."""
-    line = events.Said(text).line()
+    line = events.ModelText(text).line()
     assert line.isascii()
     assert line.isprintable()
     assert json.loads(line)["text"] == text

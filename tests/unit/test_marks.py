@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from policy.model.tier import Mode
-from runner.agent.conversation import Talk
+from runner.agent.conversation import Conversation
 from runner.providers.scripted import ScriptedProvider, Turn
 from runner.sessions.journal import Journal
 from runner.sessions.open import SessionTarget
@@ -24,25 +24,25 @@ STEPS = ("prompt", "steered", "queued", "command", "nothing left", "shell", "mod
 class Played:
     """One conversation over files; each step is one thing that a person does."""
 
-    def __init__(self, talk: Talk, store: object, journal: Journal) -> None:
-        self.talk, self.store, self.journal, self.name = talk, store, journal, ID
+    def __init__(self, talk: Conversation, store: object, journal: Journal) -> None:
+        self.conversation, self.store, self.journal, self.name = talk, store, journal, ID
         self.emit = talk.ctx.emit
         self.numbers = count()
         self.enter(journal)
 
     def enter(self, journal: Journal) -> None:
         self.journal = journal
-        self.talk.ctx = replace(self.talk.ctx, journal=journal, emit=journal.watch(self.emit))
+        self.conversation.ctx = replace(self.conversation.ctx, journal=journal, emit=journal.watch(self.emit))
 
     def model(self, *turns: Turn) -> None:
-        self.talk.ctx.live.provider = ScriptedProvider(turns)
+        self.conversation.ctx.live.provider = ScriptedProvider(turns)
 
     async def prompt(self, *turns: Turn, typed: str = "") -> None:
         self.model(*turns)
-        await self.talk.prompt(f"prompt {next(self.numbers)}", typed)
+        await self.conversation.prompt(f"prompt {next(self.numbers)}", typed)
 
     async def do(self, step: str, number: int) -> None:
-        talk, done = self.talk, Turn("done")
+        talk, done = self.conversation, Turn("done")
         match step:
             case "prompt":
                 await self.prompt(bash("ls"), done)
@@ -74,7 +74,7 @@ class Played:
 
     def again(self, *, fork: bool) -> None:
         """Another process goes on with it, or with a copy."""
-        talk, before = self.talk, (self.talk.marks, self.talk.history)
+        talk, before = self.conversation, (self.conversation.marks, self.conversation.history)
         assert self.journal.close() is None
         if fork:
             begin = SessionTarget.forked(self.store, self.name, self.store)  # type: ignore[arg-type]
@@ -85,7 +85,7 @@ class Played:
         assert list(begin.past.history) == before[1]
         assert places(list(begin.past.marks)) == places(before[0])
         assert [mark.text for mark in begin.past.marks] == [mark.text for mark in before[0]]
-        self.talk = Talk(talk.ctx, list(begin.past.history), begin.past.marks)
+        self.conversation = Conversation(talk.ctx, list(begin.past.history), begin.past.marks)
         self.enter(begin.journal(run_of(self.store, self.name), None))  # type: ignore[arg-type]
 
 
@@ -102,7 +102,7 @@ def test_law_a_later_process_knows_the_same_prompts(stage: Make, tmp_path: Path)
     @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
     def holds(steps: list[tuple[str, int]]) -> None:
         store = new_store(tmp_path / str(next(numbers)))
-        played = Played(Talk(found.ctx, []), store, begun(store))
+        played = Played(Conversation(found.ctx, []), store, begun(store))
 
         async def work() -> None:
             async with asyncio.timeout(60):

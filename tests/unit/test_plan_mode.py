@@ -13,7 +13,7 @@ from runner.audit.export.sarif import document
 from runner.audit.log import AuditLog
 from runner.audit.stores.store import AuditError
 from runner.engine.plan_tool import LONGEST, NAME, plan_tool
-from runner.events import Answered, Changed, Denied, Finished, Malformed, PlanProposed
+from runner.events import Changed, Denied, Finished, MalformedCall, PlanProposed, QuestionAnswered
 from runner.messages import ToolCall
 from runner.problems import Exit
 from runner.providers.scripted import Turn
@@ -68,7 +68,7 @@ def test_a_plan_is_left_as_the_person_says(
     assert [event.plan for event in found.events if isinstance(event, PlanProposed)] == [PLAN]
     assert [event.now for event in found.events if isinstance(event, Changed)] == [mode.value] * (mode is not Mode.PLAN)
     assert words in str(found.history), why
-    said = [event.feedback for event in found.events if isinstance(event, Answered)]
+    said = [event.feedback for event in found.events if isinstance(event, QuestionAnswered)]
     assert said == ([answer.feedback] if isinstance(answer, Stay) else []), "whoever shows it can show that as well"
     ran = [event for event in found.events if isinstance(event, Finished)]
     refused = [event for event in found.events if isinstance(event, Denied)]
@@ -125,7 +125,7 @@ def test_a_plan_that_cannot_be_read_asks_nobody(
     found = stage(proposing(**arguments), DONE, mode=Mode.PLAN, approver=person, unattended=False)
     found.play()
     assert person.plans == []
-    assert any(isinstance(event, Malformed) for event in found.events), why
+    assert any(isinstance(event, MalformedCall) for event in found.events), why
 
 
 @pytest.mark.threat("T102")
@@ -141,7 +141,7 @@ def test_where_no_plan_is_asked_for_the_tool_does_not_exist(
     ending = found.play()
     assert person.plans == []
     assert ending.exit is Exit.DONE
-    assert any(isinstance(event, Malformed) for event in found.events)
+    assert any(isinstance(event, MalformedCall) for event in found.events)
 
 
 # fmt: off

@@ -10,7 +10,7 @@ from policy.model.verdict import Permit, Problem
 from runner.audit.log import AuditLog
 from runner.engine.compaction.view import ConversationView
 from runner.engine.run_limits import RunLimits
-from runner.events import CallBegun, Finished, Notice, Proposed, Retrying
+from runner.events import CallBegun, Finished, Notice, Retrying, ToolProposed
 from runner.loop import Ending, run
 from runner.messages import (
     AssistantMessage,
@@ -310,7 +310,7 @@ def test_what_only_reads_is_begun_while_the_answer_streams_and_recorded_first(st
     other.close()
     assert before == ["cat a", "cat b"]
     assert decided == [1, 2]
-    assert [len(found.of(kind)) for kind in (Proposed, Finished)] == [2, 2], "each is told once, and run once"
+    assert [len(found.of(kind)) for kind in (ToolProposed, Finished)] == [2, 2], "each is told once, and run once"
     assert ["of cat a" in found.told()[0], "of cat b" in found.told()[1]] == [True, True]
 
 
@@ -351,7 +351,7 @@ def test_nothing_that_is_more_than_reading_is_begun_before_the_answer_is_whole(
     play(found, together)
     assert begun == [early]
     assert found.sandbox.ran == [name for name in calls if not name.startswith("curl")], "in order, and once"
-    assert len(found.of(Proposed)) == len(calls)
+    assert len(found.of(ToolProposed)) == len(calls)
 
 
 @pytest.mark.threat("T106")
@@ -430,7 +430,7 @@ def test_nothing_is_begun_behind_a_call_that_never_became_whole(stage: Make) -> 
     assert found.play().exit is Exit.DONE
     assert [result.is_error for result in found.results()] == [True, False, False]
     assert ["of cat a" in found.told()[1], "of cat b" in found.told()[2]] == [True, True]
-    assert [event.call for event in found.events if isinstance(event, Proposed)] == ["1.1", "1.2", "1.3"]
+    assert [event.call for event in found.events if isinstance(event, ToolProposed)] == ["1.1", "1.2", "1.3"]
 
 
 def test_a_log_that_cannot_be_written_stops_an_early_reading_too(stage: Make) -> None:

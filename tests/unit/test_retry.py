@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policy.model.verdict import Problem
-from runner.events import Retrying, Said
+from runner.events import ModelText, Retrying
 from runner.frontends.tui.countdown import Wait
 from runner.frontends.wording import seconds
 from runner.messages import WAITING_HELPS, Failure
@@ -95,7 +95,7 @@ def test_a_wait_counts_down(wait: float, later: float, said: str) -> None:
     countdown, problem = Wait(), Problem("it is busy", "529", "wait")
     countdown.take(Retrying(Failure.OVERLOADED, problem, wait, 1, 3), 100.0)
     assert countdown.words(100.0 + later) == said
-    countdown.take(Said("back"), 100.0)
+    countdown.take(ModelText("back"), 100.0)
     assert countdown.words(100.0) == ""
 
 

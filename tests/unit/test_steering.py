@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from policy.model.tier import Mode
-from runner.agent.conversation import Talk
+from runner.agent.conversation import Conversation
 from runner.config.schema import key_of
 from runner.engine.steering import Delivery, Steering
 from runner.engine.user_input import UserInput
@@ -88,20 +88,20 @@ def heard(message: Message) -> str:
 class Spoken(Plays):
     """Says things to the talk while it is asked: `words[n]` are said during request n, before it answers."""
 
-    def __init__(self, words: dict[int, Callable[[Talk], object]], *answers: list[Item]) -> None:
+    def __init__(self, words: dict[int, Callable[[Conversation], object]], *answers: list[Item]) -> None:
         super().__init__(*answers)
         self.words = words
-        self.talk: Talk | None = None
+        self.conversation: Conversation | None = None
 
     async def stream(self, request: Request) -> AsyncIterator[StreamEvent]:
         number = len(self.requests) + 1
-        if number in self.words and self.talk is not None:
-            self.words[number](self.talk)
+        if number in self.words and self.conversation is not None:
+            self.words[number](self.conversation)
         async for event in super().stream(request):
             yield event
 
 
-def said(*steps: tuple[str, str]) -> Callable[[Talk], object]:
+def said(*steps: tuple[str, str]) -> Callable[[Conversation], object]:
     """Says each: (how, what)."""
     return lambda talk: [getattr(talk, how)(text) for how, text in steps]
 
@@ -111,7 +111,7 @@ CALLS = says("", ls("ls"))
 
 # (what is said during which request, delivery, answers, what the model hears, why)
 # fmt: off
-TALKS: list[tuple[dict[int, Callable[[Talk], object]], Delivery, list[list[Item]], list[str], str]] = [
+TALKS: list[tuple[dict[int, Callable[[Conversation], object]], Delivery, list[list[Item]], list[str], str]] = [
     ({1: said(STEER_A)}, Delivery.ONE, [CALLS, says("ok")],
         ["> go", "+calls", "results", "> a", "ok"], "behind the results of the batch"),
     ({1: said(STEER_A, STEER_B)}, Delivery.ONE, [CALLS, CALLS, says("ok")],
@@ -140,11 +140,11 @@ TALKS: list[tuple[dict[int, Callable[[Talk], object]], Delivery, list[list[Item]
 
 def talking(
     found: Stage, provider: Spoken, delivery: Delivery, tmp_path: Path, prompts: tuple[str, ...] = ("go",)
-) -> tuple[Ending, Talk]:
+) -> tuple[Ending, Conversation]:
     journal = begun(new_store(tmp_path / "sessions"))
     found.ctx = replace(found.ctx, journal=journal, steering=Steering(delivery))
     found.ctx.live.provider = provider  # type: ignore[assignment]  # a fake of the protocol
-    talk = provider.talk = Talk(found.ctx, found.history)
+    talk = provider.conversation = Conversation(found.ctx, found.history)
 
     async def work() -> Ending:
         async with asyncio.timeout(60):
@@ -161,7 +161,7 @@ def talking(
 def test_what_is_said_meanwhile_reaches_the_model_at_its_moment_and_the_file_says_so(
     stage: Make,
     tmp_path: Path,
-    words: dict[int, Callable[[Talk], object]],
+    words: dict[int, Callable[[Conversation], object]],
     delivery: Delivery,
     answers: list[list[Item]],
     hears: list[str],
@@ -194,12 +194,12 @@ def test_a_mode_that_is_set_meanwhile_holds_for_the_next_call_of_the_same_turn(s
     made = says("", ls("touch a"), ls("touch b", id="b"))
     found = stage()
     provider = Spoken({}, made, says("ok"))
-    talked: list[Talk] = []
+    talked: list[Conversation] = []
 
     def behave(script: str) -> None:
-        if script == "touch a" and provider.talk is not None:
-            provider.talk.set_mode(Mode.PLAN)
-            talked.append(provider.talk)
+        if script == "touch a" and provider.conversation is not None:
+            provider.conversation.set_mode(Mode.PLAN)
+            talked.append(provider.conversation)
 
     found.sandbox._behave = behave
     ending, talk = talking(found, provider, Delivery.ONE, tmp_path)

@@ -23,8 +23,8 @@ RULE = RuleRef(RuleKind.COMMAND, "coreutils", 12)
 ESC = "\x1b"
 
 
-def judged(call: str, tier: Tier, ruling: Ruling, why: str) -> events.Judged:
-    return events.Judged(call, (tier,), ruling, why, RULE, Cell(tier, Mode.TRUST_PROJECT, ruling))
+def judged(call: str, tier: Tier, ruling: Ruling, why: str) -> events.VerdictReached:
+    return events.VerdictReached(call, (tier,), ruling, why, RULE, Cell(tier, Mode.TRUST_PROJECT, ruling))
 
 
 def finished(call: str, text: str, *, status: int = 0, violations: tuple[Violation, ...] = ()) -> events.Finished:
@@ -42,16 +42,16 @@ STORY: list[events.Event] = [
         Enforcement(Level.FULL, "T1", (("network", True), ("root", True))),
     ),
     events.Prompted("fix the test"),
-    events.Said("I will look "),
-    events.Said("first."),
-    events.Proposed("1.1", "bash", RunScript("ls", "/w")),
+    events.ModelText("I will look "),
+    events.ModelText("first."),
+    events.ToolProposed("1.1", "bash", RunScript("ls", "/w")),
     judged("1.1", Tier.READ, Ruling.ALLOW, "`ls` only reads"),
-    events.Chunk("1.1", 1, "a.py\nb.py\n"),
+    events.CommandOutput("1.1", 1, "a.py\nb.py\n"),
     finished("1.1", "a.py\nb.py"),
-    events.Proposed("1.2", "edit", EditFile("/w/a.py", "x", "y")),
+    events.ToolProposed("1.2", "edit", EditFile("/w/a.py", "x", "y")),
     judged("1.2", Tier.WRITE, Ruling.ALLOW, "changes a file of the workspace"),
     finished("1.2", "edited a.py\n@@ -1 +1 @@\n-x\n+y"),
-    events.Proposed("2.1", "bash", RunScript("cat ~/.ssh/id_rsa", "/w")),
+    events.ToolProposed("2.1", "bash", RunScript("cat ~/.ssh/id_rsa", "/w")),
     judged("2.1", Tier.SECRET, Ruling.DENY, "`~/.ssh/id_rsa` is a key"),
     events.Denied(
         "2.1",
@@ -60,7 +60,7 @@ STORY: list[events.Event] = [
         RULE,
         Problem("`~/.ssh/id_rsa` was not read", "it lies in a credential store", "go on without it"),
     ),
-    events.Proposed("2.2", "bash", RunScript("seq 30; python3 x.py", "/w")),
+    events.ToolProposed("2.2", "bash", RunScript("seq 30; python3 x.py", "/w")),
     judged("2.2", Tier.EXECUTE, Ruling.ALLOW, "`python3` runs code"),
     finished(
         "2.2",
@@ -68,8 +68,10 @@ STORY: list[events.Event] = [
         status=1,
         violations=(Violation("connecting to", "192.0.2.1", "allow the host", inferred=True),),
     ),
-    events.Proposed("2.3", "nope", None),
-    events.Malformed("2.3", "nope", Problem("there is no tool `nope`", "the tools are `bash`", "call one of these")),
+    events.ToolProposed("2.3", "nope", None),
+    events.MalformedCall(
+        "2.3", "nope", Problem("there is no tool `nope`", "the tools are `bash`", "call one of these")
+    ),
     events.Notice("asking again in 1 s"),
     events.RunEnded(3, "done", 2, Usage(10, 20), ()),
 ]
@@ -161,13 +163,13 @@ def test_a_terminal_gets_badges_and_coloured_diffs() -> None:
 
 
 def test_a_terminal_that_knows_only_ascii_gets_ascii() -> None:
-    assert drawn([*STORY, events.Said("déjà ☃ \ud800")], encoding="ascii").isascii()
+    assert drawn([*STORY, events.ModelText("déjà ☃ \ud800")], encoding="ascii").isascii()
 
 
 def test_calls_side_by_side_are_drawn_one_after_the_other() -> None:
     story: list[events.Event] = []
     for call, script in (("1.1", "cat a"), ("1.2", "cat b")):
-        story.append(events.Proposed(call, "bash", RunScript(script, "/w")))
+        story.append(events.ToolProposed(call, "bash", RunScript(script, "/w")))
         story.append(judged(call, Tier.READ, Ruling.ALLOW, "reads"))
     story += [finished("1.2", "of b"), finished("1.1", "of a")]
     text = drawn(story)
@@ -176,7 +178,7 @@ def test_calls_side_by_side_are_drawn_one_after_the_other() -> None:
 
 def test_a_call_that_was_stopped_is_closed_and_its_key_may_come_again() -> None:
     start: list[events.Event] = [
-        events.Proposed("1.1", "bash", RunScript("sleep 9", "/w")),
+        events.ToolProposed("1.1", "bash", RunScript("sleep 9", "/w")),
         judged("1.1", Tier.EXECUTE, Ruling.ALLOW, "runs"),
     ]
     ended = events.RunEnded(130, "stopped by the user", 1, Usage(), ())
@@ -188,7 +190,7 @@ def test_a_call_that_was_stopped_is_closed_and_its_key_may_come_again() -> None:
 
 def test_long_prose_is_wrapped_between_words_wherever_the_pieces_end() -> None:
     prose = "the quick brown fox jumps over the lazy dog " * 6
-    pieces: list[events.Event] = [events.Said(prose[start : start + 7]) for start in range(0, len(prose), 7)]
+    pieces: list[events.Event] = [events.ModelText(prose[start : start + 7]) for start in range(0, len(prose), 7)]
     lines = drawn(pieces, width=40).splitlines()
     assert " ".join(" ".join(lines).split()) == prose.strip()
     assert max(map(len, lines)) <= 40
@@ -246,20 +248,20 @@ def test_no_event_lets_its_text_through(text: str) -> None:
     story: list[events.Event] = [
         events.SessionStarted(text, text, text, Mode.PLAN, text, False, Enforcement(Level.PARTIAL, text, (), (text,))),
         events.Prompted(text),
-        events.Said(text),
-        events.Thought(text),
-        events.Proposed("1.1", text, RunScript(text, "/w")),
+        events.ModelText(text),
+        events.ModelThinking(text),
+        events.ToolProposed("1.1", text, RunScript(text, "/w")),
         judged("1.1", Tier.UNKNOWN, Ruling.ASK, text),
-        events.Asked("1.1", text),
-        events.Answered("1.1", False, text),
-        events.Chunk("1.1", 1, text),
+        events.QuestionAsked("1.1", text),
+        events.QuestionAnswered("1.1", False, text),
+        events.CommandOutput("1.1", 1, text),
         events.Finished("1.1", 1, 0.1, text, (Violation(text, text, text, True),), problem, text, text),
-        events.Proposed("1.2", text, EditFile(text, text, text)),
+        events.ToolProposed("1.2", text, EditFile(text, text, text)),
         judged("1.2", Tier.SECRET, Ruling.DENY, text),
         events.Denied("1.2", text, Tier.SECRET, RuleRef(RuleKind.USER, text, 1), problem),
-        events.Malformed("1.3", text, problem),
+        events.MalformedCall("1.3", text, problem),
         events.Notice(text),
-        events.Failed(problem),
+        events.ErrorRaised(problem),
         events.RunEnded(3, text, 1, Usage(), ()),
     ]
     plain = drawn(story)
@@ -270,13 +272,17 @@ def test_a_read_that_was_stopped_is_drawn_although_it_never_ended() -> None:
     """Reads are drawn when they end; whoever stops a run wants to know what it was at."""
     ended = events.RunEnded(130, "stopped by the user", 1, Usage(), ())
     prompt = [
-        events.Proposed("1.1", "bash", RunScript("sleep 60", "/w")),
+        events.ToolProposed("1.1", "bash", RunScript("sleep 60", "/w")),
         judged("1.1", Tier.READ, Ruling.ALLOW, "`sleep` waits"),
         ended,
     ]
     text = drawn(prompt)
     assert text.index(" read   $ sleep 60") < text.index(" └ stopped") < text.index("stopped by the user")
-    again = [events.Proposed("1.1", "nope", None), events.Malformed("1.1", "nope", Problem("no", "no", "no")), ended]
+    again = [
+        events.ToolProposed("1.1", "nope", None),
+        events.MalformedCall("1.1", "nope", Problem("no", "no", "no")),
+        ended,
+    ]
     assert drawn([*prompt, *again]).count("$ sleep 60") == 1, "the keys of the next prompt start again"
 
 
@@ -284,9 +290,9 @@ def test_a_terminal_that_is_made_narrower_is_kept_to() -> None:
     file = io.StringIO()
     console = Console(file=file, width=100)
     transcript = Transcript(console)
-    transcript(events.Said("word " * 30 + "\n"))
+    transcript(events.ModelText("word " * 30 + "\n"))
     console.width = 40
-    transcript(events.Said("word " * 30))
+    transcript(events.ModelText("word " * 30))
     transcript(events.Notice("word " * 30))
     lines = file.getvalue().splitlines()
     assert max(len(line) for line in lines[:3]) > 80
@@ -297,7 +303,7 @@ def test_a_word_longer_than_a_row_does_not_wait_for_its_end() -> None:
     out = io.StringIO()
     transcript = Transcript(Console(file=out, width=80))
     for number in range(1000):
-        transcript(events.Said("abcdefgh"))
+        transcript(events.ModelText("abcdefgh"))
         assert len(out.getvalue().strip()) >= number * 8 - 80
     transcript(events.Notice("end"))
     assert out.getvalue().split() == ["abcdefgh" * 1000, "note:", "end"]
@@ -306,5 +312,5 @@ def test_a_word_longer_than_a_row_does_not_wait_for_its_end() -> None:
 @pytest.mark.parametrize("size", [1, 3, 1000])
 def test_code_keeps_what_it_is_set_in_by(size: int) -> None:
     code = "Thus:\n\n    def a():\n        if b:\n            return  1\n- c\n  - d\n"
-    pieces = [events.Said(code[start : start + size]) for start in range(0, len(code), size)]
+    pieces = [events.ModelText(code[start : start + size]) for start in range(0, len(code), size)]
     assert code in drawn([*pieces, events.Notice("end")])

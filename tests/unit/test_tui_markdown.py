@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runner.events import Prompted, Said
+from runner.events import ModelText, Prompted
 from runner.frontends.tui.blocks import LONGEST, Block, Blocks, Code, Prose
 from runner.frontends.tui.markdown import markdown_rows
 from runner.frontends.tui.rows import ansi, cells, measure, plain
@@ -30,7 +30,7 @@ def blocks(text: str, step: int) -> list[Block]:
 def shown(text: str, width: int = 60) -> str:
     """Return the final text on the screen without colours."""
     screen = Screen(lambda: width + 1, PLAIN)
-    screen.take(Said(text))
+    screen.take(ModelText(text))
     screen.take(Prompted("END"))
     return SGR.sub("", screen.done()).removesuffix("\n> END\n").strip("\n")
 
@@ -155,7 +155,7 @@ def test_law_nothing_but_our_colours_reaches_the_terminal(text: str, columns: in
     rows = []
     cuts = [0, *accumulate(steps), len(text)]
     for start, end in pairwise(cuts):
-        screen.take(Said(text[start:end]))
+        screen.take(ModelText(text[start:end]))
         out += screen.done()
         rows += screen.live(measure(columns), 24)
         assert len(screen.live(measure(columns), 24)) <= 8

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 from policy.model.tier import Mode
 from policy.model.verdict import Problem
 from runner.agent.run_options import RunArgs
-from runner.agent.startup import begun, chosen_model, opener, prepared
+from runner.agent.startup import chosen_model, opener, prepare_options, with_session
 from runner.audit import location
 from runner.changes.review.deadline import Deadline
 from runner.config import shipped
 from runner.engine.budget import Limit
 from runner.engine.limit_settings import PIPELINE
 from runner.engine.run_limits import RunLimits
-from runner.events import Emit, Event, Proposed, RunEnded, Said, SessionStarted
+from runner.events import Emit, Event, ModelText, RunEnded, SessionStarted, ToolProposed
 from runner.frontends.ci import changes, git_logins, host_environment
 from runner.frontends.ci.output_files import Outlets
 from runner.frontends.ci.result import Result, inert
@@ -106,7 +106,7 @@ class Run:
         args = replace(self._args, mode=self._args.mode or Mode.DONT_ASK, least="full")
         refuse_folder(self._workspace, os.environ, shipped().profile)  # before all of it is looked through
         git_logins.refuse(git_logins.credentials(self._workspace), review=bool(self._review))
-        options, settings = prepared(args, True, repository=args.trust_config is not None, usual=PIPELINE)
+        options, settings = prepare_options(args, True, repository=args.trust_config is not None, usual=PIPELINE)
         self._place = location.of(settings, os.environ)
         self._bounds = options.bounds
         profile = host_environment.closed(settings.profile, os.environ, self._workspace)
@@ -119,7 +119,7 @@ class Run:
         model = chosen_model(args, settings, options.cwd)
         self._model = model.named
         self._opener = opener(args, settings, options.cwd, model)
-        options = begun(args, options, settings, model)
+        options = with_session(args, options, settings, model)
         self._bounds = options.bounds
         lent = {name for each in settings.profile.credentials for name in each.source[1:] if each.source[0] == "env"}
         environ = host_environment.environment(os.environ, keep=lent)
@@ -206,15 +206,15 @@ class Run:
                 why = (error.strerror or "").lower()
                 fix = "check the disk and the folder"
                 raise Stopped(Problem(f"`{events.path}` (--events) takes no more", why, fix), Exit.FAILED) from None
-        if isinstance(event, Said) and not self._words and self._log is not None:
+        if isinstance(event, ModelText) and not self._words and self._log is not None:
             self._log.ungroup()  # what the model says stands between the groups of its turns
         self._show(event)
         match event:
             case SessionStarted():
                 self._started = event
-            case Said(text):
+            case ModelText(text):
                 self._words.append(text)
-            case Proposed(call):
+            case ToolProposed(call):
                 self._words.clear()
                 self._grouped(call.partition(".")[0])
             case RunEnded():

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, assert_never
 
 from policy.model.verdict import Problem
 from runner.agent.agent import Agent
-from runner.agent.conversation import BUSY, Talk
+from runner.agent.conversation import BUSY, Conversation
 from runner.engine.user_input import UserInput
-from runner.events import Emit, Failed, Notice, Shown, Unqueued
+from runner.events import Display, Emit, ErrorRaised, Notice, Unqueued
 from runner.frontends.jsonl.approver import NoAnswer, Questions, Said
 from runner.frontends.jsonl.protocol import (
     Answer,
@@ -44,9 +44,9 @@ class JsonMode:
     """One program's talk with `agent`, which is open."""
 
     def __init__(self, agent: Agent, questions: Questions, emit: Emit) -> None:
-        found = known(agent.environ, agent.talk.ctx.context)
+        found = known(agent.environ, agent.conversation.ctx.context)
         for notice in found.notices:
-            agent.talk.ctx.emit(Notice(notice))
+            agent.conversation.ctx.emit(Notice(notice))
         self.commands = found.commands
         self._agent = agent
         self._questions = questions
@@ -101,7 +101,7 @@ class JsonMode:
                 return
 
     def _wrong(self, problem: Problem, line: int | None) -> None:
-        self._emit(Failed(self._agent.talk.ctx.redactor.mask(problem), line))
+        self._emit(ErrorRaised(self._agent.conversation.ctx.redactor.mask(problem), line))
 
     def _follow(self, said: Input) -> None:
         agent = self._agent
@@ -121,11 +121,11 @@ class JsonMode:
             case Interrupt():
                 self._interrupt()
             case SetMode(mode):
-                agent.talk.set_mode(mode)
+                agent.conversation.set_mode(mode)
             case SetModel(model):
-                agent.talk.set_model(model)
+                agent.conversation.set_model(model)
             case SetThinking(level):
-                agent.talk.set_thinking(level)
+                agent.conversation.set_thinking(level)
             case Slash(text):
                 self._slash(text)
             case Shell(command):
@@ -147,7 +147,7 @@ class JsonMode:
 
     def _prompt(self, text: str, typed: str = "") -> None:
         if self._hears:
-            self.talk.follow_up(text, typed)
+            self.conversation.follow_up(text, typed)
         elif self._taken:
             self._next.append(UserInput(text, typed))
         else:
@@ -167,21 +167,21 @@ class JsonMode:
         return job
 
     async def _run(self, words: UserInput) -> None:
-        talk = await self._agent.open()  # where a /command opens another session, once that is done
+        conversation = await self._agent.open()  # where a /command opens another session, once that is done
         try:
             said = (words.text, words.typed)
-            self._code = (talk.unbegun(*said) if self._stopped else await talk.prompt(*said)).exit
+            self._code = (conversation.unbegun(*said) if self._stopped else await conversation.prompt(*said)).exit
         except Stopped as error:
             if error.problem is not BUSY:
                 raise
             self._next.insert(0, words)  # a command began to ask the model in the same moment
 
     async def _shell(self, command: str) -> None:
-        talk = await self._agent.open()
+        conversation = await self._agent.open()
         if self._stopped:
-            talk.ctx.emit(Notice("the command was stopped"))
+            conversation.ctx.emit(Notice("the command was stopped"))
         else:
-            await talk.shell(command)
+            await conversation.shell(command)
 
     def _slash(self, text: str) -> None:
         from runner.frontends.slash.dispatch import run_line
@@ -190,11 +190,11 @@ class JsonMode:
 
     def _take_back(self) -> None:
         """Nothing waits any more, neither in the talk nor for it."""
-        talk, waited = self._agent.talk, tuple(self._next)
+        conversation, waited = self._agent.conversation, tuple(self._next)
         self._next.clear()
-        talk.take_back()
+        conversation.take_back()
         if waited:
-            talk.ctx.emit(Unqueued(tuple(talk.ctx.redactor.text(each.shown) for each in waited)))
+            conversation.ctx.emit(Unqueued(tuple(conversation.ctx.redactor.text(each.shown) for each in waited)))
 
     def _interrupt(self) -> None:
         self._take_back()
@@ -221,8 +221,8 @@ class JsonMode:
     keys = ()
 
     @property
-    def talk(self) -> Talk:
-        return self._agent.talk
+    def conversation(self) -> Conversation:
+        return self._agent.conversation
 
     @property
     def settings(self) -> "Settings":
@@ -242,7 +242,7 @@ class JsonMode:
         await self._agent.switch(how)
 
     def draft(self, text: str) -> None:
-        self.talk.ctx.emit(Shown(text, "draft"))
+        self.conversation.ctx.emit(Display(text, "draft"))
 
     def copy(self, text: str) -> bool:
         return False

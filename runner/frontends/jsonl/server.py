@@ -4,7 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from runner.agent.agent import Agent
-from runner.agent.startup import starting
+from runner.agent.startup import prepare_start
 from runner.frontends.jsonl.approver import Questions
 from runner.frontends.jsonl.driver import JsonMode
 from runner.frontends.jsonl.line_reader import Lines
@@ -21,9 +21,9 @@ def serve(args: "RunArgs", prompt: str | None) -> int:
     """JSON mode on standard input and output; answers the exit code. `prompt` is as a first line."""
     with JsonLines() as emit:
         # Nobody sits at a terminal: the program answers, and what it does not answer is no.
-        questions = Questions(lambda event: agent.talk.ctx.emit(event))
+        questions = Questions(lambda event: agent.conversation.ctx.emit(event))
         agent = Agent(
-            start=lambda: starting(args, unattended=args.unattended, asks=False),
+            start=lambda: prepare_start(args, unattended=args.unattended, asks=False),
             approver=None if args.unattended else questions,
             emit=emit,
         )

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from policy.model.verdict import Problem
-from runner.events import Chunk, Failed
+from runner.events import CommandOutput, ErrorRaised
 from runner.problems import Exit, Stopped, known_problem
 from runner.stderr import unwritten
 
@@ -78,7 +78,9 @@ class JsonLines:
             if not room:
                 self._lose(Stopped(_UNREAD, Exit.FAILED))
             if self._lost is not None:
-                if isinstance(event, Chunk):  # not every backend would hear of it; what ends the program is called
+                if isinstance(
+                    event, CommandOutput
+                ):  # not every backend would hear of it; what ends the program is called
                     return
                 raise self._lost
             self._lines.append(line)
@@ -96,7 +98,7 @@ class JsonLines:
         if found is not None and self._lost is None:
             from runner.secrets.redactor import Redactor
 
-            self(Failed(Redactor(live=True, shapes=True).mask(found[0])))
+            self(ErrorRaised(Redactor(live=True, shapes=True).mask(found[0])))
         with self._changed:
             self._over = True
             self._changed.notify_all()

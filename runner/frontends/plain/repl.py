@@ -19,7 +19,7 @@ from runner.text.sanitize import one_line
 
 if TYPE_CHECKING:
     from runner.agent.agent import Agent
-    from runner.agent.conversation import Talk
+    from runner.agent.conversation import Conversation
     from runner.config import Settings
     from runner.sessions.selection import SessionSelection
 
@@ -28,7 +28,7 @@ _WIDTH = 200
 _SHOWN = 30  # rows to pick from
 
 
-class PlainDesk:
+class PlainHost:
     """Commands at a plain terminal: what is to be picked is a numbered list, and a line answers it."""
 
     keys = (("Ctrl-C", "stop the model and what it runs; twice leaves"), ("Ctrl-D", "leave"))
@@ -40,8 +40,8 @@ class PlainDesk:
         self._read_line = read_line
 
     @property
-    def talk(self) -> "Talk":
-        return self._agent.talk
+    def conversation(self) -> "Conversation":
+        return self._agent.conversation
 
     @property
     def settings(self) -> "Settings":
@@ -68,7 +68,7 @@ class PlainDesk:
         return named
 
     async def send(self, prompt: str, typed: str) -> None:
-        await stoppable(self.talk, self.talk.prompt(prompt, typed))
+        await stoppable(self.conversation, self.conversation.prompt(prompt, typed))
 
     async def switch(self, how: "SessionSelection") -> None:
         await self._agent.switch(how)
@@ -85,14 +85,14 @@ class PlainDesk:
 
 async def converse(agent: "Agent", read_line: ReadLine) -> int:
     """Talk until the user leaves; answers the exit code. Denials along the way were seen, so they are no failure."""
-    found = known(agent.environ, agent.talk.ctx.context)
+    found = known(agent.environ, agent.conversation.ctx.context)
     for notice in found.notices:
-        agent.talk.ctx.emit(Notice(notice))
-    desk = PlainDesk(agent, read_line, found.commands)
-    agent.talk.ctx.emit(Notice("type /help for help, /quit to leave"))
+        agent.conversation.ctx.emit(Notice(notice))
+    host = PlainHost(agent, read_line, found.commands)
+    agent.conversation.ctx.emit(Notice("type /help for help, /quit to leave"))
     interrupted = False
     task = asyncio.current_task()
-    while not desk.left:
+    while not host.left:
         if task is not None and task.cancelling():  # a signal ended the turn, and with it the talk
             return Exit.INTERRUPTED
         try:
@@ -103,27 +103,27 @@ async def converse(agent: "Agent", read_line: ReadLine) -> int:
             if interrupted:
                 return Exit.INTERRUPTED
             interrupted = True
-            agent.talk.ctx.emit(Notice("Ctrl-C again, or Ctrl-D, leaves"))
+            agent.conversation.ctx.emit(Notice("Ctrl-C again, or Ctrl-D, leaves"))
             continue
         interrupted = False
         pasted = "\n" in line  # THREAT T112: lines that came at once are words for the model, and no command
         if is_command(line) and not pasted:
-            await stoppable(agent.talk, run_line(line, desk))
+            await stoppable(agent.conversation, run_line(line, host))
         elif line == "!":
-            say(desk, SHELL)
+            say(host, SHELL)
         elif line.startswith("!") and not pasted:
-            await stoppable(agent.talk, agent.talk.shell(line[1:].strip()))
+            await stoppable(agent.conversation, agent.conversation.shell(line[1:].strip()))
         elif line:
-            ending = await stoppable(agent.talk, agent.talk.prompt(line))
+            ending = await stoppable(agent.conversation, agent.conversation.prompt(line))
             interrupted = ending.exit is Exit.INTERRUPTED
     return Exit.DONE
 
 
-async def stoppable(talk: "Talk", work: Coroutine[Any, Any, _T]) -> _T:
+async def stoppable(conversation: "Conversation", work: Coroutine[Any, Any, _T]) -> _T:
     """Await `work` of `talk`, which Ctrl-C stops without ending the talk."""
     loop = asyncio.get_running_loop()
     # A plain handler and not the loop's: prompt_toolkit takes the loop's away when it asks a question.
-    before = signal.signal(signal.SIGINT, lambda *_: loop.call_soon_threadsafe(talk.interrupt))
+    before = signal.signal(signal.SIGINT, lambda *_: loop.call_soon_threadsafe(conversation.interrupt))
     try:
         return await work
     finally:

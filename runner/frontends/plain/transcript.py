@@ -15,34 +15,34 @@ from policy.model.matrix import Ruling
 from policy.model.tier import Tier
 from policy.model.verdict import Problem
 from runner.events import (
-    Answered,
-    Asked,
     CallBegun,
     Changed,
-    Chunk,
+    CommandOutput,
     Compacted,
     ContextUsed,
     Denied,
+    Display,
+    ErrorRaised,
     Event,
-    Failed,
     Finished,
-    Judged,
-    Malformed,
+    MalformedCall,
+    ModelText,
+    ModelThinking,
     Notice,
     PickWanted,
     PlanProposed,
     Prompted,
-    Proposed,
+    QuestionAnswered,
+    QuestionAsked,
     Queued,
     Resumed,
     Retrying,
     RunEnded,
-    Said,
     SessionStarted,
-    Shown,
     Steered,
-    Thought,
+    ToolProposed,
     Unqueued,
+    VerdictReached,
 )
 from runner.frontends.outcome import (
     contained_words,
@@ -95,7 +95,7 @@ class Transcript:
         self._thinking = thinking
         self._cwd = ""
         self._actions: dict[str, tuple[str, Action | None]] = {}
-        self._verdicts: dict[str, Judged] = {}
+        self._verdicts: dict[str, VerdictReached] = {}
         self._drawn: set[str] = set()
         self._open: set[str] = set()  # asked about or allowed, and not yet ended
         self._flow = Flow(console, lambda: self._width)
@@ -111,17 +111,17 @@ class Transcript:
     def __call__(self, event: Event) -> None:
         """Draw `event`. Fits `Emit`."""
         match event:
-            case Said(text):
+            case ModelText(text):
                 self._flow.write(text, "")
                 return
-            case Thought(text):
+            case ModelThinking(text):
                 if self._thinking:
                     self._flow.write(text, "dim italic")
                 return
             case PlanProposed(call):  # whoever asks shows it; a call of an earlier prompt may have had its key
                 self._actions.pop(call, None)
                 return
-            case Chunk() | CallBegun() | ContextUsed() | PickWanted():
+            case CommandOutput() | CallBegun() | ContextUsed() | PickWanted():
                 return  # the end of a call shows its output, folded; whoever asks shows the plan
             case _:
                 self._flow.end()
@@ -133,21 +133,21 @@ class Transcript:
                 self._labelled(resumed(event))
             case Prompted() | Steered():
                 self._print(Text("\n").append_text(self._styled(f"> {prompted(event).rstrip()}", "bold", prose=True)))
-            case Proposed(call, tool, action):
+            case ToolProposed(call, tool, action):
                 self._actions[call] = (tool, action)
                 self._drawn.discard(call)  # in a conversation, the keys of a later prompt start again
                 self._verdicts.pop(call, None)
-            case Judged():
+            case VerdictReached():
                 self._verdicts[event.call] = event
                 if event.ruling is Ruling.ALLOW:
                     self._open.add(event.call)
                 if event.tiers != (Tier.READ,) and event.ruling is not Ruling.ASK:
                     self._header(event.call)
-            case Asked():
+            case QuestionAsked():
                 return  # whoever asks shows the question
-            case Answered(call) if call not in self._actions:
+            case QuestionAnswered(call) if call not in self._actions:
                 return  # to a plan: the line that was typed stands there
-            case Answered(call, yes, feedback, edited):
+            case QuestionAnswered(call, yes, feedback, edited):
                 if edited is not None:
                     self._header(call)
                     self._row(self._styled("you wrote another command", "yellow"))
@@ -164,12 +164,12 @@ class Transcript:
                 self._open.discard(call)
                 # The header shows what was refused; here is why, by which rule, and what to do instead.
                 self._problem(Problem(f"{problem.why} ({rule})", "", problem.fix), "denied   ")
-            case Malformed(_, tool, problem):
+            case MalformedCall(_, tool, problem):
                 self._title(" call ", "black on yellow", tool)
                 self._problem(problem, "refused  ")
             case Notice(text):
                 self._note(text)
-            case Shown(text, kind):
+            case Display(text, kind):
                 for line in text.split("\n"):
                     self._print(self._styled(line, _diff_style(line) if kind == "diff" else ""))
             case Retrying() | Compacted() | Changed():
@@ -179,7 +179,7 @@ class Transcript:
                 self._note(f"goes to the model {when}: {text}")
             case Unqueued(texts):
                 self._note(f"taken back: {'; '.join(texts)}")
-            case Failed(problem):
+            case ErrorRaised(problem):
                 self._title(" failed ", "white on red", problem.what)
                 self._problem(Problem(problem.why, "", problem.fix), "why      ")
             case RunEnded():

@@ -4,10 +4,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from policy.model.frozen import dataclass
-from runner.events import Shown
+from runner.events import Display
 
 if TYPE_CHECKING:
-    from runner.agent.conversation import Talk
+    from runner.agent.conversation import Conversation
     from runner.config import Settings
     from runner.sessions.selection import SessionSelection
 
@@ -21,11 +21,11 @@ class Row:
     detail: str = ""
 
 
-class Desk(Protocol):
+class CommandHost(Protocol):
     """What a command may use. Everything is told through `say`, so it passes the redactor and reaches JSON too."""
 
     @property
-    def talk(self) -> "Talk": ...
+    def conversation(self) -> "Conversation": ...
 
     @property
     def settings(self) -> "Settings": ...
@@ -69,10 +69,10 @@ class Desk(Protocol):
         ...
 
 
-Run = Callable[[str, Desk], Awaitable[None]]  # with what stands behind the name
+Run = Callable[[str, CommandHost], Awaitable[None]]  # with what stands behind the name
 
 
-def _nothing(desk: Desk) -> Sequence[str]:
+def _nothing(host: CommandHost) -> Sequence[str]:
     return ()
 
 
@@ -86,7 +86,7 @@ class Command:
     summary: str
     run: Run
     aliases: tuple[str, ...] = ()
-    words: Callable[[Desk], Sequence[str]] = _nothing
+    words: Callable[[CommandHost], Sequence[str]] = _nothing
     idle: bool = False
     source: str = ""  # the file that a custom command comes from
     sends: bool = False  # what it does is a prompt, and stands as one where the talk is shown
@@ -96,9 +96,9 @@ class Command:
         return (self.name, *self.aliases)
 
 
-def say(desk: Desk, *lines: str) -> None:
+def say(host: CommandHost, *lines: str) -> None:
     """Tell the person something, as lines of plain text; the model is not told."""
-    desk.talk.ctx.emit(Shown("\n".join(lines), "text"))
+    host.conversation.ctx.emit(Display("\n".join(lines), "text"))
 
 
 SHELL = "`!COMMAND` runs a command yourself, through the same gate; the model sees what came of it"

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from runner.frontends.slash.command import Command, Desk, Mistake, Row, say
+from runner.frontends.slash.command import Command, CommandHost, Mistake, Row, say
 from runner.sessions.selection import SessionSelection
 from runner.text.counts import many
 from runner.text.sanitize import visible
@@ -10,125 +10,125 @@ from runner.text.sanitize import visible
 _LONGEST_COPY = 50_000  # characters; xterm, kitty and others take no more than about 100 kB at once
 
 
-async def _resume(words: str, desk: Desk) -> None:
+async def _resume(words: str, host: CommandHost) -> None:
     """Go on with an earlier session of this workspace."""
     from runner.sessions.store import Store
     from runner.sessions.summary import row, summarize_sessions
 
-    ctx = desk.talk.ctx
+    ctx = host.conversation.ctx
     if not words:
         from runner.state.paths import state_dir
 
-        store = Store.of(state_dir(desk.environ), ctx.look().workspace)
+        store = Store.of(state_dir(host.environ), ctx.look().workspace)
         kept = ctx.journal.kept
         found = await asyncio.to_thread(lambda: [each for each in summarize_sessions(store) if each.id != kept])
         if not found:
             raise Mistake("no other session of this workspace is kept")
-        picked = await desk.pick("resume which session?", [Row(each.id, row(each, width=90)) for each in found])
+        picked = await host.pick("resume which session?", [Row(each.id, row(each, width=90)) for each in found])
         if picked is None:
             return
         words = picked
-    await desk.switch(SessionSelection(resume=words))
+    await host.switch(SessionSelection(resume=words))
 
 
-async def _fork(words: str, desk: Desk) -> None:
+async def _fork(words: str, host: CommandHost) -> None:
     """Go on in a copy of this session; this one stays as it is."""
-    kept = desk.talk.ctx.journal.kept
+    kept = host.conversation.ctx.journal.kept
     if words:
         raise Mistake("/fork takes no words: it copies this session; `agent --fork ID` copies another")
     if kept is None:
         raise Mistake("this session is kept in no file yet, so there is nothing to copy")
-    await desk.switch(SessionSelection(fork=kept))
+    await host.switch(SessionSelection(fork=kept))
 
 
-async def _clear(words: str, desk: Desk) -> None:
+async def _clear(words: str, host: CommandHost) -> None:
     """Begin anew: a new session with an empty conversation; this one is kept."""
-    await desk.switch(SessionSelection())
+    await host.switch(SessionSelection())
 
 
-async def _compact(words: str, desk: Desk) -> None:
+async def _compact(words: str, host: CommandHost) -> None:
     """Shorten what the model sees; what is said behind the name is kept above all."""
     try:
-        if not await desk.talk.compact(words):
-            say(desk, "there is nothing yet that would be worth shortening")
+        if not await host.conversation.compact(words):
+            say(host, "there is nothing yet that would be worth shortening")
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
-        say(desk, "stopped: the model sees what it saw before")
+        say(host, "stopped: the model sees what it saw before")
 
 
-async def _context(words: str, desk: Desk) -> None:
+async def _context(words: str, host: CommandHost) -> None:
     """What the model is given before anything is said, and how full its window is."""
-    talk, ctx = desk.talk, desk.talk.ctx
-    parts = ctx.context_parts(ctx.view.shown(talk.history))
+    conversation, ctx = host.conversation, host.conversation.ctx
+    parts = ctx.context_parts(ctx.view.shown(conversation.history))
     if words:
         chosen = [part for part in parts if part.name == words and part.text]
         if not chosen:
             raise Mistake(f"no part `{words}` has a text; the parts are {', '.join(part.name for part in parts)}")
-        say(desk, *(line for part in chosen for line in (f"{part.name}, from {part.source}:", part.text)))
+        say(host, *(line for part in chosen for line in (f"{part.name}, from {part.source}:", part.text)))
         return
-    size, window = ctx.gauge.size(ctx.view.shown(talk.history)), ctx.view.window(ctx.live.named)
+    size, window = ctx.gauge.size(ctx.view.shown(conversation.history)), ctx.view.window(ctx.live.named)
     about = "" if size.exact else "about "
     of = f" of {window:,} ({size.tokens / window:.0%})" if window else "; nobody knows this model's window"
     wide = max(len(part.name) for part in parts)
     rows = [f"  {part.name:<{wide}}  {part.tokens:>9,}  {part.where:<12}  {part.source}" for part in parts]
-    say(desk, f"the next request is {about}{size.tokens:,} tokens{of}", *rows, "/context PART shows its text")
+    say(host, f"the next request is {about}{size.tokens:,} tokens{of}", *rows, "/context PART shows its text")
 
 
-async def _copy(words: str, desk: Desk) -> None:
+async def _copy(words: str, host: CommandHost) -> None:
     """Put the last answer into the clipboard."""
     from runner.messages import AssistantMessage, TextBlock
 
-    said = (each for each in reversed(desk.talk.history) if isinstance(each, AssistantMessage))
+    said = (each for each in reversed(host.conversation.history) if isinstance(each, AssistantMessage))
     texts = ("\n\n".join(block.text for block in each.content if isinstance(block, TextBlock)) for each in said)
     text = next((text for text in texts if text.strip()), "")
     if not text:
         raise Mistake("there is no answer yet")
     # THREAT T105: it is pasted into other programs; what drives a terminal would drive those.
-    text = "\t".join(visible(part, prose=True) for part in desk.talk.ctx.redactor.text(text).split("\t"))
+    text = "\t".join(visible(part, prose=True) for part in host.conversation.ctx.redactor.text(text).split("\t"))
     if len(text) > _LONGEST_COPY:
         raise Mistake(
             "the answer is too long for a clipboard that is reached by the terminal; /export writes it to a file"
         )
-    if not desk.copy(text):
+    if not host.copy(text):
         raise Mistake("there is no way to a clipboard from here; /export writes the session to a file")
-    say(desk, f"{many(len(text), 'character')} for the clipboard, if the terminal takes them")
+    say(host, f"{many(len(text), 'character')} for the clipboard, if the terminal takes them")
 
 
-async def _cost(words: str, desk: Desk) -> None:
+async def _cost(words: str, host: CommandHost) -> None:
     """What this process used in this session, as the provider counts it; and all of them, where it is gone on with."""
-    talk = desk.talk
-    usage = talk.usage
+    conversation = host.conversation
+    usage = conversation.usage
     sent = usage.input + usage.cache_read + usage.cache_write
-    ctx = talk.ctx
+    ctx = conversation.ctx
     told = [
         f"model     {ctx.live.named}",
         f"sent      {sent:,} tokens, {usage.cache_read:,} of them read from the cache",
         f"received  {usage.output:,} tokens",
-        f"turns     {talk.turns:,}",
+        f"turns     {conversation.turns:,}",
     ]
-    if talk.cost is not None:
-        told.append(f"cost      {talk.cost:.4f}, by the price table (agent config show price)")
+    if conversation.cost is not None:
+        told.append(f"cost      {conversation.cost:.4f}, by the price table (agent config show price)")
     else:
         told.append("cost      unknown: no price is known for this model")
     kept = ctx.journal.kept
-    if kept not in (None, ctx.session) and (whole := await asyncio.to_thread(_used, kept, desk)):
+    if kept not in (None, ctx.session) and (whole := await asyncio.to_thread(_used, kept, host)):
         told.append(f"session   {whole}")
-    say(desk, *told)
+    say(host, *told)
 
 
-def _used(session: str, desk: Desk) -> str:
+def _used(session: str, host: CommandHost) -> str:
     """What all runs of it used, also for what was taken back."""
     from runner.sessions.lookup import reading
     from runner.sessions.reader import totals
     from runner.state.paths import state_dir
 
-    with reading(state_dir(desk.environ), session) as found:
+    with reading(state_dir(host.environ), session) as found:
         return totals(found.tree, range(len(found.tree))).words
 
 
-async def _trust(words: str, desk: Desk) -> None:
+async def _trust(words: str, host: CommandHost) -> None:
     """What the repository brings that counts only when you trust it; and your answer."""
     from runner.config import load
     from runner.config.trust.session_check import look_at, now, weigh
@@ -136,52 +136,52 @@ async def _trust(words: str, desk: Desk) -> None:
     from runner.config.trust.text import description, state_line
     from runner.state.paths import state_dir
 
-    ctx = desk.talk.ctx
+    ctx = host.conversation.ctx
     workspace = ctx.look().workspace
-    inventory = await asyncio.to_thread(look_at, workspace, ctx.cwd, desk.environ)
+    inventory = await asyncio.to_thread(look_at, workspace, ctx.cwd, host.environ)
     from pathlib import Path
 
-    settings = await asyncio.to_thread(lambda: load(Path(workspace), desk.environ, unattended=True))
+    settings = await asyncio.to_thread(lambda: load(Path(workspace), host.environ, unattended=True))
     reads, skilled = bool(settings.value("instructions")), bool(settings.value("skills"))
-    brought, notices = weigh(inventory, settings, desk.environ, reads=reads, skilled=skilled)
+    brought, notices = weigh(inventory, settings, host.environ, reads=reads, skilled=skilled)
     if not inventory.entries:
-        say(desk, "this repository brings nothing that would change or run something")
+        say(host, "this repository brings nothing that would change or run something")
         return
-    say(desk, *notices, *description(brought), "", state_line(brought))
+    say(host, *notices, *description(brought), "", state_line(brought))
     rows = (Row("no", "no: use nothing of it"), Row("yes", "yes: use it until one byte of it changes"))
-    answer = words if words in ("yes", "no") else await desk.pick("do you trust exactly this?", rows)
+    answer = words if words in ("yes", "no") else await host.pick("do you trust exactly this?", rows)
     if answer is None:
         return
-    told = store_at(state_dir(desk.environ)).remember(inventory, yes=answer == "yes", time=now())
-    say(desk, *told, f"kept: {answer}; it holds from the next session on (/clear begins one)")
+    told = store_at(state_dir(host.environ)).remember(inventory, yes=answer == "yes", time=now())
+    say(host, *told, f"kept: {answer}; it holds from the next session on (/clear begins one)")
 
 
-async def _help(words: str, desk: Desk) -> None:
+async def _help(words: str, host: CommandHost) -> None:
     from runner.frontends.slash.dispatch import find
 
-    known = desk.commands
+    known = host.commands
     if words:
         command = find(words, known)
         if command is None:
             raise Mistake(f"there is no command `{words}`; /help lists them")
         names = ", ".join(f"/{each}" for each in command.names)
         told = [f"/{command.name} {command.usage}".rstrip(), f"  {command.summary}", f"  names: {names}"]
-        say(desk, *told, *([f"  from: {command.source}"] if command.source else []))
+        say(host, *told, *([f"  from: {command.source}"] if command.source else []))
         return
     rows = [(f"/{each.name} {each.usage}", each.summary) for each in known]
     rows.append(("!COMMAND", "a command of your own, through the same gate; the model sees the result"))
-    wide = max(len(name) for name, _ in (*rows, *desk.keys)) + 2
+    wide = max(len(name) for name, _ in (*rows, *host.keys)) + 2
     say(
-        desk,
+        host,
         "Type what you want done; every action passes the gate.",
         *(f"  {name:<{wide}}{means}" for name, means in rows),
-        *([""] if desk.keys else []),
-        *(f"  {name:<{wide}}{means}" for name, means in desk.keys),
+        *([""] if host.keys else []),
+        *(f"  {name:<{wide}}{means}" for name, means in host.keys),
     )
 
 
-async def _quit(words: str, desk: Desk) -> None:
-    desk.leave()
+async def _quit(words: str, host: CommandHost) -> None:
+    host.leave()
 
 
 COMMANDS = (
@@ -198,7 +198,7 @@ COMMANDS = (
         "[yes|no]",
         "the files of the repository that need your trust, and your answer",
         _trust,
-        words=lambda desk: ("yes", "no"),
+        words=lambda host: ("yes", "no"),
     ),
     Command("quit", "", "leave (so does Ctrl-D)", _quit, aliases=("exit",)),
 )

@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Sequence
 
-from runner.frontends.slash.command import Command, Desk, Mistake, say
+from runner.frontends.slash.command import Command, CommandHost, Mistake, say
 from runner.problems import known_problem
 
 Known = Sequence[Command]
@@ -21,26 +21,26 @@ def find(name: str, known: Known) -> Command | None:
     return next((each for each in known if wanted in each.names), None)
 
 
-async def run_line(line: str, desk: Desk) -> None:
+async def run_line(line: str, host: CommandHost) -> None:
     """Do what `line` says. Whatever is wrong with it is told; nothing is raised for it."""
     name, _, rest = line.strip().partition(" ")
-    known = desk.commands
+    known = host.commands
     command = find(name, known)
     if command is None:
         near = difflib.get_close_matches(name[1:], [name for each in known for name in each.names], n=3)
         hint = f"did you mean {' or '.join(f'/{each}' for each in near)}?" if near else "/help lists them"
-        say(desk, f"there is no command `{name}`; {hint}")
+        say(host, f"there is no command `{name}`; {hint}")
         return
-    if command.idle and desk.talk.busy:
-        say(desk, f"/{command.name} waits until the model is done; Ctrl-C stops it")
+    if command.idle and host.conversation.busy:
+        say(host, f"/{command.name} waits until the model is done; Ctrl-C stops it")
         return
     try:
-        await command.run(rest.strip(), desk)
+        await command.run(rest.strip(), host)
     except Mistake as error:
-        say(desk, str(error))
+        say(host, str(error))
     except Exception as error:  # the seam of a talk: what carries a Problem is told, and the talk goes on
         known_one = known_problem(error)
         if known_one is None:
             raise
         problem = known_one[0]
-        say(desk, f"{problem.what}: {problem.why}", f"  fix: {problem.fix}")
+        say(host, f"{problem.what}: {problem.why}", f"  fix: {problem.fix}")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from runner.frontends.slash.command import Command, Desk, Mistake, Row, say
+from runner.frontends.slash.command import Command, CommandHost, Mistake, Row, say
 from runner.sessions.rewind import RewindPoint
 from runner.sessions.selection import SessionSelection
 from runner.text.counts import many
@@ -22,16 +22,16 @@ exact commands to build, test, lint and run (only those that you found or tried)
 and what to be careful about. If there is an AGENTS.md already, improve it and keep what is right. No guesses."""
 
 
-async def _undo(words: str, desk: Desk) -> None:
+async def _undo(words: str, host: CommandHost) -> None:
     """Bring files back as before the last action of this session, or the last N; the model is told."""
-    keeper = desk.talk.ctx.undo
+    keeper = host.conversation.ctx.undo
     if keeper is None:
         raise Mistake("nothing is kept in this session, so nothing can be taken back")
     count = words or "1"
     if not count.isascii() or not count.isdigit() or not int(count[:9]) >= 1:
         raise Mistake(f"`{words}` is no number of actions; write /undo, or /undo 3")
     _, lines = await _to_its_end(partial(keeper.rewind, int(count[:9])))
-    say(desk, *lines)
+    say(host, *lines)
 
 
 async def _to_its_end(work: Callable[[], T]) -> T:
@@ -43,25 +43,25 @@ async def _to_its_end(work: Callable[[], T]) -> T:
     return task.result()
 
 
-async def _rewind(words: str, desk: Desk) -> None:
+async def _rewind(words: str, host: CommandHost) -> None:
     """Back to an earlier prompt: files, conversation, or both. With a number, as /undo."""
     if words:
-        await _undo(words, desk)
+        await _undo(words, host)
         return
-    marks = tuple(desk.talk.marks)
+    marks = tuple(host.conversation.marks)
     if not marks:
         raise Mistake("nothing was said in this session yet, so there is nothing to go back to")
-    keeper = desk.talk.ctx.undo
+    keeper = host.conversation.ctx.undo
     taken = await asyncio.to_thread(keeper.actions) if keeper is not None else ()
     rows = []
     for place, mark in reversed(tuple(enumerate(marks))):
         count = _since(taken, mark)
         rows.append(Row(str(place), mark.text, f"{many(count, 'action')} changed files since" if count else ""))
-    picked = await desk.pick("go back to before which prompt?", rows)
+    picked = await host.pick("go back to before which prompt?", rows)
     if picked is None:
         return
     mark = marks[int(picked)]
-    how = await desk.pick(
+    how = await host.pick(
         "what goes back?",
         (
             Row("both", "files and conversation", "as if it had not been said"),
@@ -72,23 +72,23 @@ async def _rewind(words: str, desk: Desk) -> None:
     )
     if how is None:
         return
-    if mark not in desk.talk.marks or desk.talk.busy:
+    if mark not in host.conversation.marks or host.conversation.busy:
         raise Mistake("the talk went on meanwhile; write /rewind again")
     if how == "copy":
-        await _branched(mark, desk)
+        await _branched(mark, host)
         return
     steps = _since(await asyncio.to_thread(keeper.actions), mark) if keeper is not None else 0
     if how != "talk" and keeper is not None and steps:
         done, lines = await _to_its_end(partial(keeper.rewind, steps))
-        say(desk, *lines)
+        say(host, *lines)
         if not done:
             return  # nor does the conversation go back: files and words were to do so together
     if how != "files":
         if how == "both" and keeper is not None:
             keeper.news()  # the model that made these changes has forgotten them
-        desk.talk.rewind(mark)
-        say(desk, "the conversation goes on from there; what was said since stays in the session file")
-        desk.draft(mark.text)
+        host.conversation.rewind(mark)
+        say(host, "the conversation goes on from there; what was said since stays in the session file")
+        host.draft(mark.text)
 
 
 def _since(steps: Sequence[int], mark: RewindPoint) -> int:
@@ -96,29 +96,29 @@ def _since(steps: Sequence[int], mark: RewindPoint) -> int:
     return bisect_left(steps, -mark.step, key=lambda step: -step)
 
 
-async def _branched(mark: RewindPoint, desk: Desk) -> None:
-    kept = desk.talk.ctx.journal.kept
+async def _branched(mark: RewindPoint, host: CommandHost) -> None:
+    kept = host.conversation.ctx.journal.kept
     if kept is None or mark.leaf is None:
         raise Mistake("this session is kept in no file yet, so there is nothing to copy")
-    await desk.switch(SessionSelection(fork=kept, upto=mark.leaf))
-    desk.draft(mark.text)
+    await host.switch(SessionSelection(fork=kept, upto=mark.leaf))
+    host.draft(mark.text)
 
 
-async def _diff(words: str, desk: Desk) -> None:
+async def _diff(words: str, host: CommandHost) -> None:
     """What this session's actions changed in the files, as a diff, also where no Git is."""
-    from runner.events import Shown
+    from runner.events import Display
 
-    keeper = desk.talk.ctx.undo
+    keeper = host.conversation.ctx.undo
     if keeper is None:
         raise Mistake("nothing is kept in this session, so nobody knows what it changed; `!git diff` may")
     lines = await asyncio.to_thread(keeper.diff)
     if not lines:
-        say(desk, "this session's actions changed no file")
+        say(host, "this session's actions changed no file")
         return
-    desk.talk.ctx.emit(Shown("\n".join(lines), "diff"))
+    host.conversation.ctx.emit(Display("\n".join(lines), "diff"))
 
 
-async def _export(words: str, desk: Desk) -> None:
+async def _export(words: str, host: CommandHost) -> None:
     """Write this session for readers elsewhere: Markdown, HTML or its entries."""
     from pathlib import Path
 
@@ -128,25 +128,25 @@ async def _export(words: str, desk: Desk) -> None:
     parts = words.split(maxsplit=1)
     named = parts[0] if parts and parts[0] in FORMATS else None
     rest = parts[1] if named and len(parts) > 1 else "" if named else words
-    kept = desk.talk.ctx.journal.kept
+    kept = host.conversation.ctx.journal.kept
     if kept is None:
-        if desk.talk.history:
+        if host.conversation.history:
             raise Mistake("this copy has no file before you say something; `agent sessions export` writes the original")
         raise Mistake("this session is kept in no file, so there is nothing to export yet")
     format = named or (Path(rest).suffix[1:] if Path(rest).suffix[1:] in FORMATS else "md")
-    target = Path(desk.talk.ctx.cwd, os.path.expanduser(rest) or f"session-{kept[:8]}.{format}")
+    target = Path(host.conversation.ctx.cwd, os.path.expanduser(rest) or f"session-{kept[:8]}.{format}")
 
     def written() -> int:
-        with reading(state_dir(desk.environ), kept) as session:
+        with reading(state_dir(host.environ), kept) as session:
             return write_new(target, FORMATS[format](session))
 
     count = await asyncio.to_thread(written)
-    say(desk, f"written: {target} ({count:,} lines)", "known secrets are masked; look through it before you pass it on")
+    say(host, f"written: {target} ({count:,} lines)", "known secrets are masked; look through it before you pass it on")
 
 
-async def _init(words: str, desk: Desk) -> None:
+async def _init(words: str, host: CommandHost) -> None:
     """Have the model write AGENTS.md."""
-    await desk.send(f"{_INIT}\n\nAlso: {words}" if words else _INIT, f"/init {words}".rstrip())
+    await host.send(f"{_INIT}\n\nAlso: {words}" if words else _INIT, f"/init {words}".rstrip())
 
 
 COMMANDS = (
@@ -158,7 +158,7 @@ COMMANDS = (
         "[md|html|jsonl] [FILE]",
         "write this session for readers elsewhere",
         _export,
-        words=lambda desk: ("md", "html", "jsonl"),
+        words=lambda host: ("md", "html", "jsonl"),
     ),
     Command("init", "[WISHES]", "have the model write an AGENTS.md", _init, sends=True),
 )

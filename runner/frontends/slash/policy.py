@@ -8,7 +8,7 @@ from dataclasses import replace
 from policy.model.matrix import MATRIX, Ruling
 from policy.model.permission_rule import PermissionRule
 from policy.model.tier import Tier
-from runner.frontends.slash.command import Command, Desk, Mistake, say
+from runner.frontends.slash.command import Command, CommandHost, Mistake, say
 from runner.gate.gate import Gate
 from runner.gate.grants.text import lines as grant_lines
 
@@ -17,7 +17,7 @@ _MOST = 20
 _VERDICTS = {"denied": ("deny",), "allowed": ("allow",)}
 
 
-async def _audit(words: str, desk: Desk) -> None:
+async def _audit(words: str, host: CommandHost) -> None:
     """The decisions of this session; a number shows one of them whole."""
     from runner.audit import location
     from runner.audit.detail_view import deed_text, record_text
@@ -26,8 +26,8 @@ async def _audit(words: str, desk: Desk) -> None:
     from runner.audit.lookup import deed_of, record_named
     from runner.audit.query import Query
 
-    session = desk.talk.ctx.session
-    where = location.of(desk.settings, desk.environ)
+    session = host.conversation.ctx.session
+    where = location.of(host.settings, host.environ)
 
     def listed() -> list[str]:
         query = Query(sessions=(session,), verdicts=_VERDICTS.get(words, ()), asked=words == "asked")
@@ -45,42 +45,42 @@ async def _audit(words: str, desk: Desk) -> None:
     if words and words not in (*_VERDICTS, "asked", "last") and not words.isdecimal():
         raise Mistake("write /audit, /audit denied, /audit asked, or /audit NUMBER")
     found = await asyncio.to_thread(whole if words.isdecimal() or words == "last" else listed)
-    say(desk, *found)
+    say(host, *found)
 
 
-async def _why(words: str, desk: Desk) -> None:
+async def _why(words: str, host: CommandHost) -> None:
     """What the gate would say to a command, in this session's mode; without one, why it said what it said last."""
     if not words:
-        await _audit("last", desk)
+        await _audit("last", host)
         return
     from policy.describe.summary import summarize
     from policy.model.action import RunScript
     from runner.gate.explain import explain, render
 
-    ctx = desk.talk.ctx
-    gate = _gate(desk)
+    ctx = host.conversation.ctx
+    gate = _gate(host)
     assessment, verdict = gate.evaluate(RunScript(words, ctx.cwd), unattended=ctx.unattended)
     found = explain(
         assessment, verdict, gate.facts.workspace, gate.elsewhere(assessment), line=summarize(assessment, gate.facts)
     )
-    say(desk, *render(found).split("\n"))
+    say(host, *render(found).split("\n"))
 
 
-async def _sandbox(words: str, desk: Desk) -> None:
+async def _sandbox(words: str, host: CommandHost) -> None:
     """What stands around every action; with a command, the exact rights that it would get."""
     from policy.model.action import RunScript
     from policy.model.verdict import Ask, Deny
     from runner.gate.wording import terms_words
 
-    ctx = desk.talk.ctx
+    ctx = host.conversation.ctx
     if words:
-        gate = _gate(desk)
+        gate = _gate(host)
         _, verdict = gate.evaluate(RunScript(words, ctx.cwd), unattended=ctx.unattended)
         if isinstance(verdict, Deny):
-            say(desk, f"denied: {verdict.problem.why}", "  so it would get no rights at all")
+            say(host, f"denied: {verdict.problem.why}", "  so it would get no rights at all")
             return
         terms = verdict.terms if isinstance(verdict, Ask) else verdict.permit.terms
-        say(desk, *(f"{label:<9} {text}" for label, text in terms_words(terms)))
+        say(host, *(f"{label:<9} {text}" for label, text in terms_words(terms)))
         return
     found = ctx.enforcement
     told = [f"sandbox   {found.backend} {found.level.value}"]
@@ -90,26 +90,26 @@ async def _sandbox(words: str, desk: Desk) -> None:
         told.append(f"limits    kept by {found.limits}")
     hosts = sorted({host for rule in ctx.profile.permissions if rule.verdict is Ruling.ALLOW for host in rule.host})
     told.append(f"network   {', '.join(hosts) if hosts else 'none, but for hosts that you say yes to'}")
-    say(desk, *told, "/sandbox COMMAND shows the exact rights that a command would get")
+    say(host, *told, "/sandbox COMMAND shows the exact rights that a command would get")
 
 
-async def _grants(words: str, desk: Desk) -> None:
+async def _grants(words: str, host: CommandHost) -> None:
     """Show the answers that hold in this session, or take one back."""
-    grants = desk.talk.ctx.grants
+    grants = host.conversation.ctx.grants
     match words.split():
         case []:
             now = time.time()
             found = [line for grant in grants.live() for line in grant_lines(grant, now, grants.key.workspace)]
-            say(desk, *(["remembered:", *found] if found else ["nothing was remembered"]))
+            say(host, *(["remembered:", *found] if found else ["nothing was remembered"]))
         case ["revoke", name]:
-            say(desk, f"revoked {name}" if grants.revoke(name) is not None else f"there is no grant `{name}`")
+            say(host, f"revoked {name}" if grants.revoke(name) is not None else f"there is no grant `{name}`")
         case _:
             raise Mistake("write /grants, or /grants revoke ID")
 
 
-async def _permissions(words: str, desk: Desk) -> None:
+async def _permissions(words: str, host: CommandHost) -> None:
     """The column of the matrix that holds, and the rules that stand beside it."""
-    ctx = desk.talk.ctx
+    ctx = host.conversation.ctx
     if words:
         raise Mistake("write /permissions; /mode changes what holds, your configuration has the rules")
     told = [f"mode {ctx.live.mode.value}:"]
@@ -122,7 +122,7 @@ async def _permissions(words: str, desk: Desk) -> None:
     told += [f"  {rule.verdict.name.lower():<8} {_about(rule)}  ({rule.ref})" for rule in rules]
     live = sum(1 for _ in ctx.grants.live())
     told.append(f"remembered answers: {live} (/grants)")
-    say(desk, *told)
+    say(host, *told)
 
 
 def _about(rule: PermissionRule) -> str:
@@ -134,10 +134,10 @@ def _about(rule: PermissionRule) -> str:
     return "; ".join(said) or "anything"
 
 
-def _gate(desk: Desk) -> Gate:
-    ctx = desk.talk.ctx
+def _gate(host: CommandHost) -> Gate:
+    ctx = host.conversation.ctx
     return Gate(
-        settings=replace(desk.settings, profile=ctx.profile, rules=ctx.rules),
+        settings=replace(host.settings, profile=ctx.profile, rules=ctx.rules),
         facts=ctx.look(),
         environment=ctx.environment,
         limits=ctx.profile.limits,
@@ -147,7 +147,7 @@ def _gate(desk: Desk) -> Gate:
     )
 
 
-def _ids(desk: Desk) -> Sequence[str]:
+def _ids(host: CommandHost) -> Sequence[str]:
     return ("revoke",)
 
 
@@ -159,7 +159,7 @@ COMMANDS = (
         "[denied|asked|NUMBER]",
         "what was decided in this session",
         _audit,
-        words=lambda desk: ("denied", "asked", "allowed", "last"),
+        words=lambda host: ("denied", "asked", "allowed", "last"),
     ),
     Command("why", "[COMMAND]", "why the last decision, or what a command would get", _why),
     Command("sandbox", "[COMMAND]", "what holds every action; the rights of a command", _sandbox),

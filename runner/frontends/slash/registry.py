@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from policy.model.frozen import dataclass
 from runner.config.agentfiles.custom_commands import PromptFile, of_folder
-from runner.frontends.slash.command import Command, Desk
+from runner.frontends.slash.command import Command, CommandHost
 from runner.frontends.slash.commands import COMMANDS
 from runner.frontends.slash.dispatch import find
 from runner.frontends.slash.skills import PREFIX
@@ -43,7 +43,7 @@ def known(environ: Mapping[str, str], context: "Context") -> Known:
 
 
 def _file(made: PromptFile) -> Command:
-    async def run(words: str, desk: Desk) -> None:
-        await desk.send(made.prompt(words), f"/{made.name} {words}".rstrip())
+    async def run(words: str, host: CommandHost) -> None:
+        await host.send(made.prompt(words), f"/{made.name} {words}".rstrip())
 
     return Command(made.name, made.usage, made.summary, run, source=made.source, sends=True)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from policy.model.tier import Mode
 from runner.engine.context.system_prompt import MEANING
-from runner.frontends.slash.command import Command, Desk, Mistake, Row, say
+from runner.frontends.slash.command import Command, CommandHost, Mistake, Row, say
 from runner.messages import Thinking
 
 _LEVELS = {
@@ -16,54 +16,54 @@ _LEVELS = {
 }
 
 
-async def _mode(words: str, desk: Desk) -> None:
+async def _mode(words: str, host: CommandHost) -> None:
     """Change it; without a name, pick one."""
-    now = desk.talk.ctx.live.mode
+    now = host.conversation.ctx.live.mode
     rows = [Row(mode.value, mode.value, f"{MEANING[mode]}{'  (now)' if mode is now else ''}") for mode in Mode]
-    wanted = words or await desk.pick("mode", rows)
+    wanted = words or await host.pick("mode", rows)
     if wanted is None:
-        say(desk, f"the mode is {now.value}")
+        say(host, f"the mode is {now.value}")
         return
     if wanted not in [mode.value for mode in Mode]:
         raise Mistake(f"there is no mode `{wanted}`; the modes are {', '.join(mode.value for mode in Mode)}")
     if wanted == now.value:
-        say(desk, f"the mode is {wanted} already")
+        say(host, f"the mode is {wanted} already")
         return
-    desk.talk.set_mode(Mode(wanted))
+    host.conversation.set_mode(Mode(wanted))
 
 
-async def _thinking(words: str, desk: Desk) -> None:
-    now = desk.talk.ctx.live.thinking
+async def _thinking(words: str, host: CommandHost) -> None:
+    now = host.conversation.ctx.live.thinking
     rows = [Row(each.value, each.value, f"{text}{'  (now)' if each is now else ''}") for each, text in _LEVELS.items()]
-    wanted = words or await desk.pick("thinking", rows)
+    wanted = words or await host.pick("thinking", rows)
     if wanted is None:
-        say(desk, f"the thinking level is {now.value}")
+        say(host, f"the thinking level is {now.value}")
         return
     if wanted not in [each.value for each in Thinking]:
         raise Mistake(f"there is no level `{wanted}`; the levels are {', '.join(each.value for each in Thinking)}")
-    desk.talk.set_thinking(Thinking(wanted))
+    host.conversation.set_thinking(Thinking(wanted))
 
 
-async def _model(words: str, desk: Desk) -> None:
-    ctx = desk.talk.ctx
+async def _model(words: str, host: CommandHost) -> None:
+    ctx = host.conversation.ctx
     now = ctx.live.named
-    wanted = words or await desk.pick("model", [Row(each, each, _about(each, now)) for each in _models(desk)])
+    wanted = words or await host.pick("model", [Row(each, each, _about(each, now)) for each in _models(host)])
     if wanted is None:
-        say(desk, f"the model is {now}")
+        say(host, f"the model is {now}")
         return
     if wanted == now:
-        say(desk, f"the model is {now} already")
+        say(host, f"the model is {now} already")
         return
-    desk.talk.set_model(wanted)
+    host.conversation.set_model(wanted)
 
 
-def _models(desk: Desk) -> Sequence[str]:
+def _models(host: CommandHost) -> Sequence[str]:
     """Those of the provider that we have a key for first: the one in use."""
     from runner.providers.pricing import published
 
-    ctx = desk.talk.ctx
+    ctx = host.conversation.ctx
     now = ctx.live.named
-    mine = [f"{name}:{model}" for name, model in desk.settings.models.items()]
+    mine = [f"{name}:{model}" for name, model in host.settings.models.items()]
     known = sorted(published().prices, key=lambda name: not name.startswith(f"{ctx.live.provider.name}:"))
     return list(dict.fromkeys((now, *mine, *known)))
 
@@ -85,7 +85,7 @@ COMMANDS = (
         "[NAME]",
         "how much is allowed without a question",
         _mode,
-        words=lambda desk: [mode.value for mode in Mode],
+        words=lambda host: [mode.value for mode in Mode],
     ),
     Command("model", "[PROVIDER:MODEL]", "who works for you, from the next request on", _model, words=_models),
     Command(
@@ -93,6 +93,6 @@ COMMANDS = (
         "[LEVEL]",
         "how much the model reasons before it answers",
         _thinking,
-        words=lambda desk: [each.value for each in Thinking],
+        words=lambda host: [each.value for each in Thinking],
     ),
 )

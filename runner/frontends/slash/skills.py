@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from runner.config.agentfiles.skills import Skill, invoked
-from runner.frontends.slash.command import Command, Desk
+from runner.frontends.slash.command import Command, CommandHost
 from runner.text.sanitize import one_line
 
 PREFIX = "skill:"  # of every name; no other command's name begins with it
@@ -16,8 +16,8 @@ def commands(skills: Sequence[Skill]) -> tuple[Command, ...]:
 
 
 def _command(skill: Skill) -> Command:
-    async def run(words: str, desk: Desk) -> None:
-        await desk.send(invoked(skill, words), f"/{name} {words}".rstrip())
+    async def run(words: str, host: CommandHost) -> None:
+        await host.send(invoked(skill, words), f"/{name} {words}".rstrip())
 
     name, hint = f"{PREFIX}{skill.name}", one_line(skill.description, _HINT)
     return Command(name, "[WORDS]", hint, run, source=skill.path, sends=True)

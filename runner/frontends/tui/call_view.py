@@ -14,7 +14,7 @@ from policy.model.action import (
 from policy.model.matrix import Ruling
 from policy.model.tier import Tier
 from policy.model.verdict import Problem
-from runner.events import Answered, Denied, Finished, Judged, Malformed
+from runner.events import Denied, Finished, MalformedCall, QuestionAnswered, VerdictReached
 from runner.frontends.outcome import (
     contained_words,
     end_words,
@@ -45,9 +45,9 @@ class Card:
         self.call = call
         self.tool = tool
         self.action = action
-        self.verdict: Judged | None = None
-        self.answer: Answered | None = None
-        self.beyond: Answered | None = None  # to the question about one right more, after it had run
+        self.verdict: VerdictReached | None = None
+        self.answer: QuestionAnswered | None = None
+        self.beyond: QuestionAnswered | None = None  # to the question about one right more, after it had run
         self.asked = False
         self.tier: Tier | None = None  # as what somebody was asked about it
         self.began: float | None = None  # when it was allowed to run
@@ -156,13 +156,13 @@ class Card:
         return [[(theme.good, "allowed"), (theme.dim, why)]]
 
 
-def _said(answer: Answered, theme: Theme) -> Row:
+def _said(answer: QuestionAnswered, theme: Theme) -> Row:
     feedback = f": {answer.feedback}" if answer.feedback else ""
     said, style = ("you said yes", theme.good) if answer.yes else ("you said no", theme.bad)
     return safe(f"{said}{feedback}", style)
 
 
-def malformed_rows(event: Malformed, width: int, theme: Theme) -> list[Row]:
+def malformed_rows(event: MalformedCall, width: int, theme: Theme) -> list[Row]:
     """A call that made no sense."""
     head = titled([(theme.badge_odd, " call "), ("", "  ")], visible(event.tool), width, theme)
     return head + problem_rows(event.problem, "refused  ", width, theme)

@@ -7,10 +7,10 @@ from runner.frontends.tui.fuzzy import best
 from runner.frontends.tui.menu import Entry, Proposals
 
 if TYPE_CHECKING:
-    from runner.frontends.tui.controller import TerminalDesk
+    from runner.frontends.tui.controller import TerminalController
 
 
-def commands(desk: "TerminalDesk", before: str) -> Proposals | None:
+def commands(controller: "TerminalController", before: str) -> Proposals | None:
     """A Source, for the first line of the input."""
     if not before.startswith("/") or "\n" in before:
         return None
@@ -18,7 +18,7 @@ def commands(desk: "TerminalDesk", before: str) -> Proposals | None:
     if not blank:
         if "/" in name:
             return None  # a path
-        found = best(name, desk.commands, lambda each: " ".join(each.names))
+        found = best(name, controller.commands, lambda each: " ".join(each.names))
         found.sort(key=lambda each: not any(own.startswith(name) for own in each.names))
         return Proposals(
             0,
@@ -27,10 +27,10 @@ def commands(desk: "TerminalDesk", before: str) -> Proposals | None:
                 for each in found
             ],
         )
-    command = next((each for each in desk.commands if name in each.names), None)
-    if command is None or " " in rest or not desk.open:
+    command = next((each for each in controller.commands if name in each.names), None)
+    if command is None or " " in rest or not controller.open:
         return None
-    words: Sequence[str] = [word for word in command.words(desk) if word.startswith(rest)]
+    words: Sequence[str] = [word for word in command.words(controller) if word.startswith(rest)]
     if not words or list(words) == [rest]:
         return None
     return Proposals(len(before) - len(rest), [Entry(word, ready=True) for word in words])

@@ -15,7 +15,7 @@ from runner.problems import Exit
 
 if TYPE_CHECKING:
     from runner.agent.agent import Agent
-    from runner.agent.conversation import Talk
+    from runner.agent.conversation import Conversation
     from runner.config import Settings
     from runner.frontends.slash.command import Command
     from runner.frontends.slash.command import Row as Choice
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _MODES = (Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.TRUST_PROJECT, Mode.PLAN)  # of Shift+Tab; the others are said by name
 
 
-class TerminalDesk:
+class TerminalController:
     """One person at one App, over the sessions of one Agent. `failed` takes what nobody planned."""
 
     app: "App"
@@ -72,7 +72,7 @@ class TerminalDesk:
 
     @property
     def waiting(self) -> tuple[str, ...]:
-        return (*self._early, *(self.talk.ctx.steering.waiting if self._agent is not None else ()))
+        return (*self._early, *(self.conversation.ctx.steering.waiting if self._agent is not None else ()))
 
     def submit(self, text: str, *, later: bool = False) -> None:
         if self._agent is None:
@@ -89,9 +89,9 @@ class TerminalDesk:
         elif not self.busy:
             self._begin(self._prompt(text))
         elif later is (self.settings.value("queue", "enter") == "steer"):
-            self.talk.follow_up(text)
+            self.conversation.follow_up(text)
         else:
-            self.talk.steer(text)
+            self.conversation.steer(text)
         self.app.soon()
 
     def interrupt(self) -> bool:
@@ -99,20 +99,20 @@ class TerminalDesk:
 
     def take_back(self) -> tuple[str, ...]:
         early, self._early = tuple(self._early), []
-        return (*early, *(self.talk.take_back() if self._agent is not None else ()))
+        return (*early, *(self.conversation.take_back() if self._agent is not None else ()))
 
     def cycle_mode(self) -> None:
         if self._agent is not None:
-            mode = self.talk.ctx.live.mode
+            mode = self.conversation.ctx.live.mode
             at = _MODES.index(mode) + 1 if mode in _MODES else 0
-            self.talk.set_mode(_MODES[at % len(_MODES)])
+            self.conversation.set_mode(_MODES[at % len(_MODES)])
 
     # what a `/command` asks
 
     @property
-    def talk(self) -> "Talk":
+    def conversation(self) -> "Conversation":
         assert self._agent is not None  # no command runs before a session is open
-        return self._agent.talk
+        return self._agent.conversation
 
     @property
     def settings(self) -> "Settings":
@@ -126,7 +126,7 @@ class TerminalDesk:
         if not self.busy:
             self._begin(self._prompt(prompt, typed))
         else:
-            self.talk.follow_up(prompt, typed)
+            self.conversation.follow_up(prompt, typed)
 
     async def switch(self, how: "SessionSelection") -> None:
         assert self._agent is not None  # as above
@@ -146,29 +146,29 @@ class TerminalDesk:
 
     async def _prompt(self, text: str, typed: str = "") -> None:
         """Prompt. Who stops it gets back what waits."""
-        talk = self.talk
-        ending = await talk.prompt(text, typed)
-        if ending.exit is Exit.INTERRUPTED and (texts := talk.take_back()):
+        conversation = self.conversation
+        ending = await conversation.prompt(text, typed)
+        if ending.exit is Exit.INTERRUPTED and (texts := conversation.take_back()):
             self.app.editor.add("\n\n".join(texts))
 
     async def _shell(self, script: str) -> None:
-        await self.talk.shell(script)
+        await self.conversation.shell(script)
         if self.app.screen is not None:  # no end of a turn says of it that it was stopped
             self.app.screen.halt()
 
     async def _command(self, line: str) -> None:
-        from runner.events import Shown
+        from runner.events import Display
         from runner.frontends.slash.dispatch import find, run_line
 
         command = find(line.split(maxsplit=1)[0], self.commands)
         if command is None or not command.sends:
-            self.talk.ctx.emit(Shown(f"> {line}", "text"))  # an answer stands below its question
+            self.conversation.ctx.emit(Display(f"> {line}", "text"))  # an answer stands below its question
         await run_line(line, self)
         self._next()
 
     def _next(self) -> None:
         """What was said when nothing was left to say it in, or beside a command, is said now."""
-        if self._agent is not None and not self.busy and (more := self.talk.ctx.steering.next()) is not None:
+        if self._agent is not None and not self.busy and (more := self.conversation.ctx.steering.next()) is not None:
             self._begin(self._prompt(more.text, more.typed))
 
     def _begin(self, work: Coroutine[None, None, None]) -> None:

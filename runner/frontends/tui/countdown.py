@@ -2,7 +2,7 @@
 
 import math
 
-from runner.events import Changed, Event, Retrying, RunEnded, Said, Thought
+from runner.events import Changed, Event, ModelText, ModelThinking, Retrying, RunEnded
 from runner.frontends.wording import seconds
 
 
@@ -16,7 +16,7 @@ class Wait:
         match event:
             case Retrying():
                 self._until = now + event.wait
-            case Said() | Thought() | Changed() | RunEnded():
+            case ModelText() | ModelThinking() | Changed() | RunEnded():
                 self._until = -math.inf
             case _:
                 pass

@@ -11,7 +11,7 @@ from runner.approval.remember_options import NOTHING, Offer
 from runner.config.trust.evaluate import Brought
 from runner.config.trust.prompt import Said
 from runner.config.trust.text import contents, description, summary
-from runner.events import Shown
+from runner.events import Display
 from runner.frontends.tui.app import App
 from runner.frontends.tui.approval import ApprovalPanel
 from runner.frontends.tui.choice_panel import Choice, Way
@@ -42,7 +42,7 @@ class Panels:
 async def trusted(app: App, brought: Brought) -> Said:
     """Whether what the repository brings may be used, exactly as it is now."""
     head = "this repository brings things that count only when you trust them"
-    app.emit(Shown("\n".join([head, *description(brought, brief=True), "", summary(brought)]), "text"))
+    app.emit(Display("\n".join([head, *description(brought, brief=True), "", summary(brought)]), "text"))
     ways: list[Way[str]] = [
         Way("y", "yes, until one byte of it changes", "yes"),
         Way("n", "no, go on without it; you are not asked about this content again", "no"),
@@ -53,7 +53,7 @@ async def trusted(app: App, brought: Brought) -> Said:
         answer = await app.ask(Choice("use what the repository brings, exactly as it is now?", ways, "quit"))
         if answer != "show":
             return Said(answer)
-        app.emit(Shown("\n".join(contents(brought)), "text"))
+        app.emit(Display("\n".join(contents(brought)), "text"))
 
 
 def asker(app: App, loop: asyncio.AbstractEventLoop, brought: Brought) -> Said:

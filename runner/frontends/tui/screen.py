@@ -11,34 +11,34 @@ from typing import assert_never
 
 from policy.model.matrix import Ruling
 from runner.events import (
-    Answered,
-    Asked,
     CallBegun,
     Changed,
-    Chunk,
+    CommandOutput,
     Compacted,
     ContextUsed,
     Denied,
+    Display,
+    ErrorRaised,
     Event,
-    Failed,
     Finished,
-    Judged,
-    Malformed,
+    MalformedCall,
+    ModelText,
+    ModelThinking,
     Notice,
     PickWanted,
     PlanProposed,
     Prompted,
-    Proposed,
+    QuestionAnswered,
+    QuestionAsked,
     Queued,
     Resumed,
     Retrying,
     RunEnded,
-    Said,
     SessionStarted,
-    Shown,
     Steered,
-    Thought,
+    ToolProposed,
     Unqueued,
+    VerdictReached,
 )
 from runner.frontends.tui.call_view import Card, malformed_rows, titled
 from runner.frontends.tui.diff import diff_rows
@@ -55,17 +55,17 @@ _Whole = (
     | Resumed
     | Prompted
     | Steered
-    | Proposed
+    | ToolProposed
     | Finished
     | Denied
-    | Malformed
+    | MalformedCall
     | PlanProposed
     | Notice
-    | Shown
+    | Display
     | Retrying
     | Compacted
     | Changed
-    | Failed
+    | ErrorRaised
     | RunEnded
 )
 
@@ -97,13 +97,13 @@ class Screen:
     def take(self, event: Event) -> None:
         """Something happened. Fits `Emit`; nothing is drawn yet."""
         match event:
-            case Said(text):
+            case ModelText(text):
                 self._writing.said(text)
                 return
-            case Thought(text):
+            case ModelThinking(text):
                 self._writing.thought(text)
                 return
-            case Chunk(call, _, text):
+            case CommandOutput(call, _, text):
                 if call in self._cards:
                     self._cards[call].printed(text)
                 return
@@ -112,7 +112,7 @@ class Screen:
             case CallBegun(tool):
                 self._writing.calls(tool)
                 return
-            case Judged() | Answered() | Asked():
+            case VerdictReached() | QuestionAnswered() | QuestionAsked():
                 self._settled(event)
                 return
             case _:
@@ -173,25 +173,25 @@ class Screen:
         self._put(lambda width: wrap(row, width), close=self._noted)
         self._noted = True
 
-    def _settled(self, event: Judged | Asked | Answered) -> None:
+    def _settled(self, event: VerdictReached | QuestionAsked | QuestionAnswered) -> None:
         card = self._cards.get(event.call)
-        if card is None and isinstance(event, Asked) and event.card is not None:
+        if card is None and isinstance(event, QuestionAsked) and event.card is not None:
             # One of a list, before its turn. Where that is stopped, this is the only trace of it.
             card = self._cards[event.call] = Card(
                 event.call, f"{'$ ' if event.card.editable else ''}{event.card.command}", None, self._cwd
             )
         if card is None:
-            if isinstance(event, Answered):  # to a plan, which has no card: their words leave the screen else
+            if isinstance(event, QuestionAnswered):  # to a plan, which has no card: their words leave the screen else
                 self._note(one_line(f"you said no{': ' if event.feedback else ''}{event.feedback or ''}", 2_000))
             return
         match event:
-            case Judged():
+            case VerdictReached():
                 card.verdict = event
                 if event.ruling is Ruling.ALLOW:
                     card.began = self._now()
-            case Asked():
+            case QuestionAsked():
                 card.asked, card.tier = True, event.card.tier if event.card is not None else None
-            case Answered():
+            case QuestionAnswered():
                 if card.began is not None:  # it ran, and what the sandbox stopped it from was asked about
                     card.beyond = event
                 else:
@@ -212,7 +212,7 @@ class Screen:
             case Prompted() | Steered():
                 text = prompted(event)
                 self._put(lambda width: prompt_rows(text, width, theme))
-            case Proposed(call, tool, action):
+            case ToolProposed(call, tool, action):
                 self._cards[call] = Card(call, tool, action, self._cwd)
             case Finished(call):
                 card = self._cards.pop(call, None) or Card(call, "", None, self._cwd)
@@ -224,7 +224,7 @@ class Screen:
             case Denied(call):
                 refused = self._cards.pop(call, None) or Card(call, event.action, None, self._cwd)
                 self._put(lambda width: refused.denied(event, width, theme))
-            case Malformed(call):
+            case MalformedCall(call):
                 self._cards.pop(call, None)
                 self._put(lambda width: malformed_rows(event, width, theme))
             case PlanProposed(_, plan):
@@ -232,13 +232,13 @@ class Screen:
                 put_markdown(plan, self._put, theme)
             case Notice(text):
                 self._note(text)
-            case Shown(text, kind):
+            case Display(text, kind):
                 self._shown(text, kind)
             case Retrying():
                 self._note(note(event), theme.warn)
             case Compacted() | Changed():
                 self._note(note(event))
-            case Failed(problem):
+            case ErrorRaised(problem):
                 self._put(lambda width: failed_rows(problem, width, theme))
             case RunEnded():
                 self._ended(event)

@@ -16,7 +16,7 @@ from runner.frontends.terminal.input import Intake
 from runner.frontends.terminal.probe import Ground, spell_out
 from runner.frontends.tui.app import App
 from runner.frontends.tui.commands import commands
-from runner.frontends.tui.controller import TerminalDesk
+from runner.frontends.tui.controller import TerminalController
 from runner.frontends.tui.files import Files
 from runner.frontends.tui.history import Remembered
 from runner.frontends.tui.keys import suspend
@@ -27,7 +27,7 @@ from runner.stderr import say
 
 if TYPE_CHECKING:
     from runner.agent.run_options import RunArgs
-    from runner.agent.startup import Start
+    from runner.agent.startup import SessionStart
 
 
 def start_terminal(args: "Callable[[], RunArgs]", early: str = "") -> int:
@@ -43,9 +43,9 @@ async def _talk(args: "Callable[[], RunArgs]", early: str) -> int:
     spell_out()
     output = canvas(environ)
     errors: list[BaseException] = []
-    desk = TerminalDesk(environ, lambda error: _fail(errors, app, error))
+    controller = TerminalController(environ, lambda error: _fail(errors, app, error))
     history = Remembered()
-    ground = Ground(environ, lambda: _coloured(app, ground, desk))
+    ground = Ground(environ, lambda: _coloured(app, ground, controller))
     input = Intake(sys.stdin, ground.heard)
     input.ahead(early)
     loop = asyncio.get_running_loop()
@@ -54,9 +54,11 @@ async def _talk(args: "Callable[[], RunArgs]", early: str) -> int:
         loop.call_soon_threadsafe(app.propose)
 
     files = Files(listed)
-    app = desk.app = App(desk, history, output, input, environ, (partial(commands, desk), files), first=ground.question)
+    app = controller.app = App(
+        controller, history, output, input, environ, (partial(commands, controller), files), first=ground.question
+    )
     kept: list[str] = []
-    session = asyncio.ensure_future(_session(args, desk, app, files, history, kept, ground))
+    session = asyncio.ensure_future(_session(args, controller, app, files, history, kept, ground))
     session.add_done_callback(lambda task: _over(task, app, errors))
     code: int = Exit.DONE
     with _ends(app):
@@ -81,7 +83,7 @@ async def _talk(args: "Callable[[], RunArgs]", early: str) -> int:
 
 async def _session(
     given: "Callable[[], RunArgs]",
-    desk: TerminalDesk,
+    controller: TerminalController,
     app: App,
     files: Files,
     history: Remembered,
@@ -92,7 +94,7 @@ async def _session(
     await asyncio.to_thread(_load)
     from policy.model.secret_paths import Secrets
     from runner.agent.agent import Agent
-    from runner.agent.startup import starting
+    from runner.agent.startup import prepare_start
     from runner.frontends.slash.registry import known
     from runner.frontends.tui.question import Panels, asker
     from runner.frontends.tui.screen import Screen
@@ -111,7 +113,7 @@ async def _session(
             app.leave(Exit.DONE)
             return
         args = picked
-    begun = await asyncio.to_thread(_unless_left, lambda: starting(args, unattended=False, asker=ask))
+    begun = await asyncio.to_thread(_unless_left, lambda: prepare_start(args, unattended=False, asker=ask))
     if begun is None:
         app.leave(Exit.INTERRUPTED)
         return
@@ -119,22 +121,22 @@ async def _session(
     app.editor.recall()
     agent = Agent(approver=Panels(app), emit=app.emit, start=lambda: begun)
     async with agent:
-        ctx = agent.talk.ctx
+        ctx = agent.conversation.ctx
         facts = ctx.look()
         files.root, files.secret = ctx.cwd, Secrets(ctx.profile, facts.home, facts.private).holds
         found = await asyncio.to_thread(known, os.environ, ctx.context)
-        desk.commands = found.commands
+        controller.commands = found.commands
         for notice in found.notices:
             ctx.emit(Notice(notice))
-        desk.join(agent, begun.settings)
+        controller.join(agent, begun.settings)
         app.bell.how = str(begun.settings.value("notify"))
-        _coloured(app, ground, desk)
+        _coloured(app, ground, controller)
         try:
             await asyncio.get_running_loop().create_future()
         finally:
-            await desk.part()
+            await controller.part()
             history.shorten()
-            if (name := agent.talk.ctx.journal.kept) is not None:
+            if (name := agent.conversation.ctx.journal.kept) is not None:
                 kept.append(name)
 
 
@@ -158,17 +160,17 @@ async def _picked(args: "RunArgs", app: App) -> "RunArgs | None":
     return replace(args, selection=SessionSelection(resume=picked)) if picked is not None else None
 
 
-def _coloured(app: App, ground: Ground, desk: TerminalDesk) -> None:
+def _coloured(app: App, ground: Ground, controller: TerminalController) -> None:
     """The setting, or the terminal, has said what the colours are: for what is drawn from here on. Or who it is."""
     from runner.frontends.tui.theme import theme_for
 
     app.painter.wraps = app.painter.wraps and not ground.cuts
     if app.screen is not None:
-        wanted = desk.settings.value("theme") if desk.open else "auto"
+        wanted = controller.settings.value("theme") if controller.open else "auto"
         app.screen.theme = theme_for(os.environ, wanted, light=ground.light)
 
 
-def _unless_left(start: "Callable[[], Start]") -> "Start | None":
+def _unless_left(start: "Callable[[], SessionStart]") -> "SessionStart | None":
     """An interrupt in a thread would tear the event loop apart."""
     try:
         return start()
