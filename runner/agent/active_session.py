@@ -1,4 +1,4 @@
-"""The session of an agent that is open, and how another takes its place."""
+"""The open session of an agent, and the change to another session."""
 
 import asyncio
 import contextlib
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from runner.agent.conversation import Conversation
 from runner.agent.startup import SessionStart
 from runner.engine.model_pool import OpenModels
+from runner.events import Notice, Resumed
 from runner.problems import usage
 from runner.sessions.selection import SessionSelection
 
@@ -16,44 +17,51 @@ if TYPE_CHECKING:
     from runner.agent.open_session import SessionOptions
     from runner.approval.approver import Approver
     from runner.config import Settings
+    from runner.engine.run_context import RunContext
     from runner.events import Emit
     from runner.providers import Opened
+    from runner.sessions.open import SessionTarget
 
 T = TypeVar("T")
 
 
 class ActiveSession:
-    """`door` is held while a session is opened, left or closed: what is asked meanwhile waits."""
+    """The open session of an agent, or none.
+
+    Attributes:
+        door: A lock that is held while a session is opened, left or closed. Other requests wait for it.
+        opened: The conversation of the open session, or None.
+    """
 
     def __init__(self, begin: Callable[[], SessionStart], approver: "Approver", emit: "Emit") -> None:
         self.door = asyncio.Lock()
-        self.found: Conversation | None = None  # the talk of the session that is open
+        self.opened: Conversation | None = None
         self._begin = begin
         self._approver = approver
         self._emit = emit
         self._start: SessionStart | None = None
         self._models: OpenModels | None = None
         self._open = contextlib.AsyncExitStack()
-        self._loop: asyncio.AbstractEventLoop | None = None  # that it was opened in
+        self._loop: asyncio.AbstractEventLoop | None = None  # the event loop that opened the session
 
     @property
     def conversation(self) -> Conversation:
-        """Raises a usage error when none is open."""
-        return _there(self.found)
+        """Return the open conversation. Raise a usage error if no session is open."""
+        return _present(self.opened)
 
     @property
     def start(self) -> SessionStart:
-        """Raises a usage error when none is open."""
-        return _there(self._start)
+        """Return the values that the session was opened with. Raise a usage error if no session is open."""
+        return _present(self._start)
 
     async def open(self) -> Conversation:
-        """Open a session if none is open. Raises what `starting` and `open_session` raise; then none is open."""
+        """Open a session if none is open. If `prepare_start` or `open_session` raises, none is open."""
         loop = asyncio.get_running_loop()
-        if self.found is not None and self._loop is not loop:
-            fix = "use one event loop (`asyncio.Runner`), or another agent that goes on with the session"
-            raise usage("this agent belongs to another event loop", "it was opened there, and closed with it", fix)
+        if self.opened is not None and self._loop is not loop:
+            fix = "use one event loop (`asyncio.Runner`), or another agent that continues the session"
+            raise usage("this agent belongs to another event loop", "that loop opened the agent and closed it", fix)
         async with self.door:
-            if self.found is None:
+            if self.opened is None:
                 self._loop = loop
                 if self._start is None:
                     self._start = self._begin()
@@ -61,18 +69,18 @@ class ActiveSession:
                 self._models = self._models or OpenModels(start.model, start.opener, start.settings)
                 try:
                     await self._enter(start.options, start.settings, start.model)
-                except BaseException:  # what it began with is used up
+                except BaseException:  # the start values can be used once
                     await self._leave()
                     raise
             return self.conversation
 
     async def close(self) -> None:
-        """Stop what runs, close the session and the models."""
+        """Stop the run in progress, and close the session and the models."""
         async with self.door:
             await self._leave()
 
     async def _leave(self) -> None:
-        conversation, self.found = self.found, None
+        conversation, self.opened = self.opened, None
         try:
             if conversation is not None:
                 await conversation.stopped()
@@ -87,7 +95,7 @@ class ActiveSession:
                     await models.close()
 
     async def move(self, where: SessionSelection) -> Conversation:
-        """Go on in another session; the door is held, and nothing is on its way."""
+        """Continue in another session. The caller holds `door`, and no run is in progress."""
         from runner.sessions.choose import choose_target
 
         start, ctx = self.start, self.conversation.ctx
@@ -95,13 +103,12 @@ class ActiveSession:
         into = choose_target(where, start.options.cwd, start.environ, model, unattended=ctx.unattended)
         self.conversation.take_back()
         options = replace(start.options, mode=ctx.live.mode, bounds=ctx.live.limits, beginning=into)
-        await self._enter(options, replace(start.settings, notices=()), _there(self._models).get(model))
+        await self._enter(options, replace(start.settings, notices=()), _present(self._models).get(model))
         return self.conversation
 
     async def _enter(self, options: "SessionOptions", settings: "Settings", model: "Opened") -> None:
-        """Open a session, and only then close the one before."""
+        """Open a session, and only then close the previous session."""
         from runner.agent.open_session import open_session
-        from runner.agent.resume import recall
 
         stack = contextlib.AsyncExitStack()
         try:
@@ -121,18 +128,62 @@ class ActiveSession:
             if options.beginning is not None:
                 options.beginning.close()
             raise
-        if self.found is not None:
-            await self.found.stopped()  # whoever had hold of it may have begun something meanwhile
-            ctx.live.mode, ctx.live.thinking = self.found.ctx.live.mode, self.found.ctx.live.thinking
+        if self.opened is not None:
+            await self.opened.stopped()  # another task may have started a run meanwhile
+            ctx.live.mode, ctx.live.thinking = self.opened.ctx.live.mode, self.opened.ctx.live.thinking
         before, self._open = self._open, stack
         try:
             await before.aclose()
         finally:
             ctx.emit(ctx.opening())
-            self.found = recall(options.beginning, ctx)
+            self.opened = _continued(options.beginning, ctx)
 
 
-def _there(found: T | None) -> T:
-    if found is None:
+def _present(value: T | None) -> T:
+    if value is None:
         raise usage("no session is open", "the agent was not opened, or is closed", "`await agent.open()` first")
-    return found
+    return value
+
+
+def _continued(beginning: "SessionTarget | None", ctx: "RunContext") -> Conversation:
+    """Return the conversation of the earlier session, after an event about that session; without one, a new one."""
+    before = beginning.past if beginning is not None else None
+    if beginning is None or before is None:
+        return Conversation(ctx, [])
+    opening = ctx.opening()
+    then_now = (
+        ("workspace", before.workspace, opening.workspace),
+        ("folder", before.cwd, ctx.cwd),
+        ("mode", before.mode, ctx.live.mode.value),
+        ("model", before.model, opening.model),
+    )
+    changes = [f"{what} was {then}, is {now}" for what, then, now in then_now if then and then != now]
+    if before.workspace != opening.workspace:
+        changes = [
+            words for words in changes if not words.startswith("folder ")
+        ]  # another workspace implies another folder
+    if beginning.fork and before.grants:
+        changes.append("what was allowed for the old session is not allowed here")
+    ctx.emit(
+        Resumed(
+            session=before.session,
+            forked=beginning.fork,
+            began=before.began,
+            until=before.until,
+            prompts=before.prompts,
+            turns=before.turns,
+            first=before.first,
+            last=before.last,
+            said=before.said,
+            changes=tuple(changes),
+        )
+    )
+    for notice in before.notices:
+        ctx.emit(Notice(notice))
+    history = list(before.history)
+    ctx.view.restore(before.folds, history)
+    if (counted := before.counted) is not None and all(place <= counted.sent for place, _ in before.folds):
+        ctx.gauge.answered(counted.usage, ctx.view.shown(history[: counted.sent]), counted.answer)
+        if counted.model != opening.model:
+            ctx.gauge.another()
+    return Conversation(ctx, history, before.marks)

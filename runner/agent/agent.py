@@ -110,7 +110,7 @@ class Agent:
     @property
     def busy(self) -> bool:
         """Return True while a run is in progress."""
-        return self._session.found is not None and self._session.found.busy
+        return self._session.opened is not None and self._session.opened.busy
 
     async def open(self) -> Conversation:
         """Open the session if none is open. Raises what `starting` and `open_session` raise; then nothing is open."""
@@ -144,7 +144,7 @@ class Agent:
 
     def interrupt(self) -> bool:
         """Stop the run with everything it started. Return True if a run was in progress."""
-        return self._session.found is not None and self._session.found.interrupt()
+        return self._session.opened is not None and self._session.opened.interrupt()
 
     async def resume(self, id: str) -> Conversation:
         """Go on with that session of this workspace, by its name or the beginning of it. What cannot be opened leaves

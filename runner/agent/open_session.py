@@ -12,15 +12,17 @@ from policy.model.matrix import Ruling
 from policy.model.tier import Mode
 from policy.model.verdict import Problem
 from policy.rules.fingerprint import fingerprint
-from runner.agent.session_view import view_of
 from runner.approval.approver import Approver
 from runner.audit import location
 from runner.audit.open_log import open_log
 from runner.audit.records import SessionInfo
 from runner.audit.session_totals import Ends
 from runner.changes.undo.settings import snapshot_recorder
-from runner.config import Settings
+from runner.config import ConfigError, Settings
 from runner.config.amounts import apply_limits
+from runner.config.compaction_levels import Disorder, levels_of
+from runner.engine.compaction.summarizer import Summarizer
+from runner.engine.compaction.view import ConversationView
 from runner.engine.context.context import Context
 from runner.engine.context.environment_note import surroundings
 from runner.engine.event_redaction import RedactingEmitter
@@ -36,7 +38,7 @@ from runner.gate.grants.codec import to_json
 from runner.gate.grants.store import GrantStore
 from runner.messages import Thinking
 from runner.providers import Opened
-from runner.providers.pricing import Price
+from runner.providers.pricing import Price, price_of
 from runner.secrets.broker.session import injector_for, with_bundle
 from runner.secrets.from_environment import from_environment
 from runner.secrets.redactor import Redactor
@@ -194,7 +196,7 @@ async def open_session(
             undo=undo,
             grants=grants,
             models=models,
-            view=view_of(settings),
+            view=_view_of(settings),
             fallback=str(settings.value("fallback_model") or ""),
             steering=Steering(Delivery(str(settings.value("queue", "delivery")))),
         )
@@ -217,3 +219,24 @@ def _told(problem: Problem | None, emit: Emit) -> None:
 def _noticed(text: str | None, emit: Emit) -> None:
     if text is not None:
         emit(Notice(text))
+
+
+def _view_of(settings: Settings) -> ConversationView:
+    """Return the conversation view with the thresholds, context windows and small model of `settings`.
+
+    Raise ConfigError if the compaction levels are not in ascending order.
+    """
+    windows = {name: given.get("tokens") for name, given in settings.named("window").items()}
+    levels = levels_of(settings)
+    if isinstance(levels, Disorder):
+        raise ConfigError(levels.problem)
+
+    def price(opened: Opened) -> Price | None:
+        return price_of(opened.named, settings, vendor=opened.vendors)
+
+    def window(spec: str) -> int | None:
+        tokens = windows.get(spec)
+        return tokens if isinstance(tokens, int) and tokens > 0 else None
+
+    small = settings.value("small_model")
+    return ConversationView(levels, Summarizer(str(small) if small else "", price), window)

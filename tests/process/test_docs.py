@@ -22,7 +22,7 @@ from policy.toml.schema import read
 from runner.cli.app import app
 from runner.cli.batch import spelled
 from runner.config import shipped
-from runner.frontends.slash.commands import COMMANDS
+from runner.frontends.slash.registry import COMMANDS
 from runner.gate.policy_tools.tables import parse_table
 from tests.support.places import ROOT
 

@@ -10,8 +10,8 @@ from runner.config.agentfiles.skills import Skill
 from runner.engine.context.context import Context
 from runner.events import Display, Event, Finished, Prompted, Resumed, RunEnded, SessionStarted, VerdictReached
 from runner.frontends.slash.command import Command
-from runner.frontends.slash.commands import COMMANDS
 from runner.frontends.slash.dispatch import find, is_command
+from runner.frontends.slash.registry import COMMANDS
 from runner.messages import Usage
 from runner.problems import Exit
 from runner.providers.scripted import Turn

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from policy.model.verdict import Problem
 from runner.events import ModelText, Retrying
-from runner.frontends.tui.countdown import Wait
+from runner.frontends.tui.status import Wait
 from runner.frontends.wording import seconds
 from runner.messages import WAITING_HELPS, Failure
 from runner.providers.backoff import RetryPolicy

@@ -1,7 +1,10 @@
 """`agent exec`: evaluate one script, ask, record the decision, run the script confined, and record the outcome."""
 
 import os
+import select
+import stat
 import sys
+import time
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -9,13 +12,13 @@ from typing import TYPE_CHECKING
 from policy.model.action import Action
 from policy.model.permission_rule import Source
 from policy.model.tier import Tier
-from policy.model.verdict import Allow, Ask, Deny
+from policy.model.verdict import Allow, Ask, Deny, Problem
 from runner.audit.fact_recorder import Noting
 from runner.frontends.exec.case import Case
 from runner.frontends.exec.report import EventReport, PlainReport, Report
-from runner.frontends.exec.stdio import read_stdin
 from runner.gate.gate import Gate, nobody_there, open_gate, refuse_folder
 from runner.gate.request import GateArgs
+from runner.problems import Exit, Stopped
 from runner.state.paths import cache_dir, private
 from runner.stderr import say
 from runner.text.sanitize import visible
@@ -24,6 +27,10 @@ from sandbox.backend import Level
 if TYPE_CHECKING:
     from sandbox.egress.credential_injection import InjectorFactory
     from sandbox.linux.helper_process import SpareHelper
+
+
+STDIN_LIMIT = 64 << 20  # bytes
+_PATIENCE = 2.0  # seconds of silence on standard input before the user is told what is awaited
 
 
 def run_exec(args: GateArgs, spare: "SpareHelper") -> int:
@@ -48,7 +55,7 @@ def run_exec(args: GateArgs, spare: "SpareHelper") -> int:
                 audit.decided(session, case.decision(verdict, "none"))
             return report.denied(case.assessment, verdict)
         case Allow() as verdict:
-            stdin = read_stdin(gate.limits.wall)
+            stdin = _read_stdin(gate.limits.wall)
             minimum = Level(args.least.upper()) if args.least else gate.settings.sandbox_minimum
             # Imported now: a denial needs no sandbox. The event loop is imported while the helper confines itself.
             from sandbox.linux.launch import launched_ahead
@@ -104,3 +111,52 @@ def _judge(gate: Gate, action: Action, noted: Noting, *, attended: bool) -> Case
 def answers_kept() -> bool:
     """Return True if an answer was ever remembered. Only one file is looked up, and no module is loaded."""
     return os.path.lexists(f"{private(os.environ)[0]}/grants.json")
+
+
+def _read_stdin(deadline: float) -> bytes | None:
+    """Return all of standard input if it is a pipe, a file or a socket; None if it is a terminal, a device or closed.
+
+    The command starts when its input is complete. Raise Stopped if the input does not end within `deadline` seconds or
+    is longer than STDIN_LIMIT bytes.
+    """
+    try:
+        kind = os.fstat(0).st_mode
+    except OSError:
+        return None
+    if not (stat.S_ISFIFO(kind) or stat.S_ISREG(kind) or stat.S_ISSOCK(kind)):
+        return None
+    parts: list[bytes] = []
+    size, started, told = 0, time.monotonic(), False
+    while True:
+        waited = time.monotonic() - started
+        wait = deadline - waited if told or size else min(_PATIENCE - waited, deadline - waited)
+        if not select.select([0], [], [], max(wait, 0))[0]:
+            if time.monotonic() - started >= deadline:
+                raise Stopped(_endless(deadline), Exit.LIMIT)
+            if not told:
+                told = True
+                say("agent: waiting for the end of standard input (nothing to give? add `< /dev/null`)")
+            continue
+        chunk = os.read(0, 1 << 16)
+        if not chunk:
+            return b"".join(parts)
+        size += len(chunk)
+        if size > STDIN_LIMIT:
+            raise Stopped(_too_long(), Exit.LIMIT)
+        parts.append(chunk)
+
+
+def _endless(deadline: float) -> Problem:
+    return Problem(
+        f"standard input did not end within {deadline:g} s",
+        "another process holds the pipe open, and a command starts only when its input is complete",
+        "add `< /dev/null` when the command needs no input, or raise the time with --timeout",
+    )
+
+
+def _too_long() -> Problem:
+    return Problem(
+        f"standard input is longer than {STDIN_LIMIT >> 20} MB",
+        "input is kept in memory until the command starts",
+        "put it into a file in the workspace and let the command read that",
+    )

@@ -1,13 +1,14 @@
 """How `agent exec` tells what happens: the command's own bytes and words on stderr, or one JSON event a line."""
 
 import json
+import os
+import select
 import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Protocol
 
 from policy.model.assessment import Assessment
 from policy.model.verdict import Allow, Deny, Limits, Problem
-from runner.frontends.exec.stdio import write_all
 from runner.problems import Exit, Stopped
 from runner.secrets import registry
 from runner.stderr import print_problem, say, unwritten
@@ -171,7 +172,7 @@ def _masking(*, shapes: bool) -> "dict[int, Stream]":
 
 def _write(descriptor: int, data: bytes) -> None:
     try:
-        write_all(descriptor, data)
+        _write_all(descriptor, data)
     except BrokenPipeError:
         raise
     except OSError as error:  # a full disk
@@ -191,3 +192,13 @@ def ending(outcome: Outcome, limits: Limits) -> tuple[Problem | None, int]:
 
 def _problem(problem: Problem) -> dict[str, str]:
     return {"what": problem.what, "why": problem.why, "fix": problem.fix}
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    """Write every byte, and wait for a slow reader. Raise BrokenPipeError if the reader closed its end."""
+    view = memoryview(data)
+    while view:
+        try:
+            view = view[os.write(descriptor, view) :]
+        except BlockingIOError:  # another program that shares the terminal made it non-blocking
+            select.select([], [descriptor], [])

@@ -1,13 +1,15 @@
 """JSON mode as a program: lines on standard input, events on standard output, signals, the exit code."""
 
 import asyncio
+import contextlib
+import os
+import threading
 from typing import TYPE_CHECKING
 
 from runner.agent.agent import Agent
 from runner.agent.startup import prepare_start
 from runner.frontends.jsonl.approver import Questions
 from runner.frontends.jsonl.driver import JsonMode
-from runner.frontends.jsonl.line_reader import Lines
 from runner.frontends.jsonl.protocol import LONGEST
 from runner.frontends.jsonl.writer import JsonLines
 from runner.frontends.signals import end_by_signals
@@ -38,3 +40,58 @@ def serve(args: "RunArgs", prompt: str | None) -> int:
                 return Exit.INTERRUPTED
 
         return asyncio.run(work())
+
+
+_PIECE = 1 << 16
+_WAITING = 64  # lines that are read before somebody takes the first
+
+
+class Lines:
+    """Iterates over the lines of descriptor `number`, without their ends; of a line longer than `longest` bytes comes
+    the beginning, one byte longer than that. What stands behind the last line end is a line, too."""
+
+    def __init__(self, number: int = 0, longest: int = 1 << 20) -> None:
+        self._number = number
+        self._longest = longest
+        self._loop = asyncio.get_running_loop()
+        self._queue: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._room = threading.Semaphore(_WAITING)
+        # A thread, since a file or a device cannot be waited for. A daemon, since nobody can wake it from its read.
+        threading.Thread(target=self._read, name="standard input", daemon=True).start()
+
+    def __aiter__(self) -> "Lines":
+        return self
+
+    async def __anext__(self) -> bytes:
+        line = await self._queue.get()
+        self._room.release()
+        if line is None:
+            raise StopAsyncIteration
+        return line
+
+    def _read(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody wants it any more
+            held = bytearray()
+            while piece := self._piece():
+                *whole, rest = piece.split(b"\n")
+                for line in whole:
+                    self._put(bytes(self._more(held, line)))
+                    held.clear()
+                self._more(held, rest)
+            if held:
+                self._put(bytes(held))
+            self._put(None)
+
+    def _more(self, held: bytearray, piece: bytes) -> bytearray:
+        held += piece[: self._longest + 1 - len(held)]
+        return held
+
+    def _piece(self) -> bytes:
+        try:
+            return os.read(self._number, _PIECE)
+        except OSError:  # a terminal that went away: nobody says anything more
+            return b""
+
+    def _put(self, line: bytes | None) -> None:
+        self._room.acquire()
+        self._loop.call_soon_threadsafe(self._queue.put_nowait, line)

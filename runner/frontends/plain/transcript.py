@@ -44,24 +44,22 @@ from runner.events import (
     Unqueued,
     VerdictReached,
 )
-from runner.frontends.outcome import (
-    contained_words,
-    end_words,
-    output_lines,
-    reached_words,
-    went_well,
-)
 from runner.frontends.plain.prose import Flow
 from runner.frontends.wording import (
     FAILED_FOLD,
     FOLD,
     Pairs,
     command_lines,
+    contained_words,
+    end_words,
     ended,
     note,
+    output_lines,
     prompted,
+    reached_words,
     resumed,
     started,
+    went_well,
 )
 from runner.gate.wording import action_words
 from runner.text.sanitize import visible

@@ -1,49 +1,77 @@
-"""Every `/command` of one talk: ours, then your own, then those that a repository brings and you trust, then skills."""
+"""The registry of the `/commands` of one conversation, in the order in which /help lists them.
+
+The built-in commands come first, then the user's own, then those of a trusted repository, then one for each skill.
+"""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from policy.model.frozen import dataclass
 from runner.config.agentfiles.custom_commands import PromptFile, of_folder
+from runner.config.agentfiles.skills import Skill, invoked
+from runner.frontends.slash import conversation, files, policy, settings
 from runner.frontends.slash.command import Command, CommandHost
-from runner.frontends.slash.commands import COMMANDS
 from runner.frontends.slash.dispatch import find
-from runner.frontends.slash.skills import PREFIX
-from runner.frontends.slash.skills import commands as of_skills
 from runner.state.paths import config_file
 from runner.text.sanitize import one_line
 
 if TYPE_CHECKING:
     from runner.engine.context.context import Context
 
+COMMANDS: tuple[Command, ...] = (
+    *conversation.COMMANDS[:1],
+    *settings.COMMANDS,
+    *policy.COMMANDS,
+    *files.COMMANDS,
+    *conversation.COMMANDS[1:],
+)
+
+_SKILL = "skill:"  # the prefix of every skill's command, and of no other command
+_HINT = 200  # characters of a skill's description
+
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """`notices` say which files are no commands, and why."""
+    """The commands of one conversation.
+
+    Attributes:
+        commands: The commands; of two with the same name, the first one is used.
+        notices: One sentence for each file that is not used as a command, with the reason.
+    """
 
     commands: tuple[Command, ...]
     notices: tuple[str, ...] = ()
 
 
 def known(environ: Mapping[str, str], context: "Context") -> Known:
-    """What can be typed; of two with one name the first is meant. Reads the disk."""
+    """Return every command that the user can type. Reads the user's command files from the disk."""
     mine = of_folder(config_file(environ).parent / "commands")
-    files: dict[str, PromptFile] = {}
+    prompts: dict[str, PromptFile] = {}
     notices = list(mine.notices)
-    for each in (*mine.found, *context.commands):
-        if each.name.startswith(PREFIX):
-            notices.append(
-                f"`{one_line(each.source, 200)}` is not used: names that begin with `{PREFIX}` are those of skills"
-            )
-        elif find(each.name, COMMANDS) is None:
-            files.setdefault(each.name, each)
-        else:  # a list must not show a repository's words beside the name of what ours does
-            notices.append(f"`{one_line(each.source, 200)}` is not used: /{each.name} is ringfence's own")
-    return Known((*COMMANDS, *map(_file, files.values()), *of_skills(context.skills)), tuple(notices))
+    for file in (*mine.found, *context.commands):
+        source = one_line(file.source, 200)
+        if file.name.startswith(_SKILL):
+            notices.append(f"`{source}` is not used: names that begin with `{_SKILL}` are those of skills")
+        elif find(file.name, COMMANDS) is None:
+            prompts.setdefault(file.name, file)
+        else:  # a list must not show a repository's words beside the name of a built-in command
+            notices.append(f"`{source}` is not used: /{file.name} is ringfence's own")
+    commands = (*COMMANDS, *map(_prompt_command, prompts.values()), *map(_skill_command, context.skills))
+    return Known(commands, tuple(notices))
 
 
-def _file(made: PromptFile) -> Command:
+def _prompt_command(file: PromptFile) -> Command:
     async def run(words: str, host: CommandHost) -> None:
-        await host.send(made.prompt(words), f"/{made.name} {words}".rstrip())
+        await host.send(file.prompt(words), f"/{file.name} {words}".rstrip())
 
-    return Command(made.name, made.usage, made.summary, run, source=made.source, sends=True)
+    return Command(file.name, file.usage, file.summary, run, source=file.source, sends=True)
+
+
+def _skill_command(skill: Skill) -> Command:
+    """Return the command that sends the instructions of `skill` to the model, with the user's own words."""
+
+    async def run(words: str, host: CommandHost) -> None:
+        await host.send(invoked(skill, words), f"/{name} {words}".rstrip())
+
+    name, hint = f"{_SKILL}{skill.name}", one_line(skill.description, _HINT)
+    return Command(name, "[WORDS]", hint, run, source=skill.path, sends=True)

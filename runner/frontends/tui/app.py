@@ -9,17 +9,16 @@ import binascii
 import contextlib
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
 from prompt_toolkit.application import Application, run_in_terminal
 from prompt_toolkit.input import Input
-from prompt_toolkit.styles import DynamicStyle, Style
+from prompt_toolkit.styles import Attrs, DynamicStyle, Style, StyleTransformation
 
 from runner.events import Changed, Event, RunEnded
 from runner.frontends.tui.bell import Bell
-from runner.frontends.tui.countdown import Wait
 from runner.frontends.tui.editor import Draft, Editor
 from runner.frontends.tui.external_editor import OwnEditor
 from runner.frontends.tui.fragments import Fragments, fit
@@ -32,8 +31,8 @@ from runner.frontends.tui.menu import Menu, Source
 from runner.frontends.tui.panel import Done, Edit, Panel, Step
 from runner.frontends.tui.picker import Picker, Row
 from runner.frontends.tui.renderer import Canvas, Painter
-from runner.frontends.tui.status import Status
-from runner.frontends.tui.style_transform import Shades
+from runner.frontends.tui.status import Status, Wait
+from runner.frontends.tui.theme import LIGHT, PLAIN, Theme
 from runner.text.sanitize import one_line
 
 T = TypeVar("T")
@@ -369,3 +368,25 @@ class App:
 
 
 _STYLE = Style([])
+
+
+_ON_LIGHT = {"ansicyan": "ansiblue", "ansiyellow": "ansimagenta"}  # neither can be read on white
+
+
+class Shades(StyleTransformation):
+    """What `theme` answers holds for the next drawing."""
+
+    def __init__(self, theme: Callable[[], Theme | None]) -> None:
+        self._theme = theme
+
+    def transform_attrs(self, attrs: Attrs) -> Attrs:
+        theme = self._theme()
+        if theme is PLAIN:
+            return attrs._replace(color="", bgcolor="", reverse=attrs.reverse or bool(attrs.bgcolor))
+        if theme is LIGHT and not attrs.bgcolor and attrs.color:
+            return attrs._replace(color=_ON_LIGHT.get(attrs.color, attrs.color))
+        return attrs
+
+    def invalidation_hash(self) -> Hashable:
+        theme = self._theme()
+        return theme.name if theme is not None else ""

@@ -15,7 +15,14 @@ from policy.model.matrix import Ruling
 from policy.model.tier import Tier
 from policy.model.verdict import Problem
 from runner.events import Denied, Finished, MalformedCall, QuestionAnswered, VerdictReached
-from runner.frontends.outcome import (
+from runner.frontends.tui.diff import diff_rows
+from runner.frontends.tui.fragments import fit
+from runner.frontends.tui.rows import Row, cut, hang, plain, safe, wrap
+from runner.frontends.tui.theme import Theme
+from runner.frontends.wording import (
+    FAILED_FOLD,
+    FOLD,
+    command_lines,
     contained_words,
     end_words,
     output_lines,
@@ -24,11 +31,6 @@ from runner.frontends.outcome import (
     settled,
     went_well,
 )
-from runner.frontends.tui.diff import diff_rows
-from runner.frontends.tui.fragments import fit
-from runner.frontends.tui.rows import Row, cut, hang, plain, safe, wrap
-from runner.frontends.tui.theme import Theme
-from runner.frontends.wording import FAILED_FOLD, FOLD, command_lines
 from runner.gate.wording import action_words
 from runner.text.sanitize import one_line, visible
 

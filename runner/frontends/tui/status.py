@@ -1,9 +1,12 @@
 """The line at the bottom: mode, model, how full it is, cost, sandbox, network; or what is said for a moment."""
 
+import math
+
 from policy.model.matrix import MATRIX, Ruling
 from policy.model.tier import Mode, Tier
-from runner.events import Changed, ContextUsed, Event, RunEnded, SessionStarted
+from runner.events import Changed, ContextUsed, Event, ModelText, ModelThinking, Retrying, RunEnded, SessionStarted
 from runner.frontends.tui.fragments import Fragments, cells, fit
+from runner.frontends.wording import seconds
 from runner.text.sanitize import one_line
 
 _MODE = {  # the more goes without a question, the louder
@@ -89,3 +92,24 @@ def _short(model: str) -> str:
 
 def _count(tokens: int) -> str:
     return f"{tokens / 1e6:.1f}M" if tokens >= 1_000_000 else f"{tokens / 1e3:.0f}k" if tokens >= 1000 else str(tokens)
+
+
+class Wait:
+    """Counts down from the last failure. `now` is a clock in seconds."""
+
+    def __init__(self) -> None:
+        self._until = -math.inf
+
+    def take(self, event: Event, now: float) -> None:
+        match event:
+            case Retrying():
+                self._until = now + event.wait
+            case ModelText() | ModelThinking() | Changed() | RunEnded():
+                self._until = -math.inf
+            case _:
+                pass
+
+    def words(self, now: float) -> str:
+        """What is waited for; empty when nothing is."""
+        left = self._until - now
+        return f"asks again in {seconds(math.ceil(left))}" if left > 0 else ""
