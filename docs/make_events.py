@@ -1,4 +1,4 @@
-"""Writes the table of events into docs/guide/embedding.md (`make docs`); with `--print` it only prints."""
+"""Write the table of events into docs/guide/embedding.md (`make docs`). With `--print`, print the page instead."""
 
 import dataclasses
 import inspect
@@ -16,7 +16,7 @@ BEGIN, END = "<!-- events: written by `make docs` -->\n", "<!-- end of the event
 
 
 def page(text: str) -> str:
-    """The page with its table made anew."""
+    """Return the page with a new table."""
     before, _, rest = text.partition(BEGIN)
     return f"{before}{BEGIN}{_table()}{END}{rest.partition(END)[2]}"
 
@@ -29,8 +29,10 @@ def _table() -> str:
 
 def _row(event: type) -> str:
     fields = ", ".join(f"`{field.name}`" for field in dataclasses.fields(event))
-    said = re.sub(r"\s+", " ", inspect.getdoc(event) or "").replace("|", "\\|")
-    return f"| `{event.type}` | `{event.__name__}` | {fields} | {said} |"  # type: ignore[attr-defined]  # every event
+    meaning, _, attributes = (inspect.getdoc(event) or "").partition("Attributes:")
+    meaning += re.sub(r"^    (\w+):", r"`\1`:", attributes, flags=re.M)
+    meaning = re.sub(r"\s+", " ", meaning).strip().replace("|", "\\|")
+    return f"| `{event.type}` | `{event.__name__}` | {fields} | {meaning} |"  # type: ignore[attr-defined]  # every event
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Everything that happens in a session, as values: a transcript draws them, `--json` prints them, tests read them."""
+"""The events of a session as values. A transcript draws them, `--json` prints them, and tests read them."""
 
 import dataclasses
 import json
@@ -28,8 +28,16 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """`lines` begin with `+`, `-`, a blank or `@@`. `new`: there is no such file yet. `note`: what a person
-    must know that the lines do not show."""
+    """The change of one file.
+
+    Attributes:
+        path: The path of the file.
+        new: True if the file does not exist yet.
+        added: The number of added lines.
+        removed: The number of removed lines.
+        lines: The lines of the diff; each begins with `+`, `-`, a blank or `@@`.
+        note: A fact that the user must know and that the lines do not show.
+    """
 
     path: str
     new: bool
@@ -41,8 +49,15 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """One answer that is remembered. `keys` take it; `words` is exactly what is granted or forbidden, `where` how far,
-    and `not_covered` two actions like it that it leaves as they are. `yes`: whether it also allows this action."""
+    """One answer to a question that can be remembered.
+
+    Attributes:
+        keys: The keys that select the answer.
+        words: The exact description of what is granted or forbidden.
+        where: The scope of the grant.
+        not_covered: Two similar actions that the grant does not cover.
+        yes: True if the answer also allows this action.
+    """
 
     keys: tuple[str, ...]
     words: str
@@ -53,13 +68,27 @@ class Pick:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """Everything that one question rests on.
+    """The content of one question.
 
-    `line` says in one line what a yes does to the person; `tier` is the badge. `command` is the whole action as it is
-    typed, `marks` its risky words. `letters` name those that pass for others. `why`, `rule` and `cell` say why it is
-    asked; `more` are the other reasons. `terms` are the exact rights of a yes, `caveats` what it does not get although
-    it wants it. `paths` is what the command itself says that it changes; `change` what happens to a file. `careful`:
-    no key is a yes here but the letter itself. `editable`: the command may be changed instead.
+    Attributes:
+        question: The question itself.
+        line: One line about the consequence of a yes for the user.
+        tier: The tier of the badge.
+        tiers: Every tier of the action, the highest first.
+        command: The whole action as it would be typed.
+        marks: The risky words of the command.
+        letters: The letters of the command that look like other letters.
+        why: The reason of the question.
+        rule: The rule of that reason.
+        cell: The cell of the matrix.
+        more: The other reasons.
+        terms: The exact rights that a yes gives, as label and text.
+        caveats: The rights that the action needs and does not get.
+        paths: The paths that the command itself names as changed.
+        change: The change of a file, or None.
+        choices: The answers that can be remembered.
+        careful: True if only the letter itself is a yes, and no other key.
+        editable: True if the user may change the command.
     """
 
     question: str
@@ -117,7 +146,7 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class _Event:
-    """One thing that happened. `type` names it in the JSON form."""
+    """One event. `type` is its name in the JSON form."""
 
     type: ClassVar[str]
 
@@ -203,8 +232,14 @@ class CallBegun(_Event):
 
 @dataclass(frozen=True, slots=True)
 class ContextUsed(_Event):
-    """How full the model's window is, after a reply or a compaction. `tokens` is the provider's own count when `exact`,
-    else an estimate; `window` is None when nobody knows it. `cost` is the run's so far, None without a price."""
+    """The fill level of the model's context window, after a reply or a compaction.
+
+    Attributes:
+        tokens: The number of tokens in the window.
+        window: The size of the window in tokens, or None if it is unknown.
+        exact: True if the provider counted the tokens; False for an estimate.
+        cost: The cost of the run so far, or None if the price is unknown.
+    """
 
     type: ClassVar[str] = "context"
     tokens: int
@@ -249,7 +284,7 @@ class Queued(_Event):
 
 @dataclass(frozen=True, slots=True)
 class Unqueued(_Event):
-    """What waited was taken back, and is not sent."""
+    """The queued texts were returned to the user and are not sent."""
 
     type: ClassVar[str] = "queue_returned"
     texts: tuple[str, ...]
@@ -257,7 +292,7 @@ class Unqueued(_Event):
 
 @dataclass(frozen=True, slots=True)
 class Steered(_Event):
-    """What was written meanwhile goes to the model now, inside the turn."""
+    """A text that the user wrote during the turn goes to the model now, within the turn."""
 
     type: ClassVar[str] = "steered"
     text: str
@@ -333,8 +368,11 @@ class PickWanted(_Event):
 
 @dataclass(frozen=True, slots=True)
 class QuestionAnswered(_Event):
-    """What the person said. `feedback` is their own words with a no; `edited` the command that they put in its place,
-    which is judged as any other."""
+    """The user answered a question.
+
+    `feedback` is the user's text with a no. `edited` is the command that the user put in place of the proposed command;
+    it is judged like any other command.
+    """
 
     type: ClassVar[str] = "question_answered"
     call: str

@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 
 class Agent:
-    """One conversation after another in one folder. Everything belongs to one event loop.
+    """An agent in one folder: one conversation after another, all in one event loop.
 
-    Nothing is read or opened before it is asked for. Leaving `async with`, `close`, or the end of the event loop ends
-    every child and seals the record.
+    Nothing is read or opened before it is needed. Leaving `async with`, `close`, and the end of the event loop end
+    every child process and seal the record.
     """
 
     def __init__(
@@ -56,8 +56,10 @@ class Agent:
         trust_config: str | None = None,
         start: Callable[[], SessionStart] | None = None,
     ) -> None:
-        """`approver` answers questions: a function of one `Question` that answers True, or an `Answer`; or an Approver.
-        Without one nobody is there, and every question is a denial.
+        """Prepare an agent; nothing is opened yet.
+
+        `approver` answers questions: an Approver, or a function of one `Question` that returns True or an `Answer`.
+        Without one, every question is a denial.
 
         `model` is `provider:model`, or a provider of the program's own. `emit` is called with every event of every
         session, including sessions whose events are not iterated. `selection` names an earlier session
@@ -125,8 +127,10 @@ class Agent:
         return Answering(lambda events: self._begun(text, events))
 
     async def run(self, text: str) -> "Ending":
-        """As `prompt`, for whoever listens by `emit`; answers how the last run ended. A time that is over stops it, and
-        is raised as everywhere (`asyncio.timeout`)."""
+        """Work on `text` as `prompt` does, without an iteration, and return how the last run ended.
+
+        A timeout of the caller (`asyncio.timeout`) stops the run and is raised as usual.
+        """
         task = asyncio.current_task()
         before = task.cancelling() if task is not None else 0
         ending = await self._asked(text)
@@ -190,7 +194,7 @@ class Agent:
             events.put_nowait(None)
 
     async def _idle(self) -> None:
-        """Raises a usage error while a run is on its way, and waits for one that was stopped."""
+        """Wait for a run that was stopped. Raise a usage error if a run is in progress."""
         if self._work is not None and self._work.cancelling():
             await asyncio.wait({self._work})
         if self.busy or self._work is not None:

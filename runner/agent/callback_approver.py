@@ -17,7 +17,10 @@ Decide = Callable[[Question], Awaitable[Said] | Said]
 
 
 class Callback:
-    """What `decide` raises ends the run, and nothing more of it is done: a program that fails has allowed nothing."""
+    """An Approver that calls the function `decide`.
+
+    An exception of `decide` ends the run, and no further action is executed: a program that fails has allowed nothing.
+    """
 
     name = "program"
 
@@ -28,7 +31,7 @@ class Callback:
         return (await self.ask_all((Question("", ask, offer, card(ask, offer)),)))[0]
 
     async def ask_all(self, questions: Sequence[Question]) -> tuple[Answer, ...]:
-        """In order; after a Halt nothing more is asked."""
+        """Ask the questions in order. After a Halt, ask no more of them."""
         answers: list[Answer] = []
         for each in questions:
             if answers and isinstance(answers[-1], Halt):

@@ -1,7 +1,7 @@
-"""What a person keeps for the model, and what of a repository they trusted: the context that a session begins with.
+"""The context that a session begins with: the user's own prompt files and skills, and those of a trusted repository.
 
-The person's own lies in their configuration folder (SYSTEM.md, APPEND_SYSTEM.md) and in `~/.agents/skills`, which every
-sandbox may read: the configuration folder itself is shown to no command.
+The user's prompt files are SYSTEM.md and APPEND_SYSTEM.md in the configuration folder; the user's skills are in
+`~/.agents/skills`. Every sandbox may read the skills. No command can read the configuration folder.
 """
 
 import os
@@ -37,8 +37,10 @@ class Given:
 
 
 def given(inventory: "Inventory | None", environ: Mapping[str, str], *, skilled: bool = True) -> Given:
-    """`inventory` is what was trusted of the repository. Raises Stopped for a file of the person's own that cannot be
-    used: who wrote a prompt does not want to work without it."""
+    """Return the context of a session; `inventory` is the trusted content of the repository.
+
+    Raise Stopped if a prompt file of the user cannot be used: its author does not want to work without it.
+    """
     folder = os.path.dirname(str(paths.config_file(environ)))
     base, added = (own(os.path.join(folder, name)) for name in (BASE_FILE, ADDED_FILE))
     theirs = _prompts(inventory) if inventory is not None else {}

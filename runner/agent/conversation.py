@@ -41,7 +41,7 @@ class Conversation:
     """
 
     def __init__(self, ctx: RunContext, history: list[Message], marks: Sequence[RewindPoint] = ()) -> None:
-        """`history` and `marks` are those of earlier runs of the session."""
+        """Continue `history` with the rewind points `marks`; both are those of earlier runs of the session."""
         self.ctx = ctx
         self.history = history
         self.marks = list(marks)

@@ -185,7 +185,9 @@ def least(accept: bool, required: str | None) -> str | None:
 
 
 def parse_backend(text: str | None) -> str | None:
-    """One of the sandboxes that this version has, whether or not it can be used here; None for None."""
+    """Return `text` if it names a sandbox backend of this version, usable on this machine or not. Return None for
+    None.
+    """
     if text is None:
         return None
     from sandbox.backends import BACKENDS  # whoever names one is about to use it

@@ -72,8 +72,10 @@ async def play(
     opener: "Callable[[str], Opened] | None" = None,
     lines: "JsonLines | None" = None,
 ) -> "Ending":
-    """One prompt in a session of its own, or in the one that it goes on with. Signals that end a program end it as
-    Ctrl-C does; `lines` that nobody reads do, too."""
+    """Work on one prompt, in a new session or a continued one.
+
+    Signals that end a program act like Ctrl-C, and so does a closed reader of `lines`.
+    """
     from runner.agent.agent import Agent
     from runner.agent.startup import SessionStart
     from runner.frontends.signals import end_by_signals
@@ -150,7 +152,7 @@ def on_stdout(show: "Emit | None" = None) -> "Emit":
 
 
 def transcript(stream: "IO[str] | None" = None) -> "Emit":
-    """Draws events on `stream`, else on standard output."""
+    """Return a renderer that draws events on `stream`, or on standard output."""
     from rich.console import Console
 
     from runner.frontends.plain.transcript import Transcript

@@ -1,7 +1,6 @@
-"""What a person is told of a session, in words: how it began, what became other, how it ended; and how much of what is
-long is told. The same on a screen and in plain lines.
+"""The words that every front end shows for events: the start, changes and end of a session, and the end of an action.
 
-The words are as untrusted as the events: show them through `visible`.
+The words are as untrusted as the events. Show them through `visible`.
 """
 
 from policy.model.action import Action, RunArgv, RunScript
@@ -18,7 +17,7 @@ Pairs = tuple[tuple[str, str], ...]  # label, words
 
 
 def started(event: SessionStarted) -> Pairs:
-    """Where it works, as what, and what holds it."""
+    """Return the workspace, the mode, the model and the enforcement of a session, as labels and words."""
     found = event.enforcement
     held = sum(ok for _, ok in found.checks)
     return (
@@ -33,7 +32,7 @@ def started(event: SessionStarted) -> Pairs:
 
 
 def resumed(event: Resumed) -> Pairs:
-    """What is gone on with, and what is other than it was."""
+    """Return the description of a continued session, and what has changed since, as labels and words."""
     since, until = (at[:16].replace("T", " ") for at in (event.began, event.until))
     so_far = f"{many(event.prompts, 'prompt')}, {many(event.turns, 'turn')}, {since} to {until} UTC"
     return (
@@ -46,7 +45,7 @@ def resumed(event: Resumed) -> Pairs:
 
 
 def prompted(event: Prompted | Steered) -> str:
-    """What a person said, as they typed it."""
+    """Return the user's prompt as it was typed."""
     return (event.typed if isinstance(event, Prompted) else "") or event.text
 
 
@@ -59,7 +58,7 @@ def seconds(count: float) -> str:
 
 
 def note(event: Retrying | Compacted | Changed) -> str:
-    """What happened meanwhile, in a line."""
+    """Return one line about the event."""
     match event:
         case Retrying(_, problem, wait, attempt, attempts):
             return f"{problem.what}; asking again in {seconds(wait)} ({attempt} of {attempts})"
@@ -70,7 +69,7 @@ def note(event: Retrying | Compacted | Changed) -> str:
 
 
 def ended(event: RunEnded) -> str:
-    """How a run ended, after how much."""
+    """Return one line about the end of a run: the reason, and the turns, denials and tokens."""
     count, usage = len(event.denied), event.usage
     denied = f", {count} denied" if count else ""
     used = f"; {usage.input} tokens in, {usage.output} out" if usage.input or usage.output else ""
@@ -93,13 +92,15 @@ _HOSTS_TOLD = 5
 
 
 def went_well(event: Finished) -> bool:
-    """Whether nothing about it needs to be looked at."""
+    """Return True if the action succeeded without a problem."""
     return event.status == 0 and event.problem is None
 
 
 def output_lines(event: Finished, action: Action | None = None) -> list[str]:
-    """What it printed, safe to show, without what the words about its end say anyway. Of a command as a terminal would
-    have left it; of a file every character."""
+    """Return the output lines of an action, safe to show, without the lines that repeat how the action ended.
+
+    The output of a command is shown as a terminal would have left it; of a file, every character is shown.
+    """
     command = isinstance(action, RunScript | RunArgv)
     text = settled(event.text) if command else event.text
     lines = visible(text, prose=command).rstrip("\n").split("\n") if text.strip() else []
@@ -118,7 +119,7 @@ def settled(text: str) -> str:
 
 
 def _last(line: str) -> str:
-    """Every piece between carriage returns begins in the first column again."""
+    """Return the last state of a line. Each piece after a carriage return overwrites the line from its first column."""
     found = ""
     for piece in reversed(line.split("\r")):  # the later one covers the earlier one as far as it goes
         found += piece[len(found) :]
@@ -138,7 +139,7 @@ def reached_words(event: Finished) -> str:
 
 
 def contained_words(event: Finished) -> list[str]:
-    """What the sandbox kept it from, untrusted."""
+    """Return what the sandbox prevented. The words are untrusted."""
     return [
         violation.what + (f" ({violation.path})" if violation.path not in violation.what else "")
         for violation in event.violations
@@ -146,7 +147,7 @@ def contained_words(event: Finished) -> list[str]:
 
 
 def end_words(event: Finished) -> str:
-    """`ok, 12 ms`; `exit 1, ended by the time limit, 30.0 s`."""
+    """Return how an action ended, and after what time: `ok, 12 ms`; `exit 1, ended by the time limit, 30.0 s`."""
     how = "ok" if went_well(event) else f"exit {event.status}" if event.status else "failed"
     if event.ended_by:
         how += f", ended by {event.ended_by}"

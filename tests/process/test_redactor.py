@@ -383,7 +383,7 @@ def test_no_event_shows_it_not_even_in_pieces() -> None:
             [("1", 1), ("1", 2), ("2", 1)]}  # fmt: skip
     assert told == {("1", 1): f"{MASK} one", ("1", 2): MASK, ("2", 1): f"two {half}no key"}
     order = [type(event).__name__ for event in events if not isinstance(event, CommandOutput)]
-    assert order == ["Prompted", "Said", "Said", "Said", "Thought", "Thought", "Proposed", "Proposed", "Finished",
+    assert order == ["Prompted", "ModelText", "ModelText", "ModelText", "ModelThinking", "ModelThinking", "ToolProposed", "ToolProposed", "Finished",
                      "RunEnded", "Notice"]  # fmt: skip
     last = max(place for place, event in enumerate(events) if isinstance(event, CommandOutput) and event.call == "1")
     assert isinstance(events[last + 1], Finished), "all of a call's output comes before its end"

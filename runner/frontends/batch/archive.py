@@ -1,7 +1,7 @@
-"""What travels to another machine and back: a task, its workspace as one archive, and what came of it.
+"""The parcels between this machine and another: a task, its workspace as one archive, and the results.
 
-No credential travels. The model's key is looked for on the machine that does the work, in its own keyring, environment
-or helper; secret files of the workspace stay here; and what this process knows to be a secret is masked in the texts.
+No credential is sent. The other machine takes the model's key from its own keyring, environment or helper. Secret files
+of the workspace stay here, and values that this process knows as secrets are masked in the texts.
 """
 
 import gzip
@@ -33,8 +33,11 @@ _STRANGE = "the archive of the workspace holds what no workspace does"
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """One task for another machine. `cwd`: where in the workspace; `digest`: of the archive that goes with it.
-    `options`: of `agent ci`, as typed."""
+    """One task for another machine.
+
+    `cwd` is the folder in the workspace, `digest` the digest of the archive that is sent along, and `options` are
+    options of `agent ci`, as typed.
+    """
 
     task: Task
     number: int
@@ -46,7 +49,7 @@ class Parcel:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back. `events` is packed; `patch` is None when there is none."""
+    """The results of one task. `events` is compressed; `patch` is None if there is none."""
 
     result: Result
     events: bytes = field(repr=False)
@@ -155,7 +158,7 @@ class _Bounded(io.BytesIO):
 
 
 def _owned_by_nobody(item: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Who owns a file here means nothing there."""
+    """Remove the owner from an archive member: user ids of this machine mean nothing on another one."""
     item.uid = item.gid = 0
     item.uname = item.gname = ""
     return item

@@ -1,4 +1,4 @@
-"""One attempt at one task, on this machine: on a copy of its workspace, by a process of its own."""
+"""One attempt at one task on this machine, in a process of its own and on a copy of the workspace."""
 
 import asyncio
 import tempfile
@@ -17,8 +17,11 @@ from sandbox.inside import safe_rmtree
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """What holds for every task of a batch: options of `agent` as typed, the environment of its process, the folder
-    that its copies are made in and a descriptor that holds it, and the folder of the results, which no task may see."""
+    """The values that are the same for every task of a batch.
+
+    They are options of `agent` as typed, the environment of the processes, the folder of the copies with a descriptor
+    that holds it, and the folder of the results, which no task may see.
+    """
 
     options: tuple[str, ...]
     environ: Mapping[str, str]
@@ -28,7 +31,9 @@ class Way:
 
 
 def words(task: Task, cwd: str, patch: Path, way: Way) -> tuple[str, ...]:
-    """What `agent` is started with. The prompt is not among it: other users may read the words of a process."""
+    """Return the arguments for `agent`. The prompt is not one of them: other users can read the arguments of a
+    process.
+    """
     budget = task.budget
     said: tuple[tuple[str, object], ...] = (
         ("--model", task.model),

@@ -1,4 +1,4 @@
-"""`agent batch`: the list is read and checked, what is done already is left out, and the rest runs."""
+"""`agent batch`: read and check the list, leave out the tasks that are done, and run the rest."""
 
 import asyncio
 import json
@@ -154,7 +154,7 @@ class Local:
 
 
 def _engine(args: BatchArgs, store: Store, todo: Sequence[Task], stack: ExitStack) -> Engine:
-    """Where the tasks run. Raises Stopped when nothing can."""
+    """Return the engine that runs the tasks. Raise Stopped if no engine can."""
     if args.engine is not None:
         from runner.frontends.batch.ray_engine import OnRay
 
@@ -218,5 +218,5 @@ def show(out: Path, *, json_lines: bool, wanted: Sequence[str]) -> int:
 
 
 def cores() -> int:
-    """How many run at once unless somebody says otherwise: models are waited for most of the time."""
+    """Return the default number of parallel tasks: most of the time, a task waits for a model."""
     return max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)

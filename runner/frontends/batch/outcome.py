@@ -1,4 +1,4 @@
-"""What became of a task, in one word and one JSON object."""
+"""The outcome of a task, as one word and as one JSON object."""
 
 from enum import StrEnum
 
@@ -9,7 +9,9 @@ from runner.problems import Exit
 
 
 class Status(StrEnum):
-    """`denied`: it came to its end, but policy denied something on the way. Better ones first."""
+    """The outcome of a task, better ones first. `denied`: the task was completed, but policy denied an action on the
+    way.
+    """
 
     DONE = "done"
     DENIED = "denied"

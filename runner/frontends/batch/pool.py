@@ -1,4 +1,6 @@
-"""Which task runs when: so many at once, in the order of the list, until all are done or a bound is reached."""
+"""The order of the tasks: a number of them in parallel, in the order of the list, until all are done or a limit is
+hit.
+"""
 
 import asyncio
 import signal
@@ -16,16 +18,19 @@ from runner.problems import Exit
 
 
 class Engine(Protocol):
-    """Where attempts run."""
+    """The place where attempts run."""
 
     async def attempt(self, task: Task, number: int, left: float | None, hurry: asyncio.Event) -> Result:
-        """One attempt, to its end. The task's files of an earlier one are gone. `left`: the money that the batch still
-        has. Cancelled, it leaves nothing running; `hurry` is set when even that shall be quick."""
+        """Make one attempt. The files of an earlier attempt at the task are removed first.
+
+        `left` is the money that the batch still has. After cancellation, nothing is left running. `hurry` is set if the
+        end must be faster than usual.
+        """
         ...
 
 
 class Watch(Protocol):
-    """Who is told what happens."""
+    """The listener to the progress of a batch."""
 
     def begun(self, task: Task) -> None: ...
 
@@ -36,7 +41,7 @@ class Watch(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """`cost`: of all results of the batch, earlier ones too; `seconds`: wall time of this call."""
+    """The limits of a batch. `cost` is for all results, earlier ones too; `seconds` is the wall time of this call."""
 
     jobs: int
     fail_fast: bool = False
@@ -45,7 +50,7 @@ class Bounds:
 
 
 class Pool:
-    """One call of a batch. `ended_by` says what ended it before its tasks did, None when nothing did."""
+    """One call of a batch. `ended_by` is the reason why it ended before its tasks did, or None."""
 
     def __init__(self, store: Store, engine: Engine, bounds: Bounds, watch: Watch) -> None:
         self._store = store

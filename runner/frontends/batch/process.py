@@ -1,4 +1,4 @@
-"""One task as a process of its own: `agent` started, followed and, when it must be, ended; nothing of it is left."""
+"""One task as a process of its own: `agent` is started, followed and, if necessary, ended without a remnant."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ _START = "import sys; from runner.cli.batch_child import main; sys.exit(main())"
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """How the process ended. `status` is negative for a signal; `last`: the last line that sums a run up."""
+    """The end of a process. `status` is negative for a signal; `last` is the last line that summarizes a run."""
 
     status: int
     last: dict[str, object] | None
@@ -84,7 +84,9 @@ async def run(
 
 
 async def _ended(process: asyncio.subprocess.Process) -> int:
-    """Its status, once it is gone. `Process.wait` of some versions waits for its output to be closed as well."""
+    """Return the exit status. Some versions of `Process.wait` also wait until the output is closed, which may be
+    later.
+    """
     while process.returncode is None:  # noqa: ASYNC110  # nothing public tells it by an event
         await asyncio.sleep(_LOOK)
     return process.returncode
@@ -107,7 +109,7 @@ async def _end(process: asyncio.subprocess.Process, over: "asyncio.Future[int]",
 
 
 async def _rest(streams: "asyncio.Future[tuple[None, None, str]]") -> str:
-    """What was still in the pipes; no longer than that, should somebody else hold them open."""
+    """Return the rest of the output in the pipes. The wait is limited, because another process may hold them open."""
     await asyncio.wait({streams}, timeout=_REST)
     if not streams.done():
         streams.cancel()

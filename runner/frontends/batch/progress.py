@@ -1,4 +1,4 @@
-"""What a person or a program sees while a batch runs: a bar at a terminal, else a line for each task that ended."""
+"""The progress of a batch: a bar at a terminal, else one line for each task that ended."""
 
 import json
 import sys
@@ -45,7 +45,7 @@ class Lines:
 
 
 class Bar:
-    """One line that moves, on stderr; the tasks that did not end well stay above it."""
+    """A progress bar on stderr. Tasks that failed stay above it, one line each."""
 
     def __init__(self, total: int) -> None:
         self._total = total
@@ -104,7 +104,7 @@ class Bar:
 
 
 def row(result: Result) -> str:
-    """One line about a result: nothing in it can drive a terminal."""
+    """Return one line about a result. No character of it can control a terminal."""
     parts = [f"{result.get('status')!s:<7}", one_line(str(result.get("id")), 60)]
     if isinstance(turns := result.get("turns"), int):
         parts.append(f"{turns} turns")
@@ -131,7 +131,7 @@ def summary(results: "list[Result]", unfinished: int) -> dict[str, object]:
 
 
 def sentence(counts: dict[str, object]) -> str:
-    """`summary` as one line."""
+    """Return `summary` as one line."""
     parts = [f"{counts[str(each)]} {each}" for each in Status if counts[str(each)]]
     if counts["unfinished"]:
         parts.append(f"{counts['unfinished']} unfinished")

@@ -1,6 +1,6 @@
-"""What runs on another machine: the same attempt as here, on a workspace that came along, with that machine's own key.
+"""The worker on another machine: the same attempt as here, on a workspace that was sent along, with that machine's key.
 
-Imported there by name, so ringfence is installed there, in the same version.
+The engine imports this module there by name, so the same version of ringfence must be installed there.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ _PROBE = 60.0  # seconds
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """What a machine can do. `why`: what keeps it from working for us, None when nothing does."""
+    """The abilities of a machine. `why` is the reason why it cannot be used, or None."""
 
     name: str
     version: str
@@ -83,5 +83,7 @@ def _cancel(task: "asyncio.Task[Answer]") -> None:
 
 
 def own_environment() -> dict[str, str]:
-    """What this machine gives its processes, without what is the engine's: its token is a way into the cluster."""
+    """Return the environment of this machine's processes without the engine's variables: its token opens the
+    cluster.
+    """
     return {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}

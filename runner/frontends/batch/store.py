@@ -32,8 +32,13 @@ Result = dict[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What is known of one task. `result`: its latest, None when none came to an end. `attempts`: how many began.
-    `cost`: of all of them that came to an end, as far as it is known."""
+    """The history of one task.
+
+    Attributes:
+        result: The latest result, or None if no attempt was completed.
+        attempts: The number of attempts that began.
+        cost: The known cost of all completed attempts.
+    """
 
     attempts: int = 0
     result: Result | None = None
@@ -45,13 +50,13 @@ class Past:
         return self.attempts > 0 and (self.result is None or self.result.get("attempt") != self.attempts)
 
     def ended(self, result: Result) -> "Past":
-        """With the result of one more attempt."""
+        """Return the history with the result of one more attempt."""
         cost = result.get("cost")
         return replace(self, result=result, cost=self.cost + (cost if isinstance(cost, int | float) else 0.0))
 
 
 class Store:
-    """One open folder. Only its holder writes there."""
+    """An open results folder. Only its holder writes there."""
 
     def __init__(self, folder: Path, lock: int) -> None:
         self.folder = folder
@@ -118,7 +123,7 @@ class Store:
         return self.folder / "events" / f"{task.name}.jsonl"
 
     def files(self, task: Task) -> dict[str, str | None]:
-        """What there is of a task's files, by paths below the folder."""
+        """Return the existing files of a task, by their paths below the folder."""
         paths = {"patch": self.patch(task), "events": self.events(task)}
         return {
             name: str(path.relative_to(self.folder)) if path.exists() and path.stat().st_size else None
@@ -151,7 +156,9 @@ class Store:
 
 
 def history(folder: Path) -> dict[str, Past]:
-    """What the folder says of each task, by id. Raises Stopped when it is no folder of a batch, or a newer one."""
+    """Return the history of each task, by id. Raise Stopped if the folder is not that of a batch, or has a newer
+    format.
+    """
     past: dict[str, Past] = {}
     first = next(_lines(folder / "journal.jsonl"), None)
     if first is None or first.get("type") != "batch":

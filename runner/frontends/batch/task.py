@@ -1,4 +1,4 @@
-"""One task, parsed: what a line of the list asked for, with everything that was left out filled in."""
+"""One task, parsed from a line of the list, with the defaults filled in."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ _SLUG = 40
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What one run may use up; None: what the configuration says. `seconds` is wall time, `cost` in US dollars."""
+    """The limits of one run; None stands for the configured value. `seconds` is wall time, `cost` is in US dollars."""
 
     turns: int | None = None
     tokens: int | None = None
@@ -25,9 +25,9 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One prompt to work on. `cwd` is real and absolute; `line` is where the list has it, counted from 1.
+    """One prompt to work on. `cwd` is real and absolute; `line` is its number in the list, counted from 1.
 
-    Holds no credential, and nothing that names one: it travels to other machines as it is.
+    A task contains no credential, and no name of one: it is sent to other machines as it is.
     """
 
     id: str
@@ -41,7 +41,7 @@ class Task:
 
     @property
     def name(self) -> str:
-        """What its files are called: one path component whatever the id holds, and no two alike when letters fold."""
+        """Return the name of the task's files: one path component for any id, unique even if case is folded."""
         return file_name(self.id)
 
     @property
@@ -61,10 +61,10 @@ def within(task: Task, left: float | None) -> Task:
 
 
 def file_name(id: str) -> str:
-    """`id` itself where it is plain and in lower case; else what is plain of it and a hash.
+    """Return `id` itself if it is plain and in lower case, else its plain characters and a hash.
 
-    THREAT: an id comes from whoever wrote the list. It never holds a `/`, is never `.` or `..`, starts with no dot or
-    dash, and is no name that another id has on a file system that folds case.
+    THREAT: the author of the list chooses an id. The name never contains a `/`, is never `.` or `..`, starts with no
+    dot or dash, and differs from the name of every other id on a file system that folds case.
     """
     if _PLAIN.fullmatch(id) and not re.search(r"-[0-9a-f]{16}$", id):
         return id

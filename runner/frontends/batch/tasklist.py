@@ -24,7 +24,7 @@ Count = Annotated[int, Field(ge=1, le=1 << 53)]
 
 
 class Line(BaseModel):
-    """One line of the list, as written. Everything in it is about one task."""
+    """One line of the list, as written. Every value in it is about one task."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -57,7 +57,7 @@ class Line(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """What holds for a task that does not say it. `base`: the folder that relative paths of the list start at."""
+    """The values for a task that does not set them. `base` is the folder that relative paths of the list start at."""
 
     base: Path
     cwd: Path
@@ -68,7 +68,7 @@ class Defaults:
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """What is wrong with one line, counted from 1."""
+    """One mistake in a line of the list, which is counted from 1."""
 
     line: int
     what: str
@@ -79,7 +79,7 @@ class Mistake:
 
 
 def parse(data: bytes, shown: str, defaults: Defaults) -> tuple[Task, ...]:
-    """Every task of the list. Raises Stopped, which names every line that is wrong, what it is, and how to mend it."""
+    """Return every task of the list. Raise Stopped with every wrong line, its mistake, and its correction."""
     tasks: list[Task] = []
     mistakes: list[Mistake] = []
     ids: dict[str, int] = {}

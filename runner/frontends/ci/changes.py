@@ -1,7 +1,8 @@
-"""What a run changed in a workspace, by two looks at it: no program runs, so nothing that the repository says can lie.
+"""The files that a run changed in a workspace, found by two scans of it.
 
-A file counts as changed when its inode, size or times did. No command can set the time of a change (ctime), so none is
-missed; one that was written again with the same content counts as well. What Git ignores is left out, as in a patch.
+No program is run, so nothing that the repository contains can falsify the result. A file counts as changed if its
+inode, size or times changed. No command can set the change time (ctime), so no change is missed; a file rewritten with
+the same content counts as changed too. Files that Git ignores are left out, as in a patch.
 """
 
 import os
@@ -18,7 +19,7 @@ from runner.changes.review.tree_diff import OVERTIME
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """`how`: added, modified or deleted."""
+    """One changed file. `how` is added, modified or deleted."""
 
     path: str
     how: str
@@ -39,7 +40,7 @@ class Look:
 
 
 def before(workspace: str) -> dict[str, Stamp]:
-    """Every file and link of a workspace as it is now. Raises OSError."""
+    """Return every file and link of a workspace as it is now. Raise OSError if the workspace cannot be read."""
     return {path: stamp(status) for path, status in tree_diff.scan_tree(workspace).files.items()}
 
 

@@ -91,7 +91,7 @@ def credentials(workspace: str) -> tuple[Kept, ...]:
 
 
 def refuse(kept: tuple[Kept, ...], *, review: bool = False) -> None:
-    """Raises a usage error when there are any. With `review`, for those only that cannot be taken out of a copy."""
+    """Raise a usage error if there are any. With `review`, only those count that cannot be removed from a copy."""
     kept = tuple(each for each in kept if each.working or not review)
     if not kept:
         return

@@ -1,4 +1,4 @@
-"""What a pipeline's machine holds that no command of a model may have: variables, files of the job, kept credentials.
+"""The parts of a pipeline's machine that commands of a model must not get: variables, job files, stored credentials.
 
 SOURCE: docs.github.com, "Workflow commands for GitHub Actions" (GITHUB_ENV and the other files by which a step speaks
 to its job) and "Security hardening" (tokens in variables); github.com/actions/checkout (a token in `http.*.extraheader`
@@ -31,8 +31,11 @@ _POINTING = (
 
 
 def environment(environ: Mapping[str, str], *, keep: Collection[str] = ()) -> dict[str, str]:
-    """What commands may be given something of; `keep`: what the user's own `[[credential]]` names, for the proxy. The
-    redactor knows the rest first, where it looks like a secret."""
+    """Return the environment that commands may get parts of.
+
+    `keep` are the variables that the user's own `[[credential]]` tables name, for the proxy. The redactor learns every
+    removed value that looks like a secret first.
+    """
     from_environment(environ)
     return {
         name: value
@@ -42,7 +45,7 @@ def environment(environ: Mapping[str, str], *, keep: Collection[str] = ()) -> di
 
 
 def closed(profile: Profile, environ: Mapping[str, str], workspace: str) -> Profile:
-    """`profile` in which the files of the job, and of credentials, are secrets: in no mode is one read or written."""
+    """Return `profile` with the job's files and credential files as secrets: no mode may read or write one of them."""
     found: set[str] = set()
     for name in _FILES:
         path = environ.get(name, "")

@@ -18,7 +18,9 @@ _EARLIER = 1 << 20  # bytes of a job summary that are kept; SOURCE: GitHub takes
 
 
 class Outlet:
-    """One file, not yet there under its name. `option` is how it was asked for, `path` where it will be."""
+    """One output file that does not exist under its name yet. `option` is its command-line option, `path` its final
+    path.
+    """
 
     def __init__(
         self, option: str, path: str, folder: int, name: str, handle: int, temporary: str, keep: bytes
@@ -57,7 +59,7 @@ class Outlet:
             view = view[os.write(self._handle, view) :]
 
     def close(self) -> None:
-        """What was not written is not there."""
+        """Close the file. A file that was not written does not exist afterwards."""
         if self._temporary:
             with contextlib.suppress(OSError):
                 os.unlink(self._temporary, dir_fd=self._folder)
@@ -66,7 +68,7 @@ class Outlet:
 
 
 class Outlets:
-    """Every file that was asked for, by its option. Leaving closes them."""
+    """Every requested output file, by its option. Leaving the context closes the files."""
 
     def __init__(self) -> None:
         self._open: dict[str, Outlet] = {}
@@ -75,10 +77,10 @@ class Outlets:
     def opened(
         cls, asked: Mapping[str, str | None], workspace: str, environ: Mapping[str, str], *, inside_too: bool
     ) -> "Outlets":
-        """`asked`: option -> path. `inside_too`: they may lie in the workspace. Raises a usage error; then none is
-        open.
+        """Open the files of `asked`, which maps options to paths. Raise a usage error; then no file is open.
 
-        `--events` is written in place as it comes, so that what is killed leaves what it had.
+        `inside_too`: the files may lie in the workspace. `--events` is written in place as events come, so that a
+        killed run leaves the events so far.
         """
         made = cls()
         try:
@@ -167,9 +169,10 @@ def _handle(folder: int, name: str, path: str, environ: Mapping[str, str], grows
 
 
 def no_link(option: str, path: str, workspace: str) -> None:
-    """Raises a usage error for a link in the workspace on the way to `path`, which is absolute.
+    """Raise a usage error if a link in the workspace lies on the way to `path`, which is absolute.
 
-    THREAT: we may read and write what no command may. A branch could turn a prompt into a file of the job's secrets.
+    THREAT: this process may read and write what no command may. A branch could turn a prompt into a file of the job's
+    secrets.
     """
     at = ""
     for part in path.split("/")[1:]:

@@ -1,4 +1,4 @@
-"""What a run came to: the last line of `agent ci`, which programs read."""
+"""The result of a run: the last line of `agent ci`, for programs."""
 
 import json
 from dataclasses import asdict
@@ -11,8 +11,16 @@ from runner.messages import Usage
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """`exit` is the program's code, `reason` says it in words, `limit` which bound ended it. `cost` is None where no
-    price is known. `message`: the model's last words. `patch`: the file that holds what was done, with --review."""
+    """The result of a run.
+
+    Attributes:
+        exit: The exit code of the program.
+        reason: The reason in words.
+        limit: The limit that ended the run, or None.
+        cost: The cost of the run, or None if the price is unknown.
+        message: The last message of the model.
+        patch: The file with the changes, with --review.
+    """
 
     exit: int
     reason: str
@@ -47,7 +55,7 @@ class Result:
         }
 
     def line(self) -> str:
-        """One line of ASCII in which no job runner finds a command."""
+        """Return the result as one line of ASCII that contains no command for a job runner."""
         return inert(json.dumps(self.as_json(), ensure_ascii=True, separators=(",", ":")))
 
 

@@ -1,4 +1,4 @@
-"""One run in a pipeline: what it is given, what is shown of it, and what it came to."""
+"""One run in a pipeline: its input, its log, and its result."""
 
 import asyncio
 import contextlib
@@ -42,8 +42,11 @@ if TYPE_CHECKING:
 
 
 class Run:
-    """What is known of one run so far, whatever ends it. `workspace`: around the folder of `args`; `review`: work in a
-    copy, and leave a patch; `ignored`: in it also what Git ignores."""
+    """The state of one run, however it ends.
+
+    `workspace` is the workspace around the folder of `args`. With `review`, the run works in a copy and leaves a patch;
+    with `ignored`, the copy contains the files that Git ignores too.
+    """
 
     def __init__(self, args: RunArgs, outlets: Outlets, workspace: str, review: bool, ignored: bool) -> None:
         self._args = args
@@ -70,7 +73,9 @@ class Run:
         self._place: location.Place | None = None  # of the log; None while nothing was opened
 
     def work(self, prompt: str | None, prompt_file: Path | None) -> int:
-        """All of it, to the last line of stdout; answers the exit code. The files are written however it ends."""
+        """Do the run, up to the last line of stdout, and return the exit code. The files are written however the run
+        ends.
+        """
         problem: Problem | None = None
         code = Exit.DONE
         try:
@@ -184,7 +189,7 @@ class Run:
         return deadline
 
     def _left_out(self, args: RunArgs) -> Iterator[str]:
-        """What came with the repository and does not count."""
+        """Return the settings and files of the repository that do not count."""
         if args.trust_config is not None:
             return
         from runner.config.load import LOCAL_FILE, PROJECT_FILE
@@ -306,6 +311,8 @@ def _reviewed(
 
 
 def _ignored() -> None:
-    """From now on nobody stops us, for the moment that it takes; SIGKILL is left to whoever cannot wait."""
+    """Ignore the signals that end a program for the short rest of the run. SIGKILL remains for a caller that cannot
+    wait.
+    """
     for number in (signal.SIGINT, *ending_signals()):
         signal.signal(number, signal.SIG_IGN)

@@ -1,4 +1,4 @@
-"""What one session did, as the audit log has it."""
+"""The record of one session in the audit log."""
 
 from policy.model.frozen import dataclass
 from runner.audit.chain import Record
@@ -12,7 +12,9 @@ _LONGEST = 2000  # characters of an action; the log has all of it
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """`deeds`: oldest first. `head`: the last record of the log, as `agent audit verify --expect` takes it."""
+    """The record of one session. `deeds` are ordered oldest first; `head` is the value for `agent audit verify
+    --expect`.
+    """
 
     deeds: tuple[Deed, ...] = ()
     head: str | None = None
@@ -20,7 +22,7 @@ class Story:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """One denial. `mattered`: the run did not get what it wanted in another way."""
+    """One denial. `mattered` is True if the run did not reach the goal of the denied action in another way."""
 
     record: int
     tool: str
@@ -32,7 +34,7 @@ class Refused:
 
 
 def told(log_place: Place, session: str) -> Story:
-    """What the log there says of one session, which is its last or nearly. Raises AuditError."""
+    """Return the record of a session, which is the last one in the log or nearly so. Raise AuditError."""
     with AuditLog.open_to_read(log_place) as log:
         head: str | None = None
         found: list[Record] = []
@@ -55,11 +57,11 @@ def told(log_place: Place, session: str) -> Story:
 
 
 def refusals(story: Story, *, done: bool) -> tuple[Refused, ...]:
-    """Every denial by policy or a person. `done`: the run ended because the model said that it was ready.
+    """Return every denial by policy or a user. With `done`, the run ended because the model said that it was ready.
 
-    A denial did not matter when the very same action was allowed later and succeeded; or when the run was done, and
-    a later action with the same tool succeeded at everything that the refused one was for: the same effects on the same
-    paths and hosts.
+    A denial did not matter if the same action was allowed later and succeeded. In a run that is done, it also did not
+    matter if a later action with the same tool succeeded at everything that the denied action was for: the same effects
+    on the same paths and hosts.
     """
     found = []
     for place, deed in enumerate(story.deeds):
@@ -102,7 +104,7 @@ def _instead(refused: Deed, other: Deed) -> bool:
 
 
 def _aims(deed: Deed) -> set[tuple[str, str, bool]]:
-    """What it would do, to what; empty when not all of that is known."""
+    """Return the effects of an action with their targets; empty if some of them are unknown."""
     found = set()
     for effect in reading.items(deed.record.body.get("effects")):
         each = reading.mapping(effect)

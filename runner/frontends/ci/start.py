@@ -1,4 +1,4 @@
-"""`agent ci`: the run of `agent run` on a machine that holds secrets, for somebody who reads only what it leaves."""
+"""`agent ci`: the run of `agent run` on a machine with secrets, for a reader who sees only the output files."""
 
 import contextlib
 import os
@@ -16,7 +16,7 @@ from runner.state.ending_signals import ending_signals
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Where a run leaves what it did, as typed. `inside_too`: they may lie in the workspace."""
+    """The output files of a run, as typed. `inside_too`: the files may lie in the workspace."""
 
     events: str | None = None
     summary: str | None = None
@@ -40,8 +40,11 @@ class Files:
 def start_ci(
     args: RunArgs, files: Files, prompt: str | None, prompt_file: Path | None, *, review: bool, ignored: bool = False
 ) -> int:
-    """One unattended run; answers the exit code. What was asked for is written however it ends, once the files are
-    open: also when it cannot begin, is cancelled or breaks off."""
+    """Do one unattended run and return the exit code.
+
+    Once the output files are open, they are written however the run ends: also if it cannot begin, is cancelled or
+    fails.
+    """
     if ignored and not review:
         raise usage("`--patch-ignored` stands without `--review`", "without a copy there is no patch", "add --review")
     if review != (files.patch is not None):

@@ -36,7 +36,7 @@ _ENDS = {
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What the page says besides the result. `notes`: what is to be known about the patch or the files."""
+    """The content of the page besides the result. `notes` are remarks about the patch or the files."""
 
     result: Result
     story: Story

@@ -18,7 +18,10 @@ from runner.text.ci_log import broken
 
 
 class JobLog(io.TextIOBase):
-    """Takes text in pieces and writes whole lines to `stream`. `github`: with groups, and with commands stopped."""
+    """A job log that takes text in pieces and writes whole lines to `stream`.
+
+    With `github`, it writes groups, and disables workflow commands in untrusted text.
+    """
 
     def __init__(self, stream: TextIO, *, github: bool) -> None:
         self._stream = stream
@@ -52,7 +55,7 @@ class JobLog(io.TextIOBase):
         self._stream.flush()
 
     def group(self, title: str) -> None:
-        """What follows can be folded away, on GitHub. `title` is ours."""
+        """Begin a group that the reader can fold, on GitHub. `title` is trusted."""
         if self._word:
             self.ungroup()
             self._commands(f"::group::{title}")
@@ -64,7 +67,7 @@ class JobLog(io.TextIOBase):
             self._grouped = False
 
     def end(self) -> None:
-        """Nothing untrusted follows."""
+        """End the untrusted text."""
         if self._line:
             self.write("\n")
         self.ungroup()

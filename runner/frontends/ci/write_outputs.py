@@ -1,4 +1,4 @@
-"""What is left of a run: every file that was asked for, written when it is over."""
+"""The output files of a run, written when the run is over."""
 
 import contextlib
 import json
@@ -20,8 +20,20 @@ from runner.problems import Exit, Stopped
 
 @dataclass(frozen=True, slots=True)
 class Remains:
-    """What the files say besides the result. `place`: of the log; None while nothing was opened. `started`: None when
-    it never did. `why`: of a run that could not begin; `patch`: None when none was made."""
+    """The content of the output files besides the result.
+
+    Attributes:
+        story: The record of the session.
+        place: The place of the log, or None if nothing was opened.
+        started: The start of the session, or None if there was none.
+        workspace: The path of the workspace.
+        bounds: The limits of the run.
+        mode: The mode.
+        model: The model, as `provider:model`.
+        notes: Remarks about the patch or the files.
+        why: The reason of a run that could not begin.
+        patch: The patch, or None if there is none.
+    """
 
     story: Story
     place: place.Place | None
@@ -35,7 +47,7 @@ class Remains:
     patch: bytes | None
 
     def seal(self) -> dict[str, object]:
-        """Of the log as it is now. Raises AuditError."""
+        """Return the seal of the log as it is now. Raise AuditError."""
         from runner.audit.log import AuditLog
         from runner.audit.seal import sealed
         from runner.audit.signing_key import kept
@@ -44,7 +56,7 @@ class Remains:
             return sealed(log.store, kept)
 
     def sarif(self, result: Result) -> dict[str, object]:
-        """What was denied."""
+        """Return the denials as SARIF."""
         from runner.audit.export.sarif import document
 
         exits = {result.session: result.exit} if result.session else {}
@@ -94,7 +106,7 @@ def written(result: Result, remains: Remains, outlets: Outlets, shown: Callable[
 
 
 def _failed(result: Result, failed: list[Problem], shown: Callable[[Problem], None]) -> Result:
-    """With what could not be written, which is shown: a run that is done otherwise is not."""
+    """Return the result with the files that could not be written, which are shown: a successful run fails by that."""
     for each in failed:
         shown(each)
     if failed and result.exit in (Exit.DONE, Exit.DENIED):

@@ -8,7 +8,7 @@ from runner.problems import usage
 
 
 def wants_help(words: list[str]) -> bool:
-    """Whether `--help` stands where an option may stand."""
+    """Return True if `--help` or `-h` stands where an option may stand."""
     own = words[: words.index("--")] if "--" in words else words
     return "--help" in own or "-h" in own
 
@@ -98,7 +98,9 @@ def _tool(name: str | None, argv: tuple[str, ...] | None, path: str | None) -> s
 
 
 def _check_form(command: str, plain: list[str], argv: tuple[str, ...] | None) -> None:
-    """One script, or words after `--`: anything else would make us guess where the quotes belong."""
+    """Raise a usage error unless there is one script, or words after `--`. Any other form needs a guess about the
+    quotes.
+    """
     if argv is not None and plain:
         raise usage(
             f"`{plain[0]}` stands before `--`",

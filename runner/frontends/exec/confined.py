@@ -35,7 +35,10 @@ async def confine(
     ahead: PrelaunchedHelper | None,
     lend: "InjectorFactory | None" = None,
 ) -> int:
-    """From an open boundary to a sealed outcome. The canary comes first: the session record holds what it saw."""
+    """Run an allowed action between an open boundary and a sealed outcome, and return the exit code.
+
+    The canary runs first: the session record contains its result.
+    """
     async with _boundary(wanted, verdict.permit.terms, ahead, case.gate.settings.container, lend) as opening:
         from runner.audit.open_log import open_log  # SQLite is loaded while the helper starts
 

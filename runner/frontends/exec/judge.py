@@ -46,7 +46,7 @@ def judge_lines(
 
 
 def _reasons(assessment: Assessment, verdict: Verdict) -> Iterable[Reason]:
-    """What decided comes first: a rule of the user's, too."""
+    """Return the reasons, with the deciding reason first, even if it is a rule of the user."""
     told = (verdict.reason, *assessment.reasons, *assessment.asked, *assessment.covered.values())
     return dict.fromkeys(told)
 

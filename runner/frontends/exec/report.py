@@ -1,4 +1,4 @@
-"""How `agent exec` tells what happens: the command's own bytes and words on stderr, or one JSON event a line."""
+"""The reports of `agent exec`: the command's own bytes with messages on stderr, or one JSON event per line."""
 
 import json
 import os
@@ -44,7 +44,7 @@ class Report(Protocol):
 
 
 class PlainReport:
-    """For people and shells: stdout and stderr are the command's; our words come on stderr, after its own."""
+    """The report for people and shells: stdout and stderr of the command, then the messages of ringfence on stderr."""
 
     def denied(self, assessment: Assessment, verdict: Deny) -> int:
         from runner.gate.explain import caret_lines
@@ -83,7 +83,7 @@ class PlainReport:
 
 
 class EventReport:
-    """For programs: the events of `agent run --json`, one a line on stdout."""
+    """The report for programs: the events of `agent run --json` on stdout, one per line."""
 
     def __init__(self) -> None:
         import codecs
@@ -161,7 +161,7 @@ class EventReport:
 
 
 def _masking(*, shapes: bool) -> "dict[int, Stream]":
-    """What masks stdout and stderr, each on its own; nothing where there is nothing to mask."""
+    """Return the maskers of stdout and stderr, one for each; an empty value if there is nothing to mask."""
     if not shapes and not registry.count():
         return {}
     from runner.secrets.redactor import Redactor
@@ -180,7 +180,7 @@ def _write(descriptor: int, data: bytes) -> None:
 
 
 def ending(outcome: Outcome, limits: Limits) -> tuple[Problem | None, int]:
-    """What an ended command comes to: a Problem to print, if any, and the exit code."""
+    """Return the Problem to print about an ended command, or None, and the exit code."""
     if outcome.problem is not None:
         return outcome.problem, outcome.status or Exit.FAILED
     if outcome.ended_by is not None and outcome.ended_by != "cancelled":

@@ -27,7 +27,13 @@ _STEPS = {"ro": "read", "rw": "write", "tmpfs": "empty", "folder": "empty", "mas
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """One set of rights. `title` says whose; `mounts` is what T1 would build, unless `refused` says why it cannot."""
+    """One set of rights.
+
+    Attributes:
+        title: The owner of the rights.
+        mounts: The mounts of the full sandbox.
+        refused: The reason why the full sandbox cannot build the mounts, or None.
+    """
 
     title: str
     terms: Terms
@@ -84,7 +90,7 @@ def _standard(gate: Gate, rights: Rights) -> Terms:
 
 
 def _shown(title: str, terms: Terms) -> Shown:
-    """With the mounts of the full sandbox, for a session's /tmp that does not exist yet."""
+    """Return the rights with the mounts of the full sandbox, for a session whose /tmp does not exist yet."""
     from sandbox.inside import syscalls
     from sandbox.linux.launch import survey
     from sandbox.linux.plan_builder import compile_plan

@@ -1,4 +1,4 @@
-"""`agent why`: everything the gate would say about one action. Runs nothing, records nothing."""
+"""`agent why`: the explanation of the gate's verdict on one action. Nothing is run, and nothing is recorded."""
 
 import os
 from typing import TYPE_CHECKING
@@ -52,7 +52,7 @@ def run_why(args: GateArgs) -> int:
 def _answered(
     gate: "Gate", assessment: "Assessment", verdict: "Verdict", *, unattended: bool
 ) -> "tuple[Assessment, Verdict]":
-    """What remembered answers make of it; nothing is asked, spent or kept."""
+    """Return the verdict after remembered answers are applied. Nothing is asked, consumed or stored."""
     from policy.model.permission_rule import Source
     from runner.frontends.exec.command import answers_kept
 

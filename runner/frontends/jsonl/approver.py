@@ -17,7 +17,7 @@ _NOBODY = "nobody is there to answer"
 
 
 class NoAnswer(ProblemError):
-    """What was said answers nothing; the question still waits, if it ever did."""
+    """The error that says why a line of the program answers nothing. The question still waits, if it ever did."""
 
     def __init__(self, why: str, fix: str) -> None:
         super().__init__(Problem("this answers no question", why, fix))
@@ -38,8 +38,11 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class _Pending:
-    """What waits. `read` makes an answer of what was said, or raises NoAnswer; `no` is the answer of nobody. `loose`:
-    it belongs to no turn."""
+    """A question that waits for its answer.
+
+    `read` converts the program's line to an answer, or raises NoAnswer. `no` is the answer if nobody answers. `loose`
+    is True if the question belongs to no turn.
+    """
 
     read: Callable[[Said], object]
     no: object
@@ -54,7 +57,9 @@ class Questions:
     name = "program"
 
     def __init__(self, emit: Emit) -> None:
-        """`emit` takes the lists to pick from; other questions were told when they come here."""
+        """Take `emit`, which is called with the lists to pick from. Other questions were emitted before they arrive
+        here.
+        """
         self._emit = emit
         self._pending: dict[str, _Pending] = {}
         self._lists = 0
@@ -82,14 +87,14 @@ class Questions:
         return found if isinstance(found, str) else None
 
     def answer(self, id: str, said: Said) -> None:
-        """What the program says to the question `id`. Raises NoAnswer; then nothing was answered."""
+        """Answer the question `id` with the program's line. Raise NoAnswer if the line answers nothing."""
         pending = self._pending.get(id)
         if pending is None or pending.answer.done():
             raise NoAnswer(f"no question `{id}` waits for one", "answer each question once, by its id")
         pending.answer.set_result(pending.read(said))
 
     def withdraw(self) -> None:
-        """No list of a /command waits any more: nothing was picked. What belongs to a turn ends with that."""
+        """Close every open list of a /command without a choice. Questions of a turn end with the turn."""
         for pending in self._pending.values():
             if pending.loose and not pending.answer.done():
                 pending.answer.set_result(pending.no)
@@ -150,7 +155,7 @@ def _planned(said: Said) -> PlanAnswer | Halt:
 
 
 def _reader(question: Question) -> Callable[[Said], Answer]:
-    """What is no clear answer raises NoAnswer: a program that errs is told, and nothing runs meanwhile."""
+    """Return a function that reads an answer, and that raises NoAnswer if a line is not a clear answer."""
 
     def read(said: Said) -> Answer:
         match said.answer:

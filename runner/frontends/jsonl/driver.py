@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class JsonMode:
-    """One program's talk with `agent`, which is open."""
+    """The conversation of one program with an open `Agent`."""
 
     def __init__(self, agent: Agent, questions: Questions, emit: Emit) -> None:
         found = known(agent.environ, agent.conversation.ctx.context)
@@ -137,12 +137,12 @@ class JsonMode:
 
     @property
     def _hears(self) -> bool:
-        """Whether a run is on its way that takes what is said meanwhile: one that was stopped does not."""
+        """Return True if a run is in progress that accepts further texts. A run that was stopped accepts none."""
         return self._agent.busy and self._main is not None and not self._stopped
 
     @property
     def _taken(self) -> bool:
-        """Whether something works on the talk, be it a command that asks the model."""
+        """Return True if anything uses the conversation, including a command that asks the model."""
         return self._main is not None or self._agent.busy
 
     def _prompt(self, text: str, typed: str = "") -> None:
@@ -154,7 +154,7 @@ class JsonMode:
             self._start(self._run(UserInput(text, typed)))
 
     def _start(self, work: Coroutine[object, object, None]) -> None:
-        """What works on the talk itself, one at a time."""
+        """Start the work that uses the conversation itself; only one such task runs at a time."""
         if self._taken:
             work.close()
             raise Misread(BUSY)
@@ -189,7 +189,7 @@ class JsonMode:
         self._begin(run_line(text if text.startswith("/") else f"/{text}", self))
 
     def _take_back(self) -> None:
-        """Nothing waits any more, neither in the talk nor for it."""
+        """Take back every queued text, both in the conversation and before it."""
         conversation, waited = self._agent.conversation, tuple(self._next)
         self._next.clear()
         conversation.take_back()

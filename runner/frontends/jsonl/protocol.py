@@ -38,7 +38,7 @@ class FollowUp:
 
 @dataclass(frozen=True, slots=True)
 class TakeBack:
-    """Nothing waits any more."""
+    """The request to discard every queued text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class SetMode:
 
 @dataclass(frozen=True, slots=True)
 class SetModel:
-    """`provider:model`."""
+    """The request to change the model to `provider:model`."""
 
     model: str
 
@@ -130,7 +130,7 @@ TYPES = tuple(_SHAPES)
 
 
 def parse(line: bytes) -> Input:
-    """What a line says. Raises Misread, which names what is wrong with it."""
+    """Parse one line. Raise Misread, which names the mistake, if the line is not understood."""
     if len(line) > LONGEST:
         raise _misread(f"it is longer than {LONGEST >> 20} MiB", "let the model read a file")
     try:
@@ -177,7 +177,7 @@ def _one_of(kind: type[E], name: str, value: str) -> E:
 
 
 class _Twice(ValueError):
-    """Of two values under one name, another program may take the one that was not meant."""
+    """The error for a JSON object with the same name twice: another program may use the other value."""
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:

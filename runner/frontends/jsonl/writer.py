@@ -110,7 +110,7 @@ class JsonLines:
             raise self._lost from None
 
     def _fewer(self, before: int) -> bool:
-        """Whether something was taken, or never will be."""
+        """Return True if the reader took some lines, or never will take any."""
         return self._waiting < before or self._lost is not None
 
     def _lose(self, error: Exception) -> None:

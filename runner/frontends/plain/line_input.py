@@ -40,7 +40,7 @@ def line_reader(*, forget: bool = False) -> ReadLine:
 
 
 def _pasting() -> "KeyBindings":
-    """What a paste does."""
+    """Handle a paste."""
     from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
     from prompt_toolkit.keys import Keys
 

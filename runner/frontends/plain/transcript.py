@@ -1,4 +1,4 @@
-"""What a person sees of a session: events drawn on a terminal, or as plain lines where there is none.
+"""The transcript of a session: events drawn on a terminal, or as plain lines without one.
 
 THREAT: the model, files and commands choose most of this text. All of it passes `visible` and becomes rich Text, never
 markup, so nothing in it can move the cursor, forge a badge, hide a part of a command, or colour itself.
@@ -86,7 +86,10 @@ _WORD = {Ruling.ALLOW: ("allowed", "green"), Ruling.ASK: ("asks", "yellow"), Rul
 
 
 class Transcript:
-    """Draws each event as it comes. Calls that only read run side by side, so theirs are drawn when they end."""
+    """The renderer of a transcript. Each event is drawn when it comes.
+
+    Read-only calls run in parallel, so each of them is drawn when it ends.
+    """
 
     def __init__(self, console: Console, *, thinking: bool = False) -> None:
         self._console = console
@@ -250,7 +253,7 @@ class Transcript:
         self._print(self._styled(f"note: {text}", "dim"))
 
     def _row(self, text: Text, *, last: bool = False) -> None:
-        """One row of a call's block: wrapped by us, so that every line keeps the bar."""
+        """Print one row of a call's block, wrapped here so that every line keeps the bar."""
         rows = list(text.wrap(self._console, max(self._width - 3, 20))) or [Text()]
         for number, row in enumerate(rows):
             mark = self._end if last and number == len(rows) - 1 else self._bar
@@ -259,7 +262,7 @@ class Transcript:
             self._print(line)
 
     def _fit(self, line: str) -> str:
-        """`line` cut to the width of a row."""
+        """Return `line` cut to the width of a row."""
         room = max(self._width - 3, 20)
         if cell_len(line) <= room:
             return line

@@ -1,4 +1,6 @@
-"""What a `/command` is, and the desk it works at: whoever runs a talk (terminal, plain lines, JSON) has one."""
+"""The `/command`, and the interface of its host: the front end that runs a conversation (terminal, plain lines,
+JSON).
+"""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One thing to pick. `value` is what comes back; `label` and `detail` are shown, and may hold untrusted text."""
+    """One row to pick from. `value` is returned; `label` and `detail` are shown and may contain untrusted text."""
 
     value: str
     label: str
@@ -22,7 +24,9 @@ class Row:
 
 
 class CommandHost(Protocol):
-    """What a command may use. Everything is told through `say`, so it passes the redactor and reaches JSON too."""
+    """The interface that a command uses. Texts for the user go through `say`, which masks secrets and reaches JSON
+    too.
+    """
 
     @property
     def conversation(self) -> "Conversation": ...
@@ -32,7 +36,7 @@ class CommandHost(Protocol):
 
     @property
     def commands(self) -> "Sequence[Command]":
-        """Every command that is known here; of two with one name the first is meant."""
+        """Every command that is known here. Of two commands with the same name, the first one is used."""
         ...
 
     @property
@@ -78,8 +82,19 @@ def _nothing(host: CommandHost) -> Sequence[str]:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """`usage` shows the arguments. `words`: what may stand first behind the name, for completion. `idle`: it waits
-    until the model is done, since it changes what the model works on."""
+    """One `/command`.
+
+    Attributes:
+        name: The name without the slash.
+        usage: The arguments, for help texts.
+        summary: One line for /help.
+        run: The function that executes the command.
+        aliases: Other names.
+        words: A function that returns the possible first arguments, for completion.
+        idle: True if the command waits until the model is done, because it changes what the model works on.
+        source: The file of a custom command, or empty.
+        sends: True if the command sends a prompt, and is shown as a prompt.
+    """
 
     name: str
     usage: str
@@ -105,4 +120,4 @@ SHELL = "`!COMMAND` runs a command yourself, through the same gate; the model se
 
 
 class Mistake(Exception):
-    """What was typed makes no sense; the text says why, and what to write."""
+    """The typed line makes no sense. The text says why, and what to write instead."""

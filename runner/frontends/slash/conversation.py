@@ -59,7 +59,7 @@ async def _compact(words: str, host: CommandHost) -> None:
 
 
 async def _context(words: str, host: CommandHost) -> None:
-    """What the model is given before anything is said, and how full its window is."""
+    """Show the context that the model is given before the first prompt, and the fill level of its window."""
     conversation, ctx = host.conversation, host.conversation.ctx
     parts = ctx.context_parts(ctx.view.shown(conversation.history))
     if words:
@@ -97,7 +97,7 @@ async def _copy(words: str, host: CommandHost) -> None:
 
 
 async def _cost(words: str, host: CommandHost) -> None:
-    """What this process used in this session, as the provider counts it; and all of them, where it is gone on with."""
+    """Show the tokens and the cost of this process in this session, and of all processes if the session was resumed."""
     conversation = host.conversation
     usage = conversation.usage
     sent = usage.input + usage.cache_read + usage.cache_write
@@ -119,7 +119,7 @@ async def _cost(words: str, host: CommandHost) -> None:
 
 
 def _used(session: str, host: CommandHost) -> str:
-    """What all runs of it used, also for what was taken back."""
+    """Return the usage of all runs of the session, including prompts that were rewound."""
     from runner.sessions.lookup import reading
     from runner.sessions.reader import totals
     from runner.state.paths import state_dir
@@ -129,7 +129,7 @@ def _used(session: str, host: CommandHost) -> str:
 
 
 async def _trust(words: str, host: CommandHost) -> None:
-    """What the repository brings that counts only when you trust it; and your answer."""
+    """Show the content of the repository that counts only if it is trusted, and the user's decision about it."""
     from runner.config import load
     from runner.config.trust.session_check import look_at, now, weigh
     from runner.config.trust.store import store_at

@@ -1,4 +1,4 @@
-"""From a typed line to a `/command`: which one it means, and what to say when it means none."""
+"""The dispatch of typed lines to `/commands`, with the messages for lines that name no command."""
 
 import difflib
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ Known = Sequence[Command]
 
 
 def is_command(line: str) -> bool:
-    """Whether a typed line is for us. A path such as `/etc/hosts is wrong` is for the model."""
+    """Return True if a typed line is a `/command`. A path such as `/etc/hosts is wrong` goes to the model."""
     word = line.split(maxsplit=1)[0] if line.strip() else ""
     return word.startswith("/") and "/" not in word[1:]
 

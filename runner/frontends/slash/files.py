@@ -35,7 +35,9 @@ async def _undo(words: str, host: CommandHost) -> None:
 
 
 async def _to_its_end(work: Callable[[], T]) -> T:
-    """In a thread, and also when the command is stopped: files that go back half, or untold, help nobody."""
+    """Run in a thread until the end, even if the command is stopped: half an undo, or an unreported one, helps
+    nobody.
+    """
     task = asyncio.ensure_future(asyncio.to_thread(work))
     while not task.done():
         with contextlib.suppress(asyncio.CancelledError):
@@ -92,7 +94,7 @@ async def _rewind(words: str, host: CommandHost) -> None:
 
 
 def _since(steps: Sequence[int], mark: RewindPoint) -> int:
-    """How many of `steps`, newest first, came after it."""
+    """Return the number of `steps`, which are ordered newest first, that came later."""
     return bisect_left(steps, -mark.step, key=lambda step: -step)
 
 
@@ -105,7 +107,7 @@ async def _branched(mark: RewindPoint, host: CommandHost) -> None:
 
 
 async def _diff(words: str, host: CommandHost) -> None:
-    """What this session's actions changed in the files, as a diff, also where no Git is."""
+    """Show the changes that this session's actions made to files, as a diff. Git is not needed."""
     from runner.events import Display
 
     keeper = host.conversation.ctx.undo

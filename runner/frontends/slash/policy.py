@@ -49,7 +49,7 @@ async def _audit(words: str, host: CommandHost) -> None:
 
 
 async def _why(words: str, host: CommandHost) -> None:
-    """What the gate would say to a command, in this session's mode; without one, why it said what it said last."""
+    """Explain the verdict on a command in this session's mode; without a command, explain the last verdict."""
     if not words:
         await _audit("last", host)
         return
@@ -67,7 +67,7 @@ async def _why(words: str, host: CommandHost) -> None:
 
 
 async def _sandbox(words: str, host: CommandHost) -> None:
-    """What stands around every action; with a command, the exact rights that it would get."""
+    """Show the boundary of every action; with a command, show the exact rights that it would get."""
     from policy.model.action import RunScript
     from policy.model.verdict import Ask, Deny
     from runner.gate.wording import terms_words
@@ -126,7 +126,7 @@ async def _permissions(words: str, host: CommandHost) -> None:
 
 
 def _about(rule: PermissionRule) -> str:
-    """What a rule is about, in one line."""
+    """Return one line about the subject of a rule."""
     said = [f"run {rule.pattern}"] if rule.run else []
     said += [f"{name} {', '.join(found)}" for name in ("read", "write", "host") if (found := getattr(rule, name))]
     said += [f"with {', '.join(rule.tool)}"] if rule.tool else []

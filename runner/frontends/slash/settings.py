@@ -58,7 +58,7 @@ async def _model(words: str, host: CommandHost) -> None:
 
 
 def _models(host: CommandHost) -> Sequence[str]:
-    """Those of the provider that we have a key for first: the one in use."""
+    """Return the models, with those of the provider in use first: its key is known."""
     from runner.providers.pricing import published
 
     ctx = host.conversation.ctx

@@ -1,9 +1,9 @@
-"""What a terminal sends, told apart: keys, what was pasted, and what the terminal answers by itself.
+"""The input of a terminal, separated into keys, pastes, and the terminal's own replies.
 
-THREAT T112: what is pasted is never a key. A terminal marks the ends of a paste (bracketed paste, XTerm Control
-Sequences), but one that lets an end mark inside the pasted text through (tmux does) makes what follows look typed, and
-one that knows no marks makes all of it look so. A person presses Enter alone; so what comes right behind the end of a
-paste belongs to it, and a heap of lines that comes at once is a paste.
+THREAT T112: pasted text is never a key. A terminal marks both ends of a paste (bracketed paste, XTerm Control
+Sequences). A terminal that lets an end mark inside the pasted text through (tmux does) makes the rest look typed, and a
+terminal without marks makes all of it look typed. A user presses Enter alone, so input directly behind the end of a
+paste belongs to the paste, and several lines that arrive at once are a paste.
 """
 
 import re
@@ -60,7 +60,7 @@ class Intake(Vt100Input):
         return super().flush_keys()
 
     def ahead(self, typed: str) -> None:
-        """What was read before we were there."""
+        """Return the input that arrived before the program read it."""
         store_typeahead(self, self._keys(typed) + self.flush_keys())
 
     def _keys(self, data: str) -> list[KeyPress]:
@@ -106,10 +106,10 @@ class Intake(Vt100Input):
         self._buffer.append(KeyPress(Keys.BracketedPaste, _unmarked(text)))
 
     def _rest(self, seconds: float) -> str:
-        """What comes until nothing comes for so long; longer, once something came that does not end as a paste does.
+        """Read until no input arrives for a while; longer after input that does not end like a paste.
 
-        Nothing else goes on meanwhile, so somebody who types on, or holds a key down, is not waited for, and Ctrl+C by
-        itself stays a key.
+        Nothing else happens meanwhile, so the function does not wait for a user who types on or holds a key down, and a
+        single Ctrl+C stays a key.
         """
         pieces: list[str] = []
         while not self.closed and select.select([self.fileno()], [], [], seconds)[0]:

@@ -1,8 +1,8 @@
-"""Whether the terminal's background is light, and who it is: asked of the terminal, which may answer late or never.
+"""The queries for the terminal's background and identity. The terminal may answer late or never.
 
-The questions are an OSC 11 with `?` and DA2 (XTerm Control Sequences); behind them stands one that every terminal
-answers (DA1), so that we know when nothing more comes. Nobody waits for the answer, and none of it is ever taken for
-keys (Intake).
+The queries are OSC 11 with `?` and DA2 (XTerm Control Sequences), followed by DA1, which every terminal answers and
+which therefore marks the end of the replies. Nothing waits for a reply, and no part of a reply is taken for keys
+(Intake).
 """
 
 import io
@@ -23,8 +23,13 @@ _ANSWER = r"11;rgba?:([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})(?:
 
 
 class Ground:
-    """`light` is None until the terminal has said it; `cuts`: rows that no longer fit its window are cut, and not
-    wrapped. `changed` is called when one of them is known."""
+    """The facts about the terminal that its replies give.
+
+    Attributes:
+        light: True for a light background; None until the terminal has replied.
+        cuts: True if rows that no longer fit the window are cut and not wrapped.
+        changed: A function that is called when one of the facts becomes known.
+    """
 
     def __init__(self, environ: Mapping[str, str], changed: Callable[[], None]) -> None:
         term = environ.get("TERM", "")
@@ -70,7 +75,7 @@ def is_light(answer: str) -> bool | None:
 
 
 def at_terminal() -> bool:
-    """Whether input and output are a terminal on which more can be drawn than lines."""
+    """Return True if input and output are a terminal that can draw more than lines."""
     return os.environ.get("TERM", "dumb") != "dumb" and os.isatty(0) and os.isatty(1)
 
 

@@ -45,7 +45,10 @@ _ROWS_BELOW = 6  # rows which a panel leaves free: what is live, and the status
 
 
 class App:
-    """`run` draws until `leave`; the rest may be called from then on, and before. `first` is asked of the terminal."""
+    """The terminal application. `run` draws until `leave`; the other methods may be called before and meanwhile.
+
+    `first` is the query that is sent to the terminal at the start.
+    """
 
     def __init__(
         self,
@@ -374,7 +377,7 @@ _ON_LIGHT = {"ansicyan": "ansiblue", "ansiyellow": "ansimagenta"}  # neither can
 
 
 class Shades(StyleTransformation):
-    """What `theme` answers holds for the next drawing."""
+    """The colours for the theme that `theme` returns at each drawing."""
 
     def __init__(self, theme: Callable[[], Theme | None]) -> None:
         self._theme = theme

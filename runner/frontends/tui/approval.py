@@ -118,7 +118,7 @@ class ApprovalPanel:
         return tuple(visible(line) for line in (*told, *assessment.tree.split("\n")))
 
     def _foot(self, width: int, *, low: bool = False) -> list[Fragments]:
-        """What may be answered. `low`: the screen is, so what may be remembered has one row together."""
+        """Return the rows of the possible answers. With `low`, a small screen, the remembered answers share one row."""
         if self._view == "x":
             return [[(self._theme.dim, "  x or escape: back to the question")]]
         if self._view:
@@ -150,7 +150,7 @@ class ApprovalPanel:
         return [fit(row, width) for row in rows]
 
     def _cut_all(self) -> None:
-        """What is remembered is shown before it is: whose row has no room is shown whole first."""
+        """Mark every remembered answer as cut. A cut answer is shown whole before it counts."""
         self._cut.update(key for pick in self._question.card.choices for key in pick.keys)
 
     def _keys(self, width: int) -> list[Fragments]:
@@ -270,7 +270,7 @@ class ApprovalPanel:
         return self._set(answer)
 
     def _unseen(self, place: int) -> bool:
-        """Whether the end of something in it has not been on the screen; at another width it may be another row."""
+        """Return True if the end of the content was not on the screen yet. At another width, it may be another row."""
         body = self._drawn.get((place, self._width))
         return body is None or any(name not in self._seen.get(place, set()) for name, _ in body.ends)
 
@@ -289,7 +289,7 @@ class ApprovalPanel:
         return [place for place in listed if alike(own, self._questions[place].card) and self._told(place)]
 
     def _told(self, place: int) -> bool:
-        """Whether a row says everything of a question: its whole command, and the rights of the card that was read."""
+        """Return True if a row shows a whole question: its whole command, and the rights of the card that was read."""
         other, row = self._questions[place], self._row(place)
         card = other.card
         plain = card.change is None and len(card.paths) < 2 and not card.letters and not other.again
@@ -322,7 +322,7 @@ class ApprovalPanel:
         self._guard.hidden()
 
     def edited(self, text: str | None) -> Step[Answers]:
-        """What was written: a reason with a no, or another command."""
+        """Take the written text: the reason of a no, or another command."""
         kind, self._editing = self._editing, ""
         self._guard.hidden()
         if text is None:

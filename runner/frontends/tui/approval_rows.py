@@ -24,8 +24,7 @@ class Content:
 
 
 def content(card: Card, again: str, width: int, theme: Theme, *, first: bool = False) -> Content:
-    """Everything but the badge and the answers, in `width` columns; with `first`, what it does stands
-    first."""
+    """Return the card without badge and answers, in `width` columns; with `first`, the consequence is the first row."""
     rows: list[Fragments] = []
     ends: dict[str, int] = {}
     if again:
@@ -54,7 +53,7 @@ def content(card: Card, again: str, width: int, theme: Theme, *, first: bool = F
 
 
 def explained(card: Card, lines: tuple[str, ...], width: int, theme: Theme) -> tuple[Fragments, ...]:
-    """What stands behind a card: the other reasons, and `lines`, which are safe to show."""
+    """Return the rows behind a card: the other reasons, and `lines`, which are safe to show."""
     rows: list[Fragments] = []
     for line in (card.question, "", *card.more, "", *lines):
         rows += _said(theme.strong if line == card.question else "", line, width)
@@ -98,7 +97,7 @@ def _lines(fragments: list[tuple[str, str]]) -> list[Fragments]:
 
 
 def _broken(line: Fragments, width: int, theme: Theme, lead: str = _INDENT) -> list[Fragments]:
-    """One line over as many rows as it takes, with every character of it. Linear in its length."""
+    """Break one line into as many rows as it needs, with every character of it. Linear in its length."""
     room = max(width - len(_INDENT), 2)
     rows: list[Fragments] = [[(theme.dim, lead)]]
     left = room

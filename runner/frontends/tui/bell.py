@@ -16,7 +16,10 @@ _HOW = {
 
 
 class Bell:
-    """`how` is the setting `notify`; `write` takes what the terminal reads. All of it belongs to the event loop."""
+    """The bell that calls the user back. It belongs to the event loop.
+
+    `how` is the setting `notify`. `write` writes to the terminal.
+    """
 
     def __init__(self, write: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
         self.how = "none"
@@ -38,7 +41,7 @@ class Bell:
             self._waits = asyncio.get_running_loop().call_later(AWAY, self._ring, "a question waits")
 
     def answered(self) -> None:
-        """It does not wait any more."""
+        """Cancel the call: the question was answered."""
         if self._waits is not None:
             self._waits.cancel()
             self._waits = None

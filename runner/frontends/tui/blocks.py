@@ -38,7 +38,7 @@ Block = Prose | Code
 
 
 class Blocks:
-    """Takes text piece by piece, answers each block once."""
+    """A splitter that takes Markdown in pieces and returns each block once."""
 
     def __init__(self) -> None:
         self._pieces: list[str] = []  # of the line that is being written
@@ -75,7 +75,7 @@ class Blocks:
 
     @property
     def open(self) -> Block | None:
-        """What is being written, as it is so far."""
+        """Return the block that is being written, as far as it is known."""
         line = "".join(self._pieces)
         if self._fence is not None:
             return Code(self._fence[2], (*self._lines, *([line] if line else [])), self._before)
@@ -99,7 +99,7 @@ class Blocks:
                     self._close(done, goes_on=True)
 
     def _line(self, line: str, done: list[Block]) -> None:
-        """One whole line."""
+        """Take one whole line."""
         if self._fence is not None:
             mark, indent, _ = self._fence
             found = line.strip()

@@ -135,11 +135,11 @@ class Card:
         return [*self.head(width, theme), *hang(wrap([(theme.warn, words)], width - 3), _bars(theme)[1], ("", "   "))]
 
     def brief(self, event: Finished) -> bool:
-        """Whether it ended as a read of which one row is enough: what it found is for the model."""
+        """Return True if the call was a read, for which one row is enough: its output is for the model."""
         return isinstance(self.action, _QUIET) and went_well(event) and self.answer is None
 
     def folds(self, event: Finished) -> bool:
-        """Whether `finished` leaves lines out."""
+        """Return True if `finished` leaves lines out."""
         lines = output_lines(event, self.action)
         if isinstance(self.action, RunScript | RunArgv) and "\r" in event.text.replace("\r\n", "\n"):
             return True  # what was written over
@@ -149,7 +149,7 @@ class Card:
         return len(lines) - sum(fold) > 1
 
     def _why(self, width: int, theme: Theme) -> list[Row]:
-        """Who allowed it and why; a read that nobody was asked about needs no words."""
+        """Return who allowed the call, and why; empty for a read without a question."""
         if self.answer is not None:
             return [_said(self.answer, theme)]
         if self.verdict is None or self.verdict.ruling is not Ruling.ALLOW or isinstance(self.action, _QUIET):
@@ -171,7 +171,7 @@ def malformed_rows(event: MalformedCall, width: int, theme: Theme) -> list[Row]:
 
 
 def problem_rows(problem: Problem, lead: str, width: int, theme: Theme) -> list[Row]:
-    """What, why, and what to do instead."""
+    """Return the rows of a problem: the fact, the cause, and the alternative."""
     bar, end = _bars(theme)
     why = f": {problem.why}" if problem.why else ""
     what = wrap([(theme.bad, lead), *safe(f"{problem.what}{why}")], width - 3)
@@ -180,7 +180,7 @@ def problem_rows(problem: Problem, lead: str, width: int, theme: Theme) -> list[
 
 
 def titled(badge: Row, words: str, width: int, theme: Theme) -> list[Row]:
-    """`words` behind a badge; their further lines stand below it, set in."""
+    """Return `words` behind a badge, with the further lines indented below."""
     first, *rest = words.split("\n")
     room = width - len(plain(badge))
     if room < _ROOM:  # the badge stands alone
@@ -194,7 +194,7 @@ def titled(badge: Row, words: str, width: int, theme: Theme) -> list[Row]:
 
 
 def folded(lines: list[str], fold: tuple[int, int] | None) -> list[str]:
-    """`lines` with the middle left out, and how much that is."""
+    """Return `lines` without the middle, and a row with the number of lines left out."""
     if fold is None or (hidden := len(lines) - sum(fold)) <= 1:
         return lines
     first = fold[0]
@@ -202,7 +202,7 @@ def folded(lines: list[str], fold: tuple[int, int] | None) -> list[str]:
 
 
 def _ended(row: Row, words: str, width: int, theme: Theme) -> Row:
-    """`row` with `words` at its end, which are always seen."""
+    """Return `row` with `words` at its end. The words are always visible."""
     return fit([*fit(row, max(width - len(words), _ROOM)), (theme.dim, words)], width)
 
 

@@ -29,9 +29,10 @@ _SLOW = 0.25  # seconds of processor for some lines: a language that took them h
 
 
 def code_rows(info: str, lines: Sequence[str], width: int, theme: Theme, before: Sequence[str] = ()) -> list[Row]:
-    """`lines` set in by two cells, broken where they are too long. `before`: lines above, only for the colours.
+    """Return `lines` indented by two cells, broken where they are too long.
 
-    `info` is what the fence says. When that is not just a language, it stands above.
+    `before` are lines above, used only for the colours. `info` is the text after the fence; if it is more than a
+    language, it is shown above.
     """
     language, _, more = info.strip().partition(" ")
     rows: list[Row] = []

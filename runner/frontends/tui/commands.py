@@ -1,4 +1,4 @@
-"""What `/` proposes: commands by their names, and what may stand behind one."""
+"""The completion of `/`: the names of commands, and their first arguments."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING

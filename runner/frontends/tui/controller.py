@@ -1,6 +1,7 @@
-"""Where the lines of a person at the terminal go: to the model, to a `/command`, to a shell behind the gate.
+"""The controller of the terminal: it sends each typed line to the model, to a `/command`, or to a shell behind the
+gate.
 
-Lines that come before the session is open wait for it.
+Lines that are typed before the session is open wait for it.
 """
 
 import asyncio
@@ -26,7 +27,7 @@ _MODES = (Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.TRUST_PROJECT, Mode.PLAN)  # of 
 
 
 class TerminalController:
-    """One person at one App, over the sessions of one Agent. `failed` takes what nobody planned."""
+    """The controller between one App and the sessions of one Agent. `failed` is called with unexpected exceptions."""
 
     app: "App"
     keys = HELP
@@ -60,14 +61,14 @@ class TerminalController:
 
     @property
     def open(self) -> bool:
-        """Whether a session is."""
+        """Return True if a session is open."""
         return self._agent is not None
 
     # what the App asks
 
     @property
     def busy(self) -> bool:
-        """Whether something is on its way, be it a command that asks the model."""
+        """Return True if a run is in progress, including a command that asks the model."""
         return self._work is not None or (self._agent is not None and self._agent.busy)
 
     @property
@@ -167,7 +168,7 @@ class TerminalController:
         self._next()
 
     def _next(self) -> None:
-        """What was said when nothing was left to say it in, or beside a command, is said now."""
+        """Send the next text that waited for the session, for the end of the turn, or for a command."""
         if self._agent is not None and not self.busy and (more := self.conversation.ctx.steering.next()) is not None:
             self._begin(self._prompt(more.text, more.typed))
 

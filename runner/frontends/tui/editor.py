@@ -17,7 +17,9 @@ _PLACE = re.compile(r"\[pasted [^\]\n]{1,40} #([0-9]{1,6})\]")
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What was being written, to be put back; `pastes` are what its words stand for."""
+    """A text that was being written, to be restored later. `pastes` are the pasted texts that its placeholders stand
+    for.
+    """
 
     text: str
     cursor: int
@@ -25,7 +27,7 @@ class Draft:
 
 
 class Editor:
-    """One buffer, and what stands behind the words in it."""
+    """The editor of the input: one buffer, and the pasted texts behind its placeholders."""
 
     def __init__(self, history: History, changed: Callable[[], None]) -> None:
         self._changed = changed
@@ -36,7 +38,7 @@ class Editor:
 
     @property
     def text(self) -> str:
-        """What would be sent: with everything that was pasted."""
+        """Return the text that would be sent, with every pasted text in full."""
         return _PLACE.sub(lambda found: self._pastes.get(int(found[1]), found[0]), self.buffer.text)
 
     @property
@@ -77,7 +79,7 @@ class Editor:
         self.put(f"{text}\n{self.buffer.text}" if self.buffer.text else text)
 
     def taken(self) -> str:
-        """All of it, which is now history; the input is empty."""
+        """Return the whole input, add it to the history, and clear it."""
         text = self.text
         if len(text) <= LONGEST:
             self.put(text)

@@ -19,7 +19,7 @@ _LEFT = "\x1b[?1049l\x1b[?25h"
 
 
 class OwnEditor:
-    """At most one at a time, while it is `open`. `told` writes to the terminal."""
+    """The user's own editor. At most one runs at a time, while `open` is True. `told` writes to the terminal."""
 
     def __init__(self, environ: Mapping[str, str], told: Callable[[str], None]) -> None:
         self._environ = environ

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def fits(words: list[str]) -> bool:
-    """Whether this is plain `agent` at a terminal that can be drawn on, with options that are read here."""
+    """Return True for plain `agent` with known options, at a terminal that supports drawing."""
     if not at_terminal():
         return False
     from runner.agent.options import options_of

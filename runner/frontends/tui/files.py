@@ -1,6 +1,6 @@
-"""What `@` proposes: the names of files below the folder of the talk, as far as they are no secret and Git keeps them.
+"""The completion of `@`: the names of files below the working folder, without secrets and without files Git ignores.
 
-A name is no more than a word of the prompt: whether the model may read the file is the gate's business.
+A name is only a word of the prompt. The gate decides whether the model may read the file.
 """
 
 import os
@@ -87,8 +87,10 @@ def listed(root: str, secret: Callable[[str], bool]) -> list[str]:
 
 
 def ignored_below(root: str) -> Callable[[str], bool]:
-    """Whether Git would not take up the file, or the folder (with a `/`), at a path below `root`. By the lists of the
-    whole repository around it, which are read and never run."""
+    """Return a function that tells if Git ignores a file, or a folder (with a final `/`), at a path below `root`.
+
+    The ignore lists of the whole enclosing repository are read; no program is run.
+    """
     from runner.changes.review.gitignore import Ignored
 
     top = root

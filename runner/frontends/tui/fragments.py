@@ -9,7 +9,7 @@ Fragments = list[tuple[str, str]]  # (style, text); no text holds a newline or a
 
 
 def cells(fragments: Iterable[tuple[str, str]]) -> int:
-    """How many columns of the terminal these take."""
+    """Return the number of columns that the fragments take on the terminal."""
     return sum(text_cells(text) for _, text in fragments)
 
 
@@ -31,7 +31,7 @@ def fit(fragments: Fragments, width: int, cut: str = "…") -> Fragments:
 
 
 def wrapped(style: str, text: str, width: int) -> list[Fragments]:
-    """`text` over as many rows as it takes, broken at blanks where that goes; newlines in it begin rows."""
+    """Wrap `text` into as many rows as it needs, at blanks if possible. A newline begins a new row."""
     width = max(width, 1)
     rows: list[Fragments] = []
     for line in text.split("\n"):

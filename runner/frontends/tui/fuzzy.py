@@ -9,7 +9,7 @@ _BREAKS = "/._- :"  # what begins after one of these is the beginning of a word
 
 
 def score(query: str, text: str) -> int | None:
-    """How well `text` answers `query`, more is better; None when letters are missing. Case counts for nothing."""
+    """Return how well `text` matches `query`, more is better; None if letters are missing. Case is ignored."""
     low, total = text.lower(), 0
     for word in query.lower().split():
         found = _word(word, low)

@@ -1,4 +1,6 @@
-"""What was typed in earlier talks: one private file, one JSON text a line, without any secret that is known."""
+"""The history of typed lines of earlier conversations: one private file, one JSON text per line, without known
+secrets.
+"""
 
 import json
 import os
@@ -26,7 +28,7 @@ class Remembered(History):
         self._loaded = True  # there is nothing to load, and what is added is in the list
 
     def keep(self, path: Path, clean: Callable[[str], str]) -> None:
-        """`path` lies in our state folder; `clean` takes secrets out of a text."""
+        """Keep the history at `path`, which lies in the state folder; `clean` masks secrets in a text."""
         self.path, self._clean = path, clean
         early = self._loaded_strings
         self._loaded_strings = [*early, *reversed(self._read())]

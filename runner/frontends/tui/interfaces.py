@@ -1,4 +1,4 @@
-"""Who an App works with: the one that a person talks to, and the one that draws what was said."""
+"""The interfaces that an App works with: the host of the conversation, and the screen that draws its events."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Screen(Protocol):
-    """What goes up into the scrollback, and what is live above the input."""
+    """The renderer of the rows for the scrollback, and of the live rows above the input."""
 
     theme: "Theme"  # of what is drawn from now on
 
@@ -22,7 +22,7 @@ class Screen(Protocol):
         ...
 
     def live(self, width: int, rows: int) -> list[Fragments]:
-        """What is not finished, on a terminal of `rows` rows: at most a third of them."""
+        """Return the unfinished rows: at most a third of the `rows` rows of the terminal."""
         ...
 
     def expand(self) -> bool:
@@ -30,12 +30,12 @@ class Screen(Protocol):
         ...
 
     def halt(self) -> None:
-        """Nothing is on its way any more: calls that did not end were stopped."""
+        """End the live rows: calls that did not end were stopped."""
         ...
 
 
 class Host(Protocol):
-    """Who the person talks to. Everything is called by the event loop, and returns soon."""
+    """The host of the conversation. The event loop calls every method, and each of them returns soon."""
 
     @property
     def busy(self) -> bool: ...

@@ -19,7 +19,7 @@ _SHIFT, _ALT, _CONTROL = 1, 2, 4
 
 @dataclass(frozen=True, slots=True)
 class Keyboard:
-    """What to write at the beginning, and at the end."""
+    """The escape sequences to write at the beginning and at the end."""
 
     on: str
     off: str

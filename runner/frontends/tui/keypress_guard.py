@@ -1,4 +1,6 @@
-"""Between a question's appearing and its answer: keys that were meant for something else count for nothing."""
+"""The guard between the appearance of a question and its answer: keys that were typed for something else are
+ignored.
+"""
 
 import time
 from collections.abc import Callable
@@ -7,19 +9,19 @@ GUARD, CAREFUL = 0.5, 1.0  # seconds without a key before one answers; where a y
 
 
 class Guard:
-    """Knows how long a question stood on the screen with no key pressed. `clock` answers seconds that only grow."""
+    """The time that a question has been on the screen without a key press. `clock` returns monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._quiet: float | None = None  # None: not on the screen yet
 
     def drawn(self) -> None:
-        """It is on the screen now."""
+        """Note that the question is on the screen now."""
         if self._quiet is None:
             self._quiet = self._clock()
 
     def hidden(self) -> None:
-        """It, or something else in its place, has to be drawn first."""
+        """Note that the question, or another one in its place, must be drawn before it can be answered."""
         self._quiet = None
 
     def pressed(self) -> None:
@@ -28,7 +30,7 @@ class Guard:
             self._quiet = self._clock()
 
     def early(self, seconds: float = GUARD) -> bool:
-        """Whether a key that is pressed now counts for nothing; each of those makes the wait begin again."""
+        """Return True if a key that is pressed now is ignored. Each ignored key restarts the wait of `seconds`."""
         early = self._quiet is None or self._clock() - self._quiet < seconds
         self.pressed()
         return early

@@ -1,4 +1,4 @@
-"""What each key does. The editing keys are those of a shell's line (Emacs'), from prompt_toolkit."""
+"""The key bindings of the input. The editing keys are those of a shell's line (Emacs'), from prompt_toolkit."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""What stands where below the scrollback: what is live, the input or a question in its place, and the last lines."""
+"""The layout below the scrollback: the live rows, the input or a question in its place, and the last lines."""
 
 from collections.abc import Callable
 

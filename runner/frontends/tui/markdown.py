@@ -1,8 +1,8 @@
-"""One block of Markdown as rows.
+"""The rendering of one block of Markdown as rows.
 
-THREAT T105: the model chooses every byte. Markup is read, HTML is not; a link shows where it leads and is never one
-that the terminal follows; an image is its words; depth, and what one block may cost, are bounded. Every text passes
-`visible` after the markup was read, so what an entity spelled is seen too.
+THREAT T105: the model chooses every byte. Markup is read, HTML is not. A link shows its target and is never one that
+the terminal follows. An image is shown as its words. Depth and the cost of one block are bounded. Every text passes
+`visible` after the markup was read, so the characters of an entity are spelled out too.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ def _parser() -> MarkdownIt:
 
 
 def markdown_rows(text: str, width: int, theme: Theme) -> list[Row]:
-    """`text`, one block or a few, in rows of at most `width` cells."""
+    """Return `text`, one block or a few, as rows of at most `width` cells."""
     tokens: list[Token] = []
     if len(text) <= LONGEST + 1000 and sum(map(text.count, "[]*_`~!<|>&")) <= _MARKS:
         tokens = _parse(text)
@@ -161,7 +161,7 @@ class _Rows:
         return rows
 
     def _inline(self, tokens: Sequence[Token], style: str) -> Row:
-        """What stands in a line, in its styles."""
+        """Return the inline content of a line, with its styles."""
         row: Row = []
         for token in tokens:
             self._spans(token.children or [], style, row)
@@ -202,7 +202,7 @@ class _Rows:
                     row.append((now, visible(token.content, lines=False, prose=True)))
 
     def _target(self, row: Row, target: str, start: int) -> None:
-        """Where a link leads, unless its words are just that."""
+        """Return the target of a link, unless the words of the link are the target."""
         shown = visible(target, lines=False)
         words = "".join(text for _, text in row[start:])
         if shown and words not in (shown, shown.removeprefix("mailto:")):
@@ -210,13 +210,13 @@ class _Rows:
 
 
 def _leads(token: Token, where: str) -> str:
-    """Where a link or an image leads, with its title."""
+    """Return the target of a link or an image, with its title."""
     title = token.attrGet("title")
     return str(token.attrGet(where) or "") + (f' "{title}"' if title else "")
 
 
 def _closing(tokens: Sequence[Token], place: int) -> int:
-    """Where what opens at `place` ends."""
+    """Return the index of the token that closes the one at `place`."""
     depth = 0
     for at in range(place, len(tokens)):
         depth += tokens[at].nesting
@@ -226,7 +226,9 @@ def _closing(tokens: Sequence[Token], place: int) -> int:
 
 
 def _shares(wanted: list[int], room: int) -> list[int]:
-    """How wide each column is: what it wants, and where that is too much, the widest give way."""
+    """Return the width of each column: its natural width, or less for the widest columns if there is not enough
+    room.
+    """
     widths = [max(size, 1) for size in wanted]
     while (over := sum(widths) - room) > 0:
         widest = max(widths)

@@ -1,4 +1,4 @@
-"""What could stand where the cursor is: /commands and @files, in a list below the input."""
+"""The completion menu for the word at the cursor: /commands and @files, in a list below the input."""
 
 from collections.abc import Callable, Sequence
 
@@ -11,8 +11,13 @@ _MOST = 8
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One proposal. `text` replaces what was typed; `ready`: with it the input is whole, and Enter may send it; `more`:
-    something may stand behind it."""
+    """One proposal.
+
+    Attributes:
+        text: The text that replaces the typed word.
+        ready: True if the input is complete with it, so that Enter may send it.
+        more: True if an argument may follow.
+    """
 
     text: str
     note: str = ""
@@ -22,7 +27,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Proposals:
-    """For the text from `start` to the cursor."""
+    """The proposals for the text from `start` to the cursor."""
 
     start: int
     entries: Sequence[Entry]
@@ -74,12 +79,14 @@ class Menu:
 
     @property
     def chosen(self) -> tuple[int, Entry] | None:
-        """Where it begins, and what."""
+        """Return the start of the replaced text and the selected proposal, or None."""
         return (self._found.start, self._found.entries[self._at]) if self._found is not None else None
 
     @property
     def meant(self) -> tuple[int, Entry] | None:
-        """The same, for a key that sends: not what nobody began to type, nor moved to."""
+        """Return `chosen` for a key that sends, or None if the user neither began to type the proposal nor moved to
+        it.
+        """
         return self.chosen if self._moved or (self._found is not None and self._found.start < len(self._for)) else None
 
     def lines(self, width: int, rows: int) -> list[Fragments]:

@@ -36,8 +36,7 @@ class Panel(Protocol[T_co]):
     """Text in it that was written by others went through `runner.text.sanitize` before it got here."""
 
     def lines(self, width: int, rows: int) -> list[Fragments]:
-        """What to draw: at most `rows` rows, each at most `width` columns wide. Called before each drawing, so that it
-        must be quick."""
+        """Return at most `rows` rows of at most `width` columns. Called before each drawing, so it must be fast."""
         ...
 
     def key(self, key: str) -> Step[T_co]:
@@ -48,5 +47,5 @@ class Panel(Protocol[T_co]):
         ...
 
     def edited(self, text: str | None) -> Step[T_co]:
-        """What came of an Edit; None when the person thought better of it."""
+        """Take the result of an Edit; None if the user cancelled it."""
         return Stay()

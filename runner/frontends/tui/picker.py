@@ -17,7 +17,7 @@ _MOST = 15  # rows of the list; a person types a letter rather than scroll furth
 
 @dataclass(frozen=True, slots=True)
 class Row(Generic[T]):
-    """One thing to choose. `text` is what is searched, `note` stands dim behind it; both may be anybody's text."""
+    """One row to choose. `text` is searched, and `note` is shown dim behind it. Both may be untrusted."""
 
     value: T
     text: str

@@ -1,4 +1,4 @@
-"""Who answers at the terminal: the gate's questions, what a repository brings, and whether a plan begins."""
+"""The questions at the terminal: those of the gate, trust in a repository, and the start of a plan."""
 
 import asyncio
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from runner.text.sanitize import visible
 
 
 class Panels:
-    """Asks the person at an App. A question that goes away without an answer is a no."""
+    """The Approver that asks at an App. A question that disappears without an answer is a no."""
 
     name = "terminal"
 
@@ -36,7 +36,7 @@ class Panels:
         return (await self.ask_all((Question("", ask, offer, card(ask, offer)),)))[0]
 
     async def ask_all(self, questions: Sequence[Question]) -> tuple[Answer, ...]:
-        """One panel for all of them."""
+        """Ask every question in one panel."""
         theme = getattr(self._app.screen, "theme", DARK)  # no screen yet: no session, and so no question
         return await self._app.ask(ApprovalPanel(questions, theme=theme))
 
@@ -45,7 +45,7 @@ class Panels:
 
 
 async def trusted(app: App, brought: Brought) -> Said:
-    """Whether what the repository brings may be used, exactly as it is now."""
+    """Ask if the repository's content may be used, exactly as it is now."""
     head = "this repository brings things that count only when you trust them"
     app.emit(Display("\n".join([head, *description(brought, brief=True), "", summary(brought)]), "text"))
     ways: list[Way[str]] = [
@@ -62,7 +62,7 @@ async def trusted(app: App, brought: Brought) -> Said:
 
 
 def asker(app: App, loop: asyncio.AbstractEventLoop, brought: Brought) -> Said:
-    """As `trusted`, for another thread."""
+    """Ask as `trusted` does, from another thread."""
     return asyncio.run_coroutine_threadsafe(trusted(app, brought), loop).result()
 
 
@@ -71,7 +71,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Way(Generic[T]):
-    """One answer. With `edit`, it is a text that the person writes, which `value` is not asked for."""
+    """One answer to a Choice. With `edit`, the user writes a text, and `value` is not used."""
 
     key: str
     words: str

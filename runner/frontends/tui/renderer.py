@@ -33,7 +33,7 @@ class Canvas(Vt100_Output):
 
     @contextlib.contextmanager
     def frame(self) -> Iterator[None]:
-        """What is written inside comes out as one."""
+        """Write everything inside the block to the terminal at once."""
         self._holding = True
         self.write_raw(_BEGIN)
         try:
@@ -54,7 +54,7 @@ class Canvas(Vt100_Output):
 
 
 class Painter(Renderer):
-    """Draws the application below what `above` answers, which is ANSI text of whole lines, or nothing."""
+    """The painter of the application below the text that `above` returns: ANSI text of whole lines, or nothing."""
 
     def __init__(self, style: Any, output: Output, above: Callable[[], str], environ: Mapping[str, str]) -> None:
         self._above = above
@@ -102,9 +102,10 @@ class Painter(Renderer):
         self.reset(leave_alternate_screen=leave_alternate_screen)
 
     def _where(self) -> tuple[int, int]:
-        """In which row of what was drawn the cursor stands, and how many rows that takes, as the terminal shows it now.
+        """Return the row of the cursor in the last drawing, and the number of rows of that drawing, as the terminal
+        shows it now.
 
-        A window made narrower wraps the rows that no longer fit, so there are more of them than we drew.
+        A window made narrower wraps the rows that no longer fit, so there are more rows than were drawn.
         """
         screen, size, cursor = self._last_screen, self._last_size, self._cursor_pos
         if screen is None or size is None:
@@ -129,7 +130,7 @@ class Painter(Renderer):
 
 
 def _rows(chars: list[str], width: int) -> int:
-    """How many rows these take in a terminal of that width."""
+    """Return the number of rows that these take in a terminal of that width."""
     rows, column = 1, 0
     for char in chars:
         size = get_cwidth(char)

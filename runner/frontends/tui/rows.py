@@ -48,19 +48,19 @@ def _cell(char: str) -> int:
 
 
 def cells(text: str) -> int:
-    """How many columns `text` takes; it is one line of what `visible` answers."""
+    """Return the number of columns that `text` takes. It is one line of text that passed `visible`."""
     return len(text) if text.isascii() else sum(map(_cell, text))
 
 
 def held(rows: list[Row], width: int) -> list[Row]:
-    """`rows`, none wider than `width`."""
+    """Return `rows`, none of them wider than `width`."""
     if all(sum(cells(text) for _, text in row) <= width for row in rows):
         return rows
     return [part for row in rows for part in chop(row, width)]
 
 
 def cut(text: str, room: int, mark: str = "…") -> str:
-    """`text` in at most `room` cells; `mark` ends what was cut."""
+    """Return `text` in at most `room` cells; `mark` ends a text that was cut."""
     if cells(text) <= room:
         return text
     return head(text, room - cells(mark)).rstrip() + mark
@@ -77,9 +77,9 @@ def safe(text: str, style: str = "", *, prose: bool = False) -> Row:
 
 
 def wrap(row: Iterable[Fragment], width: int) -> list[Row]:
-    """`row` in lines of at most `width` cells, broken at blanks and newlines, and inside of what is longer alone.
+    """Wrap `row` into lines of at most `width` cells, at blanks and newlines, and inside longer words.
 
-    Blanks at the beginning of a line stay, those at which it is broken go. Linear in the length.
+    Blanks at the beginning of a line stay; blanks at a break are removed. Linear in the length.
     """
     out: list[Row] = [[]]
     used = 0
@@ -126,12 +126,12 @@ def wrap(row: Iterable[Fragment], width: int) -> list[Row]:
 
 
 def _breakable(word: Row) -> bool:
-    """Whether it has wide characters: scripts that are written without blanks may be broken anywhere."""
+    """Return True if the text has wide characters: scripts without blanks may be broken anywhere."""
     return any(not text.isascii() and any(_cell(char) == 2 for char in text) for _, text in word)
 
 
 def chop(row: Iterable[Fragment], width: int) -> list[Row]:
-    """`row` broken at `width` cells wherever that falls, with all its blanks: code, where each blank counts."""
+    """Break `row` at exactly `width` cells and keep every blank. For code, in which each blank counts."""
     out: list[Row] = [[]]
     _fill(out, row, 0, width)
     return out
@@ -162,7 +162,7 @@ def _add(row: Row, style: str, text: str) -> None:
 
 
 def _until(text: str, start: int, room: int) -> int:
-    """Where what begins at `start` and fits into `room` cells ends; marks stay on their letter."""
+    """Return the end of the text that begins at `start` and fits into `room` cells. Marks stay on their letter."""
     used = 0
     for place in range(start, len(text)):
         used += _cell(text[place])
@@ -172,7 +172,7 @@ def _until(text: str, start: int, room: int) -> int:
 
 
 def hang(rows: Sequence[Row], first: Fragment, rest: Fragment) -> list[Row]:
-    """`rows` with something before the first, and before each of the others."""
+    """Return `rows` with one prefix before the first row, and another before each of the others."""
     return [[rest if number else first, *row] for number, row in enumerate(rows)]
 
 
@@ -182,9 +182,9 @@ def plain(row: Row) -> str:
 
 
 def ansi(rows: Iterable[Row]) -> str:
-    """`rows` as a terminal reads them, each ended; blanks at the end of one are left out.
+    """Return `rows` as ANSI text, each row ended, without blanks at the end of a row.
 
-    INVARIANT: but for newlines and the colours made here, nothing in it is a control character.
+    INVARIANT: except for newlines and the colours made here, the text contains no control character.
     """
     lines = []
     for row in rows:
@@ -200,7 +200,9 @@ _PLAINER = str.maketrans({"│": "|", "└": "`", "─": "-", "┼": "+", "•":
 
 
 def spelled(rows: list[Row], encoding: str) -> list[Row]:
-    """`rows` for a terminal of this encoding: what it has no sign for is spelled out, our own lines become plainer."""
+    """Return `rows` for a terminal of this encoding: other characters are spelled out, and drawn lines are plain
+    ASCII.
+    """
     if encoding.lower().replace("-", "").startswith("utf"):
         return rows
     return [[(style, _spelled(text, encoding)) for style, text in row] for row in rows]

@@ -1,5 +1,5 @@
-"""What a person sees of a session: what is finished goes up into the terminal's own scrollback, once, and what is not
-yet is live below it.
+"""The screen of a session: finished rows go to the terminal's own scrollback once, and unfinished rows are live below
+it.
 
 THREAT T105: the model, files and commands choose most of this text. All of it passes `visible`.
 """
@@ -71,7 +71,7 @@ _Whole = (
 
 
 class Screen:
-    """Takes every event. `columns` tells how wide the terminal is now; `now` is a clock in seconds."""
+    """The renderer of every event. `columns` returns the current width of the terminal; `now` is a clock in seconds."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class Screen:
         self._event(event)
 
     def done(self) -> str:
-        """What is finished since this was asked last, as the terminal reads it: to be written above what is live."""
+        """Return the rows that were finished since the last call, as ANSI text to be written above the live rows."""
         if not self._up:
             return ""
         width = measure(self._columns())
@@ -132,7 +132,9 @@ class Screen:
         return ansi(held(spelled(rows, self._encoding), width))
 
     def live(self, width: int, rows: int) -> list[Row]:
-        """What is not finished, in rows of at most `width` cells: at most a third of the `rows` of the terminal."""
+        """Return the unfinished rows, each at most `width` cells wide: at most a third of the `rows` rows of the
+        terminal.
+        """
         width, room = min(width, WIDEST), max(rows // 3, 3)
         now = self._now()
         cards = [card for card in self._cards.values() if card.began is not None]
@@ -157,14 +159,14 @@ class Screen:
         return True
 
     def halt(self) -> None:
-        """Nothing is on its way any more: calls that did not end were stopped."""
+        """End the live rows: calls that did not end were stopped."""
         for card in self._cards.values():
             if card.began is not None or card.asked:
                 self._put(partial(card.stopped, theme=self.theme))
         self._cards.clear()
 
     def _put(self, draw: Draw, *, close: bool = False) -> None:
-        """`close`: no empty row before it."""
+        """Add finished rows; with `close`, without an empty row before them."""
         self._up.append((draw, close))
         self._noted = self._brief = False
 
@@ -266,17 +268,17 @@ _LEAD = 11  # cells of a label
 
 
 def started_rows(event: SessionStarted, width: int, theme: Theme) -> list[Row]:
-    """Where it works, as what, and what holds it."""
+    """Return the rows about a new session: the workspace, the mode, the model and the enforcement."""
     return _labelled(started(event), width, theme)
 
 
 def resumed_rows(event: Resumed, width: int, theme: Theme) -> list[Row]:
-    """What is gone on with, and what is other than it was."""
+    """Return the rows about a continued session, and what has changed since."""
     return _labelled(resumed(event), width, theme)
 
 
 def prompt_rows(text: str, width: int, theme: Theme) -> list[Row]:
-    """What a person said, so that it is found again above; a long one is folded."""
+    """Return the rows of the user's prompt, which make it easy to find later. A long prompt is folded."""
     lines = visible(text.rstrip(), prose=True).split("\n")
     first, last = _PROMPT_FOLD
     hidden = len(lines) - first - last
@@ -290,7 +292,7 @@ def prompt_rows(text: str, width: int, theme: Theme) -> list[Row]:
 
 
 def failed_rows(problem: Problem, width: int, theme: Theme) -> list[Row]:
-    """Why the session could not go on."""
+    """Return the rows about the failure of the session."""
     head = titled([(theme.badge_bad, " failed "), ("", "  ")], visible(problem.what), width, theme)
     return head + problem_rows(Problem(problem.why, "", problem.fix), "why      ", width, theme)
 

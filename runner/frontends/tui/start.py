@@ -141,7 +141,7 @@ async def _session(
 
 
 async def _picked(args: "RunArgs", app: App) -> "RunArgs | None":
-    """`--resume` without a name: the session that the person picks from a list; None when they leave it."""
+    """Return the session that the user picks for `--resume` without a name; None if the user leaves the list."""
     from runner.frontends.tui.picker import Row
     from runner.gate.gate import folder
     from runner.problems import usage
@@ -179,7 +179,7 @@ def _unless_left(start: "Callable[[], SessionStart]") -> "SessionStart | None":
 
 
 def _load() -> None:
-    """What a session needs, in a thread: keys are taken meanwhile."""
+    """Load the modules of a session, in a thread, while keys are accepted."""
     import tools  # noqa: F401  # loaded is what it shall be
 
     gc.freeze()

@@ -22,7 +22,7 @@ _GAP: Fragments = [("dim", " · ")]
 
 
 class Status:
-    """What the line says. All of it came by events, but `told`, which is set."""
+    """The status line. Its values come from events, except `told`, which is set."""
 
     def __init__(self) -> None:
         self.told = ""  # instead of all else, until the next key
@@ -56,7 +56,9 @@ class Status:
                 pass
 
     def line(self, width: int) -> Fragments:
-        """What fits of it: the mode and the sandbox stay longest, since they say what may happen."""
+        """Return as much of the line as fits. The mode and the sandbox are dropped last, because they say what may
+        happen.
+        """
         if self.told:
             return fit([("ansiyellow", one_line(self.told, 500))], width)
         if not self._mode:
@@ -110,6 +112,6 @@ class Wait:
                 pass
 
     def words(self, now: float) -> str:
-        """What is waited for; empty when nothing is."""
+        """Return the remaining wait in words; empty if there is none."""
         left = self._until - now
         return f"asks again in {seconds(math.ceil(left))}" if left > 0 else ""

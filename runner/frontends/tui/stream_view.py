@@ -1,4 +1,4 @@
-"""What the model is writing: each block goes up once it is whole, and what is open is live.
+"""The view of the text that the model is writing: a block moves up when it is complete, and an open block is live.
 
 THREAT T105: the model chooses every byte. All of it passes `visible`, here or in the rows of a block.
 """
@@ -21,14 +21,15 @@ Draw = Callable[[int], list[Row]]  # for a width
 
 
 class Put(Protocol):
-    """Takes what is finished. `close`: no empty row before it."""
+    """A function that takes finished rows; with `close`, without an empty row before them."""
 
     def __call__(self, draw: Draw, *, close: bool = False) -> None: ...
 
 
 class Writing:
-    """One reply after the other, in the theme of now. `thinking`: what the model thinks goes up too, and is not only
-    hinted at."""
+    """The view of one reply after another, in the current theme. With `thinking`, the model's reasoning is shown in
+    full.
+    """
 
     def __init__(self, put: Put, theme: Callable[[], Theme], *, thinking: bool) -> None:
         self._put = put
@@ -63,7 +64,7 @@ class Writing:
         self._kind = ""
 
     def rows(self, width: int, room: int) -> list[Row]:
-        """What is open, in `room` rows at most."""
+        """Return the open block, in at most `room` rows."""
         theme = self._theme()
         if (block := self._blocks.open) is not None:
             match block:
@@ -99,7 +100,7 @@ class Writing:
 
 
 def put_block(block: Block, put: Put, theme: Theme, style: str | None = None) -> None:
-    """`block` goes up. `style`: of prose that is not read as Markdown."""
+    """Put `block` up. `style` applies to prose that is not read as Markdown."""
     match block:
         case Code():
             put(lambda width: code_rows(block.info, block.lines, width, theme, block.before), close=bool(block.before))

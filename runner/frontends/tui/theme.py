@@ -92,8 +92,11 @@ PLAIN = Theme(
 
 
 def theme_for(environ: Mapping[str, str], wanted: object = "auto", *, light: bool | None = None) -> Theme:
-    """`wanted` is auto, dark, light or none. By itself: no colours with NO_COLOR (no-color.org), else what the terminal
-    said of its background (`light`), else what COLORFGBG says (rxvt(1); Konsole and others set it too), else dark."""
+    """Return the theme for `wanted`: auto, dark, light or none.
+
+    With auto: no colours with NO_COLOR (no-color.org), else by the terminal's own background (`light`), else by
+    COLORFGBG (rxvt(1); Konsole and others set it too), else dark.
+    """
     named = {"dark": DARK, "light": LIGHT, "none": PLAIN}
     if environ.get("NO_COLOR"):
         return PLAIN
