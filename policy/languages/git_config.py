@@ -8,6 +8,7 @@ Sources: git-config(1), gitrepository-layout(5), and in Git's source code `get_n
 """
 
 import re
+from functools import lru_cache
 
 from policy.model.frozen import dataclass
 
@@ -17,6 +18,8 @@ _MOST = 50_000  # sections and settings of a file: reading as many takes a fract
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _HEADER = re.compile(rb'\[([A-Za-z0-9.-]+)(?:[ \t]+"((?:[^"\\\n]|\\[^\n])*)")?\]')
 _KEY = re.compile(rb"([A-Za-z][A-Za-z0-9-]*)[ \t]*(=|\n|\Z)")
+_LOOSE_HEADER = re.compile(rb"\s*\[\s*([^\]\s\"]*)(?:\s+\"((?:[^\"\\\n]|\\.)*)\")?[^\]\n]*\]")
+_LOOSE_SETTING = re.compile(rb"\s*([A-Za-z][A-Za-z0-9-]*)\s*=(.*)")
 _ESCAPED = re.compile(rb"\\(.)")
 _PLAIN = re.compile(rb'[^ \t"\\#;\n]+')
 _QUOTED = re.compile(rb'[^"\\\n]+')
@@ -110,6 +113,27 @@ def read_settings(content: bytes) -> tuple[Setting, ...]:
         else:
             raise GitConfigError("has a line that is neither a section, a setting nor a comment", line)
     raise GitConfigError("has very many settings", line)
+
+
+@lru_cache(maxsize=64)
+def possible_settings(content: bytes) -> tuple[tuple[str, str], ...]:
+    """Return the full name and the value of each setting that some version of Git may read in a configuration file.
+
+    Text of which the meaning is not certain is read line by line, so an answer may have settings that no Git obeys.
+    """
+    try:
+        return tuple((each.name, value) for each in read_settings(content) for value in sorted(each.values))
+    except GitConfigError:
+        pass
+    found, section = [], ""
+    for line in content.replace(b"\\\n", b"").replace(b"\r", b"\n").split(b"\n"):
+        if header := _LOOSE_HEADER.match(line):
+            section = _text(header[1] + (b"." + header[2] if header[2] else b""))
+            line = line[header.end() :]
+        if setting := _LOOSE_SETTING.match(line):
+            plain = setting[2].split(b" #")[0].split(b" ;")[0].replace(b'"', b"").strip()
+            found.append((f"{section}.{setting[1].decode()}".lower(), _text(plain)))
+    return tuple(found)
 
 
 def _next(text: bytes, at: int) -> int:

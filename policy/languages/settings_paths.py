@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from enum import Enum
 from functools import lru_cache
 
-from policy.languages.git_config import GitConfigError, read_settings
 from policy.model.glob import glob
 
 
@@ -202,8 +201,6 @@ _VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)[^}]*\}|([A-Za-z_]\w*)|\{[^}]*\}|[
 _LIKE_A_FILE = re.compile(r"\.?[\w-]*[A-Za-z][\w-]*(?:\.[A-Za-z][\w-]*)+|\.[A-Za-z][\w-]*")
 # fmt: on
 _UNKNOWN = "\0"
-_SECTION = re.compile(rb"\s*\[\s*([^\]\s\"]*)(?:\s+\"((?:[^\"\\\n]|\\.)*)\")?[^\]\n]*\]")
-_SETTING = re.compile(rb"\s*([A-Za-z][A-Za-z0-9-]*)\s*=(.*)")
 _DEEPEST = 4  # command lines inside the words of command lines
 
 
@@ -212,25 +209,6 @@ def kind_of(name: str, table: tuple[tuple[str, Kind], ...]) -> Kind | None:
     """Return how the setting with this full name names paths; None for one that names none."""
     lower = name.lower()
     return next((kind for pattern, kind in table if glob(lower, pattern)), None)
-
-
-@lru_cache(maxsize=64)
-def git_settings(content: bytes) -> tuple[tuple[str, str], ...]:
-    """Return the full name and the value of each setting in a file of Git. Text that is not certain to mean anything to
-    Git is read line by line: what some version of it might obey counts."""
-    try:
-        return tuple((each.name, value) for each in read_settings(content) for value in sorted(each.values))
-    except GitConfigError:
-        pass
-    found, section = [], ""
-    for line in content.replace(b"\\\n", b"").replace(b"\r", b"\n").split(b"\n"):
-        if header := _SECTION.match(line):
-            section = _text(header[1] + (b"." + header[2] if header[2] else b""))
-            line = line[header.end() :]
-        if setting := _SETTING.match(line):
-            plain = setting[2].split(b" #")[0].split(b" ;")[0].replace(b'"', b"").strip()
-            found.append((f"{section}.{setting[1].decode()}".lower(), _text(plain)))
-    return tuple(found)
 
 
 def paths(kind: Kind, value: str, variables: Mapping[str, str]) -> Iterator[str]:

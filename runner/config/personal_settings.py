@@ -18,13 +18,13 @@ from policy.languages.settings_paths import (
     SSH,
     VARIABLES,
     Kind,
-    git_settings,
     kind_of,
     located,
     paths,
 )
 from policy.model.secret_paths import inside
 from sandbox.inside.regular_file import read_start
+from sandbox.workspace.git_settings import included_place, possible_with_includes
 
 _LONGEST = 1 << 20  # bytes of one file
 _MOST_FILES = 100  # that includes lead to
@@ -335,25 +335,10 @@ def _git(home: str, environ: Mapping[str, str], workspace: str) -> Iterator[tupl
     left = [located(path, workspace, home) for path in (*_GIT_FILES, *more) if path]
     for name, value in _given(environ):
         yield name, value
-        left += _included(name, value, workspace, home)
-    seen: set[str] = set()
-    while left and len(seen) < _MOST_FILES:
-        file = left.pop()
-        if file in seen:
-            continue
-        seen.add(file)
-        for name, value in git_settings(read_start(file, _LONGEST, follow=True)):
-            included = _included(name, value, os.path.dirname(file), home)
-            left += included
-            yield name, included[0] if included else value
-
-
-def _included(name: str, value: str, folder: str, home: str) -> list[str]:
-    section, _, key = name.partition(".")
-    if section not in ("include", "includeif") or not key.endswith("path"):
-        return []
-    place = located(value, folder, home)
-    return [place] if place else []
+        if place := included_place(name, value, workspace, home):
+            left.append(place)
+    for name, value, place in possible_with_includes(left, home, _LONGEST):
+        yield name, place or value
 
 
 def _given(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:

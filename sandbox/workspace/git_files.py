@@ -11,10 +11,10 @@ from collections.abc import Container
 
 from policy.handlers.git_display import starts_nothing
 from policy.languages.git_config import GitConfigError, Setting, gitdir_target, read_settings
-from policy.languages.settings_paths import GIT, HOOKS, Kind, git_settings, kind_of, located, paths
+from policy.languages.settings_paths import GIT, HOOKS, Kind, kind_of, located, paths
 from policy.model.secret_paths import inside
-from sandbox.inside.regular_file import read_start, read_whole
-from sandbox.workspace.git_settings import UncertainSettingsError, common_folder
+from sandbox.inside.regular_file import read_whole
+from sandbox.workspace.git_settings import UncertainSettingsError, common_folder, possible_with_includes
 
 # Folders that make the folder around them a repository of Mercurial, Sapling or Jujutsu: their prompts and editors obey
 # the settings in them.
@@ -23,7 +23,6 @@ OTHERS = frozenset((".hg", ".sl", ".jj"))
 POINTERS = (".git", ".jj/repo")
 SHAPE = ("HEAD", "objects", "refs", "commondir")  # names by which Git knows the inside of a repository
 _MOST = 64 << 10  # bytes
-_INCLUDED = 100  # files of settings that are followed
 _SUBSECTION = re.compile(r"[\w./@+ -]*")
 _BOOLEAN = r"true|false|yes|no|on|off|0|1"
 # No scheme for a helper (gitremote-helpers(7)), and nothing that ssh or Git could take for an option.
@@ -142,24 +141,17 @@ def named(folder: str, top: str) -> set[str]:
     """
     found: set[str] = set()
     home = os.path.expanduser("~")
-    left = [f"{folder}/config", f"{folder}/config.worktree"]
-    followed: set[str] = set()
-    while left and len(followed) < _INCLUDED:
-        config = left.pop()
-        if config in followed:
+    for name, value, included in possible_with_includes((f"{folder}/config", f"{folder}/config.worktree"), home, _MOST):
+        kind = kind_of(name, GIT)
+        if kind is None:
             continue
-        followed.add(config)
-        for name, value in git_settings(read_start(config, _MOST, follow=True)):
-            kind = kind_of(name, GIT)
-            if kind is None:
-                continue
-            included = name.endswith(".path") and name.startswith(("include.", "includeif."))
-            base = os.path.dirname(config) if included else top
-            places = {located(path, base, home) for path in paths(kind, value, {"HOME": home})} - {""}
-            left += places if included else []
-            if kind is Kind.HOOKS:  # the worktree, or more, stays writable: what Git looks for in it does not
-                places |= {f"{place}/{hook}" for place in places if inside(top, place) for hook in HOOKS}
-            found |= places
+        if included is not None:
+            places = {included} - {""}
+        else:
+            places = {located(path, top, home) for path in paths(kind, value, {"HOME": home})} - {""}
+        if kind is Kind.HOOKS:  # the worktree, or more, stays writable: what Git looks for in it does not
+            places |= {f"{place}/{hook}" for place in places if inside(top, place) for hook in HOOKS}
+        found |= places
     return found
 
 

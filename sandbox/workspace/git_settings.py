@@ -20,12 +20,15 @@ from policy.languages.git_config import (
     commondir_target,
     expanded,
     gitdir_target,
+    possible_settings,
     read_settings,
 )
+from policy.languages.settings_paths import located
 from policy.model.frozen import dataclass
-from sandbox.inside.regular_file import FileTooLongError, NotRegularError, read_whole
+from sandbox.inside.regular_file import FileTooLongError, NotRegularError, read_start, read_whole
 
 _MOST_FILES = 60  # that are included
+_MOST_POSSIBLE = 100  # files that `possible_with_includes` reads
 _ORDINARY = re.compile(r"[\w.-]{1,60}", 256)  # re.ASCII: names that a reason may show
 _DEEPEST = 10  # levels of includes; of more, Git ends with an error
 
@@ -123,6 +126,34 @@ def with_includes(paths: Iterable[str], home: str) -> Iterator[Found]:
     opened = [0]
     for path in paths:
         yield from _included(path, home, 0, opened)
+
+
+def possible_with_includes(paths: Iterable[str], home: str, most: int) -> Iterator[tuple[str, str, str | None]]:
+    """Yield the name, the value and the included file of every setting that Git may obey in files and their includes.
+
+    Unlike `with_includes`, text that is not certain is read line by line, and nothing raises: files beyond the first
+    100, and bytes beyond the first `most` of a file, do not count. The included file is that of `included_place`.
+    """
+    left, seen = list(paths), set[str]()
+    while left and len(seen) < _MOST_POSSIBLE:
+        path = left.pop()
+        if path in seen:
+            continue
+        seen.add(path)
+        for name, value in possible_settings(read_start(path, most, follow=True)):
+            place = included_place(name, value, os.path.dirname(path), home)
+            if place:
+                left.append(place)
+            yield name, value, place
+
+
+def included_place(name: str, value: str, folder: str, home: str) -> str | None:
+    """Return the file that a setting includes; empty if the path leads nowhere, None if the setting is no include.
+
+    A relative path counts from `folder`. The condition of an include is taken as met.
+    """
+    includes = name.startswith(("include.", "includeif.")) and name.endswith("path")
+    return located(value, folder, home) if includes else None
 
 
 def _included(path: str, home: str, depth: int, opened: list[int]) -> Iterator[Found]:

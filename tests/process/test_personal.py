@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from policy.languages.settings_paths import Kind, git_settings, paths
+from policy.languages.git_config import possible_settings
+from policy.languages.settings_paths import Kind, paths
 from runner.config.personal_settings import personal
 from tests.support import forked_agent
 
@@ -64,8 +65,8 @@ def test_which_words_are_paths(kind: Kind, value: str, expected: set[str], why: 
 
 
 def test_text_that_git_may_refuse_is_read_all_the_same() -> None:
-    assert ("core.hookspath", ".h") in git_settings(b'[core]\nhooksPath = .h\n[x "y\n = 1\n')
-    assert git_settings(b"") == ()
+    assert ("core.hookspath", ".h") in possible_settings(b'[core]\nhooksPath = .h\n[x "y\n = 1\n')
+    assert possible_settings(b"") == ()
 
 
 # ---- where settings stand
