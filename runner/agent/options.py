@@ -1,4 +1,5 @@
-"""The options of the command line, each declared once, for `agent`, `run`, `ci`, `exec`, `why` and `sandbox show`.
+"""The options of the command line, each declared once, for `agent`, `run`, `ci`, `exec`, `why`, `sandbox show` and
+`batch run`.
 
 Two parsers are built from the table: the short one of `exec`, `why`, `sandbox show` and of plain `agent` at a terminal,
 which does without typer, whose import alone costs 50 ms, and the one of typer, which also makes the help pages and the
@@ -19,6 +20,7 @@ _MODEL = ("run", "ci", "agent", "terminal")
 _TALK = ("run", "agent", "terminal")
 _TYPED = ("run", "agent")
 _BUDGET = ("run", "ci")
+_BATCH = ("batch run",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +56,13 @@ class Option:
 
 # fmt: off
 OPTIONS: tuple[Option, ...] = (
+    Option("--out", "FOLDER", "Where results go (TASKS without its ending, `.batch`).", _BATCH),
+    Option("--jobs", "N", "How many tasks at a time (one a core).", _BATCH, least=1, short="-j"),
     Option("--prompt-file", "FILE", "Read the prompt from this file.", _BUDGET),
     Option("--mode", "MODE", f"How much is allowed without a question: {', '.join(mode.value for mode in Mode)}.",
            (*_GATE, *_MODEL), complete="mode"),
     Option("--model", "PROVIDER:MODEL", "Which model: anthropic:NAME, openai:NAME, gemini:NAME, scripted:FILE.",
-           _MODEL, complete="model"),
+           (*_MODEL, *_BATCH), complete="model"),
     Option("--provider", "NAME", "Its provider alone, for the default model.", _MODEL),
     Option("--fallback-model", "PROVIDER:MODEL", "Goes on where the model stays busy.", _MODEL, complete="model"),
     Option("--json", "", "JSON mode: one JSON object a line on stdin, one event a line on stdout "
@@ -82,8 +86,8 @@ OPTIONS: tuple[Option, ...] = (
     Option("--max-output", "SIZE", "The most that all commands together print: 500K, 20M.", _BUDGET),
     Option("--max-denials", "N", "Denials that end an unattended run (20, or 3 in a row).", _BUDGET, least=1),
     Option("--cwd", "FOLDER", "Work there instead of here.", (*_GATE, *_MODEL)),
-    Option("--config", "FILE", "One more configuration file; it may widen.", (*_GATE, *_MODEL)),
-    Option("--json", "", "Machine-readable output.", _GATE),
+    Option("--config", "FILE", "One more configuration file; it may widen.", (*_GATE, *_MODEL, *_BATCH)),
+    Option("--json", "", "Machine-readable output.", (*_GATE, *_BATCH)),
     Option("--limit", "NAME=VALUE", f"What one command may use up: {', '.join(limit_names())}. Repeatable; memory=2G, "
            "cpu=30s.", (*_GATE, *_MODEL), many=True, complete="limit"),
     Option("--timeout", "TIME", "Wall time: 30s, 5m. The same as --limit wall=TIME.", _GATE),
@@ -110,8 +114,20 @@ OPTIONS: tuple[Option, ...] = (
     Option("--trust-config", "SHA256", "Trust the files of the repository with this hash (`agent trust show`); "
            "otherwise exit 2.", _MODEL),
     Option("--no-instructions", "", "Give the model no AGENTS.md, CLAUDE.md or GEMINI.md.", _TALK),
-    Option("--account", "NAME", "Which of your accounts; see agent auth status.", _MODEL),
+    Option("--account", "NAME", "Which of your accounts; see agent auth status.", (*_MODEL, *_BATCH)),
     Option("--api-key-stdin", "", "The API key is the first line of stdin.", ("run", "ci", "agent")),
+    Option("--mode", "MODE", "The mode of tasks that name none.", _BATCH, complete="batch mode"),
+    Option("--cwd", "FOLDER", "The workspace of tasks that name none.", _BATCH),
+    Option("--max-turns", "N", "The most requests to the model of each task.", _BATCH, least=1),
+    Option("--task-timeout", "TIME", "The most time of each task: 90s, 30m.", _BATCH),
+    Option("--timeout", "TIME", "The most time of the whole batch: 30m, 8h.", _BATCH),
+    Option("--max-cost", "AMOUNT", "The most that all tasks together may cost.", _BATCH),
+    Option("--fail-fast", "", "Start no further task once a task has failed.", _BATCH),
+    Option("--retry-failed", "", "Run tasks again that failed or reached a limit.", _BATCH),
+    Option("--rerun-changed", "", "Run tasks again whose line has changed.", _BATCH),
+    Option("--copies", "FOLDER", "Where the copies are kept while the batch runs ($TMPDIR, else /var/tmp).", _BATCH),
+    Option("--engine", "ray://HOST:PORT", "Run on a Ray cluster that is there; `ray`: this machine's.", _BATCH),
+    Option("--dry-run", "", "Check the list and run nothing.", _BATCH),
     Option("--plain", "", "Lines only, nothing drawn: for screen readers and odd terminals.", ("agent",)),
     Option("--version", "", "Print the version and leave.", ("agent",), short="-V"),
 )

@@ -6,8 +6,10 @@ from typing import Annotated
 
 import typer
 
-from runner.cli.gate import ACCOUNT, CONFIG, FLAG, JSON, MODEL
-from runner.problems import Exit
+from policy.model.tier import Mode
+from runner.agent.options import Given, parse_mode
+from runner.cli.gate import JSON, option, takes_options
+from runner.problems import Exit, usage
 
 batch_app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown")
 
@@ -26,21 +28,8 @@ class Status(str, Enum):  # noqa: UP042  # typer shows the values of a plain str
     INTERRUPTED = "interrupted"
 
 
-class Mode(str, Enum):  # noqa: UP042
-    PLAN = "plan"
-    DEFAULT = "default"
-    ACCEPT_EDITS = "accept-edits"
-    TRUST_PROJECT = "trust-project"
-    DONT_ASK = "dont-ask"
-
-
 TASKS = Annotated[str, typer.Argument(metavar="TASKS", help="One JSON object a line; - reads standard input.")]
-OUT = Annotated[
-    Path | None, typer.Option("--out", metavar="FOLDER", help="Where results go (TASKS without its ending, `.batch`).")
-]
-CWD = Annotated[Path | None, typer.Option(metavar="FOLDER", help="The workspace of tasks that name none.")]
-MODE = Annotated[Mode | None, typer.Option(metavar="MODE", help="The mode of tasks that name none.")]
-TURNS = Annotated[int | None, typer.Option("--max-turns", metavar="N", min=1, help="The same for each task's turns.")]
+CWD = Annotated[Path | None, option("--cwd", "batch run")]
 
 
 @batch_app.callback()
@@ -60,47 +49,8 @@ def batch() -> int:
 
 
 @batch_app.command("run", epilog=_CODES)
-def run(
-    tasks: TASKS,
-    out: OUT = None,
-    jobs: Annotated[
-        int | None, typer.Option("-j", "--jobs", metavar="N", min=1, help="How many at a time (one a core).")
-    ] = None,
-    model: MODEL = None,
-    mode: MODE = None,
-    cwd: CWD = None,
-    config: CONFIG = None,
-    max_turns: TURNS = None,
-    task_timeout: Annotated[
-        str | None, typer.Option("--task-timeout", metavar="TIME", help="The most time of each task: 90s, 30m.")
-    ] = None,
-    timeout: Annotated[
-        str | None, typer.Option("--timeout", metavar="TIME", help="The most time of the whole: 30m, 8h.")
-    ] = None,
-    max_cost: Annotated[
-        float | None, typer.Option("--max-cost", metavar="AMOUNT", help="The most that all tasks together may cost.")
-    ] = None,
-    fail_fast: Annotated[
-        bool, typer.Option("--fail-fast", metavar=FLAG, help="Begin no more once a task has failed.")
-    ] = False,
-    retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", metavar=FLAG, help="Again those that failed or hit a limit.")
-    ] = False,
-    rerun_changed: Annotated[
-        bool, typer.Option("--rerun-changed", metavar=FLAG, help="Again those that ask for something else now.")
-    ] = False,
-    copies: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="Where the copies are kept while it runs ($TMPDIR, else /var/tmp)."),
-    ] = None,
-    engine: Annotated[
-        str | None,
-        typer.Option(metavar="ray://HOST:PORT", help="Run on a Ray cluster that is there; `ray`: this machine's."),
-    ] = None,
-    account: ACCOUNT = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", metavar=FLAG, help="Check the list and run nothing.")] = False,
-    json: JSON = False,
-) -> int:
+@takes_options("batch run")
+def run(given: Given, tasks: TASKS) -> int:
     """Run every task of a list that is not done yet.
 
     A task is a line such as {"id": "a", "prompt": "..."}; `agent batch check --help` names the fields. Each is a
@@ -116,40 +66,53 @@ def run(
         agent batch tasks.jsonl --retry-failed
         make-tasks | agent batch - --out nightly --json
     """
-    from runner.config.amounts import parse_seconds
+    from runner.config.amounts import parse_money, parse_seconds
     from runner.frontends.batch.command import BatchArgs, cores, start
     from runner.frontends.batch.pool import Bounds
     from runner.frontends.batch.task import Budget
-    from runner.problems import usage
 
+    engine, config, copies = given.text("engine"), given.text("config"), given.text("copies")
     if engine is not None and engine != "ray" and not engine.startswith("ray://"):
         raise usage(f"there is no engine `{engine}`", "it is `ray`, or ray://HOST:PORT", "correct it, or leave it out")
     if engine is not None and (config is not None or copies is not None):
         named = "--config" if config is not None else "--copies"
         fix = f"leave {named} out; the settings of each machine hold there"
         raise usage(f"{named} and --engine do not go together", f"{named} names a path of this machine", fix)
-    if max_cost is not None and not 0 < max_cost < float("inf"):
-        raise usage(f"`{max_cost}` is not an amount for --max-cost", "it takes more than nothing", "correct it")
-    seconds = parse_seconds(timeout, "--timeout") if timeout is not None else None
-    each = parse_seconds(task_timeout, "--task-timeout") if task_timeout is not None else None
+    mode = parse_mode(given.text("mode"))
+    if mode is Mode.DANGEROUSLY:
+        why = "its tasks could reach each other's files"
+        raise usage("`--mode dangerously` is not for a batch", why, "use `trust-project` or `dont-ask`")
+    cost, whole, each = given.text("max_cost"), given.text("timeout"), given.text("task_timeout")
     args = BatchArgs(
         tasks,
-        out,
-        Bounds(jobs or cores(), fail_fast, max_cost, seconds),
-        model=model,
+        _path(given.text("out")),
+        Bounds(
+            given.number("jobs") or cores(),
+            given.switch("fail_fast"),
+            parse_money(cost) if cost is not None else None,
+            parse_seconds(whole, "--timeout") if whole is not None else None,
+        ),
+        model=given.text("model"),
         mode=mode.value if mode else None,
-        cwd=cwd,
-        budget=Budget(turns=max_turns, seconds=each),
-        config=Path(config) if config else None,
-        copies=copies,
+        cwd=_path(given.text("cwd")),
+        budget=Budget(
+            turns=given.number("max_turns"),
+            seconds=parse_seconds(each, "--task-timeout") if each is not None else None,
+        ),
+        config=_path(config),
+        copies=_path(copies),
         engine=engine,
-        account=account,
-        retry_failed=retry_failed,
-        rerun_changed=rerun_changed,
-        check=dry_run,
-        json=json,
+        account=given.text("account"),
+        retry_failed=given.switch("retry_failed"),
+        rerun_changed=given.switch("rerun_changed"),
+        check=given.switch("dry_run"),
+        json=given.switch("json"),
     )
     return start(args)
+
+
+def _path(text: str | None) -> Path | None:
+    return Path(text) if text is not None else None
 
 
 @batch_app.command("check")

@@ -35,6 +35,10 @@ def _modes(incomplete: str) -> list[str]:
     return [mode.value for mode in Mode if mode.value.startswith(incomplete)]
 
 
+def _batch_modes(incomplete: str) -> list[str]:
+    return [mode for mode in _modes(incomplete) if mode != Mode.DANGEROUSLY.value]
+
+
 def _models(incomplete: str) -> list[str]:
     from runner.providers.catalog import known_models
 
@@ -43,6 +47,7 @@ def _models(incomplete: str) -> list[str]:
 
 _COMPLETIONS: dict[str, Callable[[str], list[str]]] = {
     "mode": _modes,
+    "batch mode": _batch_modes,
     "model": _models,
     "limit": _limits,
     "backend": _backends,
@@ -72,7 +77,6 @@ JSON = Annotated[bool, option("--json")]
 LIMIT = Annotated[list[str] | None, option("--limit")]
 MODE = Annotated[Mode | None, option("--mode")]
 MODEL = Annotated[str | None, option("--model", "run")]
-ACCOUNT = Annotated[str | None, option("--account", "run")]
 REQUIRE = Annotated[str | None, option("--require")]
 ACCEPT = Annotated[bool, option("--accept-partial")]
 

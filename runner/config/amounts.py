@@ -62,3 +62,14 @@ def _amount(text: str, name: str, option: str) -> float:
             f"`{text}` is not an amount for {option}", f"it takes a positive amount such as {example}", "correct it"
         )
     return value
+
+
+def parse_money(text: str) -> float:
+    """Return an amount above 0, such as `2.50` or `$3`. Raises a usage error for another text."""
+    try:
+        value = float(text.strip().lstrip("$"))
+    except ValueError:
+        value = -1.0
+    if not (0 < value < float("inf")):
+        raise usage(f"`{text}` is not an amount for --max-cost", "it takes a number such as 2.50", "correct it")
+    return value

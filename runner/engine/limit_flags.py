@@ -2,11 +2,8 @@
 and `--max-denials`.
 """
 
-import math
-
 from policy.model.frozen import dataclass
 from policy.toml.schema import Value
-from runner.problems import usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +19,13 @@ class BudgetFlags:
 
     def said(self) -> tuple[tuple[str, str, Value], ...]:
         """Return the name, option and value of each given option except `--max-turns`. Raise a usage error."""
-        from runner.config.amounts import parse_bytes, parse_seconds
+        from runner.config.amounts import parse_bytes, parse_money, parse_seconds
 
         found: list[tuple[str, str, Value]] = []
         if self.tokens is not None:
             found.append(("tokens", "--max-tokens", self.tokens))
         if self.cost is not None:
-            found.append(("money", "--max-cost", _money(self.cost)))
+            found.append(("money", "--max-cost", parse_money(self.cost)))
         if self.timeout is not None:
             found.append(("time", "--timeout", parse_seconds(self.timeout, "--timeout")))
         if self.output is not None:
@@ -36,13 +33,3 @@ class BudgetFlags:
         if self.denials is not None:
             found.append(("denials", "--max-denials", self.denials))
         return tuple(found)
-
-
-def _money(text: str) -> float:
-    try:
-        value = float(text.strip().lstrip("$"))
-    except ValueError:
-        value = -1.0
-    if not (math.isfinite(value) and value > 0):
-        raise usage(f"`{text}` is not an amount for --max-cost", "it takes a number such as 2.50", "correct it")
-    return value
