@@ -21,7 +21,15 @@ GOOGLE = "https://generativelanguage.googleapis.com"
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """A provider behind a URL. `make` imports its module, so that naming a provider loads no HTTP library."""
+    """A provider behind a URL.
+
+    Attributes:
+        url: default base URL.
+        model: default model.
+        variable: environment variable with another base URL, as the vendor's own tools read it.
+        make: makes the provider; the last argument is the requested API. It imports the module of the provider, so that
+            naming a provider loads no HTTP library.
+    """
 
     url: str
     model: str  # when none is named
@@ -31,8 +39,14 @@ class Remote:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A provider that is ready to be asked. `secrets` are the live ones, for whoever masks them. `vendors`: its
-    server is the vendor's own, where published prices hold."""
+    """A provider that is ready for requests.
+
+    Attributes:
+        provider: the provider.
+        model: name of the model.
+        secrets: the live secrets, for masking.
+        vendors: True if the server is the vendor's own, so that published prices hold.
+    """
 
     provider: Provider
     model: str
@@ -41,7 +55,7 @@ class Opened:
 
     @property
     def named(self) -> str:
-        """`provider:model`."""
+        """Return `provider:model`."""
         return f"{self.provider.name}:{self.model}"
 
 
@@ -52,7 +66,9 @@ def _anthropic(endpoint: Endpoint, secret: Secret | None, timeouts: Timeouts, ap
 
 
 def _openai(endpoint: Endpoint, secret: Secret | None, timeouts: Timeouts, api: str | None) -> Provider:
-    """By the Responses API at OpenAI's own address, by Chat Completions elsewhere, or as `api` says."""
+    """Return the provider for the Responses API at OpenAI's own address and for Chat Completions elsewhere, or as `api`
+    says.
+    """
     if api == "responses" or (api is None and endpoint.host.endswith(".openai.com")):
         from runner.providers.responses import ResponsesProvider
 
@@ -96,12 +112,13 @@ def open_provider(
     key: "Wanted | None" = None,
     api: str | None = None,
 ) -> Opened:
-    """The provider that `spec` (`provider:model`, or `provider` for its default model) names, and the model.
+    """Return the provider and the model that `spec` names: `provider:model`, or `provider` for its default model.
 
-    `base_url` comes before the vendor's environment variable, and that before the default. `key`: what was said about
-    where the key is; provider and environment are filled in here. `api`: `responses` or `chat`, for a provider that has
-    both. Nothing is sent yet. Raises SetupError (a
-    ProviderError), or SecretError when there is no key; a server on this machine needs none.
+    Nothing is sent yet. `base_url` outranks the vendor's environment variable, and the variable outranks the default.
+    `key` says where the API key is; the provider and the environment are filled in here. `api` is `responses` or
+    `chat`, for a provider that has both.
+
+    Raises SetupError (a ProviderError), or SecretError if there is no key. A server on this machine needs no key.
     """
     name, _, model = spec.strip().partition(":")
     match PROVIDERS.get(name):
@@ -124,7 +141,7 @@ def open_provider(
 
 
 def reached(remote: Remote, base_url: str | None, environ: Mapping[str, str]) -> Endpoint:
-    """Where its server is: by `base_url`, else by the vendor's variable, else its own. Raises SetupError."""
+    """Return the address: `base_url`, else the value of the vendor's variable, else the default. Raises SetupError."""
     return parse_endpoint(base_url or environ.get(remote.variable, "").strip() or remote.url)
 
 

@@ -123,7 +123,9 @@ class _Answer:
         self._complete = False
 
     def take(self, event: SseEvent) -> Iterator[Piece]:
-        """Events and fields that are new to us are passed over, as the API asks of its clients."""
+        """Yield the parts that `event` completes. Unknown events and fields are ignored, as the API requires of
+        clients.
+        """
         content = parse_object(event.data)
         match content:
             case None:
@@ -151,7 +153,7 @@ class _Answer:
                 pass
 
     def reply(self) -> Reply:
-        """The whole answer. Raises ProviderError when the stream ended early."""
+        """Return the whole answer. Raises ProviderError if the stream ended early."""
         if not self._complete:
             open_call = any(block.kind == "tool_use" for block in self._blocks.values())
             raise self._failures.truncated("inside a tool call" if open_call else "before the answer did")

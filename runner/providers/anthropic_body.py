@@ -33,8 +33,11 @@ Json = dict[str, object]
 
 
 def request_body(request: Request, *, unbound: bool = False) -> Json:
-    """The JSON that is sent for `request`. `unbound`: the server is to pass over thoughts that are bound to another
-    beginning of the conversation, rather than refuse them."""
+    """Return the JSON body for `request`.
+
+    With `unbound`, the server ignores thinking blocks that are bound to another beginning of the conversation;
+    otherwise it refuses them.
+    """
     messages = [wire for message in request.messages if (wire := _message(message))["content"]]
     body: Json = {"model": request.model, "max_tokens": request.max_tokens, "stream": True, "messages": messages}
     if request.system.strip():
@@ -51,7 +54,7 @@ def request_body(request: Request, *, unbound: bool = False) -> Json:
 
 
 def betas(body: Json) -> dict[str, str]:
-    """The header that the server wants for what `body` asks for; none where it asks for nothing of the kind."""
+    """Return the header for the beta features that `body` uses; no header if it uses none."""
     thinking = body.get("thinking")
     wanted: list[str] = []
     if isinstance(thinking, dict):
@@ -80,9 +83,10 @@ def _thinking(request: Request, messages: list[Json], *, unbound: bool) -> Json:
 
 
 def _thoughtless_calls(messages: list[Json]) -> bool:
-    """Whether calls whose results are sent came without a thought: of an answer that broke off, or of another model.
+    """Return True if the calls whose results are sent came without a thinking block.
 
-    A server that was told to think refuses such calls: the answer that they stand in must begin with a thought.
+    Such calls are from an interrupted answer or from another model. A server with thinking enabled refuses them,
+    because the answer that contains them must begin with a thinking block.
     """
     for message in reversed(messages):
         if message["role"] == "assistant" and isinstance(content := message["content"], list):

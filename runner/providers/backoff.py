@@ -1,7 +1,8 @@
-"""How long to wait before a provider that failed is asked again. No clock and no chance of its own: both are handed in.
+"""Waiting times before a failed request is sent again.
 
-A wait is a random part of a bound that doubles ("full jitter"), so that many who failed together do not come back
-together. SOURCE: aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter.
+A wait is a random part of a bound that doubles ("full jitter"), so that clients that failed together do not retry
+together. The caller supplies clock and randomness. SOURCE:
+aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter.
 """
 
 from policy.model.frozen import dataclass
@@ -10,11 +11,15 @@ from runner.messages import WAITING_HELPS, Failure
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """`first` is the bound of the first wait, which doubles up to `most`; all in seconds.
+    """Limits of repeated requests.
 
-    `tries`: how often a reply is asked for again for each kind of failure, while nothing of it was shown. `resumes`:
-    how often one is gone on with for each reason (broken off, too long for the window, cut at its most tokens).
-    `longest`: what a server may ask us to wait.
+    Attributes:
+        first: bound of the first wait in seconds; it doubles with each try.
+        most: largest bound in seconds.
+        tries: number of repeated requests for each kind of failure, as long as nothing of the answer was shown.
+        resumes: number of continuations of a partial answer for each reason (interrupted, too long for the window, cut
+            at the token limit).
+        longest: longest wait in seconds that a server may request.
     """
 
     first: float = 0.5
@@ -24,16 +29,17 @@ class RetryPolicy:
     longest: float = 600.0
 
     def bound(self, attempt: int) -> float:
-        """The most that is waited before try number `attempt`, counted from 1."""
+        """Return the longest wait in seconds before try `attempt`, counted from 1."""
         return min(self.most, self.first * 2.0 ** min(attempt - 1, 60))
 
     def wait(
         self, failure: Failure, attempt: int, retry_after: float | None, luck: float, *, left: float | None = None
     ) -> float | None:
-        """Seconds before try number `attempt` (from 1); None: waiting does not help, or not soon enough.
+        """Return the seconds to wait before try `attempt`, counted from 1; None if waiting does not help, or not soon
+        enough.
 
-        `luck` is from 0 up to 1. `left`: seconds within which an answer is of use, when they are fewer or more than
-        `longest`. A server that says when to come back is not asked sooner.
+        `luck` is a random number from 0 up to 1. `left` replaces `longest` as the number of seconds within which an
+        answer is useful. The wait is at least `retry_after`, if the server sent one.
         """
         if failure not in WAITING_HELPS:
             return None

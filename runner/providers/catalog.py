@@ -1,7 +1,7 @@
-"""What is known of a model: how much fits into it, how it is asked to think. Nothing is guessed from a name.
+"""Facts about models: context window, longest answer, and how thinking is requested.
 
-`profiles/models.toml` holds it, as the vendors published it. A model behind another server than its vendor's may be cut
-shorter there than these facts say; its server then answers so, and `Failure.CONTEXT` is dealt with.
+`profiles/models.toml` contains the facts as the vendors published them; nothing is inferred from a name. Another server
+than the vendor's may have a smaller window; its error is then handled as `Failure.CONTEXT`.
 """
 
 import re
@@ -16,7 +16,7 @@ DATED = re.compile(r"-(?:20\d{6}|20\d\d-\d\d-\d\d|latest)$")  # `claude-opus-5-2
 
 
 class ThinkingKind(StrEnum):
-    """How a model is told how much to think."""
+    """Ways of requesting a certain amount of thinking from a model."""
 
     NONE = "none"  # it is not
     ADAPTIVE = "adaptive"  # Anthropic: it decides, steered by an effort
@@ -27,11 +27,16 @@ class ThinkingKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """None: nobody knows. `window` counts the request and its answer together, `output` one answer, with its thinking;
-    `request` a request alone, where its server takes less than the window leaves.
+    """Facts about one model. None stands for an unknown value.
 
-    `most` is the word for the most thinking that it takes, `thinks` says that it does so also when it is not asked to.
-    `small` (`provider:model`) is a cheap model of the same vendor, for summaries; a small model names itself.
+    Attributes:
+        window: tokens of a request and its answer together.
+        output: tokens of one answer with its thinking.
+        thinking: way of requesting thinking.
+        most: word for the largest amount of thinking that the model accepts.
+        small: a cheap model of the same vendor for summaries (`provider:model`). A small model names itself.
+        thinks: True if the model thinks without a request for it.
+        request: tokens of a request alone, if the server accepts fewer than the window leaves.
     """
 
     window: int | None = None
@@ -43,25 +48,27 @@ class ModelFacts:
     request: int | None = None
 
     def effort(self, thinking: Thinking) -> str:
-        """The word for that much thinking, for a model that is told by a word (ADAPTIVE, EFFORT, LEVEL)."""
+        """Return the word for `thinking`, for a model that takes a word (ADAPTIVE, EFFORT, LEVEL)."""
         return self.most if thinking is Thinking.MAX else thinking.value
 
 
 def facts_of(spec: str) -> ModelFacts:
-    """Of `provider:model`, also under a dated name; of an unknown model, what holds for its vendor's newest."""
+    """Return the facts of `provider:model`, also under a dated name. An unknown model has those of its vendor's
+    newest.
+    """
     models, vendors = _table()
     known = models.get(spec) or models.get(DATED.sub("", spec))
     return known or vendors.get(spec.partition(":")[0], ModelFacts())
 
 
 def known_models() -> tuple[str, ...]:
-    """Every `provider:model` of which something is known."""
+    """Return the names `provider:model` of all models with facts."""
     return tuple(_table()[0])
 
 
 @cache
 def _table() -> tuple[Mapping[str, ModelFacts], Mapping[str, ModelFacts]]:
-    """The models, and the vendors. Read once; it lies beside our code in every kind of installation."""
+    """Return the facts by model and by vendor. The file is read once and is part of every kind of installation."""
     import os
     import tomllib
 

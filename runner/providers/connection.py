@@ -1,7 +1,7 @@
-"""One provider's HTTP side: a POST goes out with the key in one header, server-sent events come back.
+"""HTTP connection to one provider: a POST request with the key in one header, answered by server-sent events.
 
-Redirects are not followed (they would carry the key elsewhere). The environment's proxies are used, as a user who set
-them wants, except for servers on this machine: those are spoken to directly and in clear, so no proxy may see them.
+Redirects are not followed, because they would carry the key elsewhere. The proxies of the environment are used, except
+for servers on this machine: their traffic is not encrypted, so no proxy may see it.
 """
 
 import asyncio
@@ -38,7 +38,9 @@ for _name in _CHATTY:
 
 
 class KeyHeader(httpx.Auth):
-    """Puts the key into its header at the moment of sending, so that no request under construction holds it."""
+    """Authentication that puts the key into its header at the moment of sending, so that no unsent request contains the
+    key.
+    """
 
     def __init__(self, header: str, prefix: str, secret: Secret) -> None:
         self._header = header
@@ -51,7 +53,7 @@ class KeyHeader(httpx.Auth):
 
 
 class Connection:
-    """Sends requests to one URL below an endpoint. Connections are kept and reused until `close`."""
+    """A connection pool for one URL below an endpoint. Connections are kept and reused until `close`."""
 
     def __init__(
         self,
@@ -86,10 +88,10 @@ class Connection:
         below: str = "",
         headers: Mapping[str, str] | None = None,
     ) -> AsyncGenerator[SseEvent, None]:
-        """The events of one answer, up to the one that `last` recognises or the end of the stream. `below` goes to the
-        end of the URL, for a server that wants more in it; `headers` are of this request alone.
+        """Yield the events of one answer, up to the one that `last` recognizes or the end of the stream.
 
-        Raises ProviderError. Closing or cancelling this closes the connection.
+        `below` is appended to the URL; `headers` belong to this request alone. Closing the generator or cancelling the
+        task closes the connection. Raises ProviderError.
         """
         failure: ProviderError
         try:
@@ -137,7 +139,7 @@ class Connection:
             await response.aclose()
 
     async def _check(self, response: httpx.Response, model: str) -> None:
-        """Raises unless `response` is an event stream."""
+        """Raise ProviderError unless `response` is an event stream."""
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         if response.status_code == 200 and kind in ("text/event-stream", ""):
             return

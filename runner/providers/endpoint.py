@@ -1,4 +1,4 @@
-"""Where a provider is reached, and how long it may take."""
+"""Address of a provider, and limits on the time of requests."""
 
 import ipaddress
 from typing import ClassVar
@@ -39,7 +39,7 @@ class Endpoint:
 
 
 def parse_endpoint(text: str) -> Endpoint:
-    """Raises SetupError, which never quotes a URL that carries credentials."""
+    """Parse a base URL. Raises SetupError, which never quotes a URL that contains credentials."""
     try:
         parts = urlsplit(text.strip())
         host, port = parts.hostname, parts.port

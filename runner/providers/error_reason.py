@@ -1,8 +1,9 @@
-"""What a server gave as its reason, and what that means for us: which class of Failure, and how long to wait.
+"""Reasons in error answers of servers, and their consequences: the class of Failure and the time to wait.
 
-All of it is untrusted text. At worst a server makes us wait, up to what the loop allows, or shorten the conversation.
-SOURCE: platform.claude.com/docs/en/api/errors and /api/rate-limits; developers.openai.com/api/docs/guides/error-codes;
-ai.google.dev/gemini-api/docs/troubleshooting; google.rpc.RetryInfo (googleapis error_details.proto); RFC 9110, 10.2.3.
+All of it is untrusted text. The worst effect of a hostile server is a wait, up to the limit of the loop, or a shortened
+conversation. SOURCE: platform.claude.com/docs/en/api/errors and /api/rate-limits;
+developers.openai.com/api/docs/guides/error-codes; ai.google.dev/gemini-api/docs/troubleshooting; google.rpc.RetryInfo
+(googleapis error_details.proto); RFC 9110, 10.2.3.
 """
 
 import math
@@ -45,7 +46,14 @@ _LONGEST = 10 * 24 * 3600.0  # seconds; more is no wish to wait but nonsense
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """`code` is the vendor's own word for the error, `details` are more of them, `wait` is seconds."""
+    """The reason in one error.
+
+    Attributes:
+        message: text of the server.
+        code: the vendor's word for the error.
+        details: further words of the vendor.
+        wait: seconds to wait; None if the error names no time.
+    """
 
     message: str = ""
     code: str = ""
@@ -56,12 +64,12 @@ class Said:
         return self.code in words or any(each in words for each in self.details)
 
     def status(self, known: Mapping[str, int]) -> int:
-        """The HTTP status that this error has outside a stream, by the vendor's table; 500 for one that is new."""
+        """Return the HTTP status of this error outside a stream, by the vendor's table; 500 for an unknown error."""
         return next((known[word] for word in (self.code, *self.details) if word in known), 500)
 
 
 def said_in(body: bytes) -> Said:
-    """The reason in an error body, whichever of the usual shapes it has."""
+    """Return the reason in an error body of any of the usual shapes."""
     text = body.decode("utf-8", "replace").strip()
     content = parse_object(text.removeprefix("[").removesuffix("]") if text.startswith("[") else text)
     match content:
@@ -78,7 +86,7 @@ def said_in(body: bytes) -> Said:
 
 
 def said_by(error: Mapping[str, object]) -> Said:
-    """The reason in an error object of OpenAI, Anthropic or Gemini."""
+    """Return the reason in an error object of OpenAI, Anthropic or Gemini."""
     words = [error.get("code"), error.get("type"), error.get("status")]
     named = [word for word in words if isinstance(word, str) and word]
     message = error.get("message")
@@ -92,7 +100,7 @@ def said_by(error: Mapping[str, object]) -> Said:
 
 
 def failure_of(status: int, said: Said) -> Failure:
-    """The class of an error with that HTTP status (or the one that it has outside a stream)."""
+    """Return the class of an error with that HTTP status, or with the status that the error has outside a stream."""
     if said.one_of(OUT_OF_CREDIT) or said.one_of(WRONG_KEY) or status in (401, 402, 403):
         return Failure.AUTH
     if status == 413 or said.one_of(TOO_LONG) or (status in (400, 422, 500) and _TOO_LONG.search(said.message)):
@@ -107,13 +115,15 @@ def failure_of(status: int, said: Said) -> Failure:
 
 
 def window_of(message: str) -> int | None:
-    """The tokens that fit into the model, by a server that said that they were too many; None where it does not say."""
+    """Return the context window in tokens from an error about too many tokens; None if the error does not contain
+    it.
+    """
     found = _WINDOW.search(message)
     return int(found[1]) if found else None
 
 
 def about_thoughts(said: Said) -> bool:
-    """Whether it is the marks of earlier thoughts that a server does not accept."""
+    """Return True if the server refuses the signatures of earlier thinking blocks."""
     return _THOUGHTS.match(f"{said.code} {said.message}") is not None
 
 
@@ -126,9 +136,10 @@ def about_images(status: int, failure: Failure, said: Said) -> bool:
 
 
 def wait_of(headers: Mapping[str, str], now: float) -> float | None:
-    """The seconds to wait that an answer's headers ask for, from `now` (seconds since 1970); None where they do not.
+    """Return the seconds to wait that the headers request; None if they request none.
 
-    `retry-after-ms` is OpenAI's and more exact; `retry-after` has seconds, or a date.
+    `now` is in seconds since 1970. `retry-after-ms` is OpenAI's and more exact; `retry-after` contains seconds or a
+    date.
     """
     if (milliseconds := _number(headers.get("retry-after-ms", ""))) is not None:
         return _sane(milliseconds / 1000)
@@ -143,7 +154,9 @@ def wait_of(headers: Mapping[str, str], now: float) -> float | None:
 
 
 def _details(details: object) -> tuple[list[str], float | None]:
-    """Anthropic's `details` is an object with an `error_code`; Google's is a list of typed messages."""
+    """Return the words in `details`: an object with `error_code` from Anthropic, a list of typed messages from
+    Google.
+    """
     words: list[str] = []
     wait = None
     for each in details if isinstance(details, list) else [details]:

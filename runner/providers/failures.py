@@ -1,7 +1,8 @@
-"""What can go wrong at one provider, each as a ProviderError that a user can act on and that holds no secret.
+"""Failures of one provider, each as a ProviderError that tells the user what to do and contains no secret.
 
-INVARIANT: the text of a library's exception is never quoted (it may hold a header), a server's text only after the key
-has been masked, the unprintable spelled out, and the rest cut, in this order: a cut first could leave half a key.
+INVARIANT: the text of a library's exception is never quoted, because it may contain a header. A server's text is quoted
+only after three steps in this order: the key is masked, unprintable characters are escaped, the rest is shortened.
+Shortening first could leave half a key.
 """
 
 import socket
@@ -47,8 +48,11 @@ class Failures:
     def status(
         self, status: int, said: Said, model: str, *, late: bool = False, wait: float | None = None
     ) -> ProviderError:
-        """An answer other than 200; or, `late`, an error inside an answer that began with 200. `wait`: the seconds
-        that its headers asked for."""
+        """Return the error for a status other than 200 or, with `late`, for an error inside an answer that began with
+        200.
+
+        `wait` is the number of seconds that the headers request.
+        """
         quoted = self._quote(said.message)
         told = "its answer was an error" if late else f"it answered {status}"
         why = told + (f": {quoted}" if quoted else "")
@@ -65,7 +69,7 @@ class Failures:
         return error
 
     def _words(self, status: int, said: Said, failure: Failure, model: str) -> tuple[str, str]:
-        """What happened, and what helps."""
+        """Return what happened and what the user can do."""
         who, later = f"`{self.name}`", "wait a little, then try again"
         match failure:
             case Failure.AUTH if said.one_of(OUT_OF_CREDIT) or status == 402:
@@ -94,7 +98,9 @@ class Failures:
         return _error(f"`{self.name}` redirects", why, f"correct the base URL `{self.endpoint.url}`", status)
 
     def not_a_stream(self, kind: str, body: bytes, model: str) -> ProviderError:
-        """A 200 that is no event stream: a proxy's page, a login form, or a server that cannot stream."""
+        """Return the error for an answer of status 200 that is not an event stream: a proxy's page, a login form, or a
+        server that cannot stream.
+        """
         content = parse_object(body)
         if content and content.get("error"):
             return self.status(500, said_in(body), model, late=True)
@@ -111,7 +117,7 @@ class Failures:
         return _error(f"the answer of `{self.name}` cannot be read", why, fix)
 
     def string(self, holder: Mapping[str, object], key: str) -> str:
-        """A text of the answer; empty where it is absent. Raises ProviderError for anything else."""
+        """Return a text of the answer; empty if it is absent. Raises ProviderError for a value that is not a text."""
         match holder.get(key):
             case None:
                 return ""
@@ -130,13 +136,13 @@ class Failures:
         )
 
     def settings(self) -> ProviderError:
-        """The HTTP client could not be built from what the environment says."""
+        """Return the error for environment settings from which no HTTP client can be built."""
         why = "a proxy or certificate setting of this environment is wrong or not supported"
         fix = "check `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`, `SSL_CERT_FILE` and `SSL_CERT_DIR` (SOCKS does not work)"
         return _error(f"`{self.name}` cannot be called", why, fix)
 
     def transport(self, error: Exception) -> ProviderError:
-        """The network failed before or inside an answer."""
+        """Return the error for a network failure before or inside an answer."""
         place = f"`{self.endpoint.host}`"
         cut = f"the connection to `{self.name}` broke"
         match error:
@@ -200,10 +206,10 @@ class Failures:
 
 
 async def unframed(events: AsyncGenerator[StreamEvent, None]) -> AsyncGenerator[StreamEvent, None]:
-    """The same events; but a ProviderError arrives without the frames it came through.
+    """Yield the same events, and raise a ProviderError without the stack frames that it passed.
 
-    Their variables hold what the server said, which may be the key that it was sent, and there are tools that print
-    the variables of every frame.
+    Variables of these frames hold text of the server, which may contain the key that was sent, and some tools print the
+    variables of every frame.
     """
     try:
         async with aclosing(events):

@@ -85,7 +85,7 @@ class _Answer:
         self.finished = False
 
     def take(self, event: SseEvent) -> Iterator[Piece]:
-        """Parts and fields that are new to us are passed over."""
+        """Yield the parts that `event` completes. Unknown parts and fields are ignored."""
         if _is_last(event):
             return
         chunk = parse_object(event.data)
@@ -113,7 +113,7 @@ class _Answer:
                 raise self._failures.malformed("a part of the answer in it lacks what such parts have")
 
     def reply(self) -> Reply:
-        """The whole answer. Raises ProviderError when the stream ended early."""
+        """Return the whole answer. Raises ProviderError if the stream ended early."""
         self._settle()
         if not self.finished:
             raise self._failures.truncated("inside a turn of calls" if self._called else "before the answer did")

@@ -34,7 +34,7 @@ Json = dict[str, object]
 
 
 def request_body(request: Request) -> Json:
-    """The JSON that is sent for `request`; its model stands in the URL."""
+    """Return the JSON body for `request`. The model is in the URL."""
     facts = facts_of(f"gemini:{request.model}")
     level = facts.thinking is ThinkingKind.LEVEL
     names: dict[str, str] = {}
@@ -60,12 +60,16 @@ def request_body(request: Request) -> Json:
 
 
 def signed(model: str, signature: str) -> str:
-    """The signature of a block that brings `signature` back to `model`."""
+    """Return the signature of a block that sends `signature` back to `model`."""
     return f"{MARK}{model}:{signature}"
 
 
 def _contents(message: Message, model: str, names: dict[str, str], *, signs: bool) -> Iterator[Json]:
-    """`names` holds the tool of each call so far, which its result names too. `signs`: calls need signatures."""
+    """Yield the contents for one message.
+
+    `names` contains the tool of each call so far, which the result of the call names too. With `signs`, calls need
+    signatures.
+    """
     match message:
         case UserMessage():
             if parts := _parts(message.content):
@@ -121,7 +125,7 @@ def _own(message: AssistantMessage, model: str, *, signs: bool) -> Iterator[Json
 
 
 def _signature(block: ThinkingBlock, model: str) -> str:
-    """The signature of a block that came from `model` by this API, or nothing."""
+    """Return the signature of a block that came from `model` by this API; empty for another block."""
     of, _, signature = block.signature.removeprefix(MARK).rpartition(":")
     return signature if block.signature.startswith(MARK) and of == model else ""
 

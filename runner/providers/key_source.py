@@ -1,4 +1,4 @@
-"""What the command line and the configuration say about where a key is."""
+"""Sources of the API key, as the command line and the configuration name them."""
 
 import os
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ class KeyFlags:
     from_stdin: bool = False
 
     def check(self, *, prompt_from_stdin: bool) -> None:
-        """Raises a usage error for what contradicts itself, before anything is read."""
+        """Raise a usage error for contradictory options, before anything is read."""
         from runner.secrets.accounts import is_account
 
         if self.from_stdin and prompt_from_stdin:
@@ -43,7 +43,9 @@ class KeyFlags:
             )
 
     def read(self, provider: str) -> "Secret | None":
-        """The key that standard input holds, when it was said to; a terminal asks for it and does not show it."""
+        """Return the key from standard input if the options ask for that. A terminal prompts for the key and does not
+        echo it.
+        """
         if not self.from_stdin:
             return None
         from runner.secrets.key_prompt import piped_key, typed_key
@@ -54,7 +56,7 @@ class KeyFlags:
 def wanted(
     settings: "Settings", provider: str, environ: Mapping[str, str], cwd: Path, flags: KeyFlags | None = None
 ) -> "Wanted":
-    """Everything that was said about the key of `provider`; without `flags`, by the configuration alone."""
+    """Return all that is known about the key of `provider`; without `flags`, from the configuration alone."""
     from runner.secrets.helper_command import PATIENCE, Helper
     from runner.secrets.resolve import Wanted
     from runner.state import paths
@@ -76,7 +78,7 @@ def wanted(
 
 
 def is_stdin(path: Path) -> bool:
-    """Whether a file is our standard input by another name, such as /dev/stdin."""
+    """Return True if the file is standard input by another name, such as /dev/stdin."""
     try:
         return os.path.samestat(os.stat(path), os.fstat(0))
     except OSError:

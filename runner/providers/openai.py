@@ -95,7 +95,7 @@ class _Answer:
         self.finished = False
 
     def take(self, event: SseEvent) -> Iterator[Piece]:
-        """Fields that are new to us are passed over."""
+        """Yield the parts that `event` completes. Unknown fields are ignored."""
         if _is_last(event):
             self._done = True
             return
@@ -117,7 +117,7 @@ class _Answer:
                 raise self._failures.malformed("a chunk in it lacks what chunks have")
 
     def reply(self) -> Reply:
-        """The whole answer. Raises ProviderError when the stream ended early."""
+        """Return the whole answer. Raises ProviderError if the stream ended early."""
         if not (self.finished or self._done):
             raise self._failures.truncated("inside a tool call" if self._calls else "before the answer did")
         if not (self.finished or self._text or self._thinking or self._calls):

@@ -32,7 +32,9 @@ Json = dict[str, object]
 
 
 def request_body(request: Request, *, own_server: bool) -> Json:
-    """The JSON that is sent for `request`. OpenAI's own servers name the token limit differently from all others."""
+    """Return the JSON body for `request`. OpenAI's own servers name the token limit differently from all other
+    servers.
+    """
     messages: list[Json] = [{"role": "system", "content": request.system}] if request.system.strip() else []
     for message in request.messages:
         messages.extend(_messages(message))

@@ -40,18 +40,18 @@ class Calls:
         return bool(self._calls)
 
     def finished(self, stop: Stop) -> Iterator[ToolCall]:
-        """All of them, in an answer that ended so."""
+        """Return all calls of an answer that ended for the reason `stop`."""
         return (self._finished(call, stop) for call in self._calls)
 
     def ready(self, stop: Stop) -> Iterator[CallReady]:
-        """Those that are whole at the end of the answer and were not given away before."""
+        """Return the calls that are complete at the end of the answer and were not returned before."""
         for call in self._calls:
             if not call.ready and (whole := self._finished(call, stop)).arguments is not None:
                 call.ready = True
                 yield CallReady(whole)
 
     def grow(self, piece: object) -> Iterator[CallOpened | CallReady]:
-        """A piece of one came. Raises ProviderError for what is none."""
+        """Yield what a piece of a call completes. Raises ProviderError for a malformed piece."""
         function = (piece.get("function") or {}) if isinstance(piece, dict) else None
         if not (isinstance(piece, dict) and isinstance(function, dict)):
             raise self._failures.malformed("a tool call in it lacks what tool calls have")
@@ -78,8 +78,11 @@ class Calls:
             yield from self._early()
 
     def _early(self) -> Iterator[CallReady]:
-        """The calls that are whole, in order, up to the first that is not. The protocol marks no end of a call: it is
-        where its object closes. An empty one may keep the place for what comes, until the next call begins."""
+        """Return the complete calls in order, up to the first incomplete one.
+
+        The protocol marks no end of a call: a call is complete when its JSON object is closed. An empty object may be a
+        placeholder until the next call begins.
+        """
         while self._given < len(self._calls):
             call = self._calls[self._given]
             if call.broken or not call.closing.closed:
@@ -93,9 +96,9 @@ class Calls:
             yield CallReady(whole)
 
     def _call_for(self, index: object, id_: str, name: str) -> tuple[_Call, bool]:
-        """The call that a piece continues or begins, and whether it is new.
+        """Return the call that a piece continues or begins, and True if the call is new.
 
-        Servers differ: some number every call 0, some give no numbers at all.
+        Servers differ: some number every call 0, some send no numbers.
         """
         number = index if isinstance(index, int) else None
         call = self._latest.get(number)

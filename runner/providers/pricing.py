@@ -1,4 +1,4 @@
-"""What tokens cost: as the user said, else as the vendor published. Nothing is guessed: other models have no cost."""
+"""Prices of tokens, from the user's configuration or else as the vendor published them. Other models have no price."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -13,9 +13,15 @@ _KINDS = ("input", "output", "cache_read", "cache_write")
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """Of a million tokens each, in the user's currency. None: not said.
+    """Prices of a million tokens in the user's currency. None stands for an unknown price.
 
-    `above`: a request with more tokens than that, in all that is sent, costs what `long` says.
+    Attributes:
+        input: price of tokens sent.
+        output: price of tokens received.
+        cache_read: price of tokens read from the cache.
+        cache_write: price of tokens written to the cache.
+        above: number of sent tokens above which `long` holds.
+        long: prices of longer requests.
     """
 
     input: float | None = None
@@ -26,7 +32,7 @@ class Price:
     long: "Price | None" = None
 
     def at(self, sent: int) -> "Price":
-        """The price of a request of `sent` tokens."""
+        """Return the price that holds for a request of `sent` tokens."""
         return self.long if self.long is not None and sent > self.above else self
 
 
@@ -39,7 +45,7 @@ class Published:
 
 
 def cost(usage: Usage, price: Price | None) -> float | None:
-    """What one request costs; None when a kind of token was used that has no price."""
+    """Return the cost of one request; None if the request used a kind of token without a price."""
     if price is None:
         return None
     price = price.at(usage.input + usage.cache_read + usage.cache_write)
@@ -53,7 +59,7 @@ def cost(usage: Usage, price: Price | None) -> float | None:
 
 
 def prices(settings: Settings) -> dict[str, Price]:
-    """What the tables `[price."provider:model"]` say, by that name."""
+    """Return the prices in the tables `[price."provider:model"]`, by that name."""
     found = {}
     for model, given in settings.named("price").items():
         found[model] = _price({name: value for name, value in given.items() if isinstance(value, int | float)})
@@ -61,8 +67,10 @@ def prices(settings: Settings) -> dict[str, Price]:
 
 
 def price_of(model: str, settings: Settings, *, vendor: bool) -> Price | None:
-    """What `provider:model` costs; None: nobody says. `vendor`: its server is the vendor's own, so that published
-    prices hold. A model that runs on this machine by a script costs nothing."""
+    """Return the price of `provider:model`; None if it is unknown.
+
+    `vendor` is True for the vendor's own server, where published prices hold. A scripted model costs nothing.
+    """
     said = prices(settings).get(model)
     if said is not None:
         return said
@@ -76,7 +84,7 @@ def price_of(model: str, settings: Settings, *, vendor: bool) -> Price | None:
 
 @cache
 def published() -> Published:
-    """Read once. It lies beside our code in every kind of installation."""
+    """Return the published prices. The file is read once and is part of every kind of installation."""
     import os
     import tomllib
 

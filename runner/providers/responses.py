@@ -103,7 +103,7 @@ class _Answer:
         self._refused = False
 
     def take(self, event: SseEvent) -> Iterator[Piece]:
-        """Events and fields that are new to us are passed over."""
+        """Yield the parts that `event` completes. Unknown events and fields are ignored."""
         if event.data.strip() == "[DONE]":
             return
         content = parse_object(event.data)
@@ -130,7 +130,7 @@ class _Answer:
                 pass
 
     def reply(self) -> Reply:
-        """The whole answer. Raises ProviderError when the stream ended early."""
+        """Return the whole answer. Raises ProviderError if the stream ended early."""
         items = [self._items[index] for index in sorted(self._items)]
         calls = any(item.kind == "function_call" for item in items)
         if self._stop is None:
@@ -177,7 +177,9 @@ class _Answer:
                 pass
 
     def _end(self, index: int, whole: Json) -> Iterator[Piece]:
-        """The end of an item holds all of it again: for servers that told nothing before, and what only the end has."""
+        """Yield what the end of an item adds. The event repeats the whole item, for servers that sent no parts
+        before.
+        """
         if index not in self._items:
             yield from self._begin(index, whole)
         item = self._items[index]
@@ -248,7 +250,7 @@ class _Answer:
 
 
 def _texts(parts: object) -> Iterator[tuple[str, str]]:
-    """The kind and text of each part of an item's content or summary."""
+    """Yield the kind and the text of each part of an item's content or summary."""
     for part in parts if isinstance(parts, list) else ():
         match part:
             case {"type": "refusal", "refusal": str(text)}:

@@ -37,8 +37,11 @@ Json = dict[str, object]
 
 
 def request_body(request: Request, *, summaries: bool = True) -> Json:
-    """The JSON that is sent for `request`. `summaries`: ask for what the model thinks in words, which OpenAI gives to
-    organizations that it has verified."""
+    """Return the JSON body for `request`.
+
+    With `summaries`, the server is asked for summaries of the thinking, which OpenAI sends to verified organizations
+    only.
+    """
     facts = facts_of(f"openai:{request.model}")
     body: Json = {
         "model": request.model,
@@ -69,7 +72,7 @@ def request_body(request: Request, *, summaries: bool = True) -> Json:
 
 
 def signed(model: str, kept: Json) -> str:
-    """The signature of a block that brings `kept` back to `model`."""
+    """Return the signature of a block that sends `kept` back to `model`."""
     return MARK + json.dumps({"model": model, **kept}, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
@@ -132,7 +135,9 @@ def _own(message: AssistantMessage, model: str) -> Iterator[Json]:
 
 
 def _kept(block: ThinkingBlock, model: str) -> Json:
-    """What was kept in the signature of a block that came from `model` by this API; else nothing."""
+    """Return the data in the signature of a block that came from `model` by this API; an empty object for another
+    block.
+    """
     if not block.signature.startswith(MARK):
         return {}
     kept = parse_object(block.signature.removeprefix(MARK)) or {}

@@ -66,7 +66,7 @@ WORDS = {
 
 
 def read_script(path: Path) -> tuple[Turn, ...]:
-    """The turns in the file. Raises SetupError that names the file and the place in it."""
+    """Return the turns in the file. Raises SetupError, which names the file and the place in it."""
     try:
         entry = ScriptEntry.model_validate(_load(path))
     except ValidationError as error:
@@ -127,7 +127,7 @@ def _call(path: Path, number: int, entry: CallEntry) -> ToolCall:
 
 
 def _place(loc: tuple[int | str, ...]) -> tuple[str, str]:
-    """Where in the script (`turn 2, calls 1`), and the key there."""
+    """Return the place in the script (`turn 2, calls 1`), and the key there."""
     words: list[str] = []
     for part in loc[:-1]:
         words += [str(part)] if isinstance(part, str) else [f"{words.pop() if words else 'entry'} {part + 1}"]

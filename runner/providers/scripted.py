@@ -75,7 +75,7 @@ class ScriptedProvider:
         self._next = 0
 
     async def stream(self, request: Request) -> AsyncGenerator[StreamEvent, None]:
-        """The turn's thinking and text word by word, early calls one by one, then the Reply."""
+        """Yield the turn's thinking and text word by word, early calls one by one, then the Reply."""
         place, turn = self._choose(_last_results(request))
         for piece in _words(turn.thinking):
             yield ThinkingDelta(piece)

@@ -25,7 +25,7 @@ class SseEvent:
 
 
 class SseParser:
-    """Holds what has arrived of the next event, at most `limit` bytes of it."""
+    """Incremental parser. It keeps at most `limit` bytes of an incomplete event."""
 
     __slots__ = ("_after_cr", "_data", "_event", "_first", "_limit", "_line", "_size")
 
@@ -39,7 +39,7 @@ class SseParser:
         self._after_cr = False
 
     def feed(self, chunk: bytes) -> list[SseEvent]:
-        """The events that `chunk` completes, in order. Raises EventTooLarge."""
+        """Return the events that `chunk` completes, in order. Raises EventTooLarge."""
         if self._after_cr and chunk:
             self._after_cr = False
             chunk = chunk.removeprefix(b"\n")  # the second half of a CRLF that the chunk boundary cut

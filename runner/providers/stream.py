@@ -110,7 +110,9 @@ class HttpProvider(ABC):
         return False
 
     async def _attempts(self, request: Request) -> AsyncGenerator[StreamEvent, None]:
-        """Ask; if the server refuses a feature before the answer begins, ask once more without that feature."""
+        """Send the request. If the server refuses a feature before the answer begins, send it once more without that
+        feature.
+        """
         begun = False
         try:
             async with aclosing(events_to_reply(self._connection, self.exchange(request))) as events:
