@@ -6,14 +6,14 @@ from runner.cli.apply import apply
 from runner.cli.audit import audit_app
 from runner.cli.auth import auth_app
 from runner.cli.batch import batch_app, spelled
-from runner.cli.cache import cache
 from runner.cli.ci import ci
 from runner.cli.config import config_app, init
 from runner.cli.doctor import demo, doctor
-from runner.cli.gate import exec_help, show_help, why_help
+from runner.cli.gate import exec_help, why_help
 from runner.cli.grants import grants_app
 from runner.cli.policy import policy_app
 from runner.cli.run import converse, run
+from runner.cli.sandbox import sandbox_app
 from runner.cli.sessions import sessions_app
 from runner.cli.trust import trust_app
 from runner.cli.undo import undo
@@ -26,16 +26,6 @@ CODES = (
     "4 sandbox unavailable · 5 a limit was reached · 130 interrupted."
 )
 EPILOG = f"{CODES} `agent exec` passes the command's own status through."
-
-SANDBOX = """Look at the sandbox: what a command may do inside, before it runs, and what is kept between commands.
-
-Which sandboxes this machine offers: `agent doctor`.
-
-**Examples**
-
-    agent sandbox show 'npm test'
-    agent sandbox cache
-"""
 
 app = typer.Typer(
     name="agent",
@@ -51,9 +41,6 @@ app.command("run", epilog=CODES)(run)
 app.command("ci", epilog=CODES)(ci)
 app.command("exec", epilog=EPILOG)(exec_help)
 app.command("why")(why_help)
-sandbox_app = typer.Typer(help=SANDBOX, no_args_is_help=True, rich_markup_mode="markdown")
-sandbox_app.command("show")(show_help)
-sandbox_app.command("cache")(cache)
 app.add_typer(sandbox_app, name="sandbox")
 app.add_typer(batch_app, name="batch")
 app.add_typer(policy_app, name="policy")

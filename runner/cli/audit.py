@@ -1,27 +1,26 @@
-"""`agent audit`: what was decided, and the proof that nobody changed the record of it."""
+"""`agent audit` and its commands `list`, `show`, `tail`, `stats` and `suggest`: the recorded decisions."""
 
+import os
 import sys
-from typing import Annotated
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from runner.audit.location import is_there
 from runner.audit.query import Query
-from runner.cli.audit_export import export
-from runner.cli.audit_filters import FILE, filtered, log_path, terminal_width
-from runner.cli.audit_key import key_app
-from runner.cli.audit_merge import merge
-from runner.cli.audit_prune import prune
-from runner.cli.audit_replay import replay
-from runner.cli.audit_seal import seal
-from runner.cli.audit_show import show
-from runner.cli.audit_stats import stats
-from runner.cli.audit_suggest import suggest
-from runner.cli.audit_tail import tail
-from runner.cli.audit_verify import verify
-from runner.cli.gate import JSON
+from runner.cli.audit_analysis import export, replay
+from runner.cli.audit_filters import FILE, filtered, log_path, sessions, terminal_width
+from runner.cli.audit_integrity import key_app, merge, prune, seal, verify
+from runner.cli.gate import CONFIG, FLAG, JSON
 from runner.problems import Exit, usage
 from runner.stderr import coloured
+
+if TYPE_CHECKING:
+    from runner.audit.decisions import Deed
+    from runner.audit.log import AuditLog
+    from runner.audit.reports.stats_text import Known
 
 audit_app = typer.Typer(invoke_without_command=True, rich_markup_mode="markdown")
 
@@ -97,6 +96,243 @@ def _list(query: Query, json: bool, limit: int, file: str | None) -> int:
         for line in shown:
             print(line)
     return Exit.DONE
+
+
+def _words(incomplete: str) -> list[str]:
+    return [*(["last"] if "last".startswith(incomplete) else []), *sessions(incomplete)]
+
+
+def show(
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID", help="A number that the list shows, `last`, or a session's name.", autocompletion=_words
+        ),
+    ],
+    json: Annotated[
+        bool | None,
+        typer.Option("--json/--text", help="JSON or text. Text at a terminal, JSON in a pipe.", show_default=False),
+    ] = None,
+    file: FILE = None,
+) -> int:
+    """Print everything that is recorded about one decision.
+
+    The action with the words that each reason points at, the rule with file and line, the cell of the matrix, the
+    rights that were granted, the answer, what was enforced, and the outcome. For a session: how it began.
+
+    **Examples**
+
+        agent audit show 12
+        agent audit show last
+        agent audit show 12 | jq .terms
+        agent audit show 12 --text | less
+    """
+    from runner.audit.detail_view import deed_text, record_text
+    from runner.audit.list_view import whole
+    from runner.audit.log import AuditLog
+    from runner.audit.lookup import deed_of, record_named
+
+    with AuditLog.open_to_read(log_path(file)) as log:
+        record = record_named(log, what)
+        if record is None:
+            named = "record" if what.isdigit() or what == "last" else "session"
+            why = "the log does not hold it" if what != "last" else "nothing was decided yet"
+            raise usage(f"there is no {named} {what}", why, "see `agent audit` for the numbers")
+        if not sys.stdout.isatty() if json is None else json:
+            print(whole(log, record))
+            return Exit.DONE
+        deed = deed_of(log, record)
+        colour = coloured(sys.stdout)
+        if deed is None:
+            name = str(record.body.get("session", ""))
+            ended = log.named("ended", name) if record.kind == "session" else None
+            print(record_text(record, ended=ended, colour=colour))
+        else:
+            print(deed_text(deed, colour=colour))
+    return Exit.DONE
+
+
+TOP = Annotated[int, typer.Option("--top", metavar="N", min=1, help="The N that count most of each.")]
+_EVERY = 500  # decisions between two looks at the progress
+
+
+@filtered
+def stats(query: Query, top: TOP = 10, json: JSON = False, config: CONFIG = None, file: FILE = None) -> int:
+    """Count decisions by verdict, tier, rule, host, command and mode.
+
+    Also what was asked most and how it was answered, what was denied most, what took longest, and which rules never
+    spoke: those of your configuration as it holds in this folder, and those that the program came with.
+
+    **Examples**
+
+        agent audit stats
+        agent audit stats --since 7d --workspace .
+        agent audit stats --denied --top 20
+        agent audit stats --json | jq '.never.own'
+    """
+    from runner.audit.list_view import nothing
+    from runner.audit.log import AuditLog
+    from runner.audit.reports.stats import Stats
+    from runner.audit.reports.stats_text import stats_json, stats_text
+
+    path = log_path(file)
+    found = Stats(top)
+    if is_there(path):
+        with AuditLog.open_to_read(path) as log:
+            for deed in _told(log, query):
+                found.add(deed)
+    if json:
+        from json import dumps
+
+        print(dumps(stats_json(found, _known(config))))
+    elif not found.whole.all:
+        print(nothing(query))
+    else:
+        print(stats_text(found, _known(config), colour=coloured(sys.stdout), width=terminal_width()))
+    return Exit.DONE
+
+
+def _told(log: "AuditLog", query: Query) -> "Iterator[Deed]":
+    """The decisions, with the progress on stderr where somebody is there to see it."""
+    from runner.audit.decisions import deeds
+
+    newest = next(log.rows(limit=1), None)
+    if newest is None or not sys.stderr.isatty():
+        yield from deeds(log, query)
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("reading", total=newest.id)
+        for count, deed in enumerate(deeds(log, query)):
+            if count % _EVERY == 0:  # newest first: what is left is the number of the record
+                progress.update(task, completed=newest.id - deed.record.id)
+            yield deed
+
+
+def _known(config: str | None) -> "Known":
+    """The rules that hold in this folder, and those of the program."""
+    from policy.rules.rule_file import chunks
+    from runner.audit.reports.stats_text import Known
+    from runner.gate.gate import open_gate
+    from runner.gate.request import GateArgs
+
+    gate, _ = open_gate(GateArgs(script="", argv=None, config=config), os.environ)
+    rules = gate.settings.rules
+    shipped = {
+        f"command:{name.removesuffix('.toml')}": tuple(
+            str(chunk.ref) for chunk in chunks(text, name) if chunk.words != ("sets",)
+        )
+        for name, text in rules.files.items()
+    }
+    return Known(tuple(str(rule.ref) for rule in gate.settings.profile.permissions), shipped)
+
+
+FOLLOW = Annotated[bool, typer.Option("--follow", "-f", metavar=FLAG, help="Go on with what comes, until Ctrl-C.")]
+LINES = Annotated[int, typer.Option("--lines", "-n", metavar="N", min=0, help="Begin with the newest N.")]
+
+
+@filtered
+def tail(query: Query, follow: FOLLOW = False, lines: LINES = 10, json: JSON = False, file: FILE = None) -> int:
+    """Print the newest decisions, oldest first, and with -f those that come.
+
+    A decision is printed as soon as it is in the log, and its outcome below others when it has ended. It goes on when
+    the log is pruned, and begins anew when it is moved away. With --json each is a record of its own: `decided`,
+    `refused`, and later `finished` with the number that it is the outcome of.
+
+    **Examples**
+
+        agent audit tail
+        agent audit tail -f --denied
+        agent audit tail -f -n 0 --json | jq -r .kind
+    """
+    from json import dumps
+
+    from runner.audit.decisions import Deed
+    from runner.audit.list_view import entry, entry_lines, finished_line, json_line
+    from runner.audit.tail import Event, Follower
+    from runner.audit.tail import follow as events
+
+    colour, width = coloured(sys.stdout), terminal_width()
+
+    def tell(event: Event) -> None:
+        if isinstance(event, Deed):
+            told = [json_line(event)] if json else entry_lines(entry(event), colour=colour, width=width)
+        else:
+            record = {"id": event.id, "hash": event.hash, **event.body}
+            told = [dumps(record)] if json else finished_line(event, colour=colour, width=width)
+        for line in told:
+            print(line)
+        sys.stdout.flush()
+
+    path = log_path(file)
+    follower = Follower(path, query)
+    for deed in follower.start(lines):
+        tell(deed)
+    if follow:
+        for event in events(follower):
+            tell(event)
+    return Exit.DONE
+
+
+LEAST = Annotated[int, typer.Option("--min", metavar="N", min=1, help="Only rules that settle N records at least.")]
+LOOKED_AT = Annotated[
+    int, typer.Option("--limit", metavar="N", min=1, help="Look at the newest N questions and denials.")
+]
+
+
+@filtered
+def suggest(query: Query, least: LEAST = 1, limit: LOOKED_AT = 1000, json: JSON = False, file: FILE = None) -> int:
+    """Suggest the smallest rules that would have settled the questions and denials of the log. Changes nothing.
+
+    Each rule was tried on the recorded actions, as they were recorded, and comes with them, with how they were
+    answered, and with what else it would let through. What is `dangerous`, `secret` or denied is never suggested.
+    Whose questions nobody answered may have been asked by a model that wants them: read before you copy.
+
+    **Examples**
+
+        agent audit suggest
+        agent audit suggest --asked --since 7d --workspace .
+        agent audit suggest --min 3 --json | jq -r '.suggestions[].rule'
+    """
+    from policy.rules.rulebook import parse_examples
+    from runner.audit.decisions import deeds
+    from runner.audit.list_view import nothing
+    from runner.audit.location import is_there
+    from runner.audit.log import AuditLog
+    from runner.audit.reports.replay_policies import Policies
+    from runner.audit.reports.suggest import Search
+    from runner.audit.reports.suggest_text import report_json, report_text
+    from runner.gate.gate import open_gate
+    from runner.gate.request import GateArgs
+    from runner.state.paths import config_file
+
+    path = log_path(file)
+    if file is None and not is_there(path):
+        print('{"looked": 0, "more": false, "suggestions": [], "left": []}' if json else nothing(None))
+        return Exit.DONE
+    gate, _ = open_gate(GateArgs(script="", argv=None), os.environ)
+    rules = gate.settings.rules
+    examples = [example.run for name, text in rules.files.items() for example in parse_examples(text, name)]
+    context = gate.context(unattended=False)
+    config = str(config_file(os.environ))
+    with AuditLog.open_to_read(path) as log:
+        search = Search(log.facts, Policies(os.environ, None).of, context, examples)
+        report = search.report(deeds(log, query), limit=limit, least=least)
+    if json:
+        from json import dumps
+
+        print(dumps(report_json(report, config=config)))
+    else:
+        print(report_text(report, config=_near(config), colour=coloured(sys.stdout), width=terminal_width()))
+    return Exit.DONE
+
+
+def _near(path: str) -> str:
+    """Below the home with a tilde, as people write it."""
+    home = str(Path.home())
+    return f"~{path[len(home) :]}" if path.startswith(f"{home}/") else path
 
 
 audit_app.command("show")(show)

@@ -1,13 +1,27 @@
-"""`agent sandbox cache`: how much commands keep from one to the next, and a way to be rid of it."""
+"""`agent sandbox show` and `agent sandbox cache`: what commands may do inside, and what is kept between them."""
 
 import os
 from typing import Annotated
 
 import typer
 
-from runner.cli.gate import CWD, FLAG, JSON
+from runner.cli.gate import CWD, FLAG, JSON, show_help
+
+SANDBOX = """Look at the sandbox: what a command may do inside, before it runs, and what is kept between commands.
+
+Which sandboxes this machine offers: `agent doctor`.
+
+**Examples**
+
+    agent sandbox show 'npm test'
+    agent sandbox cache
+"""
+
+sandbox_app = typer.Typer(help=SANDBOX, no_args_is_help=True, rich_markup_mode="markdown")
+sandbox_app.command("show")(show_help)
 
 
+@sandbox_app.command("cache")
 def cache(
     clear: Annotated[
         bool, typer.Option("--clear", metavar=FLAG, help="Empty the cache of this workspace, or with --all every one.")

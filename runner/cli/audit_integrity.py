@@ -1,0 +1,370 @@
+"""`agent audit verify`, `key`, `seal`, `prune` and `merge`: commands about the integrity and the extent of the log."""
+
+import os
+import re
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from runner.cli.audit_filters import FILE, log_path
+from runner.cli.gate import FLAG, JSON
+from runner.problems import Exit, Stopped, usage
+from runner.stderr import say
+from runner.text.counts import many
+from runner.text.sanitize import visible
+
+if TYPE_CHECKING:
+    from runner.audit.chain import Broken, Chain, Sealed
+    from runner.audit.location import Place
+    from runner.audit.verify import Noted
+
+
+def verify(
+    expect: Annotated[
+        str | None,
+        typer.Option(metavar="COUNT:HASH", help="A head printed earlier, which must still be part of the log."),
+    ] = None,
+    seal: Annotated[
+        Path | None, typer.Option("--seal", metavar="FILE", help="What `agent audit seal` wrote: it must still hold.")
+    ] = None,
+    public_key: Annotated[
+        list[str] | None,
+        typer.Option("--public-key", metavar="KEY", help="Who must have signed, as `agent audit key show` prints it."),
+    ] = None,
+    json: JSON = False,
+    file: FILE = None,
+) -> int:
+    """Recompute the hash chain and its checkpoints; exit 1 and name the first record that does not hold.
+
+    The head that it prints proves later, with --expect, that nothing up to there was cut off or written anew, and so
+    does a seal. Keep them where the writer of the log cannot reach: in the CI log, for example.
+
+    **Examples**
+
+        agent audit verify
+        agent audit verify --expect 12:56a0164898f859af...
+        agent audit verify --seal audit.seal --json --file audit.db
+        agent audit verify --public-key "$(cat the-key)"
+    """
+    from runner.audit.chain import Broken, Sealed
+    from runner.audit.log import AuditLog
+    from runner.audit.verify import Expected, Noted
+    from runner.audit.verify import verify as verified
+
+    if expect is not None and not re.fullmatch("[0-9]{1,18}:[0-9a-f]{64}", expect):
+        raise usage(
+            f"`{expect}` is no head of a log", "a head is COUNT:HASH", "copy one that `agent audit verify` printed"
+        )
+    keys = _keys(public_key)
+    noted = [Noted.head(expect)] if expect else []
+    noted += [_noted(seal, keys)] if seal is not None else []
+    path = log_path(file)
+    with AuditLog.open_to_read(path, whatever=True) as log:
+        wanted = Expected(tuple(noted), keys, vouched=seal is not None)
+        result = verified(log.store, wanted, progress if sys.stderr.isatty() else None)
+        cautions = log.store.cautions()
+    for caution in cautions:
+        print(f"note: {caution}: it could end the record of all (docs/guide/audit.md, rights)", file=sys.stderr)
+    if json:
+        print(_json(result))
+        return Exit.DONE if isinstance(result, Sealed) else Exit.FAILED
+    match result:
+        case Sealed(chains=chains):
+            print(f"all {result.count} records hold")
+            for chain in chains:
+                _tell(chain, named=len(chains) > 1)
+            if not chains:
+                print(f"head {result.head}")
+            if seal is not None:
+                print(f"the seal holds: it is of the first {noted[-1].number} records")
+            return Exit.DONE
+        case Broken(id=number, why=why):
+            from policy.model.verdict import Problem
+
+            what = f"the audit log does not hold{f' from record {number} on' if number else ''}"
+            elsewhere = "by moving it away" if isinstance(path, Path) else "in another database or schema"
+            fix = f"keep `{path}` as evidence, and start a new log {elsewhere}"
+            raise Stopped(Problem(what, why, fix), Exit.FAILED)
+
+
+def _keys(given: list[str] | None) -> tuple[str, ...]:
+    keys = tuple(key.strip().lower() for key in given or ())
+    for key in keys:
+        if not re.fullmatch("[0-9a-f]{64}", key):
+            why = "a key is 64 hexadecimal digits"
+            raise usage(f"`{key}` is no public key", why, "copy what `agent audit key show` printed")
+    return keys
+
+
+def _noted(seal: Path, keys: tuple[str, ...]) -> "Noted":
+    from runner.audit.seal import MOST, read_seal
+
+    try:
+        with seal.open("rb") as file:
+            text = file.read(MOST)
+    except OSError as error:
+        why = str(error.strerror).lower()
+        raise usage(f"the seal `{seal}` cannot be read", why, "name what `agent audit seal --out` wrote") from None
+    return read_seal(text, keys)
+
+
+def _tell(chain: "Chain", *, named: bool) -> None:
+    if named:
+        print(visible(f"log {chain.log}: {chain.count} records", lines=False))
+    if chain.pruned:
+        print(f"the first {chain.pruned} were pruned; a tombstone stands for them")
+    if chain.checkpoints:
+        signed = f", signed up to record {chain.signed}" if chain.signed else ", none of them signed"
+        print(f"{many(chain.checkpoints, 'checkpoint')}{signed}")
+    for key in chain.keys:
+        print(visible(f"key {key}", lines=False))
+    print(f"head {chain.head}")
+
+
+def _json(result: "Sealed | Broken") -> str:
+    from dataclasses import asdict
+    from json import dumps
+
+    from runner.audit.chain import Sealed
+
+    if not isinstance(result, Sealed):
+        return dumps({"sealed": False, **asdict(result)})
+    chains = [{**asdict(chain), "head": chain.head} for chain in result.chains]
+    return dumps({"sealed": True, "count": result.count, "hash": result.head.partition(":")[2], "chains": chains})
+
+
+def progress(done: int, total: int) -> None:
+    """On a terminal only; the line is gone before anything else is said."""
+    text = f"verifying {done:,} of {total:,}" if done < total else ""
+    sys.stderr.write(f"\r\x1b[K{text}")
+    sys.stderr.flush()
+
+
+HELP = """The key that signs the checkpoints of the log: an Ed25519 key in the OS keyring, and nowhere else.
+
+Nothing is signed before `sign = true` stands under `[audit]` in your own settings.
+
+**Examples**
+
+    agent audit key new
+    agent audit key show
+"""
+key_app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode="markdown")
+
+
+@key_app.command("new")
+def new(
+    replace: Annotated[
+        bool, typer.Option("--replace", metavar=FLAG, help="Also when there is a key: what it signed stays signed.")
+    ] = False,
+) -> int:
+    """Make an Ed25519 key, keep it in the OS keyring, and print its public half.
+
+    It signs the checkpoints of the log once `sign = true` stands under `[audit]` in your own settings. Keep the public
+    half where the writer of the log cannot reach: `agent audit verify --public-key` wants it.
+
+    **Examples**
+
+        agent audit key new
+        agent audit key new --replace
+    """
+    from policy.model.verdict import Problem
+    from runner.audit.signing_key import kept, made
+    from runner.audit.stores.store import AuditError
+    from runner.secrets.keyring_store import KeyringFailed
+
+    try:
+        before = None if replace else kept()
+    except AuditError as error:
+        raise Stopped(error.problem, Exit.FAILED) from None
+    if before is not None:
+        why = f"its public half is {before.public}"
+        raise usage("there is a key already", why, "add --replace to sign with another one from now on")
+    try:
+        print(made().public)
+    except KeyringFailed as error:
+        fix = error.fix or "in CI, keep what `agent audit seal` prints beside the log instead"
+        raise Stopped(Problem("the key cannot be stored", f"the keyring: {error.why}", fix), Exit.FAILED) from None
+    return Exit.DONE
+
+
+@key_app.command("show")
+def show(json: JSON = False) -> int:
+    """Print the public half of the key, as `agent audit verify --public-key` wants it.
+
+    The other half never leaves the keyring but to sign. Exit 1 when there is none.
+
+    **Examples**
+
+        agent audit key show
+        agent audit verify --public-key "$(agent audit key show)"
+    """
+    from runner.audit.signing_key import needed
+
+    public = needed().public
+    if json:
+        from json import dumps
+
+        print(dumps({"key": public, "algorithm": "Ed25519"}))
+    else:
+        print(public)
+    return Exit.DONE
+
+
+def seal(
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Write it there instead of to standard output.")
+    ] = None,
+    file: FILE = None,
+) -> int:
+    """Write a seal of the log as it is now: its name, count, head and Merkle root, checkpoints and versions, as JSON.
+
+    Keep it where the writer of the log cannot reach (an artifact of the CI job, another machine): `verify --seal` then
+    proves that the log still begins with the same records. It is signed where `agent audit key new` left a key.
+
+    **Examples**
+
+        agent audit seal --out audit.seal
+        agent audit verify --seal audit.seal
+        agent audit verify --seal audit.seal --public-key KEY --file audit.db
+    """
+    from json import dumps
+
+    from runner.audit.export.out import write
+    from runner.audit.log import AuditLog
+    from runner.audit.seal import sealed
+    from runner.audit.signing_key import kept
+
+    with AuditLog.open_to_read(log_path(file)) as log:
+        text = dumps(sealed(log.store, kept), indent=1)
+    write([text], out)
+    return Exit.DONE
+
+
+SILENT = timedelta(days=7)  # a session that wrote nothing for as long has ended, whatever became of its program
+
+
+def prune(
+    older_than: Annotated[
+        str, typer.Option("--older-than", metavar="TIME", help="What is older: 90d, 2w, or a date (UTC).")
+    ],
+    yes: Annotated[bool, typer.Option("--yes", metavar=FLAG, help="Without asking.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", metavar=FLAG, help="Only say what would go.")] = False,
+    json: JSON = False,
+    file: FILE = None,
+) -> int:
+    """Remove the oldest records for good, and leave a tombstone that stands for them.
+
+    Whole sessions that ended go, from the beginning on; one that did not end, or wrote later, stays, and so does all
+    that came after it began. A session without an end counts as ended after a week of silence. The tombstone holds how
+    many went, their last hash and Merkle root, who removed them and when, signed where there is a key. The chain still
+    verifies; a head or a seal that was noted before cannot be compared any more.
+
+    **Examples**
+
+        agent audit prune --older-than 90d --dry-run
+        agent audit prune --older-than 90d --yes
+    """
+    from runner.audit.log import AuditLog
+    from runner.audit.prune import plan
+    from runner.audit.prune import prune as pruned
+    from runner.audit.signing_key import kept
+    from runner.audit.stores.store import AuditError
+    from runner.audit.time_input import moment
+
+    clock = datetime.now(UTC)
+    before, path = moment(older_than, "--older-than", clock), log_path(file)
+    silent = moment((clock - SILENT).isoformat(), "--older-than", clock)
+    with AuditLog.open_to_read(path) as log:
+        planned = plan(log.store, before, silent)
+    told: dict[str, object] = {"records": planned.count, "sessions": planned.sessions, "before": before}
+    if planned.count == 0 or dry_run:
+        _say(json, told, f"{_what(planned.count, planned.sessions)} would go" if planned.count else "nothing is to go")
+        return Exit.DONE
+    if not yes and not _agreed(f"remove {_what(planned.count, planned.sessions)} for good?"):
+        print("nothing was removed")
+        return Exit.FAILED
+    size, notice, signs = _size(path), "", kept()
+    with AuditLog.open(path) as log:
+        told["tombstone"] = pruned(log, planned, lambda: signs)
+        try:
+            log.store.shrink()
+        except AuditError as error:
+            notice = f"{error.problem.what}: {error.problem.why}"
+    told["signed"] = signs is not None
+    told["bytes"] = max(size - _size(path), 0)
+    gone = f"{_what(planned.count, planned.sessions)} were removed; record {told['tombstone']} stands for them"
+    gone += "" if signs else ", unsigned: there is no key (`agent audit key new` makes one)"
+    _say(json, told, gone)
+    if notice:
+        say(f"notice: {notice}")
+    return Exit.DONE
+
+
+def _size(place: "Place") -> int:
+    """Bytes of a file; nobody is asked for those of a database."""
+    return place.stat().st_size if isinstance(place, Path) else 0
+
+
+def _what(count: int, sessions: int) -> str:
+    return f"{count:,} record{'s' * (count != 1)} of {sessions:,} session{'s' * (sessions != 1)}"
+
+
+def _say(json: bool, told: dict[str, object], text: str) -> None:
+    if json:
+        from json import dumps
+
+        text = dumps(told)
+    from runner.text.sanitize import visible
+
+    print(visible(text))
+
+
+def _agreed(question: str) -> bool:
+    if not (sys.stdin.isatty() and os.isatty(2)):
+        raise usage("nobody is there to agree", "what is removed is gone for good", "add --yes, or look with --dry-run")
+    print(f"{question} [y/N] ", end="", flush=True, file=sys.stderr)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def merge(
+    logs: Annotated[list[str], typer.Argument(metavar="LOG...", help="Files, or addresses of databases.")],
+    into: Annotated[Path, typer.Option("--into", metavar="FILE", help="The new file.")],
+    json: JSON = False,
+) -> int:
+    """Put several logs into one new file, to list, count and verify them together.
+
+    Each log keeps its own chain, and `verify` names the first record that does not hold in any of them. Records are
+    listed in the order of their times, under new numbers. Of two copies of one log the longer counts; copies that went
+    on differently are refused. Nothing can be added to the new file, but it can be merged again.
+
+    **Examples**
+
+        agent audit merge a.db b.db --into all.db
+        agent audit list --denied --file all.db
+        agent audit verify --file all.db
+    """
+    from contextlib import ExitStack
+
+    from runner.audit.log import AuditLog
+    from runner.audit.merge import merge as merged
+
+    with ExitStack() as stack:
+        opened = [stack.enter_context(AuditLog.open_to_read(log_path(each))) for each in logs]
+        done = merged([log.store for log in opened], into, progress if sys.stderr.isatty() else None)
+    if json:
+        from json import dumps
+
+        chains = [
+            {"log": head.log, "count": head.number, "hash": head.hash, "from": name} for head, name in done.chains
+        ]
+        print(dumps({"into": str(into), "chains": chains, "left_out": list(done.left_out)}))
+        return Exit.DONE
+    lines = [f"left out: {text}" for text in done.left_out]
+    lines += [f"log {head.log}: {head.number:,} records, from {name}" for head, name in done.chains]
+    for line in (*lines, f"{many(len(done.chains), 'log')} in {into}"):
+        print(visible(line, lines=False))
+    return Exit.DONE
