@@ -14,7 +14,7 @@ from policy.model.verdict import Problem
 from policy.rules.fingerprint import fingerprint
 from runner.approval.approver import Approver
 from runner.audit import location
-from runner.audit.open_log import open_log
+from runner.audit.location import open_log
 from runner.audit.records import SessionInfo
 from runner.audit.session_totals import Ends
 from runner.changes.undo.settings import snapshot_recorder
@@ -40,8 +40,8 @@ from runner.messages import Thinking
 from runner.providers import Opened
 from runner.providers.pricing import Price, price_of
 from runner.secrets.broker.session import injector_for, with_bundle
-from runner.secrets.from_environment import from_environment
 from runner.secrets.redactor import Redactor
+from runner.secrets.registry import from_environment
 from runner.sessions.journal import Journal
 from runner.sessions.open import Run, SessionTarget
 from runner.state.output_store import OutputStore

@@ -91,7 +91,7 @@ def prepare_options(
     from runner.agent.open_session import SessionOptions
     from runner.config import load
     from runner.config.amounts import apply_limits
-    from runner.config.flags import said, with_flags
+    from runner.config.load import said, with_flags
     from runner.config.trust.session_check import Wish, started, workspace_at
     from runner.engine.limit_settings import bounds
     from runner.gate.gate import folder, refuse_folder

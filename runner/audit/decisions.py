@@ -1,5 +1,6 @@
 """A decision with its session and with what became of it: what every reader of the log walks over."""
 
+import re
 from collections.abc import Iterator
 
 from policy.model.frozen import dataclass
@@ -39,3 +40,24 @@ def deeds(log: AuditLog, query: Query | None = None, *, limit: int | None = None
         if wanted.matches(record.body, session.body if session else {}, finished.body if finished else {}):
             left = None if left is None else left - 1
             yield Deed(record, session, finished)
+
+
+def deed_of(log: AuditLog, record: Record) -> Deed | None:
+    """The decision that `record` is, or is the outcome of; None for any other kind."""
+    decision = log.cause_of(record.id) if record.kind == "finished" else record
+    if decision is None or decision.kind not in DECISIONS:
+        return None
+    session = log.named("session", str(decision.body.get("session")))
+    return Deed(decision, session, log.outcome_of(decision.id))
+
+
+def record_named(log: AuditLog, word: str) -> Record | None:
+    """`12`: that record; `last`: the newest decision; the beginning of a session's name (4 characters at least): the
+    record of that session, the newest where several begin so."""
+    if word == "last":
+        return next(log.rows(kind=DECISIONS, limit=1), None)
+    if word.isascii() and word.isdigit() and len(word) < 16 and (found := log.get(int(word))) is not None:
+        return found
+    if not re.fullmatch("[0-9a-f]{4,16}", word):
+        return None
+    return next((row for row in log.rows(kind="session") if str(row.body.get("session", "")).startswith(word)), None)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from policy.model.verdict import Problem
 from runner.audit.chain import Record, canonical, cleaned, digest, seal
-from runner.audit.legacy import current
 from runner.audit.records import (
     Decision,
     Patching,
@@ -203,6 +202,8 @@ class AuditLog:
         return self._record(row) if row is not None else None
 
     def _record(self, row: Row) -> Record:
+        from runner.audit.legacy import current  # only readers need this module
+
         try:
             body = loads(row.body)
             if not isinstance(body, dict):

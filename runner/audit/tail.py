@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from runner.audit.chain import Record
-from runner.audit.decisions import DECISIONS, Deed, deeds
+from runner.audit.decisions import DECISIONS, Deed, deed_of, deeds
 from runner.audit.location import Place
 from runner.audit.log import AuditLog
-from runner.audit.lookup import deed_of
 from runner.audit.query import Query
 from runner.audit.stores.store import AuditError
 

@@ -10,8 +10,7 @@ from json import loads
 
 from policy.model.frozen import dataclass
 from runner.audit.chain import NAME, ZERO, Broken, Chain, Sealed, seal
-from runner.audit.checkpoint import tree_of
-from runner.audit.merkle import Tree, leaf
+from runner.audit.checkpoint import Tree, leaf, tree_of
 from runner.audit.stores.store import ODD, AuditError, Head, Row, Store, Walk
 
 _TOLD = 8192  # records between two calls of `progress`

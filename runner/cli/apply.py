@@ -114,7 +114,7 @@ def _ground(cwd: str | None) -> "tuple[SnapshotScope, Settings]":
     from runner.config import load
     from runner.facts.gather import gather
     from runner.gate.gate import folder, refuse_folder
-    from runner.secrets.from_environment import from_environment
+    from runner.secrets.registry import from_environment
     from runner.state import paths
 
     from_environment(os.environ)
@@ -207,7 +207,7 @@ def _apply(
     import hashlib
     from time import monotonic
 
-    from runner.audit.open_log import open_log
+    from runner.audit.location import open_log
     from runner.audit.records import Patching, SessionInfo
     from runner.changes.review.apply import apply
     from runner.changes.review.patch_parser import PatchError

@@ -20,7 +20,7 @@ from runner.stderr import coloured
 if TYPE_CHECKING:
     from runner.audit.decisions import Deed
     from runner.audit.log import AuditLog
-    from runner.audit.reports.stats_text import Known
+    from runner.audit.reports.stats import Known
 
 audit_app = typer.Typer(invoke_without_command=True, rich_markup_mode="markdown")
 
@@ -127,10 +127,10 @@ def show(
         agent audit show 12 | jq .terms
         agent audit show 12 --text | less
     """
+    from runner.audit.decisions import deed_of, record_named
     from runner.audit.detail_view import deed_text, record_text
     from runner.audit.list_view import whole
     from runner.audit.log import AuditLog
-    from runner.audit.lookup import deed_of, record_named
 
     with AuditLog.open_to_read(log_path(file)) as log:
         record = record_named(log, what)
@@ -172,8 +172,7 @@ def stats(query: Query, top: TOP = 10, json: JSON = False, config: CONFIG = None
     """
     from runner.audit.list_view import nothing
     from runner.audit.log import AuditLog
-    from runner.audit.reports.stats import Stats
-    from runner.audit.reports.stats_text import stats_json, stats_text
+    from runner.audit.reports.stats import Stats, stats_json, stats_text
 
     path = log_path(file)
     found = Stats(top)
@@ -214,7 +213,7 @@ def _told(log: "AuditLog", query: Query) -> "Iterator[Deed]":
 def _known(config: str | None) -> "Known":
     """The rules that hold in this folder, and those of the program."""
     from policy.rules.rule_file import chunks
-    from runner.audit.reports.stats_text import Known
+    from runner.audit.reports.stats import Known
     from runner.gate.gate import open_gate
     from runner.gate.request import GateArgs
 
@@ -301,7 +300,7 @@ def suggest(query: Query, least: LEAST = 1, limit: LOOKED_AT = 1000, json: JSON 
     from runner.audit.list_view import nothing
     from runner.audit.location import is_there
     from runner.audit.log import AuditLog
-    from runner.audit.reports.replay_policies import Policies
+    from runner.audit.reports.replay import Policies
     from runner.audit.reports.suggest import Search
     from runner.audit.reports.suggest_text import report_json, report_text
     from runner.gate.gate import open_gate

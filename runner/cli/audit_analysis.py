@@ -140,9 +140,9 @@ def _lines(
 ) -> Generator[str, None, None]:
     match format:
         case Format.JSONL:
-            from runner.audit.export import jsonl
+            from runner.audit.export import table
 
-            yield from jsonl.lines(found)
+            yield from table.jsonl_lines(found)
         case Format.CSV:
             from runner.audit.export import table
 
@@ -265,8 +265,7 @@ def replay(
     from runner.audit.decisions import deeds
     from runner.audit.export.out import counted
     from runner.audit.log import AuditLog
-    from runner.audit.reports.replay import NotRecorded, Replay
-    from runner.audit.reports.replay_policies import Policies, configuration
+    from runner.audit.reports.replay import NotRecorded, Policies, Replay, configuration
     from runner.audit.reports.replay_report import Replayed, document, lines
     from runner.facts.gather import look_at
     from runner.gate.gate import folder

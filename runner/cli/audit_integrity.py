@@ -172,7 +172,7 @@ def new(
         agent audit key new --replace
     """
     from policy.model.verdict import Problem
-    from runner.audit.signing_key import kept, made
+    from runner.audit.signing import kept, made
     from runner.audit.stores.store import AuditError
     from runner.secrets.keyring_store import KeyringFailed
 
@@ -202,7 +202,7 @@ def show(json: JSON = False) -> int:
         agent audit key show
         agent audit verify --public-key "$(agent audit key show)"
     """
-    from runner.audit.signing_key import needed
+    from runner.audit.signing import needed
 
     public = needed().public
     if json:
@@ -236,7 +236,7 @@ def seal(
     from runner.audit.export.out import write
     from runner.audit.log import AuditLog
     from runner.audit.seal import sealed
-    from runner.audit.signing_key import kept
+    from runner.audit.signing import kept
 
     with AuditLog.open_to_read(log_path(file)) as log:
         text = dumps(sealed(log.store, kept), indent=1)
@@ -271,9 +271,9 @@ def prune(
     from runner.audit.log import AuditLog
     from runner.audit.prune import plan
     from runner.audit.prune import prune as pruned
-    from runner.audit.signing_key import kept
+    from runner.audit.signing import kept
     from runner.audit.stores.store import AuditError
-    from runner.audit.time_input import moment
+    from runner.cli.audit_filters import moment
 
     clock = datetime.now(UTC)
     before, path = moment(older_than, "--older-than", clock), log_path(file)

@@ -13,17 +13,16 @@ from policy.toml.schema import Path as KeyPath
 from policy.toml.schema import dotted, value_type_of
 from runner.config import Settings, load
 from runner.config.amounts import apply_limits
-from runner.config.flags import said, with_flags
-from runner.config.layer import Layer
-from runner.config.load import WHOSE, files
+from runner.config.load import WHOSE, files, said, with_flags
 from runner.config.origins import origins
 from runner.config.read_file import ConfigError, as_text, settings_bytes
 from runner.config.schema import SHAPES, Key, key_of
+from runner.config.settings import Layer
 from runner.config.trust.notices import condensed
 from runner.gate.gate import folder
 from runner.problems import Exit, usage
-from runner.secrets.from_environment import from_environment
 from runner.secrets.redactor import masked
+from runner.secrets.registry import from_environment
 from runner.state import paths as places
 from runner.state.workspace import workspace_of
 from runner.stderr import say

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from policy.model.verdict import Problem
 from policy.toml.schema import TomlDocument, ValueType, value_of
-from runner.config.layer import Given, Layer
 from runner.config.read_file import ConfigError
 from runner.config.schema import VARIABLES
+from runner.config.settings import Given, Layer
 
 _PREFIX = "RINGFENCE_"
 

@@ -13,14 +13,12 @@ from policy.permission.dead_rules import faults as rule_faults
 from policy.permission.file import permissions
 from policy.toml.schema import TomlDocument
 from runner.config.environment import given
-from runner.config.layer import Given, Layer
-from runner.config.load import ELSEWHERE, PREFIX, SYSTEM_FILE, WHOSE, files
+from runner.config.load import ELSEWHERE, PREFIX, SYSTEM_FILE, WHOSE, files, packaged
 from runner.config.merge import over
 from runner.config.origins import origins
-from runner.config.packaged import packaged
 from runner.config.read_file import ConfigError, as_text, settings_bytes
 from runner.config.read_layer import given_as, read_all
-from runner.config.settings import Settings
+from runner.config.settings import Given, Layer, Settings
 
 MOST = 100  # faults of one file that are told
 _PLACE = re.compile(r"^(?P<file>.+?):(?P<line>\d+):? (?P<text>.*)$", re.DOTALL)

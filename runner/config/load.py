@@ -4,17 +4,22 @@ Checked by hand: a schema library would cost more start-up time than the whole o
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from policy.model.verdict import Problem
-from policy.toml.schema import TomlError
-from runner.config.layer import Given, Layer
-from runner.config.packaged import packaged
+import policy
+import profiles
+from policy.model.tier import Mode
+from policy.model.verdict import Limits, Problem
+from policy.rules.rule_file import RuleError
+from policy.rules.rulebook import RuleBook
+from policy.toml.profile import ProfileError, parse_profile
+from policy.toml.schema import Path as KeyPath
+from policy.toml.schema import TomlDocument, TomlError, Value
 from runner.config.personal_settings import personal
 from runner.config.read_file import ConfigError, Whose, settings_bytes
-from runner.config.settings import Settings
+from runner.config.settings import Given, Layer, Settings
 from runner.state import paths
 from runner.state.workspace import workspace_of
 
@@ -129,3 +134,102 @@ def _over(settings: Settings, given: Given) -> Settings:
     from runner.config.merge import over
 
     return over(settings, given)
+
+
+PACKAGED = "profiles/default.toml"
+
+
+def packaged() -> Settings:
+    """What we ship. It lies beside our code in every kind of installation; reading it must not cost an import."""
+    try:
+        profile = parse_profile(packaged_text(), PACKAGED)
+        folder = os.path.join(os.path.dirname(str(policy.__file__)), "commands")
+        names = sorted(name for name in os.listdir(folder) if name.endswith(".toml"))
+        files = {name: _shipped(policy.__file__, f"commands/{name}") for name in names}
+        rules = RuleBook.from_files(files)
+    except (ProfileError, RuleError) as error:
+        raise ConfigError(error.problem) from None
+    except OSError as error:
+        raise ConfigError(
+            Problem(
+                "this installation is incomplete",
+                f"`{error.filename}` cannot be read: {(error.strerror or 'unknown reason').lower()}",
+                "install ringfence again",
+            )
+        ) from None
+    return Settings(profile=profile, rules=rules, sources=(PACKAGED,))
+
+
+def packaged_text() -> str:
+    """The profile that we ship, as it is written."""
+    return _shipped(profiles.__file__, "default.toml")
+
+
+def _shipped(package: str | None, name: str) -> str:
+    with open(os.path.join(os.path.dirname(str(package)), name), encoding="utf-8") as file:
+        return file.read()
+
+
+Said = Mapping[KeyPath, tuple[str, Value]]  # by path: the option, and what it says
+
+
+def said(
+    *,
+    mode: Mode | None = None,
+    model: str | None = None,
+    fallback: str | None = None,
+    max_turns: int | None = None,
+    budget: Iterable[tuple[str, str, Value]] = (),
+    least: str | None = None,
+    unix: bool = False,
+    no_instructions: bool = False,
+    limits: Iterable[str] = (),
+    timeout: str | None = None,
+    total: Limits | None = None,
+) -> Said:
+    """What options say. `limits` are those of `--limit NAME=VALUE`, `total` is what they come to, with the others;
+    `budget` is name, option and value."""
+    found: dict[KeyPath, tuple[str, Value]] = {}
+    if mode is not None:
+        found[("mode",)] = ("--mode", mode.value)
+    if model is not None:
+        found[("model",)] = ("--model", model)
+    if fallback is not None:
+        found[("fallback_model",)] = ("--fallback-model", _fallback_model(fallback))
+    if max_turns is not None:
+        found[("max_turns",)] = ("--max-turns", max_turns)
+    for name, option, value in budget:
+        found[("budget", name)] = (option, value)
+    if least is not None:
+        found[("sandbox", "minimum")] = ("--require" if least == "full" else "--accept-partial", least)
+    if unix:
+        found[("sandbox", "unix_sockets")] = ("--unix", True)
+    if no_instructions:
+        found[("instructions",)] = ("--no-instructions", False)
+    names = [(each.partition("=")[0].strip().replace("-", "_"), "--limit") for each in limits]
+    if timeout is not None:
+        names.append(("wall", "--timeout"))
+    for name, option in names if total else ():
+        found[("limits", name)] = (option, getattr(total, name))
+    return found
+
+
+def _fallback_model(model: str) -> str:
+    """Raises Stopped where it names no provider: later would be when it is needed."""
+    from runner.config.schema import PROVIDERS
+    from runner.config.validators import model_of
+    from runner.problems import usage
+
+    if (fault := model_of(PROVIDERS)(model)) is not None:
+        raise usage(f"`{model}` is no fallback model", *fault)
+    return model
+
+
+def with_flags(settings: Settings, flags: Said) -> Settings:
+    """`settings` with the options as their last layer: for `value` and `origins`. Who has an option applies it."""
+    if not flags:
+        return settings
+    values = {path: value for path, (_, value) in flags.items()}
+    options = tuple((path, option) for path, (option, _) in flags.items())
+    given = Given(Layer.FLAGS, TomlDocument("options", "", values), flags=options)
+    return replace(settings, values={**settings.values, **values}, layers=(*settings.layers, given))

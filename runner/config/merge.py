@@ -14,10 +14,9 @@ from policy.permission.file import permissions
 from policy.toml.profile import limits, patterns, texts
 from policy.toml.schema import Path as KeyPath
 from policy.toml.schema import TomlDocument, TomlEntry, Value, dotted
-from runner.config.layer import Given
 from runner.config.read_file import ConfigError
 from runner.config.schema import Key, Widens, key_of, list_of
-from runner.config.settings import Settings
+from runner.config.settings import Given, Settings
 from sandbox.backend import Level
 
 

@@ -4,10 +4,9 @@ from collections.abc import Mapping
 
 from policy.toml.schema import Path as KeyPath
 from policy.toml.schema import TomlDocument, Value, read
-from runner.config.layer import Layer, Origin, Origins
-from runner.config.packaged import PACKAGED, packaged_text
+from runner.config.load import PACKAGED, packaged_text
 from runner.config.schema import KEYS, SHAPES, key_of
-from runner.config.settings import Settings
+from runner.config.settings import Layer, Origin, Origins, Settings
 
 BUILT_IN = "the default"
 

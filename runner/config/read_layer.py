@@ -7,10 +7,10 @@ from pathlib import Path
 
 from policy.toml.schema import Path as KeyPath
 from policy.toml.schema import TomlDocument, TomlError, validate
-from runner.config.layer import Given, Layer
 from runner.config.migrations import renew
 from runner.config.read_file import as_text
 from runner.config.schema import ENTRIES, SHAPES, Fault, key_of, list_of
+from runner.config.settings import Given, Layer
 
 
 def read_layer(data: bytes, path: Path, layer: Layer, trusted: Mapping[str, str]) -> Given:

@@ -6,10 +6,9 @@ from difflib import get_close_matches
 from policy.model.frozen import dataclass
 from policy.toml.schema import Path as KeyPath
 from policy.toml.schema import TomlEntry, Value, ValueType, dotted, value_type_of
-from runner.config.layer import Layer, Origin
 from runner.config.origins import counts, origins
 from runner.config.schema import KEYS, LISTS, SHAPES, key_of, list_of
-from runner.config.settings import Settings
+from runner.config.settings import Layer, Origin, Settings
 from runner.config.toml_value import amount, toml
 from runner.problems import usage
 from runner.text.sanitize import visible

@@ -6,10 +6,9 @@ from fnmatch import fnmatchcase
 
 from policy.model.facts import Facts
 from policy.model.profile import Profile
-from policy.model.secret_paths import inside
-from runner.facts import certificates
+from policy.model.secret_paths import Secrets, inside
 from runner.facts.git.drivers import Drivers
-from sandbox.inside.regular_file import read_start
+from sandbox.inside.regular_file import read_start, read_whole
 
 Variables = tuple[tuple[str, str], ...]
 
@@ -130,7 +129,7 @@ def child_environment(facts: Facts, environ: Mapping[str, str], profile: Profile
     }
     found |= _locale(found)
     found |= _folders(facts, environ)
-    found |= certificates.variables(environ, (*facts.system, facts.workspace))
+    found |= certificate_variables(environ, (*facts.system, facts.workspace))
     found |= {"PATH": ":".join(facts.path), "HOME": facts.home} | _FIXED
     found |= _numbered((*_GIT, ("safe.directory", facts.workspace)), 0)
     found["EMAIL"] = f"{_login()}@localhost"  # the least that Git commits with; any setting of its own counts more
@@ -256,3 +255,52 @@ def _sendable(name: str, value: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+# Whose programs look there: OpenSSL, requests, curl, pip, Node, Git, Cargo, the AWS tools, Deno, Nix.
+_CERTIFICATE_FILES = (
+    "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT", "NODE_EXTRA_CA_CERTS", "GIT_SSL_CAINFO",
+    "CARGO_HTTP_CAINFO", "AWS_CA_BUNDLE", "DENO_CERT", "NIX_SSL_CERT_FILE", "npm_config_cafile",
+)  # fmt: skip
+_CERTIFICATE_FOLDERS = ("SSL_CERT_DIR",)
+_LONGEST = 4 << 20  # bytes; a whole system's store is a tenth of that
+
+
+def certificate_files(environ: Mapping[str, str], workspace: str, secrets: Secrets) -> tuple[str, ...]:
+    """The real paths of files outside the workspace that hold certificates and nothing else. No folder is believed."""
+    found = [os.path.realpath(environ[name]) for name in _CERTIFICATE_FILES if _is_absolute(environ.get(name, ""))]
+    return tuple(
+        dict.fromkeys(
+            path
+            for path in found
+            if not inside(path, workspace)
+            and not secrets.exposed_by(path)
+            and not secrets.holds_folder(path)
+            and _only_certificates(path)
+        )
+    )
+
+
+def certificate_variables(environ: Mapping[str, str], system: tuple[str, ...]) -> dict[str, str]:
+    """Those of the variables that name what `system` shows, resolved."""
+    found = {}
+    for name in (*_CERTIFICATE_FILES, *_CERTIFICATE_FOLDERS):
+        value = environ.get(name, "")
+        if _is_absolute(value):
+            real = os.path.realpath(value)
+            if any(inside(real, root) for root in system):
+                found[name] = real
+    return found
+
+
+def _is_absolute(value: str) -> bool:
+    return value.startswith("/") and value.isprintable()
+
+
+def _only_certificates(path: str) -> bool:
+    """Return True if the file is a text with certificates and without a key. Many people keep both in one file."""
+    try:
+        text = read_whole(path, _LONGEST, follow=True)
+    except OSError:
+        return False
+    return b"-----BEGIN CERTIFICATE-----" in text and b"PRIVATE KEY" not in text

@@ -14,8 +14,8 @@ from policy.model.git_remotes import Remotes
 from policy.model.profile import Profile
 from policy.model.secret_paths import Secrets, inside
 from policy.terms import Floor, workspace_floor
-from runner.facts import certificates, toolchains
-from runner.facts.environment import caching, reading
+from runner.facts import toolchains
+from runner.facts.environment import caching, certificate_files, reading
 from runner.facts.environment import child_environment as child_environment
 from runner.facts.git.drivers import drivers
 from runner.facts.toolchains import within
@@ -44,7 +44,7 @@ def gather(cwd: str, environ: Mapping[str, str], profile: Profile) -> Facts:
     known = frozenset(base)
     rustup = _real(environ["RUSTUP_HOME"]) if environ.get("RUSTUP_HOME", "").startswith("/") else ""
     found = toolchains.roots([one for one in wanted if not within(one, known)], workspace, secrets, rustup)
-    shown = certificates.files(environ, workspace, secrets)
+    shown = certificate_files(environ, workspace, secrets)
     told = toolchains.shown(
         f"{home}/.agents/skills", secrets
     )  # what the model is told to read (runner/agent/context_sources.py)

@@ -27,13 +27,12 @@ from policy.model.profile import Profile
 from policy.model.tier import Mode
 from policy.model.verdict import Allow, Ask, Limits, Verdict
 from runner.config import Settings, load
-from runner.config.amounts import apply_limits, parse_seconds
-from runner.config.flags import said, with_flags
+from runner.config.load import said, with_flags
 from runner.facts.environment import child_environment
 from runner.facts.gather import gather, unfit_folder
 from runner.gate.request import GateArgs
 from runner.problems import usage
-from runner.secrets.from_environment import from_environment
+from runner.secrets.registry import from_environment
 
 if TYPE_CHECKING:
     from policy.permission.flag_rights import FlagRights
@@ -110,9 +109,13 @@ def open_gate(args: GateArgs, environ: Mapping[str, str]) -> tuple[Gate, Action]
 
         settings = replace(settings, profile=with_bundle(settings.profile))
     facts = gather(str(cwd), environ, settings.profile)
-    limits = apply_limits(settings.profile.limits, args.limits)
-    if args.timeout is not None:
-        limits = apply_limits(limits, (f"wall={parse_seconds(args.timeout, '--timeout')}",))
+    limits = settings.profile.limits
+    if args.limits or args.timeout is not None:
+        from runner.config.amounts import apply_limits, parse_seconds  # most command lines name no limit
+
+        limits = apply_limits(limits, args.limits)
+        if args.timeout is not None:
+            limits = apply_limits(limits, (f"wall={parse_seconds(args.timeout, '--timeout')}",))
     action: Action
     if args.tool is not None:
         action = _file_action(args.tool, args.path or ".", args.script or "", str(cwd), facts.home)

@@ -15,7 +15,7 @@ from typing import BinaryIO, ClassVar
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem, ProblemError
 from runner.problems import Exit
-from runner.state.workspace_key import workspace_key
+from runner.state.workspace import workspace_key
 
 _NAME = re.compile(r"([0-9a-f]{16})\.jsonl")
 _KEY = re.compile(r"[a-z0-9][a-z0-9-]{0,39}-[0-9a-f]{16}")

@@ -1,14 +1,10 @@
 """Which folder a session works in, and the repository that a linked worktree belongs to."""
 
+import hashlib
 import os
+from pathlib import Path
 
-from policy.languages.git_config import (
-    LONGEST,
-    GitConfigError,
-    commondir_target,
-    gitdir_target,
-    read_settings,
-)
+from policy.languages.git_config import LONGEST, GitConfigError, commondir_target, gitdir_target, read_settings
 from policy.model.secret_paths import Secrets, inside
 from sandbox.inside.regular_file import read_start
 
@@ -84,3 +80,19 @@ def _there(path: str) -> bool:
         return os.path.lexists(path)
     except ValueError:
         return False
+
+
+_LONGEST = 40  # of the readable part; what tells two workspaces apart is the hash
+_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
+
+
+def workspace_key(workspace: str | Path) -> str:
+    """A folder name for `workspace`: the last part of its real path in plain letters, `-`, 16 hex digits of its hash.
+
+    Two spellings of one folder have one key. It holds `a-z`, `0-9` and `-` only, does not start with `-`, and is at
+    most 57 long. Two workspaces with one key would need a collision of 64 bits of SHA-256.
+    """
+    real = os.path.realpath(workspace)
+    digest = hashlib.sha256(os.fsencode(real)).hexdigest()[:16]
+    words = "".join(char if char in _PLAIN else " " for char in os.path.basename(real).lower()).split()
+    return f"{'-'.join(words)[:_LONGEST].rstrip('-') or 'folder'}-{digest}"

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from policy.model.action import RunArgv, RunScript
 from policy.model.verdict import Problem
 from runner.audit.chain import Sealed
+from runner.audit.decisions import record_named
 from runner.audit.encode import TEXT_KEPT
 from runner.audit.list_view import json_lines, lines, whole
 from runner.audit.log import AuditLog
-from runner.audit.lookup import record_named
 from runner.audit.query import Query
 from runner.audit.records import Refusal
 from runner.audit.stores.store import AuditError

@@ -14,10 +14,9 @@ import pytest
 from policy.model.action import RunScript
 from runner.audit import merge as merge_module
 from runner.audit.chain import Broken, Sealed, seal
-from runner.audit.decisions import deeds
+from runner.audit.decisions import deed_of, deeds
 from runner.audit.encode import now
 from runner.audit.log import AuditLog
-from runner.audit.lookup import deed_of
 from runner.audit.merge import merge
 from runner.audit.prune import Plan, prune
 from runner.audit.query import Query

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from policy.model.profile import Profile
-from runner.config.packaged import packaged
+from runner.config.load import packaged
 from runner.frontends.ci import git_logins, host_environment
 from runner.frontends.ci.summary import code
 from runner.frontends.ci.workflow import JobLog

@@ -14,7 +14,7 @@ import pytest
 
 from policy.model.verdict import Problem
 from runner.audit.decisions import deeds
-from runner.audit.export import jsonl, out, sarif, table
+from runner.audit.export import out, sarif, table
 from runner.audit.list_view import json_lines
 from runner.audit.log import AuditLog
 from runner.audit.records import Refusal
@@ -38,7 +38,7 @@ def same(name: str, text: str) -> None:
 
 
 def test_jsonl_is_what_it_was() -> None:
-    same("export.jsonl", "".join(f"{line}\n" for line in jsonl.lines(story().deeds)))
+    same("export.jsonl", "".join(f"{line}\n" for line in table.jsonl_lines(story().deeds)))
 
 
 def test_csv_is_what_it_was() -> None:
@@ -52,7 +52,7 @@ def test_sarif_is_what_it_was() -> None:
 def test_jsonl_are_the_objects_of_the_listing(tmp_path: Path) -> None:
     fill(tmp_path / "audit.db")
     with AuditLog.open_to_read(tmp_path / "audit.db") as log:
-        assert list(jsonl.lines(deeds(log))) == list(json_lines(log))
+        assert list(table.jsonl_lines(deeds(log))) == list(json_lines(log))
 
 
 # CSV
@@ -298,7 +298,7 @@ def test_lines_come_one_by_one() -> None:
             read.append(deed.record.id)
             yield deed
 
-    for made in (jsonl.lines, table.lines):
+    for made in (table.jsonl_lines, table.lines):
         read.clear()
         lines = made(watched())  # type: ignore[arg-type]  # a generator of deeds
         next(lines)

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from policy.model.verdict import Problem
 from runner.audit import log as log_module
 from runner.audit.chain import Broken, canonical, statement
+from runner.audit.checkpoint import Tree, leaf
 from runner.audit.log import AuditLog
-from runner.audit.merkle import Tree, leaf
 from runner.audit.seal import read_seal, sealed
 from runner.audit.signing import Signer, holds
 from runner.audit.stores.store import AuditError

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser
 
 from runner.audit.chain import Record
 from runner.audit.decisions import Deed
-from runner.audit.export import jsonl, otlp, sarif, table
+from runner.audit.export import otlp, sarif, table
 from runner.audit.export.page import document
 from tests.support.record_world import SHOP, story
 from tests.support.report_browser import ABOUT, in_browser, opened
@@ -68,7 +68,7 @@ def test_no_record_breaks_an_export(seed: int) -> None:
     for deed in odd(seed, 700):
         told = (deed.record.body, deed.session and deed.session.body, deed.finished and deed.finished.body)
         try:
-            list(jsonl.lines([deed]))
+            list(table.jsonl_lines([deed]))
             assert len(list(table.lines([deed]))) == 2
             run = sarif.document([deed], SHOP, questions=True)
             json.dumps(run, allow_nan=False)

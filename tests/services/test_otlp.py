@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from runner.audit.export import otlp
-from runner.audit.export.jsonl import lines
+from runner.audit.export.table import jsonl_lines as lines
 from runner.problems import Stopped
 from tests.support.audit_records import fill
 from tests.support.otlp_server import GOOD, Answer, collector, partial, values

@@ -16,8 +16,7 @@ from runner.audit.detail_view import deed_text, record_text
 from runner.audit.list_view import WIDE, entry, entry_lines, finished_line, json_line
 from runner.audit.log import AuditLog
 from runner.audit.records import Refusal, SessionInfo
-from runner.audit.reports.stats import Stats
-from runner.audit.reports.stats_text import Known, stats_text
+from runner.audit.reports.stats import Known, Stats, stats_text
 from tests.support.golden_records import all_deeds, golden, records
 from tests.support.tmux import Tmux
 

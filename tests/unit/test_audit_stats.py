@@ -7,8 +7,7 @@ import pytest
 from runner.audit.chain import Record
 from runner.audit.decisions import Deed
 from runner.audit.list_view import WIDE
-from runner.audit.reports.stats import Stats, _host, unnamed
-from runner.audit.reports.stats_text import Known, stats_json, stats_text
+from runner.audit.reports.stats import Known, Stats, _host, stats_json, stats_text, unnamed
 from tests.support.golden_records import all_deeds, golden
 
 KNOWN = Known(

@@ -162,7 +162,7 @@ def test_the_published_prices_are_whole_and_dated() -> None:
 
 
 def test_which_price_counts() -> None:
-    from runner.config.packaged import packaged
+    from runner.config.load import packaged
 
     plain = packaged()
     mine = replace(plain, values={("price", "anthropic:claude-opus-5", "input"): 7})

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.state.workspace_key import workspace_key
+from runner.state.workspace import workspace_key
 
 # fmt: off
 NAMES: list[tuple[str, str, str]] = [

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from runner.audit.decisions import Deed
 from runner.audit.export import reading
+from runner.audit.list_view import json_line
 
 COLUMNS = (
     "id", "time", "session", "workspace", "model", "tool", "verdict", "asked", "tier", "mode", "ruling", "action",
@@ -74,3 +75,9 @@ def _cell(value: object) -> str:
     said = str(value)
     shown = visible(said, lines=False)  # one decision, one line
     return f"'{shown}" if said.lstrip(" ").startswith(_FORMULA) else shown
+
+
+def jsonl_lines(deeds: Iterable[Deed]) -> Iterator[str]:
+    """Yield each decision as one line of JSON, with the same object as `agent audit list --json`."""
+    for deed in deeds:
+        yield json_line(deed)

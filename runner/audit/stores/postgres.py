@@ -13,8 +13,7 @@ import sqlalchemy as sa
 
 from runner.audit.chain import NAME
 from runner.audit.index_columns import Card, card_of, holdable
-from runner.audit.stores.postgres_rights import LOCKS_HEAD, TAKES_HEAD, too_wide, uses
-from runner.audit.stores.postgres_schema import replaced, unlike
+from runner.audit.stores.postgres_schema import LOCKS_HEAD, TAKES_HEAD, replaced, too_wide, unlike, uses
 from runner.audit.stores.postgres_server import (
     FENCED,
     LOGS,

@@ -9,8 +9,6 @@ import re
 
 import sqlalchemy as sa
 
-from runner.audit.stores.postgres_rights import functions
-
 _TABLES = ("ringfence_logs", "ringfence_records")
 _OIDS = "ARRAY['ringfence_logs'::regclass, 'ringfence_records'::regclass]::oid[]"
 _NO_INDEX = ("enable_indexscan", "enable_indexonlyscan", "enable_bitmapscan")
@@ -136,3 +134,206 @@ def _answers(connection: sa.Connection) -> str:
         if counted[0] != counted[1]:
             return f"its index `{index}` does not hold what its table does"
     return ""
+
+
+# The head is locked until the end of the transaction, and beside it an advisory lock, which tells who has it. Who holds
+# that through a whole `lock_timeout` in one transaction is disconnected, where the owner may do that
+# (`pg_signal_backend`), and named otherwise. The owner's own work (pruning) is left alone.
+_HEAD = """
+DECLARE
+    before text[]; holder record; key integer := '@schema@.ringfence_logs'::regclass::oid::bigint::integer;
+BEGIN
+    FOR attempt IN 1..3 LOOP
+        SELECT coalesce(array_agg(k.virtualtransaction), '{}') INTO before FROM pg_locks k
+            WHERE k.locktype = 'advisory' AND k.classid = 1919512167 AND k.objid = key::oid AND k.granted;
+        BEGIN
+            PERFORM pg_advisory_xact_lock(1919512167, key);
+            SELECT l.name, l.last, l.hash INTO STRICT log, last, hash
+                FROM @schema@.ringfence_logs l WHERE l.number = 1 FOR UPDATE;
+            RETURN;
+        EXCEPTION WHEN lock_not_available THEN
+            FOR holder IN SELECT k.pid, a.usename FROM pg_locks k JOIN pg_stat_activity a ON a.pid = k.pid
+                WHERE k.locktype = 'advisory' AND k.classid = 1919512167 AND k.objid = key::oid AND k.granted
+                    AND k.virtualtransaction = ANY (before) AND a.usename IS DISTINCT FROM current_user
+            LOOP
+                BEGIN
+                    PERFORM pg_terminate_backend(holder.pid);
+                EXCEPTION WHEN insufficient_privilege THEN
+                    RAISE EXCEPTION 'the role % (process %) holds the log; an administrator ends that with '
+                        'SELECT pg_terminate_backend(%), and for the next time with GRANT pg_signal_backend TO %',
+                        holder.usename, holder.pid, holder.pid, current_user;
+                END;
+            END LOOP;
+        END;
+    END LOOP;
+    RAISE EXCEPTION 'others hold the log all the time';
+END
+"""
+# Refused is what would make verification or lists fail for everybody: marks (nobody can check a signature here), what
+# no reader can take apart, and times in the future, which would keep older records from being pruned. The card is that
+# of `card.card_of`: escaped backslashes are set apart first, then NUL and halves of surrogate pairs are replaced.
+_APPEND = r"""
+DECLARE
+    told jsonb; bare text; nested integer := 0; listed text[]; ruled text[]; log text; last bigint; previous text;
+BEGIN
+    IF octet_length(body) > 16777216 OR body !~ '^[ -~]*$' THEN
+        RAISE EXCEPTION 'the record is too long, or not ASCII';
+    END IF;
+    bare := regexp_replace(body, '"([^"\\]|\\.)*"', '', 'g');
+    IF bare ~ '[0-9]{255}' THEN
+        RAISE EXCEPTION 'a number in the record is too long';
+    END IF;
+    WHILE bare ~ '[][{}]' LOOP
+        bare := regexp_replace(bare, '\[[^][{}]*\]|\{[^][{}]*\}', '', 'g');
+        nested := nested + 1;
+        IF nested > 64 THEN  -- readers end with an error at about a thousand levels
+            RAISE EXCEPTION 'the record is nested too deeply, or is no JSON';
+        END IF;
+    END LOOP;
+    bare := replace(replace(body, '\\', '\u005c'), '\u0000', '\ufffd');
+    bare := regexp_replace(bare, '\\ud[89ab][0-9a-f]{2}(?!\\ud[c-f][0-9a-f]{2})', '?', 'g');
+    bare := regexp_replace(bare, '(?<!\\ud[89ab][0-9a-f]{2})\\ud[c-f][0-9a-f]{2}', '?', 'g');
+    told := bare::jsonb;
+    IF coalesce(jsonb_typeof(told->'kind'), '') <> 'string' OR told->>'kind' IN ('checkpoint', 'tombstone') THEN
+        RAISE EXCEPTION 'only the owner of the log adds such a record';
+    END IF;
+    IF coalesce(told->>'time', '') !~ '^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{8,15}Z$'
+            OR (told->>'time')::timestamptz > clock_timestamp() + interval '1 day' THEN
+        RAISE EXCEPTION 'the time of the record lies in the future, or is none: see to the clock of this machine';
+    END IF;
+    IF bare::json->>'decided' !~ '^[0-9]{1,18}$' OR jsonb_typeof(told->'decided') NOT IN ('number', 'null') THEN
+        RAISE EXCEPTION 'the record names no decision that can be';
+    END IF;
+    IF jsonb_typeof(told->'tiers') = 'array' THEN
+        IF jsonb_path_exists(told, '$.tiers[*] ? (@.type() != "string")') THEN
+            RAISE EXCEPTION 'a tier of the record is no text';
+        END IF;
+        SELECT coalesce(array_agg(tier ORDER BY place), '{}') INTO listed
+            FROM jsonb_array_elements_text(told->'tiers') WITH ORDINALITY AS t(tier, place);
+    END IF;
+    IF jsonb_typeof(told->'reasons') = 'array' THEN
+        SELECT coalesce(array_agg(rule ORDER BY first), '{}') INTO ruled FROM (
+            SELECT coalesce(each->>'rule', 'None') AS rule, min(place) AS first
+                FROM jsonb_array_elements(jsonb_build_array(told->'because') || (told->'reasons'))
+                WITH ORDINALITY AS t(each, place)
+                WHERE jsonb_typeof(each) = 'object' GROUP BY 1) AS found;
+        IF EXISTS (SELECT FROM jsonb_array_elements(jsonb_build_array(told->'because') || (told->'reasons')) AS t(each)
+                WHERE jsonb_typeof(each->'rule') NOT IN ('string', 'null')) THEN
+            RAISE EXCEPTION 'a rule of the record is no text';
+        END IF;
+    END IF;
+    SELECT h.log, h.last, h.hash INTO STRICT log, last, previous FROM @schema@.ringfence_head() h;
+    number := last + 1;
+    hash := encode(sha256(decode(previous, 'hex') || convert_to(body, 'UTF8')), 'hex');
+    INSERT INTO @schema@.ringfence_records
+            (id, body, hash, kind, time, session, verdict, mode, tool, tiers, rules, name, decided)
+        SELECT number, body, append.hash, told->>'kind', told->>'time', @text@session@, @text@verdict@, @text@mode@,
+            @text@tool@, listed, ruled, CASE WHEN told->>'kind' IN ('session', 'ended') THEN @text@session@
+            ELSE @text@sha256@ END, (told->>'decided')::bigint
+        FROM (SELECT ringfence_append.hash) AS append;
+    UPDATE @schema@.ringfence_logs l
+        SET name = CASE WHEN l.name = '' THEN left(ringfence_append.hash, 16) ELSE l.name END,
+            last = ringfence_append.number, hash = ringfence_append.hash
+        WHERE l.number = 1;
+END
+"""
+TAKES_HEAD = "SELECT log, last, hash FROM ringfence_head()"
+LOCKS_HEAD = "SELECT name, last, hash FROM ringfence_logs WHERE number = 1 FOR UPDATE"  # by rights of its own
+_SIGNATURES = {
+    "ringfence_head": ("OUT log text, OUT last bigint, OUT hash text", _HEAD),
+    "ringfence_append": ("body text, OUT number bigint, OUT hash text", _APPEND),
+}
+# fmt: off
+# What nobody but the owner needs: more than this on a table or a column of one, more than USAGE of the schema, or what
+# a role may do as a member of another one (of the owner's, of the one whose schema it is and who may drop what is in
+# it, or of one that writes all tables), and one role can end the record of all. Superusers can, whatever is granted.
+_WIDE = """
+SELECT CASE WHEN a.grantee = 0 THEN 'every role' ELSE 'the role `' || pg_get_userbyid(a.grantee) || '`' END
+       || ' has the right ' || a.privilege_type || ' on ' || o.name
+FROM (
+    SELECT c.relname::text, c.relowner, c.relacl FROM pg_class c
+        WHERE c.oid IN ('ringfence_records'::regclass, 'ringfence_logs'::regclass)
+    UNION ALL
+    SELECT 'the column ' || a.attname || ' of ' || c.relname, c.relowner, a.attacl
+        FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
+        WHERE c.oid IN ('ringfence_records'::regclass, 'ringfence_logs'::regclass) AND NOT a.attisdropped
+    UNION ALL
+    SELECT 'the schema ' || n.nspname, n.nspowner, n.nspacl
+        FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+        WHERE c.oid = 'ringfence_records'::regclass
+    ) AS o(name, owner, acl), aclexplode(o.acl) AS a
+WHERE a.privilege_type NOT IN ('SELECT', 'USAGE') AND a.grantee <> o.owner
+    AND a.grantee <> (SELECT relowner FROM pg_class WHERE oid = 'ringfence_records'::regclass)
+UNION
+SELECT 'the role `' || r.rolname || '` has the rights of ' || pg_get_userbyid(o.oid) || ', ' || o.what
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace,
+    LATERAL (VALUES (c.relowner, 'who owns the tables'), (n.nspowner, 'who owns the schema'),
+                    (to_regrole('pg_write_all_data')::oid, 'who writes all tables')) AS o(oid, what),
+    pg_roles r
+WHERE c.oid = 'ringfence_records'::regclass AND r.rolcanlogin AND NOT r.rolsuper
+    AND r.oid NOT IN (c.relowner, o.oid) AND pg_has_role(r.oid, o.oid, 'MEMBER')
+ORDER BY 1
+"""
+# fmt: on
+
+
+def functions(schema: str) -> dict[str, tuple[str, str]]:
+    """The source and the definition of each function, for tables in `schema` (a quoted name)."""
+    found = {}
+    for name, (arguments, source) in _SIGNATURES.items():
+        text = source.replace("@schema@", schema)
+        for field in ("session", "verdict", "mode", "tool", "sha256"):
+            text = text.replace(
+                f"@text@{field}@", f"CASE WHEN jsonb_typeof(told->'{field}') = 'string' THEN told->>'{field}' END"
+            )
+        found[name] = (
+            text,
+            f"CREATE OR REPLACE FUNCTION {schema}.{name}({arguments}) LANGUAGE plpgsql SECURITY DEFINER"
+            f" SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' AS $ringfence${text}$ringfence$;"
+            f" REVOKE ALL ON FUNCTION {schema}.{name} FROM PUBLIC;",
+        )
+    return found
+
+
+def install(connection: sa.Connection) -> None:
+    """Make the functions, or bring them to this version, where we own the tables; leave them alone otherwise."""
+    schema = _owned_schema(connection)
+    if schema is None:
+        return
+    there = connection.exec_driver_sql(
+        "SELECT proname::text, prosrc FROM pg_proc WHERE pronamespace ="
+        " (SELECT relnamespace FROM pg_class WHERE oid = 'ringfence_records'::regclass)"
+    )
+    known = {str(name): str(source) for name, source in there}
+    for name, (source, definition) in functions(schema).items():
+        if known.get(name) != source:
+            connection.exec_driver_sql(definition.replace("%", "%%"))
+
+
+def uses(connection: sa.Connection) -> tuple[bool, bool]:
+    """Return two flags: this role reads the head by `ringfence_head()`, and it appends by `ringfence_append()`.
+
+    The owner appends to the tables itself, because pruning adds records that no machine may add.
+    """
+    query = (
+        "SELECT coalesce(has_function_privilege(to_regprocedure('ringfence_head()'), 'EXECUTE'), false),"
+        " coalesce(has_function_privilege(to_regprocedure('ringfence_append(text)'), 'EXECUTE'), false)"
+        " AND NOT pg_has_role((SELECT relowner FROM pg_class WHERE oid = 'ringfence_records'::regclass), 'MEMBER')"
+    )
+    takes, appends = connection.exec_driver_sql(query).one()
+    return bool(takes), bool(appends)
+
+
+def too_wide(connection: sa.Connection) -> tuple[str, ...]:
+    """Rights of others than the owner by which one of them could end the record of all, in words."""
+    return tuple(connection.exec_driver_sql(_WIDE).scalars())
+
+
+def _owned_schema(connection: sa.Connection) -> str | None:
+    """The quoted name of the schema of the tables, where this role owns them."""
+    query = (
+        "SELECT quote_ident(n.nspname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+        " WHERE c.oid = 'ringfence_records'::regclass AND pg_get_userbyid(c.relowner) = current_user"
+    )
+    found = connection.exec_driver_sql(query).scalar()
+    return str(found) if found is not None else None

@@ -18,7 +18,7 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from policy.model.verdict import Problem
 from runner.audit.chain import ZERO
 from runner.audit.index_columns import Card
-from runner.audit.stores.postgres_rights import install
+from runner.audit.stores.postgres_schema import install
 from runner.audit.stores.store import AuditError
 
 SCHEMA = 1

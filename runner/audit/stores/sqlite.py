@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from runner.audit.chain import NAME, ZERO
-from runner.audit.legacy import rule_beginnings
 from runner.audit.stores.sqlite_file import (
     CARDS,
     FENCE,
@@ -19,6 +18,7 @@ from runner.audit.stores.sqlite_file import (
     begin,
     claim,
     connect,
+    damage,
     files,
     has_heads,
     prepare,
@@ -27,7 +27,6 @@ from runner.audit.stores.sqlite_file import (
     understand,
     unlike,
 )
-from runner.audit.stores.sqlite_schema import damage
 from runner.audit.stores.store import Head, Row, Span, Wanted
 
 _OWN = 1  # the chain that is appended to
@@ -319,7 +318,10 @@ def _conditions(wanted: Wanted) -> tuple[list[str], list[str | int]]:
     one_of("cards.mode", query.modes)
     one_of("cards.tool", query.tools)
     any_of("instr(cards.tiers, ?)", query.tiers, '"{}"')
-    any_of("(instr(cards.rules, ?) OR cards.rules NOT LIKE '%,null]')", rule_beginnings(query.rules), '"{}')
+    if query.rules:
+        from runner.audit.legacy import rule_beginnings  # only some queries need this module
+
+        any_of("(instr(cards.rules, ?) OR cards.rules NOT LIKE '%,null]')", rule_beginnings(query.rules), '"{}')
     any_of("instr(char(10) || cards.session, ?)", query.sessions, "\n{}")
     for condition, text in (("cards.time >= ?", query.since), ("cards.time < ?", query.until)):
         if text and _plain(text):

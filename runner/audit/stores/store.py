@@ -1,5 +1,5 @@
 """What a store of the log must offer. Everything else (spelling, redaction, chaining, checkpoints, signatures, proofs,
-what a filter means) is the same for every store and stands beside it: `chain`, `merkle`, `log`, `verify`, `query`.
+what a filter means) is the same for every store and stands beside it: `chain`, `checkpoint`, `log`, `verify`, `query`.
 
 - `writing`: one exclusive transaction, all or nothing, durable when it is left. In it the store tells the `head` of the
   chain that it appends to, and takes records (`add`) and the removal of the oldest (`remove`).

@@ -12,7 +12,7 @@ from runner.config import Settings
 from runner.events import Emit, Notice
 from runner.state.lineage import SessionLineage
 from runner.state.paths import cache_dir, state_dir
-from runner.state.workspace_key import workspace_key
+from runner.state.workspace import workspace_key
 
 
 def place(state: Path, workspace: str) -> Path:

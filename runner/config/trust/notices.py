@@ -12,9 +12,9 @@ def condensed(settings: "Settings", *, mention: bool = True) -> tuple[str, ...]:
     if not settings.notices:
         return ()
     from policy.toml.schema import dotted
-    from runner.config.layer import Layer
     from runner.config.merge import entry_ignored, ignored
     from runner.config.schema import Widens, key_of
+    from runner.config.settings import Layer
 
     said: dict[str, str] = {}
     never, files, bound = [], [], False

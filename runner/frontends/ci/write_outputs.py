@@ -50,7 +50,7 @@ class Remains:
         """Return the seal of the log as it is now. Raise AuditError."""
         from runner.audit.log import AuditLog
         from runner.audit.seal import sealed
-        from runner.audit.signing_key import kept
+        from runner.audit.signing import kept
 
         with AuditLog.open_to_read(self.place or place.own(os.environ)) as log:
             return sealed(log.store, kept)

@@ -20,10 +20,10 @@ _VERDICTS = {"denied": ("deny",), "allowed": ("allow",)}
 async def _audit(words: str, host: CommandHost) -> None:
     """The decisions of this session; a number shows one of them whole."""
     from runner.audit import location
+    from runner.audit.decisions import deed_of, record_named
     from runner.audit.detail_view import deed_text, record_text
     from runner.audit.list_view import lines
     from runner.audit.log import AuditLog
-    from runner.audit.lookup import deed_of, record_named
     from runner.audit.query import Query
 
     session = host.conversation.ctx.session
