@@ -1,7 +1,4 @@
-"""The chain that every store keeps alike: the one spelling of a record, its hash, and what a signature covers. No I/O.
-
-`hash = sha256(hash of the record before || canonical bytes)`; before the first there are 32 zero bytes.
-"""
+"""Hash chain of audit records: canonical form, hashes and signed statements, the same for every store. No I/O."""
 
 import hashlib
 import json
@@ -14,22 +11,22 @@ NAME = 16  # characters of the first record's hash: they name the chain, in ever
 
 
 def canonical(body: dict[str, object]) -> str:
-    """The one spelling of a record: ASCII (lone surrogates and NULs are escapes), sorted keys, no spaces, no NaN."""
+    """Return `value` as canonical JSON: ASCII (lone surrogates and NUL are escaped), sorted keys, no spaces, no NaN."""
     return json.dumps(body, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def seal(previous: str, text: str) -> str:
-    """The hash of the record `text` that follows the one with the hash `previous`."""
+    """Return the hash of the record `text` that follows the record with the hash `previous`."""
     return hashlib.sha256(bytes.fromhex(previous) + text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def digest(said: dict[str, object]) -> str:
-    """The name of a note that several records share."""
+    """Return the name of a note that several records share."""
     return hashlib.sha256(canonical(said).encode("ascii")).hexdigest()
 
 
 def cleaned(body: dict[str, object], redact: Callable[[str], str]) -> tuple[dict[str, object], list[str]]:
-    """`body` without secrets, and the names of the fields that held one, such as `action.script`."""
+    """Return `body` without secrets, and the names of the fields that held one, such as `action.script`."""
     lost: dict[str, None] = {}
 
     def clean(text: str, place: str) -> str:
@@ -54,18 +51,19 @@ def cleaned(body: dict[str, object], redact: Callable[[str], str]) -> tuple[dict
 
 
 def statement(body: dict[str, object]) -> bytes:
-    """What the signature of a checkpoint, a tombstone or a seal is over: all of it but the signature itself."""
+    """Return the bytes that the signature of a checkpoint, a tombstone or a seal covers: all fields but `signature`."""
     rest = {key: value for key, value in body.items() if key != "signature"}
     return b"ringfence audit 1\n" + canonical(rest).encode("ascii")
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One sealed record. `id` counts from 1 without gaps. `body` is its JSON object, with today's names of rules and
-    rights in place of those of earlier versions, so that only the store can tell its hash.
+    """One record of the log.
 
-    Where several logs were merged, `log` names the chain that it belongs to, and is empty otherwise. `number` is its
-    place in its chain, the same as the id unless logs were merged.
+    Attributes:
+        id: number in the store, from 1 without gaps
+        body: the JSON object, with today's names of rules and rights in place of those of earlier versions, so that
+            only the store can compute the hash
     """
 
     id: int
@@ -81,10 +79,8 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """A chain that holds: `count` records up to the head `hash`, `root` of the Merkle tree over all of them.
-
-    `pruned` of them were removed, and a tombstone stands for them. Of its `checkpoints` the last signed one covers the
-    first `signed` records; `keys` are the public keys of all signatures, none of them known to be anybody's.
+    """A verified chain: `count` records up to the head `hash`; `root` is the root of the Merkle tree over all of
+    them.
     """
 
     log: str
@@ -103,10 +99,7 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class Sealed:
-    """Every record holds: of one chain, or of several in a file that was merged.
-
-    Note the heads elsewhere to be able to prove later that nothing was cut off.
-    """
+    """Result of a verification in which every record holds: of one chain, or of several in a merged file."""
 
     chains: tuple[Chain, ...]
 
@@ -116,13 +109,15 @@ class Sealed:
 
     @property
     def head(self) -> str:
-        """Of the one chain that a log has; `0:000...` of an empty one."""
+        """Return the head of the only chain of a log; `0:000...` for an empty log."""
         return self.chains[0].head if self.chains else f"0:{ZERO}"
 
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """`id` is the first record that does not hold; `why` says what is wrong with it. 0: the store itself does not."""
+    """Result of a failed verification. `id` is the first record that does not hold, and 0 if the store itself does not;
+    `why` is the reason.
+    """
 
     id: int
     why: str

@@ -17,7 +17,7 @@ _sha256 = hashlib.sha256
 
 
 def leaf(record: str) -> bytes:
-    """The leaf of a record, from its hash in hexadecimal."""
+    """Return the Merkle leaf of a record from its hash in hexadecimal."""
     return _sha256(b"\0" + bytes.fromhex(record)).digest()
 
 
@@ -26,7 +26,9 @@ def _node(left: bytes, right: bytes) -> bytes:
 
 
 class Tree:
-    """A tree that grows. `peaks` are its whole subtrees, largest first: all that is needed to go on growing."""
+    """Merkle tree that grows by appending leaves. `peaks` are its complete subtrees, largest first: growing needs only
+    them.
+    """
 
     __slots__ = ("count", "peaks")
 
@@ -36,13 +38,13 @@ class Tree:
 
     @classmethod
     def of(cls, count: object, peaks: object) -> "Tree":
-        """From what `told` gave. Raises ValueError when that is no tree."""
+        """Return the tree with the peaks that `told` returned. Raises ValueError when they do not form a tree."""
         if not isinstance(count, int) or not isinstance(peaks, list) or count < 0 or count.bit_count() != len(peaks):
             raise ValueError("no tree has these peaks")
         return cls(count, [_digest(peak) for peak in peaks])
 
     def add(self, grown: bytes) -> None:
-        """One more leaf."""
+        """Append one leaf."""
         peaks, whole = self.peaks, self.count
         while whole & 1:
             grown = _sha256(b"\1" + peaks.pop() + grown).digest()
@@ -61,7 +63,7 @@ class Tree:
 
     @property
     def told(self) -> list[str]:
-        """The peaks as JSON holds them."""
+        """Return the peaks as JSON values."""
         return [peak.hex() for peak in self.peaks]
 
 
@@ -97,7 +99,10 @@ def checkpoint(store: Store, signer: "Callable[[], Signer] | None") -> int | Non
 
 
 def grown(store: Store, count: int) -> Tree:
-    """The tree over the first `count` records of the chain that is appended to: from where one was kept on."""
+    """Return the tree over the first `count` records of the chain that is appended to.
+
+    The tree is continued from the newest stored tree that is small enough.
+    """
     kept = [Tree()]
     for row in map(store.latest, ("checkpoint", "tombstone")):
         with suppress(*ODD):  # `verify` names it
@@ -109,6 +114,6 @@ def grown(store: Store, count: int) -> Tree:
 
 
 def tree_of(row: Row) -> Tree:
-    """What a checkpoint or a tombstone holds. Raises ValueError when that is no tree."""
+    """Return the tree that a checkpoint or a tombstone holds. Raises ValueError when it holds no tree."""
     body = loads(row.body)
     return Tree.of(body.get("count" if row.kind == "checkpoint" else "last"), body.get("peaks"))

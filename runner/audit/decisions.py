@@ -1,4 +1,4 @@
-"""A decision with its session and with what became of it: what every reader of the log walks over."""
+"""Decisions with their sessions and outcomes, as every reader of the log iterates over them."""
 
 import re
 from collections.abc import Iterator
@@ -14,8 +14,13 @@ SESSIONS = 256  # that are held at a time: a log may have as many of them as it 
 
 @dataclass(frozen=True, slots=True)
 class Deed:
-    """`record` is one of DECISIONS. `session` is None in a log whose beginning was pruned; `finished` is None
-    when nothing ran, when it still runs, or when the program died."""
+    """A decision together with its session and its outcome.
+
+    Attributes:
+        record: the decision; its kind is one of DECISIONS
+        session: the session's record; None in a log whose beginning was pruned
+        finished: the outcome; None when nothing ran, when the action still runs, or when the program died
+    """
 
     record: Record
     session: Record | None
@@ -23,7 +28,7 @@ class Deed:
 
 
 def deeds(log: AuditLog, query: Query | None = None, *, limit: int | None = None) -> Iterator[Deed]:
-    """What `query` wants, newest first, `limit` at most."""
+    """Yield the decisions that match `query`, newest first, at most `limit`."""
     wanted = query or Query()
     sessions: dict[str, Record | None] = {}
     left = limit
@@ -43,7 +48,7 @@ def deeds(log: AuditLog, query: Query | None = None, *, limit: int | None = None
 
 
 def deed_of(log: AuditLog, record: Record) -> Deed | None:
-    """The decision that `record` is, or is the outcome of; None for any other kind."""
+    """Return the decision that `record` is, or whose outcome `record` is; None for any other kind of record."""
     decision = log.cause_of(record.id) if record.kind == "finished" else record
     if decision is None or decision.kind not in DECISIONS:
         return None
@@ -52,8 +57,11 @@ def deed_of(log: AuditLog, record: Record) -> Deed | None:
 
 
 def record_named(log: AuditLog, word: str) -> Record | None:
-    """`12`: that record; `last`: the newest decision; the beginning of a session's name (4 characters at least): the
-    record of that session, the newest where several begin so."""
+    """Return the record with this name, or None.
+
+    `12` is the record with that number; `last` the newest decision; the first 4 to 16 characters of a session's id are
+    the record of that session, and of the newest one when several ids begin like that.
+    """
     if word == "last":
         return next(log.rows(kind=DECISIONS, limit=1), None)
     if word.isascii() and word.isdigit() and len(word) < 16 and (found := log.get(int(word))) is not None:

@@ -1,7 +1,7 @@
-"""A recorded decision as the values it was made of, as far as the record keeps them.
+"""Decoder of recorded decisions: the values that a decision was made of, as far as its record holds them.
 
-Total: a record of another version, or one that somebody changed, gives less, and never an error. What was cut when it
-was recorded ends with an ellipsis.
+Decoding never fails: a record of another version, or one that was modified, yields fewer values. Text that was cut when
+it was recorded ends with an ellipsis.
 """
 
 from dataclasses import MISSING, fields, replace
@@ -19,9 +19,9 @@ _TIERS = {tier.label: tier for tier in Tier}
 
 
 def action_of(body: Body) -> Action | None:
-    """What was asked; None when the record has no action of a kind that this version knows.
+    """Return the recorded action; None when the record has no action of a kind that this version knows.
 
-    The words of a command whose whole was cut come back as the beginning of the last one they have.
+    When the words of a command were cut as a whole, the last word returned is the beginning of the last recorded word.
     """
     told = mapping(body.get("action"))
     made = ACTIONS.get(text(told.get("type")))
@@ -40,7 +40,7 @@ def action_of(body: Body) -> Action | None:
 
 
 def was_cut(body: Body) -> bool:
-    """Whether the record holds only the beginning of what was asked."""
+    """Return True if the record holds only the beginning of the action."""
     return any(isinstance(value, dict) for value in mapping(body.get("action")).values())
 
 
@@ -49,7 +49,7 @@ def effects_of(body: Body) -> tuple[Effect, ...]:
 
 
 def reasons_of(body: Body, name: str = "reasons") -> tuple[Reason, ...]:
-    """`name` may be `rules`: what the users' own rules said."""
+    """Return the recorded reasons of the field `name`. The field `rules` has the reasons from the users' own rules."""
     return tuple(reason_of(mapping(item)) for item in items(body.get(name)))
 
 
@@ -61,7 +61,7 @@ def reason_of(told: Body) -> Reason:
 
 
 def tier_of(label: object) -> Tier:
-    """The tier of that name; `unknown` for a name that this version does not know."""
+    """Return the tier with this label; `unknown` for a label that this version does not know."""
     return _TIERS.get(text(label), Tier.UNKNOWN)
 
 
@@ -78,9 +78,9 @@ def problem_of(value: object) -> Problem | None:
 
 
 def terms_of(body: Body) -> Terms | None:
-    """The rights that were granted, without the values of the environment; None for a denial.
+    """Return the granted rights without the values of environment variables; None for a denial.
 
-    Its digest is another: the record has the one that counted.
+    The digest of the returned terms differs from the recorded digest, which is the one that counted.
     """
     told = mapping(body.get("terms"))
     if not told:
@@ -105,7 +105,7 @@ def terms_of(body: Body) -> Terms | None:
 
 
 def explanation_of(body: Body, workspace: str) -> Explanation | None:
-    """The explanation that a decision rested on, as `agent why` has it; None when its action is not known here."""
+    """Return the explanation of a decision as `agent why` prints it; None when its action is of an unknown kind."""
     action = action_of(body)
     if action is None:
         return None

@@ -1,4 +1,4 @@
-"""Everything about one decision, as people read it: what it rested on, what was granted, enforced and done."""
+"""Detail view of one decision as text: its reasons, the granted and enforced rights, and its outcome."""
 
 import json
 import shlex
@@ -44,7 +44,7 @@ _OF_SESSION = frozenset(
 
 
 def deed_text(deed: Deed, *, colour: bool = False) -> str:
-    """One decision, whole. Safe to print on a terminal."""
+    """Return one decision completely, as text that is safe to print on a terminal."""
     body = deed.record.body
     told = [*_head(deed), *_decision(deed), *_answer(body), *_enforced(deed), *_outcome(deed)]
     told += _session(deed.session)
@@ -55,7 +55,7 @@ def deed_text(deed: Deed, *, colour: bool = False) -> str:
 
 
 def record_text(record: Record, *, ended: Record | None = None, colour: bool = False) -> str:
-    """A record that is no decision: of a session, with its end where it has one, or of the log itself."""
+    """Return the text of a record that is not a decision: of a session, with its recorded end, or of the log itself."""
     if record.kind == "session":
         told = _session(record)
         told += _rest("ended", ended.body, frozenset({"kind", "session"})) if ended else []
@@ -126,7 +126,7 @@ def _answer(body: Body) -> Iterator[Section]:
 
 
 def _grant(name: str, kept: Body) -> str:
-    """A grant that was used, by its name and the words of the action that it was given for."""
+    """Return the name of a used grant and the words of the action that the grant was given for."""
     what = mapping(kept.get("what"))
     about = shlex.join(texts(what.get("words"))) or ", ".join(texts(what.get("write")) or texts(what.get("read")))
     return f"{name}: {about}, for {text(kept.get('scope'))}" if about else name
@@ -260,7 +260,7 @@ def _seal(record: Record, what: str = "") -> str:
 
 
 def _rest(title: str, body: Body, told: Iterable[str]) -> list[Section]:
-    """The fields that no section tells; what is empty says nothing."""
+    """Yield the fields that no section shows. Empty fields are left out."""
     left = {name: value for name, value in body.items() if name not in told and value not in (None, "", [], {})}
     return [(title, shown([f"{name}: {_plain(value)}" for name, value in left.items()]))] if left else []
 

@@ -1,7 +1,4 @@
-"""How the values of a decision and its outcome stand in a record: as JSON, long texts cut with their length and sha256.
-
-Environment values are left out (the terms digest still covers them): a user may pass a token through.
-"""
+"""Encoder of decisions and outcomes to JSON. Long texts are cut and keep their length and SHA-256."""
 
 import hashlib
 import time
@@ -20,13 +17,13 @@ TEXT_KEPT = 16_384  # characters of one text
 
 
 def now(seconds: float | None = None) -> str:
-    """The time as records spell it, in UTC; that of `seconds` since 1970 when given."""
+    """Return the current time, or the time `seconds` after 1970, in UTC as records spell it."""
     at = time.time() if seconds is None else seconds
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at)) + f".{int(at * 1000) % 1000:03d}Z"
 
 
 def text(said: str) -> object:
-    """The text itself, or its beginning with the length and sha256 of the whole."""
+    """Return the text, or its beginning together with the length and SHA-256 of the whole."""
     if len(said) <= TEXT_KEPT:
         return said
     digest = hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()
@@ -98,6 +95,6 @@ def terms(given: Terms) -> dict[str, object]:
 
 
 def connection(made: Connection) -> dict[str, object]:
-    """One attempt to reach a host, with the verdict of the proxy."""
+    """Return one attempt to reach a host, with the verdict of the proxy."""
     told = {item.name: getattr(made, item.name) for item in fields(made)}
     return {**told, "host": text(made.host), "asked": text(made.asked), "why": text(made.why)}

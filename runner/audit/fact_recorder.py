@@ -1,9 +1,5 @@
-"""What the gate asked of the machine while it judged one action, kept so that the action can be judged again elsewhere.
-
-Three parts, since most actions share the first two: `machine` (where it worked, what is system, what is ours), `top`
-(what lies directly in the workspace, since rules of another policy will be about that) and `asked` (paths, programs,
-folders, remotes, registries). Values of variables are in none: they decide nothing, and may be a token that somebody
-passes through.
+"""Recorder of the facts that the gate requested while it judged one action, so that the action can be judged again
+elsewhere.
 """
 
 import hashlib
@@ -27,7 +23,8 @@ _Value = TypeVar("_Value")
 
 
 class Noting:
-    """Listens between the gate and the machine. `facts` are to be used in place of the ones it was made of."""
+    """Recorder between the gate and the machine. Use `facts` in place of the facts that the recorder was created
+    with."""
 
     def __init__(self, facts: Facts, profile: Profile) -> None:
         self._look: dict[str, PathFact] = {}
@@ -60,7 +57,7 @@ class Noting:
         return found
 
     def parts(self) -> tuple[dict[str, object], ...]:
-        """As they are recorded, and as they were at the first call; what does not fit into MOST is left out, and
+        """Return the facts for the record, unchanged after the first call. Facts beyond MOST are left out and
         counted."""
         self._parts = self._parts or self._made()
         return self._parts
@@ -95,7 +92,9 @@ class Noting:
 
 
 def top(facts: Facts) -> dict[str, object]:
-    """The names in the workspace's own folder by what they are; links with where they lead. `whole`: that is all."""
+    """Return the names in the workspace folder by kind, links with their targets. `whole` is True if that is all of
+    them.
+    """
     kinds: dict[str, list[str]] = {kind.value: [] for kind in (Kind.FILE, Kind.FOLDER, Kind.OTHER)}
     links: dict[str, object] = {}
     try:
@@ -114,13 +113,15 @@ def top(facts: Facts) -> dict[str, object]:
 
 
 def lists(profile: Profile) -> str:
-    """What the system folders of `machine` follow from: with other lists, others would have been found."""
+    """Return the lists that determine the system folders of `machine`: other lists would yield other folders."""
     text = json.dumps([profile.system, profile.etc])
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 class _Room:
-    """How much may still be kept. Whatever is left out makes a later judgement unknown, never another one."""
+    """Budget of what may still be recorded. A fact that is left out makes a later judgement unknown, never a different
+    one.
+    """
 
     def __init__(self) -> None:
         self.left = MOST
@@ -147,7 +148,7 @@ def _kept(ask: Callable[[str], _Value], into: dict[str, _Value]) -> Callable[[st
 
 
 def _place(path: str, found: PathFact) -> object:
-    """Its kind, and where it really is when that is elsewhere."""
+    """Return the kind of a path, and its real path when that differs."""
     return found.kind.value if found.real == path else [found.kind.value, found.real]
 
 
@@ -156,7 +157,7 @@ def _as_it_is(_: str, found: object) -> object:
 
 
 def _remotes(_: str, found: Remotes) -> object:
-    """Every field; an address without the password that somebody wrote into it."""
+    """Return every field of the remotes; addresses without a password."""
     return {each.name: _without_passwords(getattr(found, each.name)) for each in fields(found)}
 
 

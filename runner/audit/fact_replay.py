@@ -1,5 +1,6 @@
-"""The machine as it was recorded: facts that answer what was asked then, follow what certainly follows from that, and
-note everything else as missing."""
+"""Recorded facts as a replacement for the machine. They answer what was requested then and what follows from that with
+certainty, and report everything else as missing.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields
@@ -16,11 +17,12 @@ _SCOPES = {scope.value: scope for scope in Scope}
 
 
 class Recorded:
-    """Facts of one recorded decision. `missing`: what was asked of them and is not recorded, in words; whatever was
-    judged by then is worth nothing. `today_disk`: asked in place of that, where somebody wants it; `looked` then says
-    for what.
+    """Facts of one recorded decision.
 
-    Raises ValueError for parts that are none.
+    Attributes:
+        missing: the requests that the record cannot answer, in words; if there are any, the judgement is void
+        today_disk: asked for missing facts, if the caller wants that
+        looked: the paths that `today_disk` was asked for
     """
 
     def __init__(
@@ -63,7 +65,8 @@ class Recorded:
         self._folders = {above for path in (*real, f"{self.facts.workspace}/.") for above in _above(path)}
 
     def _top(self, top: Mapping[str, object]) -> None:
-        """What lay directly in the workspace; whatever was asked for says it once more."""
+        """Read the recorded entries of the workspace folder. A request for one of them is recorded separately as
+        well."""
         own = self.facts.workspace.rstrip("/")
         self._whole = top.get("whole") is True
         for kind in _KINDS.values():
@@ -85,7 +88,9 @@ class Recorded:
         return fact
 
     def _follows(self, path: str) -> PathFact | None:
-        """What is certain of a path: whatever lies above a real one is a real folder, and nothing is below a file."""
+        """Return what is certain about a path: each parent of a real path is a real folder, and a file has nothing
+        below it.
+        """
         if path in self._folders:
             return PathFact(path, Kind.FOLDER)
         if {"", ".", ".."} & set(path.split("/")[1:]):
@@ -127,7 +132,7 @@ class Recorded:
         return self._read(_registries, found) or ()
 
     def _read(self, read: Callable[[object], _Value], found: object) -> _Value | None:
-        """What was answered then; one that is no answer is none."""
+        """Return the recorded answer, or None if it is not a valid answer."""
         try:
             return read(found) if found is not None else None
         except ValueError as error:
@@ -141,7 +146,7 @@ class Recorded:
 
 
 def _above(path: str) -> list[str]:
-    """Every folder above `path`, the nearest first."""
+    """Yield every parent folder of `path`, the nearest first."""
     parts = path.split("/")
     return ["/".join(parts[:count]) or "/" for count in range(len(parts) - 1, 0, -1)]
 
@@ -171,7 +176,7 @@ def _registries(found: object) -> tuple[tuple[str, Scope], ...]:
 
 
 def _frozen(value: object) -> object:
-    """Lists as tuples, at any depth."""
+    """Return `value` with lists replaced by tuples at any depth."""
     if isinstance(value, list):
         return tuple(map(_frozen, value))
     return {name: _frozen(each) for name, each in value.items()} if isinstance(value, dict) else value

@@ -1,4 +1,4 @@
-"""Fields of a record, whatever is in them: total, since a log may be of another version, or changed by somebody."""
+"""Total readers of record fields: they accept any value, since a log may be of another version, or modified."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ Body = Mapping[str, object]
 
 
 def text(value: object) -> str:
-    """A text, or the beginning of one that was cut when it was recorded; empty for anything else."""
+    """Return a text, or the recorded beginning of one that was cut; empty for anything else."""
     if isinstance(value, dict):
         return f"{value.get('cut', '')}{CUT}"
     return value if isinstance(value, str) else ""
@@ -27,7 +27,7 @@ def texts(value: object) -> tuple[str, ...]:
 
 
 def number(value: object) -> int | float | None:
-    """A number as other programs know them: a whole one has 64 bits."""
+    """Return a number that fits 64 bits, as other programs expect; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return value if -(2.0**63) < value < 2.0**63 else None  # nor is it NaN, which JSON does not have

@@ -1,12 +1,16 @@
-"""What a store selects records by: a few fields of a body, as text."""
+"""Index columns of a store: a few fields of a record's body, as text, by which the store selects records."""
 
 from json import loads
 from typing import NamedTuple
 
 
 class Card(NamedTuple):
-    """None where a body has no such field. `name`: of `session` and `ended` the session's, of other kinds their
-    `sha256`. `rules`: of every reason, and the one that decided."""
+    """Index columns of one record. A column is None if the body has no such field.
+
+    Attributes:
+        name: of `session` and `ended` the session's id, of other kinds the field `sha256`
+        rules: the rule of every reason, then the rule that decided
+    """
 
     kind: str | None = None
     time: str | None = None
@@ -21,7 +25,7 @@ class Card(NamedTuple):
 
 
 def card_of(text: str) -> Card:
-    """The card of a record's canonical text; an empty one of a text that is no object."""
+    """Return the index columns of a record's canonical text; empty columns if the text is not an object."""
     try:
         body = loads(text)
     except (ValueError, RecursionError):
@@ -41,7 +45,7 @@ def card_of(text: str) -> Card:
 
 
 def holdable(text: str) -> str:
-    """As a database can hold it, and be asked for it: no NUL, no half of a surrogate pair."""
+    """Return the text as a database can store and query it: without NUL and lone surrogates."""
     return text.encode("utf-8", "replace").decode().replace("\0", "�")
 
 

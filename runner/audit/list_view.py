@@ -1,4 +1,4 @@
-"""The audit log as people read it (one verdict, two lines) and as programs do (one JSON object a line)."""
+"""List view of the log: for people two lines per decision, for programs one JSON object per line."""
 
 import json
 import textwrap
@@ -26,7 +26,7 @@ WIDE = 400  # characters of a line that nobody looks at through a terminal
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One decision and what became of it, in words."""
+    """One decision and its outcome, in words."""
 
     id: int
     time: str
@@ -48,7 +48,7 @@ class Entry:
 def lines(
     log: AuditLog, query: Query | None = None, *, limit: int | None = None, colour: bool = False, width: int = 110
 ) -> Iterator[str]:
-    """The listing for people, safe to print on a terminal. Says so when there is nothing to list, or more of it."""
+    """Yield the list as text that is safe to print on a terminal, with a note when it is empty or incomplete."""
     shown = 0
     for deed in deeds(log, query, limit=None if limit is None else limit + 1):
         if shown == limit:
@@ -62,20 +62,20 @@ def lines(
 
 
 def nothing(query: Query | None) -> str:
-    """What to say when a query found nothing."""
+    """Return the message for a query without results."""
     if query is None or query == Query():
         return "nothing was decided yet"
     return "nothing was denied" if query == Query(verdicts=("deny",)) else "no decision matches"
 
 
 def json_lines(log: AuditLog, query: Query | None = None, *, limit: int | None = None) -> Iterator[str]:
-    """The same decisions with every field of their records, and `outcome` (null when nothing ran)."""
+    """Yield the same decisions as JSON: every field of the record, and `outcome` (null when nothing ran)."""
     for deed in deeds(log, query, limit=limit):
         yield json_line(deed)
 
 
 def json_line(deed: Deed) -> str:
-    """One of them; of a merged file with its chain, and its number in that."""
+    """Return one decision as JSON. In a merged file, it names its chain and its number in that chain."""
     outcome = {"id": deed.finished.id, **deed.finished.body} if deed.finished else None
     return json.dumps({**_named(deed.record), **deed.record.body, "outcome": outcome})
 
@@ -86,7 +86,7 @@ def _named(record: Record) -> dict[str, object]:
 
 
 def whole(log: AuditLog, found: Record) -> str:
-    """One record with its session and its outcome as indented JSON."""
+    """Return one record with its session and its outcome as indented JSON."""
     session = log.named("session", str(found.body.get("session")))
     finished = log.outcome_of(found.id)
     told = {**_named(found), **found.body}
@@ -96,7 +96,7 @@ def whole(log: AuditLog, found: Record) -> str:
 
 
 def entry(deed: Deed) -> Entry:
-    """One decision in words. They are as untrusted as the record: `entry_lines` makes them safe to print."""
+    """Return one decision in words, which are as untrusted as the record: `entry_lines` makes them safe to print."""
     record, finished = deed.record, deed.finished
     body = record.body
     because, cell, problem = mapping(body.get("because")), mapping(body.get("cell")), mapping(body.get("problem"))
@@ -124,7 +124,9 @@ def entry(deed: Deed) -> Entry:
 
 
 def entry_lines(told: Entry, *, colour: bool, width: int) -> Iterator[str]:
-    """Safe lines of at most `width` columns at a terminal; what is longer than `WIDE` is for no terminal, and whole."""
+    """Return safe lines of at most `width` columns for a terminal. A width above `WIDE` means no terminal: nothing is
+    cut.
+    """
     red, green, yellow, dim, end = (_RED, _GREEN, _YELLOW, _DIM, _END) if colour else ("",) * 5
     hue = red if told.verdict == "deny" else green
     tier = _HUES.get(told.tier, "") if colour else ""
@@ -155,7 +157,7 @@ def entry_lines(told: Entry, *, colour: bool, width: int) -> Iterator[str]:
 
 
 def finished_line(record: Record, *, colour: bool, width: int) -> Iterator[str]:
-    """What became of a decision, told apart from it."""
+    """Return the outcome of a decision as a line of its own."""
     dim, yellow, end = (_DIM, _YELLOW, _END) if colour else ("",) * 3
     network = _network(record.body)
     told = f"{record.body.get('decided')!s:>5}  {_outcome(record.body)}{f'; network: {network}' if network else ''}"
@@ -166,7 +168,7 @@ def finished_line(record: Record, *, colour: bool, width: int) -> Iterator[str]:
 
 
 def action_line(action: Body) -> str:
-    """What was asked, in short: the script, the words, the path."""
+    """Return the action in short: the script, the words, or the path."""
     kind = text(action.get("type"))
     shown = next((action[name] for name in _TELLING if name in action), "")
     said = " ".join(text(word) for word in shown) if isinstance(shown, list) else text(shown)
@@ -177,7 +179,7 @@ def action_line(action: Body) -> str:
 
 
 def _folded(words: str, width: int) -> list[str]:
-    """Indented lines for a terminal of `width` columns; one line where there is none."""
+    """Return indented lines for a terminal of `width` columns; one line without a terminal."""
     shown = visible(words, lines=False)
     if width >= WIDE or len(shown) + len(_INDENT) <= width:
         return [f"{_INDENT}{shown}"]
@@ -186,7 +188,7 @@ def _folded(words: str, width: int) -> list[str]:
 
 
 def _kept(body: Body, answer: Body) -> str:
-    """Under which names an answer was remembered; nothing where a grant gave it."""
+    """Return the names under which an answer was remembered; empty if a grant gave the answer."""
     names = [text(name) for name in items(body.get("grants"))]
     return f", remembered as {', '.join(names)}" if names and answer.get("by") == "terminal" else ""
 
@@ -204,7 +206,7 @@ def _outcome(body: Body) -> str:
 
 
 def _network(body: Body) -> str:
-    """Every host and port once, in the order of the first attempt, with the verdict; a few of them."""
+    """Return some of the hosts and ports with the verdict, each once, in the order of the first attempt."""
     made = [mapping(item) for item in items(body.get("connections"))]
     said = [
         f"{place(each)} {'allowed' if each.get('allowed') else 'denied'}"
@@ -216,7 +218,7 @@ def _network(body: Body) -> str:
 
 
 def place(made: Body) -> str:
-    """Host and port of a connection as an allowlist spells them; a name that could not be read has neither."""
+    """Return host and port of a connection as an allowlist spells them; empty for a name that could not be read."""
     host, port = text(made.get("host")), made.get("port")
     if not host:
         return "nobody"

@@ -22,18 +22,18 @@ def is_url(text: str) -> bool:
 
 
 def of(settings: "Settings", environ: Mapping[str, str]) -> Place:
-    """Where a session with these settings is recorded. Raises PlaceError."""
+    """Return the location of the log for a session with these settings. Raises PlaceError."""
     url = settings.values.get(("audit", "url"))  # without the table of keys, which most starts need not load
     return str(url) if url else state_dir(environ) / FILE
 
 
 def is_there(place: Place) -> bool:
-    """Whether there is anything to read; a database says so itself."""
+    """Return True if there may be something to read. A database itself reports that it is empty."""
     return not isinstance(place, Path) or place.exists()
 
 
 def own(environ: Mapping[str, str]) -> Place:
-    """Where this user's sessions are recorded: for commands that only read. Raises ConfigError, PlaceError."""
+    """Return the location of this user's log, for commands that only read. Raises ConfigError and PlaceError."""
     from runner.config import load
 
     return of(load(Path.cwd(), environ, unattended=True), environ)

@@ -41,9 +41,9 @@ EVERY = 512  # records between two checkpoints
 
 
 class AuditLog:
-    """One open log. Every append blocks until the record is durable, on purpose.
+    """An open log. Each append blocks until the record is durable, on purpose.
 
-    `redact` sees every text before it is kept. `signer` is asked for when a checkpoint is due, and not before.
+    `redact` is applied to every text before it is stored. `signer` is called only when a checkpoint is due.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class AuditLog:
 
     @property
     def path(self) -> Path:
-        """The file that it is kept in."""
+        """Return the file that holds the log."""
         return Path(self.store.name)
 
     def close(self) -> None:
@@ -108,7 +108,9 @@ class AuditLog:
         return self._append(decided_body(session, decision), failure, notes)
 
     def facts(self, name: str) -> dict[str, object] | None:
-        """What a `decided` record names as one of its `facts`; None when the log does not hold it, or not as it was."""
+        """Return the content of one of the `facts` that a `decided` record names; None if the log lacks it or it was
+        changed.
+        """
         found = self.named("facts", name)
         said = found.body.get("said") if found else None
         return said if isinstance(said, dict) and digest(said) == name else None
@@ -157,27 +159,28 @@ class AuditLog:
         after: int | None = None,
         limit: int | None = None,
     ) -> Iterator[Record]:
-        """Records, newest first: of these kinds (none named: all), with ids up to `first` and beyond `after`.
+        """Yield records, newest first: of these kinds (all if none is named), with ids up to `first` and above `after`.
 
-        Of `query` only that is applied which the store can tell by itself: whoever asks applies `Query.matches`.
+        Only the conditions of `query` that the store can evaluate are applied: the caller applies `Query.matches`.
         """
         kinds = (kind,) if isinstance(kind, str) else kind
         return map(self._record, self.store.select(Wanted(kinds, query, first, after, limit)))
 
     def get(self, number: int) -> Record | None:
-        """The record with this id."""
+        """Return the record with this id."""
         return self._known(self.store.get(number))
 
     def named(self, kind: str, name: str) -> Record | None:
-        """The newest record of a kind with this name: of `session` and `ended` the session's, of others `sha256`."""
+        """Return the newest record of a kind with this name: the session's id for `session` and `ended`, else
+        `sha256`."""
         return self._known(self.store.named(kind, name))
 
     def outcome_of(self, decided: int) -> Record | None:
-        """The `finished` record of a decision, or None when it was denied, still runs, or the program died."""
+        """Return the `finished` record of a decision; None when it was denied, still runs, or the program died."""
         return self._known(self.store.outcome_of(decided))
 
     def cause_of(self, finished: int) -> Record | None:
-        """The decision that the outcome with this id is of."""
+        """Return the decision whose outcome has this id."""
         return self._known(self.store.cause_of(finished))
 
     def _append(self, body: dict[str, object], failure: str, notes: Sequence[dict[str, object]] = ()) -> int:

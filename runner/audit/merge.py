@@ -1,8 +1,4 @@
-"""Several logs in one file, to be read and verified together: every chain as it is, beside the others.
-
-The records are in the order of their times, and within a chain in its own; so they get new ids, and keep their numbers.
-Nothing is added to such a file. Two copies of one log are one: the longer counts, if the shorter is its beginning.
-"""
+"""Merging of several logs into one file, to be read and verified together. Every chain stays as it is."""
 
 import contextlib
 import heapq
@@ -22,7 +18,7 @@ from runner.audit.verify import Expected, Progress, verify
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """What came of it: the chains with the place each is from, and what was left out, in words."""
+    """Result of a merge: the chains with the source of each, and what was left out, in words."""
 
     chains: tuple[tuple[Head, str], ...]
     left_out: tuple[str, ...]
@@ -71,7 +67,7 @@ def _there(into: Path) -> AuditError:
 
 
 def _owners(sources: Sequence[Store], walks: Sequence[Walk]) -> tuple[dict[str, tuple[Head, int]], list[str]]:
-    """From which source each chain is taken, by its name; and what is left out."""
+    """Return the source that each chain is taken from, by name, and what is left out."""
     owners: dict[str, tuple[Head, int]] = {}
     left_out = []
     for place, walk in enumerate(walks):
@@ -93,7 +89,7 @@ def _owners(sources: Sequence[Store], walks: Sequence[Walk]) -> tuple[dict[str, 
 
 
 def _same(sources: Sequence[Store], longer: tuple[Head, int], shorter: tuple[Head, int]) -> None:
-    """Raises AuditError unless the shorter one is the beginning of the longer one."""
+    """Raise AuditError unless the shorter chain is the beginning of the longer one."""
     log, last = shorter[0].log, shorter[0].number
     names = [sources[each[1]].name for each in (longer, shorter)]
     if longer[0] == shorter[0] or [shorter[0].hash] == list(sources[longer[1]].hashes(last, last, log)):
@@ -110,13 +106,13 @@ def _same(sources: Sequence[Store], longer: tuple[Head, int], shorter: tuple[Hea
 
 
 def _pruned(source: Store, log: str) -> int:
-    """How many records of a chain a tombstone stands for."""
+    """Return the number of records of a chain that a tombstone replaces."""
     tombstone = source.latest("tombstone", log)
     return tree_of(tombstone).count if tombstone is not None else 0
 
 
 def _timed(walk: Walk, logs: set[str], place: int) -> Iterator[tuple[str, int, int, Row]]:
-    """The rows of some chains with what they are sorted by: a clock that was set back does not turn a chain around."""
+    """Yield the rows of some chains with their sort keys. A clock that was set back does not reorder a chain."""
     from json import loads
 
     latest = ""

@@ -1,8 +1,4 @@
-"""Sending a session's decisions to a collector while it goes on, beside the log and never in its way.
-
-A thread follows the log with a connection of its own, so nothing waits for a collector, and nothing is lost with one:
-what could not be sent is in the log, and `close` says how to send it later.
-"""
+"""Stream of a session's decisions to a collector during the session. It never delays the log."""
 
 import threading
 from collections.abc import Callable
@@ -24,8 +20,10 @@ _AGAIN = 30.0  # seconds after which a collector that failed is tried again
 
 
 class Sending:
-    """Sends what `session` decides, from now on, to the collector at `address`; each decision when it has its outcome,
-    or at the end. `close` once."""
+    """Sender of the decisions of `session` to the collector at `address`, from its creation on.
+
+    Each decision is sent when its outcome is known, or at the end. `close` must be called once.
+    """
 
     def __init__(self, log: Place, session: str, address: str) -> None:
         self._log, self._session, self._address = log, session, address
@@ -41,7 +39,7 @@ class Sending:
         self._thread.start()
 
     def close(self, patience: float | None = None) -> str | None:
-        """Send the rest, and wait that many seconds for it. What has to be said of what was not sent, in one line."""
+        """Send the rest and wait up to that many seconds. Return one line about what was not sent, or an empty text."""
         self._closing.set()
         if patience is None:
             patience = SHORT if self._failing else PATIENCE
@@ -81,7 +79,8 @@ class Sending:
                 self._collector.close()
 
     def _look(self, log: AuditLog, collector: Collector, *, whole: bool) -> bool:
-        """Send what is complete; with `whole` also what has no outcome yet. False when the collector failed."""
+        """Send complete decisions; with `whole` also those without an outcome. Return False when the collector
+        failed."""
         rows = log.rows(kind=DECISIONS, query=Query(sessions=(self._session,)), after=self._last)
         seen = sorted(record.id for record in rows if record.body.get("session") == self._session)
         if seen:
@@ -109,7 +108,9 @@ class Sending:
 
 
 def sending(log: Place, session: str, address: str) -> tuple[Callable[[], str | None], str | None]:
-    """Begin to send: what ends it, and what is to be said at the beginning. `address`: as `audit.otlp` has it."""
+    """Start sending. Return the function that ends it, and a notice for the start. `address` is the value of
+    `audit.otlp`.
+    """
     whole = endpoint(address, {})
     clear = f"the record of this session travels to {whole} in clear; https would hide it" if in_clear(whole) else None
     return Sending(log, session, whole).close, clear

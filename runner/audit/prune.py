@@ -1,8 +1,4 @@
-"""Removing the oldest records for good, so that what is left still proves what it is.
-
-Only a beginning of the chain goes, and only whole sessions that ended. A tombstone takes its place: up to which record,
-the last hash, the Merkle root and the peaks that later roots grow from, who did it and when; signed where a key is.
-"""
+"""Pruning: removes the oldest records permanently, such that the remaining records still verify."""
 
 import os
 from collections.abc import Callable
@@ -23,7 +19,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What would go: the records `first` to `last`, of so many sessions. Nothing when `last` is less than `first`."""
+    """Records to remove: from `first` to `last`, and the number of their sessions. Empty if `last` is less than
+    `first`.
+    """
 
     first: int
     last: int
@@ -36,8 +34,10 @@ class Plan:
 
 
 def plan(store: Store, before: str, silent: str) -> Plan:
-    """What may go of the records before the time `before`. A session without an end, as a killed program leaves it,
-    counts as ended when it wrote nothing since `silent`."""
+    """Return what may be removed of the records before the time `before`.
+
+    A session without a recorded end, as a killed program leaves it, counts as ended if it wrote nothing since `silent`.
+    """
     if store.merged:
         why = "it was merged from several logs, and nothing is added to such a file"
         raise AuditError(Problem("the log cannot be pruned", why, "prune each of them, and merge what is left"))
@@ -76,7 +76,7 @@ def prune(log: AuditLog, planned: Plan, signer: "Callable[[], Signer | None]") -
 
 
 def _ends(store: Store, planned: Plan) -> list[str]:
-    """The hashes of the first and the last record that are to go."""
+    """Return the hashes of the first and the last record to remove."""
     found = [*store.hashes(planned.first, planned.first), *store.hashes(planned.last, planned.last)]
     if len(found) != 2:
         why = "somebody else pruned it since it was looked at"
@@ -85,7 +85,7 @@ def _ends(store: Store, planned: Plan) -> list[str]:
 
 
 def _needed(store: Store, after: int) -> tuple[int, set[str]]:
-    """The names of the notes that decisions beyond `after` share, and the last of those decisions."""
+    """Return the names of the notes that decisions after `after` share, and the last of those decisions."""
     last, names = after, set[str]()
     for row in store.select(Wanted(("decided",), after=after)):
         last = max(last, row.id)

@@ -1,4 +1,4 @@
-"""Which decisions are wanted. Column filters are for whoever stores the records; the rest looks into a decision."""
+"""Query for decisions. A store evaluates the conditions on index columns; the other conditions look into a decision."""
 
 from fnmatch import fnmatchcase
 
@@ -31,7 +31,9 @@ class Query:
     asked: bool = False
 
     def matches(self, decision: dict[str, object], session: dict[str, object], outcome: dict[str, object]) -> bool:
-        """Whether these bodies (of a `decided` or `refused` record, its session, its outcome or empty) are wanted."""
+        """Return True if these bodies match: of a `decided` or `refused` record, its session, and its outcome (or
+        empty).
+        """
         time = str(decision.get("time", ""))
         return (
             _one(self.verdicts, str(decision.get("verdict", "")))
@@ -54,7 +56,7 @@ class Query:
 
 
 def was_question(decision: dict[str, object]) -> bool:
-    """Whether the matrix asked: a person or a grant answered, or nobody was there."""
+    """Return True if the matrix asked: a person or a grant answered, or nobody was there."""
     cell = decision.get("cell")
     return bool(decision.get("answer")) or (isinstance(cell, dict) and cell.get("ruling") == "ask")
 
@@ -108,7 +110,7 @@ def _reached(outcome: dict[str, object]) -> list[str]:
 
 
 def command_of(decision: dict[str, object]) -> str:
-    """The first word of what was to run; empty for a file tool."""
+    """Return the first word of the command; empty for a file tool."""
     action = decision.get("action")
     if not isinstance(action, dict):
         return ""

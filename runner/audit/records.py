@@ -1,4 +1,4 @@
-"""What the audit log keeps: the fields of each kind of record, as JSON-able bodies; their values: see `spelled`."""
+"""Kinds of audit records and the fields of each, as bodies for JSON. Their values are encoded by `encode`."""
 
 import os
 import sys
@@ -25,7 +25,7 @@ LISTED = 200  # reasons, effects, violations of one record
 
 @dataclass(frozen=True, slots=True)
 class SessionInfo:
-    """How a session began. `argv` must not hold secrets: the command line refuses keys, and prompts are not secrets."""
+    """Start of a session. `argv` must not hold secrets: the command line rejects keys, and prompts are not secrets."""
 
     mode: str
     workspace: str
@@ -43,8 +43,12 @@ class SessionInfo:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a person said to a question. `by` says who and where: `terminal`, `grant 12`, ... `seconds`: how long that
-    took; None when it was remembered."""
+    """Answer of a person to a question.
+
+    Attributes:
+        by: who answered, and where: `terminal`, `grant 12`, ...
+        seconds: time until the answer; None when the answer was remembered
+    """
 
     question: str
     yes: bool
@@ -55,10 +59,16 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A final verdict on one action. `tool` is what it came by: `exec`, or the name of the model's tool; `source` who
-    proposed it; `typed` what flags added to it; `grants` the names of the remembered answers that it rests on, or that
-    it left behind; `granted` those that it rests on, as they were. `reach`: the backend whose reach was judged, None
-    when none was chosen yet."""
+    """Final verdict on one action.
+
+    Attributes:
+        tool: origin of the action: `exec`, or the name of the model's tool
+        source: who proposed the action
+        typed: rights that command-line flags added
+        grants: names of the remembered answers that the decision used or created
+        granted: the remembered answers that it used, as they were
+        reach: backend whose capabilities were checked; None when none was chosen yet
+    """
 
     tool: str
     assessment: Assessment
@@ -77,9 +87,8 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """The run of an action as the runner saw it. `started`: seconds since 1970; `given`: bytes of standard input.
-
-    `changed`: (path, `added`, `modified` or `deleted`), where undo keeps what changed; None where nobody looked.
+    """Run of an action as the runner measured it. `started` is in seconds since 1970; `given` is bytes of standard
+    input.
     """
 
     started: float
@@ -89,8 +98,13 @@ class Ran:
 
 @dataclass(frozen=True, slots=True)
 class SessionEnd:
-    """How a session of a model ended. `exit` is the program's; `usage` in tokens by kind; `cost` is None when nobody
-    said what the model costs."""
+    """End of a model's session.
+
+    Attributes:
+        exit: exit code of the program
+        usage: tokens by kind
+        cost: None when the price of the model is unknown
+    """
 
     exit: int
     reason: str
@@ -101,7 +115,7 @@ class SessionEnd:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A tool call that never became an action: `arguments` as the model sent them."""
+    """Tool call that never became an action; `arguments` as the model sent them."""
 
     tool: str
     arguments: str
@@ -110,8 +124,13 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Patching:
-    """A patch that a person puts into `workspace`: `files` are (path in it, how). `by`: who said yes; `sha256`: of the
-    patch."""
+    """Patch that a person applies to `workspace`.
+
+    Attributes:
+        files: pairs of a path in the workspace and the kind of change
+        by: who approved
+        sha256: of the patch
+    """
 
     name: str
     sha256: str
@@ -123,8 +142,12 @@ class Patching:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What a person said to a plan. `into`: the mode that the session is in from here on; None when they said no.
-    `by`, `feedback` and `seconds` as in an Answer."""
+    """Answer of a person to a plan.
+
+    Attributes:
+        into: mode of the session from here on; None when the person declined
+        by: see Answer, like `feedback` and `seconds`
+    """
 
     plan: str
     into: str | None
@@ -195,12 +218,12 @@ def decided_body(session: str, decision: Decision) -> dict[str, object]:
 
 
 def facts_body(name: str, said: dict[str, object]) -> dict[str, object]:
-    """A part of what decisions rested on; `name` is its SHA-256, by which they name it."""
+    """Return a part of the facts that decisions used. `name` is its SHA-256, by which decisions refer to it."""
     return {"kind": "facts", "time": now(), "sha256": name, "said": said}
 
 
 def _of_users(assessment: Assessment) -> list[Reason]:
-    """What the users' own rules said about it: each that asks, and each that allows a part."""
+    """Return the statements of the users' own rules: each that asks, and each that allows a part."""
     return list(dict.fromkeys((*assessment.asked, *assessment.covered.values())))
 
 
@@ -251,7 +274,7 @@ def finished_body(decided: int, outcome: Outcome, ran: Ran | None = None) -> dic
 
 
 def applied_body(session: str, patching: Patching) -> dict[str, object]:
-    """As a decision, which a person took; its outcome is a `finished` record, as for any."""
+    """Return the body of a decision that a person made by applying a patch. A `finished` record has its outcome."""
     kinds = {how: EffectKind.DELETES if how == "deleted" else EffectKind.WRITES for _, how in patching.files}
     effects = [
         encode.effect(Effect(kinds[how], f"{patching.workspace}/{path}", Scope.WORKSPACE))
@@ -280,7 +303,7 @@ def applied_body(session: str, patching: Patching) -> dict[str, object]:
 
 
 def planned_body(session: str, planned: Planned) -> dict[str, object]:
-    """As a decision, which whoever answers took: nothing runs by it, but what follows is judged in another mode."""
+    """Return the body of the answer to a plan. It runs nothing, but later actions are judged in another mode."""
     text = f"the plan was accepted: {planned.into} from here on" if planned.into else "another plan is wanted"
     answer = Answer("leave plan mode?", planned.into is not None, planned.by, planned.feedback, planned.seconds)
     return {

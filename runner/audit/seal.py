@@ -1,8 +1,4 @@
-"""A seal: what there is to know about a log at one moment, small enough to be kept elsewhere, as JSON.
-
-Whoever has it can tell later whether the log still begins with those very records. In CI, where there is no keyring,
-it takes the place of a signature: the place where it is kept is what vouches for it.
-"""
+"""Seal: a small JSON summary of a log at one moment, to be stored where the writer of the log cannot change it."""
 
 import sys
 from collections.abc import Callable
@@ -25,7 +21,8 @@ MOST = 64 << 20  # bytes of a seal; a checkpoint takes a few hundred
 
 
 def sealed(store: Store, signer: "Callable[[], Signer | None]") -> dict[str, object]:
-    """The seal of a log as it is now, signed where there is a key. Raises AuditError for what cannot be sealed."""
+    """Return the seal of the log as it is now, signed if there is a key. Raises AuditError if the log cannot be
+    sealed."""
     if store.merged:
         raise AuditError(Problem("the log cannot be sealed", "it was merged from several", "seal each of them"))
     with sound("the log cannot be sealed"), store.walking() as walk:
@@ -49,8 +46,11 @@ def _checkpoint(text: str) -> dict[str, object]:
 
 
 def read_seal(text: bytes, keys: tuple[str, ...]) -> Noted:
-    """What a seal says must lie on the chain. Raises AuditError when it is none, or its signature does not hold, or
-    it is not signed by one of `keys` where any are given."""
+    """Return the record that must lie on the chain according to a seal.
+
+    Raises AuditError when the text is not a seal, when its signature does not hold, or when `keys` are given and none
+    of them signed it.
+    """
     try:
         body = loads(text)
         log, count, digest, root = body["log"], body["count"], body["hash"], body["root"]

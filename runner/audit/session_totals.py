@@ -1,4 +1,4 @@
-"""How a session ended, added up from its runs, for the last record of it."""
+"""Totals of a session, summed over its runs, for its last record."""
 
 import asyncio
 from types import TracebackType
@@ -13,7 +13,7 @@ from runner.problems import Exit
 
 
 class Ends:
-    """Sees every event of a session. What it cost is known when every run of it knew."""
+    """Observer of all events of a session that sums them up. The cost is known only if every run knew its cost."""
 
     def __init__(self, audit: AuditLog, session: str) -> None:
         self._audit = audit
@@ -39,7 +39,9 @@ class Ends:
     def record(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """At the end of the session, for an exit stack. Raises nothing: all that it did is in the log already."""
+        """Record the end of the session; for an exit stack. Raises nothing: everything that the session did is already
+        in the log.
+        """
         code, reason = (
             (self._last.exit, self._last.reason) if self._last is not None else (Exit.DONE, "nothing was asked")
         )

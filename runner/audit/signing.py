@@ -21,7 +21,7 @@ PUBLIC = re.compile("[0-9a-f]{64}")  # a public key
 
 
 class Signer:
-    """Signs with one private key: 32 bytes, as 64 hexadecimal digits. Raises ValueError for anything else."""
+    """Signer with one private key of 32 bytes, given as 64 hexadecimal digits. Raises ValueError for anything else."""
 
     __slots__ = ("_secret", "public")
 
@@ -30,7 +30,7 @@ class Signer:
         self.public = self._key().public_key().public_bytes_raw().hex()
 
     def signed(self, body: dict[str, object]) -> dict[str, object]:
-        """`body` with the public key and the signature."""
+        """Return `body` with the public key and the signature added."""
         whole = body | {"key": self.public}
         return whole | {"signature": self._key().sign(statement(whole)).hex()}
 
@@ -41,7 +41,7 @@ class Signer:
 
 
 def holds(body: dict[str, object]) -> bool:
-    """Whether the signature of a signed body is that of the key it names."""
+    """Return True if a signed body has a valid signature of the key it names."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -58,7 +58,7 @@ _NEW = "run `agent audit key new`"
 
 
 def needed() -> "Signer":
-    """The key. Raises AuditError when there is none, or the keyring does not give it."""
+    """Return the key. Raises AuditError when there is none, or the keyring fails."""
     found = kept()
     if found is None:
         raise AuditError(Problem("the log cannot be signed", "the keyring holds no key for it", _NEW))
@@ -66,7 +66,7 @@ def needed() -> "Signer":
 
 
 def kept() -> "Signer | None":
-    """The key, or None where there is none or no keyring. Raises AuditError when a keyring does not answer."""
+    """Return the key; None without a key or without a keyring. Raises AuditError when the keyring fails."""
     from runner.secrets.keyring_store import DEFAULT, KeyringFailed, KeyringStore
 
     try:
@@ -82,7 +82,7 @@ def kept() -> "Signer | None":
 
 
 def made() -> "Signer":
-    """A new key in the keyring, in the place of any before it. Raises KeyringFailed."""
+    """Create a new key in the keyring, which replaces an earlier one. Raises KeyringFailed."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     from runner.secrets.keyring_store import DEFAULT, KeyringStore

@@ -1,4 +1,4 @@
-"""The decisions and outcomes of a log as they are written, whatever becomes of the file meanwhile."""
+"""Following of a log: its decisions and outcomes as they are written, also while the file is replaced or pruned."""
 
 import os
 import select
@@ -20,12 +20,14 @@ Event = Deed | Record  # a decision; later, once it ran, its `finished` record
 
 
 def latest(log: AuditLog, query: Query, count: int) -> list[Deed]:
-    """The newest `count` decisions, the oldest of them first."""
+    """Return the newest `count` decisions, the oldest of them first."""
     return list(deeds(log, query, limit=count))[::-1] if count else []
 
 
 class Follower:
-    """Reads on from where it stopped. A log that was pruned goes on; one that was moved away begins anew."""
+    """Reader that continues where it stopped. It continues after pruning, and starts again in a new log at the same
+    place.
+    """
 
     def __init__(self, path: Place, query: Query) -> None:
         self._path, self._query = path, query
@@ -34,7 +36,8 @@ class Follower:
         self._state: object = None
 
     def start(self, count: int) -> list[Deed]:
-        """The newest `count` decisions; `more` goes on behind them. Nothing where there is no log yet."""
+        """Return the newest `count` decisions, after which `more` continues. The list is empty while there is no
+        log."""
         self._state = self._look()
         if self._state is None:
             return []
@@ -47,7 +50,7 @@ class Follower:
         return told
 
     def more(self) -> list[Event]:
-        """What came since the last time, oldest first. Raises AuditError when the file is there and no log."""
+        """Return what was written since the last call, oldest first. Raises AuditError when the file is not a log."""
         state = self._look()
         if state == self._state or state is None:
             self._state = state
@@ -80,7 +83,7 @@ class Follower:
         self._seen = (newest.id, newest.hash)
 
     def _goes_on(self, log: AuditLog, newest: Record) -> bool:
-        """Whether the last record that was read is still in it, or was pruned from it."""
+        """Return True if the last record that was read is still in the log, or was pruned from it."""
         number, sealed = self._seen or (0, "")
         if newest.id < number:
             return False
@@ -93,9 +96,10 @@ class Follower:
         return self._query.matches(deed.record.body, session, outcome)
 
     def _look(self) -> object:
-        """What tells whether the log changed: its file and its write-ahead file. None when there is no log.
+        """Return a value that changes whenever the log changes: the state of its file and write-ahead file. None
+        without a log.
 
-        A database tells nothing unasked: it counts as changed once a second.
+        A database has no such state, so it counts as changed once a second.
         """
         if not isinstance(self._path, Path):
             return int(time.monotonic())
@@ -110,7 +114,7 @@ class Follower:
 
 
 def follow(follower: Follower) -> Iterator[Event]:
-    """What comes, for ever. Raises BrokenPipeError as soon as nobody reads stdout any more."""
+    """Yield new decisions and outcomes forever. Raises BrokenPipeError as soon as the reader of stdout is gone."""
     failures = 0
     while True:
         try:
@@ -126,7 +130,10 @@ def follow(follower: Follower) -> Iterator[Event]:
 
 
 def _unread() -> bool:
-    """SOURCE: poll(2): POLLERR is set for the writing end of a pipe whose reading end was closed."""
+    """Return True if the reader of stdout is gone.
+
+    SOURCE: poll(2): POLLERR is set for the writing end of a pipe whose reading end was closed.
+    """
     poll = select.poll()
     poll.register(1, 0)
     return any(state & select.POLLERR for _, state in poll.poll(0))

@@ -1,6 +1,6 @@
-"""Whether a log is what was written: every hash, head, checkpoint and tombstone, and what was noted elsewhere.
+"""Verification of a log: every hash, head, checkpoint and tombstone, and records whose hashes were kept elsewhere.
 
-One pass over all records. What a store keeps beside them to select by is compared with them at the same time.
+One pass reads all records. The index columns of the store are compared with the records at the same time.
 """
 
 import sqlite3
@@ -20,8 +20,14 @@ Progress = Callable[[int, int], None]  # records done, records in all
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """Something that was noted earlier: `hash` of the record with this number, and the root over all up to it, if that
-    was noted too. `log`: of which chain; empty: of any."""
+    """Record that must be part of the log, because its hash was kept elsewhere.
+
+    Attributes:
+        number: number of the record
+        hash: hash of the record
+        root: Merkle root over all records up to it; empty if it was not kept
+        log: chain that the record belongs to; empty for any
+    """
 
     number: int
     hash: str
@@ -30,16 +36,16 @@ class Noted:
 
     @classmethod
     def head(cls, text: str) -> "Noted":
-        """From `COUNT:HASH`."""
+        """Return the expected record for `COUNT:HASH`."""
         number, _, digest = text.partition(":")
         return cls(int(number), digest)
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What must hold besides the chain itself: `noted` lies on it, and what is signed is signed with one of `keys`.
+    """Conditions besides the chain itself: the records `noted` lie on the chain, and one of `keys` made each signature.
 
-    Where there are `keys`, a checkpoint must be signed, unless they have `vouched` for what was noted.
+    If there are `keys`, a checkpoint must be signed, unless the keys have signed the expected records (`vouched`).
     """
 
     noted: tuple[Noted, ...] = ()
@@ -51,7 +57,7 @@ NOTHING_NOTED = Expected()
 
 
 class _Fault(Exception):
-    """The walk has come to a record that does not hold."""
+    """Signal that the walk has reached a record that does not hold."""
 
     def __init__(self, number: int, why: str) -> None:
         super().__init__(why)
@@ -59,7 +65,7 @@ class _Fault(Exception):
 
 
 def verify(store: Store, expected: Expected = NOTHING_NOTED, progress: Progress | None = None) -> Sealed | Broken:
-    """Recompute everything. Raises AuditError only when the store cannot be read at all."""
+    """Verify the whole log. Raises AuditError only when the store cannot be read at all."""
     if unreadable := store.unreadable():
         return Broken(0, unreadable)
     strays = _Strays(store)
@@ -98,7 +104,7 @@ def verify(store: Store, expected: Expected = NOTHING_NOTED, progress: Progress 
 
 
 class _Check:
-    """One chain, record by record."""
+    """Verification of one chain, record by record."""
 
     __slots__ = (
         *("_keys", "_noted", "_one", "_vouched"),
@@ -119,7 +125,7 @@ class _Check:
             self._bury(tombstone)
 
     def _bury(self, tombstone: Row) -> None:
-        """Begin after what was removed. The tombstone itself comes later in the chain, and is checked there."""
+        """Begin after the pruned records. The tombstone itself comes later in the chain, and is checked there."""
         try:
             self.tree = tree_of(tombstone)
             self.number = self.pruned = self.tree.count
@@ -165,7 +171,7 @@ class _Check:
                 raise _Fault(row.id, "it is not the record that was noted: the log was written anew")
 
     def _mark(self, row: Row) -> None:
-        """A checkpoint, or a tombstone: `self.tree` holds everything before it."""
+        """Check a checkpoint or a tombstone. `self.tree` holds all records before it."""
         if seal(self.digest, row.body) != row.hash:
             return  # said by `take`, in the words for any record
         try:
@@ -230,9 +236,9 @@ def _all_found(expected: Expected, checks: dict[str, _Check], last: int) -> None
 
 
 class _Strays:
-    """The comparison of what the store selects by, in a thread of its own: most of it is not Python.
+    """Comparison of the index columns with the records, in a thread of its own, because most of the work is SQLite's.
 
-    `faults` of the store, once it was asked what it `found`.
+    `faults` has the faults of the store after `found` was called.
     """
 
     def __init__(self, store: Store) -> None:

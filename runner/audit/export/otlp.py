@@ -1,9 +1,4 @@
-"""OTLP over HTTP: each decision as one log record, for a collector.
-
-SOURCE: opentelemetry.io/docs/specs/otel/logs/data-model and /docs/specs/semconv (the names that exist there are used:
-`gen_ai.*`, `process.*`, `session.id`, `security_rule.*`, `vcs.*`, `log.record.*`; the others begin with `ringfence.`).
-Headers, certificates, timeouts and compression come from OTEL_EXPORTER_OTLP_*, never from the command line.
-"""
+"""OTLP over HTTP: sends each decision as one log record to a collector."""
 
 import contextlib
 import hashlib
@@ -40,7 +35,13 @@ _TEXT = 4_000  # characters of one attribute; `log.record.original` has all of t
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """How many records a collector took, in how many requests. `last`: the time of the last one."""
+    """Progress of an export.
+
+    Attributes:
+        records: number of records that the collector accepted
+        requests: number of requests that this took
+        last: time of the last accepted record
+    """
 
     records: int
     requests: int
@@ -48,7 +49,9 @@ class Sent:
 
 
 class Unsent(Stopped):
-    """A request failed. `sent` was taken before; `first` is the time of the first record that was not."""
+    """Failure of a request. `sent` counts what was accepted before; `first` is the time of the first record not
+    accepted.
+    """
 
     def __init__(self, problem: Problem, sent: Sent, first: str) -> None:
         super().__init__(problem, Exit.FAILED)
@@ -56,7 +59,10 @@ class Unsent(Stopped):
 
 
 def endpoint(given: str | None, environ: Mapping[str, str]) -> str:
-    """The address to send to: `given`, which may lack its path, or what OTEL_EXPORTER_OTLP_* says. Raises usage."""
+    """Return the address to send to: `given`, whose path may be missing, or the address in OTEL_EXPORTER_OTLP_*.
+
+    Raises a usage error for an address that cannot be used.
+    """
     if given is None:
         whole, base = (environ.get(name, "").strip() for name in ENDPOINTS)
         if not whole and not base:
@@ -83,7 +89,7 @@ def endpoint(given: str | None, environ: Mapping[str, str]) -> str:
 
 
 def in_clear(address: str) -> bool:
-    """Whether what is sent there can be read on the way: http, and not to this machine."""
+    """Return True if data sent to this address can be read on its way: plain HTTP to another machine."""
     parts = urlsplit(address)
     host = parts.hostname or ""
     if parts.scheme != "http" or host == "localhost" or host.endswith(".localhost"):
@@ -95,8 +101,10 @@ def in_clear(address: str) -> bool:
 
 
 def send(deeds: Iterable[Deed], address: str, *, sent: Sent | None = None) -> Sent:
-    """Send them in the order they come. Raises Unsent when a request fails, after the retries of the SDK; Stopped when
-    the SDK is not installed."""
+    """Send the decisions in their order.
+
+    Raises Unsent when a request fails after the retries of the SDK; Stopped when the SDK is not installed.
+    """
     collector = Collector(address)
     done = sent or Sent(0, 0)
     with contextlib.closing(collector):
@@ -106,7 +114,7 @@ def send(deeds: Iterable[Deed], address: str, *, sent: Sent | None = None) -> Se
 
 
 class Collector:
-    """A connection to one collector."""
+    """Connection to one collector."""
 
     def __init__(self, address: str) -> None:
         try:
@@ -118,7 +126,7 @@ class Collector:
             raise Stopped(Problem(what, f"{error.name or 'the SDK'} is not installed", fix), Exit.USAGE) from None
 
         class Session(requests.Session):
-            """Keeps what came of the last request, which the exporter tells only to its log."""
+            """Session that stores the result of the last request, which the exporter only logs."""
 
             answer: requests.Response | None = None
             error: Exception | None = None
@@ -133,7 +141,8 @@ class Collector:
                 return self.answer
 
         class Bounded(requests.adapters.HTTPAdapter):
-            """Reads each answer up to ANSWER_LIMIT bytes before `requests` sees it, which would unpack all layers."""
+            """Adapter that limits each response to ANSWER_LIMIT bytes before `requests` decompresses all layers of
+            it."""
 
             def send(  # type: ignore[override]  # its options are passed on as they are, but for one
                 self, request: requests.PreparedRequest, **options: Any
@@ -171,7 +180,7 @@ class Collector:
         self._exporter.shutdown()  # type: ignore[no-untyped-call]  # as in the library
 
     def take(self, batch: list[Deed], sent: Sent) -> Sent:
-        """Send one batch, after `sent`. Raises Unsent."""
+        """Send one batch; `sent` counts what was accepted before. Raises Unsent."""
         from opentelemetry.sdk._logs.export import LogRecordExportResult
 
         first = reading.text(reading.body(batch[0]).get("time"))
@@ -201,7 +210,7 @@ class Collector:
         return Problem(what, why, "see what the collector's own log says")
 
     def _kept(self, sent: Sent, first: str) -> None:
-        """Raises Unsent where the collector says that it threw some of the last batch away."""
+        """Raise Unsent if the collector reports that it discarded a part of the last batch."""
         from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
 
         answer = self._session.answer
@@ -261,7 +270,9 @@ class Collector:
 
 
 def attributes(deed: Deed) -> dict[str, str | int | float | bool | list[str]]:
-    """What a record says, by the names of the semantic conventions where there are such; nothing that is empty."""
+    """Return the fields of a record, with the names of the semantic conventions where those exist. Empty fields are
+    left out.
+    """
     body, outcome, session = reading.body(deed), reading.outcome(deed), reading.session(deed)
     answer, cell = reading.mapping(body.get("answer")), reading.mapping(body.get("cell"))
     stopped = [reading.mapping(item).get("what") for item in reading.items(outcome.get("violations"))]
@@ -326,7 +337,10 @@ def _batches(deeds: Iterable[Deed]) -> Iterator[list[Deed]]:
 
 
 def resource(deed: Deed, name: str) -> "Resource":
-    """Who logged: the session's process. OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME add to it, and go before."""
+    """Return the resource that logged: the process of the session.
+
+    OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME add fields and take precedence.
+    """
     import os
 
     from opentelemetry.sdk.resources import Resource
@@ -359,7 +373,7 @@ def _message(deed: Deed) -> str:
 
 
 def _clean(said: str) -> str:
-    """Cut, and without lone surrogates, which protobuf refuses."""
+    """Return the text cut to the longest value and without lone surrogates, which protobuf rejects."""
     cut = said if len(said) <= _TEXT else f"{said[:_TEXT]}... ({len(said)} characters)"
     return cut.encode("utf-8", "replace").decode()
 
@@ -384,7 +398,7 @@ def _plain(data: bytes, fields: Sequence[str]) -> bytes:
 
 
 def _why(error: Exception | None) -> str:
-    """A failure to connect in a few words."""
+    """Return a short reason for a connection failure."""
     said = str(error)
     known = (
         ("Connection refused", "nobody listens there"),
@@ -400,7 +414,8 @@ def _why(error: Exception | None) -> str:
 
 
 def _said(content: bytes, kind: str) -> str:
-    """The words of a refusal: OTLP sends a `Status` in protobuf, others what they like."""
+    """Return the message of an error response: OTLP answers with a `Status` in protobuf, other servers with any
+    text."""
     if "protobuf" in kind:
         try:
             from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]  # comes with the exporter

@@ -1,4 +1,4 @@
-"""Where an export goes: standard output, or a file of ours that appears whole or not at all."""
+"""Output of an export: standard output, or a private file that appears complete or not at all."""
 
 import contextlib
 import os
@@ -18,8 +18,10 @@ _EVERY = 0.25  # seconds between two words on the progress
 
 
 def write(lines: Iterable[str], path: Path | None) -> None:
-    """Each line and its end, in UTF-8, as they come. Raises Stopped when the file cannot be written; BrokenPipeError
-    when nobody reads standard output any more."""
+    """Write each line with a line end, in UTF-8, as soon as it is available.
+
+    Raises Stopped when the file cannot be written, and BrokenPipeError when the reader of standard output is gone.
+    """
     if path is None:
         for line in lines:
             sys.stdout.write(f"{line}\n")
@@ -32,7 +34,7 @@ def write(lines: Iterable[str], path: Path | None) -> None:
 
 @contextlib.contextmanager
 def whole(path: Path) -> Iterator[TextIO]:
-    """A file to write, 0600, that replaces `path` when the block ends well and leaves nothing when it does not."""
+    """Open a file with mode 0600 that replaces `path` when the block succeeds; a failed block leaves nothing."""
     beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
         with contextlib.suppress(FileNotFoundError):
@@ -59,7 +61,7 @@ def whole(path: Path) -> Iterator[TextIO]:
 
 
 def counted(found: Iterable[_Item], noun: str) -> Generator[_Item, None, None]:
-    """The same; at a terminal, stderr says meanwhile how many there were."""
+    """Yield the items unchanged, and show their count on stderr meanwhile if it is a terminal."""
     if not sys.stderr.isatty():
         yield from found
         return

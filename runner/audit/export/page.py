@@ -1,9 +1,4 @@
-"""HTML: one file that a reviewer opens without a server and without a network.
-
-The page is a template with a style and a script (the folder `report`), and the decisions as JSON. Nothing that a model
-wrote is ever markup: here it is JSON without `<`, `>` and `&`; the script makes text nodes of it; and the policy of the
-page (CSP) runs that one script alone, by its hash, loads nothing, and takes no text for markup at all (Trusted Types).
-"""
+"""HTML report: one file that a reviewer opens without a server and without a network."""
 
 import base64
 import hashlib
@@ -31,11 +26,8 @@ _LEAST, _EACH = 2_000_000, 440  # bytes: of a page whatever it holds, and for ea
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What the page says of itself. `sealed` is the head of a chain that was found to hold, `broken` why it does not.
-
-    `chosen`: the filters, as typed. `left`: whether more decisions were wanted than are on the page. `ends`: the
-    bodies of the records of how sessions ended, by their names.
-    """
+    """Facts about the log for the head of the page: `sealed` is the head of a verified chain, `broken` why it
+    failed."""
 
     program: str
     made: str
@@ -48,7 +40,7 @@ class About:
 
 
 def document(found: Iterable[Deed], about: About) -> str:
-    """The whole page. Holds the decisions in memory."""
+    """Yield the complete page. The decisions are held in memory."""
     deeds = list(found)
     budget = max(_LEAST, _EACH * len(deeds))
     for longest, listed in _SHAPES:
@@ -100,7 +92,7 @@ def _data(deeds: list[Deed], about: About, longest: int, listed: int) -> str:
 
 
 class _Pool:
-    """Texts, sessions and terms, each once; rows hold their numbers."""
+    """Pool that stores each text, session and set of terms once; rows hold their indexes."""
 
     def __init__(self, longest: int, listed: int) -> None:
         self.longest, self.listed = longest, listed
@@ -111,7 +103,7 @@ class _Pool:
         self._terms: dict[str, int] = {}
 
     def text(self, value: object) -> object:
-        """The number of a text; with the length of the whole where it is cut."""
+        """Return the index of a text, with the length of the whole if the text was cut."""
         said, whole = reading.text(value), reading.length(value)
         if len(said) > self.longest:
             said = said[: self.longest]
@@ -212,7 +204,7 @@ def _row(deed: Deed, pool: _Pool, ends: Mapping[str, Mapping[str, object]]) -> l
 
 
 def _parts(action: dict[str, object], pool: _Pool) -> list[object]:
-    """What else an action says: `cwd`, the content of a file that is written, what an edit replaces."""
+    """Return the other parts of an action: `cwd`, the content of a written file, the text that an edit replaces."""
     told = ("cwd", "root", "glob", "offset", "content", "old", "new")
     return [
         [name, pool.text(action[name] if isinstance(action[name], dict) else str(action[name]))]
@@ -271,7 +263,7 @@ def _outcome(deed: Deed, pool: _Pool) -> object:
 
 
 def _moment(value: object) -> int:
-    """Milliseconds since 1970; 0 for a time that is none."""
+    """Return milliseconds since 1970; 0 for text that is not a time."""
     try:
         return int(datetime.fromisoformat(reading.text(value)).timestamp() * 1000)
     except (ValueError, OverflowError):

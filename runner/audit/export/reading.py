@@ -1,4 +1,4 @@
-"""What a record says, field by field. A record may be of another version, or cut: what is missing is empty."""
+"""Readers of single record fields for exports. A record may be of another version, or cut: missing fields are empty."""
 
 import re
 from collections.abc import Iterator
@@ -17,14 +17,14 @@ _TELLING = ("script", "argv", "pattern", "path", "url", "root", "plan")
 
 
 def text(value: object) -> str:
-    """A text, or the kept beginning of one that was cut when it was recorded."""
+    """Return a text, or the recorded beginning of one that was cut."""
     if isinstance(value, dict):
         value = value.get("cut")
     return value if isinstance(value, str) else ""
 
 
 def length(value: object) -> int:
-    """Of the whole text, also where only its beginning was recorded."""
+    """Return the length of the whole text, also when only its beginning was recorded."""
     kept = len(text(value))
     said = whole(value.get("length")) if isinstance(value, dict) else None
     return max(kept, said or 0)
@@ -36,13 +36,13 @@ def whole(value: object) -> int | None:
 
 
 def time(value: object) -> str:
-    """A time as records have it; empty for anything else."""
+    """Return a time in the format of records; empty for anything else."""
     said = text(value)
     return said if _TIME.fullmatch(said) else ""
 
 
 def span(value: object) -> list[int]:
-    """Begin and end, in code points, half-open; empty for none."""
+    """Return begin and end in code points, half-open; empty for none."""
     found = [whole(each) for each in items(value)]
     if len(found) != 2 or found[0] is None or found[1] is None or not 0 <= found[0] < found[1] <= _LONGEST:
         return []
@@ -62,7 +62,9 @@ def session(deed: Deed) -> dict[str, object]:
 
 
 def telling(deed: Deed) -> object:
-    """What was to be done, as recorded: a script, the words of a program (joined), a path, the arguments of a call."""
+    """Return the requested action as recorded: a script, the joined words of a program, a path, or the arguments of a
+    call.
+    """
     if deed.record.kind == "refused":
         return body(deed).get("arguments")
     action = mapping(body(deed).get("action"))
@@ -77,7 +79,7 @@ def action(deed: Deed) -> str:
 
 
 def tier(deed: Deed) -> str:
-    """The tier that decided; `malformed` for a call that never became an action."""
+    """Return the deciding tier; `malformed` for a call that never became an action."""
     return "malformed" if deed.record.kind == "refused" else text(mapping(body(deed).get("cell")).get("tier"))
 
 
@@ -99,13 +101,13 @@ def asked(deed: Deed) -> bool:
 
 
 def connections(deed: Deed) -> Iterator[dict[str, object]]:
-    """Every attempt to reach a host that was recorded, first to last."""
+    """Return every recorded attempt to reach a host, first to last."""
     for item in items(outcome(deed).get("connections")):
         yield mapping(item)
 
 
 def hosts(deed: Deed) -> list[str]:
-    """The hosts that it named or tried, each once, without ports."""
+    """Return each host that the action named or tried to reach once, without ports."""
     named = [
         text(effect.get("target"))
         for effect in map(mapping, items(body(deed).get("effects")))
@@ -116,7 +118,7 @@ def hosts(deed: Deed) -> list[str]:
 
 
 def _bare(host: str) -> str:
-    """Without its port, and an IPv6 address without its brackets."""
+    """Return the host without its port, and an IPv6 address without its brackets."""
     name, colon, port = host.rpartition(":")
     if colon and port.isdigit() and (":" not in name or name.endswith("]")):
         host = name

@@ -1,9 +1,4 @@
-"""Rules as dashboards list them: a stable id, what it means and what to do, a level.
-
-An id is `TIER/NAME`: the tier that decided, and a name that does not change with the lines of files: the rule file of
-a command (`secret/coreutils`, `network/hosts`), the area of a check (`unknown/shell-syntax`), `flags`, `grant`,
-`denied-list`, or `settings` for rules of configuration files.
-"""
+"""Rules as dashboards list them: stable id, meaning, remedy and level."""
 
 import re
 from typing import assert_never
@@ -62,7 +57,7 @@ class Rule:
         return _TIERS[self.tier][0]
 
     def descriptor(self) -> dict[str, object]:
-        """A `reportingDescriptor`. All of its words are ours."""
+        """Return a `reportingDescriptor`, which contains fixed text only."""
         level, severity, what = _TIERS[self.tier]
         told = f"The action {what} (tier `{self.tier}`, rule `{self.name}`)."
         fix = f"What to do: {_FIXES[self.tier]}."

@@ -1,9 +1,4 @@
-"""SARIF 2.1.0: what was denied, as results that code-scanning dashboards show.
-
-SOURCE: docs.oasis-open.org/sarif/sarif/v2.1.0 (the format), docs.github.com "SARIF support for code scanning" (which
-properties a dashboard wants, and how many results it takes). Nothing here is Markdown that a model wrote: dashboards
-render `message.text` as text, but for links (section 3.11.6), which are escaped.
-"""
+"""SARIF 2.1.0: denied actions as results for code-scanning dashboards."""
 
 import hashlib
 import re
@@ -33,11 +28,8 @@ def document(
     fallback: str | None = None,
     exits: Mapping[str, int] | None = None,
 ) -> dict[str, object]:
-    """One SARIF log of the denied among `deeds` (with `questions`, also of what a person or a grant allowed).
-
-    The same denial twice is one result with a count. Paths are relative to `workspace`; `fallback` is the relative
-    path that a result points at when no file of the workspace is known (a prompt, a workflow). `exits`: exit codes of
-    sessions by their id. Nothing is read but `deeds`; answers to a plan are no findings.
+    """Yield one SARIF log of the denied decisions among `deeds`; with `questions`, also of those that were allowed
+    after a question.
     """
     run = _Run(workspace, fallback, exits or {})
     for deed in deeds:
@@ -50,7 +42,7 @@ def document(
 
 
 class _Run:
-    """What is collected of the deeds: rules in the order of their first use, results by fingerprint."""
+    """Data collected from the decisions: rules in the order of first use, results by fingerprint."""
 
     def __init__(self, workspace: str, fallback: str | None, exits: Mapping[str, int]) -> None:
         self._workspace = PurePosixPath(workspace)
@@ -118,7 +110,7 @@ class _Run:
         return run
 
     def _path(self, deed: Deed) -> tuple[str, bool]:
-        """The file of the workspace that it is about, and whether there is one: a target, else the rule's own file."""
+        """Return the workspace file that the result is about and True, else the file of the rule and False."""
         body = reading.body(deed)
         targets = [
             reading.text(effect.get("target"))
@@ -205,7 +197,7 @@ def _message(deed: Deed) -> str:
 
 
 def _unlinked(text: str) -> str:
-    """Section 3.11.6: `[a](b)` is a link, unless its brackets are escaped."""
+    """Return the text with escaped brackets. In SARIF (section 3.11.6), `[a](b)` is a link."""
     return re.sub(r"([\\\[\]])", r"\\\1", text) if re.search(r"\]\s*\(", text) else text
 
 
@@ -241,7 +233,9 @@ def _plain(value: object) -> str:
 
 
 def _uri(path: str) -> str:
-    """A relative reference (RFC 3986): a first part with a colon would be a scheme, hence all of it is escaped."""
+    """Return a relative reference (RFC 3986). All of it is escaped: a colon in the first segment would make that a
+    scheme.
+    """
     return quote(path.encode("utf-8", "surrogateescape" if _escaped(path) else "surrogatepass"), safe="/")
 
 

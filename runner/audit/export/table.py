@@ -1,4 +1,4 @@
-"""CSV: one decision a line, in columns that keep their names and order; new ones are added at the end."""
+"""Tables: CSV with columns that keep their names and order (new columns are added at the end), and JSON Lines."""
 
 import csv
 import io
@@ -18,7 +18,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
 def lines(deeds: Iterable[Deed]) -> Iterator[str]:
-    """The header, then one line (RFC 4180, without its end) for each decision."""
+    """Yield the header, then one line for each decision (RFC 4180, without line ends)."""
     yield ",".join(COLUMNS)
     for deed in deeds:
         out = io.StringIO()
@@ -65,7 +65,8 @@ def _cut(value: object) -> str:
 
 
 def _cell(value: object) -> str:
-    """Nothing in it is a formula, moves a cursor, hides or runs backwards."""
+    """Return the cell such that a spreadsheet reads no formula and a terminal no control or direction character in
+    it."""
     if value is None:
         return ""
     if reading.number(value) is not None:

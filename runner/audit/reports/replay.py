@@ -1,4 +1,4 @@
-"""Recorded actions before another policy: what it would say of each, and where it cannot be said. Runs nothing."""
+"""Replay: what another policy would decide about recorded actions, and which actions it cannot judge. Runs nothing."""
 
 import json
 import os
@@ -41,7 +41,7 @@ _FLAGS = {"--read": "read", "--write": "write", "--host": "hosts"}
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What to judge by. `mode`, `unattended`: None for what it was then."""
+    """Policy to judge by. `mode` and `unattended` are None to use the recorded values."""
 
     profile: Profile
     rules: RuleBook
@@ -52,7 +52,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class NotRecorded:
-    """Why nobody can tell what the policy would have said. `kind` is the same for all of one sort; `why` names it."""
+    """Reason why a recorded action cannot be judged again. `kind` groups equal reasons; `why` is the text."""
 
     kind: str
     why: str = ""
@@ -60,9 +60,13 @@ class NotRecorded:
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """A verdict on a recorded action. `by`: the remembered answers that it rests on. `without`: the ruling without
-    them and without what flags added; None where there were neither. `looked`: paths that were looked up on today's
-    disk, since nobody had asked about them then."""
+    """New verdict on a recorded action.
+
+    Attributes:
+        by: remembered answers that the verdict uses
+        without: ruling without remembered answers and without rights from flags; None if there were neither
+        looked: paths looked up on today's disk because nobody asked about them when the action was recorded
+    """
 
     assessment: Assessment
     verdict: Verdict
@@ -72,12 +76,13 @@ class Again:
 
 
 class Replay:
-    """Judges what is in one log, and the same case only once: most of a log says again what was said before."""
+    """Judge of the actions of one log, which judges equal cases only once: most actions of a log repeat earlier
+    ones."""
 
     def __init__(
         self, facts: Callable[[str], dict[str, object] | None], now: Callable[[str], PathFact] | None = None
     ) -> None:
-        """As for `rejudge`."""
+        """Create a judge; the arguments are those of `rejudge`."""
         self._facts = lru_cache(maxsize=_PARTS)(facts)
         self._now = now
         self._known: dict[tuple[int, str], Again | NotRecorded] = {}
@@ -97,7 +102,7 @@ class Replay:
 
 
 def _case(body: Mapping[str, object], session: Mapping[str, object]) -> str:
-    """All that a verdict follows from but the policy. The day is one of it: rules may end."""
+    """Return everything but the policy that determines the verdict. The day is part of it, since rules may expire."""
     said = [body.get(name) for name in _DECIDING]
     return json.dumps([*said, session.get("unattended"), session.get("offset"), str(body.get("time"))[:13]])
 
@@ -115,8 +120,11 @@ def rejudge(
     *,
     now: Callable[[str], PathFact] | None = None,
 ) -> Again | NotRecorded:
-    """What `policy` says of a recorded action. `facts` finds a recorded part by its name (`AuditLog.facts`); `now`
-    looks at today's disk where nothing is recorded; without it, nothing is guessed."""
+    """Return what `policy` decides about a recorded action.
+
+    `facts` finds a recorded part by its name (`AuditLog.facts`). `now` looks at today's disk for facts that were not
+    recorded; without `now`, such an action is not judged.
+    """
     try:
         return _judged(deed, policy, facts, now)
     except _UnknownError as error:
@@ -130,7 +138,7 @@ def ruled(verdict: Verdict) -> Ruling:
 
 
 def ruled_then(body: Mapping[str, object]) -> Ruling:
-    """What the gate said, before a person was asked: their yes is theirs, and not the policy's."""
+    """Return the recorded ruling before a person was asked: an approval is not part of the policy."""
     answer = body.get("answer")
     if isinstance(answer, dict) and not str(answer.get("by", "")).startswith(("grant ", "remembered no ")):
         return Ruling.ASK
@@ -210,7 +218,7 @@ def _action(body: Mapping[str, object]) -> Action:
 
 
 def _fits(value: object, shape: object) -> bool:
-    """Whether a value from JSON is of a field's type; a number may have lost its fraction."""
+    """Return True if a value from JSON has the type of a field; a float may have lost its fraction."""
     if shape == tuple[str, ...]:
         return isinstance(value, tuple)  # of texts: it was made so
     if isinstance(value, int) and not isinstance(value, bool) and shape is not int:
@@ -231,14 +239,14 @@ def _parts(
 
 
 def _day(body: Mapping[str, object], session: Mapping[str, object]) -> date:
-    """The day of the decision, where it was made."""
+    """Return the day of the decision in the time zone where it was made."""
     offset = session.get("offset")
     when = datetime.fromisoformat(str(body.get("time")).replace("Z", "+00:00")).astimezone(UTC)
     return (when + timedelta(seconds=offset if isinstance(offset, int) else 0)).date()
 
 
 def _typed(words: list[object]) -> FlagRights | None:
-    """The flags as they were granted; variables without their values, which decide nothing."""
+    """Return the rights that flags added. Variables have no values, which no decision depends on."""
     if not words:
         return None
     found: dict[str, list[str]] = {name: [] for name in _FLAGS.values()}
@@ -264,8 +272,15 @@ _TRUST = "trust:"  # how a session says that it believed the repository's config
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """How a session came by its settings. `folder`: where its configuration lies; `copy`: where it worked instead, or
-    empty. `repository`: whether that of the repository counts, `pinned` by which hash. `config`: of `--config`."""
+    """Origin of a session's settings.
+
+    Attributes:
+        folder: folder with the configuration
+        copy: folder that the session worked in instead, or empty
+        repository: whether the configuration of the repository applies
+        pinned: hash of the repository's configuration that was trusted
+        config: file of `--config`
+    """
 
     folder: str
     copy: str = ""
@@ -277,8 +292,11 @@ class _Way:
 
 
 class Policies:
-    """`own`: a file in place of what the system, the user and the environment say; the configuration that came with a
-    workspace counts over it, as ever. Raises ConfigError for one that cannot be read."""
+    """Source of the policy for each recorded action: that of its workspace as it is now, or one to try out.
+
+    `own` replaces the settings of the system, the user and the environment; the configuration of a workspace still
+    applies over it. Raises ConfigError for a file that cannot be read.
+    """
 
     def __init__(
         self, environ: Mapping[str, str], own: Path | None, mode: Mode | None = None, matrix: Matrix = MATRIX
@@ -295,7 +313,7 @@ class Policies:
         self._usual = frozenset([str(SYSTEM_FILE), str(config_file(environ))])
 
     def of(self, deed: Deed) -> Policy | NotRecorded:
-        """What judges this one; for a folder that is not here, and had its own configuration, nobody knows."""
+        """Return the policy for this decision, or NotRecorded if its folder had a configuration and is gone."""
         session = deed.session.body if deed.session is not None else {}
         way = self._way(session)
         try:
@@ -318,7 +336,7 @@ class Policies:
         return policy
 
     def here(self, cwd: Path) -> Settings:
-        """What holds in a folder when nobody is there: for its name, and to find mistakes before anything is read."""
+        """Return the policy of a folder when nobody is there: used for its name, and to find mistakes early."""
         return self._load(_Way(str(cwd)))
 
     def _way(self, session: Mapping[str, object]) -> _Way:
@@ -360,7 +378,7 @@ class Policies:
         return mapped(settings, way.folder, way.copy, str(Path(home(self._environ)).resolve()))
 
     def _trusted(self, way: _Way) -> Mapping[str, str] | None:
-        """What of the repository's is believed: by the hash that was named then, else as the person said since."""
+        """Return the trusted hashes of the repository's files: those recorded then, else those trusted since."""
         if way.pinned:
             from runner.config.trust.inventory import Kind
             from runner.config.trust.session_check import look_at
@@ -376,8 +394,10 @@ class Policies:
 
 
 def configuration(path: Path) -> Path:
-    """The configuration file that is meant: itself, or the one in a folder like that of your own. Raises a usage error
-    where there is none."""
+    """Return the configuration file that `given` names: itself, or the one in a folder laid out like the user's.
+
+    Raises a usage error if there is none.
+    """
     if path.is_dir():
         if (path / "config.toml").is_file():
             return path / "config.toml"

@@ -1,4 +1,4 @@
-"""What a replay found, added up and told: by what changes, and by the rules that decide then and now."""
+"""Report on a replay, grouped by what changes and by the rules that decide then and now."""
 
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
@@ -18,7 +18,7 @@ _RED, _GREEN, _YELLOW, _DIM, _END = "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[2m
 
 
 class Change(StrEnum):
-    """In the order in which they are told."""
+    """Kind of a difference, in the order of the report."""
 
     ALLOWED = "now allowed"
     ASKED = "now asked"
@@ -28,7 +28,7 @@ class Change(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One verdict. `tier` is the one that decides, `tiers` all of them, `rule` where it says so."""
+    """One verdict. `tier` is the deciding tier, `tiers` are all of them, `rule` is the deciding rule with its file."""
 
     ruling: Ruling
     tier: str
@@ -43,8 +43,12 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One recorded action that another policy decides in another way. `without`: what that says without remembered
-    answers and flags; None where there were none. `worst`: its worst tier now."""
+    """One recorded action that the other policy decides differently.
+
+    Attributes:
+        without: ruling of the other policy without remembered answers and flags; None if there were none
+        worst: highest tier under the other policy
+    """
 
     deed: Deed
     change: Change
@@ -56,7 +60,7 @@ class Difference:
 
 
 class Replayed:
-    """Adds up, newest first."""
+    """Summary of a replay. Actions are added newest first."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -76,12 +80,12 @@ class Replayed:
             self.differences.append(difference)
 
     def above(self, tier: Tier) -> list[Difference]:
-        """What is newly allowed and riskier than `tier`."""
+        """Return the newly allowed actions with a tier above `tier`."""
         return [each for each in self.differences if each.change is Change.ALLOWED and each.worst > tier]
 
     @property
     def groups(self) -> list[list[Difference]]:
-        """Those that differ in the same way, by the same rules; the most frequent first, then the newest."""
+        """Return the differences grouped by kind and rules, the most frequent first, then the newest."""
         found: dict[tuple[object, ...], list[Difference]] = {}
         for each in self.differences:
             key = (each.change, each.then.ruling, each.then.tier, each.then.rule, each.now.words, each.now.tiers)
@@ -122,7 +126,9 @@ def _now(found: Again) -> Side:
 
 
 def lines(found: Replayed, *, colour: bool = False, width: int = 110) -> Iterator[str]:
-    """For people, safe to print on a terminal: each group with its rules and its newest actions, then the counts."""
+    """Yield the report as text that is safe to print on a terminal: each group with its rules and newest actions, then
+    the counts.
+    """
     hues = {Change.ALLOWED: _YELLOW, Change.ASKED: "", Change.DENIED: _RED, Change.TIER: _DIM} if colour else {}
     dim, end = (_DIM, _END) if colour else ("", "")
     for group in found.groups:
@@ -176,8 +182,9 @@ def _counts(found: Replayed) -> Iterator[str]:
 
 
 def document(found: Replayed, policy: str, above: Iterable[Difference] = ()) -> dict[str, object]:
-    """For programs. `policy` is the fingerprint of the one that was tried; `above`: what is newly allowed and riskier
-    than it may be."""
+    """Return the report for programs. `policy` is the fingerprint of the other policy; `above` are newly allowed
+    actions over the limit.
+    """
     return {
         "replayed": found.count,
         "policy": policy,

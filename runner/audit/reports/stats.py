@@ -1,6 +1,6 @@
-"""What a log says as a whole: counts by tier, rule, host, command and mode; what was asked most, and what took long.
+"""Statistics of a log: counts by tier, rule, host, command and mode, frequent questions, and slow actions.
 
-One pass over the decisions; what is kept grows with the number of different actions, not with their length.
+One pass reads the decisions. The memory used grows with the number of different actions, not with their length.
 """
 
 import heapq
@@ -22,7 +22,7 @@ ANSWERS = ("yes", "no", "remembered", "by rule", "nobody")
 
 @dataclass(slots=True)
 class Count:
-    """How often something was allowed and denied, how often it was a question, and the record that has it last."""
+    """Counts of allowed actions, denied actions and questions, and the id of the last record."""
 
     allow: int = 0
     deny: int = 0
@@ -42,7 +42,7 @@ class Count:
 
 @dataclass(slots=True)
 class Asked:
-    """A question, how it was answered each time, and what it was about."""
+    """A question, its answers, and the action that it was about."""
 
     tier: str
     answers: Counter[str] = field(default_factory=Counter)
@@ -116,7 +116,7 @@ class Stats:
         asked.last = max(asked.last, number)
 
     def most(self, counts: Mapping[str, Count]) -> list[tuple[str, Count]]:
-        """The names that were counted most, `top` at most; ties by name."""
+        """Return the most frequent names, at most `top`; equal counts by name."""
         return sorted(counts.items(), key=lambda each: (-each[1].all, each[0]))[: self.top]
 
     def asked_most(self) -> list[tuple[str, Asked]]:
@@ -130,7 +130,7 @@ class Stats:
 
 
 def unnamed(stats: Stats, rules: Iterable[str]) -> list[str]:
-    """Those of `rules` (in the text form of `RuleRef`) that no decision names."""
+    """Return the `rules` (in the text form of `RuleRef`) that no decision names."""
     return [rule for rule in dict.fromkeys(rules) if rule not in stats.named]
 
 
@@ -147,7 +147,7 @@ def answer_of(body: Body) -> str:
 
 
 def _hosts(deed: Deed) -> dict[str, bool]:
-    """Every host that a decision is about, once: whether it was, or would have been, let through."""
+    """Yield each host of a decision once, with whether the connection was, or would have been, allowed."""
     allowed = deed.record.body.get("verdict") == "allow"
     found: dict[str, bool] = {}
     for effect in map(mapping, items(deed.record.body.get("effects"))):
@@ -160,7 +160,7 @@ def _hosts(deed: Deed) -> dict[str, bool]:
 
 
 def _host(target: str) -> str:
-    """Without its port: `[2001:db8::1]:443` and `example.org:443` are hosts, `2001:db8::1` is one too."""
+    """Return the host without its port: of `[2001:db8::1]:443`, `example.org:443` and `2001:db8::1`."""
     target = target.partition(" ")[0]  # `private` may stand behind it
     if target.startswith("["):
         return target[1:].partition("]")[0]
@@ -180,15 +180,14 @@ _NAMED = 20  # rules of one's own that are listed by name
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The existing rules, in the text form of `RuleRef`: `own` in the configuration files that hold here, `shipped` by
-    file."""
+    """Existing rules in the text form of `RuleRef`: `own` from the configuration files in effect, `shipped` by file."""
 
     own: tuple[str, ...] = ()
     shipped: Mapping[str, tuple[str, ...]] | None = None
 
 
 def stats_text(stats: Stats, known: Known, *, colour: bool, width: int) -> str:
-    """Safe to print on a terminal."""
+    """Return the statistics as text that is safe to print on a terminal."""
     whole = stats.whole
     sessions = len(stats.sessions)
     spoken = f"{stats.first[:10]} to {stats.last[:10]} (UTC)" if stats.first else ""
@@ -214,7 +213,7 @@ def stats_text(stats: Stats, known: Known, *, colour: bool, width: int) -> str:
 
 
 def stats_json(stats: Stats, known: Known) -> dict[str, object]:
-    """The same, whole: every count, not only the largest; of questions, denials and outcomes the `top`."""
+    """Return the complete statistics: all counts, and the `top` questions, denials and outcomes."""
     return {
         "decisions": stats.whole.all,
         "sessions": len(stats.sessions),
@@ -294,7 +293,7 @@ def _denied(line: str, found: tuple[Count, str, str], width: int) -> str:
 
 
 def _never(stats: Stats, known: Known) -> list[Section]:
-    """What no decision names. A rule of one's own is named when it allowed, asked or denied something."""
+    """Return the rules that no decision names. A user's rule is named when it allowed, asked or denied something."""
     own = unnamed(stats, known.own)
     told: list[Section] = []
     if known.own:

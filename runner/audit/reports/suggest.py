@@ -1,9 +1,5 @@
-"""Which rules would have settled the questions and denials of a log: worked out, put together, and tried.
-
-Nothing here changes anything. Every rule is tried on the recorded actions it is for, as they were recorded; what it
-would let through besides is looked for among the other actions of the log, the examples of the rule files, and actions
-next to the ones it is for.
-"""
+"""Search for rules that would have settled recorded questions and denials: candidates are derived, combined and
+tried."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -38,7 +34,9 @@ _INEXACT = "no rule says exactly that"
 
 @dataclass(frozen=True, slots=True)
 class Besides:
-    """An action that a rule would newly allow. `source`: `log`, `examples` or `near`; `record` where it has one."""
+    """Action that a rule would newly allow. `source` is `log`, `examples` or `near`; `record` is its id in the log, if
+    any.
+    """
 
     source: str
     action: str
@@ -47,11 +45,7 @@ class Besides:
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """A rule, and the records that it settles; with `others`, those that it settles with further rules of the answer.
-
-    `answers` counts how they were answered: `yes`, `no`, `nobody`, or `denied` where there was no question. `wider` is
-    a pattern in place of many alternatives, and what that costs.
-    """
+    """A rule and the records that it settles. Records in `others` need further rules of the same report."""
 
     rule: SuggestedRule
     records: tuple[int, ...]
@@ -66,7 +60,7 @@ class Suggestion:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """Records for which nothing is suggested, and why; `about` is the tier, or what is not known."""
+    """Records without a suggestion, and the reason. `about` is the tier, or the unknown part."""
 
     why: str
     about: str
@@ -84,7 +78,7 @@ class Report:
 
 @dataclass(slots=True)
 class _Case:
-    """One recorded action that nobody's rule settled."""
+    """Recorded action that no rule of a user settled."""
 
     deed: Deed
     policy: Policy
@@ -119,7 +113,9 @@ class Search:
     _today: dict[str, bool] = field(default_factory=dict)  # whether a script is allowed here and now
 
     def report(self, deeds: Iterable[Deed], *, limit: int, least: int) -> Report:
-        """What settles the newest `limit` questions and denials of `deeds`; no rule with fewer records than `least`."""
+        """Return the rules for the newest `limit` questions and denials of `deeds`; each settles at least `least`
+        records.
+        """
         looked, more, cases = 0, False, []
         for deed in deeds:
             if not _unsettled(deed):
@@ -187,7 +183,7 @@ class Search:
                 yield part
 
     def _agreed(self, cases: Sequence[_Case]) -> Iterator[_Case]:
-        """Without those about which somebody said yes once and no another time."""
+        """Return the cases without those that were once approved and once declined."""
         denied = {
             replace(rule, verdict="allow", why="") for case in cases for rule in case.rules if case.answer == "no"
         }
@@ -200,7 +196,7 @@ class Search:
                 yield case
 
     def _settled(self, case: _Case) -> bool:
-        """Whether the rules of the case do settle it, with nobody there."""
+        """Return True if the rules of the case settle it with nobody there."""
         again = self._rejudge(case.deed, case.policy, case.rules)
         done = isinstance(again, Again) and isinstance(again.verdict, Allow)
         if case.answer == "no":  # with nobody there all of them are denied: it must be this rule that does
@@ -238,7 +234,7 @@ class Search:
     def _around(
         self, rule: SuggestedRule, found: Sequence[_Case], cases: Sequence[_Case]
     ) -> tuple[tuple[Besides, ...], tuple[str, ...]]:
-        """What the rule would let through that it is not for; and what is next to that, and stays as it is."""
+        """Return other actions that the rule would allow, and similar ones that it would not."""
         own = {case.line for case in found} | set(exactly(rule))
         besides = [
             Besides("log", case.line, case.number)
@@ -262,7 +258,7 @@ class Search:
         return self._today[script]
 
     def _newly(self, script: str, more: tuple[PermissionRule, ...]) -> bool:
-        """Whether the rules make the difference, with nobody there to say yes."""
+        """Return True if the action is allowed with the rules and not without them, with nobody there."""
         return not self._allowed(script) and self._may(script, more)
 
     def _may(self, script: str, more: tuple[PermissionRule, ...]) -> bool:
@@ -273,7 +269,7 @@ class Search:
         return check(read_rules(rule.text()), self.context.rules, None, self.context.profile)
 
     def _refused(self, rule: SuggestedRule) -> bool:
-        """Whether a configuration file with this rule would not load."""
+        """Return True if a configuration file with this rule would not load."""
         return any(finding.severity is Severity.ERROR for finding in self._findings(rule))
 
     def _notes(self, rule: SuggestedRule) -> tuple[str, ...]:
@@ -281,7 +277,7 @@ class Search:
         return (*warned, *(f"a letter that passes for another: {each}" for each in look_alikes(rule.says())))
 
     def _rejudge(self, deed: Deed, policy: Policy, rules: tuple[SuggestedRule, ...] = ()) -> Again | NotRecorded:
-        """Each different action once: a log holds the same one many times."""
+        """Judge an action again; equal actions only once, since a log contains many of them."""
         body = deed.record.body
         session = text(body.get("session"))
         same = [str(body.get(name)) for name in ("action", "facts", "mode", "source", "typed", "reach", "granted")]
@@ -295,7 +291,7 @@ class Search:
 
 
 def _unsettled(deed: Deed) -> bool:
-    """A question that a person answered or nobody did, or a plain denial; not what a rule, flag or grant settled."""
+    """Return True for a question that a person or nobody answered, and for a denial without a rule, flag or grant."""
     body = deed.record.body
     if deed.record.kind != "decided":
         return False
@@ -305,7 +301,7 @@ def _unsettled(deed: Deed) -> bool:
 
 
 def _likely(rule: SuggestedRule, line: str) -> bool:
-    """Whether a script can be about what the rule is about; the gate is asked only then."""
+    """Return True if the rule may match a script. Only then is the gate asked."""
     if rule.run:
         return any(word in line for word in rule.run[0])
     if rule.host:

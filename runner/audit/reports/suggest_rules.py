@@ -1,4 +1,4 @@
-"""Rules as they are suggested: the exact ones of single actions, put together without letting anything more through."""
+"""Suggested rules: exact rules for single actions, combined such that they allow nothing more."""
 
 import itertools
 import json
@@ -20,7 +20,7 @@ _KEYS = ("read", "write", "host")
 
 @dataclass(frozen=True, slots=True)
 class SuggestedRule:
-    """One `[[rule]]`. Of `read`, `write`, `host` any value will do, as in a configuration file."""
+    """One `[[rule]]`. Any value of `read`, `write` and `host` matches, as in a configuration file."""
 
     verdict: Literal["allow", "deny"]
     run: Words = ()
@@ -30,7 +30,7 @@ class SuggestedRule:
     why: str = ""
 
     def text(self) -> str:
-        """As TOML, to be put into a configuration file as it is."""
+        """Return the rule as TOML for a configuration file."""
         lines = ["[[rule]]", f"{'verdict':<7} = {_quoted(self.verdict)}"]
         if self.run:
             words = [word[0] if len(word) == 1 else list(word) for word in self.run]
@@ -40,7 +40,7 @@ class SuggestedRule:
         return "\n".join(lines)
 
     def says(self) -> str:
-        """What it is about, in one line: `npm run {build,lint}`, `example.org`."""
+        """Return the subject of the rule in one line: `npm run {build,lint}`, `example.org`."""
         words = [word[0] if len(word) == 1 else "{" + ",".join(word) + "}" for word in self.run]
         about = " ".join(words)
         named = [f"{key} {', '.join(getattr(self, key))}" for key in _KEYS if getattr(self, key)]
@@ -48,7 +48,7 @@ class SuggestedRule:
 
 
 def read(text: str, verdict: Literal["allow", "deny"]) -> tuple[SuggestedRule, ...]:
-    """The `[[rule]]` tables of a suggestion for one action."""
+    """Return the `[[rule]]` tables of a suggestion for one action."""
     found = []
     for table in tomllib.loads(text)["rule"]:
         reads, writes, hosts = (tuple(table.get(key, ())) for key in _KEYS)
@@ -58,8 +58,11 @@ def read(text: str, verdict: Literal["allow", "deny"]) -> tuple[SuggestedRule, .
 
 
 def together(rules: Iterable[SuggestedRule]) -> dict[SuggestedRule, SuggestedRule]:
-    """For each rule the one that it becomes a part of. All of those let through what the given ones do, and no more:
-    commands are joined that differ in one word, and rules that name nothing but paths, or nothing but hosts."""
+    """Return for each rule the combined rule that contains it.
+
+    The combined rules allow exactly what the given rules allow: rules for commands that differ in one word are
+    combined, and rules that name only paths, or only hosts.
+    """
     given = list(dict.fromkeys(rules))
     into: dict[SuggestedRule, SuggestedRule] = {}
     lists: defaultdict[tuple[str, str], list[SuggestedRule]] = defaultdict(list)
@@ -87,8 +90,9 @@ def together(rules: Iterable[SuggestedRule]) -> dict[SuggestedRule, SuggestedRul
 
 
 def wider(rule: SuggestedRule) -> Iterator[SuggestedRule]:
-    """Rules in place of one with alternatives: any word there, any command that talks to the same host, everything
-    below the folder that the paths share. Nothing for one that forbids."""
+    """Return rules that allow more than a combined rule: any word in place of the differing one, any command that
+    contacts the same host, or everything below the common folder of its paths. Empty for a rule that denies.
+    """
     if rule.verdict == "deny":
         return
     many = [place for place, word in enumerate(rule.run) if len(word) > 1]
@@ -103,13 +107,13 @@ def wider(rule: SuggestedRule) -> Iterator[SuggestedRule]:
 
 
 def exactly(rule: SuggestedRule) -> Iterator[str]:
-    """The command lines that it is about, where it has no pattern."""
+    """Return the command lines that the rule matches; empty if it contains a pattern."""
     if rule.run and ("*",) not in rule.run:
         yield from (shlex.join(words) for words in itertools.product(*rule.run))
 
 
 def probes(rule: SuggestedRule) -> Iterator[str]:
-    """Scripts next to what the rule is about: with another flag, another word, and with something behind it."""
+    """Return scripts similar to those of the rule: with another flag, another word, and with a second command."""
     words = [word[0] if word != ("*",) else "other" for word in rule.run]
     if not words:
         yield from (f"echo x > {shlex.quote(_beside(path))}" for path in rule.write[:1])
@@ -134,7 +138,7 @@ def _beside(path: str) -> str:
 
 
 def _shared(paths: tuple[str, ...]) -> str:
-    """The folder that all of them are below; nothing where that is the workspace, the home or the root."""
+    """Return the folder that contains all paths; empty if that is the workspace, the home or the root."""
     folders = [os.path.dirname(path) for path in paths]
     if len({path.startswith("/") for path in paths}) > 1:
         return ""
@@ -143,5 +147,5 @@ def _shared(paths: tuple[str, ...]) -> str:
 
 
 def _quoted(value: object) -> str:
-    """As TOML and JSON both say it."""
+    """Return the text quoted in a form that TOML and JSON share."""
     return json.dumps(value, ensure_ascii=False)

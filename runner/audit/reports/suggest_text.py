@@ -1,4 +1,4 @@
-"""Suggested rules as people and as programs read them."""
+"""Suggested rules as text and as JSON."""
 
 from runner.audit.reports.suggest import Left, Report, Suggestion
 from runner.gate.explain import shown
@@ -17,7 +17,7 @@ _SOURCES = {"log": "of this log", "examples": "of the examples of the rule files
 
 
 def report_text(report: Report, *, config: str, colour: bool, width: int) -> str:
-    """Safe to print on a terminal. `config` is the user's own configuration file."""
+    """Return the suggestions as text that is safe to print on a terminal. `config` is the user's configuration file."""
     bold, dim, end = ("\x1b[1m", "\x1b[2m", "\x1b[0m") if colour else ("", "", "")
     settled = {number for each in report.suggestions for number in (*each.records, *each.others)}
     newest = "newest " if report.more else ""

@@ -1,7 +1,5 @@
-"""The same store in a PostgreSQL database, for the records of many machines: what is asked of it.
-
-One chain that all of them append to: a writer holds the row of the head while it adds, so that appends come one after
-the other. The tables and the connection: `postgres_server`.
+"""Store in a PostgreSQL database, for the records of many machines: the queries. See `postgres_server` for the
+connection.
 """
 
 import contextlib
@@ -34,7 +32,7 @@ _ROW = sa.select(RECORDS.c.id, _CHAIN, RECORDS.c.id, RECORDS.c.hash, RECORDS.c.b
 
 
 class PostgresStore:
-    """One open database. Its methods are those of `store.Store`."""
+    """An open database with the methods of `store.Store`."""
 
     schema = SCHEMA
     merged = False
@@ -154,7 +152,7 @@ class PostgresStore:
 
     @contextlib.contextmanager
     def walking(self) -> Iterator["PostgresWalk"]:
-        """Everything at one moment, so that a writer in between does not look like tampering."""
+        """Iterate over all records in one snapshot, so that a concurrent writer does not look like tampering."""
         with speaking(self.name, "the audit log cannot be read"), self._engine.connect() as connection:
             connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
             self._inside = connection
@@ -205,7 +203,7 @@ class PostgresStore:
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[sa.Connection]:
-        """The transaction that is being written or walked through, or a short one."""
+        """Return the transaction in use for writing or walking, or open a short one."""
         if self._inside is not None:
             yield self._inside
             return
@@ -214,7 +212,7 @@ class PostgresStore:
 
 
 class PostgresWriting:
-    """One transaction: see `store.Writing`."""
+    """One transaction; see `store.Writing`."""
 
     def __init__(self, connection: sa.Connection, head: Head, *, by_function: bool) -> None:
         self._connection = connection
@@ -242,7 +240,7 @@ class PostgresWriting:
 
 
 class PostgresWalk:
-    """All records at one moment: see `store.Walk`."""
+    """All records in one snapshot; see `store.Walk`."""
 
     def __init__(self, connection: sa.Connection) -> None:
         self._connection = connection
@@ -257,7 +255,7 @@ class PostgresWalk:
 
 
 def _conditions(wanted: Wanted) -> list[sa.ColumnElement[bool]]:
-    """What of a selection the columns can tell; `Query.matches` decides."""
+    """Return the conditions of a selection that the columns can express; `Query.matches` decides."""
     where: list[sa.ColumnElement[bool]] = []
     column = RECORDS.c
     if wanted.kinds:

@@ -1,8 +1,12 @@
-"""The exact set of columns, constraints, indexes, triggers and rules of a log's tables in a database.
+"""Schema of a log in a database: its exact columns, constraints, indexes, triggers and rules, and its functions and
+rights.
 
-Who owns the tables, or runs the server, can put a rule, a policy for rows or a view in the way of what is selected,
-or take rows out of an index; every record still holds. So all of it must be as this program makes it, and what an
-index answers is compared with what the table holds.
+The functions are the only way for a machine to append. A role that may INSERT and UPDATE could take numbers in advance,
+move the head, or add marks that do not hold, and so end the record of every machine. Therefore machines get SELECT and
+two functions, which run with the rights of the owner: one locks the head, the other checks a record, computes its hash
+and its index columns, and appends it.
+
+SOURCE: PostgreSQL's documentation, "Writing SECURITY DEFINER Functions Safely".
 """
 
 import re
@@ -81,14 +85,18 @@ _ANSWERS = (
 
 
 def replaced(connection: sa.Connection) -> str:
-    """Name a view, or whatever else is no plain table, that stands under the name of one of ours; else empty."""
+    """Return the name of a view, or another object that is not a plain table, under the name of a table of the log;
+    else empty.
+    """
     query = f"SELECT relname FROM pg_class WHERE oid = ANY({_OIDS}) AND relkind <> 'r'"  # noqa: S608  # a constant
     found = connection.exec_driver_sql(query).scalars().first()
     return f"its table `{found}` is none that this program makes" if found else ""
 
 
 def unlike(connection: sa.Connection) -> str:
-    """Say what of the tables this program did not make, or which index answers something else; empty when nothing."""
+    """Return a description of what this program did not make in the tables, or of a wrong index; empty if there is
+    nothing.
+    """
     schema = str(
         connection.exec_driver_sql(
             "SELECT quote_ident(nspname) FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace"
@@ -106,7 +114,7 @@ def unlike(connection: sa.Connection) -> str:
 
 
 def _functions(connection: sa.Connection, schema: str) -> str:
-    """Name the functions of the schema that were changed. A log of an earlier version may lack some."""
+    """Return the names of changed functions of the schema. A log of an earlier version may lack some."""
     rows = connection.exec_driver_sql(
         "SELECT proname::text, trim(prosrc), prosecdef, coalesce(array_to_string(proconfig, ','), ''),"
         " proowner = (SELECT relowner FROM pg_class WHERE oid = 'ringfence_records'::regclass)"
@@ -124,7 +132,7 @@ def _functions(connection: sa.Connection, schema: str) -> str:
 
 
 def _answers(connection: sa.Connection) -> str:
-    """Which index does not answer what the table holds."""
+    """Return the index whose answers differ from the table; empty if none differs."""
     for index, query in _ANSWERS:
         counted = []
         for off in (("enable_seqscan",), _NO_INDEX):
@@ -278,7 +286,7 @@ ORDER BY 1
 
 
 def functions(schema: str) -> dict[str, tuple[str, str]]:
-    """The source and the definition of each function, for tables in `schema` (a quoted name)."""
+    """Return the source and the definition of each function for tables in `schema` (a quoted name)."""
     found = {}
     for name, (arguments, source) in _SIGNATURES.items():
         text = source.replace("@schema@", schema)
@@ -325,12 +333,13 @@ def uses(connection: sa.Connection) -> tuple[bool, bool]:
 
 
 def too_wide(connection: sa.Connection) -> tuple[str, ...]:
-    """Rights of others than the owner by which one of them could end the record of all, in words."""
+    """Return, in words, rights of roles other than the owner by which such a role could end the record of all
+    machines."""
     return tuple(connection.exec_driver_sql(_WIDE).scalars())
 
 
 def _owned_schema(connection: sa.Connection) -> str | None:
-    """The quoted name of the schema of the tables, where this role owns them."""
+    """Return the quoted name of the schema of the tables, if this role owns them."""
     query = (
         "SELECT quote_ident(n.nspname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
         " WHERE c.oid = 'ringfence_records'::regclass AND pg_get_userbyid(c.relowner) = current_user"

@@ -1,10 +1,4 @@
-"""A PostgreSQL database as a log needs it: its tables, how it is reached, and what is said when that fails.
-
-`synchronous_commit` is on for each append, and a server that does not sync is refused. No password stands in a URL:
-libpq reads it from a password file (SOURCE: PostgreSQL's documentation, "The Password File"), or a certificate does
-without. To a host that is not this machine the connection is by TLS with the server's name verified, unless the URL
-says otherwise.
-"""
+"""Connection to a PostgreSQL database with a log: its tables, the URL, and the messages for failures."""
 
 import contextlib
 import os
@@ -76,7 +70,7 @@ def prepare(connection: sa.Connection) -> None:
 
 
 def understand(connection: sa.Connection) -> None:
-    """Raises ValueError for a database without a log, or with one of a newer version."""
+    """Check the version. Raises ValueError for a database without a log, or with one of a newer version."""
     if not sa.inspect(connection).has_table(LOGS.name):
         raise ValueError("there is no log in it; it is made by the first `agent exec` or `agent run`")
     if connection.execute(sa.select(LOGS.c.schema).where(LOGS.c.number == OWN)).scalar_one() > SCHEMA:
@@ -85,7 +79,7 @@ def understand(connection: sa.Connection) -> None:
 
 @contextlib.contextmanager
 def speaking(name: str, what: str) -> Iterator[None]:
-    """Turn what the server called `name` and its driver say into a Problem."""
+    """Convert errors of the server called `name` and of its driver to a Problem."""
     try:
         yield
     except (SQLAlchemyError, ValueError) as error:
@@ -93,7 +87,7 @@ def speaking(name: str, what: str) -> Iterator[None]:
 
 
 def engine_of(url: str, write: bool) -> tuple[sa.Engine, str]:
-    """The engine, and its name for people. Raises AuditError for a URL that cannot be used."""
+    """Return the engine and its name for people. Raises AuditError for a URL that cannot be used."""
     what = "the address of the audit log cannot be used"
     try:
         asked = sa.make_url(url)
@@ -123,11 +117,7 @@ def engine_of(url: str, write: bool) -> tuple[sa.Engine, str]:
 
 
 def _here(url: sa.URL, environ: Mapping[str, str]) -> bool:
-    """Whether it is a socket in a folder, or an address of this machine itself.
-
-    SOURCE: PostgreSQL's documentation, "Parameter Key Words" and "Environment Variables": `hostaddr` goes before the
-    host, what the URL leaves out is read from the environment, and a service may name any of it.
-    """
+    """Return True if the host is a socket in a folder, or an address of this machine."""
     if "service" in url.query or environ.get("PGSERVICE"):
         return False
     named = [url.host, url.query.get("host")]
@@ -149,7 +139,7 @@ def _here(url: sa.URL, environ: Mapping[str, str]) -> bool:
 
 
 def _said(error: Exception) -> str:
-    """The server's own words, in one line."""
+    """Return the server's own message in one line."""
     text = str(getattr(error, "orig", None) or error).strip()
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return (lines[0] if lines else type(error).__name__).removeprefix("ERROR:").strip().rstrip(".").lower()

@@ -1,4 +1,6 @@
-"""The store in one SQLite file (WAL, synced before a transaction is over): what is asked of it; see `sqlite_file`."""
+"""Store in one SQLite file (write-ahead log, synced at the end of a transaction): the queries. See `sqlite_file` for
+the file.
+"""
 
 import contextlib
 import os
@@ -44,7 +46,7 @@ _INSERT = f"INSERT INTO cards (id, log, number, {NAMES}) SELECT ?2, ?3, ?4, {VAL
 
 
 class SqliteStore:
-    """One open file. Its methods are those of `store.Store`."""
+    """An open file with the methods of `store.Store`."""
 
     schema = SCHEMA
     marks = True
@@ -100,7 +102,7 @@ class SqliteStore:
 
     @contextlib.contextmanager
     def writing(self, failure: str) -> Iterator["SqliteWriting"]:
-        """One transaction that nobody else's comes between. `failure` says what it means when it fails."""
+        """Open a transaction that excludes other writers. `failure` is the message for an error."""
         with speaking(self.path, failure):
             begin(self._database)
             try:
@@ -134,13 +136,14 @@ class SqliteStore:
         return next(self._rows(f"{_CARDS_FIRST} WHERE {where} ORDER BY cards.id LIMIT 1", (finished,)), None)
 
     def named(self, kind: str, name: str) -> Row | None:
-        """The newest record of a kind with this name: of `session` and `ended` the session's, of others `sha256`."""
+        """Return the newest record of a kind with this name: the session's id for `session` and `ended`, else
+        `sha256`."""
         query = f"{_JOINED} WHERE cards.name = ? AND cards.kind = ? ORDER BY cards.id DESC"
         name = name.encode("utf-8", "replace").decode()  # SQLite takes no lone surrogates, and no name has any
         return next(self._rows(query, (name, kind)), None)
 
     def latest(self, kind: str, log: str = "") -> Row | None:
-        """The newest checkpoint or tombstone of a chain; without a name of the one that is appended to."""
+        """Return the newest checkpoint or tombstone of a chain; without a name, of the chain that is appended to."""
         chain = "(SELECT number FROM logs WHERE name = ?)" if log else str(_OWN)
         query = f"{_CARDS_FIRST} WHERE cards.kind = '{kind}' AND cards.log = {chain} ORDER BY cards.id DESC LIMIT 1"
         return next(self._rows(query, (log,) if log else ()), None)
@@ -157,7 +160,7 @@ class SqliteStore:
                 yield found
 
     def older(self, before: str) -> tuple[int, int]:
-        """The first record, and the last one before any that is not older; that is 0 where there is none."""
+        """Return the first record, and the last record before any newer than the time; 0 if there is none."""
         border = "(SELECT min(id) - 1 FROM cards WHERE time >= ?)"
         query = f"SELECT coalesce(min(id), 1), coalesce({border}, max(id), 0) FROM cards"  # noqa: S608  # constants only
         with speaking(self.path, "the audit log cannot be read"):
@@ -175,7 +178,7 @@ class SqliteStore:
 
     @contextlib.contextmanager
     def walking(self) -> Iterator["SqliteWalk"]:
-        """Everything at one moment, so that a writer in between does not look like tampering."""
+        """Iterate over all records in one snapshot, so that a concurrent writer does not look like tampering."""
         self._database.execute("BEGIN")
         try:
             yield SqliteWalk(self._database)
@@ -183,7 +186,8 @@ class SqliteStore:
             self._database.execute("ROLLBACK")
 
     def strays(self) -> int | None:
-        """The first record whose card says something else than its body, or that has none, or a card without one."""
+        """Return the first record whose index columns are missing or differ from its body, or columns without a
+        record."""
         same = " AND ".join(f"cards.{name} IS {value}" for name, value in FIELDS.items())
         query = (
             f"SELECT id FROM records LEFT JOIN cards USING (id) WHERE NOT ({same}) ORDER BY id LIMIT 1",  # noqa: S608
@@ -216,7 +220,7 @@ class SqliteStore:
         return ()  # only its user can write to it, or it is not opened
 
     def shrink(self) -> None:
-        """Give the room of removed records back. Needs as much room again for a moment."""
+        """Return the space of removed records to the file system. This temporarily needs the same space again."""
         with speaking(self.path, "the room of the removed records could not be given back"):
             self._database.execute("VACUUM")
             self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -227,7 +231,7 @@ class SqliteStore:
 
 
 class SqliteWriting:
-    """The inside of a transaction: see `store.Writing`."""
+    """An open transaction; see `store.Writing`."""
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
@@ -255,7 +259,7 @@ class SqliteWriting:
 
 
 class SqliteWalk:
-    """All records at one moment: see `store.Walk`."""
+    """All records in one snapshot; see `store.Walk`."""
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
@@ -267,7 +271,8 @@ class SqliteWalk:
 
 
 def write_merged(path: Path, heads: Iterable[Head], rows: Iterable[Row]) -> None:
-    """A new file with these chains, whose records come in the order of their ids to be. Whole when this returns."""
+    """Write a new file with these chains, whose records come in the order of their new ids. It is complete on
+    return."""
     with speaking(path, "the logs were not merged"):
         claim(path)
         database = connect(path, "rw")
@@ -289,7 +294,9 @@ def write_merged(path: Path, heads: Iterable[Head], rows: Iterable[Row]) -> None
 
 
 def _conditions(wanted: Wanted) -> tuple[list[str], list[str | int]]:
-    """What of a selection the cards can tell. A condition that they cannot is left out: then more is given."""
+    """Return the conditions of a selection that the index columns can express. Other conditions are left out: then more
+    rows match.
+    """
     query = wanted.query
     where: list[str] = []
     values: list[str | int] = []
@@ -331,5 +338,5 @@ def _conditions(wanted: Wanted) -> tuple[list[str], list[str | int]]:
 
 
 def _plain(text: str) -> bool:
-    """Whether JSON spells it as it is."""
+    """Return True if the JSON form of the text is the text itself."""
     return text.isascii() and text.isprintable() and '"' not in text and "\\" not in text

@@ -1,8 +1,8 @@
-"""A SQLite file as a log needs it: its tables, how it is made ours and opened, and what is said when that fails.
+"""SQLite file of a log: its tables, how it is created, checked and opened, and the messages for failures.
 
-`records` holds what was sealed. `cards` holds a few fields of every record, so that a selection reads a twentieth of
-the file; they are made from the bodies by the expressions below, and `strays` compares them. `logs` holds the head of
-each chain. The triggers that refuse UPDATE and DELETE are only a fence against accidents.
+The schema must be exactly a known one. The owner of the file can add a trigger, replace a table by a view, or change
+the definition of an index: then lists leave records out, though every record still verifies. What an index contains is
+compared by `damage`.
 """
 
 import contextlib
@@ -88,7 +88,7 @@ _BY_FACTS = "CREATE INDEX by_facts ON records (json_extract(body, '$.sha256')) W
 
 
 def layouts(version: int) -> tuple[tuple[str, ...], ...]:
-    """The schemas that a file with this `user_version` may have, as statements that make them."""
+    """Return the schemas that a file with this `user_version` may have, as the statements that create them."""
     first = statements(_FIRST + FENCE)
     cards = statements(CARDS.format(temp="", where=""))
     if version == SCHEMA:
@@ -97,7 +97,7 @@ def layouts(version: int) -> tuple[tuple[str, ...], ...]:
 
 
 def unlike(database: sqlite3.Connection) -> str:
-    """Say what of the schema this program did not make; empty when it made all of it."""
+    """Return a description of what this program did not make in the schema; empty if it made all of it."""
     found = difference(database, *layouts(_version(database)))
     return f"{found}; somebody changed the file" if found else ""
 
@@ -117,7 +117,7 @@ def claim(path: Path) -> None:
 
 
 def files(path: Path) -> list[tuple[int, int] | None]:
-    """Which files lie there now: the log, and the write-ahead file, which stays as long as anybody has the log open."""
+    """Return the existing files: the log, and the write-ahead file, which exists while a process has the log open."""
     found: list[tuple[int, int] | None] = []
     for name in (str(path), f"{path}-wal"):
         try:
@@ -136,11 +136,7 @@ def connect(path: Path, mode: str) -> sqlite3.Connection:
 
 
 def begin(database: sqlite3.Connection) -> None:
-    """Begin to write, as soon as nobody else does; sqlite3.OperationalError when that takes BUSY_SECONDS.
-
-    SQLite's own wait looks ten times a second at last (sqlite3.c, sqliteDefaultBusyCallback), and so starves beside
-    others that write without a pause.
-    """
+    """Begin a write transaction as soon as there is no other. Raises sqlite3.OperationalError after BUSY_SECONDS."""
     database.execute(f"PRAGMA busy_timeout = {_LOOK}")
     try:
         _insist(database, "BEGIN IMMEDIATE", 0)
@@ -149,7 +145,7 @@ def begin(database: sqlite3.Connection) -> None:
 
 
 def _insist(database: sqlite3.Connection, statement: str, pause: float) -> sqlite3.Cursor:
-    """Try again and again while others have the lock, for BUSY_SECONDS at most."""
+    """Repeat an operation while others hold the lock, for at most BUSY_SECONDS."""
     give_up = time.monotonic() + BUSY_SECONDS
     while True:
         try:
@@ -186,12 +182,7 @@ def prepare(database: sqlite3.Connection) -> None:
 
 
 def understand(database: sqlite3.Connection, *, whatever: bool = False) -> str:
-    """Give a file of the first format, which is not ours to write now, its cards in memory.
-
-    Answer, where `whatever` is asked for, what stands in the place of a table; then nothing was read, and nothing is to
-    be: it would run what somebody put there. Raises ValueError for a file without a log, and, unless `whatever` is
-    asked for, for one with another schema than this program makes: what is selected from it might leave records out.
-    """
+    """Create index columns in memory for a file of the first format, which is opened for reading only."""
     if {"id", "body", "hash"} - {row[1] for row in database.execute("PRAGMA table_info(records)")}:
         raise ValueError(NO_LOG)
     if not whatever:
@@ -228,7 +219,7 @@ def _is_old(database: sqlite3.Connection) -> bool:
 
 
 def statements(script: str) -> list[str]:
-    """One by one, since `executescript` would end the transaction that they belong to."""
+    """Yield single statements, since `executescript` would end the transaction that they belong to."""
     found, rest = [], ""
     for part in script.split(";"):
         rest += part + ";"
@@ -240,7 +231,7 @@ def statements(script: str) -> list[str]:
 
 @contextlib.contextmanager
 def speaking(path: Path, what: str) -> Iterator[None]:
-    """Turn what SQLite and the kernel say into a Problem."""
+    """Convert errors of SQLite and of the kernel to a Problem."""
     try:
         yield
     except (sqlite3.Error, OSError, ValueError) as error:
@@ -292,10 +283,7 @@ _AROUND = re.compile(" ?([(),]) ?")
 
 
 def difference(database: sqlite3.Connection, *layouts: tuple[str, ...]) -> str:
-    """Say in what the schema of `database` differs from the nearest of `layouts`; empty when it is one of them.
-
-    A layout is a sequence of SQL statements that make such a schema in an empty database.
-    """
+    """Return how the schema of `database` differs from the nearest of `layouts`; empty if it is one of them."""
     found = _schema(database)
     known = [_made_by(layout) for layout in layouts]
     if found in known:
@@ -312,10 +300,7 @@ def difference(database: sqlite3.Connection, *layouts: tuple[str, ...]) -> str:
 
 
 def replaced(database: sqlite3.Connection, *layouts: tuple[str, ...]) -> str:
-    """Name an object of the schema that stands under a table's name of `layouts` and is not that table; else empty.
-
-    Reading from such an object runs what its definition says: a view can have rows without end.
-    """
+    """Return the name of an object that has the name of a table of `layouts` and is not that table; else empty."""
     known = {entry for layout in layouts for entry in _made_by(layout)}
     names = {name for kind, name, _, _ in known if kind == "table"}
     for entry in sorted(_schema(database)):
@@ -325,12 +310,8 @@ def replaced(database: sqlite3.Connection, *layouts: tuple[str, ...]) -> str:
 
 
 def damage(database: sqlite3.Connection, logs: str) -> str:
-    """Say what of a file is not as SQLite would have written it, whatever its records say; empty when nothing is.
-
-    Every page, every order of rows, and every index against its table (SOURCE: sqlite.org/pragma.html, integrity_check:
-    rows that an index lacks, and entries that it has too many); the settings of the file; the rows of the table `logs`,
-    which the first format does not have (empty).
-    """
+    """Return a description of what SQLite would not have written like that, whatever the records contain; else
+    empty."""
     for name, wanted in _SETTINGS.items():
         (value,) = database.execute(f"PRAGMA {name}").fetchone()
         if value != wanted:
@@ -376,7 +357,7 @@ def _made_by(layout: tuple[str, ...]) -> Schema:
 
 
 def _plain(value: object) -> str:
-    """A definition without what the eye does not see: SQLite keeps line ends and blanks as they were typed."""
+    """Return a definition without line ends and repeated blanks, which SQLite keeps as they were typed."""
     if value is None:
         return ""
     if not isinstance(value, str):

@@ -1,19 +1,7 @@
-"""What a store of the log must offer. Everything else (spelling, redaction, chaining, checkpoints, signatures, proofs,
-what a filter means) is the same for every store and stands beside it: `chain`, `checkpoint`, `log`, `verify`, `query`.
+"""Interface of a store of the log.
 
-- `writing`: one exclusive transaction, all or nothing, durable when it is left. In it the store tells the `head` of the
-  chain that it appends to, and takes records (`add`) and the removal of the oldest (`remove`).
-- `select`, `get`, `outcome_of`, `cause_of`, `named`, `latest`: reading. `select` may give more than the query wants
-  (Query.matches decides), never less, and newest first.
-- `hashes`: of a range of a chain, oldest first. `walking`: all records, oldest first, with the heads, in one snapshot.
-- `strays`: what the store keeps beside the bodies, to select by, and what no longer says the same as they.
-- `unreadable`: what stands in the place of a table, so that reading from it could run whatever somebody put there.
-- `faults`: what of the tables, indexes and settings of the store is not as this program makes them.
-- `cautions`: what others may do to the store that they need not, such as rights in a database.
-- `older`: from where to where the chain's beginning is older than a time; `spans`: of sessions that begin up to there.
-- `shrink`: give back the room of what was removed. `close`.
-
-`sqlite` is the one that is always there. Every failure is an AuditError: when writing failed, the action must not run.
+Everything else (canonical form, redaction, chaining, checkpoints, signatures, proofs, the meaning of filters) is the
+same for every store: see `chain`, `checkpoint`, `log`, `verify` and `query`.
 """
 
 import sqlite3
@@ -35,14 +23,14 @@ ODD = (TypeError, ValueError, AttributeError, KeyError, OverflowError, Recursion
 
 
 class AuditError(ProblemError):
-    """The log could not be opened, read or written. When writing failed, the action must not run."""
+    """Failure to open, read or write the log. When writing failed, the action must not run."""
 
     exit_code: ClassVar[int] = Exit.FAILED
 
 
 @contextmanager
 def sound(what: str) -> Iterator[None]:
-    """For what rests on records that nobody has verified: AuditError, not a stumble, when they are odd."""
+    """Convert errors about records that nobody has verified to AuditError."""
     try:
         yield
     except ODD:
@@ -53,7 +41,8 @@ def sound(what: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The end of a chain: the last record's number and hash. `log` names the chain; empty before the first record."""
+    """End of a chain: number and hash of the last record. `log` names the chain; it is empty before the first
+    record."""
 
     log: str
     number: int
@@ -61,10 +50,7 @@ class Head:
 
 
 class Row(NamedTuple):
-    """A record as it is stored. `number` counts in its chain, `id` in the store: the same unless logs were merged.
-
-    A tuple, because a million of them are made to verify a log.
-    """
+    """Stored record. `number` counts in its chain, `id` in the store: they are equal unless logs were merged."""
 
     id: int
     log: str
@@ -76,7 +62,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A selection: of these kinds (none: all), with ids up to `first` and beyond `after`, at most `limit`."""
+    """Selection of at most `limit` records of these kinds (all if empty), with ids up to `first` and above `after`."""
 
     kinds: tuple[str, ...] = ()
     query: "Query | None" = None
@@ -86,7 +72,7 @@ class Wanted:
 
 
 class Span(NamedTuple):
-    """From where to where a session lies in the chain; whether its end is recorded, and when it wrote last."""
+    """Extent of a session in the chain, whether its end is recorded, and the time of its last record."""
 
     session: str
     first: int
@@ -96,15 +82,15 @@ class Span(NamedTuple):
 
 
 class Writing(Protocol):
-    """One transaction. Leaving it without an error makes it durable; with one, nothing of it happened."""
+    """One transaction. A block that succeeds makes it durable; a block that fails changes nothing."""
 
     head: Head
 
     def add(self, digest: str, text: str) -> int:
-        """Keep the record that follows `head`, which moves on to it; answers its id."""
+        """Append the record that follows `head`, move `head` to it, and return its id."""
 
     def remove(self, last: int) -> None:
-        """Take out the records up to the number `last`."""
+        """Remove the records up to the number `last`."""
 
 
 def append(writing: Writing, body: dict[str, object]) -> int:
@@ -114,7 +100,7 @@ def append(writing: Writing, body: dict[str, object]) -> int:
 
 
 class Walk(Protocol):
-    """All records at one moment."""
+    """All records in one snapshot."""
 
     heads: tuple[Head, ...]
     count: int
@@ -123,10 +109,7 @@ class Walk(Protocol):
 
 
 class Store(Protocol):
-    """See above. `name` is how people know it; `schema` the version of how it keeps records.
-
-    `merged`: it holds several chains, and nothing is added to it. `marks`: checkpoints can be added to it.
-    """
+    """Store of a log. `name` is its name for people; `schema` is the version of its format."""
 
     name: str
     schema: int
