@@ -1,4 +1,7 @@
-"""Hash chain of audit records: canonical form, hashes and signed statements, the same for every store. No I/O."""
+"""Hash chain of audit records: canonical form, hashes and signed statements, the same for every store. No I/O.
+
+`hash = sha256(hash of the previous record || canonical bytes)`; the first record follows 32 zero bytes.
+"""
 
 import hashlib
 import json
@@ -64,6 +67,8 @@ class Record:
         id: number in the store, from 1 without gaps
         body: the JSON object, with today's names of rules and rights in place of those of earlier versions, so that
             only the store can compute the hash
+        log: name of the record's chain in a merged file; empty otherwise
+        number: number in the chain; equal to `id` unless logs were merged
     """
 
     id: int
@@ -79,8 +84,16 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """A verified chain: `count` records up to the head `hash`; `root` is the root of the Merkle tree over all of
-    them.
+    """A verified chain.
+
+    Attributes:
+        count: number of its records
+        hash: hash of the last record
+        root: root of the Merkle tree over all records
+        pruned: number of removed records, which a tombstone replaces
+        checkpoints: number of checkpoints
+        signed: number of records that the last signed checkpoint covers
+        keys: public keys of all signatures; nothing proves whose keys these are
     """
 
     log: str
@@ -99,7 +112,10 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class Sealed:
-    """Result of a verification in which every record holds: of one chain, or of several in a merged file."""
+    """Result of a verification in which every record holds: of one chain, or of several in a merged file.
+
+    Keep the heads elsewhere to be able to prove later that no record was cut off.
+    """
 
     chains: tuple[Chain, ...]
 

@@ -1,4 +1,8 @@
-"""Encoder of decisions and outcomes to JSON. Long texts are cut and keep their length and SHA-256."""
+"""Encoder of decisions and outcomes to JSON. Long texts are cut and keep their length and SHA-256.
+
+Values of environment variables are left out, because a user may pass a token through. The digest of the terms covers
+these values nevertheless.
+"""
 
 import hashlib
 import time

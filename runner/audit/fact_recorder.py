@@ -1,5 +1,10 @@
 """Recorder of the facts that the gate requested while it judged one action, so that the action can be judged again
 elsewhere.
+
+The facts have three parts, since most actions share the first two: `machine` (working folder, system folders, our own
+folders), `top` (the entries of the workspace folder, since rules of another policy will name them) and `asked` (paths,
+programs, folders, remotes, registries). Values of variables are in none of the parts: no decision depends on them, and
+one may be a token that a user passes through.
 """
 
 import hashlib

@@ -17,7 +17,7 @@ _SCOPES = {scope.value: scope for scope in Scope}
 
 
 class Recorded:
-    """Facts of one recorded decision.
+    """Facts of one recorded decision. Raises ValueError for parts that are not valid.
 
     Attributes:
         missing: the requests that the record cannot answer, in words; if there are any, the judgement is void

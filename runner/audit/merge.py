@@ -1,4 +1,9 @@
-"""Merging of several logs into one file, to be read and verified together. Every chain stays as it is."""
+"""Merging of several logs into one file, to be read and verified together. Every chain stays as it is.
+
+The records are sorted by time, and those of one chain keep their order; so they get new ids and keep their numbers. No
+record is appended to a merged file. Two copies of one log become one: the longer copy is taken, if the shorter one is
+its beginning.
+"""
 
 import contextlib
 import heapq

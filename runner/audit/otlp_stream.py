@@ -1,4 +1,8 @@
-"""Stream of a session's decisions to a collector during the session. It never delays the log."""
+"""Stream of a session's decisions to a collector during the session. It never delays the log.
+
+A thread follows the log through its own connection, so no action waits for a collector and no record is lost with one:
+records that could not be sent are in the log, and `close` returns how to send them later.
+"""
 
 import threading
 from collections.abc import Callable

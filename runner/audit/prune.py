@@ -1,4 +1,9 @@
-"""Pruning: removes the oldest records permanently, such that the remaining records still verify."""
+"""Pruning: removes the oldest records permanently, such that the remaining records still verify.
+
+Only a beginning of the chain is removed, and only complete sessions that ended. A tombstone replaces them: the number
+of the last removed record, its hash, the Merkle root, the peaks that later roots are computed from, and who pruned and
+when. It is signed if there is a key.
+"""
 
 import os
 from collections.abc import Callable

@@ -87,8 +87,12 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """Run of an action as the runner measured it. `started` is in seconds since 1970; `given` is bytes of standard
-    input.
+    """Run of an action as the runner measured it.
+
+    Attributes:
+        started: in seconds since 1970
+        given: bytes of standard input
+        changed: pairs of a path and `added`, `modified` or `deleted`, if undo records changes; None if nobody looked
     """
 
     started: float

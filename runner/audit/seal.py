@@ -1,4 +1,8 @@
-"""Seal: a small JSON summary of a log at one moment, to be stored where the writer of the log cannot change it."""
+"""Seal: a small JSON summary of a log at one moment, to be stored where the writer of the log cannot change it.
+
+A seal proves later whether the log still begins with exactly those records. In CI, where there is no keyring, a seal
+replaces a signature: the place where it is stored vouches for it.
+"""
 
 import sys
 from collections.abc import Callable

@@ -1,5 +1,7 @@
-"""Which providers have a key, and which model works where nobody names one. No keyring and no helper is woken: either
-could ask something, and `agent auth status` does. Nothing of a key is shown."""
+"""Checks of the configured model and of each provider's key. No part of a key is shown.
+
+Neither the keyring nor a helper command is asked, since both could open a dialog; `agent auth status` asks them.
+"""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def models(settings: "Settings", environ: Mapping[str, str]) -> tuple[Finding, ...]:
-    """The model, then each provider."""
+    """Return the finding about the model, then one for each provider."""
     keys = [_key(name, settings, environ) for name in VARIABLES]
     return (_model(settings, {finding.name for finding in keys if finding.state is State.OK}), *keys)
 

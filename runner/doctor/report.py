@@ -1,4 +1,4 @@
-"""`agent doctor`: what the machine offers, found by trying it, and what to do where something is missing."""
+"""Report of `agent doctor`: what the machine offers, found by trying it, and remedies for what is missing."""
 
 import asyncio
 import ctypes
@@ -39,7 +39,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing looked at. `sandbox` marks a backend; `fix` is empty when there is nothing to do."""
+    """Result of one check. `sandbox` marks a backend; `fix` is empty if there is nothing to do."""
 
     name: str
     state: State
@@ -54,8 +54,9 @@ def examine(
     container: Choice = Choice(),  # noqa: B008  # frozen
     lent: tuple[str, ...] = (),
 ) -> tuple[Finding, ...]:
-    """Look at everything. Runs a canary in every backend; changes nothing. `lent` are the credentials that commands
-    use, by name."""
+    """Run all checks. Each backend runs a canary; nothing is changed. `lent` has the credentials of commands by
+    name.
+    """
     spaces = namespaces(
         admin=sys.platform == "linux" and is_admin(),
         most=_read("/proc/sys/user/max_user_namespaces"),
@@ -77,7 +78,7 @@ def examine(
 
 
 def verdict(findings: tuple[Finding, ...], minimum: Level = Level.FULL) -> Exit:
-    """DONE when a backend meets the configured minimum, else SANDBOX: nothing would run."""
+    """Return DONE if a backend meets the configured minimum, else SANDBOX, since nothing would run."""
     good = (State.OK, State.WEAK) if minimum is Level.PARTIAL else (State.OK,)
     enough = any(finding.sandbox and finding.state in good for finding in findings)
     return Exit.DONE if enough else Exit.SANDBOX
@@ -121,7 +122,10 @@ def _kernel() -> Finding:
 
 
 def _landlock() -> Finding:
-    """The ABI, asked of the kernel itself. SAFETY: with a null ruleset and the version flag the call only answers."""
+    """Return the finding about the Landlock ABI, as reported by the kernel.
+
+    SAFETY: with a null ruleset and the version flag, the system call only returns the version.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
     abi = libc.syscall(_LANDLOCK_CREATE_RULESET, None, 0, _LANDLOCK_VERSION_FLAG) if sys.platform == "linux" else -1
     if abi >= 1:
@@ -132,7 +136,9 @@ def _landlock() -> Finding:
 
 
 def namespaces(*, admin: bool, most: str, clone: str, apparmor: str) -> Finding:
-    """Whether T1 may make namespaces, from what the kernel's switches say. An empty text: there is no such switch."""
+    """Return whether T1 can create namespaces, according to the kernel's settings. An empty text means: no such
+    setting.
+    """
     if admin:
         return Finding("namespaces", State.OK, "root, who needs no user namespace")
     ways = (
@@ -159,7 +165,7 @@ def _install(wanted: str) -> str:
 
 
 def _surroundings() -> list[Finding]:
-    """What only some machines have, or lack: a container around us, and no /dev/shm."""
+    """Return the findings that apply to some machines only: a surrounding container, and a missing /dev/shm."""
     found = []
     kind = container(
         os.environ.get("container", ""),  # noqa: SIM112  # its name (systemd's container interface)
@@ -176,7 +182,7 @@ def _surroundings() -> list[Finding]:
 
 
 def container(named: str, marks: tuple[bool, bool], groups: str, mounts: str) -> str:
-    """What runs us, in words; empty when nothing that we know of does."""
+    """Return the kind of container that this program runs in, in words; empty if none is recognized."""
     if marks[0] or "docker" in groups:
         return "a Docker container"
     if marks[1]:
@@ -239,7 +245,7 @@ def _stands(name: str, enforcement: Enforcement, *, sandbox: bool) -> Finding:
 
 
 async def _container(choice: Choice) -> Finding:
-    """Only for who asks for it, so it never makes a machine ready."""
+    """Return the finding about the container backend. It is used only on request, so it never makes a machine ready."""
     from sandbox.backend import SandboxUnavailable
     from sandbox.backends import open_backend
     from sandbox.container.daemon import NoDaemon
@@ -255,7 +261,9 @@ async def _container(choice: Choice) -> Finding:
 
 
 def _refused(name: str, problem: Problem, spaces: Finding) -> Finding:
-    """A sandbox that cannot be built. Elsewhere its problem sends people here, so here stands what to do."""
+    """Return the finding about a sandbox that cannot be built, with a remedy: other messages refer to `agent
+    doctor`.
+    """
     fix = problem.fix
     if "agent doctor" in fix:
         first = "do what `namespaces` says above" if spaces.fix else _OUTSIDE
@@ -293,7 +301,7 @@ def _places() -> list[Finding]:
 
 
 def _keyring() -> Finding:
-    """Whether `agent auth login` has something to keep keys in. Nothing is asked of it that could open a dialog."""
+    """Return whether `agent auth login` can store keys. The keyring is not asked anything that could open a dialog."""
     from runner.secrets.keyring_store import KeyringFailed, KeyringStore
 
     try:
@@ -322,7 +330,7 @@ def record(url: str) -> Finding:
 
 
 def _lent(names: tuple[str, ...]) -> list[Finding]:
-    """What commands log in with and never see, where somebody set up some."""
+    """Return the findings about credentials that commands use without seeing them, if there are any."""
     if not names:
         return []
     said = f"{', '.join(names)}: used by commands that never see {'it' if len(names) == 1 else 'them'}"
@@ -357,7 +365,7 @@ _RELATED = {"ubuntu": "debian", "centos": "rhel", "opensuse": "suse", "sles": "s
 
 
 def package_command(wanted: str, release: Mapping[str, str]) -> str:
-    """The command that installs `wanted` (a program, or `libseccomp`). `release`: os-release(5), by key."""
+    """Return the command that installs `wanted` (a program, or `libseccomp`). `release` has os-release(5) by key."""
     for word in (release.get("ID", ""), *release.get("ID_LIKE", "").split()):
         family = _RELATED.get(word.partition("-")[0], word.partition("-")[0])
         if family in _INSTALL:
@@ -367,13 +375,13 @@ def package_command(wanted: str, release: Mapping[str, str]) -> str:
 
 
 def release_fields(text: str) -> dict[str, str]:
-    """The lines of /etc/os-release; values may be quoted as in a shell."""
+    """Return the fields of /etc/os-release. Values may be quoted as in a shell."""
     pairs = (line.partition("=") for line in text.splitlines() if "=" in line and not line.startswith("#"))
     return {name.strip(): value.strip().strip("\"'") for name, _, value in pairs}
 
 
 def apparmor_remedy(program: str) -> tuple[str, ...]:
-    """Lines that let `program` alone make user namespaces, under AppArmor 4 (Ubuntu 23.10 and newer)."""
+    """Return lines that allow only `program` to create user namespaces under AppArmor 4 (Ubuntu 23.10 and newer)."""
     name = "ringfence-" + program.strip("/").replace("/", "-")
     return (
         f"sudo tee /etc/apparmor.d/{name} <<'EOF'",
@@ -388,7 +396,10 @@ def apparmor_remedy(program: str) -> tuple[str, ...]:
 
 
 def landlock_remedy(known: str, modules: str) -> tuple[str, str]:
-    """Why there is no Landlock, and what to do. `known`: what the kernel said. `modules`: /sys/kernel/security/lsm."""
+    """Return why Landlock is missing, and a remedy.
+
+    `known` is the kernel's answer; `modules` is the content of /sys/kernel/security/lsm.
+    """
     if known == "off":
         line = ",".join(["landlock", *(name for name in modules.split(",") if name and name != "landlock")])
         return (

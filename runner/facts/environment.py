@@ -1,4 +1,6 @@
-"""The whole environment of a command, built from nothing: what it needs, what the profile names, nothing else."""
+"""Environment of a command, built from nothing: the variables it needs and those that the profile names, and no
+other.
+"""
 
 import os
 from collections.abc import Mapping
@@ -117,10 +119,9 @@ _LONGEST_NAME = 200
 
 
 def child_environment(facts: Facts, environ: Mapping[str, str], profile: Profile) -> tuple[tuple[str, str], ...]:
-    """Sorted by name, so that equal environments are equal. Nothing of `environ` enters that the profile does not name.
+    """Return the variables sorted by name, so that equal environments compare equal.
 
-    Git is told not to start what a repository's settings name, to trust the workspace whoever owns its files, and who
-    the author of a commit is.
+    A variable of `environ` is included only if the profile names it.
     """
     found = {
         name: value
@@ -139,14 +140,14 @@ def child_environment(facts: Facts, environ: Mapping[str, str], profile: Profile
 
 
 def reading(drivers: Drivers) -> tuple[tuple[str, str], ...]:
-    """What a command that only reads gets over `child_environment`: no driver of the repository, no fetching."""
+    """Return the extra variables for a read-only command: no driver of the repository, and no fetching."""
     settings = (*_GIT_READING, *(() if drivers.bare else _GIT_NO_BARE), *drivers.settings)
     return tuple(sorted((_READING | _numbered(settings, len(_GIT) + 1)).items()))
 
 
 def caching(home: str, workspace: str, system: tuple[str, ...], cache: str) -> tuple[Variables, Variables]:
-    """What a command that may change the workspace gets over `child_environment`: the sandbox's own cache; and what it
-    gets besides when it may fetch.
+    """Return the extra variables for a command that may change the workspace: the cache of the sandbox, and more for a
+    command that may fetch.
 
     Crates and modules that you have already are readable, and without a network they are all there is: until something
     was fetched into the sandbox's own cache, only who can fetch uses that in their place.
@@ -166,7 +167,7 @@ def caching(home: str, workspace: str, system: tuple[str, ...], cache: str) -> t
 
 
 def _numbered(settings: tuple[tuple[str, str], ...], start: int) -> dict[str, str]:
-    """Settings as the variables that Git reads them from, counted from `start`."""
+    """Return Git settings as the variables that Git reads them from, numbered from `start`."""
     found = {"GIT_CONFIG_COUNT": str(start + len(settings))}
     for number, (key, value) in enumerate(settings, start):
         found[f"GIT_CONFIG_KEY_{number}"], found[f"GIT_CONFIG_VALUE_{number}"] = key, value
@@ -174,7 +175,9 @@ def _numbered(settings: tuple[tuple[str, str], ...], start: int) -> dict[str, st
 
 
 def _locale(found: Mapping[str, str]) -> dict[str, str]:
-    """The same bytes must read the same to the reader and to bash: in GBK or Shift-JIS they would not."""
+    """Return the locale variables. The reader and bash must decode the same bytes alike; in GBK or Shift-JIS they would
+    not.
+    """
     safe = ("C", "POSIX")
     names = [name for name in found if name == "LANG" or name.startswith("LC_")]
     odd = [
@@ -210,7 +213,7 @@ def _login() -> str:
 
 
 def _author(facts: Facts) -> dict[str, str]:
-    """`name` and `email` as Git would find them: the repository's own, else the user's."""
+    """Return `name` and `email` as Git would find them: those of the repository, else those of the user."""
     # Git would rank a variable above the repository's settings, so those are looked at too.
     places = (f"{facts.home}/.config/git/config", f"{facts.home}/.gitconfig", f"{facts.workspace}/.git/config")
     found: dict[str, str] = {}
@@ -220,7 +223,7 @@ def _author(facts: Facts) -> dict[str, str]:
 
 
 def _user_section(path: str) -> dict[str, str]:
-    """The `[user]` section of a Git configuration file: plain lines only, includes are not followed."""
+    """Return the `[user]` section of a Git configuration file: plain lines only, includes are not followed."""
     found: dict[str, str] = {}
     section = ""
     for raw in _text(path).splitlines():
@@ -247,7 +250,7 @@ def _text(path: str) -> str:
 
 
 def _sendable(name: str, value: str) -> bool:
-    """What `execve` takes: no NUL, no `=` in the name, and text that can be encoded."""
+    """Return True if `execve` accepts the variable: no NUL, no `=` in the name, and encodable text."""
     if not name or "=" in name or "\0" in name or "\0" in value:
         return False
     try:
@@ -267,7 +270,7 @@ _LONGEST = 4 << 20  # bytes; a whole system's store is a tenth of that
 
 
 def certificate_files(environ: Mapping[str, str], workspace: str, secrets: Secrets) -> tuple[str, ...]:
-    """The real paths of files outside the workspace that hold certificates and nothing else. No folder is believed."""
+    """Return the real paths of files outside the workspace that contain only certificates. Folders are not accepted."""
     found = [os.path.realpath(environ[name]) for name in _CERTIFICATE_FILES if _is_absolute(environ.get(name, ""))]
     return tuple(
         dict.fromkeys(
@@ -282,7 +285,7 @@ def certificate_files(environ: Mapping[str, str], workspace: str, secrets: Secre
 
 
 def certificate_variables(environ: Mapping[str, str], system: tuple[str, ...]) -> dict[str, str]:
-    """Those of the variables that name what `system` shows, resolved."""
+    """Return the certificate variables whose targets are within `system`, with resolved paths."""
     found = {}
     for name in (*_CERTIFICATE_FILES, *_CERTIFICATE_FOLDERS):
         value = environ.get(name, "")

@@ -1,4 +1,4 @@
-"""What the machine looks like, gathered once for each decision and handed to the policy."""
+"""Facts about the machine, gathered once for each decision and passed to the policy."""
 
 import os
 import stat
@@ -30,7 +30,7 @@ _LONGEST = 4096  # no path that the kernel takes is longer
 
 
 def gather(cwd: str, environ: Mapping[str, str], profile: Profile) -> Facts:
-    """Look at the machine from `cwd`. `look` and `which` remember their answers, so gather again for each decision.
+    """Gather facts from `cwd`. `look` and `which` cache their answers, so gather again for each decision.
 
     Raises places.PlaceError when a variable of ours names an impossible folder; nothing else, whatever the names are.
     """
@@ -171,7 +171,7 @@ def _looker() -> Callable[[str], PathFact]:
 
 
 def look_at(path: str) -> PathFact:
-    """What lies at an absolute path now."""
+    """Return the kind and the real path of what an absolute path names now."""
     if not path.startswith("/") or "\0" in path or len(path) > _LONGEST:
         return PathFact(path, Kind.OTHER)
     try:
@@ -188,7 +188,7 @@ def look_at(path: str) -> PathFact:
 
 
 def _names(path: str) -> tuple[str, ...] | None:
-    """Not remembered: few commands ask, and each once."""
+    """Return the names in a folder. Not cached: few commands ask, and each asks once."""
     try:
         with os.scandir(path) as entries:
             found = tuple(entry.name for entry in islice(entries, _MOST_NAMES + 1))
@@ -222,7 +222,7 @@ def _which(name: str, path: tuple[str, ...]) -> str | None:
 
 
 def _search_path(environ: Mapping[str, str], workspace: str) -> list[str]:
-    """The caller's PATH as real folders, without those that a project or another user could put programs into."""
+    """Return the caller's PATH as real folders, without those that a project or another user can write to."""
     given = environ.get("PATH", "").split(":")
     real = dict.fromkeys(_real(entry) for entry in given if entry.startswith("/"))
     return [entry for entry in real if not inside(entry, workspace) and _trusted_folder(entry)]
@@ -237,7 +237,7 @@ def _trusted_folder(path: str) -> bool:
 
 
 def _carved(root: str, secrets: Secrets, depth: int = 6) -> list[str]:
-    """`root`, or when a home or our state lies below it, its parts that show nothing of them."""
+    """Return `root`, or, if a home or our state lies below it, the parts of `root` that contain none of them."""
     if not os.path.lexists(root) or secrets.holds_folder(root):
         return []
     if os.path.islink(root) and (secrets.exposed_by(_real(root)) or secrets.holds_folder(_real(root))):
@@ -254,7 +254,7 @@ def _carved(root: str, secrets: Secrets, depth: int = 6) -> list[str]:
 
 
 def _etc(profile: Profile, secrets: Secrets, folders: frozenset[str]) -> list[str]:
-    """The entries of /etc that are there, and where their links lead when nothing else covers that."""
+    """Return the existing entries of /etc, and the targets of their links that nothing else covers."""
     import re
 
     plain = [entry for entry in profile.etc if not any(char in entry for char in "*?")]
@@ -277,7 +277,7 @@ def _etc(profile: Profile, secrets: Secrets, folders: frozenset[str]) -> list[st
 
 
 def _private(environ: Mapping[str, str], home: str, profile: Profile) -> tuple[str, ...]:
-    """Our own folders, and where secret places of the home really lie when they are links."""
+    """Return our own folders, and the real paths of secret places of the home that are links."""
     found = list(paths.private(environ))
     common = frozenset([*profile.system, "/dev", "/proc"])  # `~/.bash_history -> /dev/null` makes no secret of that
     for entry in profile.secret_home:

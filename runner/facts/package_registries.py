@@ -1,4 +1,4 @@
-"""Which registries a package manager asks: what the person's own settings name, and what the project's files name.
+"""Registries that a package manager contacts: those in the user's own settings, and those in the project's files.
 
 Only the host of an address goes any further, and for tools that read a variable, an address without a login.
 """
@@ -58,7 +58,7 @@ _LONGEST = 1 << 20
 
 
 def registries(home: str, environ: Mapping[str, str]) -> Callable[[str, str], tuple[tuple[str, Scope], ...]]:
-    """A function from the name of a tool and the folder it works in to the hosts that it asks.
+    """Return a function from the name of a tool and its working folder to the hosts that it contacts.
 
     The person's own come with scope `outside`, those of the project with scope `workspace`. It reads files when it is
     first asked about a tool, and never raises.
@@ -80,7 +80,7 @@ def registries(home: str, environ: Mapping[str, str]) -> Callable[[str, str], tu
 def telling(
     home: str, environ: Mapping[str, str], workspace: str
 ) -> Callable[[tuple[str, ...]], tuple[tuple[str, str], ...]]:
-    """A function from the hosts of some terms to the variables that tell tools the person's registry.
+    """Return a function from the hosts of some terms to the variables that pass the user's registry to tools.
 
     Only the first address that the person names for a tool, when it holds no login and its host is among those; and
     only where the project names none, which would count before it.
@@ -117,7 +117,7 @@ def _own(kind: str, home: str, environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def _projects(kind: str, folder: str, home: str) -> Iterator[str]:
-    """In the files of `folder` and of those above it, up to the home, where a person's own begin."""
+    """Return the registries in the files of `folder` and its parents, up to the home, where the user's own begin."""
     _, _, files = _TOOLS.get(kind, ((), (), ()))
     while files and folder not in ("/", home):
         for file in files:
@@ -126,7 +126,7 @@ def _projects(kind: str, folder: str, home: str) -> Iterator[str]:
 
 
 def _locked(kind: str, folder: str, home: str) -> Iterator[str]:
-    """From the lock file of `folder`, or of the nearest one above it that has one."""
+    """Return the registries in the lock file of `folder`, or of the nearest parent that has one."""
     name, address = _LOCKS.get(kind, ("", None))
     while address is not None and folder not in ("/", home):
         if text := _text(f"{folder}/{name}"):

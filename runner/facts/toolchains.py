@@ -1,4 +1,4 @@
-"""Which folders must be readable so that the programs on PATH work, without opening the rest of the home."""
+"""Toolchain folders that must be readable for the programs on PATH to work, without exposing the rest of the home."""
 
 import os
 import stat
@@ -110,7 +110,9 @@ class _Search:
 
 
 def shown(folder: str, secrets: Secrets) -> tuple[str, ...]:
-    """`folder` of the home where it is a real one that others cannot fill, and may be shown; else nothing."""
+    """Return `folder` of the home if it is a real folder that others cannot write to and that may be exposed; else
+    nothing.
+    """
     try:
         found = os.lstat(folder)
         fits = stat.S_ISDIR(found.st_mode) and found.st_uid in (0, os.geteuid()) and not found.st_mode & stat.S_IWOTH
@@ -124,7 +126,8 @@ def shown(folder: str, secrets: Secrets) -> tuple[str, ...]:
 
 
 def roots(folders: Iterable[str], workspace: str, secrets: Secrets, rustup: str = "") -> tuple[str, ...]:
-    """Readable roots for the programs in `folders` (real paths), and for virtual environments in `workspace`.
+    """Return the readable folders for the programs in `folders` (real paths), and for virtual environments in
+    `workspace`.
 
     `rustup` is where the caller keeps Rust toolchains when that is not the usual place: its programs cannot tell us.
 
@@ -138,13 +141,13 @@ def roots(folders: Iterable[str], workspace: str, secrets: Secrets, rustup: str 
 
 
 def outermost(roots: Sequence[str]) -> tuple[str, ...]:
-    """`roots` without those that lie inside another, in the order given."""
+    """Return `roots` without those that lie inside another, in the order given."""
     every = frozenset(roots)
     return tuple(dict.fromkeys(root for root in roots if not within(os.path.dirname(root), every)))
 
 
 def within(path: str, roots: frozenset[str]) -> bool:
-    """`path` is one of `roots`, or lies below one."""
+    """Return True if `path` is one of `roots`, or lies below one."""
     while path not in roots:
         above = os.path.dirname(path)
         if above == path:
@@ -165,7 +168,7 @@ def _borrowed(workspace: str, search: _Search) -> Iterator[str]:
 
 
 def _hops(path: str) -> list[str]:
-    """Every place that a chain of links leads through, the last one fully resolved; empty when `path` is no link."""
+    """Return each target of a chain of links, the last one fully resolved; empty if `path` is not a link."""
     found: list[str] = []
     at = path
     for _ in range(_MOST_HOPS):

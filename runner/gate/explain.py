@@ -1,4 +1,4 @@
-"""Why the gate says what it says: one value from parse to verdict, for people (caret view) and programs (JSON)."""
+"""Explanation of a verdict, from the parsed action to the rights, as text with carets and as JSON."""
 
 import unicodedata
 
@@ -24,12 +24,12 @@ _VERBS = {
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Everything that one verdict rests on.
+    """Everything that determined one verdict.
 
     `line` says in one line what the action does. `terms` is what a permit would hold: None when no yes can give one.
     `rules` are what the users' own rules say about it. `ways` says what would make the action allowed, in words; empty
-    when it is allowed already. `rule` is the `[[rule]]` that would allow it, and was tried. `digest` is that of
-    the terms where they came from a record, which keeps no values of the environment.
+    when it is allowed already. `rule` is the `[[rule]]` that would allow it, and was tried. `digest` is that of the
+    terms where they came from a record, which keeps no values of the environment.
     """
 
     action: Action
@@ -51,7 +51,7 @@ class Explanation:
     digest: str = ""
 
     def as_json(self) -> dict[str, object]:
-        """A JSON-able object; environment values are left out."""
+        """Return a JSON object without the values of environment variables."""
         from dataclasses import asdict
 
         terms = None
@@ -90,8 +90,9 @@ def explain(
     line: str = "",
     rule: str | None = None,
 ) -> Explanation:
-    """Build the explanation. `elsewhere` is what every mode would rule on the same action with somebody to ask; `line`
-    and `rule` as the Explanation has them."""
+    """Build the explanation. `elsewhere` has the ruling of every mode on the same action with somebody to ask; see
+    Explanation for `line` and `rule`.
+    """
     terms: Terms | None = None
     problem: Problem | None = None
     question: str | None = None
@@ -126,9 +127,10 @@ Section = tuple[str, list[str]]  # a title, and its lines, safe to print on a te
 
 
 def render(explanation: Explanation, *, colour: bool = False, config: str = "~/.config/ringfence/config.toml") -> str:
-    """The explanation as plain text, one section per question a reader has. Safe to print on a terminal.
+    """Return the explanation as plain text, one section for each question of a reader. Safe to print on a terminal.
 
-    `config` is where the user's own rules stand, or would."""
+    `config` is where the user's own rules stand, or would.
+    """
     told = sections(explanation)
     told.append(("to have it allowed", shown(list(explanation.ways))))
     if explanation.rule is not None:
@@ -138,7 +140,7 @@ def render(explanation: Explanation, *, colour: bool = False, config: str = "~/.
 
 
 def sections(explanation: Explanation) -> list[Section]:
-    """From the action to the rights: what a verdict rested on."""
+    """Return the sections of the explanation, from the action to the rights."""
     action = explanation.action
     told = [
         ("action", shown([action_words(action, explanation.workspace)])),
@@ -161,23 +163,23 @@ def sections(explanation: Explanation) -> list[Section]:
 
 
 def titled(told: list[Section], *, colour: bool) -> str:
-    """Sections as plain text; those without a line are left out."""
+    """Return sections as plain text; sections without lines are left out."""
     bold, end = ("\x1b[1m", "\x1b[0m") if colour else ("", "")
     return "\n".join("\n".join([f"{bold}{title}{end}", *lines]) for title, lines in told if lines)
 
 
 def caret_lines(action: Action, reason: Reason) -> tuple[str, ...]:
-    """One reason with the words of the script that it points at underlined."""
+    """Return one reason, with the words of the script that it refers to underlined."""
     return tuple(_caret(action, reason))
 
 
 def shown(lines: list[str]) -> list[str]:
-    """Lines of a section, whatever is in them."""
+    """Return the lines of a section, safe for a terminal."""
     return [f"  {part}".rstrip() for line in lines for part in visible(line).split("\n")]
 
 
 def names_of(terms: Terms) -> str:
-    """The environment's names; a numbered family (`GIT_CONFIG_KEY_0` and on) is one word."""
+    """Return the names of the environment. A numbered family (`GIT_CONFIG_KEY_0` and on) is one word."""
     return " ".join(
         dict.fromkeys(f"{name.rstrip('0123456789')}N" if name[-1:].isdigit() else name for name, _ in terms.env)
     )
@@ -225,7 +227,9 @@ def _caret(action: Action, reason: Reason) -> list[str]:
 
 
 def _told(reason: Reason) -> str:
-    """A user's rule says in its text where it stands; one that asks does so whatever the tier."""
+    """Return the text of a reason. The text of a user's rule includes its place; a rule that asks does so for every
+    tier.
+    """
     if reason.rule.kind is not RuleKind.USER or f":{reason.rule.line}" not in reason.text:
         return f"{reason.tier.label}: {reason.text}  ({reason.rule})"
     return f"{'asks' if reason.tier is Tier.READ else reason.tier.label}: {reason.text}"
@@ -236,7 +240,7 @@ def _safe(text: str) -> str:
 
 
 def _width(text: str) -> int:
-    """Terminal columns: wide characters take two, combining marks none."""
+    """Return the width in terminal columns: wide characters take two, combining marks none."""
     return sum(
         0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
     )
@@ -277,6 +281,6 @@ def _ways(
 
 
 def reason_json(reason: Reason) -> dict[str, object]:
-    """A reason as JSON: `span` is [start, end) in characters of the script."""
+    """Return a reason as JSON: `span` is [start, end) in characters of the script."""
     span = [reason.span.start, reason.span.end] if reason.span else None
     return {"tier": reason.tier.label, "text": reason.text, "rule": str(reason.rule), "span": span}

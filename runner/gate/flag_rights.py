@@ -1,4 +1,4 @@
-"""`--read`, `--write`, `--host`, `--env`: what a person types for one action, checked before anything is judged."""
+"""Rights from the flags `--read`, `--write`, `--host` and `--env` for one action, checked before anything is judged."""
 
 import os
 import re
@@ -19,7 +19,7 @@ _NAME = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789"
 
 
 def typed(args: GateArgs, cwd: str, home: str) -> FlagRights:
-    """The flags of `args` as they are granted. Raises a usage error for one that cannot be meant.
+    """Return the rights that the flags of `args` grant. Raises a usage error for a flag that cannot be intended.
 
     A relative path starts at `cwd`, `~` is `home`; both are real folders.
     """
@@ -36,7 +36,7 @@ def typed(args: GateArgs, cwd: str, home: str) -> FlagRights:
 
 
 def notices(given: FlagRights) -> tuple[str, ...]:
-    """What the person should know about what they typed."""
+    """Return notices about the flags for the user."""
     return tuple(
         f"`--env {name}` looks like a credential: the command, and whatever it starts, can read and print it"
         for name, value in given.env
@@ -52,7 +52,7 @@ _RANDOM = re.compile(r"(?=[^\s]*[0-9])(?=[^\s]*[A-Za-z])[A-Za-z0-9+/_=-]{32,}")
 
 
 def _looks_secret(name: str, value: str) -> bool:
-    """Whether a variable is probably a credential, by its name or by what it holds."""
+    """Return True if a variable is probably a credential, by its name or its value."""
     if names_credential(name):
         return True
     return bool(_ISSUED.match(value)) or (bool(_RANDOM.fullmatch(value)) and "/" not in value[:2])
@@ -87,7 +87,9 @@ def _path(flag: str, text: str, cwd: str, home: str) -> str:
 
 
 def _led(path: str, cwd: str) -> str | None:
-    """The link below `cwd` that `path` goes through. THREAT T69: a repository says where its links lead."""
+    """Return the link below `cwd` that `path` goes through. THREAT T69: a repository chooses the targets of its
+    links.
+    """
     at = "/"
     for part in path.split("/"):
         step = os.path.join(at, part)

@@ -176,8 +176,11 @@ def folder(text: str | None) -> Path:
 
 
 def refuse_folder(cwd: str, environ: Mapping[str, str], profile: Profile) -> None:
-    """Refuse to begin in a folder in which every action would be denied: `/`, the home, a folder above it, or one that
-    is or holds a place of keys. Raises Stopped with exit code 2, before a model is asked or anything is opened."""
+    """Refuse to start in a folder in which every action would be denied.
+
+    These are `/`, the home, a folder above the home, and a folder that is or contains a place of keys. Raises Stopped
+    with exit code 2, before a model is asked or anything is opened.
+    """
     floor = unfit_folder(cwd, environ, profile)
     if floor is not None:
         raise usage(f"`{cwd}` cannot be worked in", floor.why, floor.fix)

@@ -1,4 +1,4 @@
-"""The request to judge one action: what was typed after `agent exec`, `agent why` or `agent sandbox show`."""
+"""Request to judge one action: the arguments of `agent exec`, `agent why` or `agent sandbox show`."""
 
 from policy.model.frozen import dataclass
 from policy.model.tier import Mode
@@ -6,7 +6,8 @@ from policy.model.tier import Mode
 
 @dataclass(frozen=True, slots=True)
 class GateArgs:
-    """Exactly one of `script` and `argv` is given; with `tool` (not `bash`), and for `sandbox show`, neither has to be.
+    """Arguments of a request. Exactly one of `script` and `argv` is given, unless `tool` is not `bash`, or for `sandbox
+    show`.
 
     `read`, `write`, `hosts`, `env`: as typed.
     """

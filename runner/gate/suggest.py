@@ -1,4 +1,4 @@
-"""The narrowest `[[rule]]` that would allow one action: worked out from what it does, and tried before it is shown."""
+"""Suggestion of the narrowest `[[rule]]` that would allow one action, derived from its effects and verified."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     class Places(Protocol):
-        """Where an action works: what paths in a rule are relative to."""
+        """Folders of an action, to which the paths of a rule are relative."""
 
         @property
         def workspace(self) -> str: ...
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 
 def no_rule_lifts(assessment: Assessment) -> Tier | None:
-    """The worst tier that no rule can allow, or None."""
+    """Return the highest tier that no rule can allow, or None."""
     return next((tier for tier in assessment.tiers if tier in _BEYOND), None)
 
 
 def suggested(assessment: Assessment, open_reasons: Iterable[Reason], places: "Places") -> str | None:
-    """`[[rule]]` tables, as text, that speak of exactly the commands behind `open_reasons`; None when no rule can.
+    """Return `[[rule]]` tables as text for exactly the commands behind `open_reasons`; None if no rule can allow them.
 
     Whether they really allow the action is for the caller to find out, with `read_rules`.
     """
@@ -56,7 +56,7 @@ def suggested(assessment: Assessment, open_reasons: Iterable[Reason], places: "P
 
 
 def read_rules(text: str) -> tuple[PermissionRule, ...]:
-    """The rules that `text` says, exactly as a configuration file with it would."""
+    """Return the rules in `text`, exactly as a configuration file with that text would have them."""
     from policy.permission.file import LISTS, permissions
     from policy.toml.schema import read
 
@@ -91,7 +91,7 @@ def _table(step: Step, reasons: Sequence[Reason], places: "Places") -> str | Non
 
 
 def _host(target: str) -> str:
-    """As a rule has to say it: what is on this machine or in a private network is opened only by that word."""
+    """Return the host as a rule must name it: this machine and private networks are allowed only by their keyword."""
     return f"{target} private" if target and nearby(target) else target
 
 
@@ -100,7 +100,7 @@ def _list(texts: list[str]) -> str:
 
 
 def _behind(reason: Reason, step: Step) -> Iterator[Effect]:
-    """The effects that a reason is about; those of its tier when it names none."""
+    """Return the effects that a reason refers to; those of its tier if it names none."""
     if reason.about is not None:
         yield reason.about
         return

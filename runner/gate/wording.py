@@ -1,4 +1,4 @@
-"""Actions, terms and cells in words: what a person reads in a transcript, a question or a record."""
+"""Wording of actions, terms and cells for transcripts, questions and records."""
 
 from typing import assert_never
 
@@ -20,7 +20,7 @@ RULING_WORDS = {Ruling.ALLOW: "allowed", Ruling.ASK: "asks", Ruling.DENY: "denie
 
 
 def action_words(action: Action, workspace: str) -> str:
-    """What is asked, completely, as somebody would type it. Paths below `workspace` are shown relative to it.
+    """Return the complete action as a user would type it. Paths below `workspace` are relative.
 
     The text is as untrusted as the action: show it through `visible`.
     """
@@ -53,8 +53,10 @@ _UNIX = "AF_UNIX as well: who listens in the workspace, a named path or a system
 
 
 def terms_words(terms: Terms, action: Action | None = None) -> tuple[tuple[str, str], ...]:
-    """What a permit with these terms may do, as (label, words) pairs. Nothing it may do is left out; of an `action` of
-    a file tool it is said first what it does with that."""
+    """Return the rights of a permit with these terms as (label, words) pairs, without omissions.
+
+    For an `action` of a file tool, the first pair says what the tool does with the file.
+    """
     writes = list(terms.write)
     if terms.rights is Rights.WORKSPACE_WRITE:
         writes.insert(
@@ -76,7 +78,7 @@ def terms_words(terms: Terms, action: Action | None = None) -> tuple[tuple[str, 
 
 
 def cell_words(cell: Cell) -> str:
-    """The cell of the matrix: `secret x trust-project = deny`."""
+    """Return the cell of the matrix: `secret x trust-project = deny`."""
     return f"{cell.tier.label} x {cell.mode.value} = {cell.ruling.name.lower()}"
 
 

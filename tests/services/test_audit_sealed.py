@@ -245,11 +245,11 @@ def test_cryptography_is_loaded_only_when_something_is_signed(tmp_path: Path) ->
     script = """
         import sys
         from pathlib import Path
-        from runner.audit import key, log
+        from runner.audit import log, signing
         from runner.config import Settings
         from sandbox.backend import Outcome
         from tests.support.audit_records import RunScript, allowed, info
-        with log.AuditLog.open(Path(sys.argv[1]), signer=key.needed) as audit:
+        with log.AuditLog.open(Path(sys.argv[1]), signer=signing.needed) as audit:
             audit.finished(audit.decided(audit.session(info()), allowed(RunScript("ls", "/w"))), Outcome(0))
             print([name for name in ("cryptography", "keyring", "sqlalchemy") if name in sys.modules])
             log.EVERY = 1

@@ -1,4 +1,10 @@
-"""OTLP over HTTP: sends each decision as one log record to a collector."""
+"""OTLP over HTTP: sends each decision as one log record to a collector.
+
+SOURCE: opentelemetry.io/docs/specs/otel/logs/data-model and /docs/specs/semconv. The names of these conventions are
+used where they exist: `gen_ai.*`, `process.*`, `session.id`, `security_rule.*`, `vcs.*`, `log.record.*`; other names
+begin with `ringfence.`. Headers, certificates, timeouts and compression come from OTEL_EXPORTER_OTLP_*, never from the
+command line.
+"""
 
 import contextlib
 import hashlib

@@ -1,4 +1,10 @@
-"""HTML report: one file that a reviewer opens without a server and without a network."""
+"""HTML report: one file that a reviewer opens without a server and without a network.
+
+The page consists of a template with a style and a script (the folder `report`), and the decisions as JSON. Text that a
+model wrote is never markup: the JSON contains no `<`, `>` and `&`, the script creates text nodes from it, and the
+content security policy of the page runs only that script, by its hash, loads nothing, and accepts no text as markup
+(Trusted Types).
+"""
 
 import base64
 import hashlib
@@ -26,8 +32,15 @@ _LEAST, _EACH = 2_000_000, 440  # bytes: of a page whatever it holds, and for ea
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """Facts about the log for the head of the page: `sealed` is the head of a verified chain, `broken` why it
-    failed."""
+    """Facts about the log for the head of the page.
+
+    Attributes:
+        sealed: head of the verified chain
+        broken: reason why the chain does not hold
+        chosen: filters as typed
+        left: whether more decisions matched than are on the page
+        ends: bodies of the records of session ends, by session id
+    """
 
     program: str
     made: str

@@ -1,4 +1,9 @@
-"""Rules as dashboards list them: stable id, meaning, remedy and level."""
+"""Rules as dashboards list them: stable id, meaning, remedy and level.
+
+An id is `TIER/NAME`: the deciding tier, and a name that does not depend on lines of files: the rule file of a command
+(`secret/coreutils`, `network/hosts`), the area of a check (`unknown/shell-syntax`), `flags`, `grant`, `denied-list`, or
+`settings` for rules of configuration files.
+"""
 
 import re
 from typing import assert_never

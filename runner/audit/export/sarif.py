@@ -1,4 +1,9 @@
-"""SARIF 2.1.0: denied actions as results for code-scanning dashboards."""
+"""SARIF 2.1.0: denied actions as results for code-scanning dashboards.
+
+SOURCE: docs.oasis-open.org/sarif/sarif/v2.1.0 (the format), docs.github.com "SARIF support for code scanning" (the
+properties that a dashboard needs, and the number of results it accepts). Text that a model wrote is never Markdown:
+dashboards render `message.text` as text, except for links (section 3.11.6), which are escaped.
+"""
 
 import hashlib
 import re
@@ -30,6 +35,10 @@ def document(
 ) -> dict[str, object]:
     """Yield one SARIF log of the denied decisions among `deeds`; with `questions`, also of those that were allowed
     after a question.
+
+    Equal denials are one result with a count. Paths are relative to `workspace`. `fallback` is the relative path that a
+    result refers to if no file of the workspace is known (a prompt, a workflow). `exits` has the exit codes of sessions
+    by their id. Only `deeds` are read; answers to a plan are not findings.
     """
     run = _Run(workspace, fallback, exits or {})
     for deed in deeds:

@@ -1,5 +1,9 @@
-"""Search for rules that would have settled recorded questions and denials: candidates are derived, combined and
-tried."""
+"""Search for rules that would have settled recorded questions and denials: candidates are derived, combined and tried.
+
+The search changes nothing. Each rule is tried on the recorded actions it is meant for, as they were recorded. Other
+actions that the rule would allow are searched for in the log, in the examples of the rule files, and among actions
+similar to the recorded ones.
+"""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -45,7 +49,13 @@ class Besides:
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """A rule and the records that it settles. Records in `others` need further rules of the same report."""
+    """A rule and the records that it settles.
+
+    Attributes:
+        others: records that it settles together with further rules of the same report
+        answers: number of records by answer: `yes`, `no`, `nobody`, or `denied` if there was no question
+        wider: a pattern in place of many alternatives, and what else it would allow
+    """
 
     rule: SuggestedRule
     records: tuple[int, ...]

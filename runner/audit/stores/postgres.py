@@ -1,5 +1,7 @@
 """Store in a PostgreSQL database, for the records of many machines: the queries. See `postgres_server` for the
 connection.
+
+All machines append to one chain: a writer locks the row of the head while it appends, so that appends are serialized.
 """
 
 import contextlib

@@ -1,6 +1,10 @@
 """Schema of a log in a database: its exact columns, constraints, indexes, triggers and rules, and its functions and
 rights.
 
+The schema must be exactly as this program creates it, and the answers of an index are compared with the table. The
+owner of the tables, or the administrator of the server, can put a rule, a row policy or a view in front of what is
+selected, or remove rows from an index; every record would still verify.
+
 The functions are the only way for a machine to append. A role that may INSERT and UPDATE could take numbers in advance,
 move the head, or add marks that do not hold, and so end the record of every machine. Therefore machines get SELECT and
 two functions, which run with the rights of the owner: one locks the head, the other checks a record, computes its hash

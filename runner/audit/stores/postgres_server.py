@@ -1,4 +1,10 @@
-"""Connection to a PostgreSQL database with a log: its tables, the URL, and the messages for failures."""
+"""Connection to a PostgreSQL database with a log: its tables, the URL, and the messages for failures.
+
+`synchronous_commit` is on for each append, and a server that does not sync is refused. A URL must not contain a
+password: libpq reads the password from a password file (SOURCE: PostgreSQL's documentation, "The Password File"), or
+uses a certificate. A connection to another machine uses TLS with verification of the server's name, unless the URL says
+otherwise.
+"""
 
 import contextlib
 import os
@@ -117,7 +123,11 @@ def engine_of(url: str, write: bool) -> tuple[sa.Engine, str]:
 
 
 def _here(url: sa.URL, environ: Mapping[str, str]) -> bool:
-    """Return True if the host is a socket in a folder, or an address of this machine."""
+    """Return True if the host is a socket in a folder, or an address of this machine.
+
+    SOURCE: PostgreSQL's documentation, "Parameter Key Words" and "Environment Variables": `hostaddr` takes precedence
+    over the host, parameters missing in the URL are read from the environment, and a service may set any of them.
+    """
     if "service" in url.query or environ.get("PGSERVICE"):
         return False
     named = [url.host, url.query.get("host")]

@@ -1,7 +1,11 @@
 """SQLite file of a log: its tables, how it is created, checked and opened, and the messages for failures.
 
+The table `records` holds the sealed records. `cards` holds the index columns of every record, so that a selection reads
+a twentieth of the file; they are computed from the bodies by the expressions below, and `strays` compares them. `logs`
+holds the head of each chain. The triggers that refuse UPDATE and DELETE only prevent accidents.
+
 The schema must be exactly a known one. The owner of the file can add a trigger, replace a table by a view, or change
-the definition of an index: then lists leave records out, though every record still verifies. What an index contains is
+the definition of an index: then lists leave records out, though every record still verifies. The content of an index is
 compared by `damage`.
 """
 
@@ -136,7 +140,11 @@ def connect(path: Path, mode: str) -> sqlite3.Connection:
 
 
 def begin(database: sqlite3.Connection) -> None:
-    """Begin a write transaction as soon as there is no other. Raises sqlite3.OperationalError after BUSY_SECONDS."""
+    """Begin a write transaction as soon as there is no other. Raises sqlite3.OperationalError after BUSY_SECONDS.
+
+    SQLite's own wait retries only ten times a second in the end (sqlite3.c, sqliteDefaultBusyCallback), and so starves
+    beside processes that write without a pause.
+    """
     database.execute(f"PRAGMA busy_timeout = {_LOOK}")
     try:
         _insist(database, "BEGIN IMMEDIATE", 0)
@@ -182,7 +190,13 @@ def prepare(database: sqlite3.Connection) -> None:
 
 
 def understand(database: sqlite3.Connection, *, whatever: bool = False) -> str:
-    """Create index columns in memory for a file of the first format, which is opened for reading only."""
+    """Create index columns in memory for a file of the first format, which is opened for reading only.
+
+    With `whatever`, return the name of an object in the place of a table; then nothing was read, and nothing may be
+    read: reading would run the definition of that object. Raises ValueError for a file without a log, and, without
+    `whatever`, for a file with another schema than this program creates: a selection from such a file might leave
+    records out.
+    """
     if {"id", "body", "hash"} - {row[1] for row in database.execute("PRAGMA table_info(records)")}:
         raise ValueError(NO_LOG)
     if not whatever:
@@ -283,7 +297,10 @@ _AROUND = re.compile(" ?([(),]) ?")
 
 
 def difference(database: sqlite3.Connection, *layouts: tuple[str, ...]) -> str:
-    """Return how the schema of `database` differs from the nearest of `layouts`; empty if it is one of them."""
+    """Return how the schema of `database` differs from the nearest of `layouts`; empty if it is one of them.
+
+    A layout is a sequence of SQL statements that create such a schema in an empty database.
+    """
     found = _schema(database)
     known = [_made_by(layout) for layout in layouts]
     if found in known:
@@ -300,7 +317,10 @@ def difference(database: sqlite3.Connection, *layouts: tuple[str, ...]) -> str:
 
 
 def replaced(database: sqlite3.Connection, *layouts: tuple[str, ...]) -> str:
-    """Return the name of an object that has the name of a table of `layouts` and is not that table; else empty."""
+    """Return the name of an object that has the name of a table of `layouts` and is not that table; else empty.
+
+    Reading from such an object runs its definition: a view can have an unlimited number of rows.
+    """
     known = {entry for layout in layouts for entry in _made_by(layout)}
     names = {name for kind, name, _, _ in known if kind == "table"}
     for entry in sorted(_schema(database)):
@@ -310,8 +330,12 @@ def replaced(database: sqlite3.Connection, *layouts: tuple[str, ...]) -> str:
 
 
 def damage(database: sqlite3.Connection, logs: str) -> str:
-    """Return a description of what SQLite would not have written like that, whatever the records contain; else
-    empty."""
+    """Return a description of what SQLite would not have written like that, whatever the records contain; else empty.
+
+    The check covers every page, the order of rows, each index against its table (SOURCE: sqlite.org/pragma.html,
+    integrity_check: missing rows and excess entries), the settings of the file, and the rows of the table `logs`, which
+    the first format does not have (empty).
+    """
     for name, wanted in _SETTINGS.items():
         (value,) = database.execute(f"PRAGMA {name}").fetchone()
         if value != wanted:

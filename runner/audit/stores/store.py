@@ -1,7 +1,8 @@
 """Interface of a store of the log.
 
 Everything else (canonical form, redaction, chaining, checkpoints, signatures, proofs, the meaning of filters) is the
-same for every store: see `chain`, `checkpoint`, `log`, `verify` and `query`.
+same for every store: see `chain`, `checkpoint`, `log`, `verify` and `query`. Every failure is an AuditError: when
+writing failed, the action must not run. The store `sqlite` is always available.
 """
 
 import sqlite3
@@ -50,7 +51,10 @@ class Head:
 
 
 class Row(NamedTuple):
-    """Stored record. `number` counts in its chain, `id` in the store: they are equal unless logs were merged."""
+    """Stored record. `number` counts in its chain, `id` in the store: they are equal unless logs were merged.
+
+    A row is a tuple, because a verification creates a million of them.
+    """
 
     id: int
     log: str
@@ -109,7 +113,30 @@ class Walk(Protocol):
 
 
 class Store(Protocol):
-    """Store of a log. `name` is its name for people; `schema` is the version of its format."""
+    """Store of a log. `name` is its name for people; `schema` is the version of its format.
+
+    Attributes:
+        merged: the store holds several chains, and nothing is appended to it
+        marks: checkpoints can be appended
+
+    Methods for writing:
+        writing: one exclusive transaction, all or nothing, durable when it ends; it offers the `head` of the chain,
+            `add` for records and `remove` for the oldest ones
+        shrink: return the space of removed records to the file system
+
+    Methods for reading:
+        select: newest first; may return more than the query wants (`Query.matches` decides), never less
+        hashes: hashes of a range of a chain, oldest first
+        walking: all records, oldest first, and the heads, in one snapshot
+        older: the part of the chain that is older than a time
+        spans: the sessions that begin in that part
+
+    Methods for checks:
+        strays: index columns that differ from the bodies
+        unreadable: an object in the place of a table, so that reading it could run any definition
+        faults: what in the tables, indexes and settings is not as this program creates it
+        cautions: rights of others on the store that they do not need, such as rights in a database
+    """
 
     name: str
     schema: int

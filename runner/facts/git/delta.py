@@ -1,13 +1,12 @@
-"""Deltas between two contents, as Git writes them into packs and binary patches (gitformat-pack(5), "Deltified
-representation")."""
+"""Delta decoder for packs and binary patches of Git (gitformat-pack(5), "Deltified representation")."""
 
 
 class DeltaError(ValueError):
-    """The bytes are no delta, or the delta is damaged."""
+    """Error for bytes that are not a delta, or a damaged one."""
 
 
 class WrongBaseError(DeltaError):
-    """The delta is for a base of another size, or its result is larger than allowed."""
+    """Error for a delta with a base of another size, or with a result that is larger than allowed."""
 
 
 def applied(delta: bytes, base: bytes, most: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Which programs a repository's own Git settings name for looking at files, and the settings that outrank them.
+"""Drivers: programs that a repository's own Git settings name for reading files, and settings that override them.
 
 Git knows no switch for drivers and filters: each has a name of its own, so each is outranked by its name.
 """
@@ -51,7 +51,7 @@ _GITLINK = b"\x00\x00\xe0\x00"  # the mode of an index entry that is another rep
 
 @dataclass(frozen=True, slots=True)
 class Drivers:
-    """`settings` outrank every program that the repository's settings name for reading files.
+    """Drivers of a repository. `settings` override every program that its settings name for reading files.
 
     `beyond`: why some of those cannot be outranked, in a user's words; empty when all are. `bare`: the workspace is
     itself the inside of a repository.
@@ -63,8 +63,11 @@ class Drivers:
 
 
 def drivers(workspace: str, home: str) -> Drivers:
-    """Look through the settings of the repository at `workspace`, the files they include, and the repositories that its
-    index holds, into which Git looks by itself. Never raises."""
+    """Return the drivers of the repository at `workspace`. Never raises.
+
+    The search includes the files that its settings include, and the repositories that its index holds, which Git enters
+    by itself.
+    """
     names: set[tuple[str, str]] = set()
     settings: list[tuple[str, str]] = []
     bare = is_repository(workspace) and not os.path.lexists(f"{workspace}/.git")
@@ -104,7 +107,7 @@ def _settings(names: set[tuple[str, str]]) -> Iterator[tuple[str, str]]:
 
 
 def _repositories(workspace: str) -> Iterator[tuple[str, GitFolder]]:
-    """Each working tree, the workspace's first, with each folder that Git may use as its repository."""
+    """Yield each working tree, the workspace first, with each folder that Git may use as its repository."""
     pending, seen = [workspace], set[str]()
     while pending:
         root = real_path(pending.pop())
@@ -119,7 +122,7 @@ def _repositories(workspace: str) -> Iterator[tuple[str, GitFolder]]:
 
 
 def _inner(folder: str) -> Iterator[str]:
-    """The folders that the index at `folder` records as repositories of their own."""
+    """Return the folders that the index at `folder` records as separate repositories."""
     stamp = stamp_of(f"{folder}/index")
     if stamp is None:
         return
@@ -138,7 +141,7 @@ def _inner(folder: str) -> Iterator[str]:
 
 @lru_cache(maxsize=256)
 def _gitlinks(path: str, stamp: tuple[int, ...]) -> tuple[tuple[str, ...], bool]:
-    """The paths of such entries, and whether the rest of the index may be in another file."""
+    """Return the paths of such entries, and whether the rest of the index may be in another file."""
     data = read_file(path, _LONGEST_INDEX) or b""
     found, at = set(), data.find(_GITLINK)
     if at >= 0 and data[4:8] not in (b"\0\0\0\2", b"\0\0\0\3"):

@@ -1,4 +1,4 @@
-"""The Git commit a workspace stands at, read from a few small files: no program of the workspace's choosing is run."""
+"""Current Git commit of a workspace, read from a few small files without running a program that the workspace names."""
 
 import os
 
@@ -8,7 +8,7 @@ _LARGEST = 4 << 20  # packed-refs of a big repository
 
 
 def head_commit(workspace: str) -> str | None:
-    """The commit hash of HEAD, or None when there is none or it cannot be read cheaply and safely."""
+    """Return the commit hash of HEAD; None when there is none, or it cannot be read cheaply and safely."""
     folder = os.path.join(workspace, ".git")
     head = small_file(os.path.join(folder, "HEAD"))
     if head is None:

@@ -1,4 +1,4 @@
-"""Commits and trees of a Git repository, read without Git: loose objects, packs and alternates.
+"""Git objects (commits and trees), read without Git from loose objects, packs and alternates.
 
 THREAT T117: the repository is not trusted, and Git obeys its settings. This reader starts nothing, follows no symbolic
 link to a file, and bounds every size. Formats: gitformat-pack(5), gitrepository-layout(5).
@@ -28,7 +28,7 @@ _LINK = re.compile(rb"^(?:tree|parent|object) ([0-9a-f]{40})$", re.MULTILINE)
 
 
 class Unreadable(Exception):
-    """The repository holds what this reader does not understand, so nothing may be concluded from the rest."""
+    """Error for content that this reader does not understand, so that nothing may be concluded from the rest."""
 
 
 Entry = tuple[bytes, bytes, bytes]  # mode in octal digits, name and id, as a tree has them
@@ -36,14 +36,14 @@ Entry = tuple[bytes, bytes, bytes]  # mode in octal digits, name and id, as a tr
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """The objects that a commit or an annotated tag names: its tree (None for a tag) and others."""
+    """Objects that a commit or an annotated tag refers to: its tree (None for a tag) and others."""
 
     tree: bytes | None
     others: tuple[bytes, ...]
 
 
 class _Pack:
-    """One pack with its index of version 2."""
+    """Pack with its index of version 2."""
 
     def __init__(self, path: str) -> None:
         self.data, _ = open_regular(f"{path}.pack", follow=False)
@@ -90,7 +90,7 @@ class _Pack:
 
 
 class Objects:
-    """The commits, trees and tags below `folder`, a folder `objects`, and its alternates. Use it as a context.
+    """Commits, trees and tags below `folder`, an `objects` folder, and its alternates. A context manager.
 
     Raises Unreadable, also from every method, for what it does not understand, and OSError.
     """

@@ -1,4 +1,4 @@
-"""The remotes that a repository's own settings name: read when a command that talks to one is judged, not before."""
+"""Git remotes that a repository's own settings name, read only when a command that contacts one is judged."""
 
 import os
 
@@ -17,7 +17,9 @@ _MOST = 500  # of each; a question about more says nothing
 
 
 def remotes(folder: str, home: str) -> Remotes:
-    """Of the repository that holds `folder`; nothing when there is none, or it cannot be read. Never raises."""
+    """Return the remotes of the repository around `folder`; empty if there is none, or it cannot be read. Never
+    raises.
+    """
     try:
         root = _root(os.path.realpath(folder))
         return _read(root, home) if root else Remotes()
@@ -90,7 +92,8 @@ def _read(root: str, home: str) -> Remotes:
 
 
 def _placed(address: str, base: str) -> str:
-    """A submodule's address may be relative to that of the repository. Git takes away parts, even the host.
+    """Return the address of a submodule, which may be relative to its repository's. Git removes segments, even the
+    host.
 
     Source: `relative_url` of Git's submodule code: `../../evil.test/x` from `https://example.org/a` is
     `https://evil.test/x`.

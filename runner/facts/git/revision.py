@@ -1,7 +1,7 @@
-"""The commit that a revision names, found without Git: HEAD, a branch, a tag, an id, or an ancestor of one of these.
+"""Git revisions, resolved without Git: HEAD, a branch, a tag, an id, or an ancestor of one of these.
 
-THREAT T117: this decides which trees a command prints, so whatever Git might read in another way raises Unreadable:
-two references of one name, an id that begins like another, replaced objects, grafts and shallow copies. Formats:
+THREAT T117: this decides which trees a command prints, so whatever Git might read in another way raises Unreadable: two
+references of one name, an id that begins like another, replaced objects, grafts and shallow copies. Formats:
 gitrevisions(7), gitrepository-layout(5), git-pack-refs(1).
 """
 
@@ -24,7 +24,7 @@ _FOLLOWED = ("refs/tags/", "refs/heads/", "refs/remotes/")
 
 
 class Revisions:
-    """The revisions of one repository: `own` is its Git folder, `common` the one that linked worktrees share.
+    """Revisions of one repository. `own` is its Git folder, `common` the folder that linked worktrees share.
 
     Raises Unreadable, also from every method, for what it cannot tell for certain, and OSError.
     """

@@ -1,4 +1,4 @@
-"""How a Git repository stands, read from a few of its files: no program runs, so none of its filters and hooks does."""
+"""State of a Git repository, read from a few of its files: no program runs, so none of its filters and hooks does."""
 
 import os
 import stat
@@ -33,7 +33,7 @@ _FIELDS = struct.Struct(">8xI12xI8xI20xH")
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """Files of the index that are other on the disk by size or time, that are not there, and that are in conflict."""
+    """Files of the index that differ on the disk by size or time, that are missing, and that are in conflict."""
 
     other: int = 0
     gone: int = 0
@@ -41,7 +41,7 @@ class Tree:
 
 
 def git_state(workspace: str) -> str:
-    """A few lines, safe to show; empty where there is no repository. What others wrote into it is as they wrote it."""
+    """Return a few lines that are safe to print; empty without a repository. Text that others wrote is unchanged."""
     folder = git_folder(workspace)
     head = (small_file(f"{folder}/HEAD") or "").strip() if folder else ""
     if not folder or not head:
@@ -71,7 +71,9 @@ def _is(folder: str, name: str) -> bool:
 
 
 def _recent(folder: str) -> list[str]:
-    """The last entries of HEAD's log: what was done, and the subject. SOURCE: git-update-ref(1), LOGGING UPDATES."""
+    """Return the last entries of HEAD's log: the operation and the subject. SOURCE: git-update-ref(1), LOGGING
+    UPDATES.
+    """
     path = f"{folder}/logs/HEAD"
     if os.path.realpath(path) != path:  # THREAT: a link on the way would quote another repository
         return []
@@ -87,7 +89,9 @@ def _recent(folder: str) -> list[str]:
 
 
 def compared(workspace: str, folder: str) -> Tree | None:
-    """The index against the disk; None when that would take long, or the index is of a kind that is not read here."""
+    """Compare the index with the disk. Return None if that would take long, or for an index format that is not
+    supported.
+    """
     data = _bytes(f"{folder}/index", _MOST_BYTES)
     if data is None or data[:4] != b"DIRC" or len(data) < 12:
         return None
@@ -120,7 +124,7 @@ def compared(workspace: str, folder: str) -> Tree | None:
 
 
 def _entry(data: bytes, at: int, version: int) -> tuple[int, bytes, int, int, int, int, bool] | None:
-    """One entry: where the next begins, name, mtime, mode, size, stage, and whether Git itself does not look at it."""
+    """Return one entry: offset of the next, name, mtime, mode, size, stage, and whether Git itself skips it."""
     if at + 62 > len(data):
         return None
     seconds, mode, size, flags = _FIELDS.unpack_from(data, at)
@@ -141,7 +145,9 @@ def _entry(data: bytes, at: int, version: int) -> tuple[int, bytes, int, int, in
 
 
 def _status(top: bytes, name: bytes) -> os.stat_result | None:
-    """THREAT: an index can name any path. Only what lies below the workspace is looked at, and none of it is opened."""
+    """Return the file status of an entry. THREAT: an index can name any path: only paths below the workspace are
+    examined, and no file is opened.
+    """
     if b".." in name and b".." in name.split(b"/"):
         return None
     try:

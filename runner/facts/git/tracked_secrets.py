@@ -1,4 +1,4 @@
-"""Which secret files Git keeps for a workspace: their names in the index, in a commit, and in the history.
+"""Secret files that Git keeps for a workspace: names in the index, in a commit, and in the history.
 
 THREAT T117: a sandbox masks `.env`, and not the objects in which Git has it. The names are read without Git, which
 would obey the repository's settings. A history is read once: the commits that were looked at are kept in a file of our
@@ -131,7 +131,7 @@ def _other_format(common: str) -> bool:
 
 
 class _Secret:
-    """Looks at names as they come, each path once."""
+    """Filter for names of secret files that reports each path once."""
 
     def __init__(self, workspace: str, secrets: Secrets, names: set[str]) -> None:
         self._workspace, self._secrets, self.names = workspace, secrets, names
@@ -148,7 +148,7 @@ class _Secret:
         return found
 
     def holds_login(self, path: str, id: bytes, objects: Objects) -> None:
-        """Note a file of settings that holds a login in the version `id`, or that cannot be read."""
+        """Note a settings file that contains a login in the version `id`, or that cannot be read."""
         name = path.rpartition("/")[2]
         if path in self.names or not sometimes(name):
             return
@@ -170,7 +170,7 @@ class _Secret:
 
 
 class _Budget:
-    """The numbers of objects and entries that one search may still read."""
+    """Numbers of objects and entries that one search may still read."""
 
     def __init__(self) -> None:
         self.objects, self.entries = _MOST_OBJECTS, _MOST_ENTRIES
@@ -181,7 +181,7 @@ class _Budget:
 
 
 class _Trees:
-    """Walks trees; one that was seen in the same place is not read again."""
+    """Walker of trees that reads a tree only once for each place."""
 
     def __init__(self, objects: Objects, secret: _Secret, budget: _Budget) -> None:
         self._objects, self._secret, self._budget = objects, secret, budget
@@ -189,7 +189,7 @@ class _Trees:
         self._entries: dict[str, set[Entry]] = {}
 
     def walk(self, id: bytes, place: str = "") -> bool:
-        """Look at everything below the tree `id`; answers False when the budget did not reach."""
+        """Examine everything below the tree `id`. Return False when the budget was not sufficient."""
         pending = [(id, place)]
         while pending:
             each = pending.pop()

@@ -1,4 +1,4 @@
-"""A grant as JSON, and back: in the list of grants, and in the journal of a session."""
+"""JSON form of a grant, for the list of grants and for the journal of a session."""
 
 import math
 import re
@@ -21,7 +21,7 @@ _Value = TypeVar("_Value")
 
 
 def to_json(grant: Grant) -> dict[str, object]:
-    """Every field, as values that JSON has."""
+    """Return every field as JSON values."""
     what = grant.what
     return {
         "id": grant.id,
@@ -52,7 +52,7 @@ def to_json(grant: Grant) -> dict[str, object]:
 
 
 def from_json(found: object) -> Grant:
-    """The grant that `to_json` wrote. Raises ValueError for anything else: nothing is guessed, and nothing left out.
+    """Return the grant that `to_json` wrote. Raises ValueError for anything else; no field is guessed or ignored.
 
     INVARIANT: no grant comes of it that a question could not have made, whatever somebody wrote into the file: no tier
     that only a single yes accepts, no star in a path but a whole folder's, no scope without whom it is for.
@@ -98,7 +98,7 @@ def from_json(found: object) -> Grant:
 
 
 class _Fields:
-    """The fields of one JSON object, each taken once and of the kind that is asked for."""
+    """Fields of one JSON object, each taken once and with a required type."""
 
     def __init__(self, found: object, what: str) -> None:
         if not isinstance(found, dict):

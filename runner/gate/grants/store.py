@@ -1,4 +1,4 @@
-"""The grants that hold here and now: those of this session in memory, the others in one file outside every sandbox."""
+"""Store of grants: those of this session in memory, the others in one file outside every sandbox."""
 
 import os
 import pwd
@@ -22,7 +22,15 @@ _Grants = tuple[Grant, ...]
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """What a person wants remembered: for how far, how long (None: as usual), how often, and why."""
+    """Answer to remember.
+
+    Attributes:
+        whats: subjects of the answer
+        span: scope of the grant
+        life: validity in seconds; None for the default
+        uses: number of uses; None for no limit
+        reason: reason that the person gave
+    """
 
     whats: tuple[GrantSubject, ...]
     ruling: Ruling
@@ -33,12 +41,12 @@ class Keep:
 
 
 def grant_file(folder: Path) -> StateFile[_Grants]:
-    """The list of grants in the state folder."""
+    """Return the file with the list of grants in the state folder."""
     return StateFile(folder / NAME, "the list of grants", _VERSION, tuple, _parse, _dump)
 
 
 class GrantStore:
-    """What `key` may use. `folder`: our state folder; None keeps everything in memory.
+    """Grants that `key` may use. `folder` is our state folder; None keeps everything in memory.
 
     `tell` is given each thing that a person has to know, once. `journal` is given every change of a grant of scope
     session, as the grant is from then on. `redact` takes secrets out of a text. No method but `keep` and `revoke`
@@ -66,7 +74,7 @@ class GrantStore:
         self._session: dict[str, Grant] = {}
 
     def live(self) -> _Grants:
-        """The grants that hold for this key now. One stat, when the file is as it was."""
+        """Return the grants that `key` may use now. An unchanged file costs one stat call."""
         now = self._now()
         stored = self._stored()
         if any(grant.ended(now) and not grant.over for grant in stored):
@@ -83,8 +91,11 @@ class GrantStore:
         return tuple(grant for grant in found if grant not in early or grant.ruling is Ruling.DENY)
 
     def spend(self, grants: Sequence[Grant]) -> bool:
-        """Take one use of each, before the action runs; False when one of them does not hold any more, and none is
-        taken. INVARIANT: two processes cannot spend one use twice: it is taken under the lock of the file."""
+        """Consume one use of each grant before the action runs. Return False, and consume none, if one is not valid any
+        more.
+
+        INVARIANT: two processes cannot consume the same use, since it is consumed under the lock of the file.
+        """
         counted = {grant.id for grant in grants if grant.uses is not None}
         kept = {grant.id for grant in grants if grant.span is not GrantScope.SESSION}
         live = {grant.id for grant in self.live()}
@@ -112,7 +123,8 @@ class GrantStore:
         return True
 
     def keep(self, wanted: Keep, script: str) -> _Grants:
-        """Remember an answer to the action `script`. Raises StateError when it cannot be written; then it holds once.
+        """Remember an answer to the action `script`. Raises StateError when it cannot be written; then the answer
+        applies once.
 
         Never raised for scope session, which needs no file.
         """
@@ -148,7 +160,7 @@ class GrantStore:
         return made
 
     def revoke(self, name: str) -> Grant | None:
-        """Take a grant back, of this session or in the file; None when there is none of that name."""
+        """Revoke a grant of this session or of the file. Return None if there is none with that name."""
         grant = self._session.pop(name, None)
         if grant is not None:
             self._journal(replace(grant, over=True))
@@ -165,10 +177,10 @@ class GrantStore:
         return found
 
     def restore(self, entries: Iterable[object], *, fork: bool = False) -> _Grants:
-        """Take up the grants of a session that goes on, as `to_json` wrote them, in the order of its journal: of one
-        name the last counts. Answers those that hold; what is no grant holds nothing, and that is said.
+        """Restore the grants of a continued session from `to_json` objects in the order of its journal.
 
-        INVARIANT: a `fork` forgets no no, and takes over no yes. What it takes over is journaled as its own.
+        The last object with a name counts. Return the valid grants; an object that is not a grant is ignored, with a
+        notice.
         """
         for entry in entries:
             try:
@@ -195,7 +207,7 @@ class GrantStore:
         return any(self.redact(text) != text for text in (*texts, " ".join(what.shape.words)))
 
     def _now(self) -> float:
-        """The time, or the latest that was seen: what is over stays so when the clock goes back."""
+        """Return the current time, or the latest time seen: expired grants stay expired when the clock is set back."""
         self._latest = max(self._latest, self._clock())
         return self._latest
 
@@ -229,7 +241,9 @@ class GrantStore:
 
 
 def pruned(stored: _Grants, now: float, *, gone: Callable[[str], bool]) -> tuple[_Grants, _Grants]:
-    """`stored` without what is over, and without grants for workspaces that `gone` says are not there; and those."""
+    """Return `stored` without expired grants and without grants of workspaces that `gone` reports as missing; and the
+    latter.
+    """
     dropped = tuple(grant for grant in stored if grant.ended(now) or (grant.workspace and gone(grant.workspace)))
     return (tuple(grant for grant in stored if grant not in dropped) if dropped else stored), dropped
 

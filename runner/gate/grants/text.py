@@ -1,4 +1,4 @@
-"""A grant in words: in a list, and by itself. It is as untrusted as what led to it: show it through `visible`."""
+"""Text of a grant, for lists and for single grants. The text is untrusted: print it through `visible`."""
 
 import time
 
@@ -7,7 +7,7 @@ from policy.model.matrix import Ruling
 
 
 def lines(grant: Grant, now: float, here: str) -> list[str]:
-    """A grant in a list: what it is about, and below that for whom and how long. `here` is the folder one stands in."""
+    """Return a grant for a list: its subject, then its holder and validity. `here` is the current folder."""
     word = "allow" if grant.ruling is Ruling.ALLOW else "deny"
     bounds = [_where(grant, here), *_left(grant, now), f"by {grant.who}" if grant.who else ""]
     lines = [f"{grant.id}  {word:<5}  {about(grant)}", f"           {', '.join(part for part in bounds if part)}"]
@@ -15,7 +15,9 @@ def lines(grant: Grant, now: float, here: str) -> list[str]:
 
 
 def about(grant: Grant) -> str:
-    """What it is about; a no is broader than the words that led to it, so only its command is told."""
+    """Return the subject of a grant. A denial is broader than the words that led to it, so only its command is
+    named.
+    """
     what = grant.what
     return what.words if grant.ruling is Ruling.ALLOW else what.command or what.words
 
@@ -40,7 +42,7 @@ def _left(grant: Grant, now: float) -> list[str]:
 
 
 def said(grant: Grant, now: float) -> list[tuple[str, str]]:
-    """Everything that it says, with a label for each."""
+    """Return all fields of a grant as pairs of a label and a text."""
     what = grant.what
     rows = [
         ("grant", grant.id),

@@ -1,4 +1,4 @@
-"""`agent policy test`: tables of expected verdicts against the policy, and what differs. Runs nothing."""
+"""Runner of `agent policy test`: compares tables of expected verdicts with the policy. Runs no command."""
 
 import os
 import sys
@@ -27,7 +27,7 @@ _PATIENCE = 1.0  # seconds after which somebody at a terminal is told how far it
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One expectation that did not hold in `mode`. `wanted` and `got` are in words."""
+    """Expectation that did not hold in `mode`. `wanted` and `got` are in words."""
 
     test: Expectation
     mode: Mode
@@ -39,14 +39,14 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """Where expectations are judged: settings, and the model workspace or a real folder."""
+    """Environment for expectations: the settings, and the reference machine or a real folder."""
 
     settings: Settings
     mode: Mode | None
     here: Gate | None = None
 
     def gate(self, table: Table) -> Gate:
-        """A gate for one table: its own files and mode."""
+        """Return a gate for one table, with the table's files and mode."""
         mode = self.mode or table.mode or Mode.DEFAULT
         settings = _with_rules(self.settings, table)
         if self.here is not None:
@@ -58,7 +58,9 @@ class Bench:
 
 
 def run_tests(files: list[str], *, mode: Mode | None, config: str | None, cwd: str | None, json: bool) -> int:
-    """Judge every table and print what differs. Without `files`: what is shipped, by the shipped policy."""
+    """Judge all tables and print the differences. Without `files`, the packaged tables are judged by the packaged
+    policy.
+    """
     bench = _bench(bool(files), mode, config, cwd)
     tables = [_table(name) for name in files] if files else list(shipped_tables())
     count = sum(len(test.expected) or 1 for table in tables for test in table.tests)
@@ -83,7 +85,7 @@ def run_tests(files: list[str], *, mode: Mode | None, config: str | None, cwd: s
 
 
 def judge_one(gate: Gate, test: Expectation) -> Iterator[Difference]:
-    """The differences of one expectation, one for each mode in which it does not hold."""
+    """Return the differences of one expectation, one for each mode in which it does not hold."""
     context = gate.context(test.proposer, unattended=test.unattended)
     assessment = context.classify(test.action(gate.facts, gate.cwd))
     tier = assessment.tiers[0]
@@ -113,13 +115,13 @@ def judge_one(gate: Gate, test: Expectation) -> Iterator[Difference]:
 
 
 def effect_words(effect: Effect, facts: Facts) -> str:
-    """An effect as tables write it: `writes out.txt`, below the workspace without its path."""
+    """Return an effect as tables write it: `writes out.txt`. Paths below the workspace are relative."""
     target = "the workspace" if effect.target == facts.workspace else effect.target.removeprefix(facts.workspace + "/")
     return f"{effect.kind.value} {target}"
 
 
 def shipped_tables() -> Iterator[Table]:
-    """The tables that come with the program, and the examples of its command rules, as one table a file."""
+    """Return the packaged tables, and the examples of the command rules as one table for each file."""
     import policy
     from policy.rules.rulebook import parse_examples
 
@@ -139,7 +141,9 @@ def shipped_tables() -> Iterator[Table]:
 
 
 def told(difference: Difference, facts: Facts) -> str:
-    """One difference for people: where, what was wanted, what came, and the reasons with the words they point at."""
+    """Return one difference for people: place, expected and actual verdict, and the reasons with the words they refer
+    to.
+    """
     from runner.gate.explain import caret_lines
 
     test = difference.test
@@ -165,7 +169,9 @@ def told(difference: Difference, facts: Facts) -> str:
 
 
 def _bench(own: bool, mode: Mode | None, config: str | None, cwd: str | None) -> Bench:
-    """The user's configuration for the user's tables, the shipped one for the shipped tables; `config` over both."""
+    """Return the user's configuration for the user's tables, the packaged one for packaged tables; `config` over
+    both.
+    """
     path = Path(config) if config else None
     if cwd is not None:
         from runner.gate.gate import open_gate
@@ -179,7 +185,7 @@ def _bench(own: bool, mode: Mode | None, config: str | None, cwd: str | None) ->
 
 
 def _with_rules(settings: Settings, table: Table) -> Settings:
-    """The configuration with the table's own `[[rule]]`s over it."""
+    """Return the configuration with the table's own `[[rule]]`s over it."""
     if not table.rules:
         return settings
     from policy.model.permission_rule import Layer

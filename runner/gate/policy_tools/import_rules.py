@@ -1,4 +1,6 @@
-"""`agent policy import`: the permissions of another agent as `[[rule]]`s, and what could not be carried over."""
+"""Import for `agent policy import`: permissions of another agent as `[[rule]]`s, and a list of what was not
+imported.
+"""
 
 import json
 import os
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Kind(StrEnum):
-    """Whose file it is."""
+    """Product that a file belongs to."""
 
     CLAUDE = "claude"
     CODEX = "codex"
@@ -60,7 +62,7 @@ def run_import(name: str, kind: Kind | None, *, as_json_too: bool, out: str | No
 
 
 def sound(found: Import, settings: "Settings") -> Import:
-    """Only rules that can be loaded and take effect stay: the others are left out with what is wrong with them."""
+    """Keep only rules that can be loaded and take effect. The others are listed with the error."""
     from policy.model.permission_rule import Layer
     from policy.permission.dead_rules import faults
     from policy.permission.file import LISTS, MOST, permissions
@@ -85,7 +87,7 @@ def sound(found: Import, settings: "Settings") -> Import:
 
 
 def reader(kind: Kind) -> Callable[[str, str], Import]:
-    """The function that reads such a file."""
+    """Return the function that reads files of this kind."""
     match kind:
         case Kind.CLAUDE:
             from runner.gate.policy_tools.importers.claude import read_claude
@@ -102,7 +104,7 @@ def reader(kind: Kind) -> Callable[[str, str], Import]:
 
 
 def guess(text: str, source: str) -> Kind:
-    """Whose file it is, by what stands in it."""
+    """Return the kind of a file according to its content."""
     import re
 
     if text.lstrip().startswith("{"):
@@ -120,7 +122,7 @@ def guess(text: str, source: str) -> Kind:
 
 
 def report(found: Import, out: str | None, tests: str | None) -> str:
-    """What was carried over and what not, for people."""
+    """Return a text about what was imported and what was not."""
     lines = [f"left out, {each.origin}\n  why: {each.why}" for each in found.left]
     lines += [f"changed, {rule.origin}\n  how: {rule.note}" for rule in found.rules if rule.note]
     lines += [f"note: {remark}" for remark in found.remarks]
@@ -155,7 +157,7 @@ def _text(name: str) -> str:
 
 
 def _write(name: str, text: str) -> None:
-    """A new file: what somebody wrote is never replaced."""
+    """Write a new file. An existing file is never replaced."""
     try:
         with open(name, "x", encoding="utf-8") as file:
             file.write(text)

@@ -1,4 +1,4 @@
-"""`agent policy lint`: what is wrong, or not what it seems, with the rules of a configuration. Runs nothing."""
+"""Checks of `agent policy lint` for the rules of a configuration. Runs no command."""
 
 import os
 import re
@@ -24,7 +24,7 @@ _QUOTED = re.compile(r"`([^`]+)` (.*)\Z", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing to say about one line (0: the whole file). `other` is a second place, when it is about two."""
+    """Remark about one line (0: the whole file). `other` is a second place, if it is about two."""
 
     severity: Severity
     code: str
@@ -42,7 +42,7 @@ class Finding:
 
 
 def run_lint(file: str | None, *, cwd: str | None, strict: bool, as_json: bool) -> int:
-    """Look over one file by itself, or the configuration that is in force."""
+    """Check one file by itself, or the configuration that is in effect."""
     findings, sources = lint_file(Path(file)) if file is not None else lint_here(folder(cwd))
     if as_json:
         from json import dumps
@@ -56,7 +56,7 @@ def run_lint(file: str | None, *, cwd: str | None, strict: bool, as_json: bool) 
 
 
 def lint_file(path: Path) -> tuple[list[Finding], tuple[str, ...]]:
-    """The findings of one file over what is shipped, and the files that were looked at."""
+    """Return the findings of one file over the packaged configuration, and the files that were checked."""
     if not path.exists():
         gone = Finding(Severity.ERROR, "unusable", str(path), 0, "there is no such file", "check the path")
         return [gone], (str(path),)
@@ -68,7 +68,7 @@ def lint_file(path: Path) -> tuple[list[Finding], tuple[str, ...]]:
 
 
 def lint_here(cwd: Path) -> tuple[list[Finding], tuple[str, ...]]:
-    """The findings of the configuration that a session in `cwd` would have."""
+    """Return the findings of the configuration of a session in `cwd`."""
     try:
         settings = load(cwd, os.environ)
     except ConfigError as error:
@@ -97,14 +97,14 @@ def _findings(settings: Settings, sources: tuple[str, ...]) -> list[Finding]:
 
 
 def _notice(text: str, sources: tuple[str, ...]) -> Finding:
-    """What the repository asked for and did not get."""
+    """Return a finding about a setting that the repository requested and did not get."""
     place = _PLACE.match(text)
     file, line, said = (place[1], int(place[2]), place[3]) if place else (sources[-1] if sources else "", 0, text)
     return Finding(Severity.WARNING, "ignored", file, line, said, "")
 
 
 def _unreadable(problem: Problem, file: str) -> Finding:
-    """A file that does not load, at the place that the complaint names."""
+    """Return a finding about a file that does not load, at the place of the error."""
     place = _PLACE.match(problem.what)
     if place:
         return Finding(Severity.ERROR, "unusable", place[1], int(place[2]), f"{place[3]}: {problem.why}", problem.fix)

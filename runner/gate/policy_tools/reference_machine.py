@@ -1,4 +1,4 @@
-"""The made-up machine in which tables of expected verdicts are judged: the same on every real one, wherever it runs."""
+"""Reference machine for tables of expected verdicts: invented facts that are the same on every real machine."""
 
 from collections.abc import Iterable
 from datetime import date
@@ -46,7 +46,9 @@ _MISSING = (WORKSPACE, HOME, "/tmp", "/etc", "/usr", "/dev", "/proc")  # noqa: S
 
 
 def model_facts(profile: Profile, more: Iterable[str] = (), today: date | None = None, files: str = FILES) -> Facts:
-    """The model machine under `profile`, on the day `today`. `files`, and `more`, are the names below the workspace."""
+    """Return the facts of the reference machine under `profile` on the day `today`. `files` and `more` are names below
+    the workspace.
+    """
     disk = _Disk(files, tuple(more))
     return Facts(
         workspace=WORKSPACE,
@@ -62,8 +64,9 @@ def model_facts(profile: Profile, more: Iterable[str] = (), today: date | None =
 
 
 class _Disk:
-    """Answers as a disk would. A path far from the workspace is there even when nobody listed it: a table that
-    names it means a file, and what is missing would be judged more mildly than what is there."""
+    """Simulated disk. A path far from the workspace exists even if it is not listed: a table that names it means a
+    file, and a missing path would be judged more mildly.
+    """
 
     __slots__ = ("_kinds", "_links")
 
@@ -79,7 +82,7 @@ class _Disk:
         return PathFact(real, kind)
 
     def names(self, path: str) -> tuple[str, ...] | None:
-        """What lies in a folder; None where that is not described."""
+        """Return the names in a folder; None for a folder that is not described."""
         real = self._real(path).rstrip("/")
         if self._kinds.get(real or "/") is not Kind.FOLDER or self._far(real):
             return None
@@ -87,7 +90,7 @@ class _Disk:
         return tuple(sorted(name[len(real) + 1 :] for name in every if name.rpartition("/")[0] == real and name != "/"))
 
     def _far(self, real: str) -> bool:
-        """Below the home, but in a folder of it that the model does not describe."""
+        """Return True for a path below the home in a folder that the machine does not describe."""
         top = real.removeprefix(f"{HOME}/").partition("/")[0]
         return real.startswith(f"{HOME}/") and not inside(real, WORKSPACE) and not top.startswith(".")
 

@@ -1,4 +1,4 @@
-"""Tables of expected verdicts, read strictly: TOML with `[[test]]`, or JSON lines."""
+"""Tables of expected verdicts, parsed strictly: TOML with `[[test]]`, or JSON Lines."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -56,13 +56,13 @@ Wanted = frozenset[Ruling]  # the verdicts that are as expected; `not-allow` is 
 
 
 def wanted_word(wanted: Wanted) -> str:
-    """As tables write it."""
+    """Return the expected verdict as tables write it."""
     return next(word for word, found in _RULINGS.items() if found == wanted)
 
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """One expectation. `expected` holds at least one mode unless only the tier and effects are told.
+    """One expectation. `expected` has at least one mode unless only the tier and effects are given.
 
     A mode of None is whatever mode the run has. `tier` is the worst one; `effects` are some of those there must be.
     """
@@ -83,7 +83,7 @@ class Expectation:
 
     @property
     def shown(self) -> str:
-        """What is judged, as somebody would write it."""
+        """Return the action as a user would write it."""
         if self.argv:
             import shlex
 
@@ -91,7 +91,7 @@ class Expectation:
         return self.script if self.tool == "bash" else f"{self.tool} {self.path}"
 
     def action(self, facts: Facts, cwd: str) -> Action:
-        """The action to judge, in the folder `cwd` of the machine that `facts` describe."""
+        """Return the action to judge in the folder `cwd` of the machine that `facts` describe."""
         if self.argv:
             return RunArgv(self.argv, cwd)
         if self.tool == "bash":
@@ -114,9 +114,14 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One file of expectations. `files` are more names of the workspace; `rules` the text of its own `[[rule]]`s, on
-    the lines that they have in the file; `today` the day on which it is judged, for rules that end; `base` what the
-    workspace holds besides."""
+    """One file of expectations.
+
+    Attributes:
+        files: more names in the workspace
+        rules: text of the file's own `[[rule]]`s, on their original lines
+        today: day on which the table is judged, for rules that expire
+        base: initial content of the workspace
+    """
 
     source: str
     tests: tuple[Expectation, ...]
@@ -128,7 +133,7 @@ class Table:
 
 
 def parse_table(text: str, source: str) -> Table:
-    """Raises a usage error that names the file, the line and the nearest key."""
+    """Parse a table. Raises a usage error that names the file, the line and the nearest key."""
     first = text.lstrip()[:1]
     table = _json_lines(text, source) if first == "{" else _toml(text, source)
     _no_twins(table)
@@ -152,7 +157,7 @@ def _toml(text: str, source: str) -> Table:
 
 
 def _rules(items: Iterable[Item]) -> str:
-    """Only the rules, each on its own line of the file: what complains about them names the right place."""
+    """Return only the rules, each on its original line, so that errors name the right place."""
     lines: list[str] = []
     for item in items:
         if item.name == "rule":

@@ -1,4 +1,4 @@
-"""Permissions of Claude Code: `settings.json`, with its `Tool(pattern)` rules."""
+"""Importer for Claude Code: `settings.json` with `Tool(pattern)` rules."""
 
 import json
 import re
@@ -16,7 +16,7 @@ _MODES = {"default": "default", "manual": "default", "plan": "plan", "acceptEdit
 
 
 def read_claude(text: str, source: str) -> Import:
-    """Raises a usage error when it is not such a file."""
+    """Read the file. Raises a usage error when it is not of this kind."""
     found = Import(source)
     try:
         settings = json.loads(text)
@@ -108,7 +108,9 @@ def _bash(found: Import, origin: Origin, inner: str | None, verdict: Ruling) -> 
 
 
 def _path(found: Import, origin: Origin, name: str, inner: str | None, verdict: Ruling) -> None:
-    """What allows is about the file tools alone, as it was; what forbids is about whatever would do it."""
+    """Import a path rule. A rule that allows applies to the file tools only, as before; one that denies to every
+    access.
+    """
     tools = _READS.get(name) or _WRITES[name]
     if inner is None:
         found.carry_tools(origin, verdict, tools)
@@ -125,7 +127,8 @@ def _path(found: Import, origin: Origin, name: str, inner: str | None, verdict: 
 
 
 def gitignored(pattern: str, *, allow: bool) -> tuple[str, ...]:
-    """The paths of a pattern in the manner of .gitignore: `//` is the root, `/` the project, a bare name any depth.
+    """Return the paths of a pattern as in .gitignore: `//` is the root, `/` the project, a bare name matches at any
+    depth.
 
     Empty when it cannot be said.
     """
@@ -173,7 +176,7 @@ _SCALAR = re.compile(r'"(?:[^"\\]|\\.)*"|-?[0-9][0-9.eE+-]*|true|false|null')
 
 
 class _Lines:
-    """The first line, from 1, of each string, number and constant of a JSON text; found in one pass over the text."""
+    """Line numbers, from 1, of the first occurrence of each string, number and constant of a JSON text."""
 
     def __init__(self, text: str) -> None:
         self._first: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Execution policy of Codex: `.rules` files, calls of `prefix_rule` with literal arguments."""
+"""Importer for Codex: `.rules` files with calls of `prefix_rule` with literal arguments."""
 
 import ast
 import itertools
@@ -35,7 +35,7 @@ class _Prefix:
 
 
 def read_codex(text: str, source: str) -> Import:
-    """Raises a usage error when it cannot be read as such a file. Nothing of it is run."""
+    """Read the file without running any of it. Raises a usage error when it cannot be read as such a file."""
     found = Import(source)
     try:
         module = ast.parse(text)

@@ -1,4 +1,4 @@
-"""Policies of Gemini CLI: TOML with `[[rule]]` of its own."""
+"""Importer for Gemini CLI: TOML with that product's own `[[rule]]`."""
 
 import re
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ _REGEX_WORD = re.compile(r"[A-Za-z0-9_/:=@,-]+(?:\\[.-][A-Za-z0-9_/:=@,-]*)*\Z")
 
 
 def read_gemini(text: str, source: str) -> Import:
-    """Raises a usage error when it cannot be read as such a file."""
+    """Read the file. Raises a usage error when it cannot be read as such a file."""
     found = Import(source)
     top, *items = read_items(text, source, ("rule",))
     for key in top.values:
@@ -94,7 +94,7 @@ def _rule(found: Import, item: Item) -> None:
 
 
 def _patterns(item: Item, verdict: Ruling) -> Iterator[tuple[tuple[Word, ...], tuple[str, ...]]]:
-    """(`run`, `tool`) of every rule that it takes."""
+    """Return (`run`, `tool`) of each rule that corresponds to the original one."""
     values = item.values
     names = _texts(values.get("toolName"))
     if "commandPrefix" in values or "commandRegex" in values:
@@ -125,7 +125,7 @@ def _patterns(item: Item, verdict: Ruling) -> Iterator[tuple[tuple[Word, ...], t
 
 
 def _regex(text: str, verdict: Ruling) -> tuple[Word, ...]:
-    """The few regular expressions that are words: plain ones, `(a|b)`, and anything at the end.
+    """Return the words of a regular expression that is plain, `(a|b)`, or one of these with any text at the end.
 
     The original matches the beginning of the command's text, so what forbids takes longer last words, too.
     """

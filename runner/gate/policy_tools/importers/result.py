@@ -1,4 +1,4 @@
-"""What an import yields: rules, what could not be carried over and why, examples; and the rules as TOML."""
+"""Result of an import: rules, what was not imported and why, and examples; written as TOML or JSON."""
 
 from collections.abc import Iterable
 from dataclasses import field
@@ -18,7 +18,7 @@ WILD = "*?"
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where something stood in the imported file (line from 1, 0: not known), as it was written."""
+    """Place in the imported file (line from 1; 0: unknown), with its original text."""
 
     line: int
     text: str
@@ -30,7 +30,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """One rule of ours. `note`: how it differs from what it was, when somebody could miss that."""
+    """Imported rule. `note` names a difference to the original that is easily missed."""
 
     origin: Origin
     verdict: Ruling
@@ -45,7 +45,7 @@ class Carried:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """Something that was not carried over, and why."""
+    """Entry that was not imported, and the reason."""
 
     origin: Origin
     why: str
@@ -53,7 +53,7 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A command that the original file calls an example, with the verdict that its rules give it."""
+    """Command that the original file gives as an example, with the verdict of its rules."""
 
     origin: Origin
     argv: tuple[str, ...]
@@ -62,7 +62,7 @@ class Example:
 
 @dataclass(slots=True)
 class Import:
-    """Grows while one file is read."""
+    """Result that grows while one file is read."""
 
     source: str
     rules: list[Carried] = field(default_factory=list)
@@ -76,7 +76,7 @@ class Import:
             self.left.append(Left(origin, why))
 
     def carry(self, rule: Carried) -> None:
-        """Take the rule over, unless it would allow what it cannot, or cannot be written down."""
+        """Add the rule, unless it would allow more than a rule can, or cannot be written."""
         if why := _unfit(rule):
             self.leave(rule.origin, why)
         else:
@@ -85,7 +85,7 @@ class Import:
     def carry_tools(
         self, origin: Origin, verdict: Ruling, tools: tuple[str, ...], why: str = "", note: str = ""
     ) -> None:
-        """Take over a rule about tools and nothing else."""
+        """Add a rule that only names tools."""
         writers = tuple(tool for tool in tools if tool in ("write", "edit"))
         if verdict is not Ruling.ALLOW:
             self.carry(Carried(origin, verdict, tool=tools, why=why, note=note))
@@ -119,7 +119,7 @@ _PRIVILEGED = ("sudo", "su", "doas", "pkexec", "run0", "dd", "mkfs", "shutdown",
 
 
 def as_toml(found: Import, kind: str) -> str:
-    """The rules as a configuration file, each with where it came from."""
+    """Return the rules as a configuration file, each with its origin."""
     source = one_line(found.source, 200)
     lines = [
         f"# Imported from {source} ({kind}): {many(len(found.rules), 'rule')}, {len(found.left)} left out.",
@@ -136,7 +136,7 @@ def as_toml(found: Import, kind: str) -> str:
 
 
 def rule_lines(rule: Carried, source: str) -> list[str]:
-    """One rule as TOML."""
+    """Return one rule as TOML."""
     lines = ["[[rule]]", f"verdict = {quoted(rule.verdict.name.lower())}"]
     if rule.run:
         lines.append(f"run = [{', '.join(_word(word) for word in rule.run)}]")
@@ -147,7 +147,7 @@ def rule_lines(rule: Carried, source: str) -> list[str]:
 
 
 def examples_toml(found: Import) -> str:
-    """The examples as a table for `agent policy test`."""
+    """Return the examples as a table for `agent policy test`."""
     lines = [f"# The examples of {one_line(found.source, 200)}, with the verdicts that its rules give them."]
     for each in found.examples:
         lines += ["", "[[test]]", f"argv = {_list(each.argv)}"]
@@ -158,7 +158,7 @@ def examples_toml(found: Import) -> str:
 
 
 def as_json(found: Import, kind: str) -> dict[str, object]:
-    """All of it for programs."""
+    """Return the complete result for programs."""
 
     def place(origin: Origin) -> dict[str, object]:
         return {"file": found.source, "line": origin.line, "text": origin.text}
@@ -183,7 +183,7 @@ def as_json(found: Import, kind: str) -> dict[str, object]:
 
 
 def quoted(text: str) -> str:
-    """A TOML text. What does not print is spelled out first."""
+    """Return a TOML text. Characters that do not print are escaped first."""
     return dumps(one_line(text, 500), ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
@@ -202,5 +202,5 @@ def _list(texts: Iterable[str]) -> str:
 
 
 def _exactly(text: str) -> str:
-    """A TOML text that says exactly this: JSON's escapes are TOML's, except for DEL."""
+    """Return a TOML text with exactly this value: the escapes of JSON are those of TOML, except for DEL."""
     return dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

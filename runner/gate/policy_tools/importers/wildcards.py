@@ -1,4 +1,4 @@
-"""Command text with wildcards, as other agents write it, turned into patterns of words."""
+"""Command patterns with wildcards of other agents, converted to patterns of words."""
 
 import re
 import shlex
@@ -13,23 +13,23 @@ _STAR = "\ue000"  # stands for a wildcard while the words are cut: a private cha
 
 
 class NotWords(ValueError):
-    """The text is no pattern of words; the message says why."""
+    """Error for text that is not a pattern of words; the message has the reason."""
 
 
 def plain(text: str, verdict: Ruling) -> tuple[Word, ...]:
-    """The words of a text in which every character means itself. Raises NotWords."""
+    """Return the words of a text without special characters. Raises NotWords."""
     return tuple((word,) for word in literal(_cut(text), verdict))
 
 
 def literal(words: list[str], verdict: Ruling) -> list[str]:
-    """Words that mean themselves. `*` and `?` mean more to us, which a rule that allows must not."""
+    """Return literal words. `*` and `?` have a wider meaning in our rules, which a rule that allows must not have."""
     if verdict is Ruling.ALLOW and any(char in word for word in words for char in WILD):
         raise NotWords("a `*` or `?` in it means itself, and as a rule it would cover more")
     return words
 
 
 def starred(text: str, verdict: Ruling, *, goes_on: bool = False) -> tuple[list[tuple[Word, ...]], str]:
-    """The patterns of a text in which `*` is any text, blanks too, and how they differ. Raises NotWords.
+    """Return the patterns of a text in which `*` is any text including blanks, and how they differ. Raises NotWords.
 
     With `goes_on`, further words may follow. What allows never covers more than the text does, what forbids never less.
     """
@@ -54,7 +54,7 @@ def starred(text: str, verdict: Ruling, *, goes_on: bool = False) -> tuple[list[
 
 
 def _spread(words: list[str]) -> list[list[str]]:
-    """Every way in which a `*` inside a word, or before the first one, may reach over blanks: `a*b` is `a* *b`, too.
+    """Return all forms in which a `*` inside a word, or before the first, may match blanks: `a*b` is also `a* *b`.
 
     What stands between is skipped when a command is compared with what forbids.
     """
@@ -67,7 +67,7 @@ def _spread(words: list[str]) -> list[list[str]]:
 
 
 def _ways(word: str, *, first: bool) -> list[list[str]]:
-    """One word, cut or not at each of its `*` that may be more than the rest of a word."""
+    """Return the forms of one word, split or not at each `*` that may match more than the rest of the word."""
     start, *others = word.split("*")
     ways = [[start]]
     for index, part in enumerate(others):
@@ -80,7 +80,7 @@ def _ways(word: str, *, first: bool) -> list[list[str]]:
 
 
 def _with_flags(word: str) -> Word:
-    """What forbids looks for flags and other words apart: what begins with a `*` must be found as a flag, too."""
+    """Return patterns that also match flags, for a rule that denies: flags and other words are matched separately."""
     if not word.startswith("*"):
         return (word,)
     bare = word.lstrip("*")
