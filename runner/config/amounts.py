@@ -25,17 +25,19 @@ _KINDS: dict[str, tuple[dict[str, float], bool, str]] = {
 
 
 def parse_seconds(text: str, option: str) -> float:
-    """Wall seconds, more than none."""
+    """Return an amount of time in seconds, above 0. Raises a usage error."""
     return _amount(text, "wall", option)
 
 
 def parse_bytes(text: str, option: str) -> int:
-    """Bytes, one at least."""
+    """Return an amount of memory in bytes, at least 1. Raises a usage error."""
     return int(_amount(text, "output", option))
 
 
 def apply_limits(base: Limits, settings: tuple[str, ...]) -> Limits:
-    """`base` with every `NAME=VALUE` applied in order; raises a usage error that names the valid names and units."""
+    """Return `base` with every `NAME=VALUE` applied in order. Raises a usage error that names the valid names and
+    units.
+    """
     values = asdict(base)
     for setting in settings:
         name, sign, value = setting.partition("=")

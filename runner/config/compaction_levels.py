@@ -1,4 +1,6 @@
-"""How full the window may become before what is sent gets shorter, and how much of it then stays."""
+"""Levels of compaction: how full the context window is when each level begins, and how much of the window then
+stays.
+"""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -9,7 +11,7 @@ from runner.config.settings import Settings
 
 
 class Level(StrEnum):
-    """What is done, gentlest first; the names are those of the settings and of the event."""
+    """Levels of compaction, the mildest first. The names are those of the settings and of the event."""
 
     TRIM = "trim"  # long results of old calls lose their middle
     ONE_LINE = "one-line"  # results of old calls become one line
@@ -21,7 +23,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """Per cent of what the window holds beside one answer, from which on each level is used."""
+    """Thresholds of the levels, in per cent of the context window without the room for one answer."""
 
     trim: int = 70
     one_line: int = 80
@@ -30,7 +32,7 @@ class Thresholds:
     truncate: int = 95
 
     def reached(self, level: Level, used: float) -> bool:
-        """Whether `used`, a part of 1, calls for `level`."""
+        """Return True if `used`, a fraction of 1, reaches `level`."""
         least = getattr(self, level.value.replace("-", "_"), None)
         return isinstance(least, int) and used * 100 >= least
 
@@ -40,15 +42,22 @@ ORDER = ("trim", "one_line", "summary", "recent", "truncate")
 
 @dataclass(frozen=True, slots=True)
 class Disorder:
-    """`level` is never reached."""
+    """Thresholds in a wrong order, so that a level is never reached.
+
+    Attributes:
+        level: name of that level.
+        problem: description for the user.
+    """
 
     level: str
     problem: Problem
 
 
 def thresholds(said: Mapping[str, int]) -> Thresholds | Disorder:
-    """As the person said of some of them. A gentler level about which nothing was said comes no later than the next;
-    what was said must be in order."""
+    """Return the thresholds with the configured values, or Disorder.
+
+    A milder level without a configured value begins no later than the next level. Configured values must be in order.
+    """
     usual, found, above, after = Thresholds(), dict[str, int](), 100, ""
     for name in reversed(ORDER):
         at = said.get(name, min(getattr(usual, name), above))
@@ -75,7 +84,7 @@ GAINS = {Level.TRIM: 0.15, Level.ONE_LINE: 0.10, Level.SUMMARY: 0.05, Level.RECE
 
 
 def levels_of(settings: Settings) -> Thresholds | Disorder:
-    """Where each level begins, by what was said."""
+    """Return the thresholds that the settings configure."""
     said: dict[str, int] = {}
     for name in ORDER:
         if isinstance(value := settings.values.get(("compaction", name)), int):

@@ -1,4 +1,4 @@
-"""`[[credential]]` as TOML: read once, strictly. What is wrong is an error with file and line."""
+"""Entries `[[credential]]` of a configuration file, checked strictly. Errors name file and line."""
 
 import re
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ _NOT_TOLD = re.compile(
 
 
 def credentials(entries: Iterable[TomlEntry]) -> tuple[Credential, ...]:
-    """Of every `[[credential]]`, in order; a later one takes the place of one with its name. Raises TomlError."""
+    """Return the credentials in order. A later one replaces an earlier one of the same name. Raises TomlError."""
     found: dict[str, Credential] = {}
     for entry in entries:
         made = credential(entry)
@@ -41,7 +41,7 @@ def credentials(entries: Iterable[TomlEntry]) -> tuple[Credential, ...]:
 
 
 def credential(entry: TomlEntry) -> Credential:
-    """One of them. Raises TomlError."""
+    """Return one credential. Raises TomlError."""
     name = _text(entry, "name")
     if not _NAME.match(name):
         raise entry.error_at("name", "it is no short name", 'give it one of letters, digits, `.`, `_` and `-`: "forge"')
@@ -88,7 +88,7 @@ def _rule(entry: TomlEntry, text: str) -> HostRule:
 
 
 def _header(entry: TomlEntry) -> tuple[str, str, str]:
-    """Its name, its value, and the user name of Basic."""
+    """Return the name of the header, its value, and the user name of Basic authentication."""
     if ("header" in entry.values) == ("basic" in entry.values):
         fix = 'write header = "Authorization: Bearer {secret}", or basic = "USER"'
         raise entry.error_at("", "it needs one of `header` and `basic`", fix)
@@ -121,7 +121,7 @@ def _source(entry: TomlEntry) -> tuple[str, ...]:
 
 
 def _use(entry: TomlEntry, made: Credential, text: str) -> tuple[str, str]:
-    """A program or a variable, and the address that it is about."""
+    """Return the program or the variable, and the address for which it is used."""
     name, equals, address = text.partition("=")
     if name == "gh":
         if not made.intercept:

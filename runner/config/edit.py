@@ -1,4 +1,4 @@
-"""Changing one key of a file that a person wrote: comments, order and everything else stay as they are."""
+"""Change of one key in a file that a user wrote. Comments, order and all other text stay as they are."""
 
 import re
 import tomllib
@@ -20,7 +20,7 @@ _CANNOT = (ValueError, KeyError, TypeError, AttributeError)
 
 
 def written(key: Key, words: list[str]) -> str:
-    """What somebody typed for a key, as TOML. Raises ConfigError when it has not the right shape."""
+    """Return the typed words of a value as TOML. Raises ConfigError if the value has the wrong shape."""
     if key.shape is ValueType.TEXT and len(words) == 1:
         raw: object = words[0]
     elif key.shape in (ValueType.TEXTS, ValueType.WORDS) and not (
@@ -41,7 +41,7 @@ def written(key: Key, words: list[str]) -> str:
 
 
 def with_value(text: str, path: KeyPath, literal: str) -> str:
-    """`text` where `path` has the value that `literal` writes. Raises ConfigError when that cannot be done safely."""
+    """Return `text` with the value `literal` at `path`. Raises ConfigError if the change is not safe."""
     wanted = _document(text)
     _put(wanted, path, tomllib.loads(f"x = {literal}")["x"])
     tries = (_inserted, _replaced) if _find(_document(text), path) is None else (_replaced,)
@@ -53,7 +53,9 @@ def with_value(text: str, path: KeyPath, literal: str) -> str:
 
 
 def without(text: str, path: KeyPath) -> str | None:
-    """`text` without a key; None when it has none. Raises ConfigError when that cannot be done safely."""
+    """Return `text` without a key; None if `text` does not contain the key. Raises ConfigError if the change is not
+    safe.
+    """
     wanted = _document(text)
     table = _find(wanted, path[:-1])
     if not isinstance(table, dict) or path[-1] not in table:
@@ -77,7 +79,9 @@ def without(text: str, path: KeyPath) -> str | None:
 
 
 def migrated(text: str) -> str:
-    """`text` in the format of today, with its number. Raises ConfigError when that cannot be done safely."""
+    """Return `text` in the current format, with the number of the format. Raises ConfigError if the change is not
+    safe.
+    """
     wanted = _document(text)
     if isinstance(version := wanted.get("version"), int) and (fault := version_up_to(VERSION)(version)):
         raise ConfigError(Problem("a file cannot be brought to the format of today", *fault))
@@ -100,7 +104,9 @@ def migrated(text: str) -> str:
 
 
 def _inserted(text: str, path: KeyPath, literal: str) -> str | None:
-    """As a line of its own: below the same key where it is commented out, else at the end or beginning of its table."""
+    """Return `text` with the key on a new line: below the same key in a comment, else at the end or beginning of its
+    table.
+    """
     rows = text.split("\n")
     table, key = path[:-1], dotted(path[-1:])
     start = lines_of(text).get(table, 0) if table else 0
@@ -124,7 +130,7 @@ def _inserted(text: str, path: KeyPath, literal: str) -> str | None:
 
 
 def _end(rows: list[str]) -> str:
-    """What a line ends with before its newline: files from Windows stay such."""
+    """Return the carriage return that ends each line of a file from Windows, or nothing."""
     return "\r" if len(rows) > 1 and rows[0].endswith("\r") else ""
 
 

@@ -1,4 +1,4 @@
-"""`RINGFENCE_*` says the same things as a file; each is checked as if it stood in one."""
+"""Variables `RINGFENCE_*`, which set the same keys as a file and are checked in the same way."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -12,7 +12,7 @@ _PREFIX = "RINGFENCE_"
 
 
 def given_by(names: Sequence[str], environ: Mapping[str, str], elsewhere: Sequence[str]) -> Iterator[Given]:
-    """What each variable says. `elsewhere`: those that are read by others. Raises ConfigError for one that is wrong."""
+    """Return the value of each variable. `elsewhere` names variables that other code reads. Raises ConfigError."""
     for name in names:
         yield given(name, environ[name], elsewhere)
 
@@ -31,7 +31,7 @@ def given(name: str, text: str, elsewhere: Sequence[str]) -> Given:
 
 
 def plain(text: str) -> int | float | bool | str:
-    """The number or switch that `text` writes; `text` itself (a size such as `2 GiB`, or a mistake) when it is none."""
+    """Return the number or switch in `text`; `text` itself (a size such as `2 GiB`, or a mistake) for another text."""
     if text in ("true", "false"):
         return text == "true"
     try:
