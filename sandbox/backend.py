@@ -1,4 +1,4 @@
-"""What every backend promises: probe, run, close. Outcome and Enforcement say what really happened."""
+"""The interface of a sandbox backend (probe, run, close), and the values that report the result of a run."""
 
 from collections.abc import Callable
 from dataclasses import field
@@ -17,7 +17,10 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Enforcement:
-    """What a canary saw, not what was asked for. `checks` maps each check to True (held) or False."""
+    """The result of a canary: which parts of the boundary were found to hold, not which were requested.
+
+    `checks` maps each check to True (the boundary held) or False.
+    """
 
     level: Level
     backend: str  # "T1", "T3", ...
@@ -28,11 +31,14 @@ class Enforcement:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """An attempt that the boundary stopped. `inferred`: concluded from the program's own message, not the kernel's.
+    """An attempt that the boundary stopped.
 
-    `layer`: who stopped it: `landlock` (by the kernel's record of it), `proxy`, `limit`, `watch` (moved aside
-    afterwards), or `guess` for what is inferred. `right`: what would have let it through, as a person would add it:
-    `--read PATH`, `--write PATH` or `--host HOST`; empty where no such thing would.
+    Attributes:
+        inferred: True if the attempt was concluded from the program's own message, not reported by the kernel.
+        layer: The layer that stopped the attempt: `landlock` (by the kernel's record of it), `proxy`, `limit`, `watch`
+            (moved aside afterwards), or `guess` if `inferred`.
+        right: The flag that would have allowed the attempt: `--read PATH`, `--write PATH` or `--host HOST`; empty if no
+            flag would.
     """
 
     what: str
@@ -45,12 +51,17 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """One attempt of a command to reach a host through the egress proxy, let through or not.
+    """One attempt of a command to reach a host through the egress proxy, allowed or refused.
 
-    `host`, `port`: as it was named, in one spelling; empty where that could not be read. `asked`: `tunnel`, or method
-    and path of a plain request. `address`: what was connected to, empty when nothing was. `why`: what was wrong with
-    it; an allowed one with a reason was allowed and failed. `sent`, `received`: bytes. `credential`: the name of
-    the one that was added to it.
+    Attributes:
+        host: The host as the command named it, in canonical form; empty if the name could not be read.
+        port: The port that the command named.
+        asked: `tunnel`, or method and path of a plain request.
+        address: The address that the proxy connected to; empty if there was no connection.
+        why: The reason of a refusal. An allowed attempt with a reason was allowed and failed.
+        sent: Bytes that the command sent.
+        received: Bytes that the command received.
+        credential: Name of the credential that was added to the request; empty for none.
     """
 
     host: str
@@ -67,9 +78,15 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """What an action and all that it waited for used: `cpu` in seconds, and `memory`, the bytes that the largest of its
-    processes had in memory at once. The kernel counts a process from before it became the command, so it is never less
-    than what the helper itself has."""
+    """The resources that an action and all processes it waited for used.
+
+    The kernel counts a process from before it became the command, so the numbers are never less than those of the
+    helper.
+
+    Attributes:
+        cpu: Processor time in seconds.
+        memory: The largest resident size of any one process, in bytes.
+    """
 
     cpu: float
     memory: int
@@ -80,11 +97,14 @@ MOST_TOLD = 200  # connections of one command that an event names; the record co
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The end of one action.
+    """The result of one action.
 
-    `status`: exit status 0..255, 128+N after signal N. `ended_by`: None, or the limit that ended it (`wall`,
-    `output`, `cancelled`, ...). `stdout`, `stderr`: bytes, cut at the output limit. `data`: the answer of a file
-    action (JSON-like), with `problem` set when it failed.
+    Attributes:
+        status: Exit status from 0 to 255; 128 + N after signal N.
+        stdout: Standard output in bytes, cut at the output limit.
+        stderr: Standard error in bytes, cut at the output limit.
+        ended_by: The limit that ended the action (`wall`, `output`, `cancelled`, ...), or None.
+        data: The JSON-like answer of a file action; `problem` is set if the action failed.
     """
 
     status: int
@@ -124,7 +144,9 @@ Listener = Callable[[int, bytes], None]
 
 
 class SandboxUnavailable(ProblemError):
-    """Nothing may run: the boundary cannot be built. Carries the Problem; the program exits with 4."""
+    """The error for a boundary that cannot be built, so that nothing may run. Carries the Problem; the program exits
+    with 4.
+    """
 
     exit_code: ClassVar[int] = 4  # `Exit.SANDBOX`
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a backend is made with; see `open_backend`."""
+    """The arguments with which a backend is made; see `open_backend`."""
 
     cache: Path | None
     aside: Path | None
@@ -62,7 +62,7 @@ _ASKED = ("container",)  # only when a person says so: it runs other programs th
 
 
 def here() -> list[str]:
-    """The backends that are for this platform, best first; not those that a person must ask for."""
+    """Return the backends for this platform, best first, without those that a user must request by name."""
     return [name for name in BACKENDS if _ONLY.get(name, sys.platform) == sys.platform and name not in _ASKED]
 
 
@@ -79,13 +79,18 @@ async def open_backend(
     lend: "InjectorFactory | None" = None,
     insisted: bool = False,
 ) -> tuple[Backend, Enforcement]:
-    """The best backend whose canary holds. Raises SandboxUnavailable below `minimum` (FULL or PARTIAL).
+    """Return the best backend whose canary holds. Raises SandboxUnavailable below `minimum` (FULL or PARTIAL).
 
-    `name` asks for one backend and no other. `terms` are what the first helper is started for, so that it can be used.
-    `cache` keeps compiled filters, `aside` takes auto-run files that commands made. `files`: whether file actions will
-    be asked for. `ahead`: a helper that was launched for `terms`, without file actions, before this was called.
-    `container`: what the configuration says of that one. `lend`: what credentials are added by, where there are some.
-    `insisted`: somebody asked for `minimum` in so many words, so that no weaker one is offered.
+    Args:
+        name: Request this backend and no other.
+        terms: The terms for which the first helper is started, so that the helper can be used for them.
+        cache: Folder for compiled filters.
+        aside: Folder for auto-run files that commands created.
+        files: True if file actions will be requested.
+        ahead: A helper that was launched for `terms`, without file actions, before this call.
+        container: The configuration of the container backend.
+        lend: Factory of the credential injector, if there are credentials.
+        insisted: True if the user requested `minimum` explicitly, so that no weaker backend is suggested.
     """
     names = [name] if name is not None else here()
     first: SandboxUnavailable | None = None

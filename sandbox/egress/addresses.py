@@ -1,7 +1,7 @@
-"""Which addresses the proxy connects to: public ones, and under a `private` rule this machine's and private networks'.
+"""The addresses to which the proxy connects: public ones, and under a `private` rule also local and private networks.
 
-From the IANA registries of special-purpose addresses (RFC 6890 and its successors), as lists of our own: what the
-standard library counts as private has changed between versions of Python.
+The lists follow the IANA registries of special-purpose addresses (RFC 6890 and its successors). They are kept here,
+because the classification in the standard library has changed between versions of Python.
 """
 
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
@@ -81,9 +81,9 @@ _UNICAST = IPv6Network("2000::/3")  # all that is handed out for the internet; t
 
 
 def refusal(text: str, *, private: bool) -> str | None:
-    """What is wrong with connecting to the address `text`, in words; None when nothing is.
+    """Return the reason not to connect to the address `text`, in words; None if there is no reason.
 
-    `private`: whether the rule allows this machine and private networks. An interface's scope (`%eth0`) is refused.
+    `private` is True if the rule allows this machine and private networks. An interface scope (`%eth0`) is refused.
     """
     try:
         address = ip_address(text)
@@ -101,7 +101,7 @@ def refusal(text: str, *, private: bool) -> str | None:
 
 
 def can_be_private(text: str) -> bool:
-    """Whether a `private` rule would allow the address `text`, and another one does not."""
+    """Return True if a `private` rule would allow the address `text` and any other rule would not."""
     return refusal(text, private=False) is not None and refusal(text, private=True) is None
 
 

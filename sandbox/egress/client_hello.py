@@ -12,10 +12,11 @@ _SERVER_NAME, _ENCRYPTED = 0, 0xFE0D
 
 
 def server_name(data: bytes) -> tuple[bool, str]:
-    """`(True, NAME)` once `data` holds a whole ClientHello, the name empty when it has none; `(False, "")` before.
+    """Return `(True, NAME)` once `data` holds a whole ClientHello, else `(False, "")`. NAME is empty if the hello has
+    none.
 
-    The hello may lie in several records, each of them in pieces. Raises Malformed when this is no TLS that can be
-    judged, a hello that hides its name (Encrypted ClientHello) among it.
+    The hello may be split over several records, and each record may arrive in pieces. Raises Malformed for data that is
+    not TLS that can be judged, including a hello that hides its name (Encrypted ClientHello).
     """
     body, size = bytearray(), -1
     here = records = 0
@@ -54,7 +55,9 @@ def _begins_well(head: bytes) -> None:
 
 
 def _extensions(hello: bytes) -> dict[int, bytes]:
-    """Every extension by its number. Raises IndexError for a hello that is not whole, Malformed for one said twice."""
+    """Return every extension by its number. Raises IndexError for an incomplete hello, Malformed for a repeated
+    extension.
+    """
     here = 2 + 32  # version, random
     here += 1 + hello[here]  # session
     here += 2 + _number(hello, here)  # cipher suites
@@ -91,5 +94,5 @@ def _name(extensions: dict[int, bytes]) -> str:
 
 
 def _number(data: bytes, here: int) -> int:
-    """Two bytes; IndexError at the end of `data`."""
+    """Return the number in the next two bytes. Raises IndexError at the end of `data`."""
     return data[here] << 8 | data[here + 1]

@@ -1,4 +1,4 @@
-"""One command beside the proxy: what it did on the network comes back with it, however it ends."""
+"""One command with the egress proxy: the connections of the command are returned with its result."""
 
 from collections.abc import Awaitable
 from typing import TypeVar
@@ -10,9 +10,10 @@ T = TypeVar("T")
 
 
 async def with_egress(egress: Egress, work: Awaitable[T]) -> tuple[T, tuple[Connection, ...], tuple[Violation, ...]]:
-    """What `work` gives, all that its command tried, and what of that was refused; nothing of it goes on afterwards.
+    """Await `work` and return its result, all connections of its command, and the violations among them.
 
-    The cause of an exception of `work` has the connections (`interrupted_connections`).
+    No connection of the command stays open afterwards. The cause of an exception of `work` has the connections
+    (`interrupted_connections`).
     """
     egress.begin()
     try:

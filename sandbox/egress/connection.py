@@ -1,6 +1,6 @@
-"""One connection of a command: how it asks, whether that is allowed, and the bytes that are passed on.
+"""One connection of a command to the proxy: the request, its judgement, and the transfer in both directions.
 
-TLS is the client's own, and never opened but for a host whose credential says so (`intercept`).
+TLS of the client is passed on unopened, except for a host whose credential requests it (`intercept`).
 """
 
 import asyncio
@@ -40,7 +40,9 @@ class ProxyConnection:
         self.attempt.end(None)
 
     async def run(self) -> None:
-        """Never raises but for a cancel: what went wrong is in the attempt, and told to the client."""
+        """Serve the connection until it ends. Errors are recorded in the attempt and told to the client; raises only on
+        cancel.
+        """
         try:
             async with asyncio.timeout(HEAD):
                 if not (self.client.ahead or await self.client.more()):
@@ -88,7 +90,7 @@ class ProxyConnection:
         await self._tunnel(host, port)
 
     async def _http(self, within: tuple[str, int] | None) -> None:
-        """One request: in the open, or first in a tunnel that is connected already."""
+        """Serve one request: in the open, or the first one in a tunnel that is connected already."""
         client = self.client
         try:
             async with asyncio.timeout(HEAD):
@@ -123,7 +125,7 @@ class ProxyConnection:
             raise Malformed("the connection was closed before it asked for anything")
 
     async def _dial(self, host: str, port: int, method: str = "", path: str = "") -> bool:
-        """Connect, when some rule allows it. Whether that rule is bound to some requests."""
+        """Connect if a rule allows it. Return True if that rule is restricted to some requests."""
         rule = self.dialer.allowing(host, port, method, path)
         await self._connect(rule, host, port)
         return rule.bound
@@ -163,10 +165,11 @@ class ProxyConnection:
         await self.client.part()
 
     async def _lent(self, request: http1.Request) -> tuple[bool, "InjectedHeader | None"]:
-        """Whether the server is spoken to over TLS, which then stands; and what is added to this request.
+        """Return True if the server is reached over TLS (the handshake is then done), and the header to add to the
+        request.
 
-        INVARIANT: each request is judged by itself, and what is added goes to the host and port that it was added for:
-        to the one that this connection leads to, whose certificate says so.
+        INVARIANT: each request is judged by itself, and a header is added only for the host and port that it belongs
+        to: the one to which this connection leads, as its certificate proves.
         """
         host, port, broker = request.host, request.port, self.broker
         secure = broker is not None and broker.secure(host, port)
@@ -191,7 +194,7 @@ class ProxyConnection:
         return secure, added
 
     async def _both(self, body: "asyncio.Task[None]", answer: "asyncio.Task[int]") -> None:
-        """Until the answer is over. A server may answer before it has the body, and need not take all of it."""
+        """Transfer in both directions until the answer is over. A server may answer before it has the whole body."""
         waiting: set[asyncio.Task[None] | asyncio.Task[int]] = {body, answer}
         while answer in waiting:
             done, waiting = await asyncio.wait(waiting, timeout=IDLE / 4, return_when=asyncio.FIRST_COMPLETED)
@@ -202,7 +205,7 @@ class ProxyConnection:
         answer.result()
 
     async def _body(self, request: http1.Request) -> None:
-        """Pass on exactly the body of this request, and read no further: what follows was not judged."""
+        """Pass on exactly the body of this request, and read no further, because following data was not judged."""
         if request.length >= 0:
             await self._exactly(request.length)
             return
@@ -239,9 +242,9 @@ class ProxyConnection:
             size -= len(data)
 
     async def _answer(self, request: http1.Request, added: "InjectedHeader | None", *, moved: tuple[str, str]) -> int:
-        """Pass the answer on, provisional heads first, until the server ends it. Its status.
+        """Pass on the answer, provisional heads first, until the server ends it, and return its status.
 
-        What was added to the request does not come back in it.
+        Credentials that were added to the request are masked in the answer.
         """
         server = self.server
         assert server is not None
@@ -282,7 +285,7 @@ class ProxyConnection:
     async def _piecewise(
         self, source: Stream, target: Stream, count: Count, added: "InjectedHeader | None" = None
     ) -> None:
-        """The rest of what comes, read and written anew. Whoever waits for it has the time limit."""
+        """Yield the rest of the answer in pieces. The caller sets the time limit."""
         mask = added.mask() if added else None
         while data := await source.some(CHUNK):
             count(len(data))
@@ -291,7 +294,9 @@ class ProxyConnection:
             await target.send(mask.end())
 
     async def _chunks(self, server: Stream, client: Stream, added: "InjectedHeader") -> None:
-        """The rest of an answer in chunks, cut anew: where the server cut them hides nothing. Trailers are dropped."""
+        """Yield the rest of an answer in chunks, cut anew, so that masking does not depend on the server's cuts. Drop
+        trailers.
+        """
         mask = added.mask()
         while (line := await server.until(b"\n", 4096)) is not None:
             await asyncio.sleep(0)  # thousands of chunks may be there at once
@@ -315,7 +320,7 @@ class ProxyConnection:
     # ---- tunnels
 
     async def _tunnel(self, host: str, port: int) -> None:
-        """Look at what is said first in a tunnel; then pass on whatever comes."""
+        """Judge the first bytes in a tunnel, then pass on everything."""
         client, server = self.client, self.server
         assert server is not None
         try:
@@ -349,7 +354,9 @@ class ProxyConnection:
         return self.broker.opens(host, port) if self.broker is not None else None
 
     async def _first_words(self, host: str, port: int) -> str:
-        """`tls`, `http` or `other`. Raises Refused for what this port is not for, or what is meant for another host."""
+        """Return `tls`, `http` or `other`. Raises Refused for a protocol that this port is not for, or for another
+        host.
+        """
         client = self.client
         if client.ahead[0] == client_hello.HANDSHAKE:
             while not (found := client_hello.server_name(client.ahead))[0]:
@@ -381,7 +388,7 @@ class ProxyConnection:
             await server.abort()
 
     async def _pass_on_in_tls(self, client: Stream, server: Stream) -> None:
-        """Until either has ended: what was opened is a web socket, and both sides say goodbye inside of it."""
+        """Transfer in both directions until either side has ended the web socket that was opened inside TLS."""
         up = asyncio.create_task(self._piecewise(client, server, self.attempt.sends))
         down = asyncio.create_task(self._piecewise(server, client, self.attempt.receives))
         try:
@@ -395,7 +402,7 @@ class ProxyConnection:
             await asyncio.gather(up, down, return_exceptions=True)
 
     async def _flush(self, source: Stream, target: Stream) -> None:
-        """What was read ahead goes first."""
+        """Send the data that was read ahead."""
         data, source.ahead = source.ahead, b""
         if data:
             (self.attempt.sends if target is self.server else self.attempt.receives)(len(data))
@@ -408,7 +415,10 @@ async def _chunk(client: Stream, data: bytes) -> None:
 
 
 def _same(name: str, host: str) -> None:
-    """THREAT T55: behind one address lie many hosts, and the name in TLS chooses."""
+    """Raise Refused unless the name in TLS is the host of the tunnel.
+
+    THREAT T55: one address serves many hosts, and the name in TLS selects one.
+    """
     found = host_name(name) or host_name(f"[{name}]")
     if name and found != host:
         said = found or "something that is no name"
@@ -418,7 +428,9 @@ def _same(name: str, host: str) -> None:
 
 
 def _moved(request: http1.Request) -> tuple[str, str]:
-    """How a server that is spoken to over TLS names itself, and how a program that asks in the open reaches it."""
+    """Return the address prefix of a server that is reached over TLS, and its prefix for a client that asks in the
+    open.
+    """
     named = request.host if request.port == 443 else f"{request.host}:{request.port}"
     return f"https://{named}/", f"http://{request.host}:{request.port}/"
 
@@ -428,7 +440,7 @@ def _about(error: Refused, host: str) -> Refused:
 
 
 def _page(error: Refused) -> bytes:
-    """The reason where every client shows it: in the status line and as the page."""
+    """Return an answer that shows the reason in every client: in the status line and as the page."""
     text = "".join(char if " " <= char <= "~" else "?" for char in error.what)
     body = f"{text}\n{f'A person could allow `{error.right}`.' + chr(10) if error.right else ''}".encode()
     return (

@@ -1,7 +1,7 @@
-"""What the runner lends the proxy: headers for requests that a credential covers, and the keys to hosts that it opens.
+"""Credential injection by the proxy: headers for the requests that a credential covers, and TLS keys for its hosts.
 
-Plain callables: where a credential comes from, and the type that guards it, is the runner's own business. A value is
-here only for as long as one request needs it.
+The interface consists of plain callables: the source of a credential, and the type that guards it, belong to the
+runner. A value is held here only while one request needs it.
 """
 
 from collections.abc import Awaitable, Callable
@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class InjectedHeader:
-    """One header that goes with one request. `credential`: its name, for the record.
+    """One header that is added to one request.
 
-    `masks`: spellings of the value that an answer must not bring back.
+    Attributes:
+        credential: Name of the credential, for the record.
+        masks: Spellings of the value that an answer must not contain.
     """
 
     credential: str
@@ -29,24 +31,28 @@ class InjectedHeader:
     masks: tuple[bytes, ...] = field(default=(), repr=False)
 
     def hide(self, data: bytes) -> bytes:
-        """`data` with stars of the same length for each of `masks`."""
+        """Return `data` with each of `masks` replaced by stars of the same length."""
         for mask in self.masks:
             data = data.replace(mask, b"*" * len(mask))
         return data
 
     def mask(self) -> "Mask":
-        """For an answer that comes in pieces."""
+        """Return a mask for an answer that arrives in pieces."""
         return Mask(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """For the commands of one set of terms. A host is in the form of `host_name`, a path without its query.
+    """The credential injector for the commands of one set of terms.
 
-    `secure` says whether what is asked of a host and port in the open goes on over TLS.
-    `asks` gives what is added to a request by (host, port, method, path), if anything. Raises Failed.
-    `opens` gives the certificate by which the TLS of a host and port is opened, or None: then it is passed on unopened.
-    `trust` gives what a server's certificate is checked by. `rejected` is told that a server did not take a credential.
+    A host has the form of `host_name`; a path has no query.
+
+    Attributes:
+        secure: Returns True if a plain request to this host and port is sent on over TLS.
+        asks: Returns the header to add to a request by (host, port, method, path), or None. Raises Failed.
+        opens: Returns the certificate by which TLS of this host and port is opened, or None to pass it on unopened.
+        trust: Returns the context by which a server's certificate is verified.
+        rejected: Called when a server did not accept a credential.
     """
 
     secure: Callable[[str, int], bool]
@@ -60,7 +66,7 @@ InjectorFactory = Callable[[tuple[str, ...]], Broker]  # from the names of crede
 
 
 def injector_for(names: tuple[str, ...], lend: InjectorFactory | None) -> Broker:
-    """What `lend` gives. Raises SandboxUnavailable where nobody does: terms are granted exactly, or not at all."""
+    """Return the injector for the credentials `names`. Raises SandboxUnavailable if there is no factory for them."""
     if lend is None:
         what = f"no credential can be added here, and the command would get {', '.join(names)}"
         fix = "take it out of the configuration, or run the command under T1, T2 or a container"
@@ -69,9 +75,9 @@ def injector_for(names: tuple[str, ...], lend: InjectorFactory | None) -> Broker
 
 
 class Mask:
-    """Bytes in pieces, with every one of the masks hidden. Only what is there byte for byte is found.
+    """A filter that hides every mask in a stream of pieces of bytes. Only exact byte sequences are found.
 
-    What may be the beginning of one is held back until more is known.
+    A possible beginning of a mask is held back until the following bytes are known.
     """
 
     def __init__(self, added: InjectedHeader) -> None:
@@ -79,20 +85,20 @@ class Mask:
         self._held = b""
 
     def feed(self, data: bytes) -> bytes:
-        """What may be passed on now."""
+        """Return the bytes that may be passed on now."""
         data = self._added.hide(self._held + data)
         size = max((_begun(data, mask) for mask in self._added.masks), default=0)
         self._held = data[len(data) - size :]
         return data[: len(data) - size]
 
     def end(self) -> bytes:
-        """The rest."""
+        """Return the remaining bytes."""
         held, self._held = self._held, b""
         return held
 
 
 def _begun(data: bytes, mask: bytes) -> int:
-    """How many bytes at the end of `data` are the beginning of `mask`."""
+    """Return the number of bytes at the end of `data` that are a beginning of `mask`."""
     start = max(0, len(data) - len(mask) + 1)
     while (start := data.find(mask[:1], start)) >= 0:
         if mask.startswith(data[start:]):

@@ -1,7 +1,7 @@
-"""From a host that somebody named to a connection with it, or to why there is none: rules, names, addresses.
+"""Connections to hosts by name: rules, name resolution, checks of addresses, and the connection itself.
 
-INVARIANT: an address is connected to exactly as it was checked. The name is asked for once, and never again between the
-check and the connection, so an answer that changes meanwhile changes nothing (DNS rebinding).
+INVARIANT: the proxy connects to exactly the address that was checked. A name is resolved once, and never again between
+the check and the connection, so a changed answer has no effect (DNS rebinding).
 """
 
 import asyncio
@@ -21,10 +21,14 @@ _ADDRESSES = 6  # of one host that are tried
 
 
 class Dialer:
-    """What one set of entries allows. `resolver` stands for this machine's own way to resolve names."""
+    """The rules of one allowlist, and the connections that they allow. `resolver` replaces this machine's resolver in
+    tests.
+    """
 
     def __init__(self, hosts: Iterable[str], resolver: Resolve = resolve) -> None:
-        """Raises ValueError for an entry that is none: whoever compiled the Terms has checked them."""
+        """Parse the entries. Raises ValueError for an invalid entry, although the compiler of the Terms has checked all
+        of them.
+        """
         self.rules: list[HostRule] = []
         for text in hosts:
             if text == UNNAMED:
@@ -37,14 +41,14 @@ class Dialer:
         self._resolving = asyncio.Semaphore(_RESOLVING)
 
     def allowing(self, host: str, port: int, method: str = "", path: str = "") -> HostRule:
-        """The widest rule that allows this request, or without a method this tunnel. Raises Refused."""
+        """Return the widest rule that allows this request or, without a method, this tunnel. Raises Refused."""
         found = [rule for rule in self.rules if rule.meets(host, port, method, path)]
         if found:
             return min(found, key=lambda rule: (rule.bound, not rule.private))
         raise self._refused(host, port, method, path)
 
     def naming(self, host: str, port: int) -> HostRule:
-        """The widest rule about this host, for a tunnel in which every request is judged. Raises Refused."""
+        """Return the widest rule about this host, for a tunnel in which every request is judged. Raises Refused."""
         found = [rule for rule in self.rules if rule.names(host, port)]
         if found:
             return min(found, key=lambda rule: (rule.bound, not rule.private))
@@ -75,7 +79,9 @@ class Dialer:
         return Refused(what, right=right, host=host)
 
     async def connect(self, host: str, port: int, *, private: bool) -> tuple[socket.socket, str]:
-        """A connection and the address that it goes to. Raises Refused; Failed when the network does not do it."""
+        """Return a connection and its address. Raises Refused if no rule allows it, and Failed for an error of the
+        network.
+        """
         errors: list[str] = []
         for address in await self._addresses(host, port, private):
             family = socket.AF_INET6 if ":" in address else socket.AF_INET
@@ -98,7 +104,7 @@ class Dialer:
         raise Failed(f"host {host} cannot be reached ({'; '.join(errors[:3])}{more})", host=host)
 
     async def _addresses(self, host: str, port: int, private: bool) -> tuple[str, ...]:
-        """Those that may be connected to; at least one."""
+        """Return the addresses that may be connected to; at least one."""
         if _literal(host):
             found: tuple[str, ...] = (host.strip("[]"),)
         else:
@@ -124,7 +130,7 @@ def _literal(host: str) -> bool:
 
 
 def quoted_path(path: str) -> str:
-    """A path in a sentence: not too long, nothing odd in it."""
+    """Return a path for use in a sentence: shortened, with unusual characters escaped."""
     text = "".join(char if "!" <= char <= "~" else "?" for char in path)
     return text if len(text) <= 100 else text[:97] + "..."
 
@@ -134,7 +140,7 @@ def _private(host: str, port: int) -> str:
 
 
 def _own(family: int, address: str, port: int) -> bool:
-    """Whether `address` is one of this machine's own, public ones too: the kernel would then send from it.
+    """Return True if `address` belongs to this machine, public addresses included: the kernel would send from it.
 
     Connecting a datagram socket sends nothing (connect(2)).
     """

@@ -1,9 +1,15 @@
-"""Why the proxy does not do what it was asked, in the words that the command, the model and the record all get."""
+"""The errors with which the proxy refuses a request, in the words that the command, the model and the record get."""
 
 
 class Refused(Exception):
-    """`what`: one sentence without a full stop. `fix`: what a person could do, or empty. `right`: the smallest entry of
-    an allowlist that would have let it through, or empty where none does. `host`: whom it is about."""
+    """The error for a request that no rule allows.
+
+    Attributes:
+        what: One sentence without a full stop.
+        fix: An action for the user, or empty.
+        right: The smallest allowlist entry that would allow the request; empty if none does.
+        host: The host of the request.
+    """
 
     def __init__(self, what: str, *, fix: str = "", right: str = "", host: str = "", status: int = 403) -> None:
         super().__init__(what)
@@ -11,14 +17,14 @@ class Refused(Exception):
 
 
 class Malformed(Refused):
-    """A request that is no request, or one that two programs may read in two ways."""
+    """The error for a request that is invalid, or that two programs may read in two ways."""
 
     def __init__(self, what: str, status: int = 400) -> None:
         super().__init__(what, status=status)
 
 
 class Failed(Refused):
-    """Nothing forbids it; the network did not do it."""
+    """The error for an allowed request for which the network failed."""
 
     def __init__(self, what: str, *, host: str = "", fix: str = "", status: int = 502) -> None:
         super().__init__(what, host=host, fix=fix, status=status)

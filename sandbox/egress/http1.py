@@ -55,9 +55,13 @@ _OVERRIDE_PARAMETER = re.compile(r"[_-]+(http[_-]?)?(method|verb)|\$?(x[_-])?htt
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """`path` with the query, as sent; empty for CONNECT. `length`: bytes of the body, -1 when it comes in chunks.
+    """One parsed HTTP/1 request.
 
-    `host` and `port`: what it is for; an empty host where the request leaves that to the tunnel that it came in.
+    Attributes:
+        path: The path with the query as sent; empty for CONNECT.
+        length: Bytes of the body; -1 for a body in chunks.
+        host: The host of the request; empty if the request leaves the host to its tunnel.
+        port: The port of the request.
     """
 
     method: str
@@ -75,16 +79,19 @@ class Request:
 
     @property
     def overridden(self) -> bool:
-        """True if a header or query parameter makes some servers take another method, host or path.
+        """Return True if a header or query parameter makes some servers use another method, host or path.
 
-        A method in a body (`_method` in a form) is not looked for.
+        A method in a body (`_method` in a form) is not detected.
         """
         parameters = re.split("[&;]", self.path.partition("?")[2])
         return any(_overrides(name) for name, _ in self.fields) or any(map(_parameter_overrides, parameters))
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """All that it is about: where a copy goes, too (RFC 4918, 10.3); empty for another host, or no certain one."""
+        """Return every path of the request, including the destination of a copy (RFC 4918, 10.3).
+
+        The result is empty if a path is uncertain or belongs to another host.
+        """
         told = [value for name, value in self.fields if _plain_name(name) == "destination"]
         return (self.bare, *(self._on_this_host(value) for value in told))
 
@@ -120,10 +127,12 @@ def request(head: bytes, within: tuple[str, int] | None = None) -> Request:
 
 
 def sent(request: Request, usual: int = 80, added: tuple[str, str] | None = None) -> bytes:
-    """The head that goes to the server. Whatever the proxy adds to a request of its own is added here.
+    """Return the head that is sent to the server, with all headers that the proxy adds.
 
-    `usual`: the port that the server takes when none is named. `added`: a header in the place of all that servers may
-    read under its name; the answer then comes as it is, in no coding, so that it can be looked through.
+    Args:
+        usual: The port that the server assumes if none is named.
+        added: A header that replaces every header servers may read under its name. The answer is then requested without
+            a content coding, so that it can be searched.
     """
     host = request.host if request.port == usual else f"{request.host}:{request.port}"
     lines = [f"{request.method} {request.path} HTTP/1.1", f"Host: {host}"]
@@ -141,9 +150,9 @@ def sent(request: Request, usual: int = 80, added: tuple[str, str] | None = None
 
 
 def response(head: bytes, moved: tuple[str, str] = ("", "")) -> tuple[int, bytes]:
-    """The status of a response, and its head as the client gets it: the connection ends with it. Raises Failed.
+    """Return the status of a response, and its head for the client; the connection ends after it. Raises Failed.
 
-    `moved`: the beginning of addresses that the client knows by another one, and that other one.
+    `moved` is the prefix of addresses that the client knows by another prefix, and that other prefix.
     """
     lines = head[: -len(END)].decode("latin-1").split("\r\n")
     found = _STATUS.match(lines[0])
@@ -198,7 +207,7 @@ def chunk_size(line: bytes) -> int:
 
 
 def looks_like(data: bytes) -> bool | None:
-    """Whether what a client says first is an HTTP request; None while it could still become one."""
+    """Return True if the first bytes of a client are an HTTP request; None while they could still become one."""
     word, space, rest = data[:64].partition(b" ")
     if len(word) > 31 or not re.fullmatch(rb"[A-Z][A-Z-]*", word):
         return False if word else None
@@ -279,7 +288,7 @@ def _moved(line: str, old: str, new: str) -> str:
 
 
 def _plain_name(name: str) -> str:
-    """Programs behind CGI and WSGI cannot tell `_` and `-` apart."""
+    """Return the header name with `_` as `-`, because programs behind CGI and WSGI cannot tell them apart."""
     return name.lower().replace("_", "-")
 
 

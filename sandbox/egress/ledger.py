@@ -1,4 +1,4 @@
-"""What one command did on the network: every attempt, how much went through, and what was refused, in words."""
+"""The network record of one command: every attempt, the number of bytes, and the refusals in words."""
 
 import time
 
@@ -37,7 +37,7 @@ class Attempt:
         self.seconds = -1.0
 
     def sends(self, size: int) -> None:
-        """`size` bytes go out. Raises Refused when that is more than one command may."""
+        """Count `size` outgoing bytes. Raises Refused above the limit of one command."""
         self.moved = time.monotonic()
         self.up += size
         self.ledger.up += size
@@ -52,7 +52,7 @@ class Attempt:
             raise Refused(f"the command has received more than {DOWN >> 30} GB", host=self.host)
 
     def end(self, error: Refused | None) -> None:
-        """Later ends change nothing."""
+        """Set the end of the attempt. Later calls have no effect."""
         if self.seconds < 0:
             self.seconds = time.monotonic() - self.started
             self.error = error
@@ -92,7 +92,7 @@ class Ledger:
         return found
 
     def violations(self) -> tuple[Violation, ...]:
-        """What was refused, each thing once, in the order of the first time. Exact: the proxy itself says so."""
+        """Return the refused attempts, each once, in the order of their first time. They are exact, not inferred."""
         found: dict[str, Violation] = {}
         for attempt in self.attempts:
             error = attempt.error
@@ -110,7 +110,7 @@ def _refusal(error: Refused) -> Violation:
 
 
 def fix(error: Refused) -> str:
-    """What a person could do about it."""
+    """Return an action for the user."""
     if error.fix:
         return error.fix
     if error.right:

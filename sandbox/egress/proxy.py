@@ -46,7 +46,7 @@ class Egress:
         self._listening = self._busy = False
 
     def begin(self) -> None:
-        """From now on connections belong to a new command."""
+        """Assign all following connections to a new command."""
         self._ledger = Ledger()
         with contextlib.suppress(OSError):
             while True:  # what an earlier command, which is dead, left in the queue
@@ -65,7 +65,7 @@ class Egress:
         return self._ledger.connections(), self._ledger.violations()
 
     def close(self) -> None:
-        """Again is harmless."""
+        """Stop listening. Calling this again has no effect."""
         self._busy = False
         self._listen(False)
         for task in self._tasks:

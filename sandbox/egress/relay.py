@@ -1,6 +1,6 @@
-"""Bytes from one socket to the other, as fast as an event loop in Python does it: copied through one buffer each way.
+"""Transfer of bytes between two sockets in an event loop, copied through one buffer per direction.
 
-Measured against splice(2) through a pipe: no difference on loopback, and this needs no further descriptors.
+Measured against splice(2) through a pipe: no difference on loopback, and copying needs no further descriptors.
 """
 
 import asyncio
@@ -16,7 +16,9 @@ _AT_ONCE = 4  # pieces before others get their turn
 
 
 async def relay(one: socket.socket, other: socket.socket, up: Count, down: Count, idle: float) -> None:
-    """Both ways until both have ended. Raises TimeoutError when nothing moves for `idle` seconds, and OSError."""
+    """Transfer in both directions until both have ended. Raises TimeoutError after `idle` seconds without data, and
+    OSError.
+    """
     await _run([_Way(one, other, up), _Way(other, one, down)], idle)
 
 

@@ -1,4 +1,4 @@
-"""Names to addresses, on this side: nothing inside a sandbox can ask a name server."""
+"""Name resolution in the runner, because no command inside a sandbox can reach a name server."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""SOCKS5 as RFC 1928 has it: no authentication, CONNECT only, and names are resolved here."""
+"""The SOCKS5 protocol of RFC 1928: no authentication, CONNECT only, and names are resolved by the proxy."""
 
 import socket
 
@@ -11,7 +11,7 @@ _DONE, _FAILED, _FORBIDDEN, _UNREACHABLE, _NO_COMMAND, _NO_ADDRESS = 0, 1, 2, 4,
 
 
 class Unanswerable(Malformed):
-    """Wrong in a way that SOCKS has bytes for: `answer` is sent before the connection ends."""
+    """An error that SOCKS has a reply for: `answer` is sent before the connection ends."""
 
     def __init__(self, what: str, answer: bytes) -> None:
         super().__init__(what)
@@ -19,7 +19,7 @@ class Unanswerable(Malformed):
 
 
 def greeting(data: bytes) -> int:
-    """How many bytes the greeting takes, 0 while it is not whole. Raises Unanswerable."""
+    """Return the length of the greeting in bytes; 0 while it is incomplete. Raises Unanswerable."""
     if data[:1] == b"\x04":
         # SOCKS4: the answer of that version (VN 0, CD 91: rejected).
         raise Unanswerable("SOCKS4 names no host; use SOCKS5 (`socks5h://`)", b"\x00\x5b" + bytes(6))
@@ -59,7 +59,7 @@ def request(data: bytes) -> tuple[int, str, int]:
 
 
 def answer(error: Refused | None) -> bytes:
-    """What is said at the end: connected, or in which way it was not."""
+    """Return the reply at the end: connected, or the kind of failure."""
     if isinstance(error, Unanswerable):
         return error.answer
     if error is None:

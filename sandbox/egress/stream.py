@@ -28,7 +28,9 @@ class Stream:
         return bool(data)
 
     async def until(self, mark: bytes, most: int) -> bytes | None:
-        """All up to and with `mark`; None when the other side ends before, or has not said it in `most` bytes."""
+        """Return all bytes up to and including `mark`; None if the other side ends before, or has not sent it within
+        `most` bytes.
+        """
         seen = 0
         while (at := self.ahead.find(mark, max(0, seen - len(mark)))) < 0:
             seen = len(self.ahead)
@@ -41,7 +43,7 @@ class Stream:
         return data
 
     async def some(self, most: int) -> bytes:
-        """Up to `most` bytes; empty at the end."""
+        """Return up to `most` bytes; empty at the end."""
         if not self.ahead:
             await self.more()
         data, self.ahead = self.ahead[:most], self.ahead[most:]

@@ -13,13 +13,13 @@ _BROKEN = b"\x15\x03\x03\x00\x02\x02\x50"  # an alert in the clear: fatal, inter
 
 
 class Secured(Stream):
-    """`stream` with TLS on it. `handshake` before anything else. Raises OSError, as ssl.SSLError too."""
+    """A `stream` inside TLS. Call `handshake` first. Raises OSError, including ssl.SSLError."""
 
     __slots__ = ("_in", "_out", "_sending", "_tls", "cut", "inner")
     clear = False
 
     def __init__(self, stream: Stream, context: ssl.SSLContext, host: str | None) -> None:
-        """`host`: whose certificate it must be, without brackets; None where we are the server."""
+        """Wrap `stream`. `host` is the expected name in the certificate, without brackets; None on the server side."""
         super().__init__(stream.sock)
         self.inner, self.cut = stream, False
         self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -95,7 +95,7 @@ class Secured(Stream):
 
 
 async def to_server(stream: Stream, context: ssl.SSLContext, host: str) -> Stream:
-    """TLS with the server of `host`, verified. Raises Failed when it cannot be."""
+    """Return TLS to the server of `host`, verified. Raises Failed if verification fails."""
     made = Secured(stream, context, host.strip("[]"))
     try:
         async with asyncio.timeout(HANDSHAKE):
@@ -111,7 +111,7 @@ async def to_server(stream: Stream, context: ssl.SSLContext, host: str) -> Strea
 
 
 async def to_client(stream: Stream, context: ssl.SSLContext, host: str) -> Stream:
-    """TLS with a command that takes us for `host`. Raises Failed when it does not."""
+    """Return TLS to a command for which the proxy acts as `host`. Raises Failed if the handshake fails."""
     made = Secured(stream, context, None)
     try:
         async with asyncio.timeout(HANDSHAKE):

@@ -1,4 +1,4 @@
-"""How programs inside learn of the proxy: the variables that they look for, each in its own spelling."""
+"""The environment variables by which programs inside find the proxy, each in its own spelling."""
 
 from collections.abc import Iterable, Mapping
 
@@ -11,11 +11,12 @@ _OWN = ("localhost", "127.0.0.1", "::1")  # the sandbox's own servers
 
 
 def variables(environment: Mapping[str, str], hosts: Iterable[str] = (), port: int = PORT) -> dict[str, str]:
-    """What is added to `environment`. One of `hosts` that is called like the own loopback is the runner's machine.
+    """Return the variables that are added to `environment`. A host of `hosts` named like the loopback is the runner's
+    machine.
 
-    `port`: of the proxy, without a loopback of one's own. SOCKS5 is spoken on it too, for programs that are told
-    so themselves. ALL_PROXY is HTTP as well: several libraries refuse to start when it names SOCKS and they lack a
-    module for it.
+    `port` is that of the proxy, if there is no separate loopback. The port also speaks SOCKS5, for programs that are
+    configured for it. ALL_PROXY is HTTP as well: several libraries fail to start if ALL_PROXY names SOCKS and they lack
+    a module for it.
     """
     proxy = f"http://127.0.0.1:{port}"
     java = " ".join(f"-D{scheme}.proxyHost=127.0.0.1 -D{scheme}.proxyPort={port}" for scheme in ("http", "https"))
