@@ -1,4 +1,4 @@
-"""What went wrong, in words: a boundary that cannot be built, a command that did not start, a file action."""
+"""The Problems of the sandbox: a boundary that cannot be built, a command that did not start, a failed file action."""
 
 import errno
 import os
@@ -14,9 +14,9 @@ GONE = Problem(
 
 
 def unavailable(tier: str, answer: str, said: str = "") -> SandboxUnavailable:
-    """From the line `failed ERRNO STEP` of a helper that could not lock itself in.
+    """Return the error for the line `failed ERRNO STEP` of a helper that could not confine itself.
 
-    `said`: what the program that should have started it had to say.
+    `said` is the error text of the program that should have started the helper.
     """
     _, _, rest = answer.partition(" ")
     number, _, step = rest.partition(" ")
@@ -41,7 +41,7 @@ def no_landlock(tier: str) -> SandboxUnavailable:
 
 
 def unsteady(error: OSError) -> SandboxUnavailable:
-    """Somebody turns files into links and back while the workspace is looked at."""
+    """Return the error for a workspace in which another process replaces files by links during the scan."""
     return SandboxUnavailable(
         Problem(
             "the workspace cannot be looked at",
@@ -72,7 +72,7 @@ def too_many(most: int) -> SandboxUnavailable:
 
 
 def leaks(tier: str, broken: tuple[str, ...]) -> SandboxUnavailable:
-    """`broken`: what the canary could do and should not."""
+    """Return the error for a canary that got out; `broken` are the checks that failed."""
     return SandboxUnavailable(
         Problem(
             f"the {tier} sandbox does not hold on this machine",
@@ -83,7 +83,10 @@ def leaks(tier: str, broken: tuple[str, ...]) -> SandboxUnavailable:
 
 
 def not_started(rest: str, request: dict[str, object], seconds: float) -> Outcome:
-    """From what follows `failed`: `ERRNO NAME`. The status is the shell's for such a program, 127 or 126."""
+    """Return the outcome for a program that did not start, from the rest of the line `failed ERRNO NAME`.
+
+    The status is that of a shell for such a program: 127 or 126.
+    """
     number, _, name = rest.partition(" ")
     code = int(number) if number.isdigit() else 0
     argv = request.get("argv")
@@ -102,7 +105,7 @@ def not_started(rest: str, request: dict[str, object], seconds: float) -> Outcom
 
 
 def file_outcome(status: int, data: bytes, seconds: float, ended: str | None) -> Outcome:
-    """The answer of a file action, or why there is none."""
+    """Return the answer of a file action, or the reason why there is none."""
     import json
 
     failed = Problem("the file action did not finish", f"it ended with status {status}", "try again, or ask for less")

@@ -15,7 +15,7 @@ def argv_of(action: RunScript | RunArgv) -> tuple[str, ...]:
 
 
 def file_request(action: Action) -> dict[str, object]:
-    """What sandbox/inside/files/operations.py performs."""
+    """Return the request that `sandbox/inside/files/operations.py` performs."""
     return {"op": action.kind, **asdict(action)}
 
 

@@ -1,4 +1,4 @@
-"""The Linux backend: a permit goes to a confined helper of its terms, and what it did comes back."""
+"""The Linux backend: passes a permit to a confined helper for its terms, and returns the outcome."""
 
 import asyncio
 import os
@@ -47,9 +47,10 @@ _T3_UNSCOPED = T3_LACKS[4]  # the half of the helper that is not confined is out
 
 
 class Linux:
-    """T1: namespaces, a private root, Landlock and seccomp. T2: the same, with a root that bubblewrap builds.
+    """The backend of the tiers T1, T2 and T3.
 
-    T3: Landlock and seccomp alone, labelled weaker.
+    T1 uses namespaces, a private root, Landlock and seccomp. T2 is the same with a root that bubblewrap builds. T3 uses
+    Landlock and seccomp only, and is labelled as weaker.
     """
 
     def __init__(
@@ -144,7 +145,9 @@ class Linux:
     # ---- helpers
 
     def _still_true(self, slot: HelperHandle, terms: Terms) -> bool:
-        """Whether the mounts of `slot` still cover all that must be covered: people edit files meanwhile."""
+        """Return True if the mounts of `slot` still cover all that must be covered. Users edit files while a helper
+        lives.
+        """
         slot.wake()  # it takes as long to come as we take to look
         return survey(terms, self.scratch.path if self.scratch else "", self.cache) == slot.scan
 
@@ -160,7 +163,7 @@ class Linux:
         return HelperHandle.of(launched, self.name)
 
     async def _prove(self, slot: HelperHandle, terms: Terms) -> None:
-        """It has locked itself in, and its canary got nowhere."""
+        """Raise SandboxUnavailable unless the helper has confined itself and its canary failed to get out."""
         if answer := await slot.ready():
             raise unavailable(self.name, answer, slot.complaint())
         hosts = () if self.name == "T3" else terms.hosts  # which has compiled none
@@ -195,7 +198,7 @@ def _broker(terms: Terms, lend: "InjectorFactory | None") -> "Broker | None":
 
 
 async def _with_egress(slot: HelperHandle, work: Coroutine[None, None, Outcome]) -> Outcome:
-    """What `work` gives, with all that its command tried on the network; nothing of that goes on after it."""
+    """Return the outcome of `work` with all network connections of its command. No connection stays open afterwards."""
     if slot.egress is None:
         return await work
     from sandbox.egress.command_session import with_egress
@@ -239,7 +242,9 @@ async def _converse(
 
 
 def _used(numbers: list[str]) -> Used | None:
-    """What a helper said that its command used. It is on the other side: what is no number is nothing."""
+    """Return the resources that a helper reported. The helper is confined, so a value that is not a number counts as
+    nothing.
+    """
     if len(numbers) != 2 or not all(each.isdigit() and len(each) < _DIGITS for each in numbers):
         return None
     return Used(int(numbers[0]) / 1000, int(numbers[1]) << 10)

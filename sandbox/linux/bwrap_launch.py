@@ -1,4 +1,4 @@
-"""T2's launch: bubblewrap is started, waits until a control group is around it, and is then told what to build."""
+"""The launch of T2: starts bubblewrap, waits for its control group, and then passes it the options."""
 
 import contextlib
 import os
@@ -14,14 +14,16 @@ from sandbox.problems import no_bubblewrap, too_many, unavailable
 
 
 def own(terms: Terms) -> tuple[Step, ...]:
-    """What the helper needs inside beside what `terms` show, since it starts there."""
+    """Return the paths that the helper needs inside in addition to those that `terms` show, because the helper
+    starts there.
+    """
     return interpreter_paths.steps((*terms.system, terms.workspace, *terms.read, *terms.write))
 
 
 class Waiting:
-    """`helper`: one behind a bubblewrap that reads its options until `go`; whoever holds it ends it.
+    """A helper behind a bubblewrap that reads its options until `go`. The caller ends the helper.
 
-    Raises SandboxUnavailable. Fills in what `plan` expects to be mounted.
+    Raises SandboxUnavailable. Sets the mounts that `plan` expects.
     """
 
     def __init__(self, plan: Plan, scratch: Scratch) -> None:

@@ -18,10 +18,14 @@ _UNTOUCHED = "untouched"
 
 @dataclass(frozen=True, slots=True)
 class Decoys:
-    """What lies outside of every Terms while a canary tries to get at it.
+    """Files and sockets outside of every Terms, which a canary tries to reach.
 
-    `secret`, `target`: files to read and to write. `port`: of a listener on this machine's loopback. `abstract`: the
-    name of a listening abstract socket, without its NUL. `folder`: the name of the folder that holds the files.
+    Attributes:
+        secret: File to read.
+        target: File to write.
+        port: Port of a listener on the loopback of this machine.
+        abstract: Name of a listening abstract socket, without its NUL.
+        folder: Name of the folder that holds the files.
     """
 
     folder: str
@@ -32,15 +36,16 @@ class Decoys:
 
     @property
     def touched(self) -> bool:
-        """Whether the target was written, as seen from outside."""
+        """Return True if the target was written, as seen from outside."""
         return Path(self.target).read_text(encoding="utf-8") != _UNTOUCHED
 
 
 @contextlib.contextmanager
 def laid_out(terms: Terms, *, everybody: bool = False) -> Iterator[Decoys]:
-    """Decoys that a command under `terms` does not see, for as long as this lasts.
+    """Yield decoys that a command under `terms` does not see, and remove them at the end.
 
-    `everybody`: modes let any user at the files, for a canary that is another one: the place shall stop it, not they.
+    With `everybody`, the modes give every user access to the files, for a canary that runs as another user: the
+    boundary has to stop the canary, not the modes.
     """
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="ringfence-canary-", dir=_hiding_place(terms)))
@@ -63,7 +68,7 @@ def laid_out(terms: Terms, *, everybody: bool = False) -> Iterator[Decoys]:
 
 
 async def try_out(slot: HelperHandle, tier: str, terms: Terms) -> dict[str, bool]:
-    """Each check by name, True when the boundary held. Raises SandboxUnavailable when the helper cannot try."""
+    """Return each check by name, True if the boundary held. Raises SandboxUnavailable if the helper cannot try."""
     with laid_out(terms) as decoys:
         request: dict[str, object] = {
             "op": "canary",
@@ -91,11 +96,11 @@ def _hiding_place(terms: Terms) -> str | None:
 
 
 def _places() -> tuple[str, ...]:
-    """Where decoys may lie, best first."""
+    """Return the folders in which decoys may lie, best first."""
     return tuple(map(os.path.realpath, (tempfile.gettempdir(), "/var/tmp", "/dev/shm")))
 
 
 def _shown(place: str, terms: Terms) -> bool:
-    """Whether a command under `terms` may see `place`: a decoy there would prove nothing."""
+    """Return True if a command under `terms` may see `place`. A decoy in such a place would prove nothing."""
     granted = (terms.workspace, *terms.system, *terms.read, *terms.write)
     return any(inside(place, root) for root in granted)

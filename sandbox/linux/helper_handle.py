@@ -74,7 +74,7 @@ class HelperHandle:
         return "" if first.line == "ready" else first.line or "failed 110 start the helper"
 
     def complaint(self) -> str:
-        """What the program that was to start the helper said when it could not; empty when it said nothing."""
+        """Return the error text of the program that failed to start the helper; empty if there is none."""
         if self.process.stderr is None:
             return ""
         os.set_blocking(self.process.stderr.fileno(), False)
@@ -83,7 +83,9 @@ class HelperHandle:
 
     @property
     def usable(self) -> bool:
-        """Whether it lives and waits for a request: an end of its socket, or a word unasked, and it is not."""
+        """Return True if the helper lives and waits for a request. A closed socket or unrequested data means that it
+        does not.
+        """
         if self.control.fileno() == -1 or self.process.returncode is not None:
             return False
         try:
@@ -94,8 +96,10 @@ class HelperHandle:
         return ended is None and not self._said.poll(0)
 
     def wake(self) -> None:
-        """Where processors are left for both of us: tell it that a request, or its end, comes at once, and wait for the
-        answer without sleeping. A request needs no wake."""
+        """Tell the helper that a request, or its end, comes at once, and wait for the answer without sleeping.
+
+        This is done only if there are idle processors for both processes. A request does not require a wake.
+        """
         self.eager = idle_processors() > 0
         if self.eager:
             with contextlib.suppress(OSError):  # it is gone: the request will tell
@@ -150,7 +154,7 @@ class HelperHandle:
 
 
 def idle_processors() -> int:
-    """How many of the processors that we may use nobody wants at this moment; 0 where that cannot be told."""
+    """Return how many of the available processors are idle at this moment; 0 if that cannot be determined."""
     if _PROCESSORS < 2:
         return 0
     try:

@@ -15,11 +15,11 @@ REST = 300.0  # seconds after which an idle helper is ended: people go to lunch
 
 
 class Held(Protocol):
-    """What a pool keeps: a helper, or a container."""
+    """The members of a pool: helpers or containers."""
 
     @property
     def usable(self) -> bool:
-        """Whether it lives and waits for a request."""
+        """Return True if the member lives and waits for a request."""
         ...
 
     def kill(self) -> None:
@@ -38,7 +38,8 @@ class _Idle(Generic[S]):
 
 
 class Pool(Generic[S]):
-    """`take` a helper, then `give_back` or `discard` it. `all` are those that live, idle ones too.
+    """A pool of helpers: `take` a helper, then `give_back` or `discard` it. `all` are the living ones, idle ones
+    included.
 
     INVARIANT: one pool belongs to one session, and a helper to one pool.
     """
@@ -50,9 +51,12 @@ class Pool(Generic[S]):
         fits: Callable[[S, Terms], bool],
         rest: float = REST,
     ) -> None:
-        """`launch` makes a helper, and `prove` waits until it has shown that it holds: both raise SandboxUnavailable.
+        """Make an empty pool.
 
-        `fits` tells whether the mounts of one that rested still cover all that must be covered.
+        Args:
+            launch: Makes a helper. Raises SandboxUnavailable.
+            prove: Waits until the helper has shown that its boundary holds. Raises SandboxUnavailable.
+            fits: Returns True if the mounts of an idle helper still cover all that must be covered.
         """
         self.all: set[S] = set()
         self._launch = launch

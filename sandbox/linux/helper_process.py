@@ -119,12 +119,14 @@ def send(control: socket.socket, request: dict[str, object], handles: list[int])
 
 
 def interpreter() -> tuple[str, ...]:
-    """How a helper is started: isolated, without site-packages, nothing taken from the environment."""
+    """Return the command that starts a helper: isolated, without site-packages, and independent of the environment."""
     return (sys.executable, "-I", "-S", "-B", "-X", "utf8")
 
 
 def code() -> tuple[str, ...]:
-    """What this program runs from, outside of every sandbox: who may write there needs no way out of one."""
+    """Return the paths from which this program runs, outside of every sandbox. A process that can write there is not
+    confined.
+    """
     return _code(tuple(sys.path))
 
 

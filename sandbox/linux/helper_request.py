@@ -27,7 +27,7 @@ class Alarm(Protocol):
 
     @property
     def raised(self) -> bool:
-        """True once the command has to end."""
+        """Return True once the command has to end."""
         ...
 
     def begin(self) -> None:
@@ -64,8 +64,13 @@ class HelperRequest:
         eager: bool = False,
         alarm: Alarm | None = None,
     ) -> None:
-        """`most`: bytes of output. `handed`: how many descriptors may come with the answer (the asker's to close).
-        `eager`: there is a processor for us that nobody else wants."""
+        """Prepare the request.
+
+        Args:
+            most: Bytes of output.
+            handed: Number of descriptors that may come with the answer; the caller closes them.
+            eager: True if an idle processor is available for the runner.
+        """
         self.control = control
         self.most = most
         self.listen = listen
@@ -89,9 +94,11 @@ class HelperRequest:
     async def run(
         self, request: dict[str, object], stdin: bytes | None, wall: float, excess: Callable[[], str | None]
     ) -> str | None:
-        """Returns the limit that has to end it (`wall`, `output`, `watch` for the alarm, or what `excess` names when it
-        is asked now and then) or None. A helper that is gone leaves an empty `line`. Raises CancelledError, and OSError
-        from the listener."""
+        """Run the request, and return the limit that has to end it, or None.
+
+        The limit is `wall`, `output`, `watch` for the alarm, or the one that `excess` names, which is called at
+        intervals. A helper that is gone leaves an empty `line`. Raises CancelledError, and OSError from the listener.
+        """
         ends = [os.pipe2(os.O_CLOEXEC) for _ in range(3 if stdin else 2)]
         writes = [write for _, write in ends[-2:]]
         self._open = {read: index for index, (read, _) in enumerate(ends[-2:])}

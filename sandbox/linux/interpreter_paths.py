@@ -1,4 +1,6 @@
-"""Where the helper's own interpreter and code lie: what a root that is built before it starts must show, read-only."""
+"""The paths of the helper's interpreter and code, which a root that is built before the helper starts must show
+read-only.
+"""
 
 import os
 import shutil
@@ -21,12 +23,14 @@ def bubblewrap() -> str | None:
 
 
 def interpreter() -> tuple[str, ...]:
-    """As spawn.interpreter, by its real name: a virtual environment's link is not inside."""
+    """Return the command of `helper_process.interpreter` with the interpreter's real path: a virtual environment's
+    link is not inside.
+    """
     return (os.path.realpath(sys.executable), "-I", "-S", "-B", "-X", "utf8")
 
 
 def steps(shown: tuple[str, ...]) -> tuple[Step, ...]:
-    """Binds of all that the helper runs from and that is not below one of `shown`."""
+    """Return binds of all paths from which the helper runs and that are not below one of `shown`."""
     ours: Step = ("ro", os.path.dirname(os.path.dirname(os.path.abspath(__file__))), f"{OURS}/sandbox")
     lacking = [path for path in _needed() if not any(inside(path, root) for root in shown)]
     return (ours, *(("ro", path, name) for path in lacking for name in _names(path)))

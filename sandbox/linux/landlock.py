@@ -1,7 +1,7 @@
-"""Which Landlock rights exist in which ABI, and which of them each kind of path gets. Pure tables.
+"""Tables of the Landlock rights in each ABI, and of the rights that each kind of path gets.
 
-Source: landlock(7) and `linux/landlock.h`. A right that the running kernel does not know must not be asked for, and a
-right that is not handled is not enforced: `missing` says so in words.
+Source: landlock(7) and `linux/landlock.h`. A right that the running kernel does not know must not be requested, and a
+right that is not handled is not enforced: `missing` lists such rights in words.
 """
 
 from policy.model.frozen import dataclass
@@ -28,9 +28,12 @@ FILE_ONLY = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV  # what a ru
 
 @dataclass(frozen=True, slots=True)
 class Abi:
-    """What one ABI handles. `size` is the size of its `landlock_ruleset_attr` in bytes, `flags` those of restrict_self.
+    """The rights that one ABI handles.
 
-    `adds`: in words, what nothing else enforces without it; empty where something else does.
+    Attributes:
+        size: Size of its `landlock_ruleset_attr` in bytes.
+        flags: Flags of landlock_restrict_self(2).
+        adds: The protection that nothing else enforces without this ABI, in words; empty if something else does.
     """
 
     fs: int
@@ -61,5 +64,5 @@ def known(abi: int) -> Abi:
 
 
 def missing(abi: int) -> tuple[str, ...]:
-    """What newer ABIs would add, in words."""
+    """Return the protections that newer ABIs would add, in words."""
     return tuple(entry.adds for number, entry in ABIS.items() if number > abi and entry.adds)

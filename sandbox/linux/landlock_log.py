@@ -1,8 +1,9 @@
-"""What the kernel's audit log says that Landlock denied, where we may read it: as root, with auditing switched on.
+"""Denials by Landlock from the kernel's audit log, readable as root with auditing switched on.
 
-We switch nothing on. Records of others are in the same feed: only those of domains that our own helper made are taken,
-which the kernel says itself (LANDLOCK_DOMAIN names the process that entered it, by its number outside of namespaces).
-Sources: netlink(7), linux/audit.h, the kernel's admin-guide/LSM/landlock. A denial by a mount is in no log.
+Auditing is never switched on here. The feed also has records of other programs: only those of domains that one of our
+helpers created are used, which the kernel states itself (LANDLOCK_DOMAIN names the process that entered the domain, by
+its number outside of namespaces). Sources: netlink(7), linux/audit.h, the kernel's admin-guide/LSM/landlock. A denial
+by a mount is in no log.
 """
 
 import contextlib
@@ -36,9 +37,9 @@ class Feed:
         self._seen: list[tuple[str, float, str, str]] = []  # domain, time, blockers, path; the oldest go first
 
     def denials(self, helper: frozenset[int], since: float) -> tuple[Violation, ...]:
-        """Those of the helper that is these `processes`, in their order, each place once.
+        """Return the denials of the helper with these `processes` in order, each place once.
 
-        `since`: seconds on the clock of time(2), when its command started.
+        `since` is the time at which its command started, in seconds of time(2).
         """
         self._take()
         mine = [entry for entry in self._seen if self._domains.get(entry[0]) in helper]
@@ -84,7 +85,7 @@ class Feed:
 
 
 def feed() -> Feed | None:
-    """None where we may not read the log, or nothing is written to it."""
+    """Return the feed of the log; None if the log cannot be read, or nothing is written to it."""
     if os.geteuid() != 0:
         return None
     with contextlib.ExitStack() as stack:
@@ -115,14 +116,16 @@ def feed() -> Feed | None:
 
 
 def _path(text: str) -> str:
-    """Quoted as it is, or in hexadecimal digits where it holds what a log line cannot."""
+    """Return the path of a record, which is quoted, or in hexadecimal digits if it has characters that a log line
+    cannot hold.
+    """
     if text.startswith('"'):
         return text[1:-1]
     return bytes.fromhex(text).decode("utf-8", "replace") if text and len(text) % 2 == 0 else ""
 
 
 def _words(blockers: str) -> str:
-    """`fs.write_file,fs.truncate` as people say it."""
+    """Return `fs.write_file,fs.truncate` in plain words."""
     return ", ".join(dict.fromkeys(_WORDS.get(name, name) for name in blockers.split(",")))
 
 

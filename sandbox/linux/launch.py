@@ -1,6 +1,6 @@
-"""From Terms to a helper that is locking itself in: everything that needs no event loop and waits for nothing.
+"""The launch of a helper from Terms: all steps that need no event loop and wait for nothing.
 
-`agent exec` does this before it loads the rest of itself, and hands the result to the backend.
+`agent exec` launches the helper before it loads the rest of the program, and passes the result to the backend.
 """
 
 import contextlib
@@ -44,7 +44,7 @@ class Launch:
 
 
 class Launcher(Protocol):
-    """How a tier starts its helpers: as `launch` does."""
+    """The signature of `launch`: how a tier starts its helpers."""
 
     def __call__(
         self,
@@ -123,7 +123,10 @@ def _waiting(compiled: "Plan", scratch: Scratch) -> "Waiting":
 
 
 def survey(terms: Terms, scratch: str, cache: Path | None = None) -> Scan:
-    """What has to be masked, locked and pinned for `terms` now. What commands left in `scratch` is theirs."""
+    """Scan every path that `terms` exposes, and return the files to mask, make read-only or pin.
+
+    The content of the session's `scratch` folder belongs to commands and is not scanned.
+    """
     trees = known_trees(cache)
     # Who links one of its files elsewhere matters where that file may be written.
     work = terms.rights is Rights.WORKSPACE_WRITE
@@ -139,7 +142,10 @@ def survey(terms: Terms, scratch: str, cache: Path | None = None) -> Scan:
 
 
 def _own_code_kept(found: Scan, folders: tuple[str, ...]) -> Scan:
-    """THREAT T70: this program itself may lie in what a command may write: it is read-only, and stays where it is."""
+    """Return `found` with this program's own code read-only and pinned.
+
+    THREAT T70: the code may lie in a folder that a command may write.
+    """
     kept = {(path, folder) for path, folder in _own_places(code(), folders) if os.path.lexists(path)}
     if not kept:
         return found
@@ -156,7 +162,7 @@ def _own_places(code: tuple[str, ...], folders: tuple[str, ...]) -> tuple[tuple[
 
 @lru_cache(maxsize=4)
 def known_trees(cache: Path | None) -> Trees:
-    """What this process knows of folders: facts about the disk, the same for every session."""
+    """Return this process's cache of folders: facts about the disk, shared by all sessions."""
     return Trees(cache)
 
 
@@ -208,7 +214,9 @@ def launched_ahead(
 
 
 def in_scratch(terms: Terms, scratch: str) -> Terms:
-    """Without a private root, HOME and TMPDIR are a folder of this session's own, and the cache is where it lies."""
+    """Return the terms for a tier without a private root: HOME and TMPDIR are in the session's folder, the cache
+    keeps its path.
+    """
     shown = f"{terms.home}/.cache"
     placed = {
         name: value.replace(shown, terms.cache, 1) for name, value in terms.env if terms.cache and inside(value, shown)

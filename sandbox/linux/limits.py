@@ -1,4 +1,4 @@
-"""Which limit a command ran into, in words: what the kernel counted is certain, what a program said is marked."""
+"""The limits that a command reached, in words. Counts of the kernel are certain; messages of programs are marked."""
 
 import re
 import signal
@@ -29,7 +29,7 @@ _PASSED = {
 
 
 def passed(ended_by: str, limits: Limits) -> Problem:
-    """What ended a command, with the number and the flag that raises it."""
+    """Return the limit that ended a command, with its value and the flag that raises it."""
     if ended_by == "watch":
         return Problem(
             "the command was ended: it made a file that other programs run by themselves",
@@ -50,9 +50,10 @@ def passed(ended_by: str, limits: Limits) -> Problem:
 
 
 def reached(outcome: Outcome, limits: Limits, refused: int, held: frozenset[str]) -> tuple[Violation, ...]:
-    """Limits that a command ran into and was not ended by. Nothing is said of one that ended well.
+    """Return the limits that a command reached without being ended; nothing for a command that succeeded.
 
-    `refused`: processes that the kernel did not start. `held`: what a control group keeps.
+    `refused` is the number of processes that the kernel did not start. `held` are the limits that a control group
+    enforces.
     """
     if outcome.status == 0 or outcome.ended_by is not None:
         return ()
@@ -88,7 +89,7 @@ def reached(outcome: Outcome, limits: Limits, refused: int, held: frozenset[str]
 
 
 def amount(size: int) -> str:
-    """Bytes as `--limit` takes them: the largest unit that loses nothing."""
+    """Return bytes in the form that `--limit` accepts, in the largest unit that is exact."""
     for unit, bytes_ in (("T", 1 << 40), ("G", 1 << 30), ("M", 1 << 20), ("K", 1 << 10)):
         if size >= bytes_ and size % bytes_ == 0:
             return f"{size // bytes_}{unit}"

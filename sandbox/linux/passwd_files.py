@@ -1,7 +1,7 @@
-"""Who a command is, in files: `/etc/passwd` and `/etc/group` that know our user and group, where the machine's do not.
+"""Files `/etc/passwd` and `/etc/group` with entries for our user and group, where those of the machine have none.
 
-Containers run as any number, and directories of people (LDAP, sssd) are asked over sockets that are not inside: without
-an entry, Git, ssh, Python and npm find no name and no home.
+Containers run under any user number, and directories of users (LDAP, sssd) are reached over sockets that are not
+inside: without an entry, Git, ssh, Python and npm find no name and no home.
 """
 
 import contextlib
@@ -14,7 +14,9 @@ _LONGEST = 1 << 20
 
 
 def files(cache: Path | None, home: str) -> dict[str, str]:
-    """Path inside -> the file on the host to show there; nothing for what has an entry already, or without `cache`."""
+    """Map each path inside to the file on the host to show there; nothing if there is an entry already, or no
+    `cache`.
+    """
     if cache is None:
         return {}
     found = {}

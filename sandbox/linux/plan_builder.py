@@ -1,4 +1,6 @@
-"""Terms to a Plan: every mount, rule and limit that a confined helper applies, as plain data. Pure but for `look`."""
+"""The compilation of Terms to a Plan: every mount, rule and limit of a confined helper, as plain data. Pure except
+`look`.
+"""
 
 import os
 import resource
@@ -38,7 +40,7 @@ Look = Callable[[str], str | None]  # "dir", "file", "-> TARGET" for a link, Non
 
 @lru_cache(maxsize=256)
 def helper_key(terms: Terms) -> str:
-    """Terms that differ only in what the runner enforces per command (wall time, output) share a helper."""
+    """Return the key of a helper. Terms that differ only in limits of the runner (wall time, output) share a helper."""
     return replace(terms, limits=replace(terms.limits, wall=0.0, output=0)).digest
 
 
@@ -55,12 +57,13 @@ def compile_plan(
     own: tuple[Step, ...] = (),
     look: Look = lambda path: kind(path),
 ) -> Plan:
-    """`scratch` is the session's own /tmp, a folder that `read-only` may read and `workspace-write` may write.
-    `instead`: files of the host that stand for system files inside.
+    """Compile the plan. Raises SandboxUnavailable if the Terms cannot be granted exactly; then nothing runs.
 
-    `own`: what the helper itself needs, when it starts inside the private root.
-
-    Raises SandboxUnavailable when the Terms cannot be granted exactly: then nothing runs."""
+    Args:
+        scratch: The session's own /tmp, a folder that `read-only` may read and `workspace-write` may write.
+        instead: Files of the host that replace system files inside.
+        own: Paths that the helper itself needs if it starts inside the private root.
+    """
     if tier == "T3" and not terms.open_hosts:  # it has no proxy to tell whom it asked for: all stays closed
         terms = replace(terms, hosts=())
     refuse_impossible(terms, found, look)
@@ -116,7 +119,7 @@ def compile_plan(
 
 
 def leave_to_group(plan: Plan, held: frozenset[str]) -> None:
-    """What a control group keeps exactly, the helper need not: neither count it nor bound it process by process."""
+    """Remove from the plan the limits that a control group enforces exactly, so that the helper does not count them."""
     if MEMORY in held:
         # Address space that is reserved and never used (a sanitizer's shadow, a heap's future) is no memory.
         plan.memory = 0
@@ -181,7 +184,7 @@ def refuse_impossible(terms: Terms, found: Scan, look: Look) -> None:
 
 
 def refuse_hosts(terms: Terms, tier: str) -> None:
-    """Named hosts need a network namespace, or a command would reach all the others past the proxy."""
+    """Raise SandboxUnavailable for named hosts without a network namespace: a command could bypass the proxy."""
     if not terms.hosts:
         return
     from policy.model.host_rule import host_rule
@@ -265,14 +268,14 @@ def _lies_in(path: str, places: set[str]) -> bool:
 
 
 def cache_place(terms: Terms) -> str:
-    """Where the sandbox's own cache is inside; empty when there is none."""
+    """Return the path of the sandbox's own cache inside; empty if there is none."""
     place = f"{terms.home}/.cache"
     taken = terms.home == "/" or place in (terms.workspace, *terms.system, *terms.read, *terms.write)
     return place if terms.cache and terms.rights is Rights.WORKSPACE_WRITE and not taken else ""
 
 
 def _private(terms: Terms) -> tuple[str, ...]:
-    """Folders of the sandbox's own: empty at the start, gone at the end. A user whose home is `/` gets none."""
+    """Return the sandbox's own folders: empty at the start, removed at the end. A user whose home is `/` gets none."""
     return ("/dev/shm", *((terms.home,) if terms.home != "/" else ()))
 
 
@@ -285,7 +288,7 @@ def _filled(terms: Terms, tier: str) -> tuple[str, ...]:
 
 
 def _rules(terms: Terms, work: bool, look: Look) -> list[tuple[str, int]]:
-    """Landlock inside the private root: all that is there may be read, little may be written."""
+    """Return the Landlock rules inside the private root: everything there is readable, little is writable."""
     rules = [("/", landlock.READ)]
     rules += [(f"/dev/{name}", landlock.DEVICE) for name in DEVICES if look(f"/dev/{name}")]
     rules += [(path, landlock.WRITE) for path in terms.write]
@@ -298,7 +301,9 @@ def _rules(terms: Terms, work: bool, look: Look) -> list[tuple[str, int]]:
 
 
 def _bare_rules(terms: Terms, work: bool, look: Look) -> list[tuple[str, int]]:
-    """Landlock alone: every path by name, in the real root. `/proc` is withheld: it shows other processes."""
+    """Return the rules of Landlock alone: every path by name, in the real root. `/proc` is excluded: it shows other
+    processes.
+    """
     real = {os.path.realpath(path) for path in (*terms.system, *terms.read)}
     rules = [(path, landlock.READ) for path in sorted(real) if look(path)]
     rules += [(path, landlock.WRITE if work else landlock.READ) for path in (terms.workspace, terms.home)]

@@ -1,6 +1,6 @@
-"""From `profiles/seccomp/linux.toml` to two BPF programs, compiled once by libseccomp and kept in the cache folder.
+"""The compilation of `profiles/seccomp/linux.toml` to two BPF programs by libseccomp, kept in the cache folder.
 
-Sources: seccomp(2), seccomp_rule_add(3). Stacked filters: the strictest action of all wins.
+Sources: seccomp(2), seccomp_rule_add(3). With stacked filters, the strictest action of all applies.
 """
 
 import contextlib
@@ -44,7 +44,7 @@ def programs(rights: Rights, *, unix: bool, cache: Path | None, noexec: bool = T
 
 
 def _kept(path: Path) -> tuple[bytes, bytes] | None:
-    """What an earlier run compiled; None when there is none, or it is not whole."""
+    """Return the programs that an earlier run compiled; None if there are none, or they are incomplete."""
     try:
         blob = path.read_bytes()
     except OSError:
@@ -67,7 +67,7 @@ def _keep(path: Path, built: tuple[bytes, bytes]) -> None:
 
 
 def _build(text: str, rights: Rights, unix: bool, root: bool, machine: str | None = None) -> tuple[bytes, bytes]:
-    """For another `machine` than this one in tests alone."""
+    """Compile the programs. Another `machine` than this one is used by tests only."""
     import tomllib
 
     try:
@@ -116,7 +116,7 @@ def _empty(lib: Any, default: int, machine: str | None) -> Any:
 
 
 def _comparisons(lib: Any, entry: dict[str, Any]) -> list[tuple[Any, ...]]:
-    """Every set of argument comparisons under which `entry` refuses."""
+    """Return every set of argument comparisons under which `entry` refuses."""
     arg = entry["arg"]
     extra: tuple[Any, ...] = ()
     if "only_with" in entry:
@@ -141,7 +141,7 @@ def _comparisons(lib: Any, entry: dict[str, Any]) -> list[tuple[Any, ...]]:
 
 
 def _outside(lib: Any, arg: int, allowed: Sequence[int]) -> list[tuple[Any, ...]]:
-    """Comparisons that hold for every value not in `allowed`, a garbage upper half included."""
+    """Return comparisons that hold for every value not in `allowed`, including values with a garbage upper half."""
     if not allowed:
         return [()]
     low, high = min(allowed), max(allowed)

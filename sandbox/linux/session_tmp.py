@@ -14,7 +14,9 @@ FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Scratch:
-    """`path` is real. What one command leaves there the next one finds; `remove` takes it away."""
+    """The folder of a session that commands see as /tmp. `path` is real. Files stay between commands; `remove`
+    deletes all.
+    """
 
     __slots__ = ("_bare", "_lock", "path")
 

@@ -1,7 +1,8 @@
-"""What the boundary stopped, in words. Without the kernel's audit records this is an inference, and says so.
+"""The attempts that the boundary stopped, in words. Without the kernel's audit records they are inferred, and marked
+so.
 
-A program's own message is only believed when it fits the Terms: an absolute path that was not granted, or a network
-that was not opened. A plain application error (a file that is missing everywhere) is no violation.
+A program's own message is believed only if it fits the Terms: an absolute path that was not granted, or a network that
+was not opened. A plain application error (a file that is missing everywhere) is not a violation.
 """
 
 import os
@@ -51,10 +52,11 @@ _MOST = 5
 def explain(
     permit: Permit, outcome: Outcome, found: Scan | None = None, *, private: bool = True
 ) -> tuple[Violation, ...]:
-    """At most five, in the order of their first mention. Empty when the command ended well or the text says nothing.
+    """Return at most five violations in the order of their first mention; none if the command succeeded.
 
-    `found`: what the mounts of its helper kept read-only. `private`: a root of its own, where what is not granted does
-    not exist; else it is there and refused.
+    Args:
+        found: The files that the mounts of the helper kept read-only.
+        private: True for a private root, in which paths that are not granted do not exist. Otherwise they are refused.
     """
     if outcome.status == 0 or outcome.ended_by is not None:
         return ()
@@ -88,7 +90,7 @@ def explain(
 
 
 def _about(path: str, said: str, terms: Terms, found: Scan | None, private: bool) -> Violation | None:
-    """Why the sandbox may have answered `said` about `path`; None when it has nothing to do with it."""
+    """Return the reason why the sandbox may have caused the error `said` about `path`; None if the sandbox did not."""
     given = (terms.workspace, *terms.read, *terms.write)
     real = os.path.realpath(path) if any(inside(path, root) for root in given) else path
     leads = "" if real == path else f"`{path}` leads to "
@@ -140,7 +142,7 @@ def _about(path: str, said: str, terms: Terms, found: Scan | None, private: bool
 
 
 def _kept(path: str, terms: Terms, found: Scan | None) -> bool:
-    """Whether the mounts of a writable place keep `path` as it is."""
+    """Return True if the mounts of a writable place keep `path` as it is."""
     if found is not None:
         return any(inside(path, kept) for kept in (*found.locked, *found.shared)) or path in found.pinned
     from fnmatch import fnmatchcase
@@ -151,12 +153,12 @@ def _kept(path: str, terms: Terms, found: Scan | None) -> bool:
 
 
 def _above(path: str, roots: tuple[str, ...]) -> bool:
-    """Whether the folder of `path` exists inside all the same, as the way to something that was granted."""
+    """Return True if the folder of `path` exists inside as a parent of a granted path."""
     return any(inside(root, os.path.dirname(path)) for root in roots)
 
 
 def _may(path: str, how: int) -> bool:
-    """Whether the user could, without any sandbox."""
+    """Return True if the user could do it without a sandbox."""
     return os.access(path if os.path.lexists(path) else os.path.dirname(path), how)
 
 
@@ -186,7 +188,7 @@ def _readable(path: str) -> bool:
 
 
 def _masked(path: str, terms: Terms) -> bool:
-    """Whether the sandbox hides it: by its name (`.env`), or as a place of the workspace (`/private`)."""
+    """Return True if the sandbox hides the path: by its name (`.env`), or as a place of the workspace (`/private`)."""
     inner = path.removeprefix(terms.workspace) if inside(path, terms.workspace) else ""
     names = inner.strip("/").split("/") if inner else []
     secret = secret_names(plain_names(terms.hidden), terms.shown)

@@ -1,6 +1,6 @@
-"""Limits that the kernel keeps for a helper and all that it starts together: a control group of its own, where we may.
+"""The limits that the kernel enforces for a helper and all processes it starts: a control group, where one can be made.
 
-Where none can be made the watchdog of the helper counts instead, and `held` says so.
+Without a control group the watchdog of the helper counts instead; `held` names the limits that the group enforces.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ _living: set[str] = set()  # names of the groups of this process
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """What a group counted since it was made: seconds of processor time, kills for want of memory, forks refused."""
+    """The counters of a group since its creation: processor time in seconds, out-of-memory kills, and refused forks."""
 
     cpu: float = 0.0
     kills: int = 0
@@ -120,14 +120,16 @@ class Group:
         return CPU if CPU in self.held and used.cpu - before.cpu >= self._cpu else None
 
     def refused(self) -> int:
-        """How often a process or thread of the command could not be started since `begin`."""
+        """Return how many processes or threads of the command the kernel did not start since `begin`."""
         try:
             return max(self.used().refused - _used(self._before).refused, 0)
         except OSError:
             return 0
 
     def used(self) -> Used:
-        """Raises OSError when a file of the kernel's is gone: then nothing is kept any more."""
+        """Return the counters. Raises OSError if a file of the kernel is gone, which means that no limit is enforced
+        any more.
+        """
         return _used(self._read())
 
     def _read(self) -> dict[str, bytes]:
@@ -163,7 +165,7 @@ class Group:
 
 
 def _used(counters: dict[str, bytes]) -> Used:
-    """What the files of the kernel say, each by its name."""
+    """Return the content of the kernel's files, each by its name."""
     cpu = field(counters.get("cpu.stat", b""), b"usage_usec") / 1e6
     if exact := counters.get("cpuacct.usage"):
         cpu = int(exact) / 1e9
@@ -172,7 +174,7 @@ def _used(counters: dict[str, bytes]) -> Used:
 
 
 def words(group: Group) -> str:
-    """Who keeps the limits of the whole tree, for reports: `cgroup v1 (memory, pids, cpu)`, `watchdog`."""
+    """Return what enforces the limits of the whole tree, for reports: `cgroup v1 (memory, pids, cpu)`, `watchdog`."""
     if not group.held:
         return "watchdog"
     left = [name for name in ALL if name not in group.held]

@@ -1,8 +1,9 @@
-"""Where control groups can be made: found below our own one, made room for, and cleared of what killed sessions left.
+"""The places for control groups: found below the runner's own group, prepared, and cleared of groups of killed
+sessions.
 
 Version 1 has a tree of groups per controller, version 2 one tree for all (cgroups(7); the kernel's
-`admin-guide/cgroup-v1/` and `admin-guide/cgroup-v2.rst`). Groups are made inside our own one, so that limits on us hold
-for them too.
+`admin-guide/cgroup-v1/` and `admin-guide/cgroup-v2.rst`). Groups are created inside the runner's own group, so that
+limits on the runner hold for them too.
 """
 
 import contextlib
@@ -31,7 +32,7 @@ class Place:
 
 @lru_cache(maxsize=1)
 def usable() -> tuple[Place, ...]:
-    """Where this process may make groups. Left-overs of killed sessions are taken away on the way."""
+    """Return the places in which this process may create groups. Removes groups that killed sessions left."""
     try:
         with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
             mounts = file.read()
@@ -46,7 +47,7 @@ def usable() -> tuple[Place, ...]:
 
 
 def places(mounts: str, own: str) -> Iterator[Place]:
-    """From the texts of /proc/self/mountinfo and /proc/self/cgroup: each place in which a group may be made."""
+    """Return each place for a group, from the texts of /proc/self/mountinfo and /proc/self/cgroup."""
     paths = {part[1]: part[2] for line in own.splitlines() if len(part := line.split(":", 2)) == 3}
     by_controller = {name: path for names, path in paths.items() for name in names.split(",") if name}
     left = {MEMORY, PIDS, CPU}
@@ -73,7 +74,9 @@ def places(mounts: str, own: str) -> Iterator[Place]:
 
 
 def _beneath(point: str, root: str, path: str) -> str | None:
-    """Our group's folder under a mount of the subtree `root`; None where that mount does not show it."""
+    """Return the folder of the runner's group under a mount of the subtree `root`; None if that mount does not show
+    it.
+    """
     inner = path if root == "/" else path.removeprefix(root) if (path + "/").startswith(root + "/") else None
     if inner is None or not path.startswith("/") or ".." in inner.split("/"):
         return None
@@ -140,7 +143,9 @@ def make_room(folder: str, names: frozenset[str]) -> bool:
 
 
 def move_back() -> None:
-    """Leave our own group as it was before `make_room`: what starts next to us could not enter it else."""
+    """Restore the runner's own group to its state before `make_room`. Otherwise no new process could enter the
+    group.
+    """
     while _moved:
         folder, leaf, names = _moved.pop()
         with contextlib.suppress(OSError):
@@ -176,7 +181,9 @@ def _parent(pid: int) -> int:
 
 
 def _stat(pid: int) -> list[str]:
-    """proc_pid_stat(5) from the state on: names may hold spaces and brackets."""
+    """Return the fields of proc_pid_stat(5) from the state on. The process name before may contain spaces and
+    brackets.
+    """
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             return file.read().rpartition(")")[2].split()
