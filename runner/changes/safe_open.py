@@ -1,7 +1,7 @@
-"""Ways to what lies below a folder that are never led elsewhere.
+"""Opening of files and folders below a folder without following links.
 
-THREAT T18: the workspace belongs to whoever writes there, and we have more rights than a command. So every step goes by
-one name, below a descriptor, and follows no link (openat(2), O_NOFOLLOW); the kernel is never given a whole path.
+THREAT T18: others may write to the workspace, and the runner has more rights than a command. Each step therefore opens
+one name below a descriptor and follows no link (openat(2), O_NOFOLLOW); the kernel never resolves a whole path.
 """
 
 import contextlib
@@ -16,23 +16,25 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def open_root(path: str) -> int:
-    """The folder at `path`, which is real: a link there is refused. Raises OSError."""
+    """Open the folder at the real path `path`. Raise OSError, also for a link."""
     return os.open(path, _FOLDER)
 
 
 def open_folder(name: str, above: int) -> int:
-    """One folder in another. Raises OSError, also for a link."""
+    """Open the folder `name` in the open folder `above`. Raise OSError, also for a link."""
     return os.open(name, _FOLDER, dir_fd=above)
 
 
 def open_file(name: str, above: int) -> tuple[int, os.stat_result]:
-    """Open a regular file for reading and return its descriptor and state. Raises OSError, also for a link."""
+    """Open a regular file for reading and return its descriptor and status. Raise OSError, also for anything else."""
     return open_regular(name, follow=False, dir_fd=above)
 
 
 @contextlib.contextmanager
 def folder(root: int, path: str) -> Iterator[int]:
-    """The folder at `path` below `root` (empty: `root` itself). Raises OSError when it is not there, or led to."""
+    """Open the folder at `path` below `root` (empty: `root` itself). Raise OSError if it does not exist or a link leads
+    to it.
+    """
     handle = os.dup(root)
     try:
         for name in path.split("/") if path else ():
@@ -47,6 +49,6 @@ def folder(root: int, path: str) -> Iterator[int]:
 
 
 def split(path: str) -> tuple[str, str]:
-    """The folder and the name of a path below a root."""
+    """Return the folder and the name of a path below a root."""
     above, _, name = path.rpartition("/")
     return above, name

@@ -1,7 +1,7 @@
-"""Doing a plan: every path is as it was, or as it is now, whenever we are stopped.
+"""Execution of an undo plan. Whenever the process is stopped, every path is either restored or unchanged.
 
-THREAT T18: files are made under a name of ours and renamed into place below a descriptor of their folder, so nothing is
-written through a link, into a file with other names (a hard link gets a file of its own), or out of the workspace.
+THREAT T18: a file is written under a temporary name and renamed into place below a descriptor of its folder. Nothing is
+written through a link, into a file with other hard links (the path gets a file of its own), or outside the workspace.
 """
 
 import contextlib
@@ -23,7 +23,9 @@ _JUST_NOW = "somebody changed it just now"
 
 
 def restore(store: Store, items: Sequence[Item], step: int) -> tuple[Item, ...]:
-    """Do all items without a problem; answers all, with why one was not done after all. Raises nothing for one path."""
+    """Restore all items without a problem, and return all items, each with its problem if it was not restored. A
+    failure of one path raises nothing.
+    """
     done: dict[tuple[str, str], Item] = {(item.root, item.path): item for item in items}
     for root in {item.root for item in items}:
         mine = [item for item in items if item.root == root and not item.problem]
@@ -47,7 +49,7 @@ def restore(store: Store, items: Sequence[Item], step: int) -> tuple[Item, ...]:
 
 
 class _Hand:
-    """What changes one path below the open root `top`."""
+    """The operations on one path below the open root `top`."""
 
     def __init__(self, top: int, store: Store, step: int) -> None:
         self._top = top
@@ -137,7 +139,9 @@ class _Hand:
 
 
 def _ordered(items: Sequence[Item]) -> Iterator[tuple[Item, Callable[[_Hand, Item], None]]]:
-    """Folders are there before what is in them, empty before they go, and get their mode when nothing more is done."""
+    """Yield the operations in order: a folder is made before its content, emptied before it is removed, and gets its
+    mode last.
+    """
 
     def is_folder(entry: Entry | None) -> bool:
         return entry is not None and entry.kind == Kind.FOLDER
@@ -169,9 +173,10 @@ def _fill(above: int, name: str, content: Iterator[bytes], wanted: Entry) -> Non
 
 
 def _chmod(above: int, name: str, mode: int) -> bool:
-    """Give a folder or file the mode; False for a file that has other names, which would all get it.
+    """Set the mode of a folder or file. Return False for a file with other hard links, which would all be changed.
 
-    SAFETY: open(2), O_PATH | O_NOFOLLOW, and proc(5): the descriptor's own inode is changed, whatever the name is now.
+    SAFETY: open(2), O_PATH | O_NOFOLLOW, and proc(5): the descriptor's own inode is changed, whatever the name refers
+    to by then.
     """
     if not hasattr(os, "O_PATH"):  # not Linux
         os.chmod(name, mode, dir_fd=above, follow_symlinks=False)
@@ -189,7 +194,7 @@ def _chmod(above: int, name: str, mode: int) -> bool:
 
 @contextlib.contextmanager
 def _writable(above: int) -> Iterator[None]:
-    """A folder that is write-protected and ours is opened for the moment."""
+    """Make a write-protected folder of this user writable for the duration of the context."""
     mode = os.fstat(above)
     closed = mode.st_uid == os.geteuid() and mode.st_mode & 0o300 != 0o300
     if closed:

@@ -1,8 +1,8 @@
-"""The kept contents: many small ones in one file, each large one in a file of its own, a reflink where that can be.
+"""Storage of file contents: small contents share pack files, a large content has its own file, cloned by reflink if
+possible.
 
-A hundred thousand files of their own would take ten times as long to make as to read. What is read back is checked
-against its hash, so nothing here needs to reach the disk before the action runs; after a power cut a content may be
-missing, never be a wrong one.
+A file for each content would take ten times as long to write. A content is checked against its hash when it is read, so
+nothing has to reach the disk before the action runs: after a power failure a content may be missing, but never wrong.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ _FULL = 64 << 20  # bytes, after which a new pack is begun: packs are dropped an
 
 @dataclass(frozen=True, slots=True)
 class BlobPlace:
-    """Where a content lies: a pack's number, and the bytes in it."""
+    """The location of a content: the number of its pack, and its offset and size in bytes."""
 
     pack: int
     offset: int
@@ -29,11 +29,11 @@ class BlobPlace:
 
 
 class Lost(Exception):
-    """A kept content is not there any more, or is not what it was."""
+    """An error for a stored content that is missing or damaged."""
 
 
 class BlobStore:
-    """The files of kept contents in `folder`, which is ours alone. `number` is the first that was never used."""
+    """The pack files in the private folder `folder`. `number` is the highest number in use."""
 
     def __init__(self, folder: Path, number: int) -> None:
         self._folder = folder
@@ -44,11 +44,11 @@ class BlobStore:
         self.reflinks = True  # until the file system says otherwise
 
     def resume(self, number: int) -> None:
-        """Another process may have used the numbers up to this one."""
+        """Skip the numbers up to `number`, which another process may have used."""
         self._number = max(self._number, number)
 
     def add(self, data: bytes) -> BlobPlace:
-        """Append one small content. Raises OSError (a full disk); what was added before stays."""
+        """Append one small content. Raise OSError (a full disk); contents added before stay."""
         if self._open is None or self._offset > _FULL:
             self.flush()
             self._begin()
@@ -60,7 +60,9 @@ class BlobStore:
         return place
 
     def clone(self, source: int, size: int) -> tuple[BlobPlace, bytes] | None:
-        """Keep all of the open file `source`, and answer its sha256; None when it is not `size` bytes long any more."""
+        """Store the whole open file `source` and return its location and SHA-256. Return None if its size is no longer
+        `size`.
+        """
         self.flush()
         self._begin()
         number, target = self._number, self._open
@@ -83,7 +85,9 @@ class BlobStore:
         return BlobPlace(number, 0, size), digest.digest()
 
     def read(self, place: BlobPlace, digest: bytes) -> Iterator[bytes]:
-        """The content in pieces. Raises Lost at the end when they are not what was kept: use nothing before that."""
+        """Yield the content in pieces. Raise Lost after the last piece if the content is damaged: use no piece before
+        the end.
+        """
         found, left = hashlib.sha256(), place.size
         try:
             with open(self._path(place.pack), "rb", buffering=0) as file:
@@ -98,7 +102,7 @@ class BlobStore:
             raise Lost("what was kept is damaged")
 
     def flush(self) -> None:
-        """Nothing is held back in memory afterwards. Raises OSError."""
+        """Write everything that is held in memory. Raise OSError."""
         if self._open is not None:
             handle, self._open = self._open, None
             try:
@@ -107,7 +111,7 @@ class BlobStore:
                 os.close(handle)
 
     def give_up(self) -> None:
-        """Forget what is not written: the disk refused it, or nobody needs it any more."""
+        """Discard everything that is not written, after an error or because it is no longer needed."""
         self._pending.clear()
         with contextlib.suppress(OSError):
             self.flush()
@@ -118,7 +122,7 @@ class BlobStore:
             os.unlink(self._path(number))
 
     def numbers(self) -> set[int]:
-        """The packs that lie here."""
+        """Return the numbers of the existing packs."""
         return {int(name[:-5], 16) for name in os.listdir(self._folder) if name.endswith(".pack")}
 
     def _begin(self) -> None:

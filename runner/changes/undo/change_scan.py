@@ -1,6 +1,6 @@
-"""One look at all that lies below a root: which names changed since the last look. Reads no content.
+"""The scan of a root for names that changed since the last scan. No content is read.
 
-Unchanged files cost a stat each, so this is what every action that may write pays twice.
+An unchanged file costs one stat. Every action that may write pays for two scans.
 """
 
 import errno
@@ -23,8 +23,14 @@ Index = dict[str, Names]  # folder below the root ("" for itself) -> name -> wha
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What is never read. `secret`: by name; `masked`: paths below the root that are secret by their place or by a
-    link; `more`: further names of folders that are left out. `most`: files and folders that are looked at."""
+    """The paths that a scan does not read.
+
+    Attributes:
+        secret: A function that returns True for a path with a secret name.
+        masked: Paths below the root that are secret because of their location or a link.
+        more: Further names of folders that are left out.
+        most: The largest number of files and folders to scan.
+    """
 
     secret: Callable[[str], bool]
     masked: frozenset[str] = frozenset()
@@ -33,17 +39,22 @@ class Rules:
 
 
 class TooMany(Exception):
-    """There is more below the root than is looked at."""
+    """An error for a root with more files and folders than a scan may visit."""
 
 
 class Stopped(Exception):
-    """Whoever asked does not want the answer any more."""
+    """An error for a scan that its caller stopped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """`index`: all that is there now; entries that did not change are the ones given. `fresh`: regular files whose
-    content has to be read, by folder. `gone`: folders of the old index that are there no more."""
+    """The result of a scan.
+
+    Attributes:
+        index: All existing names. Unchanged entries are the same objects as in the old index.
+        fresh: The regular files whose content has to be read, by folder.
+        gone: The folders of the old index that no longer exist.
+    """
 
     index: Index
     fresh: dict[str, list[str]]
@@ -51,9 +62,10 @@ class Seen:
 
 
 def look(root: str, known: Index, rules: Rules, stop: threading.Event) -> Seen:
-    """Everything below `root`, a real path, without following a link. What cannot be entered is as it was known.
+    """Scan everything below the real path `root` without following links. A folder that cannot be entered keeps its
+    known entries.
 
-    Raises OSError when `root` itself cannot be read, TooMany, or Stopped.
+    Raise OSError if `root` itself cannot be read, TooMany, or Stopped.
     """
     settled_before = time.time_ns() - SHORT_MARGIN
     index: Index = {}
@@ -112,7 +124,7 @@ def look(root: str, known: Index, rules: Rules, stop: threading.Event) -> Seen:
 def _read(
     handle: int, path: str, old: Names, known: Index, rules: Rules, settled_before: int
 ) -> tuple[Names, list[str], list[str]]:
-    """One folder: its names, the folders among them to enter, the files to read."""
+    """Return the names in one folder, the folders among them to enter, and the files to read."""
     names: Names = {}
     folders: list[str] = []
     fresh: list[str] = []
@@ -170,7 +182,7 @@ def _read(
 
 
 def _closed(index: Index, known: Index, path: str, name: str, why: str) -> None:
-    """A folder that is not entered: what was known of it holds until it is."""
+    """Keep the known entries of a folder that is not entered."""
     if path in index and name in index[path]:
         index[path][name] = index[path][name]._replace(unkept=why)
     inner = f"{path}/{name}" if path else name
@@ -182,9 +194,10 @@ def _closed(index: Index, known: Index, path: str, name: str, why: str) -> None:
 
 
 def glance(root: str, known: Index, rules: Rules, paths: tuple[str, ...]) -> Seen:
-    """The same for single `paths` below `root` and the folders above them: for an action that changes nothing else.
+    """Scan single `paths` below `root` and the folders above them, for an action that changes nothing else.
 
-    `index` holds only folders on the way, each with all that is known of it and what there is now of those paths.
+    The `index` of the result has only the folders on the way, each with its known entries and the current state of
+    those paths.
     """
     settled_before = time.time_ns() - SHORT_MARGIN
     index: Index = {}
@@ -224,7 +237,7 @@ def glance(root: str, known: Index, rules: Rules, paths: tuple[str, ...]) -> See
 def _one(
     above: int, name: str, folder: str, known: Index, rules: Rules, settled_before: int
 ) -> tuple[Entry | None, bool]:
-    """One name as it is, and whether its content has to be read."""
+    """Return the current entry of one name, and True if its content has to be read."""
     try:
         status = os.stat(name, dir_fd=above, follow_symlinks=False)
     except FileNotFoundError:

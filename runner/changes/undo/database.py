@@ -1,4 +1,4 @@
-"""The SQLite file in which the steps are listed: made, opened, and set aside when it is damaged."""
+"""The SQLite file with the list of steps: creation, opening, and setting aside of a damaged file."""
 
 import contextlib
 import os
@@ -28,7 +28,7 @@ CREATE TABLE change(
 
 
 class Database(sqlite3.Connection):
-    """Tables and the few values that have a name. One thread at a time, which the lock of a look sees to."""
+    """A connection to the tables and named values. The lock of a scan ensures that one thread at a time uses it."""
 
     def value(self, name: str, default: str | int) -> str | int:
         row = self.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
@@ -39,9 +39,9 @@ class Database(sqlite3.Connection):
 
 
 def connect(folder: Path) -> tuple[Database, tuple[str, ...]]:
-    """The file in `folder`, with notices for the person. For who holds the lock.
+    """Open the database in `folder` and return it with notices for the user. The caller must hold the lock.
 
-    One that is damaged is set aside, and an empty one made. Raises UndoError when the system refuses it.
+    A damaged file is set aside and replaced by an empty one. Raise UndoError if the system refuses to open it.
     """
     path = folder / "steps.db"
     db, notices = _open(path), tuple[str, ...]()

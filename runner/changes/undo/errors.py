@@ -1,4 +1,4 @@
-"""Why kept files cannot be used. On its own, so that who only catches it loads no database."""
+"""The error of the undo store, in a module of its own so that catching it does not load SQLite."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from policy.model.verdict import Problem, ProblemError
 
 
 class UndoError(ProblemError):
-    """The kept files cannot be used, or nothing can be brought back. `problem` says why, and what to do."""
+    """An error for stored files that cannot be used, or for an undo that is not possible. `problem` has the details."""
 
 
 def unusable(folder: Path, why: str, fix: str = "check who owns it and whether the disk is full") -> UndoError:

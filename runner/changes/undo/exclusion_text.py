@@ -1,4 +1,4 @@
-"""What is not kept, in words."""
+"""Description of the files that are not stored."""
 
 from collections.abc import Iterable
 
@@ -10,7 +10,7 @@ _NAMED = 3  # files that a line names
 
 
 def unkept_of(root: str, index: Index) -> tuple[Change, ...]:
-    """What is not kept, as if it were new: a session has not said it yet."""
+    """Return every entry without a stored content as a new file, so that a new session reports each once."""
     return tuple(
         Change(root, f"{folder}/{name}" if folder else name, None, found)
         for folder, names in index.items()
@@ -20,7 +20,7 @@ def unkept_of(root: str, index: Index) -> tuple[Change, ...]:
 
 
 def not_kept(changes: Iterable[Change]) -> list[str]:
-    """One line for each reason: the largest files, how many more, and why."""
+    """Return one line for each reason: the largest files, the number of others, and the reason."""
     by_reason: dict[str, list[Change]] = {}
     for each in changes:
         if each.after is not None:

@@ -1,6 +1,7 @@
-"""Folders that are not kept: tools make them again. By name, and where a name alone could be anybody's, by a witness.
+"""Folders whose content is not stored, because tools can create it again.
 
-A folder that was kept once stays kept: nobody loses a folder by putting the witness of a cache into it.
+Most are known by name. A name that could be anything also needs a witness: a file that the tool puts there. A folder
+that was stored once stays stored, so that adding a witness does not end its protection.
 """
 
 import os
@@ -41,7 +42,9 @@ for _name, _witnesses, _ in TABLE:
 
 
 def left_out(name: str, above: int, more: frozenset[str] = frozenset()) -> bool:
-    """Whether the folder `name` in the open folder `above` is not kept. `more`: further names, of a person."""
+    """Return True if the folder `name` in the open folder `above` is not stored. `more` are further names that the user
+    configured.
+    """
     if name in more:
         return True
     return any(all(_there(name, each, above) for each in witnesses) for witnesses in _WITNESSES.get(name, ()))

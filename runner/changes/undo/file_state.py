@@ -1,4 +1,4 @@
-"""What one name in a folder was: enough to tell whether it changed, and to make it again."""
+"""The state of one name in a folder, sufficient to detect a change and to restore the file."""
 
 import os
 import stat
@@ -16,11 +16,13 @@ class Kind(StrEnum):
 
 
 class Entry(NamedTuple):
-    """A tuple and no dataclass: there are as many of them as files.
+    """The state of one name. A tuple and not a dataclass, because there are as many entries as files.
 
-    `mode`: permission bits without setuid, setgid and sticky. `settled`: what changes later gets another stamp (the
-    numbers up to `ctime`). `content`: the sha256 of a file that is kept, where a link leads. `unkept`: in words, why
-    the content is not kept; empty when it is.
+    Attributes:
+        mode: The permission bits without setuid, setgid and sticky.
+        settled: True if a later change is certain to change the stamp (the numbers up to `ctime`).
+        content: The SHA-256 of a stored file, or the target of a link.
+        unkept: The reason why the content is not stored, or an empty string.
     """
 
     kind: str
@@ -53,7 +55,9 @@ STRANGE = "it is no file, folder or link"
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What an action did to one path below `root`, in its spelling on the disk. None: nothing was there."""
+    """The change that an action made to one path below `root`, in the spelling on the disk. None means that the path
+    did not exist.
+    """
 
     root: str
     path: str
@@ -62,7 +66,7 @@ class Change:
 
     @property
     def sign(self) -> str:
-        """`+` for what was made, `-` for what was taken away, `~` for the rest."""
+        """Return `+` for a new path, `-` for a removed one, `~` for any other change."""
         return "+" if self.before is None else "-" if self.after is None else "~"
 
 
@@ -81,8 +85,10 @@ def entry_of(status: os.stat_result, settled: bool, content: bytes = b"", unkept
 
 
 def same(one: Entry | None, other: Entry | None) -> bool:
-    """Whether a person would find the same there: kind, mode and content. Of what is not kept, whether it is the same
-    file, untouched; of a folder that is left out, whether it is the same folder."""
+    """Return True if both entries have the same kind, mode and content.
+
+    For a content that is not stored, compare the stamps; for a folder that is left out, compare its identity.
+    """
     if one is None or other is None:
         return one is other
     if one.kind != other.kind:
@@ -99,7 +105,7 @@ def same(one: Entry | None, other: Entry | None) -> bool:
 
 
 def pack(entry: Entry | None) -> tuple[object, ...] | None:
-    """As plain values, for the store; `unpack` reads it."""
+    """Return the entry as plain values for the store; `unpack` is the inverse."""
     return None if entry is None else (str(entry.kind), *entry[1:])
 
 

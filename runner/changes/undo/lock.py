@@ -1,5 +1,7 @@
-"""Who is at the snapshots of a workspace: one look at a time, and actions that run meanwhile. By flock(2), which a
-process that dies gives back."""
+"""Locks on the snapshots of a workspace: one scan at a time, and a shared lock for running actions.
+
+The locks use flock(2), so they end with their process.
+"""
 
 import contextlib
 import fcntl
@@ -14,7 +16,7 @@ PATIENCE = 15.0  # seconds for another `agent` in this workspace to finish its l
 
 
 class Turns:
-    """Our place among all who use `folder`. Raises OSError when its files cannot be opened."""
+    """The locks of this process on `folder`. The constructor raises OSError if the lock files cannot be opened."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -26,7 +28,7 @@ class Turns:
         os.close(self._active)
 
     def cleared(self) -> bool:
-        """Whether somebody removed all of it since it was opened: what is noted now would go nowhere."""
+        """Return True if the folder was removed since it was opened, so that nothing noted now would be stored."""
         try:
             return os.stat(self.folder / "lock").st_ino != os.fstat(self._lock).st_ino
         except OSError:
@@ -34,7 +36,7 @@ class Turns:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Nobody else looks or brings back meanwhile. Raises UndoError when somebody else does not come to an end."""
+        """Hold the lock for scans and restores. Raise UndoError if another process keeps it for too long."""
         until = time.monotonic() + PATIENCE
         while True:
             try:
@@ -51,7 +53,9 @@ class Turns:
             fcntl.flock(self._lock, fcntl.LOCK_UN)
 
     def join(self) -> bool:
-        """Say that an action runs from now on, until `leave` or death; answers whether others run as well."""
+        """Mark an action as running until `leave` or the end of the process. Return True if other actions run as
+        well.
+        """
         try:
             fcntl.flock(self._active, fcntl.LOCK_EX | fcntl.LOCK_NB)
             alone = True
@@ -61,7 +65,7 @@ class Turns:
         return not alone
 
     def alone(self) -> bool:
-        """Whether no action runs. For as long as the lock of `locked` is held."""
+        """Return True if no action runs. The answer holds while the caller holds the lock of `locked`."""
         try:
             fcntl.flock(self._active, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -74,5 +78,5 @@ class Turns:
 
 
 def opened(path: Path) -> int:
-    """A private file of ours, made when it is missing; never through a link."""
+    """Open a private file, creating it if it is missing. A link is not followed."""
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

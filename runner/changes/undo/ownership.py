@@ -1,4 +1,4 @@
-"""Which of the steps of a workspace belong to one session: those of the process at work, and of the runs before it."""
+"""The steps of a workspace that belong to one session: those of the current process and of the runs before it."""
 
 from policy.model.frozen import dataclass
 from runner.changes.undo.store import Step, Store
@@ -7,7 +7,7 @@ from runner.state.lineage import SessionLineage
 
 @dataclass(frozen=True, slots=True)
 class StepOwnership:
-    """Of the process `run`, and what was before."""
+    """The steps of the process `run` and of the runs in `earlier`."""
 
     run: str
     earlier: SessionLineage = SessionLineage()
@@ -17,6 +17,6 @@ class StepOwnership:
 
 
 def undoable(store: Store, whose: StepOwnership | None = None) -> tuple[Step, ...]:
-    """The actions that changed files and were not taken back, newest first; of everybody, or of `whose` alone."""
+    """Return the actions that changed files and were not undone, newest first: all of them, or those of `whose`."""
     found = (step for step in store.steps() if step.kind == "action" and step.undone is None)
     return tuple(step for step in found if (whose is None or whose.holds(step)) and store.changed(step.id))

@@ -1,4 +1,4 @@
-"""What taking back the last steps would do, path by path, and what stands in the way. Changes nothing."""
+"""The plan of an undo: each path, its target state, and the obstacles. Nothing is changed."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
@@ -20,10 +20,16 @@ STAYS = "it stays: it was not kept, since it can be made again"
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One path: as it is `now`, as it was and is `wanted` again. None: nothing is there.
+    """One path of a plan. An entry of None means that the path does not exist.
 
-    `problem`: why it is not done, in words; empty when it is. `moved`: where the wanted file itself lies now, when its
-    content was not kept but it was only moved. `mild`: nothing is lost by it.
+    Attributes:
+        root: The folder that `path` is relative to.
+        path: The path.
+        now: The current entry.
+        wanted: The entry to restore.
+        problem: The reason why the path is not restored, or an empty string.
+        moved: The current path of the same file, if its content was not stored but the file was only moved.
+        mild: True if nothing is lost by leaving the path as it is.
     """
 
     root: str
@@ -36,7 +42,7 @@ class Item:
 
     @property
     def deed(self) -> str:
-        """What is done, in a word."""
+        """Return the operation in one or two words."""
         if self.moved:
             return "move back"
         if self.wanted is None:
@@ -48,8 +54,12 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """What a person said beyond the plain wish. `force`: changes of others may be lost; `auto_run`: files that other
-    programs run by themselves may be written."""
+    """The options that permit more than a plain undo.
+
+    Attributes:
+        force: True if changes of others may be overwritten.
+        auto_run: True if files may be written that other programs run by themselves.
+    """
 
     force: bool = False
     auto_run: bool = False
@@ -59,10 +69,11 @@ Judge = Callable[[str, Changes], Mapping[str, Finding]]
 
 
 def plan(store: Store, steps: Sequence[Step], allowed: Allowed, judge: Judge) -> tuple[Item, ...]:
-    """Take back `steps`, newest first, as one. `judge(root, changes)`: which changes below `root` would make files that
-    other programs run by themselves.
+    """Return the plan that undoes `steps`, newest first, as one.
 
-    A path that is already as it was is no item. The store has just looked at every path of these steps.
+    `judge(root, changes)` returns the changes below `root` that would create files which other programs run by
+    themselves. A path that is already in its target state is not an item. The caller has just scanned every path of
+    these steps.
     """
     first: dict[tuple[str, str], Entry | None] = {}
     last: dict[tuple[str, str], Entry | None] = {}
@@ -123,10 +134,10 @@ def _item(
 
 
 def _with_moves(items: list[Item], free: Callable[[Item], bool], again: bool) -> tuple[Item, ...]:
-    """What was not kept, but lies elsewhere now as the very same file or folder, is moved back.
+    """Replace items whose content was not stored by moves, if the same file or folder now lies elsewhere.
 
-    SAFETY: what was kept comes from the store, unless an undo that moved it is taken back (`again`). Where an action
-    put it nobody looked into it, and it may hold what the action put there, too.
+    SAFETY: a stored content comes from the store, unless an undo that moved it is undone (`again`). Nobody looked into
+    the place where an action moved a folder, and the folder may contain further files of the action.
     """
     lying = {
         item.now[2:4]: item

@@ -1,4 +1,4 @@
-"""Being rid of what is kept: of one workspace at a person's wish, of those that are gone by themselves."""
+"""Removal of stored snapshots: of one workspace on request, and of workspaces that no longer exist."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ _GONE = 30 * 86_400.0  # seconds without use; a disk that is not mounted today m
 
 
 def clear(folder: Path) -> int:
-    """Forget everything kept in `folder`; answers how many bytes that were. Raises UndoError while an action runs."""
+    """Remove everything stored in `folder` and return its size in bytes. Raise UndoError while an action runs."""
     store = Store(folder)
     try:
         with store.turns.locked():
@@ -33,7 +33,9 @@ def clear(folder: Path) -> int:
 
 
 def sign(folder: Path, workspace: str) -> None:
-    """Note whose snapshots lie in `folder`, when that is new; and remove those of workspaces that are long gone."""
+    """Write the path of the workspace into a new `folder`, and remove the folders of workspaces that no longer
+    exist.
+    """
     name = folder / _NAME
     if name.exists():
         return

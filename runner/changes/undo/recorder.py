@@ -1,4 +1,4 @@
-"""Before an action that may write, and after it: what the loop calls. Nothing is done for an action that only looks."""
+"""The snapshots before and after each action that may write. An action that only reads needs none."""
 
 import asyncio
 import os
@@ -41,8 +41,11 @@ T = TypeVar("T")
 
 
 def _alone(method: "Callable[Concatenate[SnapshotRecorder, P], T]") -> "Callable[Concatenate[SnapshotRecorder, P], T]":
-    """One thread at a time. SAFETY: a command that was stopped goes on in its thread, and a list of steps that is
-    closed under it ends the whole program (a connection of SQLite is for one thread)."""
+    """Let one thread at a time run `method`.
+
+    SAFETY: a command that was stopped continues in its thread. Closing the SQLite connection in another thread at that
+    moment crashes the whole program.
+    """
 
     @wraps(method)
     def waiting(self: "SnapshotRecorder", /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -54,7 +57,14 @@ def _alone(method: "Callable[Concatenate[SnapshotRecorder, P], T]") -> "Callable
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """An action between `before` and `after`. `step` names its snapshot."""
+    """An action between `before` and `after`.
+
+    Attributes:
+        step: The number of its step.
+        roots: The folders that the action may write, each with the only paths that count (none: all) and the scan
+            rules.
+        notes: Notes for the list of steps.
+    """
 
     step: int
     roots: tuple[tuple[str, tuple[str, ...], Rules], ...]  # a folder, the only paths in it that count (none: all)
@@ -62,8 +72,11 @@ class Running:
 
 
 class SnapshotRecorder:
-    """Keeps what the actions of one session change. `folder`: of this workspace, in our state; `say` tells the user;
-    `earlier`: what the session goes on from."""
+    """The recorder of the file changes of one session.
+
+    `folder` is the store of the workspace in the state folder. `say` shows a notice to the user. `earlier` are the runs
+    that the session continues.
+    """
 
     def __init__(
         self, folder: Path, session: str, ground: SnapshotScope, say: Say, earlier: SessionLineage | None = None
@@ -89,8 +102,11 @@ class SnapshotRecorder:
         self.changed: tuple[tuple[str, str], ...] | None = None
 
     async def before(self, permit: Permit, words: str, call: str) -> Running | None:
-        """Take a snapshot of all that the action may write. None when there is nothing, or it cannot be done, which is
-        said. Raises UndoError when it must be done: then the action must not run."""
+        """Take a snapshot of everything that the action may write.
+
+        Return None if there is nothing to store, or if the snapshot fails, which is reported. Raise UndoError if the
+        user requires a snapshot: then the action must not run.
+        """
         roots = _roots(permit) if self._choice.enabled else ()
         if not roots:
             return None
@@ -109,7 +125,7 @@ class SnapshotRecorder:
 
     @_alone
     def after(self, running: Running | None) -> int | None:
-        """Note what the action changed; answers the step, None when it changed nothing that is kept."""
+        """Store the changes of the action. Return the number of the step, or None if no stored file changed."""
         self.changed = None
         if running is None or self._store is None:
             return None
@@ -139,7 +155,9 @@ class SnapshotRecorder:
             return self._without_contents(store, running, error)
 
     def _without_contents(self, store: Store, running: Running, error: Exception) -> int | None:
-        """The disk is full, say: what was there before is kept already, so only what is there now is not."""
+        """Store the changes without the new contents, for example on a full disk. The contents before the action are
+        stored already.
+        """
         bounds = replace(self._choice.bounds, bytes=0)
         try:
             with store.turns.locked(), store.transaction():
@@ -157,7 +175,7 @@ class SnapshotRecorder:
             return None
 
     def _speak(self) -> None:
-        """Say what came up; in the thread that the listeners are used to."""
+        """Show the pending notices. Called in the thread that the listeners use."""
         if self._store is not None and self._store.lost:
             count, self._store.lost = self._store.lost, 0
             which = "the oldest action" if count == 1 else f"the oldest {count} actions"
@@ -168,14 +186,15 @@ class SnapshotRecorder:
 
     @_alone
     def take_back(self, count: int) -> Taken:
-        """Bring the files back as they were before the last `count` actions of this session. Raises UndoError,
-        OSError."""
+        """Undo the last `count` actions of this session. Raise UndoError or OSError."""
         self._store = self._store or Store(self._folder)
         return take_back(self._store, self._ground, RevertRequest(count, session=self._session, whose=self._whose))
 
     @_alone
     def rewind(self, count: int) -> tuple[bool, tuple[str, ...]]:
-        """The same, for somebody in a talk: whether it was done, and what came of it, in lines. Raises nothing."""
+        """Undo the last `count` actions for /rewind. Return True on success, and the lines of the report. Raise
+        nothing.
+        """
         from runner.changes.undo.text import taken_text
 
         try:
@@ -188,7 +207,7 @@ class SnapshotRecorder:
 
     @_alone
     def latest(self) -> int:
-        """The newest step of this session; 0 when there is none. Waits for no other process."""
+        """Return the newest step of this session, or 0 if there is none. Do not wait for another process."""
         try:
             kept = self._store.steps() if self._store is not None else []  # else nothing was written by this process
         except sqlite3.Error:
@@ -197,7 +216,7 @@ class SnapshotRecorder:
 
     @_alone
     def actions(self) -> tuple[int, ...]:
-        """The steps of this session that changed files and were not taken back, newest first. Raises UndoError."""
+        """Return the steps of this session that changed files and were not undone, newest first. Raise UndoError."""
         try:
             if self._store is None and self._earlier != SessionLineage() and (self._folder / "steps.db").exists():
                 self._store = Store(self._folder)
@@ -207,8 +226,9 @@ class SnapshotRecorder:
 
     @_alone
     def diff(self) -> list[str]:
-        """What this session's actions changed, from before the first of them to what is there now; empty for nothing.
-        Raises UndoError."""
+        """Return the changes of this session's actions as a diff from before the first action to the current state.
+        Raise UndoError.
+        """
         from runner.changes.undo.text import diff_text
 
         count = len(self.actions())
@@ -222,7 +242,7 @@ class SnapshotRecorder:
             raise unusable(self._folder, _why(error)) from None
 
     def news(self) -> str:
-        """What the model has to know, once, before it goes on; empty when nothing was taken back."""
+        """Return, once, the note for the model about undone changes, or an empty string."""
         paths, self._news = ", ".join(self._news), []
         return f"[I took back your last changes with /rewind. As they were before: {paths}]\n\n" if paths else ""
 
@@ -306,7 +326,7 @@ class SnapshotRecorder:
         return taker.take_paths(root, paths, rules) if paths else taker.take(root, rules)
 
     def _tell(self, unkept: tuple[Change, ...]) -> tuple[str, ...]:
-        """Say, once for each, what could not be kept; answers it in words for the list of steps."""
+        """Report each file that could not be stored once, and return the notes for the list of steps."""
         found = [each for each in unkept if each.after is not None and each.after.unkept in _SAID]
         new = [each for each in found if f"{each.root}/{each.path}" not in self._told]
         self._told |= {f"{each.root}/{each.path}" for each in new}
@@ -325,7 +345,7 @@ BESIDE = "another `agent` was at work at the same time: its changes may be among
 
 
 def _roots(permit: Permit) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """The folders that the action may write, and of those of which it changes one file the path of that."""
+    """Return the folders that the action may write, each with the paths that it may change there (none: all)."""
     terms, action = permit.terms, permit.action
     if isinstance(action, WriteFile | EditFile):
         real = os.path.realpath(action.path)

@@ -1,4 +1,6 @@
-"""After a runner was killed: what its last step did is noted now, and what an undo left lying about is removed."""
+"""Recovery after a killed runner: the changes of its last step are stored, and temporary files of an undo are
+removed.
+"""
 
 import contextlib
 import os
@@ -16,8 +18,10 @@ DRAFT = ".ringfence-undo-"  # the names of files that are about to be put in pla
 
 
 def recover(store: Store, taker: Snapshotter, rules: Callable[[str], Rules]) -> list[Step]:
-    """Bring the steps that never ended to an end; answers them. The store is locked, with a transaction open, and no
-    action runs: else they are not dead."""
+    """End the steps that never ended, and return them.
+
+    The store must be locked with a transaction open, and no action may run, since its step would be open as well.
+    """
     dead = store.open_steps()
     for step in dead:
         if step.kind != "action":
@@ -57,12 +61,12 @@ def _clean(root: str, paths: tuple[str, ...], step: int) -> None:
 
 
 def last_index(store: Store, root: str) -> Index:
-    """What was known of `root` at the last look, whole or of single paths."""
+    """Return the entries of `root` at the last scan, of the whole root or of single paths."""
     return store.index(root) or store.index(f"{root}{PARTLY}")
 
 
 def last_entry(store: Store, root: str, path: str) -> Entry | None:
-    """What was at `path` at the last look."""
+    """Return the entry of `path` at the last scan, or None."""
     index, folder = last_index(store, root), ""
     *above, last = path.split("/")
     for name in above:

@@ -1,4 +1,4 @@
-"""Taking back the last actions, and taking that back: the whole of `agent undo` but for its words."""
+"""Undo and redo of actions, without the text of the report."""
 
 import errno
 import threading
@@ -22,8 +22,16 @@ from sandbox.workspace.autorun import Watch
 
 @dataclass(frozen=True, slots=True)
 class RevertRequest:
-    """The last `count` actions, of everybody or of `whose` alone, or with `redo` the last undo. `dry`: only say what
-    would be done."""
+    """The request to undo the last `count` actions.
+
+    Attributes:
+        count: The number of actions.
+        redo: True to undo the last undo instead.
+        dry: True to return the plan without executing it.
+        allowed: The options that permit more than a plain undo.
+        session: The session that the undo is recorded for.
+        whose: The session whose actions are undone, or None for all actions.
+    """
 
     count: int = 1
     redo: bool = False
@@ -35,8 +43,15 @@ class RevertRequest:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """`steps`: what was taken back. `items`: every path of it that was not as wanted. `step`: names the undo, None when
-    nothing was done. `aside`: in words, what had to be set aside. `dead`: steps of a runner that was killed."""
+    """The result of an undo.
+
+    Attributes:
+        steps: The undone steps.
+        items: Every path of these steps that was not in its target state.
+        step: The number of the undo, or None if nothing was done.
+        aside: Files that had to be set aside, in words.
+        dead: The steps of a killed runner that were ended first.
+    """
 
     steps: tuple[Step, ...]
     items: tuple[Item, ...]
@@ -46,13 +61,14 @@ class Taken:
 
     @property
     def whole(self) -> bool:
-        """Everything is as it was."""
+        """Return True if every path was restored."""
         return all(not item.problem or item.mild for item in self.items) and not self.aside
 
 
 def take_back(store: Store, ground: SnapshotScope, wish: RevertRequest) -> Taken:
-    """Bring the files back. Raises UndoError when nothing is to be taken back, or an action runs; OSError, or
-    sqlite3.Error, when our own folder takes nothing more at all."""
+    """Restore the files. Raise UndoError if there is nothing to undo or an action runs, and OSError or sqlite3.Error if
+    the state folder cannot be written at all.
+    """
     with store.turns.locked():
         if not store.turns.alone():
             raise UndoError(
@@ -99,7 +115,7 @@ def _taken(store: Store, taker: Snapshotter, ground: SnapshotScope, wish: Revert
 
 
 def recovered(store: Store, ground: SnapshotScope) -> list[Step]:
-    """Bring the steps of a runner that was killed to an end, if there are any; answers them."""
+    """End the steps of a killed runner, if there are any, and return them."""
     with store.turns.locked():
         if not store.turns.alone() or not store.open_steps():
             return []
@@ -155,13 +171,13 @@ def _done(
 
 
 def _changes(item: Item) -> tuple[Change, ...]:
-    """What doing it changes: of a move, both names."""
+    """Return the changes of an item: for a move, those of both paths."""
     away = (Change(item.root, item.moved, item.wanted, None),) if item.moved else ()
     return (Change(item.root, item.path, item.now, item.wanted), *away)
 
 
 def _softened(items: tuple[Item, ...]) -> tuple[Item, ...]:
-    """A folder that is only there for something in it that stays is nothing to worry about either."""
+    """Mark a folder as mild if it stays only because a mild item lies in it."""
     stay = [f"{item.root}/{item.path}" for item in items if item.mild]
 
     def mild(item: Item) -> bool:
@@ -171,7 +187,7 @@ def _softened(items: tuple[Item, ...]) -> tuple[Item, ...]:
 
 
 def _looked(taker: Snapshotter, root: str, paths: tuple[str, ...], rules: Rules) -> str:
-    """Look at the paths; answers why that cannot be, in words, empty when it can."""
+    """Scan the paths. Return the reason if they cannot be scanned, else an empty string."""
     try:
         taker.take_paths(root, paths, rules)
     except OSError as error:
@@ -186,7 +202,7 @@ def _may_yet(item: Item) -> bool:
 
 
 def _settled(store: Store, steps: tuple[Step, ...], wish: RevertRequest, number: int | None = None) -> None:
-    """These steps are taken back, whatever of them could not be."""
+    """Mark these steps as undone, including the paths that could not be restored."""
     if wish.redo:
         for step in steps:
             store.free_undone(step.id)

@@ -1,4 +1,4 @@
-"""Where snapshots are taken, and what is never read or written there: by the same lists as the sandbox."""
+"""The scope of snapshots: the roots, and the paths that are never read or written, by the lists of the sandbox."""
 
 import hashlib
 from collections.abc import Callable
@@ -19,8 +19,15 @@ from sandbox.workspace.protected_paths import plain_names, secret_names
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What a person configured. `more`: further names of folders that are not kept; `required`: without a snapshot
-    nothing runs; `most`: files and folders that are looked at."""
+    """The user's settings for undo.
+
+    Attributes:
+        enabled: True if snapshots are taken.
+        required: True if no action may run without a snapshot.
+        bounds: The limits of the store.
+        most: The largest number of files and folders to scan.
+        more: Further names of folders that are not stored.
+    """
 
     enabled: bool = True
     required: bool = False
@@ -31,7 +38,10 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotScope:
-    """`cache`, `aside`: our folders, of what is known of the disk and for what has to be set aside."""
+    """The facts, profile and settings that snapshots depend on.
+
+    `cache` and `aside` are private folders: for cached scans, and for files that have to be set aside.
+    """
 
     facts: Facts
     profile: Profile
@@ -44,7 +54,7 @@ class SnapshotScope:
         return self.facts.workspace
 
     def terms(self, roots: tuple[str, ...]) -> Terms:
-        """The rights that an action on the workspace and all of `roots` would have."""
+        """Return the rights of an action on the workspace and all of `roots`."""
         locked, hidden, shown = with_path_denials(self.facts, self.profile)
         return Terms(
             rights=Rights.WORKSPACE_WRITE,
@@ -57,7 +67,7 @@ class SnapshotScope:
         )
 
     def rules(self, terms: Terms) -> Rules:
-        """What is never read under `terms`; `masked` as absolute paths, for `below_root`."""
+        """Return the scan rules under `terms`, with `masked` as absolute paths; `below_root` converts them."""
         names = plain_names(terms.hidden)
         found = survey(terms, "", self.cache)
         # What is closed to us is masked inside, too; it is no secret to whoever opens it again.
@@ -65,7 +75,7 @@ class SnapshotScope:
         return Rules(secret_names(names, terms.shown), masked, self.choice.more, self.choice.most)
 
     def digest(self, terms: Terms) -> str:
-        """While it is the same, what was kept may be kept."""
+        """Return a digest of the rules about secrets. If it changes, files are scanned again."""
         seed = repr((terms.hidden, terms.shown, sorted(self.choice.more)))
         return hashlib.sha256(seed.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -80,8 +90,10 @@ def inventory_of(ground: SnapshotScope, terms: Terms, root: str) -> Inventory:
 
 
 def secret_of(ground: SnapshotScope) -> Callable[[str], bool]:
-    """Return the question whether no command may read what lies at a path below the workspace: by one of its names, by
-    the place, by a rule of the user, or because a link or a second name leads there."""
+    """Return a function that returns True for a path below the workspace that no command may read.
+
+    The reason may be one of its names, its location, a rule of the user, or a link or hard link to a secret.
+    """
     rules = ground.rules(ground.terms(()))
     top = ground.workspace.rstrip("/")
     masked = frozenset(folded(path) for path in (*rules.masked, *ground.facts.private))
@@ -98,7 +110,7 @@ def secret_of(ground: SnapshotScope) -> Callable[[str], bool]:
 
 
 def below_root(rules: Rules, root: str) -> Rules:
-    """The same with the masked paths as they are below `root`."""
+    """Return the rules with the masked paths relative to `root`."""
     top = root.rstrip("/") + "/"
     masked = frozenset(path[len(top) :] for path in rules.masked if path.startswith(top))
     return Rules(rules.secret, masked, rules.more, rules.most)

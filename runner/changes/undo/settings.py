@@ -1,4 +1,4 @@
-"""From settings and folders of this machine to what the snapshots need."""
+"""Construction of the snapshot recorder from settings and the folders of this machine."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,12 +16,12 @@ from runner.state.workspace import workspace_key
 
 
 def place(state: Path, workspace: str) -> Path:
-    """Where the snapshots of a workspace lie."""
+    """Return the folder for the snapshots of a workspace."""
     return state / "snapshots" / workspace_key(workspace)
 
 
 def choice_of(settings: Settings) -> Choice:
-    """The `[undo]` of all layers."""
+    """Return the `[undo]` settings of all layers."""
 
     def number(name: str, usual: int) -> int:
         found = settings.value("undo", name)
@@ -46,7 +46,9 @@ def snapshot_recorder(
     emit: Emit,
     earlier: SessionLineage | None = None,
 ) -> SnapshotRecorder:
-    """For the actions of one session in the workspace of `facts`. Makes nothing before the first that may write."""
+    """Return the recorder for one session in the workspace of `facts`. No folder is created before the first action
+    that may write.
+    """
     folder = place(state_dir(environ), facts.workspace)
     cache = cache_dir(environ)
     ground = scope_of(facts, settings.profile, choice_of(settings), cache, state_dir(environ))

@@ -1,4 +1,4 @@
-"""One snapshot of one root: look, read what changed, keep it, and answer what is different since the last one."""
+"""The snapshot of one root: scan, read and store changed files, and return the changes since the last snapshot."""
 
 import errno
 import hashlib
@@ -19,7 +19,7 @@ from sandbox.workspace.folder_cache import SHORT_MARGIN
 
 
 class _HoldsSecret(Exception):
-    """A key that this process knows stands in a content, which is not kept for that."""
+    """An error for a content with a registered secret. Such a content is not stored."""
 
 
 PARTLY = "\0partly"  # after a root: what is known of single paths in it
@@ -27,7 +27,7 @@ PARTLY = "\0partly"  # after a root: what is known of single paths in it
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How much is kept: steps, bytes of all contents, bytes of one file."""
+    """The limits of the store: the number of steps, the bytes of all contents, and the bytes of one file."""
 
     steps: int = 100
     bytes: int = 2 << 30
@@ -36,8 +36,14 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """`changes`: since the last snapshot. `files`, `bytes`: what was read. `unkept`: of the changes, those whose
-    content is not kept."""
+    """The result of a snapshot.
+
+    Attributes:
+        changes: The changes since the last snapshot.
+        files: The number of files that were read.
+        bytes: The number of bytes that were read.
+        unkept: The changes whose new content is not stored.
+    """
 
     changes: tuple[Change, ...]
     files: int
@@ -46,7 +52,7 @@ class Snapshot:
 
 
 class Snapshotter:
-    """Takes snapshots into `store`. The store is locked, and a transaction is open, whenever a method runs."""
+    """A writer of snapshots to `store`. The store must be locked with a transaction open whenever a method runs."""
 
     def __init__(self, store: Store, bounds: Bounds, stop: threading.Event, *, may_drop: bool = True) -> None:
         self._may_drop = may_drop  # older steps, to make room
@@ -55,8 +61,11 @@ class Snapshotter:
         self._stop = stop
 
     def take(self, root: str, rules: Rules) -> Snapshot:
-        """Everything below `root`, a folder. When that has become too much, everything that was there at the last look,
-        so that nobody hides a deletion behind new files. Raises OSError, TooMany, Stopped."""
+        """Take a snapshot of everything below the folder `root`. Raise OSError, TooMany, or Stopped.
+
+        If the root has grown too large, take a snapshot of all paths of the last scan, so that new files cannot hide a
+        deletion.
+        """
         known = self._store.index(root)
         try:
             return self._kept(root, root, known, look(root, known, rules, self._stop))
@@ -67,7 +76,7 @@ class Snapshotter:
             return self.take_paths(root, tuple(paths), rules)
 
     def take_paths(self, root: str, paths: tuple[str, ...], rules: Rules) -> Snapshot:
-        """Only `paths` below `root`, and the folders above them. Raises OSError."""
+        """Take a snapshot of `paths` below `root` and the folders above them. Raise OSError."""
         # What is known of single paths must never pass for all that there was.
         key = root if self._store.index(root) else f"{root}{PARTLY}"
         known = self._store.index(key)
@@ -84,7 +93,7 @@ class Snapshotter:
         return Snapshot(changes, files, size, unkept)
 
     def _read(self, root: str, known: Index, index: Index, fresh: dict[str, list[str]]) -> tuple[int, int]:
-        """Put the contents of the fresh files into the store, as many as there is room for."""
+        """Store the contents of the fresh files, as far as there is room."""
         small = self._fitting(known, index, fresh) if fresh else {}
         places: dict[bytes, BlobPlace] = {}
         files = size = 0
@@ -117,7 +126,7 @@ class Snapshotter:
         return files, size
 
     def _file(self, name: str, above: int, found: Entry, places: dict[bytes, BlobPlace]) -> Entry:
-        """The entry of one file with its content kept, or with why it is not."""
+        """Return the entry of one file with its stored content, or with the reason why it is not stored."""
         for _ in range(3):
             try:
                 handle, status = safe_open.open_file(name, above)
@@ -136,7 +145,7 @@ class Snapshotter:
         return entry_of(after, False, b"", file_state.MOVING)
 
     def _content(self, handle: int, size: int, places: dict[bytes, BlobPlace]) -> bytes | None:
-        """Keep the content and answer its hash; None when it is not `size` bytes long any more. Raises _HoldsSecret."""
+        """Store the content and return its hash, or None if its size is no longer `size`. Raise _HoldsSecret."""
         if size > self._bounds.file:
             return None
         store = self._store
@@ -162,7 +171,9 @@ class Snapshotter:
         return digest
 
     def _fitting(self, known: Index, index: Index, fresh: dict[str, list[str]]) -> dict[tuple[str, str], str]:
-        """The fresh files that are not kept, and why. Older steps go first, then the largest files."""
+        """Return the fresh files that are not stored, with the reasons. Older steps are dropped first, then the largest
+        files.
+        """
         sizes = [(index[folder][name].size, folder, name) for folder, names in fresh.items() for name in names]
         unkept = {(folder, name): file_state.TOO_BIG for size, folder, name in sizes if size > self._bounds.file}
         left = sorted((each for each in sizes if each[0] <= self._bounds.file), reverse=True)

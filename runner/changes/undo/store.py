@@ -1,6 +1,6 @@
-"""What is known of one workspace's snapshots: the last look, the steps and what each changed, where contents lie.
+"""The state of one workspace's snapshots: the last scan, the steps with their changes, and the locations of contents.
 
-In SQLite, for its transactions: a runner that is killed leaves the state before or after. The contents are in `packs`.
+SQLite provides transactions: a killed runner leaves the state before or after. The contents are in `packs`.
 """
 
 import contextlib
@@ -25,11 +25,20 @@ _STEP = "id, kind, words, session, call, started, ended, undone, notes, takes_ba
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One action that changed files, or one undo. `ended` is None while it runs, or when the runner was killed.
+    """One action that changed files, or one undo.
 
-    `roots`: what it could write: folders, each with the only paths in it that count (none: all).
-    `undone`: the undo that took it back. `takes_back`: the steps that this undo took back. `notes`: what could not be
-    kept, in words.
+    Attributes:
+        id: The number of the step.
+        kind: `action`, `undo` or `redo`.
+        words: The action in words.
+        session: The session of the action.
+        call: The key of the call.
+        started: The start, in seconds since 1970.
+        ended: The end, or None while the step runs or after the runner was killed.
+        undone: The undo of this step, or None.
+        notes: Files that could not be stored, in words.
+        takes_back: The steps that this undo reverted.
+        roots: The folders that the action could write, each with the only paths that count (none: all).
     """
 
     id: int
@@ -46,7 +55,9 @@ class Step:
 
 
 class Store:
-    """The snapshots in `folder` (private; made when it is missing). One process looks at a time: use `turns`."""
+    """The snapshots in the private folder `folder`, which is created if it is missing. One process scans at a time: use
+    `turns`.
+    """
 
     def __init__(self, folder: Path) -> None:
         try:
@@ -76,7 +87,7 @@ class Store:
     # ---- the last look
 
     def index(self, root: str) -> Index:
-        """What was there at the last look, ours or another process's."""
+        """Return the entries of `root` at the last scan by any process."""
         version = int(self._db.value("version", 0))
         if self._index is None or self._index[0] != version:
             self._index = (version, {})
@@ -90,18 +101,20 @@ class Store:
         return known[root]
 
     def roots(self) -> list[str]:
-        """The folders that were looked at as a whole."""
+        """Return the folders that were scanned as a whole."""
         rows = self._db.execute("SELECT DISTINCT root FROM names")
         return [root for (raw,) in rows if "\0" not in (root := os.fsdecode(raw))]
 
     def forget(self) -> None:
-        """What was looked at counts as never seen."""
+        """Delete the results of all scans."""
         with self.transaction():
             self._db.execute("DELETE FROM names")
         self._index = None
 
     def saw(self, root: str, index: Index, changed: Iterable[str], gone: Iterable[str]) -> None:
-        """What a look found: the folders `changed` are as `index` has them, the folders `gone` are no more."""
+        """Store the result of a scan: the folders `changed` have the entries in `index`, the folders `gone` no longer
+        exist.
+        """
         key = os.fsencode(root)
         rows = ((key, os.fsencode(folder), _body(index[folder])) for folder in changed)
         self._db.executemany("INSERT OR REPLACE INTO names VALUES(?, ?, ?)", rows)
@@ -127,7 +140,7 @@ class Store:
         return int(made.lastrowid or 0)
 
     def note(self, step: int, changes: Iterable[Change]) -> None:
-        """Add changes to a step; of a path that it changed twice, the first state and the last one stay."""
+        """Add changes to a step. For a path that changed twice, the first and the last state are stored."""
         for change in changes:
             key = (step, os.fsencode(change.root), os.fsencode(change.path))
             row = self._db.execute("SELECT was FROM change WHERE step = ? AND root = ? AND path = ?", key).fetchone()
@@ -139,11 +152,11 @@ class Store:
             self._db.execute("INSERT OR REPLACE INTO change VALUES(?, ?, ?, ?, ?, ?, ?)", (*key, *values))
 
     def unnote(self, step: int) -> None:
-        """Forget what was noted of it."""
+        """Delete the changes of a step."""
         self._db.execute("DELETE FROM change WHERE step = ?", (step,))
 
     def end(self, step: int, notes: tuple[str, ...]) -> None:
-        """The step is over. One that changed nothing is forgotten."""
+        """End a step. A step without changes and notes is deleted."""
         self._db.execute("UPDATE step SET ended = ?, notes = ? WHERE id = ?", (time.time(), json.dumps(notes), step))
         if not notes:
             self._db.execute(
@@ -151,19 +164,19 @@ class Store:
             )
 
     def mark(self, steps: tuple[int, ...], undo: int) -> None:
-        """The steps were taken back by `undo`."""
+        """Mark the steps as undone by `undo`."""
         self._db.executemany("UPDATE step SET undone = ? WHERE id = ?", ((undo, each) for each in steps))
 
     def changed(self, step: int) -> int:
-        """How many paths it changed."""
+        """Return the number of paths that a step changed."""
         return int(self._db.execute("SELECT count(*) FROM change WHERE step = ?", (step,)).fetchone()[0])
 
     def free_undone(self, undo: int) -> None:
-        """The steps that `undo` took back count again."""
+        """Mark the steps that `undo` reverted as not undone."""
         self._db.execute("UPDATE step SET undone = NULL WHERE undone = ?", (undo,))
 
     def steps(self) -> list[Step]:
-        """All of them, newest first."""
+        """Return all steps, newest first."""
         rows = self._db.execute(
             f"SELECT {_STEP} FROM step ORDER BY id DESC"  # noqa: S608  # names of ours
         )
@@ -191,18 +204,18 @@ class Store:
         self._db.set_value("pack", max((place.pack for place in places.values()), default=self._pack))
 
     def size(self) -> int:
-        """Bytes of all contents that are kept."""
+        """Return the number of bytes of all stored contents."""
         return int(self._db.execute("SELECT coalesce(sum(size), 0) FROM content").fetchone()[0])
 
     def drop_oldest(self, keep: int) -> int:
-        """Forget all steps but the newest `keep`; answers how many went."""
+        """Delete all ended steps but the newest `keep`, and return their number."""
         ids = [step.id for step in self.steps()[keep:] if step.ended is not None]
         self._db.executemany("DELETE FROM change WHERE step = ?", ((each,) for each in ids))
         self._db.executemany("DELETE FROM step WHERE id = ?", ((each,) for each in ids))
         return len(ids)
 
     def sweep(self) -> None:
-        """Remove the contents that nothing names any more."""
+        """Delete the contents that no step and no scan refers to."""
         live = {row[0] for row in self._db.execute("SELECT hash_was FROM change UNION SELECT hash_became FROM change")}
         for (root,) in self._db.execute("SELECT DISTINCT root FROM names").fetchall():
             for names in self.index(os.fsdecode(root)).values():
@@ -232,7 +245,7 @@ class Store:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """All of it or nothing. Packs that `sweep` emptied go when it is done."""
+        """Commit all changes of the context, or none. Packs that `sweep` emptied are removed after the commit."""
         self._db.execute("BEGIN IMMEDIATE")
         self.packs.resume(self._pack)
         try:
@@ -249,14 +262,16 @@ class Store:
         self._dead = []
 
     def under(self, rules: str) -> None:
-        """What was kept under other rules about secrets is read again under these."""
+        """Delete the results of scans made under other rules about secrets, so that all files are read again under
+        `rules`.
+        """
         if self._db.value("rules", "") != rules:
             self.forget()
             with self.transaction():
                 self._db.set_value("rules", rules)
 
     def _drop_strays(self) -> None:
-        """Remove the packs of looks that never came to their end."""
+        """Remove the packs of interrupted snapshots."""
         packs = BlobStore(self.folder, 0)
         for number in packs.numbers() - {row[0] for row in self._db.execute("SELECT DISTINCT pack FROM content")}:
             packs.drop(number)

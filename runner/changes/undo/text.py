@@ -1,4 +1,4 @@
-"""Steps and plans in words: for the list, for what was done, as a diff, and as JSON."""
+"""Text of steps and plans: the list of steps, the report of an undo, a diff, and JSON."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ _LINES = 2000  # of one file's diff
 
 
 def steps_text(store: Store, limit: int) -> Iterator[str]:
-    """One line for each step, newest first, and below it what is not kept of it."""
+    """Yield one line for each step, newest first, followed by the files that were not stored."""
     for step in store.steps()[:limit]:
         made, changed, removed = _counts(store.changes(step.id))
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(step.started))
@@ -31,7 +31,7 @@ def steps_text(store: Store, limit: int) -> Iterator[str]:
 
 
 def deed(step: Step) -> str:
-    """What a step was, on one line."""
+    """Return a step in words, on one line."""
     if step.kind == "action":
         return one_line(step.words, _WORDS)
     return f"took back {step.words}" if step.kind == "undo" else f"brought back again what {step.words} took"
@@ -59,7 +59,7 @@ def steps_json(store: Store, limit: int) -> list[dict[str, object]]:
 
 
 def taken_text(taken: Taken, workspace: str, *, dry: bool, redo: bool) -> Iterator[str]:
-    """What was done, path by path, and what was not; last the sum of it."""
+    """Yield the report of an undo: each restored path, then each path that was left as it is."""
     for step in taken.dead:
         yield f"notice: the runner was killed during {step.id}: {deed(step)}"
     nothing = bool(taken.items) and all(item.problem for item in taken.items)
@@ -99,9 +99,9 @@ def taken_json(taken: Taken, *, dry: bool) -> dict[str, object]:
 
 
 def diff_text(store: Store, items: Sequence[Item], workspace: str, *, forward: bool = False) -> Iterator[str]:
-    """What taking back would change in each file, as a unified diff; of what is no text, a line that says so.
+    """Yield the changes of an undo as a unified diff, with a line for each file that is not text.
 
-    `forward`: what was done instead, from what it was to what is there now.
+    `forward` reverses the diff: from the old state to the current one.
     """
     for item in items:
         if forward:
@@ -129,7 +129,7 @@ def _path(item: Item, workspace: str) -> str:
 
 
 def _told(root: str, store: Store) -> Iterator[Change]:
-    """Git's objects are never kept, and mostly never missed."""
+    """Yield the entries that are not stored, without Git's objects, which are never stored."""
     return (each for each in unkept_of(root, store.index(root)) if not f"/{each.path}".endswith("/objects"))
 
 
