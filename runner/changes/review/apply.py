@@ -1,4 +1,4 @@
-"""Doing a plan: every file of it, or none. What was there is kept for `agent undo`."""
+"""Application of a patch plan: all files of it, or none. The previous state is stored for `agent undo`."""
 
 import hashlib
 import os
@@ -31,8 +31,12 @@ _NOW = "somebody changed it just now"
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """`step`: names it for `agent undo`; None when it changed nothing that is kept. `lasting`: the paths that `agent
-    undo` cannot take back: secrets, and what lies in folders that it keeps nothing of."""
+    """The result of an application.
+
+    Attributes:
+        step: The number for `agent undo`, or None if no stored file changed.
+        lasting: The paths that `agent undo` cannot restore: secrets, and files in folders whose content is not stored.
+    """
 
     step: int | None
     lasting: tuple[str, ...]
@@ -41,9 +45,12 @@ class Applied:
 def apply(
     plan: Plan, ground: SnapshotScope, store: Store, words: str, session: str, warned: Collection[str] | None = None
 ) -> Applied:
-    """Do all of `plan`, which has no problem. `warned`: the paths of it of which the user was told that other programs
-    run them by themselves; None when that does not matter. Raises PatchError when something came in between: then every
-    file is as it was, or it names those that are not; UndoError when an action runs here; OSError, sqlite3.Error."""
+    """Apply all of `plan`, which must have no problem.
+
+    `warned` are the paths of which the user was told that other programs run them by themselves; None if that does not
+    matter. Raise PatchError after a failure: then every file is unchanged, or the error names the others. Raise
+    UndoError if an action runs, and OSError or sqlite3.Error.
+    """
     root = ground.workspace
     with store.turns.locked():
         if not store.turns.alone():
@@ -96,7 +103,7 @@ def _failure(failed: list[Item], left: list[str]) -> Problem:
 
 
 def _items(root: str, planned: Iterable[Planned]) -> list[Item]:
-    """Every path that changes, with the folders that are made for it and those that nothing is left in."""
+    """Return every path that changes, with the folders to create and the folders that become empty."""
     mask = os.umask(0)
     os.umask(mask)
     top = safe_open.open_root(root)
@@ -134,7 +141,7 @@ def _make(top: int, root: str, path: str, items: dict[str, Item], mask: int) -> 
 
 
 def _drop(top: int, root: str, path: str, items: dict[str, Item]) -> None:
-    """The folders that hold nothing any more, from the inside out."""
+    """Add the folders that become empty to `items`, from the inside out."""
     inner = _now(top, path)
     above = path if inner is not None and inner.kind == Kind.FOLDER else safe_open.split(path)[0]
     while above:
@@ -170,7 +177,9 @@ def _now(top: int, path: str) -> Entry | None:
 
 
 def _wanted(side: Side | None, now: Entry | None, mask: int) -> Entry | None:
-    """As it is to be. What the patch says nothing about stays: the owner, and rights beyond running it."""
+    """Return the target state of a file. The owner and all rights except execution, which a patch does not state,
+    stay.
+    """
     if side is None:
         return None
     file = now is not None and now.kind == Kind.FILE
@@ -187,7 +196,9 @@ def _wanted(side: Side | None, now: Entry | None, mask: int) -> Entry | None:
 
 
 def _keep(store: Store, planned: Iterable[Planned]) -> None:
-    """Both contents of every file, also of those that `agent undo` keeps nothing of: to put them there, and back."""
+    """Store the old and the new content of every file, also of files that `agent undo` does not store, so that a
+    failure can be reverted.
+    """
     places: dict[bytes, BlobPlace] = {}
     for each in planned:
         for side in (each.old, each.new):
@@ -202,7 +213,7 @@ def _keep(store: Store, planned: Iterable[Planned]) -> None:
 
 
 def _still(root: str, planned: Iterable[Planned]) -> None:
-    """Raises PatchError when a file is not what the plan was made for."""
+    """Raise PatchError if a file is no longer in the state that the plan was made for."""
     top = safe_open.open_root(root)
     try:
         for each in planned:
@@ -218,14 +229,14 @@ def _still(root: str, planned: Iterable[Planned]) -> None:
 
 
 def _no_news(ground: SnapshotScope, terms: Terms, plan: Plan, warned: Collection[str]) -> None:
-    """Raises PatchError when other programs would by now run a path by themselves of which the user was not told."""
+    """Raise PatchError if other programs would now run a path by themselves of which the user was not told."""
     found = inventory_of(ground, terms, ground.workspace).findings(changes_of(plan.items))
     for path in found.keys() - set(warned):
         raise PatchError(Problem("nothing was applied", f"`{path}`: by now, {found[path].why}", "look at it again"))
 
 
 def _back(store: Store, root: str, done: tuple[Item, ...], step: int) -> list[str]:
-    """Put back what was done; answers the paths of which that failed."""
+    """Revert the applied items and return the paths that could not be reverted."""
     top = safe_open.open_root(root)
     try:
         reverse = [Item(root, item.path, _now(top, item.path), item.now) for item in done if not item.problem]

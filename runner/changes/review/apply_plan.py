@@ -1,4 +1,4 @@
-"""What applying a patch would do to a workspace, file by file, and what stands in the way. Changes nothing."""
+"""The plan for applying a patch to a workspace: each file, and the obstacles. Nothing is changed."""
 
 import os
 import stat
@@ -19,12 +19,15 @@ HIDDEN_SOURCE = "it is a secret, which no patch copies or moves to another name"
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """One path: as it is and as it would be, None where there is none.
+    """One path of a plan.
 
     Attributes:
-        was: where a renamed one is now, whose content is `old` then.
-        moved: hunks that fit at another line than they say (number, said, found).
-        only: of a secret that is there already, the hunks of the patch: no more may be shown. None for others.
+        path: The path below the workspace.
+        old: The current state, or None if the path does not exist. For a rename, the content of `was`.
+        new: The target state, or None if the path is deleted.
+        was: The current path of a renamed file, or an empty string.
+        moved: Hunks that fit at another line than stated (number, stated line, actual line).
+        only: For an existing secret, the hunks of the patch, which are all that may be shown. None for other files.
     """
 
     path: str
@@ -43,15 +46,18 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`problems`: path and why, in words; with one of them nothing may be done."""
+    """The paths of a patch. `problems` are paths with a reason, in words; a plan with a problem must not be applied."""
 
     items: tuple[Planned, ...]
     problems: tuple[tuple[str, str], ...]
 
 
 def plan(workspace: str, sections: Sequence[Section], secret: Callable[[str], bool]) -> Plan:
-    """Plan every section on what the ones before it leave. `secret(path)`: whether no command may read what lies there:
-    nothing is copied or moved away from it. Raises OSError when the workspace cannot be read."""
+    """Return the plan of all sections, each applied to the result of those before it.
+
+    `secret(path)` returns True for a path that no command may read: nothing is copied or moved from it. Raise OSError
+    if the workspace cannot be read.
+    """
     top = safe_open.open_root(workspace)
     try:
         work = _Work(top, secret)
@@ -63,7 +69,7 @@ def plan(workspace: str, sections: Sequence[Section], secret: Callable[[str], bo
 
 
 def refused(path: str) -> str:
-    """Why no patch may name this path; empty when it may."""
+    """Return the reason why no patch may name this path, or an empty string if it may."""
     names = path.split("/")
     if path.startswith("/") or "\0" in path or len(path) > _LONGEST:
         return "it is no path in the workspace"
@@ -88,6 +94,7 @@ class _Work:
         self._problems: dict[str, str] = {}
 
     def take(self, section: Section) -> None:
+        """Apply one section to the planned state, or record its problem."""
         for path in {section.old, section.new} - {None}:
             assert path is not None  # it was taken out
             if why := refused(path):
@@ -119,8 +126,11 @@ class _Work:
                 self._was[section.new] = section.old
 
     def _source(self, section: Section) -> Side | None:
-        """What a section starts from. A copy is of what was there before the patch, whatever comes earlier in it
-        (git-diff(1), "generating patch text with -p"). Raises Unreadable."""
+        """Return the content that a section starts from. Raise Unreadable.
+
+        A copy starts from the state before the patch, whatever comes earlier in the patch (git-diff(1), "generating
+        patch text with -p").
+        """
         if section.old is None:
             return None
         now = self._there(section.old)
@@ -128,13 +138,13 @@ class _Work:
         return before if section.same and before is not None else now
 
     def _there(self, path: str) -> Side | None:
-        """What the sections so far leave there. Raises Unreadable."""
+        """Return the planned state of `path` after the sections so far. Raise Unreadable."""
         if path not in self._after:
             self._after[path] = self._before[path] = tree_diff.side(self._top, path)
         return self._after[path]
 
     def _blocked(self, path: str) -> str:
-        """The first folder on the way that would be none, and what it is instead, in words; empty when all are."""
+        """Return the first parent of `path` that would not be a folder, in words, or an empty string."""
         names = path.split("/")[:-1]
         for count in range(1, len(names) + 1):
             above = "/".join(names[:count])
@@ -172,7 +182,7 @@ class _Work:
         return Plan(tuple(items), tuple(sorted(self._problems.items())))
 
     def _in_the_way(self, path: str) -> str:
-        """Why a folder that lies there cannot make room; empty when it can, or there is none."""
+        """Return the reason why an existing folder at `path` cannot be replaced, or an empty string."""
         mode = _mode(self._top, path)
         if mode is None or not stat.S_ISDIR(mode):
             return ""

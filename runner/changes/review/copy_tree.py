@@ -1,7 +1,7 @@
-"""One folder into another, name by name; no link is followed, and what cannot be had is noted.
+"""Copy of one folder into another, name by name. Links are not followed, and files that cannot be copied are recorded.
 
-THREAT T18: the original may change while it is copied, and belongs to whoever writes there. Every step goes by one
-name, below a descriptor, and follows no link.
+THREAT T18: the original may change while it is copied, and others may write to it. Each step opens one name below a
+descriptor and follows no link.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ Progress = Callable[[int, int], None]
 
 
 class Copying:
-    """What was done so far. `secret(path)`: whether a path below the original is left out."""
+    """The state of a copy in progress. `secret(path)` returns True for a path below the original that is left out."""
 
     def __init__(self, progress: Progress | None, secret: Callable[[str], bool] | None) -> None:
         self._secret = secret
@@ -38,7 +38,7 @@ class Copying:
         self.folders: list[str] = []
 
     def folder(self, source: str, target: str) -> None:
-        """All of `source` into the empty folder `target`. Raises OSError when either cannot be used at all."""
+        """Copy all of `source` into the empty folder `target`. Raise OSError if either cannot be used at all."""
         stack: list[tuple[int, int, str, Iterator[str]]] = []
         try:
             above = safe_open.open_root(source)
@@ -63,7 +63,7 @@ class Copying:
                 os.close(into)
 
     def _entered(self, name: str, above: int, into: int, path: str, depth: int) -> tuple[int, int] | None:
-        """Both folders, open, when this one is to be copied; None when it is left out, which is noted."""
+        """Open a folder and its copy. Return None if the folder is left out, which is recorded."""
         try:
             inner = safe_open.open_folder(name, above)
         except OSError as error:
@@ -89,7 +89,7 @@ class Copying:
             raise
 
     def _entries(self, above: int, into: int, path: str) -> list[str]:
-        """Copy what is in one folder, but for the folders in it: their names are answered."""
+        """Copy the files and links in one folder, and return the names of the folders in it."""
         folders: list[str] = []
         try:
             names = os.listdir(above)
@@ -153,7 +153,7 @@ class Copying:
             self._progress(self.files, self.bytes)
 
     def _content(self, source: int, target: int, status: os.stat_result) -> tuple[int, bool]:
-        """Make `target` what `source` is; answers the bytes, and whether these are as many as there should be."""
+        """Copy the content of `source` to `target`. Return the number of bytes, and True if it is the expected size."""
         size = status.st_size
         os.ftruncate(target, 0)
         if size and self._reflinks:
@@ -180,7 +180,7 @@ class Copying:
         return size, os.fstat(source).st_size == size
 
     def _finish(self, above: int, into: int, path: str) -> None:
-        """Mode, owner and times, after everything in it is there. Closes both."""
+        """Set mode, owner and times of a folder after its content is complete, and close both descriptors."""
         try:
             status = os.fstat(above)
             if self._root:
@@ -198,7 +198,7 @@ class Copying:
 
 
 class _Unread(Exception):
-    """The original refused it; what the copy refuses is an OSError and ends everything."""
+    """An error of the original. An error of the copy is an OSError and ends the whole operation."""
 
     def __init__(self, error: OSError) -> None:
         super().__init__(str(error))
@@ -216,7 +216,7 @@ def _reading() -> Iterator[None]:
 
 
 def _parts(source: int, size: int, holes: bool) -> Iterator[tuple[int, int]]:
-    """Where there is something in a file (lseek(2), SEEK_DATA): of one without holes, all of it."""
+    """Yield the ranges of a file that contain data (lseek(2), SEEK_DATA): the whole file if it has no holes."""
     if not holes or not hasattr(os, "SEEK_DATA"):
         if size:
             yield 0, size
@@ -241,5 +241,5 @@ def _strange(mode: int) -> str:
 
 
 def words(error: OSError) -> str:
-    """What the system says of it."""
+    """Return the message of the system for an error."""
     return (error.strerror or str(error)).lower()

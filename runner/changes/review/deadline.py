@@ -1,4 +1,4 @@
-"""The end of the time in which a workspace is looked at: by the clock, or because a signal asks for it."""
+"""The end of the time for comparing a workspace: a point in time, or a request by a signal."""
 
 import time
 
@@ -6,7 +6,7 @@ LEAST = 5.0  # seconds for a look when the time of the run is over already
 
 
 class Deadline:
-    """A moment that ends a computation. `at`: on the clock of `time.monotonic`; None: no time ends it."""
+    """A moment that ends a computation. `at` is on the clock of `time.monotonic`, or None for no time limit."""
 
     __slots__ = ("_at", "asked")
 
@@ -29,5 +29,5 @@ class Deadline:
 
 
 def never() -> bool:
-    """Return False: for a computation that nothing ends."""
+    """Return False. Used as the deadline of a computation that has none."""
     return False

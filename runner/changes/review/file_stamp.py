@@ -1,4 +1,4 @@
-"""What tells that a file is the one that it was."""
+"""The stamp of a file, which shows that the file did not change."""
 
 import os
 
@@ -6,5 +6,5 @@ Stamp = tuple[int, int, int, int, int]  # device, inode, size, mtime and ctime i
 
 
 def stamp(status: os.stat_result) -> Stamp:
-    """Equal while nobody changed it: ctime is the kernel's alone."""
+    """Return a stamp that is equal as long as the file does not change: only the kernel sets ctime."""
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns

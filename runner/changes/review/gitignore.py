@@ -1,10 +1,8 @@
-"""Which files Git would not take up by itself: gitignore(5), read without Git.
-
-No program runs. What Git keeps already is never ignored, whatever a pattern says.
+"""The files that Git ignores by gitignore(5), determined without running Git. Files that Git tracks are never ignored.
 
 THREAT T120: a command may have written these lists to keep the runner busy. Each list is compiled once, lines without
-wildcards are looked up in a table, and the lists, their lines and all tries together have bounds. Beyond a bound
-nothing is ignored: rather is a file shown that Git ignores than one hidden that Git does not ignore.
+wildcards are looked up in a table, and the lists, their lines and all comparisons together are limited. Beyond a limit
+nothing is ignored: showing a file that Git ignores is better than hiding one that Git does not ignore.
 """
 
 import os
@@ -27,8 +25,14 @@ _NAMES = 256 << 20  # bytes of all paths in an index: version 4 writes a long on
 
 @dataclass(frozen=True, slots=True)
 class _Pattern:
-    """One line. `words`: the names of a path below its folder, as patterns; `anywhere`: at any depth. `back`: it takes
-    back what an earlier line said; `folders`: it is about folders alone."""
+    """One line of a list.
+
+    Attributes:
+        words: The names of a path below the folder of the list, as patterns.
+        anywhere: True if the pattern matches at any depth.
+        back: True if the line starts with `!` and reverts an earlier one.
+        folders: True if the line matches folders only.
+    """
 
     words: tuple[str, ...]
     anywhere: bool
@@ -37,7 +41,7 @@ class _Pattern:
 
     @property
     def literal(self) -> str | None:
-        """The name or path that this matches and no other; None with wildcards."""
+        """Return the only name or path that the pattern matches, or None if it has wildcards."""
         return None if any(_SPECIAL.search(word) for word in self.words) else "/".join(self.words)
 
 
@@ -46,7 +50,14 @@ _SPECIAL = re.compile(r"[*?\[\\]")
 
 @dataclass(frozen=True, slots=True)
 class _Wild:
-    """A pattern with wildcards. `line`: its number. `parts`: of a path, name by name, None for any number of names."""
+    """A pattern with wildcards.
+
+    Attributes:
+        line: The number of its line.
+        parts: The compiled patterns of the names of a path; None stands for any number of names.
+        back: True if the line reverts an earlier one.
+        folders: True if the line matches folders only.
+    """
 
     line: int
     parts: "tuple[re.Pattern[str] | None, ...]"
@@ -55,11 +66,11 @@ class _Wild:
 
     @property
     def simple(self) -> "re.Pattern[str] | None":
-        """The one name, where the pattern is a name at any depth."""
+        """Return the pattern of the name if it matches at any depth, else None."""
         return self.parts[1] if len(self.parts) == 2 and self.parts[0] is None else None
 
     def fits(self, names: list[str]) -> bool:
-        """By a table, so that no pattern takes long."""
+        """Return True if the pattern matches. Uses a table, so that no pattern takes exponential time."""
         if self.simple is not None:
             return self.simple.match(names[-1]) is not None
         ends = {0}  # how many names the parts so far may have taken
@@ -73,7 +84,7 @@ class _Wild:
 
 
 def _pattern(line: str) -> _Pattern | None:
-    """What one line means; None when it is none."""
+    """Parse one line. Return None for a line without a pattern."""
     if not line.strip() or line.startswith("#"):
         return None
     # Blanks at the end do not count unless a backslash stands before them.
@@ -91,7 +102,7 @@ def _pattern(line: str) -> _Pattern | None:
 
 
 def _parts(pattern: _Pattern) -> "tuple[re.Pattern[str] | None, ...] | None":
-    """The names of a pattern, compiled; None when it matches nothing."""
+    """Compile the names of a pattern. Return None if it matches nothing."""
     parts: list[re.Pattern[str] | None] = [None] if pattern.anywhere else []
     for word in pattern.words:
         if word == "**" and len(pattern.words) > 1:
@@ -106,7 +117,9 @@ def _parts(pattern: _Pattern) -> "tuple[re.Pattern[str] | None, ...] | None":
 
 
 def _words(line: str) -> list[str] | None:
-    """The names of a pattern: a slash ends one, escaped or not, but in a set of characters. None: it fits nothing."""
+    """Split a pattern into names. A slash ends a name, escaped or not, except in a character set. Return None if it
+    matches nothing.
+    """
     words, at = [""], 0
     while at < len(line):
         end = at + 1
@@ -127,7 +140,7 @@ def _words(line: str) -> list[str] | None:
 
 @lru_cache(maxsize=4096)
 def _regex(word: str) -> "re.Pattern[str] | None":
-    """A pattern of one name as a regular expression; None when it matches nothing."""
+    """Compile the pattern of one name to a regular expression. Return None if it matches nothing."""
     pieces: list[str] = [""]  # between stars
     at = 0
     while at < len(word):
@@ -163,7 +176,7 @@ _CLASSES = {
 
 
 def _bracket(line: str, at: int) -> tuple[str | None, int]:
-    """A set of characters as a regular expression, and where it ends."""
+    """Return the regular expression of a character set, and the position of its end."""
     end = at + 1
     negated = line[end : end + 1] in ("!", "^")
     end += negated
@@ -206,12 +219,14 @@ def _one(line: str, at: int) -> tuple[str | None, int]:
 
 
 class _List:
-    """The lines of one list, compiled. Of lines without wildcards the last one for each name or path is looked up."""
+    """The compiled lines of one list. A line without wildcards is stored in a table, the last one for each name or
+    path.
+    """
 
     __slots__ = ("paths", "size", "wild")
 
     def __init__(self, lines: list[str], most: int) -> None:
-        """Raises _TooMuch when the lines with wildcards have more than `most` bytes."""
+        """Compile `lines`. Raise _TooMuch if the lines with wildcards have more than `most` bytes."""
         # By (at any depth, for a folder) and the name or path: the number of its line, and whether it takes back.
         self.paths: dict[tuple[bool, bool], dict[str, tuple[int, bool]]] = {
             (anywhere, folder): {} for anywhere in (False, True) for folder in (False, True)
@@ -255,15 +270,15 @@ class _List:
 
 
 class _TooMuch(Exception):
-    """A list is beyond a bound. Its text says which."""
+    """An error for a list beyond a limit. The text names the limit."""
 
 
 class Ignored:
-    """`read(path)`: the bytes of a file below the top, None when there is none. `kept`: what Git keeps already.
-    `first`: further lists for the whole tree, those that count least first. `over()`: the time for this is up.
+    """A function that returns True for ignored paths of a tree.
 
-    `unread`: lists that do not count, and why; nothing below the folder of one is ignored. `gave_up`: why nothing was
-    ignored any more from some path on; empty otherwise.
+    Attributes:
+        unread: Lists beyond a limit, with the reason. Nothing below the folder of such a list is ignored.
+        gave_up: The reason why nothing was ignored from some path on, or an empty string.
     """
 
     def __init__(
@@ -273,6 +288,10 @@ class Ignored:
         first: tuple[bytes, ...] = (),
         over: Callable[[], bool] = never,
     ) -> None:
+        """`read(path)` returns the content of a file below the top, or None if there is none. `kept` are the paths that
+        Git tracks. `first` are further lists for the whole tree, those with the lowest priority first. `over()` returns
+        True when the time is up.
+        """
         self.unread: dict[str, str] = {}
         self.gave_up = ""
         self._read = read
@@ -286,7 +305,7 @@ class Ignored:
 
     @property
     def bounds(self) -> Iterator[str]:
-        """Which bounds were reached, a sentence for each."""
+        """Yield a sentence for each limit that was reached."""
         if self.unread:
             path, why = next(iter(self.unread.items()))
             more = f" (and {len(self.unread) - 1:,} more lists)" if len(self.unread) > 1 else ""
@@ -295,7 +314,7 @@ class Ignored:
             yield f"not all that Git ignores is left out: {self.gave_up}"
 
     def __call__(self, path: str) -> bool:
-        """Whether the file or link at `path` is one; a folder with a `/` at its end."""
+        """Return True if the file, link, or folder (with a `/` at its end) at `path` is ignored."""
         if path in self._kept:
             return False
         if path.endswith("/"):
@@ -308,7 +327,7 @@ class Ignored:
         return self._folders[path]
 
     def _matched(self, path: str, folder: bool) -> bool:
-        """By the last pattern that fits, of the nearest list that has one."""
+        """Return the verdict of the last matching pattern in the nearest list that has one."""
         if self._over():
             self.gave_up = "the time was over"
         above = path
@@ -334,7 +353,7 @@ class Ignored:
         return found
 
     def _list(self, folder: str) -> _List | None:
-        """The list in a folder; None when it is beyond a bound."""
+        """Return the list in a folder, or None if it is beyond a limit."""
         if folder not in self._lists:
             path = f"{folder}/.gitignore" if folder else ".gitignore"
             self._lists[folder] = self._compiled(path, self._read(path) or b"")
@@ -351,12 +370,12 @@ class Ignored:
 
 
 def _text(path: str) -> str:
-    """A character for each byte, as Git looks at them."""
+    """Return the path with one character for each byte, since Git compares bytes."""
     return os.fsencode(path).decode("latin-1")
 
 
 def _lines(data: bytes) -> list[str]:
-    """The lines of a list. Raises _TooMuch."""
+    """Return the lines of a list. Raise _TooMuch."""
     if len(data) > _LONGEST:
         raise _TooMuch(f"it has more than {_LONGEST:,} bytes")
     if data.count(b"\n") >= _MOST_LINES:
@@ -368,7 +387,9 @@ def _lines(data: bytes) -> list[str]:
 
 
 def kept_by_git(index: bytes | None) -> frozenset[str]:
-    """The paths in Git's index (gitformat-index(5), versions 2 to 4); none when it cannot be read with certainty."""
+    """Return the paths in Git's index (gitformat-index(5), versions 2 to 4), or an empty set if it cannot be read with
+    certainty.
+    """
     if not index or index[:4] != b"DIRC" or len(index) > _INDEX:
         return frozenset()
     version, count = (int.from_bytes(index[at : at + 4], "big") for at in (4, 8))
@@ -414,7 +435,7 @@ def _entries(index: bytes, version: int, count: int, hash_size: int) -> list[byt
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """As in the offsets of pack files (gitformat-pack(5))."""
+    """Decode a number as in the offsets of pack files (gitformat-pack(5)), and return it with the position after it."""
     byte = data[at] if at < len(data) else 0
     value = byte & 0x7F
     while byte & 0x80:

@@ -1,4 +1,6 @@
-"""What a file is after its part of a patch. A hunk fits where its old lines stand, exactly; nothing is bent to fit."""
+"""Application of one section of a patch to a file. A hunk fits only where its old lines stand exactly; there is no
+fuzz.
+"""
 
 import itertools
 from collections.abc import Iterable, Sequence
@@ -11,19 +13,21 @@ from runner.facts.git.delta import DeltaError, WrongBaseError, applied
 
 
 class Unfit(Exception):
-    """Why it does not fit, in words."""
+    """An error for a section that does not fit. The text states the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """`moved`: hunks that fit at another line than they say: the number of each, where it said, and where it is."""
+    """The result of a section. `moved` are hunks that fit at another line than stated (number, stated line, actual
+    line).
+    """
 
     side: Side | None
     moved: tuple[tuple[int, int, int], ...] = ()
 
 
 def fitted(section: Section, old: Side | None) -> Fitted:
-    """`old` as it is after `section`, which is about it. Raises Unfit."""
+    """Return the file `old` after applying `section` to it. Raise Unfit."""
     if section.old is not None:
         if old is None:
             raise Unfit("there is no such file")
@@ -95,7 +99,9 @@ def _text(hunks: Sequence[Hunk], data: bytes) -> tuple[bytes, tuple[tuple[int, i
 
 
 def _place(lines: list[bytes], old: list[bytes], hunk: Hunk, least: int, shift: int) -> int | None:
-    """Where the old lines stand, the nearest place first. One at the top or the end of a file must be there."""
+    """Return the position of the old lines nearest to the stated one, or None. A hunk at the top or the end of a file
+    must match there.
+    """
     context = any(line[:1] == b" " for line in hunk.lines)
     wanted = hunk.old[0] + shift
     last = len(lines) - len(old)

@@ -1,6 +1,7 @@
-"""What changed in a copy of a workspace, as a patch that `agent apply` and `git apply` take.
+"""The changes in a copy of a workspace as a patch for `agent apply` and `git apply`.
 
-Made without Git: nothing that the workspace's settings name (filters, hooks, drivers, file system monitors) can run.
+The patch is made without Git, so no program that settings of the workspace name (filters, hooks, drivers, file system
+monitors) can run.
 """
 
 import os
@@ -29,7 +30,7 @@ _LARGEST = 512 << 20  # bytes of all contents in one patch
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One path of a patch. `how`: added, modified, deleted or renamed; `was`: where a renamed one was before."""
+    """One path of a patch. `how` is added, modified, deleted or renamed; `was` is the old path of a renamed file."""
 
     path: str
     how: str
@@ -38,12 +39,20 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """`text`: empty when nothing changed. `ignored`: files that changed and that Git ignores, left out unless asked
-    for. `secrets`: paths with changes that are never in a patch, since what they hold is secret. `unfit`: paths whose
-    change no patch can say, with why; `empty`: folders that are new and hold nothing, which no patch can say either.
-    `moved`: paths that changed in the original meanwhile: the patch is about what is there now. `obeyed`: paths of it
-    that other programs run by themselves once it is applied, or that make them run what is there already. `bounds`:
-    which bounds were reached, in sentences; `cut`: the time was over before all was looked at.
+    """A patch and the changes that it does not contain.
+
+    Attributes:
+        text: The patch, empty if nothing changed.
+        files: The paths of the patch.
+        ignored: Changed files that Git ignores, left out unless requested.
+        secrets: Changed paths that are never in a patch because their content is secret.
+        unfit: Changed paths that a patch cannot represent, with the reason.
+        empty: New empty folders, which a patch cannot represent.
+        moved: Paths that also changed in the original; the patch applies to their current content.
+        obeyed: Paths that other programs run by themselves after the patch is applied, or that make them run existing
+            files.
+        bounds: A sentence for each limit that was reached.
+        cut: True if the time was over before every path was compared.
     """
 
     text: bytes
@@ -59,7 +68,7 @@ class Patch:
 
     @property
     def left_out(self) -> tuple[tuple[str, str], ...]:
-        """Every path whose change is not in it, with why."""
+        """Return every path whose change is not in the patch, with the reason."""
         secret = ((path, "it is a secret") for path in self.secrets)
         ignored = ((path, "Git ignores it") for path in self.ignored)
         empty = ((path, "it is an empty folder") for path in self.empty)
@@ -67,7 +76,7 @@ class Patch:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is not in it, in a few lines."""
+        """Return the changes that are not in the patch, in a few lines."""
         said = [f"not in the patch, since they are secrets: {listed(self.secrets)}"] if self.secrets else []
         if self.unfit:
             named = tuple(f"{path} ({why})" for path, why in self.unfit)
@@ -84,7 +93,7 @@ class Patch:
 
 
 def listed(paths: Sequence[str]) -> str:
-    """A few of them, and how many more there are."""
+    """Return the first few paths, and the number of the others."""
     shown = ", ".join(visible(path, lines=False) for path in paths[:_SHOWN])
     return shown if len(paths) <= _SHOWN else f"{shown} and {len(paths) - _SHOWN:,} more"
 
@@ -98,11 +107,11 @@ def patch_of(
     judge: Callable[[Changes], Iterable[str]] = tuple,
     over: Callable[[], bool] = never,
 ) -> Patch:
-    """The difference between what the original is now and what the copy is now, but for what changed only there.
+    """Return the difference between the original and the copy, without changes that were made only in the original.
 
-    `secret(path)`: whether a path below the workspace may not be shown to anybody. `excludes`: the user's own lists of
-    what Git ignores. `judge(changes)`: which changes to the original other programs obey by themselves. Where `over()`
-    becomes true, what was not looked at is among `unfit`. Raises OSError when one of the two is gone.
+    `secret(path)` returns True for a path below the workspace that must not be shown. `excludes` are the user's own
+    ignore lists. `judge(changes)` returns the changes that other programs obey by themselves. If `over()` becomes true,
+    the paths not yet compared are in `unfit`. Raise OSError if either folder no longer exists.
     """
     work = _Work(copy, secret, over)
     try:
@@ -123,7 +132,7 @@ def patch_of(
 
 
 def _touched(copy: Copy, now: tree_diff.TreeScan) -> set[str]:
-    """Paths of files and links that may have changed in the copy."""
+    """Return the paths of files and links that may have changed in the copy."""
     found = set()
     for path, status in now.files.items():
         known = copy.stamps.get(path)
@@ -138,12 +147,14 @@ def _touched(copy: Copy, now: tree_diff.TreeScan) -> set[str]:
 
 
 def _margin(ctime: int) -> int:
-    """Nanoseconds that a file system's clock may stand still: a time with a fraction was told by a fine one."""
+    """Return the granularity of a file system's clock in nanoseconds. A time with a fraction of a second comes from a
+    fine clock.
+    """
     return SHORT_MARGIN if ctime % 10**9 else 2_500_000_000
 
 
 class _Work:
-    """What was found so far."""
+    """The state of a comparison in progress."""
 
     def __init__(self, copy: Copy, secret: Callable[[str], bool], over: Callable[[], bool]) -> None:
         self._copy = copy
@@ -169,8 +180,9 @@ class _Work:
         os.close(self._new)
 
     def ignored(self, excludes: tuple[bytes, ...]) -> Ignored:
-        """By the lists in the copy: what a model let Git ignore is ignored. What Git keeps is what it keeps in the
-        original."""
+        """Return the ignore rules of the copy, so that files ignored by a list of the model are ignored. The tracked
+        files are those of the original.
+        """
 
         def read(top: int, path: str) -> bytes | None:
             try:
@@ -228,7 +240,7 @@ class _Work:
         return True
 
     def _others(self, path: str, secret: bool) -> bool:
-        """Whether only the original changed; where both did, that is noted."""
+        """Return True if only the original changed. A change in both is recorded."""
         known = self._copy.stamps.get(path)
         then = known[0] if known else None
         if then == _stamp(path, self._old):
@@ -240,7 +252,7 @@ class _Work:
         return False
 
     def patch(self, empty: tuple[str, ...], judge: Callable[[Changes], Iterable[str]]) -> Patch:
-        """What was found, as a patch."""
+        """Return the changes found so far as a patch."""
         obeyed = judge({path: node_of(new) for path, (_, new) in self._changes.items()})
         gone: dict[tuple[str, bool], list[str]] = {}
         for path, (old, new) in self._changes.items():
@@ -277,7 +289,7 @@ class _Work:
 
 
 def _stamp(path: str, top: int) -> Stamp | None:
-    """Of a file or link; None where there is none."""
+    """Return the stamp of a file or link, or None if there is none."""
     above, _, name = path.rpartition("/")
     try:
         with safe_open.folder(top, above) as folder:

@@ -1,6 +1,6 @@
-"""Reading a patch: the form of git-diff(1), and plain unified diffs (diff(1) -u). Whoever wrote it is not trusted.
+"""The parser of patches: the format of git-diff(1) and plain unified diffs (diff(1) -u). The author is not trusted.
 
-What is not understood is an error that names the line; nothing is guessed.
+Input that is not understood is an error that names the line; nothing is guessed.
 """
 
 import base64
@@ -23,12 +23,12 @@ _MODES = {b"100644": FILE, b"100664": FILE, b"100600": FILE, b"100755": PROGRAM,
 
 
 class PatchError(ProblemError):
-    """The patch cannot be read, or does not fit. `problem` says where and why."""
+    """An error for a patch that cannot be read or does not fit. `problem` has the details."""
 
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """A content, or what makes it out of the other side's (`delta`, as in Git's packs)."""
+    """The content of a binary file, or a delta from the other side's content, as in Git's packs."""
 
     delta: bool
     data: bytes
@@ -36,9 +36,20 @@ class Binary:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """What a patch says about one file. `old`, `new`: its paths, None where it is not there. `old_mode`, `new_mode`:
-    None when it says nothing about it. `forth`, `back`: of a file that is no text. `blobs`: Git's names of both
-    contents, as far as they are written. `same`: the old file stays where it is. `line`: where it begins, from 1."""
+    """The part of a patch about one file.
+
+    Attributes:
+        line: The first line of the section, from 1.
+        old: The old path, or None for a new file.
+        new: The new path, or None for a deleted file.
+        old_mode: The old mode, or None if the patch does not state it.
+        new_mode: The new mode, or None if the patch does not state it.
+        hunks: The hunks of a text file.
+        forth: The new content of a binary file.
+        back: The old content of a binary file.
+        blobs: Git's names of both contents, as far as they are written.
+        same: True if the old file stays (a copy).
+    """
 
     line: int
     old: str | None
@@ -53,11 +64,11 @@ class Section:
 
     @property
     def path(self) -> str:
-        """The one to call it by."""
+        """Return the new path, or the old path of a deleted file."""
         return self.new if self.new is not None else str(self.old)
 
     def reversed(self) -> "Section":
-        """What takes it back. Raises PatchError for a binary part without the way back."""
+        """Return the section that reverts this one. Raise PatchError for a binary part without the old content."""
         if self.forth is not None and self.back is None:
             raise _wrong(self.line, "it does not hold the old content of this file", "apply it without --reverse")
         if self.same:
@@ -70,7 +81,7 @@ class Section:
 
 
 def _turned(lines: tuple[bytes, ...]) -> Iterator[bytes]:
-    """With the signs changed over, and what goes before what comes."""
+    """Yield the lines with swapped signs, removed lines before added ones."""
     coming: list[bytes] = []
     for line in lines:
         sign, rest = line[:1], line[1:]
@@ -86,7 +97,7 @@ def _turned(lines: tuple[bytes, ...]) -> Iterator[bytes]:
 
 
 def read(data: bytes) -> tuple[Section, ...]:
-    """Every section, in order. Text around them, such as the head of a mail, is skipped. Raises PatchError."""
+    """Return every section, in order. Text around them, such as the head of a mail, is skipped. Raise PatchError."""
     reader = _Reader(data)
     found = tuple(reader.sections())
     if not found:
@@ -170,7 +181,7 @@ class _Reader:
         return found
 
     def _plain(self, found: Section) -> Section:
-        """`---`, `+++` and the hunks."""
+        """Parse the lines `---` and `+++` and the hunks."""
         old, new = self._side(self._lines[self._at][4:]), self._side(self._lines[self._at + 1][4:])
         if found.old is not None or found.new is not None:  # they were said before, and may only agree
             if (old is not None and old != found.old) or (new is not None and new != found.new):
@@ -249,7 +260,7 @@ class _Reader:
         return Binary(delta, data)
 
     def _take(self, size: int) -> None:
-        """Count a content of `size` bytes. Raises PatchError when all contents are more than LARGEST together."""
+        """Count a content of `size` bytes. Raise PatchError if all contents together are larger than LARGEST."""
         self._left -= size
         if self._left < 0:
             raise self._wrong(f"a content of {size:,} bytes is too large", "copy that file by hand")
@@ -269,7 +280,7 @@ class _Reader:
         return mode
 
     def _both(self, text: bytes) -> str | None:
-        """The name in `a/name b/name` when both are the same; None when they are not, which other lines tell then."""
+        """Return the name in `a/name b/name` if both are the same, else None; other lines name the file then."""
         if text.startswith(b'"') or text.endswith(b'"'):
             names = []
             while text:
@@ -321,7 +332,7 @@ _PLAIN = {ord("a"): 7, ord("b"): 8, ord("t"): 9, ord("n"): 10, ord("v"): 11, ord
 
 
 def _unquoted(text: bytes) -> tuple[bytes, bytes] | None:
-    """A name in C's quotes, and what follows; None when the quotes are wrong."""
+    """Return a name in C's quotes, and the rest of the text, or None if the quotes are invalid."""
     out, at = bytearray(), 1
     while at < len(text):
         byte = text[at]
@@ -344,5 +355,5 @@ def _unquoted(text: bytes) -> tuple[bytes, bytes] | None:
 
 
 def plain_blob(name: str) -> str:
-    """The name of a content, when it is written whole; empty otherwise, and for no file."""
+    """Return the name of a content if it is complete, else an empty string."""
     return name if len(name) == len(NOTHING) and name != NOTHING else ""

@@ -1,4 +1,4 @@
-"""The form of a patch, as git-diff(1) ("generating patch text with -p") and git-apply(1) have it."""
+"""The format of a patch, as in git-diff(1) ("generating patch text with -p") and git-apply(1)."""
 
 import base64
 import hashlib
@@ -16,25 +16,25 @@ _LONGEST = 8 << 20  # bytes of a text that is compared line by line
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A file or link as a patch knows it. `mode`: FILE, PROGRAM or LINK, whose `data` is where it leads."""
+    """A file or link in a patch. `mode` is FILE, PROGRAM or LINK; the `data` of a link is its target."""
 
     mode: str
     data: bytes
 
     @property
     def blob(self) -> str:
-        """The name that Git gives to the content."""
+        """Return the name that Git gives to the content."""
         head = b"blob %d\0" % len(self.data)
         return hashlib.sha1(head + self.data, usedforsecurity=False).hexdigest()
 
 
 def node_of(side: Side | None) -> Node | None:
-    """Return what will lie at a path, as the inventory of auto-run files takes it."""
+    """Return the state of a path for the inventory of auto-run files."""
     return Node("link" if side.mode == LINK else "file", side.data) if side is not None else None
 
 
 def quoted(name: bytes) -> bytes:
-    """A name as git-diff(1) writes it: in C's quotes when it holds anything but plain ASCII."""
+    """Return a name as git-diff(1) writes it: in C's quotes if it contains anything but plain ASCII."""
     if all(0x20 <= byte < 0x7F and byte not in b'"\\' for byte in name):
         return name
     return (
@@ -48,7 +48,7 @@ _ESCAPES = {7: b"\\a", 8: b"\\b", 9: b"\\t", 10: b"\\n", 11: b"\\v", 12: b"\\f",
 
 
 def changed(path: bytes, old: Side | None, new: Side | None, effort: Effort | None = None) -> bytes:
-    """The part of a patch about one path, that is no file, or the other side's kind, where a side is None."""
+    """Return the section of a patch about one path. A side of None means that the path does not exist there."""
     if old is not None and new is not None and (old.mode == LINK) != (new.mode == LINK):
         return changed(path, old, None, effort) + changed(path, None, new, effort)  # as git-diff(1) says it
     lines = [b"diff --git %s %s" % (quoted(b"a/" + path), quoted(b"b/" + path))]
@@ -72,7 +72,7 @@ def changed(path: bytes, old: Side | None, new: Side | None, effort: Effort | No
 
 
 def renamed(old_path: bytes, new_path: bytes, old: Side, new: Side) -> bytes:
-    """The part of a patch about a file that lies elsewhere with the same content."""
+    """Return the section of a patch about a file that was renamed with the same content."""
     lines = [b"diff --git %s %s" % (quoted(b"a/" + old_path), quoted(b"b/" + new_path))]
     lines += _modes(old, new)
     lines += [b"similarity index 100%", b"rename from " + quoted(old_path), b"rename to " + quoted(new_path)]

@@ -1,4 +1,4 @@
-"""A plan in words, for somebody who decides about it: the sum first, then what to look at twice, then every line."""
+"""A plan in words, for the user who decides about it: the summary, the warnings, and every line."""
 
 from collections.abc import Iterator
 from functools import lru_cache
@@ -17,7 +17,7 @@ _KINDS = {LINK: "link", PROGRAM: "executable"}
 
 
 def stat_lines(plan: Plan) -> Iterator[str]:
-    """A line for each file, and the sum of it."""
+    """Yield a line for each file, and the sum."""
     plus = minus = 0
     for item in plan.items:
         added, removed = counts(item)
@@ -36,7 +36,7 @@ def danger_lines(found: tuple[Danger, ...]) -> Iterator[str]:
 
 
 def diff_lines(plan: Plan, *, colour: bool) -> Iterator[str]:
-    """Every change. Nothing in it can drive the terminal, hide or run backwards."""
+    """Yield every change. No text in it can control the terminal, hide or run backwards."""
     red, green, cyan, bold, end = ("\x1b[31m", "\x1b[32m", "\x1b[36m", "\x1b[1m", "\x1b[0m") if colour else ("",) * 5
     for item in plan.items:
         yield f"{bold}{item.how}: {_name(item.was) + ' -> ' if item.was else ''}{_name(item.path)}{end}"
@@ -83,7 +83,7 @@ def plan_json(plan: Plan, found: tuple[Danger, ...]) -> dict[str, object]:
 
 
 def counts(item: Planned) -> tuple[int, int]:
-    """Lines that come and go; none of what is no text."""
+    """Return the numbers of added and removed lines, which are 0 for a file that is not text."""
     if not _shown(item):
         return 0, 0
     added = removed = 0
@@ -105,7 +105,7 @@ def _shown(item: Planned) -> bool:
 
 
 def _kinds(item: Planned) -> str:
-    """What it is and would be, when that is not the same, or no plain file."""
+    """Return the kinds of the old and the new file if they differ, or the kind of a file that is not plain."""
     old = _KINDS.get(item.old.mode, "plain file") if item.old else ""
     new = _KINDS.get(item.new.mode, "plain file") if item.new else ""
     if old and new:

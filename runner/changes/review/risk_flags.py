@@ -1,4 +1,4 @@
-"""What somebody should look at twice before a patch is applied."""
+"""Warnings about changes that the user should check before a patch is applied."""
 
 import os
 import posixpath
@@ -31,7 +31,9 @@ _STARTED = (
 
 @dataclass(frozen=True, slots=True)
 class Danger:
-    """`severe`: a yes to the whole patch that nobody gave at a terminal does not cover it."""
+    """A warning about one path. `severe` is True if a general yes given outside a terminal does not cover the
+    change.
+    """
 
     path: str
     what: str
@@ -41,14 +43,17 @@ class Danger:
 def dangers(
     items: tuple[Planned, ...], secret: Callable[[str], bool], judge: Callable[[Changes], Mapping[str, Finding]]
 ) -> tuple[Danger, ...]:
-    """Return what to look at twice, in the order of the patch. `secret(path)`: whether nobody may read what lies there;
-    `judge(changes)`: which changes other programs run or obey by themselves."""
+    """Return the warnings, in the order of the patch.
+
+    `secret(path)` returns True for a path that must not be read; `judge(changes)` returns the changes that other
+    programs run or obey by themselves.
+    """
     obeyed = judge(changes_of(items))
     return tuple(danger for item in items for danger in _dangers(item, secret, obeyed))
 
 
 def changes_of(items: tuple[Planned, ...]) -> dict[str, Node | None]:
-    """Return what will lie at every path that `items` change."""
+    """Return the target state of every path that `items` change."""
     found: dict[str, Node | None] = {item.was: None for item in items if item.was}
     return found | {item.path: node_of(item.new) for item in items}
 
@@ -83,8 +88,10 @@ def _fits(path: str, pattern: str) -> bool:
 
 
 def _leads_out(path: str, target: str) -> str:
-    """Where a link leads that leaves the workspace, in words; empty when it stays. By its words alone: what lies there
-    may be another link."""
+    """Return the target of a link that leaves the workspace, in words, or an empty string if it stays inside.
+
+    Only the text of the link counts, because its target may be another link.
+    """
     if target.startswith("/"):
         return f"leads to {visible(target, lines=False)}"
     inner = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
@@ -94,7 +101,7 @@ def _leads_out(path: str, target: str) -> str:
 
 
 def _hidden(old: bytes, new: bytes) -> str:
-    """Bidirectional and invisible characters in added lines (CVE-2021-42574), spelled out."""
+    """Return the bidirectional and invisible characters in added lines (CVE-2021-42574), spelled out."""
     if new.isascii():
         return ""
     found: dict[str, None] = {}

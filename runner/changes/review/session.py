@@ -1,4 +1,4 @@
-"""Work that is looked at before it counts: everything happens in a copy, and the result is a patch."""
+"""Review of a run's changes before they apply: the run works in a copy of the workspace, and its result is a patch."""
 
 import contextlib
 import os
@@ -25,9 +25,14 @@ _LONGEST = 1 << 20  # bytes of a list
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """A copy of a workspace to work in. `cwd`: the same place in it; `original`: the workspace that is left alone.
+    """A copy of a workspace to work in.
 
-    `settings`: those of the original, as they hold for the copy. `notes`: what the copy lacks, for whoever looks on.
+    Attributes:
+        cwd: The working folder, at the same place in the copy.
+        original: The workspace, which is not changed.
+        copy: The copy.
+        settings: The settings of the original, converted for the copy.
+        notes: The files that the copy lacks, in words for the user.
     """
 
     cwd: Path
@@ -41,12 +46,12 @@ class Review:
 
     @property
     def workspace(self) -> str:
-        """The copy of the original."""
+        """Return the path of the copy."""
         return self.copy.path
 
     @property
     def told(self) -> str:
-        """What the model has to know."""
+        """Return the note about the copy for the model."""
         return (
             f"The workspace {self.workspace} is a copy of {self.original}, made for this run. The original does not "
             "exist for you; what you change in the copy is looked at as a patch. Use relative paths, and where you are "
@@ -56,8 +61,9 @@ class Review:
     def patch(self, *, ignored: bool = False, over: Callable[[], bool] = never) -> Patch:
         """Return the changes so far as a patch, with `ignored` also those of files that Git ignores.
 
-        The patch names every file that was not compared before `over()` became true. Raises OSError when one of the
-        two folders is gone."""
+        The patch names every file that was not compared before `over()` became true. Raise OSError if either folder no
+        longer exists.
+        """
         ground = self._ground
 
         def judge(changes: Changes) -> Mapping[str, Finding]:
@@ -77,12 +83,12 @@ def reviewed(
     keep: bool = False,
     progress: Progress | None = None,
 ) -> Iterator[Review]:
-    """A copy of the workspace around `cwd`, a real path; taken away at the end unless `keep`. `where`: the folder to
-    make it in. Raises CopyError before anything runs, or places.PlaceError.
+    """Yield a copy of the workspace around the real path `cwd`, made in the folder `where`. The copy is removed at the
+    end unless `keep`.
 
-    Secrets are not copied. The original does not exist for what runs in the copy, in any mode. A rule of the user's
-    that names a path in the original holds for the same path in the copy. Answers that were remembered for the original
-    are not taken over: they are about paths there.
+    Raise CopyError before anything runs, or PlaceError. Secrets are not copied. A command in the copy cannot access the
+    original, in any mode. A rule of the user that names a path in the original applies to the same path in the copy.
+    Answers remembered for the original do not apply, because they are about paths there.
     """
     facts = gather(str(cwd), environ, settings.profile)
     ground = scope_of(facts, settings.profile, choice_of(settings), cache_dir(environ), state_dir(environ))
@@ -113,7 +119,7 @@ def reviewed(
 
 
 def _excludes(home: str, environ: Mapping[str, str]) -> tuple[bytes, ...]:
-    """What the user has Git ignore everywhere (gitignore(5)), where it usually stands."""
+    """Return the user's global ignore list (gitignore(5)) from its usual location."""
     base = environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
     try:
         with open(f"{base}/git/ignore", "rb") as file:

@@ -1,4 +1,4 @@
-"""Folders for copies, and those that a killed run left behind: nobody holds their lock any more (flock(2))."""
+"""Folders for copies, and removal of those that a killed run left behind, whose lock is free (flock(2))."""
 
 import contextlib
 import fcntl
@@ -17,8 +17,7 @@ _held: dict[str, int] = {}  # by path, the open folder whose lock says that we a
 
 
 def folder(where: str) -> str:
-    """A new private folder in `where`, ours while this process lives. Takes away what dead runs left there. Raises
-    OSError."""
+    """Create a private folder in `where` and lock it, after removing folders of killed runs. Raise OSError."""
     sweep(where)
     path = os.path.realpath(tempfile.mkdtemp(prefix=_PREFIX, dir=where))  # mode 0700
     handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -28,20 +27,20 @@ def folder(where: str) -> str:
 
 
 def drop(path: str) -> None:
-    """Take the folder away with all that is in it, whatever modes it has. What cannot be removed stays."""
+    """Remove the folder with its content, whatever modes it has. Files that cannot be removed stay."""
     safe_rmtree.remove(path)
     if (handle := _held.pop(path, None)) is not None:
         os.close(handle)
 
 
 def keep(path: str) -> None:
-    """Leave the folder where it is, also after this process."""
+    """Mark the folder as one that `sweep` must not remove after this process."""
     with contextlib.suppress(OSError):
         os.close(os.open(f"{path}/{_KEPT}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
 
 def sweep(where: str) -> None:
-    """Take away what runs of ours left in `where` that were killed. Nothing is raised: it is not what was asked for."""
+    """Remove the folders of killed runs in `where`. Raise nothing, because the caller asked for something else."""
     with contextlib.suppress(OSError), os.scandir(where) as entries:
         for each in [entry for entry in entries if entry.name.startswith(_PREFIX)]:
             with contextlib.suppress(OSError):

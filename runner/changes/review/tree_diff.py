@@ -1,4 +1,4 @@
-"""What lies in a workspace and in its copy, and the contents of it; no link is followed (THREAT T18)."""
+"""The files of a workspace and its copy, and their contents. Links are not followed (THREAT T18)."""
 
 import contextlib
 import errno
@@ -19,19 +19,25 @@ LARGEST = 100 << 20  # bytes of a file that is put into a patch
 
 
 class Unreadable(Exception):
-    """Why a content cannot be had, in words."""
+    """An error for a content that cannot be read. The text states the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class TreeScan:
-    """By path below the top. `files`: files and links; `closed`: folders that we cannot look into, with why."""
+    """The result of a scan, by path below the top.
+
+    Attributes:
+        files: The files and links.
+        closed: The folders that could not be scanned, with the reason.
+        empty: The empty folders.
+    """
 
     files: dict[str, os.stat_result]
     closed: dict[str, str]
     empty: list[str]  # folders with nothing in them
 
     def unseen(self, path: str) -> bool:
-        """Return True where `path` may lie in a folder that was not looked into."""
+        """Return True if `path` may lie in a folder that was not scanned."""
         if not self.closed:
             return False
         if "" in self.closed:
@@ -41,16 +47,19 @@ class TreeScan:
 
 
 def like_git(name: str) -> bool:
-    """Whether some system takes this name for Git's own folder: without upper and lower case, with invisible
-    characters, by a short name, or with what Windows drops at the end (git-config(1), `core.protectNTFS`)."""
+    """Return True if some system takes this name for Git's own folder.
+
+    That is the name in another case, with invisible characters, as a short name, or with characters that Windows drops
+    at the end (git-config(1), `core.protectNTFS`).
+    """
     plain = folded(name).partition(":")[0].partition("\\")[0].rstrip(". ")
     return plain in (GIT, "git~1")
 
 
 def scan_tree(top: str, over: Callable[[], bool] = never) -> TreeScan:
-    """Everything below `top` but for Git's own folders. Raises OSError when `top` itself cannot be read.
+    """Scan everything below `top` except Git's own folders. Raise OSError if `top` itself cannot be read.
 
-    Folders that were not looked at when `over()` became true are among `closed`, for OVERTIME.
+    Folders that were not scanned before `over()` became true are in `closed` with the reason OVERTIME.
     """
     files: dict[str, os.stat_result] = {}
     closed: dict[str, str] = {}
@@ -88,7 +97,7 @@ def scan_tree(top: str, over: Callable[[], bool] = never) -> TreeScan:
 
 
 def _opened(name: str, above: int) -> int:
-    """A folder; one that was closed to us and is ours is opened again."""
+    """Open a folder. Permissions are restored first if this user owns the folder and they deny access."""
     try:
         return safe_open.open_folder(name, above)
     except PermissionError:
@@ -97,7 +106,7 @@ def _opened(name: str, above: int) -> int:
 
 
 def _listed(handle: int, path: str, result: TreeScan, over: Callable[[], bool]) -> list[str]:
-    """The folders in one folder; its files are entered."""
+    """Enter the files of one folder into `result`, and return the folders in it."""
     folders: list[str] = []
     count = 0
     for name in os.listdir(handle):
@@ -119,9 +128,9 @@ def _listed(handle: int, path: str, result: TreeScan, over: Callable[[], bool]) 
 
 
 def side(top: int, path: str) -> Side | None:
-    """The file or link at `path` below the open folder `top`; None when there is none.
+    """Return the file or link at `path` below the open folder `top`, or None if there is none.
 
-    Raises Unreadable for what cannot be had, or is no file.
+    Raise Unreadable for one that cannot be read and for anything that is neither a file nor a link.
     """
     above, name = safe_open.split(path)
     try:

@@ -1,7 +1,7 @@
-"""A copy of a workspace that shares nothing with it: what is written to one is never seen in the other.
+"""A copy of a workspace that shares no data with it: a write to one is never seen in the other.
 
-Contents are shared by reflink where the file system can do that, and copied elsewhere; hard links would let an in-place
-write reach the original. No program runs: Git's hooks and filters are files like others.
+Contents are shared by reflink if the file system supports that, and copied otherwise; a hard link would let an in-place
+write reach the original. No program runs: Git's hooks and filters are ordinary files here.
 """
 
 import errno
@@ -20,17 +20,24 @@ _FULL = frozenset((errno.ENOSPC, errno.EDQUOT))
 
 
 class CopyError(ProblemError):
-    """The workspace cannot be copied. `problem` says why; nothing is left behind."""
+    """An error for a workspace that cannot be copied. `problem` has the reason; no file is left behind."""
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """`path`: the copy, a folder of the same name as the original, in a folder of its own that is ours alone.
+    """A copy of a workspace.
 
-    `cloned`: files whose content is shared by reflink. `left_out`: paths of the original that are not in the copy, each
-    with why, in words; `torn`: files that changed while they were copied. `stamps`: of each file and link in the
-    copy, by its path below it, what the original and what the copy was when it was made; `folders`: the paths of the
-    others. `whole`: the last change of the copy by us (nanoseconds, by the clock of its file system).
+    Attributes:
+        original: The path of the original.
+        path: The path of the copy: a folder of the same name in a private folder of its own.
+        files: The number of copied files.
+        bytes: The number of copied bytes.
+        cloned: The number of files whose content is shared by reflink.
+        left_out: Paths of the original that are not in the copy, each with the reason in words.
+        torn: Files that changed while they were copied.
+        stamps: The stamps of the original and of the copy for each file and link, by relative path.
+        folders: The relative paths of the folders.
+        whole: The last change of the copy by the runner, in nanoseconds on the clock of its file system.
     """
 
     original: str
@@ -45,18 +52,19 @@ class Copy:
     whole: int
 
     def remove(self) -> None:
-        """Take it away, whatever modes it has by now. What cannot be removed stays; nothing is raised."""
+        """Remove the copy, whatever modes it has by now. Files that cannot be removed stay; nothing is raised."""
         stale_copies.drop(os.path.dirname(self.path))
 
     def keep(self) -> None:
-        """Leave it for somebody to look at."""
+        """Leave the copy on the disk."""
         stale_copies.keep(os.path.dirname(self.path))
 
 
 def place() -> str:
-    """Where copies go unless somebody says otherwise: a folder that may hold much and outlives no machine's patience.
+    """Return the default folder for copies: `TMPDIR`, else `/var/tmp`, which is on a disk and is kept for a longer
+    time.
 
-    `/tmp` is memory on many systems, `/var/tmp` is not (file-hierarchy(7)); `TMPDIR` outranks both.
+    `/tmp` is in memory on many systems, `/var/tmp` is not (file-hierarchy(7)).
     """
     told = os.environ.get("TMPDIR", "")
     if told.startswith("/"):
@@ -72,9 +80,9 @@ def copied(
 ) -> Copy:
     """Copy the folder `workspace`, a real path, to a new folder in `where` (default: `place()`).
 
-    Modes, times, links and holes are kept, and who owns it where we may say so. Left out, and named: sockets, pipes and
-    devices, what we may not read, other file systems mounted inside, and paths below it that are `secret`: no command
-    would see them anyway. `progress(files, bytes)` is called now and then. Raises CopyError; then nothing is left.
+    Modes, times, links and holes are kept, and the owner if the system permits. Sockets, pipes, devices, unreadable
+    files, other file systems mounted inside, and `secret` paths, which no command could read, are left out and
+    recorded. `progress(files, bytes)` is called now and then. Raise CopyError; then no file is left behind.
     """
     where = where or place()
     work = Copying(progress, secret)
