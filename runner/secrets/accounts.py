@@ -1,6 +1,6 @@
-"""Which named accounts there are of each provider: names only, since no keyring of every system can list them.
+"""The named accounts of each provider. Only names are stored here, because not every keyring can list its items.
 
-`accounts.json` in the state folder; the keys themselves are in the keyring alone.
+The names are in `accounts.json` in the state folder, the keys only in the keyring.
 """
 
 import os
@@ -19,29 +19,31 @@ _PROVIDER = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 
 def is_account(name: str) -> bool:
-    """Whether an account can be called so: letters, digits and `._@+-`, 64 at most."""
+    """Return True if `name` is a valid account name: letters, digits and `._@+-`, 64 at most."""
     return _NAME.fullmatch(name) is not None
 
 
 def is_provider(name: str) -> bool:
-    """Whether keys can be kept for something of that name: a provider, or a credential of the configuration."""
+    """Return True if `name` is a valid name of a provider, or of a credential in the configuration."""
     return _PROVIDER.fullmatch(name) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Accounts:
-    """The accounts of one provider in the order of their names; `chosen` is one of them, or None."""
+    """The accounts of one provider, sorted by name. `chosen` is one of them, or None."""
 
     names: tuple[str, ...] = ()
     chosen: str | None = None
 
     def added(self, name: str) -> "Accounts":
-        """The first account is the chosen one."""
+        """Return a copy with `name` added. The first account becomes the chosen one."""
         names = tuple(sorted({*self.names, name}))
         return replace(self, names=names, chosen=self.chosen or name)
 
     def without(self, name: str) -> "Accounts":
-        """When it was the chosen one, the only other account is chosen now; among several, none."""
+        """Return a copy without `name`. If it was the chosen one, a single other account becomes chosen; among several,
+        none.
+        """
         left = tuple(each for each in self.names if each != name)
         chosen = self.chosen if self.chosen != name else (left[0] if len(left) == 1 else None)
         return Accounts(left, chosen)
@@ -49,7 +51,7 @@ class Accounts:
 
 @dataclass(frozen=True, slots=True)
 class AccountIndex:
-    """Those of every provider."""
+    """The accounts of all providers."""
 
     by_provider: Mapping[str, Accounts] = field(default_factory=dict)
 
@@ -62,19 +64,21 @@ class AccountIndex:
 
 
 class AccountFile:
-    """The list on the disk. Everything here raises StateError, or PlaceError for a folder that cannot be used."""
+    """The file with the list of accounts. Every method raises StateError, or PlaceError for a folder that cannot be
+    used.
+    """
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
 
     def read(self) -> Held[AccountIndex]:
-        """What it says; makes nothing."""
+        """Return the list. No file or folder is created."""
         if not os.path.lexists(paths.private(self._environ)[0]):
             return Held(AccountIndex())
         return self._file().read()
 
     def add(self, provider: str, name: str) -> tuple[str, ...]:
-        """Answers what is to be told about the list."""
+        """Add an account and return notices for the user."""
         return self._change(provider, lambda accounts: accounts.added(name))
 
     def remove(self, provider: str, name: str) -> tuple[str, ...]:
@@ -118,5 +122,5 @@ def _dump(shelf: AccountIndex) -> dict[str, object]:
 
 
 def account_of(accounts: Accounts, configured: str | None) -> str:
-    """Which account is meant when none was named: the configuration's, else the chosen one, else the nameless."""
+    """Return the account to use if the run names none: the configured one, else the chosen one, else the default."""
     return configured or accounts.chosen or DEFAULT

@@ -1,7 +1,8 @@
-"""The forms in which a secret turns up in text: as it is, in base64 or hex, escaped, and broken over lines.
+"""The forms in which a secret appears in text: plain, in base64 or hex, escaped, and broken over lines.
 
-Two steps find all of them. `forms` are the texts to look for; `views` are the text as it is and with its escapes read
-(percent, backslash, character references), each without line breaks, and every view knows the way back.
+Two steps find all of them. `encoded_forms` returns the texts to search for. `decoded_views` yields the text itself and
+with its escapes decoded (percent, backslash, character references), each without line breaks. Every view maps its
+characters back to the original text.
 """
 
 import re
@@ -19,8 +20,11 @@ _NAMED = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 
 @lru_cache(maxsize=256)
 def encoded_forms(value: str) -> tuple[str, ...]:
-    """The texts that give `value` away, in the spelling of a `View`: itself, the part of its base64 that does not
-    depend on what stands around it (RFC 4648, at each of three places), and its hex in both cases."""
+    """Return the texts that reveal `value`, in the alphabet of a `DecodedView`.
+
+    These are the value, the part of its base64 that does not depend on the surrounding data (RFC 4648, at each of three
+    offsets), and its hex in both cases.
+    """
     import base64  # where nothing is known, nothing is coded
 
     data = value.encode("utf-8", "surrogatepass")
@@ -33,8 +37,9 @@ def encoded_forms(value: str) -> tuple[str, ...]:
 
 
 class DecodedView:
-    """One reading of a text, or of a part of it. `text` is what it reads, with `+/` for `-_`; `to_end`: as far as the
-    text goes."""
+    """One decoding of a text, or of a part of it. `text` is the decoded text, with `+/` for `-_`. `to_end` is True if
+    the part reaches the end of the text.
+    """
 
     __slots__ = ("_kinds", "_part", "_steps", "_whole", "text", "to_end")
 
@@ -43,7 +48,7 @@ class DecodedView:
         self.text, self.to_end = _one_alphabet(text), part.stop == len(whole.text)
 
     def origins(self) -> tuple[list[int], list[int]]:
-        """For each character of the view where it begins and where it ends in the text itself."""
+        """Return the start and the end in the original text for each character of the view."""
         starts, ends = (each[self._part] for each in self._whole.origins())
         text = self._whole.text[self._part]
         for _ in range(self._steps):
@@ -55,7 +60,7 @@ class DecodedView:
 
 
 class _Unbroken:
-    """A text without its line breaks, and the way back."""
+    """A text without its line breaks, with the positions of its characters in the original."""
 
     __slots__ = ("_ways", "source", "text")
 
@@ -71,9 +76,9 @@ class _Unbroken:
 
 
 def decoded_views(text: str, reach: int) -> Iterator[DecodedView]:
-    """The readings of `text` that can show something of up to `reach` characters, the plainest first.
+    """Yield the decodings of `text` that can show a secret of up to `reach` characters, the plain text first.
 
-    Escapes are read only as far around them as that: most text has few, and reading all of it would take long.
+    Escapes are decoded only within that distance: most text has few escapes, and decoding all of it would take long.
     """
     whole = _Unbroken(text)
     plain = whole.text
@@ -92,13 +97,15 @@ def decoded_views(text: str, reach: int) -> Iterator[DecodedView]:
 
 
 def begun(text: str) -> int:
-    """Where an escape begins that the end of `text` cuts; the length of `text` when none does."""
+    """Return the start of an escape that the end of `text` cuts off, or the length of `text` if there is none."""
     found = _cut().search(text, max(len(text) - _LONGEST_ESCAPE, 0))
     return found.start() if found else len(text)
 
 
 def _around_escapes(text: str, reach: int) -> Iterator[tuple[int, int]]:
-    """The parts of `text` with escapes in them, with `reach` characters on either side; none overlaps the next."""
+    """Yield the parts of `text` that contain escapes, with `reach` characters on either side. The parts do not
+    overlap.
+    """
     first = last = -1
     for at in _marks(text):
         if last >= 0 and at - reach > last:
@@ -111,7 +118,7 @@ def _around_escapes(text: str, reach: int) -> Iterator[tuple[int, int]]:
 
 
 def _marks(text: str) -> list[int]:
-    """Where one of the characters stands that begin an escape, in order."""
+    """Return the positions of the characters that begin an escape, in order."""
     found: list[int] = []
     for mark in _MARKS:
         at = text.find(mark)
@@ -145,12 +152,12 @@ def _unbroken(text: str) -> str:
 
 
 def _one_alphabet(text: str) -> str:
-    """`text` as if there were one base64: half as many forms to look for, and every character stays where it is."""
+    """Return `text` with one base64 alphabet, which halves the number of forms. Every character keeps its position."""
     return text.replace("-", "+").replace("_", "/")
 
 
 def _read(found: re.Match[str], kinds: str) -> str:
-    """What an escape stands for; itself when it does not begin with one of `kinds`."""
+    """Return the decoded character of an escape, or the escape itself if it does not begin with one of `kinds`."""
     if found[0][0] not in kinds:
         return found[0]
     match found.lastindex:
@@ -167,7 +174,7 @@ def _read(found: re.Match[str], kinds: str) -> str:
 
 
 def _mapped(text: str, kinds: str, starts: list[int], ends: list[int]) -> tuple[str, list[int], list[int]]:
-    """One round of reading that keeps where everything came from."""
+    """Decode one level of escapes and return the text with the original positions of its characters."""
     parts: list[str] = []
     new_starts: list[int] = []
     new_ends: list[int] = []

@@ -1,7 +1,7 @@
-"""A credential from a program of the user's: `["pass", "show", "anthropic"]` prints it, on one line.
+"""A credential from a helper command of the user: `["pass", "show", "anthropic"]` prints it, on one line.
 
-It runs outside every sandbox, as whoever configured it runs programs, so only the user's own configuration can name
-one. It is given nothing to read, few variables and little time; nothing that it prints is ever shown or kept.
+The command runs outside every sandbox, so only the user's own configuration can name one. It gets no input, few
+variables and little time. Its output is never shown or stored.
 """
 
 import contextlib
@@ -32,14 +32,16 @@ _PASSED = (
 
 @dataclass(frozen=True, slots=True)
 class Helper:
-    """The words of a program, never a shell's; and how long it may take, in seconds."""
+    """A helper command: the words of a program, never interpreted by a shell, and its time limit in seconds."""
 
     argv: tuple[str, ...]
     seconds: float = PATIENCE
 
 
 class HelperFailed(Exception):
-    """No credential came of it. `why` and `fix` are for a Problem, and quote nothing that it printed."""
+    """An error for a helper command without a valid key. `why` and `fix` are for a Problem and contain no output of the
+    command.
+    """
 
     def __init__(self, why: str, fix: str) -> None:
         super().__init__(why)
@@ -48,10 +50,11 @@ class HelperFailed(Exception):
 
 
 def ask_helper(helper: Helper, environ: Mapping[str, str], workspace: str = "") -> Secret:
-    """What the program prints. Raises HelperFailed; SystemExit when a signal ends us meanwhile.
+    """Return the key that the program prints. Raise HelperFailed, or SystemExit if a signal ends this process in the
+    meantime.
 
-    With a `workspace` (a real path), a program or file of it is refused: commands of the agent can write there, and
-    would run outside the sandbox by it the next time.
+    With a `workspace` (a real path), a program or file in it is refused: commands of the agent can write there and
+    would run outside the sandbox the next time.
     """
     path = _search_path(environ, workspace)
     program = _program(helper.argv[0] if helper.argv else "", path, environ)
@@ -67,8 +70,10 @@ def ask_helper(helper: Helper, environ: Mapping[str, str], workspace: str = "") 
 
 @contextlib.contextmanager
 def _listening() -> Iterator[list[int]]:
-    """The signals that came meanwhile and would have ended us at once: the program is in a session of its own, and
-    would go on without us. Those that somebody handles or ignores are left alone, and so are other threads'."""
+    """Collect the signals that would have ended this process. The helper is in a session of its own and would continue.
+
+    Signals that are handled or ignored are left alone, and so are those of other threads.
+    """
     ended: list[int] = []
     main = threading.current_thread() is threading.main_thread()
     taken = [each for each in ending_signals() if main and signal.getsignal(each) is signal.SIG_DFL]
@@ -84,7 +89,9 @@ def _listening() -> Iterator[list[int]]:
 def _run(
     argv: list[str], path: list[str], environ: Mapping[str, str], helper: Helper, ended: list[int]
 ) -> Secret | HelperFailed:
-    """What it prints. Nothing of it is left afterwards. `ended` is looked at while it runs."""
+    """Run the program and return its key or the failure. All its processes are killed afterwards. `ended` is checked
+    while the program runs.
+    """
     try:
         process = subprocess.Popen(
             argv,
@@ -130,7 +137,7 @@ def _answer(
 
 
 def _key_of(printed: bytes) -> Secret | str:
-    """The key, or why it is none."""
+    """Return the key, or the reason why the output is not a key."""
     lines = printed.removesuffix(b"\n").split(b"\n")
     if not printed.strip():
         return "it printed nothing"
@@ -142,7 +149,9 @@ def _key_of(printed: bytes) -> Secret | str:
 
 
 def _printed(process: "subprocess.Popen[bytes]", deadline: float, ended: list[int]) -> bytes | None:
-    """All of it, or a little more than a key may be long; None when its time, or ours, is over before it is."""
+    """Return the whole output, at most slightly longer than a key may be. Return None if the time is over or a signal
+    came.
+    """
     assert process.stdout is not None
     pipe = process.stdout.fileno()
     os.set_blocking(pipe, False)
@@ -165,7 +174,7 @@ def _printed(process: "subprocess.Popen[bytes]", deadline: float, ended: list[in
 
 
 def _piece(pipe: int) -> bytes | None:
-    """What is there now; empty at the end, None when there is nothing yet."""
+    """Return the available output: empty at the end, None if there is none yet."""
     try:
         return os.read(pipe, LONGEST)
     except BlockingIOError:
@@ -177,14 +186,14 @@ def _is_over(process: "subprocess.Popen[bytes]") -> bool:
 
 
 def _status(process: "subprocess.Popen[bytes]") -> int:
-    """Of a process that is over; it stays unreaped."""
+    """Return the exit status of an ended process, which stays unreaped."""
     found = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     assert found is not None
     return found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
 
 
 def _search_path(environ: Mapping[str, str], workspace: str) -> list[str]:
-    """The folders of PATH that neither the project nor just anybody can put programs into."""
+    """Return the folders of PATH that neither the project nor other users can write programs to."""
     found = []
     for entry in environ.get("PATH", "").split(":"):
         if entry.startswith("/") and not _within(entry, workspace) and _is_ours(entry):
@@ -201,7 +210,7 @@ def _is_ours(folder: str) -> bool:
 
 
 def _program(name: str, path: Sequence[str], environ: Mapping[str, str]) -> str:
-    """The file to run: the shell's search for a plain name, else an absolute path or one below `~`."""
+    """Return the file to run: a plain name is searched in PATH, else an absolute path or one below `~` is required."""
     if name.startswith("~/"):
         name = environ.get("HOME", "") + name[1:]
     if "/" in name:

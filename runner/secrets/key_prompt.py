@@ -1,4 +1,6 @@
-"""A key from a person or a pipe: never echoed, and never an argument, which every program of the machine can read."""
+"""Input of a key from a terminal or a pipe. A key is never echoed, and never an argument, which other programs can
+read.
+"""
 
 import os
 
@@ -9,7 +11,7 @@ _LINE = "pipe in one line, the key"
 
 
 def typed_key(provider: str) -> Secret:
-    """What a person types at the terminal, which shows nothing of it. What was typed before the question is dropped."""
+    """Return the key that the user types at the terminal without echo. Earlier input is discarded."""
     import getpass
     import warnings
 
@@ -29,9 +31,9 @@ def typed_key(provider: str) -> Secret:
 
 
 def piped_key(*, whole: bool = False) -> Secret:
-    """The first line of standard input; with `whole` nothing may follow it. Raises a usage error.
+    """Return the first line of standard input; with `whole` no other line may follow. Raise a usage error.
 
-    Without `whole` nothing behind the line is read, so whoever writes it may keep the pipe open.
+    Without `whole`, no input after the line is read, so the writer may keep the pipe open.
     """
     try:
         found = _first_line()
@@ -47,7 +49,9 @@ def piped_key(*, whole: bool = False) -> Secret:
 
 
 def _first_line() -> Secret | str:
-    """The key in it, or why there is none. Byte by byte: what follows may be meant for somebody else."""
+    """Return the key in the first line, or the reason why there is none. Reads single bytes, because later input may be
+    for another reader.
+    """
     line = bytearray()
     while len(line) <= LONGEST and (byte := os.read(0, 1)) not in (b"", b"\n"):
         line += byte

@@ -1,7 +1,7 @@
-"""The OS keyring: Secret Service or KWallet, Keychain, Windows' vault. Every call ends within its time.
+"""Access to the OS keyring: Secret Service, KWallet, Keychain, or the Windows vault. Every call has a time limit.
 
-Only these are used, by their names: a back end that somebody configured may keep keys in a file as plain text (the
-`keyrings.alt` package), nowhere (`null`), or do what nobody here knows.
+Only these back ends are used. Another configured back end may store keys in a plain text file (the `keyrings.alt`
+package), discard them (`null`), or do something unknown.
 """
 
 import threading
@@ -33,9 +33,8 @@ _T = TypeVar("_T")
 
 
 class KeyringFailed(Exception):
-    """The keyring could not be used. `why` and `fix` are plain words that quote nothing of what a back end said.
-
-    `missing`: there is none on this machine.
+    """An error of the keyring. `why` and `fix` contain no message of a back end. `missing` is True if the machine has
+    no keyring.
     """
 
     def __init__(self, why: str, fix: str = "", *, missing: bool = False) -> None:
@@ -46,12 +45,14 @@ class KeyringFailed(Exception):
 
 
 def item(provider: str, account: str) -> str:
-    """The user name under which the key of an account is kept, in the service `ringfence`."""
+    """Return the user name of an account's key in the service `ringfence`."""
     return provider if account == DEFAULT else f"{provider}:{account}"
 
 
 class KeyringStore:
-    """The keys of accounts. Nothing is opened before it is needed; a keyring that once hung is not asked again."""
+    """The keys of accounts. The keyring is opened on first use; a keyring that did not answer once is not asked
+    again.
+    """
 
     def __init__(self, patience: float = PATIENCE) -> None:
         self._patience = patience
@@ -59,7 +60,7 @@ class KeyringStore:
         self._hung = False
 
     def read(self, provider: str, account: str) -> Secret | None:
-        """The key, or None when there is none. Raises KeyringFailed, also for an item that cannot be a key."""
+        """Return the key, or None if there is none. Raise KeyringFailed, also for an item that cannot be a key."""
         name = item(provider, account)
 
         def ask() -> Secret | bool:
@@ -76,11 +77,11 @@ class KeyringStore:
         return found if isinstance(found, Secret) else None
 
     def holds(self, provider: str, account: str) -> bool:
-        """Whether there is anything under that account, usable or not. Raises KeyringFailed."""
+        """Return True if an item exists for the account, whether or not it is a valid key. Raise KeyringFailed."""
         return self._within(lambda: _holds(self._backend(), item(provider, account)))
 
     def write(self, provider: str, account: str, secret: Secret) -> None:
-        """Keep it, in the place of any before it. Raises KeyringFailed, also when it does not come back as it went."""
+        """Store the key in place of an earlier one. Raise KeyringFailed, also if the keyring returns another value."""
         name = item(provider, account)
 
         def put() -> None:
@@ -106,7 +107,7 @@ class KeyringStore:
         return self._within(ask)
 
     def remove(self, provider: str, account: str) -> bool:
-        """Whether there was one. None is left afterwards. Raises KeyringFailed."""
+        """Delete all items of the account, and return True if there was one. Raise KeyringFailed."""
         name = item(provider, account)
 
         def forget() -> bool:
@@ -120,11 +121,13 @@ class KeyringStore:
         return self._within(forget)
 
     def name(self) -> str:
-        """What the keyring is called. Raises KeyringFailed when there is none that may be used."""
+        """Return the name of the keyring. Raise KeyringFailed if there is none that may be used."""
         return self._within(lambda: _KNOWN[type(self._backend()).__module__])
 
     def _backend(self) -> "KeyringBackend":
-        """Only inside `_within`: looking for back ends asks the message bus, which may hang too."""
+        """Return the back end. Call only inside `_within`: the search for back ends uses the message bus, which may
+        hang.
+        """
         if self._opened is None:
             self._opened = _open()
         return self._opened
@@ -184,7 +187,9 @@ def _is_known(chosen: object) -> bool:
 
 
 def _named(chosen: object) -> str:
-    """Why a back end is not used; nothing for those of the library that keep no keys at all."""
+    """Return the reason why a back end is not used, or an empty string for the library's own back ends that store no
+    keys.
+    """
     module, name = type(chosen).__module__, type(chosen).__qualname__
     if module in ("keyring.backends.null", "keyring.backends.fail", "keyring.backends.chainer"):
         return ""

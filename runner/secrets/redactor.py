@@ -24,10 +24,10 @@ _WIDEST = 12  # characters of text that one character of a secret may take: an e
 
 
 class Redactor:
-    """Masks secrets. Without any, everything comes back as it was.
+    """A redactor of secrets. Without any secret, all text is returned unchanged.
 
-    `secrets` are masked in any case. `live`: all that this process learns of as well, also later. `shapes`: also what
-    is a key by its shape.
+    `secrets` are always masked. With `live`, all registered secrets of this process are masked, including later ones.
+    With `shapes`, strings that have the form of a key are masked, too.
     """
 
     def __init__(self, secrets: Iterable[Revealable] = (), *, live: bool = False, shapes: bool = False) -> None:
@@ -38,28 +38,32 @@ class Redactor:
         self._blind = Redactor(self._given, live=live) if shapes else self
 
     def text(self, text: str, before: str = "") -> str:
-        """`text` without a secret, also where its end cuts one in half. `before`: as for `split`."""
+        """Return `text` without secrets, including one that its end cuts off. `before` is as in `split`."""
         if len(text) < _BEGINNING or not self._works:
             return text
         return self._whole(text, before)
 
     def mask(self, value: T) -> T:
-        """The same kind of value, whose texts hold no secret at any depth. Not for Permits: nobody may copy those."""
+        """Return a value of the same type whose texts contain no secret at any depth. Not for Permits, which must not
+        be copied.
+        """
         return cast(T, self._masked(value)) if self._works else value
 
     def stream(self) -> "Stream":
-        """For one text that comes in pieces."""
+        """Return a stream for one text that comes in pieces."""
         return Stream(self)
 
     @property
     def idle(self) -> bool:
-        """Whether there is nothing to mask now."""
+        """Return True if there is currently nothing to mask."""
         return not self._works
 
     def split(self, text: str, before: str = "") -> tuple[str, str]:
-        """In two: what may be shown, masked, and an end, as it is, that more text could make a secret of.
+        """Return two parts: masked text that may be shown, and an unmasked rest that more text could complete to a
+        secret.
 
-        `before`: the character that was shown last. A word that goes on has no key's shape."""
+        `before` is the character that was shown last. The continuation of a word does not have the form of a key.
+        """
         return self._split(text, before, whole=False) if self._works else (text, "")
 
     def _whole(self, text: str, before: str = "", *, rows: bool = False) -> str:
@@ -80,10 +84,11 @@ class Redactor:
         return self._known
 
     def _split(self, text: str, before: str, *, whole: bool, rows: bool = False) -> tuple[str, str]:
-        """INVARIANT: what is found first hides what begins inside of it, so that pieces give what the whole gives.
+        """Return the masked text and the rest, as `split` does.
 
-        `whole`: no more will come; then only the beginning of a secret itself is held, not of a shape or an escape.
-        `rows`: as many lines come back as there were.
+        INVARIANT: a secret found first hides others that begin inside it, so that pieces give the same result as the
+        whole. `whole` means that no more text follows; then only the beginning of a secret itself is held back, not
+        that of a shape or an escape. `rows` keeps the number of lines.
         """
         shown: list[str] = []
         text, at = before + text, len(before)
@@ -113,7 +118,7 @@ class Redactor:
             yield from shaped(text, least)
 
     def _held(self, text: str, least: int, whole: bool) -> int:
-        """Where at or after `least` the end of `text` may begin a secret; the length of `text` when it does not."""
+        """Return the position from `least` on where the end of `text` may begin a secret, or the length of `text`."""
         first = len(text)
         if self._forms:
             start = max(least, len(text) - self._longest * _WIDEST)
@@ -133,7 +138,7 @@ class Redactor:
         return max(map(len, self._forms))
 
     def _begun(self, text: str) -> int:
-        """How many characters at the end of `text` may be the beginning of a secret."""
+        """Return the number of characters at the end of `text` that may be the beginning of a secret."""
         longest = 0
         for form in self._forms:
             at = text.find(form[0], max(len(text) - len(form) + 1, 0))
@@ -168,8 +173,10 @@ class Redactor:
                 return value
 
     def _as_rows(self, items: Sequence[object]) -> Sequence[object]:
-        """Texts, or groups that end in one, where they may be the lines of a file: a secret goes on from one to the
-        next, and its beginning alone would be masked in each by itself."""
+        """Mask texts, or groups that end in a text, as consecutive lines of a file.
+
+        A secret can continue from one line to the next, where each line alone would contain only a part of it.
+        """
         texts = [each[-1] if type(each) in (list, tuple) and each else each for each in items]  # type: ignore[index]  # both
         if len(texts) < 2 or not all(type(each) is str and "\n" not in each for each in texts):
             return items
@@ -181,7 +188,7 @@ class Redactor:
 
 
 def _with_text(item: object, text: str) -> object:
-    """A text, or a group that ends in one, with another in its place."""
+    """Return a text, or a group that ends in a text, with `text` in its place."""
     match item:
         case list():
             return [*item[:-1], text]
@@ -196,25 +203,25 @@ def _mask(hidden: str, rows: bool) -> str:
 
 
 def _in_order(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The earliest first; of those that begin together, the longest."""
+    """Return the spans by their start; of spans with one start, the longest first."""
     return sorted(spans, key=lambda span: (span[0], -span[1]))
 
 
 class Stream:
-    """Text in pieces. What may be the beginning of a secret is held back until more of it is known."""
+    """A text in pieces. A part that may be the beginning of a secret is held back until more text is known."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
         self._held = self._last = ""
 
     def feed(self, piece: str) -> str:
-        """What may be shown now, maybe nothing."""
+        """Return the text that may be shown now, which may be empty."""
         shown, self._held = self._redactor.split(self._held + piece, self._last)
         self._last = shown[-1:] or self._last
         return shown
 
     def end(self) -> str:
-        """The rest."""
+        """Return the rest of the text."""
         held, self._held = self._held, ""
         return self._redactor.text(held, self._last)
 

@@ -1,9 +1,9 @@
-"""Where a credential comes from: one order for everybody who needs one.
+"""Search for a credential, in one order for every part of the program.
 
     `--api-key-stdin` > the provider's environment variable > helper command > OS keyring > refuse
 
-The first that was given or set up is taken. One that is set up and does not work ends the search, since another key
-than the one that was meant must never be used in silence.
+The first source that was given or configured is used. A configured source that fails ends the search, so that no other
+key than the intended one is used silently.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ _LOCAL = "not asked for a server on this machine, unless `--account` names one"
 
 
 class Source(StrEnum):
-    """In the order in which they are tried."""
+    """The sources of a credential, in the order of the search."""
 
     STDIN = "stdin"
     VARIABLE = "variable"
@@ -41,6 +41,8 @@ class Source(StrEnum):
 
 
 class State(StrEnum):
+    """The result of one source."""
+
     USED = "used"
     ABSENT = "absent"  # nothing was given, set up or found
     SKIPPED = "skipped"  # it is set up, and is not what was asked for
@@ -51,12 +53,18 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Whose credential, and what was said about where it is.
+    """A request for a credential.
 
-    `account` was named for this run: then the variable and the helper, which know no accounts, are passed over.
-    `configured` is the account that the configuration names. `workspace`: no helper may lie in it. `local`: for a
-    server on this machine, which often needs no key, so neither a helper nor the keyring is woken unless an account was
-    named.
+    Attributes:
+        provider: The provider, or the name of a credential in the configuration.
+        environ: The environment variables.
+        account: The account named for this run. The variable and the helper, which have no accounts, are skipped then.
+        configured: The account that the configuration names.
+        stdin_key: The key from standard input, or None.
+        helper: The configured helper command, or None.
+        workspace: The folder that no helper may lie in.
+        local: True for a server on this machine, which often needs no key: the helper and the keyring are skipped
+            unless an account was named.
     """
 
     provider: str = ""
@@ -71,7 +79,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What became of one source, in words that hold nothing of a value."""
+    """The result of one source, in words that contain no part of a value."""
 
     source: Source
     state: State
@@ -82,7 +90,7 @@ class Tried:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A credential, and the words for where it came from."""
+    """A credential, and its source in words."""
 
     secret: Secret
     source: str
@@ -90,7 +98,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """What became of every source, in their order. `local`: it was for a server on this machine."""
+    """The results of all sources, in their order. `local` is True for a server on this machine."""
 
     provider: str
     tried: tuple[Tried, ...]
@@ -98,11 +106,11 @@ class Search:
     local: bool = False
 
     def broken(self) -> Tried | None:
-        """The source that is set up and does not work."""
+        """Return the source that is configured and failed, or None."""
         return next((each for each in self.tried if each.state is State.BROKEN), None)
 
     def problem(self) -> Problem:
-        """Why nothing was found: everything that was tried, and the ways to mend it that are open here."""
+        """Return the reason why no key was found: every source that was tried, and the available remedies."""
         what, broken, last = f"no API key for `{self.provider}`", self.broken(), self.tried[-1]
         if broken is not None and broken.source is not Source.KEYRING:
             before = "; ".join(f"{each.name}: {each.why}" for each in self.tried[: self.tried.index(broken)])
@@ -113,7 +121,7 @@ class Search:
 
 
 def ways(provider: str, *, keyring: bool) -> str:
-    """How a key can be given; with the keyring only where it works."""
+    """Return the ways to provide a key. The keyring is included only if it works."""
     found = [f"run `{store_command(provider)}`"] if keyring else []
     if provider not in VARIABLES:  # what commands are lent: its own row says where it is
         return f"{found[0] if found else 'unlock or start a keyring'}, or write another place into its `[[credential]]`"
@@ -123,9 +131,9 @@ def ways(provider: str, *, keyring: bool) -> str:
 
 
 def find(wanted: Wanted) -> Found | None:
-    """The credential; None for a server on this machine when nothing was said and nothing is broken.
+    """Return the credential, or None for a server on this machine if nothing is configured and no source failed.
 
-    Raises SecretError, which names everything that was tried.
+    Raise SecretError, which names every source that was tried.
     """
     search = look(wanted)
     if search.found is None and (not wanted.local or wanted.account or search.broken()):
@@ -134,7 +142,7 @@ def find(wanted: Wanted) -> Found | None:
 
 
 def look(wanted: Wanted, keyring: KeyringStore | None = None) -> Search:
-    """Ask one source after the other; an answer in every case."""
+    """Ask one source after the other, and return the results. No exception is raised."""
     tried: list[Tried] = []
     found: Found | None = None
     for source in Source:
@@ -152,7 +160,7 @@ def look(wanted: Wanted, keyring: KeyringStore | None = None) -> Search:
 
 @dataclass(frozen=True, slots=True)
 class _No:
-    """Why a source gave nothing."""
+    """The reason why a source has no key."""
 
     state: State
     why: str
@@ -175,7 +183,7 @@ def _name(source: Source, wanted: Wanted) -> str:
 
 
 def _ask(source: Source, wanted: Wanted, keyring: KeyringStore | None) -> tuple[str, Secret | _No]:
-    """What the source is called, and its answer."""
+    """Return the name of the source, and its answer."""
     name = _name(source, wanted)
     match source:
         case Source.STDIN:

@@ -1,7 +1,7 @@
-"""The one value type that carries a credential to a provider's header.
+"""The value type that carries a credential to a provider's header.
 
 Flow: `runner/secrets/resolve.py` -> `Secret` -> `runner/providers/connection.py`. Beside the providers, only the
-keyring, when a key is stored, and `runner/secrets/redactor.py`, to mask it, look at a value.
+keyring, when a key is stored, and `runner/secrets/redactor.py`, to mask it, read a value.
 """
 
 import hmac
@@ -15,14 +15,14 @@ LONGEST = 8192  # characters of a key; servers take no longer header
 
 
 class SecretError(ProblemError):
-    """No usable credential. `problem` names what was tried, never what was found."""
+    """An error for a missing or invalid credential. `problem` names the sources that were tried, never their values."""
 
 
 class Secret:
-    """A value with one door, `reveal()`.
+    """A value that only `reveal()` returns.
 
-    Printing, formatting, logging, pickling and JSON give no value, copying gives the same guarded object, and
-    comparing takes constant time. The value sits in a closure, so no attribute holds it and no inspector prints it.
+    Printing, formatting, logging, pickling and JSON give no value, copying gives the same guarded object, and comparing
+    takes constant time. The value is in a closure, so no attribute holds it and no inspector prints it.
     """
 
     __slots__ = ("_door",)
@@ -34,7 +34,7 @@ class Secret:
         registry.register(self)
 
     def reveal(self) -> str:
-        """The value. Every use of this word outside the providers, the keyring and the redactor is a defect."""
+        """Return the value. Every call outside the providers, the keyring and the redactor is a defect."""
         value: str = self._door()  # type: ignore[attr-defined]  # the slot is filled through object.__setattr__
         return value
 
@@ -72,9 +72,10 @@ def _bytes(secret: Secret) -> bytes:
 
 
 def usable(value: str) -> Secret | None:
-    """The value without what stands around it; None when no HTTP header may carry it, or no key is as long.
+    """Strip surrounding white space and wrap the value in a `Secret`.
 
-    An HTTP library would quote an unusable header value in its exception, so such a key stops here.
+    Return None if the value is empty, longer than 8,192 characters, or contains a character that is not allowed in an
+    HTTP header. An HTTP library would quote such a value in its exception.
     """
     value = value.strip()
     fit = 0 < len(value) <= LONGEST and all("!" <= char <= "~" for char in value)
@@ -82,5 +83,5 @@ def usable(value: str) -> Secret | None:
 
 
 def store_command(provider: str) -> str:
-    """What a person types to keep a key."""
+    """Return the command that stores a key."""
     return f"agent auth login {provider}"

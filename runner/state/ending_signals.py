@@ -1,4 +1,4 @@
-"""The signals that end a program: what is open is closed first, so that no terminal stays raw and no command lives on.
+"""The signals that end a program. The runner handles them, so that no terminal stays raw and no command keeps running.
 
 SOURCE: signal(7), "Standard signals": all whose default action is Term or Core, and the real-time signals.
 """
@@ -17,7 +17,8 @@ _OTHERS = frozenset(
 
 
 def ending_signals() -> tuple[int, ...]:
-    """Return every signal but SIGINT that ends a program by default, and that whoever started this one does not have
-    ignored, as nohup(1) does with SIGHUP."""
+    """Return every signal but SIGINT that ends a program by default and that the parent process does not have ignored,
+    as nohup(1) does with SIGHUP.
+    """
     every = sorted(int(number) for number in signal.valid_signals() if number not in _OTHERS)
     return tuple(number for number in every if signal.getsignal(number) is not signal.SIG_IGN)

@@ -1,4 +1,4 @@
-"""One JSON file of our state: private, changed as a whole under a lock, and never believed when it is broken."""
+"""A JSON state file: private, replaced as a whole under a lock, and set aside when it is damaged."""
 
 import contextlib
 import errno
@@ -31,18 +31,18 @@ class StateError(ProblemError):
 
 @dataclass(frozen=True, slots=True)
 class Held(Generic[_Value]):
-    """What a state file says, and what its reader has to be told about it."""
+    """The value of a state file, with notices for the user."""
 
     value: _Value
     notices: tuple[str, ...] = ()
 
 
 class StateFile(Generic[_Value]):
-    """The file at `path`: a JSON object with its `version` and what `dump` makes of a value.
+    """The file at `path`: a JSON object with its `version` and the fields that `dump` returns for a value.
 
-    `parse` is given the object without `version`, and the version it had (1 to `version`); it raises ValueError for
-    content that is not ours. Such a file is renamed to `NAME.corrupt-N` and `empty()` holds in its place. `path` lies
-    in a folder that `places` has checked; `purpose` names the file in a complaint: "the list of grants".
+    `parse` receives the object without `version`, and its version (1 to `version`), and raises ValueError for invalid
+    content. Such a file is renamed to `NAME.corrupt-N` and the value of `empty()` is used. `path` lies in a folder that
+    `paths` has checked. `purpose` names the file in error messages: "the list of grants".
     """
 
     def __init__(
@@ -63,10 +63,11 @@ class StateFile(Generic[_Value]):
         self._known: tuple[_Stamp | None, _Value] | None = None
 
     def read(self) -> Held[_Value]:
-        """What it says now; `empty()` when it is missing. Costs one stat when it has not changed since the last time.
+        """Return the value, or `empty()` if the file is missing. Costs one stat if the file has not changed since the
+        last call.
 
-        The notices tell of a broken file once, when it is set aside. Raises StateError for a file that somebody else
-        could have written, one of a later version, and one that the system does not let us read.
+        The notices report a damaged file once, when it is set aside. Raise StateError for a file that others could have
+        written, for one of a later version, and for one that the system does not allow to be read.
         """
         now = self._stamp()
         if self._known is not None and self._known[0] == now:
@@ -82,11 +83,12 @@ class StateFile(Generic[_Value]):
         return held
 
     def change(self, edit: Callable[[_Value], tuple[_Value, _Answer]]) -> tuple[_Answer, tuple[str, ...]]:
-        """Put what `edit` makes of the present value in its place; answers what `edit` answers, and the notices.
+        """Replace the value by the first result of `edit`, and return the second one with the notices.
 
-        Nobody else changes the file meanwhile; whoever reads sees the old content or the new one. It is durable when
-        this returns. A value that is the same object is not written. Raises StateError, as `read`, and when the disk
-        refuses, another process keeps the lock, or no reader would take the new content: then the old one stays.
+        No other process changes the file in the meantime; readers see the old content or the new one. The change is
+        durable when this returns. If `edit` returns the same object, nothing is written. Raise StateError, as `read`
+        does, and if the disk refuses, another process keeps the lock, or a reader would reject the new content: then
+        the old content stays.
         """
         with self._locked():
             held, _ = self._load_or_set_aside()
@@ -114,7 +116,7 @@ class StateFile(Generic[_Value]):
             raise self._refused(_said(error), "check who owns the folders above it") from None
 
     def _load(self) -> tuple[Held[_Value], _Stamp | None]:
-        """Raises ValueError when the content is not ours."""
+        """Read the file. Raise ValueError if its content is invalid."""
         found = self._bytes()
         if found is None:
             return Held(self._empty()), None
@@ -122,7 +124,7 @@ class StateFile(Generic[_Value]):
         return Held(self._meant(data)), stamp
 
     def _meant(self, data: bytes) -> _Value:
-        """Raises ValueError when the content is not ours."""
+        """Parse the content. Raise ValueError if it is invalid."""
         if len(data) > _LARGEST:
             raise ValueError("it is too long")
         try:
@@ -162,7 +164,7 @@ class StateFile(Generic[_Value]):
             os.close(handle)
 
     def _load_or_set_aside(self) -> tuple[Held[_Value], _Stamp | None]:
-        """Only under the lock: a broken file makes room, so that nobody mistakes it for what holds."""
+        """Read the file, or rename a damaged one so that its content is not used. Call only with the lock held."""
         try:
             return self._load()
         except ValueError as error:
@@ -263,7 +265,9 @@ def _plain(error: ValueError) -> str:
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """JSON lets a key stand twice, and every reader takes another one of them (RFC 8259, section 4)."""
+    """Return the object. Raise ValueError for a duplicate key, of which readers use different values (RFC 8259, section
+    4).
+    """
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("a key stands in it twice")

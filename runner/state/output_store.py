@@ -1,4 +1,4 @@
-"""Where the whole of a long output is kept, for the user: the model sees a part of it."""
+"""Storage of whole outputs for the user. The model sees only a part of a long output."""
 
 import contextlib
 import errno
@@ -9,7 +9,7 @@ MOST = 256 << 20  # bytes of one session: no limit of a command counts what lies
 
 
 class OutputStore:
-    """The folder of one session's outputs, made at the first one: the user's alone, and `most` bytes in all."""
+    """The private folder of one session's outputs, created with the first one and limited to `most` bytes in all."""
 
     def __init__(self, folder: Path, most: int = MOST) -> None:
         self._folder = folder
@@ -17,7 +17,7 @@ class OutputStore:
         self._left = most
 
     def keep(self, stdout: bytes, stderr: bytes) -> str:
-        """Write both streams to a new file and answer its path. Raises OSError when the disk or the bound refuses."""
+        """Write both streams to a new file and return its path. Raise OSError if the disk or the limit refuses it."""
         parts = [stdout]
         if stderr:
             parts += [b"" if stdout.endswith(b"\n") or not stdout else b"\n", b"[stderr]\n", stderr]

@@ -1,4 +1,4 @@
-"""Where our state, configuration and cache lie: private folders, refused when somebody else could reach into them."""
+"""Paths of the state, configuration and cache folders, which are private and refused if others could write to them."""
 
 import os
 import stat
@@ -10,7 +10,7 @@ from policy.model.verdict import Problem, ProblemError
 
 
 class PlaceError(ProblemError):
-    """One of our folders cannot be used safely. `problem` says which, and what to do."""
+    """An error for a folder of the program that cannot be used safely. `problem` has the details."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,40 +29,45 @@ _CACHE = _Place("cache", "RINGFENCE_CACHE_DIR", "XDG_CACHE_HOME", ".cache")
 
 
 def state_dir(environ: Mapping[str, str]) -> Path:
-    """The folder of the audit log and the sessions; made with mode 0700. Raises PlaceError."""
+    """Return the folder of the audit log and the sessions, created with mode 0700. Raise PlaceError."""
     return _ready(_STATE, environ)
 
 
 def config_dir(environ: Mapping[str, str]) -> Path:
-    """The folder of the user's settings; made with mode 0700. Raises PlaceError."""
+    """Return the folder of the user's settings, created with mode 0700. Raise PlaceError."""
     return _ready(_CONFIG, environ)
 
 
 def cache_dir(environ: Mapping[str, str]) -> Path:
-    """The folder of what may be deleted at any time; made with mode 0700. Raises PlaceError."""
+    """Return the folder of files that may be deleted at any time, created with mode 0700. Raise PlaceError."""
     return _ready(_CACHE, environ)
 
 
 def config_file(environ: Mapping[str, str]) -> Path:
-    """Where the user's settings are, if there are any. Makes nothing. Raises PlaceError when no place can be named."""
+    """Return the path of the user's settings, whether or not the file exists. Nothing is created. Raise PlaceError if
+    the path is invalid.
+    """
     return _named(_CONFIG, environ) / "config.toml"
 
 
 def private(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The real paths of all three, there or not, and of the results of the batch that we work for: what no command is
-    ever shown. Raises PlaceError."""
+    """Return the real paths that no command may see: the three folders, existing or not, and the results of the current
+    batch.
+
+    Raise PlaceError.
+    """
     ours = tuple(os.path.realpath(_named(place, environ)) for place in (_STATE, _CONFIG, _CACHE))
     results = environ.get(BATCH, "")
     return (*ours, os.path.realpath(results)) if results.startswith("/") and "\0" not in results else ours
 
 
 def caches(environ: Mapping[str, str]) -> str:
-    """The real path of the cache folder, there or not. Raises PlaceError when no place can be named."""
+    """Return the real path of the cache folder, whether or not it exists. Raise PlaceError if the path is invalid."""
     return os.path.realpath(_named(_CACHE, environ))
 
 
 def home(environ: Mapping[str, str]) -> str:
-    """The caller's home folder: `HOME` when it is absolute, else what the system says. Not resolved."""
+    """Return the home folder: `HOME` if it is absolute, else that of the user database. Links are not resolved."""
     given = environ.get("HOME", "")
     if given.startswith("/") and "\0" not in given:
         return given
@@ -106,7 +111,7 @@ def _ready(place: _Place, environ: Mapping[str, str]) -> Path:
 
 
 def _check(path: Path, place: _Place) -> None:
-    """Looks at the folder through one descriptor, so that nobody can swap it between two looks."""
+    """Check the folder through one descriptor, so that it cannot be swapped between two checks."""
     if path.is_symlink():
         raise _refused(path, place, "it is a symbolic link, which could be turned elsewhere", "make it a real folder")
     above = path.parent.stat()

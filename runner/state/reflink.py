@@ -1,4 +1,4 @@
-"""Sharing the content of a file with another until one of them is written: what btrfs, XFS and bcachefs can do."""
+"""Sharing of file contents until one of the files is written (reflinks), as btrfs, XFS and bcachefs support it."""
 
 import fcntl
 
@@ -6,8 +6,9 @@ _FICLONE = 0x40049409  # ioctl_ficlone(2)
 
 
 def shared(source: int, target: int) -> bool:
-    """Give the open file `target` all of the open file `source`; False where the file system cannot, then nothing
-    happened. A write to one is never seen in the other."""
+    """Give the open file `target` the content of the open file `source`. Return False, without a change, if the file
+    system does not support that. A write to one file is never seen in the other.
+    """
     try:
         fcntl.ioctl(target, _FICLONE, source)
     except OSError:

@@ -1,4 +1,4 @@
-"""Which folder a session works in, and the repository that a linked worktree belongs to."""
+"""The folder that a session works in, and the Git repository that a linked worktree belongs to."""
 
 import hashlib
 import os
@@ -10,9 +10,9 @@ from sandbox.inside.regular_file import read_start
 
 
 def workspace_of(cwd: str, home: str) -> str:
-    """The top of the Git repository around `cwd`, else `cwd`. Both arguments are real paths.
+    """Return the top of the Git repository around `cwd`, else `cwd`. Both arguments are real paths.
 
-    Never `/`, and never the home or a folder above it, unless `cwd` itself is: then that is the answer either way.
+    The result is never `/`, the home or a folder above the home, unless `cwd` itself is one of them.
     """
     at = cwd
     while at not in ("/", "") and not inside(home, at):
@@ -23,11 +23,10 @@ def workspace_of(cwd: str, home: str) -> str:
 
 
 def linked_repository(workspace: str, secrets: Secrets) -> tuple[str, ...]:
-    """The Git folder elsewhere that a linked worktree shares with its main one, or that a submodule has in the project
-    around it; empty for every other kind of workspace.
+    """Return the Git folder outside the workspace that a linked worktree or a submodule uses, or an empty tuple.
 
-    `.git` came with the workspace, so it is believed only when the repository it names points back at this very file,
-    or names this very folder as its own.
+    `.git` came with the workspace, so it is trusted only if the repository it names refers back to this very file, or
+    names this very folder as its own.
     """
     pointer = f"{workspace}/.git"
     named = _target(pointer, workspace)
@@ -45,8 +44,11 @@ def linked_repository(workspace: str, secrets: Secrets) -> tuple[str, ...]:
 
 
 def git_folder(workspace: str) -> str | None:
-    """The Git folder of `workspace`: its own, or the one of a linked worktree or submodule, which must name this very
-    workspace. What is in it came with the repository."""
+    """Return the Git folder of `workspace`: its own, or that of a linked worktree or submodule, which must name this
+    workspace.
+
+    The content of the folder came with the repository.
+    """
     pointer = f"{workspace}/.git"
     if os.path.isdir(pointer) and not os.path.islink(pointer):
         return pointer
@@ -57,7 +59,7 @@ def git_folder(workspace: str) -> str | None:
 
 
 def _worktree(folder: str) -> str | None:
-    """The real path of `core.worktree`, which Git writes into the settings of a submodule; None when there is none."""
+    """Return the real path of `core.worktree`, which Git writes into the settings of a submodule, or None."""
     try:
         settings = read_settings(read_start(f"{folder}/config", LONGEST + 1, follow=False))
         values = [each.value for each in settings if each.name == "core.worktree"]
@@ -67,7 +69,7 @@ def _worktree(folder: str) -> str | None:
 
 
 def _target(path: str, base: str) -> str | None:
-    """The real path that a one-line file of Git names, relative to `base`."""
+    """Return the real path that a one-line file of Git names, relative to `base`, or None."""
     read = gitdir_target if os.path.basename(path) == ".git" else commondir_target
     try:
         return os.path.realpath(os.path.join(base, read(read_start(path, LONGEST + 1, follow=False))))

@@ -1,8 +1,8 @@
-"""Unpacking of gzip data (RFC 1952) within a bound on the bytes that come out, counted while they do, and that go in.
+"""Decompression of gzip data (RFC 1952) with a limit on the bytes that go in and on the bytes that come out.
 
-THREAT T119: 20 KB of packed data can stand for gigabytes, and several layers for more. Everything in this project that
-unpacks data of another machine does it here, one layer deep; `runner/changes/review/patch_parser.py` unpacks zlib
-data of patches, whose size the patch states.
+THREAT T119: 20 KB of compressed data can expand to gigabytes, and several layers to more. Everything in this project
+that decompresses data of another machine does it here, one layer deep; `runner/changes/review/patch_parser.py`
+decompresses zlib data of patches, whose size the patch states.
 """
 
 import zlib
@@ -13,17 +13,17 @@ LAYERS = ("gzip", "x-gzip")  # names of the one coding that is unpacked (RFC 911
 
 
 class PackedError(ValueError):
-    """The data is damaged, incomplete, or more than the bound allows. Its text completes "it ..."."""
+    """An error for data that is damaged, incomplete, or larger than the limit. Its text completes "it ..."."""
 
 
 class PackedTooLarge(PackedError):
-    """The data is more than the bound allows, packed or unpacked."""
+    """An error for data that is larger than the limit, compressed or decompressed."""
 
 
 class Gunzip:
-    """One gzip stream that arrives in pieces. `limit`: bytes that may go in, and bytes that may come out.
+    """One gzip stream that arrives in pieces. `limit` is the largest number of bytes that go in, and that come out.
 
-    A stream has one member. What follows its end is refused: no server sends it, and each member could expand anew.
+    A stream has one member. Data after its end is refused: no server sends it, and each member could expand anew.
     """
 
     __slots__ = ("_given", "_inflate", "_left")
@@ -63,7 +63,7 @@ class Gunzip:
 
 
 def gunzip(data: bytes, limit: int) -> bytes:
-    """Unpack the whole of one gzip stream. Raises PackedError; then no more than `limit` bytes were held."""
+    """Decompress one complete gzip stream. Raise PackedError; then no more than `limit` bytes were held."""
     stream = Gunzip(limit)
     made = b"".join(stream.feed(data))
     if not stream.whole:

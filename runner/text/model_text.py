@@ -15,7 +15,7 @@ DEPTH_LIMIT = 64  # real arguments nest a handful deep; deeper ones only test th
 
 
 def parse_object(text: str | bytes) -> dict[str, object] | None:
-    """The JSON object in `text`, or None when it is none, or has more parts than any answer."""
+    """Return the JSON object in `text`, or None if it is invalid or has more parts than any answer."""
     if _crowded(text):
         return None
     try:
@@ -26,9 +26,9 @@ def parse_object(text: str | bytes) -> dict[str, object] | None:
 
 
 def parse_arguments(raw: str) -> dict[str, object] | None:
-    """The arguments of a tool call, or None when `raw` is no JSON object. Blank means no arguments.
+    """Return the arguments of a tool call, or None if `raw` is not a JSON object. Blank text means no arguments.
 
-    What comes back can be written as standard JSON again: no NaN, no infinity, no bottomless nesting.
+    The result can be written as standard JSON again: no NaN, no infinity, limited nesting.
     """
     if not raw.strip():
         return {}
@@ -50,8 +50,7 @@ def _crowded(text: str | bytes) -> bool:
 
 
 class Closing:
-    """Tells when the JSON object that comes in pieces closes, at a cost that grows with its length alone. Whether it is
-    JSON at all only a parser knows."""
+    """A detector of the end of a JSON object that arrives in pieces, in linear time. It does not validate the JSON."""
 
     def __init__(self) -> None:
         self._depth = 0
@@ -60,7 +59,7 @@ class Closing:
         self.closed = False
 
     def feed(self, text: str) -> bool:
-        """Whether it closed in `text`."""
+        """Return True if the object ended in `text`."""
         if self.closed or not text:
             return False
         plain = 0 if self._escaped else -1
@@ -83,7 +82,7 @@ class Closing:
 
 
 def whole_text(parts: Iterable[str]) -> str:
-    """The joined text, as Unicode: surrogate halves that two deltas split meet again, lone ones are replaced."""
+    """Return the joined text as valid Unicode: surrogates split over two deltas are joined, lone ones are replaced."""
     text = "".join(parts)
     if text.isascii():
         return text
@@ -91,13 +90,13 @@ def whole_text(parts: Iterable[str]) -> str:
 
 
 def wire_json(body: Mapping[str, object]) -> bytes:
-    """The request body. A lone surrogate, which no server accepts, becomes `?` rather than the end of a session."""
+    """Return the request body. A lone surrogate, which no server accepts, becomes `?`."""
     text = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.encode("utf-8", "replace")
 
 
 def count_of(holder: object, key: str) -> int | None:
-    """A token count, or None when the server gave none that makes sense."""
+    """Return a token count, or None if the server gave no valid one."""
     value = holder.get(key) if isinstance(holder, dict) else None
     return value if type(value) is int and 0 <= value < _MOST_TOKENS else None
 

@@ -1,4 +1,4 @@
-"""Untrusted text, made safe to show: nothing in it can move the cursor, change a colour, hide, or run backwards."""
+"""Untrusted text made safe to print: no part of it can move the cursor, change a colour, hide, or run backwards."""
 
 import unicodedata
 from collections.abc import Iterator
@@ -134,7 +134,7 @@ def _has_emoji(char: str) -> bool:
 
 
 def one_line(text: str, limit: int) -> str:
-    """The whole of `text` on one safe line of at most `limit` characters; an ellipsis marks a cut."""
+    """Return `text` on one safe line of at most `limit` characters; an ellipsis marks a cut."""
     shown = visible(text.strip(), lines=False)
     return shown if len(shown) <= limit else shown[: max(limit - 1, 0)] + "…"
 
@@ -156,7 +156,9 @@ _PASSING = (
 
 
 def look_alikes(text: str, most: int = 5) -> tuple[str, ...]:
-    """Words of a command whose letters or marks pass for others, each with the name of that letter: `most` of them."""
+    """Return the first `most` words of a command with letters or marks that look like others, each with the name of the
+    letter.
+    """
     if text.isascii():
         return ()
     found = []
@@ -169,7 +171,9 @@ def look_alikes(text: str, most: int = 5) -> tuple[str, ...]:
 
 
 def _poses(char: str, word: str) -> bool:
-    """Not of ASCII, and either made to look like it (full width, bold, ...) or a letter of another script beside it."""
+    """Return True for a character that is not ASCII and looks like ASCII (full width, bold, ...) or is a letter of
+    another script.
+    """
     if char.isascii():
         return False
     if char in _PASSING or unicodedata.normalize("NFKC", char).isascii():

@@ -1,4 +1,4 @@
-"""Words of others, inside marks that they cannot close."""
+"""Untrusted text inside tags that the text cannot close."""
 
 from hashlib import sha256
 
@@ -6,10 +6,10 @@ from runner.text.sanitize import one_line
 
 
 def marked(tag: str, text: str, /, *, mark: str = "", **said: str) -> str:
-    """`text` between two tags of that name; `said` stands in the first.
+    """Return `text` between two tags of that name; `said` are the attributes of the first.
 
-    THREAT T73: nobody can write the closing tag into the text: it holds the text's own hash, or `mark`, which is that
-    of something which holds the text.
+    THREAT T73: the text cannot contain the closing tag, which contains the hash of the text, or `mark`, the hash of a
+    text that contains this one.
     """
     mark = mark or sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     words = "".join(f' {key}="{_attribute(value)}"' for key, value in said.items())

@@ -1,4 +1,6 @@
-"""What the sandbox's proxy asks: which header goes with a request. Secrets are found late, and stay on this side."""
+"""Injection of credentials into requests of the sandbox proxy. A secret is read on first use and stays outside the
+sandbox.
+"""
 
 import asyncio
 import base64
@@ -29,7 +31,9 @@ _SHORTEST = 6  # characters that are looked for in answers: fewer stand in any t
 
 
 class CredentialInjector:
-    """The credentials of one session. `authority`: whose certificates open TLS, where that is asked for."""
+    """The credentials of one session. `authority` issues the certificates for intercepted TLS connections, or is
+    None.
+    """
 
     def __init__(
         self,
@@ -49,7 +53,7 @@ class CredentialInjector:
         self._trust: ssl.SSLContext | None = None
 
     def lend(self, names: tuple[str, ...]) -> Broker:
-        """For commands whose terms name these credentials."""
+        """Return the broker for commands whose terms name these credentials."""
         given = tuple(each for each in self._credentials if each.name in names)
 
         def secure(host: str, port: int) -> bool:
@@ -83,7 +87,7 @@ class CredentialInjector:
         return InjectedHeader(credential.name, credential.header, value, masks)
 
     async def _look_for(self, credential: Credential) -> Problem | None:
-        """Find the secret and keep it; or keep why it cannot be had, and return that."""
+        """Find the secret and keep it. Keep the problem if there is none, and return it."""
         self._missing.pop(credential.name, None)
         try:
             secret = await asyncio.to_thread(secret_of, credential, self._environ, self._workspace)
@@ -94,7 +98,7 @@ class CredentialInjector:
         return None
 
     def _rejected(self, name: str) -> None:
-        """A token may have run out: the next request looks for it again, but not all the time."""
+        """Forget a secret that a server rejected, since a token may have expired, but at most once in _ANEW seconds."""
         _, since = self._secrets.get(name, (None, 0.0))
         if time.monotonic() - since > _ANEW:
             self._secrets.pop(name, None)
@@ -108,7 +112,7 @@ class CredentialInjector:
 
 
 def _spelled(credential: Credential, secret: Secret) -> tuple[str, tuple[bytes, ...]]:
-    """The value of the header, and the ways in which a server may send it back."""
+    """Return the value of the header, and the spellings in which a server may return the secret."""
     bare = secret.reveal()
     plain = [bare, _coded(bare)]
     if credential.value:
@@ -127,7 +131,7 @@ def _coded(text: str) -> str:
 
 
 def _written(text: str) -> Iterator[str]:
-    """`text` as pages and JSON of one or another language have it."""
+    """Yield `text` as URLs, JSON and HTML of several languages spell it."""
     yield text
     for safe in ("", "/"):
         address = quote(text, safe=safe)

@@ -1,4 +1,4 @@
-"""The credentials that commands are lent, as they are listed: what for, and where the secret would be looked for."""
+"""The list of credentials for commands: the hosts, the header, and the source of the secret."""
 
 from collections.abc import Mapping
 
@@ -7,7 +7,7 @@ from runner.secrets.broker.secret_source import place
 
 
 def listed(credential: Credential) -> tuple[str, ...]:
-    """Lines for a person. Nothing is looked for, so nothing is woken."""
+    """Return the lines for the user. The source of the secret is not accessed."""
     hosts = ", ".join(map(str, credential.rules))
     how = f"`{credential.header}`" + (f", as `{credential.user}`" if credential.user else "")
     opened = "; its TLS is opened" if credential.intercept else "; in the clear" if credential.plain else ""
@@ -20,7 +20,7 @@ def listed(credential: Credential) -> tuple[str, ...]:
 
 
 def as_json(credential: Credential) -> Mapping[str, object]:
-    """The same for a program."""
+    """Return the credential as JSON values."""
     return {
         "credential": credential.name,
         "hosts": [str(rule) for rule in credential.rules],

@@ -1,4 +1,4 @@
-"""The secret of a credential, from the one place that its row names. Nothing is looked at before it is needed."""
+"""Reading of a credential's secret from the source that its configuration names, on first use."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ from runner.secrets.secret import Secret, SecretError, usable
 
 
 def secret_of(credential: Credential, environ: Mapping[str, str], workspace: str) -> Secret:
-    """Raises SecretError. May take the time that a helper or a keyring has."""
+    """Return the secret of a credential. May take as long as the helper or keyring may. Raise SecretError."""
     kind, *words = credential.source
     try:
         match kind:
@@ -32,7 +32,7 @@ def secret_of(credential: Credential, environ: Mapping[str, str], workspace: str
 
 
 def place(credential: Credential) -> str:
-    """Where its secret is looked for, in words."""
+    """Return the source of the secret in words."""
     kind, *words = credential.source
     match kind:
         case "env":

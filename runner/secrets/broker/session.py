@@ -1,4 +1,4 @@
-"""A run's credentials, from its settings to what the sandbox is handed, and away again at its end."""
+"""The credentials of a run, from its settings to the injector for the sandbox, with their removal at the end."""
 
 import contextlib
 import secrets
@@ -18,7 +18,7 @@ _FOLDER = "/var/tmp"  # noqa: S108  # the folder made in it has a name that nobo
 
 
 def with_bundle(profile: Profile) -> Profile:
-    """`profile` with the path that the file of certificates will have, where TLS is to be opened. Makes nothing."""
+    """Return `profile` with the path of the certificate bundle if TLS is intercepted. No file is created."""
     if not any(credential.intercept for credential in profile.credentials):
         return profile
     return replace(profile, bundle=f"{_FOLDER}/ringfence-{secrets.token_hex(12)}/certificates.crt")
@@ -26,7 +26,9 @@ def with_bundle(profile: Profile) -> Profile:
 
 @contextlib.contextmanager
 def injector_for(profile: Profile, environ: Mapping[str, str], workspace: str) -> "Iterator[InjectorFactory | None]":
-    """What the sandbox adds credentials by, None where there are none; and the file at `profile.bundle` meanwhile."""
+    """Yield the function that creates brokers, or None without credentials. The file `profile.bundle` exists in the
+    context.
+    """
     if not profile.credentials:
         yield None
         return

@@ -1,7 +1,7 @@
-"""The certificates of a session in which TLS is opened, by an authority that lives and dies with it.
+"""The certificate authority of a session with intercepted TLS, which exists only as long as the session.
 
-Its key is in this process's memory and nowhere else. It vouches for the hosts of the credentials that say `intercept`,
-for what lies below them, for no others (RFC 5280, 4.2.1.10), and for a week at most.
+Its key is only in the memory of this process. It is valid for the hosts of the credentials with `intercept` and their
+subdomains, for no other hosts (RFC 5280, 4.2.1.10), and for a week at most.
 """
 
 import datetime
@@ -26,7 +26,7 @@ CERTIFICATES = 64  # certificates at one time: below `*.example.org` a command c
 
 
 class Authority:
-    """`hosts`: as in rules, so that `*.example.org` stands for what lies below."""
+    """A certificate authority for `hosts`, as in rules: `*.example.org` stands for all subdomains."""
 
     def __init__(self, hosts: Iterable[str]) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
@@ -42,11 +42,11 @@ class Authority:
         )
 
     def pem(self) -> bytes:
-        """The certificate, for those who are to believe it."""
+        """Return the certificate of the authority for clients that should trust it."""
         return self.certificate.public_bytes(serialization.Encoding.PEM)
 
     def serving(self, host: str) -> ssl.SSLContext:
-        """What a server that is `host` speaks TLS by."""
+        """Return the TLS context of a server named `host`."""
         context = self._serving.pop(host, None) or self._context(host)
         self._serving[host] = context  # the last one is that which was used last
         if len(self._serving) > CERTIFICATES:
@@ -132,7 +132,7 @@ def _general(host: str) -> x509.GeneralName:
 
 
 def believing() -> ssl.SSLContext:
-    """How the proxy checks a server: by this system's own store (or `SSL_CERT_FILE`), over HTTP/1.1."""
+    """Return the TLS context that verifies servers with the system's store (or `SSL_CERT_FILE`), over HTTP/1.1."""
     context = ssl.create_default_context()
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(ALPN)
@@ -140,7 +140,7 @@ def believing() -> ssl.SSLContext:
 
 
 def store(environ_file: str = "") -> bytes:
-    """The certificates that programs here believe already, in one text; empty when none are found."""
+    """Return the certificates that programs on this machine trust, or empty bytes if none are found."""
     for path in filter(None, (environ_file, ssl.get_default_verify_paths().cafile or "", *_STORES)):
         try:
             text = Path(path).read_bytes()
