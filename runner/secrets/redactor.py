@@ -291,7 +291,7 @@ def _word() -> re.Pattern[str]:
 
 
 def shaped(text: str, least: int = 0) -> Iterator[tuple[int, int]]:
-    """Where in `text`, from `least` on, something of a known shape begins and ends."""
+    """Yield the start and end of each string with a known shape in `text`, from `least` on."""
     for begin in SHAPES:
         at = text.find(begin, least)
         while at >= 0:
@@ -303,10 +303,10 @@ def shaped(text: str, least: int = 0) -> Iterator[tuple[int, int]]:
 
 
 def _fruitless(begin: str, text: str, at: int) -> int:
-    """Where to look on after what begins at `at` became none.
+    """Return the position to continue at after a prefix at `at` without a match.
 
-    Where the rest of a run of characters is looked through, no later place in that run can do better: to try each of
-    them would take a text like `sk-sk-sk-..` the square of its length.
+    If the pattern reads a run of characters to its end, no later position in that run can match: trying each would take
+    quadratic time for a text like `sk-sk-sk-..`.
     """
     before = text[at - 1 : at]
     if begin not in _THROUGH or (before.isascii() and before.isalnum()):
@@ -316,8 +316,9 @@ def _fruitless(begin: str, text: str, at: int) -> int:
 
 
 def unfinished(text: str, least: int = 0) -> int:
-    """Where something begins at the end of `text`, from `least` on, that may become one of these; the length of `text`
-    when none does."""
+    """Return the start of a string at the end of `text`, from `least` on, that may become a key, or the length of
+    `text`.
+    """
     first = len(text)
     for begin in SHAPES:
         for size in range(min(len(begin) - 1, len(text) - least), 0, -1):
@@ -333,7 +334,7 @@ def unfinished(text: str, least: int = 0) -> int:
 
 
 def _goes_on(begin: str, text: str, at: int) -> bool:
-    """Whether what begins at `at` reaches the end of `text`, so that more of it may come."""
+    """Return True if the string at `at` reaches the end of `text`, so that it may continue."""
     if begin.startswith("-"):
         return re.search(_END, text[at:]) is None
     return not text[at - 1 : at].isalnum() and _run().fullmatch(text, at + len(begin)) is not None

@@ -89,10 +89,11 @@ _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
 
 
 def workspace_key(workspace: str | Path) -> str:
-    """A folder name for `workspace`: the last part of its real path in plain letters, `-`, 16 hex digits of its hash.
+    """Return the folder name of `workspace`: the last part of its real path in plain letters, `-`, and 16 hex digits of
+    its hash.
 
-    Two spellings of one folder have one key. It holds `a-z`, `0-9` and `-` only, does not start with `-`, and is at
-    most 57 long. Two workspaces with one key would need a collision of 64 bits of SHA-256.
+    Two spellings of one folder have one key. It contains `a-z`, `0-9` and `-` only, does not start with `-`, and has at
+    most 57 characters. Two workspaces with one key would need a collision of 64 bits of SHA-256.
     """
     real = os.path.realpath(workspace)
     digest = hashlib.sha256(os.fsencode(real)).hexdigest()[:16]
