@@ -1,4 +1,4 @@
-"""`agent config check`: every fault of every layer in one go, not only the first."""
+"""Check of the configuration for `agent config check`: all faults of all layers at once."""
 
 import os
 import re
@@ -40,7 +40,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What was looked at, what is wrong with it, and what is right but has no effect."""
+    """Result of a check: the sources, the faults, and entries without effect."""
 
     sources: tuple[str, ...]
     faults: tuple[Fault, ...]
@@ -48,8 +48,11 @@ class Checked:
 
 
 def check_file(path: Path) -> Checked:
-    """One file by itself, over what is shipped. What lies where a repository keeps its own counts as one that is
-    trusted: it may widen, and what no repository may set has no effect."""
+    """Check one file on top of the packaged settings.
+
+    A file in the place of a repository's configuration counts as trusted: the file may widen, and settings that no
+    repository may change have no effect.
+    """
     came_along = path.absolute().parent.name == ".ringfence"
     return _checked([(Layer.NAMED, path)], {}, {}, came_along=came_along)
 
@@ -62,7 +65,7 @@ def check_here(
     trusted: Mapping[str, str] | None = None,
     system: Path = SYSTEM_FILE,
 ) -> Checked:
-    """Every layer of a session in `cwd`."""
+    """Check every layer of a session in `cwd`."""
     return _checked(files(cwd, environ, config=config, system=system), environ, trusted or {})
 
 
@@ -105,7 +108,7 @@ def _checked(
 
 
 def _out_of_order(settings: Settings) -> list[Fault]:
-    """Levels of compaction that are never reached: a mistake of several lines, perhaps of several files."""
+    """Return the fault of compaction levels that are never reached. The fault may concern several lines and files."""
     from runner.config.compaction_levels import Disorder, levels_of
 
     if not isinstance(found := levels_of(settings), Disorder):
@@ -115,7 +118,7 @@ def _out_of_order(settings: Settings) -> list[Fault]:
 
 
 def _over(settings: Settings, given: Given) -> tuple[Settings, list[Fault]]:
-    """The layer without what can never take effect, and what that is."""
+    """Return the layer without entries that can never take effect, and those entries."""
     found, good = [], []
     for entry in given.keyed.entries:
         wrong = list(_never(entry.source, entry, settings, given)) if entry.name == "rule" else []
@@ -126,7 +129,7 @@ def _over(settings: Settings, given: Given) -> tuple[Settings, list[Fault]]:
 
 
 def _never(source: str, entry: object, settings: Settings, given: Given) -> Iterator[Fault]:
-    """Why one rule can never take effect. Whether a bound layer may say it is for `over` to answer."""
+    """Return why one rule can never take effect. `over` decides whether a bound layer may contain the rule."""
     keyed = TomlDocument(source, "", {}, (entry,))  # type: ignore[arg-type]  # an Entry
     for rule in permissions(keyed, Layer.NAMED.of_rules(trusted=True)):
         if not rule.expired(date.today()):
@@ -135,7 +138,7 @@ def _never(source: str, entry: object, settings: Settings, given: Given) -> Iter
 
 
 def fault_of(problem: Problem, file: str) -> Fault:
-    """A complaint with its place taken out of its first words."""
+    """Return a fault with the place separated from the text."""
     place = _PLACE.match(problem.what)
     if place and os.path.isabs(place["file"]) == os.path.isabs(file):
         return Fault(place["file"], int(place["line"]), f"{place['text']}: {problem.why}", problem.fix)

@@ -50,16 +50,16 @@ def load(
     system: Path = SYSTEM_FILE,
     own: Path | None = None,
 ) -> Settings:
-    """All settings for a session in `cwd`. Makes no folder. Raises ConfigError, or places.PlaceError.
+    """Return all settings for a session in `cwd`. Creates no folder. Raises ConfigError or places.PlaceError.
 
-    `own`: in place of what the system and the user say.
+    `own` replaces the files of the system and the user.
 
-    `trusted`: for files that came with the folder, by their path below it, the SHA-256 in hex of the content that the
-    user trusts. A file whose very bytes have it may say anything; any other may only tighten.
+    `trusted` maps files of the folder, by their path in the folder, to the SHA-256 in hex of the content that the user
+    trusts. A file with exactly that content may set anything; any other file may only tighten.
 
-    A repository's file that cannot be read is an error for whoever can mend it. When nobody is there it becomes a
-    notice: it could only have tightened, and a repository must not be able to stop its own check. Without `repository`
-    none of them is read.
+    A repository's file that cannot be read is an error if a user is present to correct the file. Unattended, the error
+    becomes a notice: the file could only have tightened, and a repository must not be able to stop its own check.
+    Without `repository` none of these files is read.
     """
     settings = packaged()
     try:
@@ -83,7 +83,7 @@ def load(
 
 
 def _with_personal(settings: Settings, cwd: Path, environ: Mapping[str, str]) -> Settings:
-    """THREAT T115: what the user's own settings of other programs make those run in the workspace is locked, too."""
+    """Lock paths in the workspace that programs of the user run because of the user's own settings (THREAT T115)."""
     home = os.path.realpath(paths.home(environ))
     found = personal(workspace_of(os.path.realpath(cwd), home), home, environ)
     return replace(settings, profile=replace(settings.profile, personal=found)) if found else settings
@@ -92,7 +92,7 @@ def _with_personal(settings: Settings, cwd: Path, environ: Mapping[str, str]) ->
 def files(
     cwd: Path, environ: Mapping[str, str], *, config: Path | None = None, system: Path = SYSTEM_FILE
 ) -> list[tuple[Layer, Path]]:
-    """The files that are looked for, lowest layer first. Raises places.PlaceError when no place can be named."""
+    """Return the configuration files, lowest layer first. Raises places.PlaceError if no place can be named."""
     user = paths.config_file(environ)
     top = Path(workspace_of(os.path.realpath(cwd), os.path.realpath(paths.home(environ))))
     found = [(Layer.SYSTEM, system), (Layer.USER, user)]
@@ -102,7 +102,7 @@ def files(
 
 
 def shipped(config: Path | None = None) -> Settings:
-    """What we ship, with `config` over it: the same on every machine. Raises ConfigError."""
+    """Return the packaged settings with `config` on top: the same on every machine. Raises ConfigError."""
     try:
         return packaged() if config is None else _with_file(packaged(), Layer.NAMED, config, False, {})
     except TomlError as error:
@@ -112,7 +112,7 @@ def shipped(config: Path | None = None) -> Settings:
 def _with_file(
     settings: Settings, layer: Layer, path: Path, unattended: bool, trusted: Mapping[str, str], *, named: bool = False
 ) -> Settings:
-    """`named`: somebody typed the path, so it has to be there, and may belong to anybody."""
+    """Add the settings of a file. A `named` file, whose path the user typed, must exist and may belong to any user."""
     named = named or layer is Layer.NAMED
     try:
         data = settings_bytes(path, "named" if named else WHOSE[layer])

@@ -21,7 +21,7 @@ from sandbox.backend import Level
 
 
 def over(settings: Settings, given: Given) -> Settings:
-    """`settings` with one more layer. Raises TomlError or ConfigError for a rule that can never take effect."""
+    """Return `settings` with one more layer. Raises TomlError or ConfigError for a rule that can never take effect."""
     keyed = given.keyed
     values, notices, left_out = dict(settings.values), [], []
     for path, value in keyed.values.items():
@@ -59,7 +59,7 @@ def over(settings: Settings, given: Given) -> Settings:
 
 
 def standing(settings: Settings, path: KeyPath, key: Key) -> Value | None:
-    """What holds for a key so far: what was said, what is packaged, or the default."""
+    """Return the value of a key so far: the configured value, the packaged one, or the default."""
     if path in settings.values:
         return settings.values[path]
     if path[0] == "limits":
@@ -87,15 +87,17 @@ def replace_entries(keyed: TomlDocument, entries: list[TomlEntry]) -> TomlDocume
 
 
 def _added(before: Value | None, value: Value) -> Value:
-    """The lists of both, each entry once."""
+    """Return the entries of both lists without duplicates."""
     if isinstance(before, tuple) and isinstance(value, tuple):
         return tuple(dict.fromkeys((*before, *value)))
     return value
 
 
 def _rules(keyed: TomlDocument, given: Given, settings: Settings) -> tuple[tuple[PermissionRule, ...], list[str]]:
-    """The rules of one layer, and what is to be told about those that are over. One that can never take effect is an
-    error: whoever wrote it counts on it."""
+    """Return the rules of one layer, and notices about expired rules.
+
+    A rule that can never take effect is an error, because its author relies on the rule.
+    """
     if not keyed.entries:
         return (), []
     today, over = date.today(), []
@@ -126,7 +128,7 @@ def _profile(
 
 
 def _typed(settings: Settings, values: Mapping[KeyPath, Value]) -> Settings:
-    """The fields that have a type of their own."""
+    """Return the fields of Settings that have a type of their own."""
     said = {".".join(path): value for path, value in values.items()}
     of_provider = [(path, str(value)) for path, value in values.items() if path[0] == "provider"]
     container = {path[2]: str(value) for path, value in values.items() if path[:2] == ("sandbox", "container")}

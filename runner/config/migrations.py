@@ -11,7 +11,13 @@ VERSION = 1  # of the format that is written now
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """What changed with format `to`: keys that got another name, and why."""
+    """One change of the file format.
+
+    Attributes:
+        to: number of the new format.
+        renamed: old and new names of keys.
+        why: reason for the change.
+    """
 
     to: int
     why: str
@@ -40,7 +46,7 @@ def renew(document: dict[str, object]) -> Mapping[Path, Path]:
 
 
 def _move(document: dict[str, object], old: Path, new: Path) -> bool:
-    """INVARIANT: a key stays in its table, so that what stands around it keeps its meaning."""
+    """Rename one key. INVARIANT: a key stays in its table, so that the text around the key keeps its meaning."""
     table = _table(document, old[:-1])
     if table is None or old[-1] not in table or new[-1] in table:
         return False

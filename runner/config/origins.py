@@ -1,4 +1,4 @@
-"""Which place says what about a key. Worked out only for those who ask: a session does not."""
+"""Places that set each key. Computed only on request: a session does not need them."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,7 @@ BUILT_IN = "the default"
 
 
 def origins(settings: Settings) -> Origins:
-    """By path, everybody who says something, lowest layer first."""
+    """Return, by path, all places that set the key, lowest layer first."""
     found: dict[KeyPath, list[Origin]] = {}
     shipped = _packaged()
     for key in KEYS:
@@ -29,18 +29,18 @@ def origins(settings: Settings) -> Origins:
 
 
 def counts(path: KeyPath, places: tuple[Origin, ...]) -> tuple[Origin, ...]:
-    """Those of `places` whose value is in force: one, or all of them where every layer adds."""
+    """Return the places whose value is in force: one, or all if every layer adds to the value."""
     heard = tuple(place for place in places if not place.ignored)
     return heard if key_of(path).adds else heard[-1:]
 
 
 def packaged_values() -> Mapping[KeyPath, Value]:
-    """What the packaged profile says, by path."""
+    """Return the values of the packaged profile, by path."""
     return _packaged().values
 
 
 def _packaged() -> TomlDocument:
-    """What the packaged profile says of the keys that may be set; it has others, too."""
+    """Return the values of the packaged profile for keys that may be configured. The profile has further keys."""
     from policy.toml.profile import shapes
 
     keyed = read(packaged_text(), PACKAGED, shapes())

@@ -16,8 +16,11 @@ _UNDO_OFF: dict[KeyPath, Value] = {("undo", "enabled"): False, ("undo", "require
 
 
 def mapped(settings: Settings, original: str, copy: str, home: str) -> Settings:
-    """With every path rule about the original also about the copy, the original itself a secret, and nothing kept for
-    `agent undo`: what is wrong in a copy is thrown away with it."""
+    """Return the settings for a copy of the folder `original`.
+
+    Every path rule about the original holds for the copy too, the original itself is a secret, and nothing is recorded
+    for `agent undo`: mistakes in a copy are removed with the copy.
+    """
     profile = settings.profile
     rules = tuple(_rule(rule, original, copy, home) for rule in profile.permissions)
     # THREAT: the original is out of reach even where a mode, a grant or an answer would allow what lies outside.
@@ -39,8 +42,10 @@ def _rule(rule: PermissionRule, original: str, copy: str, home: str) -> Permissi
 
 
 def _moved(patterns: tuple[str, ...], original: str, copy: str, home: str, *, loose: bool = True) -> tuple[str, ...]:
-    """What absolute patterns mean in the original, as patterns about the copy. `loose`, for what is forbidden: upper
-    and lower case are the same, and a folder means all that is in it."""
+    """Return the patterns about the copy that correspond to absolute patterns about the original.
+
+    With `loose`, for denials, upper and lower case are equal, and a folder stands for everything inside.
+    """
     names = parts_of(original, "", "")
     names = tuple(name.casefold() for name in names) if loose else names
     found: dict[str, None] = {}
@@ -55,7 +60,7 @@ def _moved(patterns: tuple[str, ...], original: str, copy: str, home: str, *, lo
 
 
 def _readings(parts: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
-    """A pattern, and the same where its certain beginning is a link to."""
+    """Return the pattern, and the pattern with symbolic links resolved in the part before the first wildcard."""
     certain = next((index for index, part in enumerate(parts) if "*" in part or "?" in part), len(parts))
     real = parts_of(os.path.realpath("/" + "/".join(parts[:certain])), "", "")
     return tuple(dict.fromkeys((parts, (*real, *parts[certain:]))))
@@ -63,7 +68,7 @@ def _readings(parts: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
 
 @lru_cache(maxsize=1024)
 def _rests(names: tuple[str, ...], parts: tuple[str, ...], loose: bool) -> tuple[tuple[str, ...], ...]:
-    """What is left of a pattern after its beginning has meant all of `names`."""
+    """Return the rest of a pattern after its beginning has matched all of `names`, for each possible match."""
     if not names:
         return (parts,)
     if not parts:

@@ -320,7 +320,7 @@ def _expanded(scripts: tuple[str, ...], at: "_At") -> Iterator[str]:
 
 
 def _plain(word: str) -> str:
-    """The path that an include of a script names; nothing when it is not known before the script runs."""
+    """Return the path that an include of a script names; empty if the path is known only when the script runs."""
     path = _HOME.sub("~", _HERE.sub(".", word)).strip("\"'")
     if path.startswith(("-", "<")) or any(char in path for char in "$`*?{}()=\0") or path in (".", ".."):
         return ""

@@ -1,4 +1,4 @@
-"""One configuration file, read as text: never a link, a pipe or another user's file that somebody put in our way."""
+"""Reading of configuration files, which must not be symbolic links, pipes or files of another user."""
 
 import errno
 import os
@@ -18,11 +18,12 @@ class ConfigError(ProblemError):
 
 
 def settings_bytes(path: Path, whose: Whose) -> bytes | None:
-    """What is in the file, or None when there is none. Raises ConfigError for what cannot be read as one.
+    """Return the content of a configuration file; None if the file does not exist. Raises ConfigError.
 
-    Those of the system and the user may be links, but nobody else may have written them or could swap them; one named
-    on the command line is taken as it is. The repository's may be neither a link nor lie behind one: it must not make
-    us read, or wait for, something else. `path` of a repository's file is `REAL FOLDER/.ringfence/NAME`.
+    Files of the system and the user may be links, but no other user may be able to write or replace them. A file named
+    on the command line may have any owner. A repository's file must not be a link or be reached through one, because it
+    could make the program read, or wait for, something else. The `path` of a repository's file is `REAL
+    FOLDER/.ringfence/NAME`.
     """
     try:
         handle, found = _open_below(path) if whose == "repository" else open_regular(path, follow=True)
@@ -48,7 +49,7 @@ def settings_bytes(path: Path, whose: Whose) -> bytes | None:
 
 
 def as_text(data: bytes, path: Path) -> str:
-    """The bytes of a file as text; a mark at its beginning that only says that it is UTF-8 is dropped."""
+    """Return the bytes of a file as text without a UTF-8 byte order mark. Raises ConfigError."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -71,7 +72,7 @@ def _open_below(path: Path) -> tuple[int, os.stat_result]:
 
 
 def _owned(path: Path, found: os.stat_result, whose: Whose) -> None:
-    """Who owns it, and who else could change it or put another in its place."""
+    """Check the owner of a file, and that no other user can change or replace the file. Raises ConfigError."""
     if found.st_mode & stat.S_IWOTH:
         raise _refused(path, "everybody may write to it", f"look at what it says, then run `chmod o-w {path}`")
     if found.st_uid not in ((0,) if whose == "system" else (0, os.geteuid())):

@@ -14,7 +14,7 @@ from runner.config.settings import Given, Layer
 
 
 def read_layer(data: bytes, path: Path, layer: Layer, trusted: Mapping[str, str]) -> Given:
-    """What a file says. Raises TomlError or ConfigError for the first thing in it that cannot be used."""
+    """Return the settings of a file. Raises TomlError or ConfigError for the first fault."""
     keyed, faults = read_all(as_text(data, path), str(path), most=1)
     if faults:
         raise faults[0]
@@ -22,13 +22,13 @@ def read_layer(data: bytes, path: Path, layer: Layer, trusted: Mapping[str, str]
 
 
 def given_as(keyed: TomlDocument, data: bytes, path: Path, layer: Layer, trusted: Mapping[str, str]) -> Given:
-    """What was read as a layer, trusted when its very bytes are."""
+    """Return the values of a file as a layer, which is trusted if its exact bytes are trusted."""
     digest = sha256(data).hexdigest()
     return Given(layer, keyed, digest, layer.came_along and trusted.get("/".join(path.parts[-2:])) == digest)
 
 
 def read_all(text: str, source: str, *, most: int) -> tuple[TomlDocument, list[TomlError]]:
-    """What can be used of a text, and up to `most` things that cannot."""
+    """Return the usable part of a text, and up to `most` faults."""
     newer: Fault | None = None
 
     def look(document: dict[str, object]) -> Mapping[KeyPath, KeyPath]:

@@ -32,7 +32,9 @@ Check = Callable[[Value], Fault | None]
 
 
 class Widens(Enum):
-    """What a file that came with the repository may do with a key before its very content is trusted; YOURS: ever."""
+    """Rights of a repository's file over a key before the user trusts its exact content. YOURS holds after that,
+    too.
+    """
 
     YOURS = "nothing, trusted or not: it is for you to say"
     NEVER = "nothing: it is for you to say"
@@ -42,11 +44,21 @@ class Widens(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One setting. `name` is its path with dots; a part that is `*` is any name (in quotes where it holds dots).
+    """One setting.
 
-    `adds`: a list to which every layer adds; else a later layer replaces it. `stricter(new, old)`: whether `new` is no
-    looser, for TIGHTEN; without one a lower number, or false, is. `check`: what is wrong with a value of the right
-    shape. `default`: what holds when nobody says anything, None when there is no such thing. `example`: as TOML.
+    Attributes:
+        name: path with dots. A part `*` stands for any name, in quotes if the name contains dots.
+        shape: shape of the value.
+        widens: rights of a repository's file.
+        help: description for the user.
+        default: value if no layer sets the key; None if there is no default.
+        variable: name of the environment variable.
+        choices: allowed texts.
+        check: returns the fault of a value of the right shape.
+        adds: True for a list to which every layer adds. Otherwise a later layer replaces the value.
+        stricter: `stricter(new, old)` returns True if `new` is not looser, for TIGHTEN. Without it, a lower number or
+            false is stricter.
+        example: an example as TOML.
     """
 
     name: str
@@ -66,13 +78,13 @@ class Key:
         return tuple(self.name.split("."))
 
     def fault(self, value: Value) -> Fault | None:
-        """Why a value of the right shape cannot be used, and what to do."""
+        """Return why a value of the right shape cannot be used and how to correct the value; None if it can be used."""
         if self.choices and value not in self.choices:
             return validators.choice(self.name.rpartition(".")[2], str(value), self.choices)
         return self.check(value) if self.check else None
 
     def tightens(self, new: Value, old: Value | None) -> bool:
-        """Whether a file that may only tighten may set `new` where `old` holds."""
+        """Return True if a file that may only tighten may replace `old` by `new`."""
         if self.widens is not Widens.TIGHTEN:
             return self.widens is Widens.ANYTHING
         if self.adds or new == old:
@@ -86,11 +98,19 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class TableList:
-    """What may stand as `[[name]]`, any number of times: `keys` are those of each.
+    """A table `[[name]]` that may occur any number of times.
 
-    `check`: what is wrong with one entry as a whole. `widens` is about an entry; with TIGHTEN, `tightens` says which
-    may stay in a file that may only tighten. `choices`: what a text of a key, or each text of its list, can be.
-    `helps`: what each key means.
+    Attributes:
+        name: name of the table.
+        widens: rights of a repository's file over an entry.
+        help: description for the user.
+        keys: shapes of the keys of an entry.
+        check: raises TomlError for an entry with a fault.
+        tightens: with TIGHTEN, returns True for an entry that may stay in a file that may only tighten.
+        example: an example as TOML.
+        choices: allowed texts of a key, or of the entries of its list.
+        helps: descriptions of the keys.
+        most: largest number of entries.
     """
 
     name: str
@@ -105,7 +125,7 @@ class TableList:
     most: int = 1000
 
     def fault(self, entry: TomlEntry) -> TomlError | None:
-        """Why an entry whose values have the right shapes cannot be used."""
+        """Return the fault of an entry whose values have the right shapes; None if the entry can be used."""
         try:
             if self.check:
                 self.check(entry)
@@ -119,7 +139,7 @@ class TableList:
         return None
 
     def stays(self, entry: TomlEntry) -> bool:
-        """Whether it counts although its file may only tighten."""
+        """Return True if the entry holds although its file may only tighten."""
         if self.widens is Widens.TIGHTEN:
             return self.tightens is not None and self.tightens(entry)
         return self.widens is Widens.ANYTHING
@@ -277,7 +297,7 @@ _OPEN = tuple(key for key in KEYS if "*" in key.path)
 
 
 def key_of(path: KeyPath) -> Key:
-    """The row that a known path belongs to."""
+    """Return the row of a known path."""
     found = _BY_PATH.get(path)
     if found is not None:
         return found
@@ -289,5 +309,5 @@ def key_of(path: KeyPath) -> Key:
 
 
 def list_of(name: str) -> TableList:
-    """The row of a `[[name]]` that there is."""
+    """Return the row of a known `[[name]]`."""
     return _LISTS_BY_NAME[name]

@@ -1,4 +1,4 @@
-"""What all layers together say."""
+"""Settings of all layers together."""
 
 import os
 from collections.abc import Mapping
@@ -93,12 +93,25 @@ Origins = Mapping[Path, tuple[Origin, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What all layers together say. `mode`, `model` and `max_turns` are None when nobody chose.
+    """The settings of all layers together.
 
-    `base_urls` and `models` are by provider. `sources` are the files and variables that were used, lowest first;
-    `notices` say what the repository asked for and did not get. `values` and `lists` hold what counts of every layer,
-    by path; `layers` what each layer said. `original`: the folder that the workspace is a copy of, empty when it is
-    none; `apart`: secret places that are none by any configuration, but for this one run.
+    Attributes:
+        profile: the sandbox profile.
+        rules: the rules for commands.
+        mode: the mode; None if no layer sets it.
+        model: the model; None if no layer sets it.
+        base_urls: base URLs by provider.
+        sandbox_minimum: least enforcement of the sandbox.
+        container: choice of the container backend.
+        sources: the files and variables that were used, lowest layer first.
+        models: models by provider.
+        max_turns: largest number of requests to the model; None if no layer sets it.
+        notices: what the repository requested and did not get.
+        values: values in force by path.
+        lists: entries of tables in force.
+        layers: the values of each layer.
+        original: folder of which the workspace is a copy; empty if the workspace is not a copy.
+        apart: paths that are secret in this run only, without any configuration.
     """
 
     profile: Profile
@@ -119,7 +132,9 @@ class Settings:
     apart: tuple[str, ...] = ()
 
     def value(self, *path: str) -> Value | None:
-        """What counts for one key: what the highest layer that may say so says, else the row's default."""
+        """Return the value of one key: the value of the highest layer that may set the key, else the default of the
+        row.
+        """
         found = self.values.get(path)
         if found is not None:
             return found
@@ -128,11 +143,13 @@ class Settings:
         return key_of(path).default
 
     def entries(self, name: str) -> tuple[TomlEntry, ...]:
-        """Every `[[name]]` that counts, lowest layer first. Not those that came along and would widen."""
+        """Return every `[[name]]` entry in force, lowest layer first. Untrusted entries that would widen are not in
+        force.
+        """
         return tuple(entry for entry in self.lists if entry.name == name)
 
     def named(self, *above: str) -> Mapping[str, Mapping[str, Value]]:
-        """For rows such as `above.*.key`: by name, what counts for each key of it that somebody gave."""
+        """Return, for rows such as `above.*.key`, the configured values of each name."""
         found: dict[str, dict[str, Value]] = {}
         for path, value in self.values.items():
             if path[: len(above)] == above and len(path) > len(above) + 1:
@@ -141,5 +158,7 @@ class Settings:
 
     @property
     def hashes(self) -> tuple[tuple[str, str], ...]:
-        """Path and SHA-256 of every file that was read, lowest layer first; what is shipped goes with the version."""
+        """Return path and SHA-256 of every file that was read, lowest layer first. Packaged files belong to the
+        version.
+        """
         return tuple((os.path.abspath(given.keyed.source), given.sha256) for given in self.layers if given.sha256)

@@ -1,4 +1,4 @@
-"""`agent config show`: what is in force, where each value comes from, and what it overrides."""
+"""Text and JSON of `agent config show`: the values in force, the places that set them, and what they override."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
@@ -27,7 +27,7 @@ class Shown:
 
 
 def shown(settings: Settings, name: str | None) -> tuple[Shown, ...]:
-    """Every key, in the order of the table; with `name`, that one or those below it. Raises a usage error."""
+    """Return every key in the order of the table; with `name`, that key or those below it. Raises a usage error."""
     places_of = origins(settings)
     paths = [path for path in SHAPES if "*" not in path and path != ("version",)]
     for path in (*settings.values, *places_of):  # those whose names somebody chose
@@ -42,7 +42,7 @@ def shown(settings: Settings, name: str | None) -> tuple[Shown, ...]:
 
 
 def entries(settings: Settings, name: str | None) -> tuple[tuple[TomlEntry, Layer], ...]:
-    """Every entry of a `[[list]]` that counts, with its layer."""
+    """Return every `[[list]]` entry in force, with its layer."""
     layers = {given.keyed.source: given.layer for given in settings.layers}
     return tuple((each, layers[each.source]) for each in settings.lists if name in (None, each.name))
 
@@ -60,7 +60,7 @@ def _below(paths: list[KeyPath], name: str | None) -> Iterator[KeyPath]:
 
 
 def split(name: str) -> KeyPath:
-    """`a.b."c.d"` as a path."""
+    """Return the parts of a path such as `a.b."c.d"`."""
     words, at = [], ""
     quoted = False
     for char in name:
@@ -100,9 +100,10 @@ def listing(
     written: Mapping[str, str],
     cut: bool = True,
 ) -> str:
-    """One line a key. With `effective` also the layer and the place it comes from, and below it what lost.
+    """Yield one line for each key.
 
-    `written`: how the beginning of a path is, such as `~/` for the home. `cut`: a long value ends in `…`.
+    With `effective`, the line has the layer and the place too, and overridden values follow. `written` maps beginnings
+    of paths to a short form, such as `~/` for the home. With `cut`, a long value ends in `…`.
     """
     cut = cut and effective
     rows: list[tuple[str, str, str]] = []  # text, layer, place
@@ -139,7 +140,7 @@ def listing(
 
 
 def _said(path: KeyPath, value: object) -> str:
-    """As one would write it: sizes in the unit that fits."""
+    """Return a value as a user would write it: sizes in the largest fitting unit."""
     if key_of(path).shape is ValueType.SIZE and isinstance(value, int):
         return toml(amount(value))
     return toml(value)  # type: ignore[arg-type]  # as TOML reads it
@@ -161,7 +162,7 @@ def _place(place: Origin, written: Mapping[str, str]) -> str:
 
 
 def near(path: str, written: Mapping[str, str]) -> str:
-    """A path for a person to read; `written` has how its beginning is."""
+    """Return a path for display, with its beginning shortened by `written`."""
     found = next((each for each in written if path.startswith(each)), "")
     return visible(written[found] + path[len(found) :] if found else path, lines=False)
 
@@ -170,7 +171,7 @@ def near(path: str, written: Mapping[str, str]) -> str:
 
 
 def as_json(settings: Settings, found: Iterable[Shown], lists: Iterable[tuple[TomlEntry, Layer]]) -> dict[str, object]:
-    """Every value with its places, for programs."""
+    """Return every value with its places, as JSON."""
     return {
         "values": {
             dotted(each.path): {

@@ -22,7 +22,7 @@ _ALL = (
 
 
 def starter(packaged: Mapping[KeyPath, Value], *, user: bool) -> str:
-    """The text of a new file. `packaged` are the values that hold for keys without a default of their own."""
+    """Return the text of a new file. `packaged` are the values of keys without a default of their own."""
     rows = [f"#:schema ./{SCHEMA}", *(f"# {line}" for line in (*(_USER if user else _PROJECT), *_ALL))]
     rows += ["", f"version = {VERSION}"]
     keys = [key for key in KEYS if key.path != ("version",) and (user or key.widens not in _ONLY_USER)]
@@ -61,7 +61,7 @@ def _choices(key: Key) -> str:
 
 
 def example_of(key: Key, packaged: Mapping[KeyPath, Value]) -> str:
-    """What holds for a key, or an example of it where nothing does, as TOML."""
+    """Return the value in force for a key, or an example if there is none, as TOML."""
     value = packaged.get(key.path, key.default)
     if key.adds or value is None:
         return key.example

@@ -10,7 +10,15 @@ from runner.problems import Stopped, usage
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One `[[name]]` table, or what stands above the first one (name ""). `lines` are those of its keys, from 1."""
+    """One `[[name]]` table, or the keys above the first table.
+
+    Attributes:
+        name: name of the table; empty for the keys above.
+        line: line of the header, from 1.
+        values: the keys and values.
+        lines: line of each key, from 1.
+        text: source text of the table.
+    """
 
     name: str
     line: int
@@ -23,7 +31,9 @@ class Item:
 
 
 def read_items(text: str, source: str, names: Iterable[str]) -> tuple[Item, ...]:
-    """The keys at the top as one Item, then every table of an array in `names`, in order. Raises a usage error."""
+    """Return the top-level keys as one Item, then every table of an array in `names`, in order. Raises a usage
+    error.
+    """
     document = load(text, source)
     known = tuple(names)
     items = [Item("", 1, {key: value for key, value in document.items() if key not in known}, {})]
@@ -41,7 +51,7 @@ def read_items(text: str, source: str, names: Iterable[str]) -> tuple[Item, ...]
 
 
 def load(text: str, source: str) -> dict[str, object]:
-    """The TOML document, or a usage error with the line."""
+    """Return the TOML document. Raises a usage error that names the line."""
     try:
         return parse(text, source)
     except TomlError as error:
@@ -49,12 +59,12 @@ def load(text: str, source: str) -> dict[str, object]:
 
 
 def wrong(source: str, item: Item, key: str, why: str, fix: str) -> Stopped:
-    """A usage error about one key of one table."""
+    """Return a usage error about one key of one table."""
     return usage(f"{source}:{item.at(key)}: `{key}` cannot be used", why, fix)
 
 
 def unknown_key(source: str, item: Item, key: str, known: Iterable[str]) -> Stopped:
-    """A usage error that names the nearest key there is."""
+    """Return a usage error that names the nearest known key."""
     from difflib import get_close_matches
 
     names = list(known)

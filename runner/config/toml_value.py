@@ -7,7 +7,7 @@ from policy.toml.schema import Value
 
 
 def toml(value: Value) -> str:
-    """One value; nothing in it can drive a terminal."""
+    """Return a value as TOML on one line, without control characters."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
@@ -22,7 +22,11 @@ def toml(value: Value) -> str:
 
 
 def quoted(text: str) -> str:
-    """A basic string. JSON's escapes are TOML's, but for DEL and what is beyond 16 bits, which stays as it is."""
+    """Return a basic string.
+
+    JSON and TOML have the same escape sequences, except for DEL and for characters beyond 16 bits, which stay
+    unescaped.
+    """
     plain = json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
     return "".join(char if char.isprintable() else _escaped(char) for char in plain)
 
@@ -32,7 +36,7 @@ def _escaped(char: str) -> str:
 
 
 def amount(size: int) -> str | int:
-    """A size in the largest unit that gives a whole number of it."""
+    """Return a size in the largest unit of which the size is a multiple."""
     for unit, shift in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
         if size % (1 << shift) == 0 and size >> shift < 10_000:
             return f"{size >> shift} {unit}"

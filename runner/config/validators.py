@@ -1,4 +1,4 @@
-"""What a value of the right shape must also be: each answers why it cannot be used and what to do, or None."""
+"""Further checks of values of the right shape. Each returns why the value cannot be used and what to do, or None."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -44,7 +44,7 @@ def choice(name: str, value: str, known: Sequence[str]) -> Fault:
 
 
 def near(value: str, known: Sequence[str]) -> str:
-    """`; did you mean ...?` when one of them is meant."""
+    """Return `; did you mean ...?` if the text resembles one of the names, else nothing."""
     from difflib import get_close_matches
 
     found = get_close_matches(value, known, n=1) or [each for each in known if value and each.startswith(value)]
@@ -72,7 +72,7 @@ def model_of(providers: Sequence[str]) -> Callable[[Value], Fault | None]:
 
 
 def address(value: Value) -> Fault | None:
-    """A provider's address: HTTP, a host, and no login in it."""
+    """Check the address of a provider: HTTP, a host, and no login."""
     text = str(value)
     scheme, mark, rest = text.partition("://")
     host = rest.partition("/")[0]
@@ -84,7 +84,7 @@ def address(value: Value) -> Fault | None:
 
 
 def collector(value: Value) -> Fault | None:
-    """An OpenTelemetry collector's address: HTTP, a host, and neither login nor query in it."""
+    """Check the address of an OpenTelemetry collector: HTTP, a host, and neither login nor query."""
     if address(value) is not None and "@" not in str(value):
         return "it is not the address of a collector", 'write it like "https://host:4318"'
     if "@" in str(value) or "?" in str(value):
@@ -130,14 +130,14 @@ def version_up_to(newest: int) -> Callable[[Value], Fault | None]:
 
 
 def rule(entry: TomlEntry) -> None:
-    """Raises TomlError for what is no rule. Whether it can take effect depends on everything else."""
+    """Check a rule. Raises TomlError. Whether the rule can take effect depends on all other settings."""
     from policy.permission.file import permissions
 
     permissions(TomlDocument(entry.source, "", {}, (entry,)), Layer.NAMED)
 
 
 def credential(entry: TomlEntry) -> None:
-    """Raises TomlError for what is no credential."""
+    """Check a credential. Raises TomlError."""
     from runner.config.credential_table import credential
 
     credential(entry)
@@ -148,5 +148,5 @@ def mode_no_looser(new: Value, old: Value) -> bool:
 
 
 def before(order: Sequence[str]) -> Callable[[Value, Value], bool]:
-    """For names in order, the strictest first."""
+    """Return the check that the value is not looser, for names in order, the strictest first."""
     return lambda new, old: order.index(str(new)) <= order.index(str(old))

@@ -33,7 +33,7 @@ def write(path: Path, text: str, *, own: bool, new: bool = False) -> None:
 
 
 def _mode(folder: int, path: Path, new: bool, usual: int) -> int:
-    """The mode of the file that is there, which stays; `usual` where there is none."""
+    """Return the mode of the existing file, which stays; `usual` if there is no file."""
     try:
         found = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
