@@ -114,10 +114,10 @@ def test_a_file_that_others_could_have_written_is_refused(tmp_path: Path) -> Non
 _ANSWER = """
 import sys
 from pathlib import Path
-from runner import state_file
+from runner.state import json_file
 from runner.config.trust.inventory import Entry, Inventory, Kind
 from runner.config.trust.store import TrustStore
-state_file._PATIENCE = 300.0  # of a slow disk
+json_file._PATIENCE = 300.0  # of a slow disk
 for number in range(10):
     entry = Entry("AGENTS.md", Kind.INSTRUCTIONS, False, 3, "a" * 64)
     TrustStore(Path(sys.argv[1])).remember(Inventory(f"/w/{sys.argv[2]}-{number}", (entry,)), yes=True, time="")

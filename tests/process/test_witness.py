@@ -138,15 +138,15 @@ def test_the_shipped_tables_are_those_that_bashlex_builds() -> None:
     """Run in a process of its own: here bashlex may have been imported with the shipped tables."""
     words = [sys.executable, "-m", "tests.support.make_witness_table", "--print"]
     fresh = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert fresh == (ROOT / "policy" / "witness_table.py").read_text(encoding="utf-8")
+    assert fresh == (ROOT / "policy" / "bash" / "bashlex_tables.py").read_text(encoding="utf-8")
 
 
 COMPARE = """
 import sys
 sys.path.insert(0, {root!r})
-from policy import witness, witness_table
+from policy.bash import bashlex_tables, crosscheck
 {spoil}
-package = witness._bashlex()
+package = crosscheck._bashlex()
 from bashlex import parser
 tables = parser.yaccparser
 import hashlib
@@ -158,7 +158,7 @@ print(hashlib.sha256(repr((
     [(p.name, p.prod, p.len, p.number, p.func, getattr(p.callable, "__name__", None)) for p in tables.productions],
     tables.errorfunc.__name__,
 )).encode()).hexdigest())
-print(witness.disagreement("a; b $(c)", __import__("policy.bash.parser").script.reader.read("a; b $(c)")))
+print(crosscheck.disagreement("a; b $(c)", __import__("policy.bash.parser").bash.parser.read("a; b $(c)")))
 """
 
 
@@ -168,13 +168,13 @@ def run_fresh(spoil: str) -> str:
 
 
 def test_the_short_cut_gives_the_same_parser_as_the_long_way() -> None:
-    short, long = run_fresh(""), run_fresh("witness_table.SOURCES = 'other sources'")
+    short, long = run_fresh(""), run_fresh("bashlex_tables.SOURCES = 'other sources'")
     assert short == long
     assert short.endswith("None\n")
 
 
 def test_tables_that_do_not_fit_are_not_fatal() -> None:
-    broken = run_fresh("witness_table.ACTIONS = 'nonsense'")
+    broken = run_fresh("bashlex_tables.ACTIONS = 'nonsense'")
     assert broken == run_fresh("")
 
 
@@ -211,5 +211,5 @@ def test_only_the_witness_names_bashlex() -> None:
         for path in (ROOT / "policy").rglob("*.py")
         if "import bashlex" in (text := path.read_text(encoding="utf-8")) or '"bashlex' in text
     ]
-    assert users == ["witness.py"]
+    assert users == ["crosscheck.py"]
     assert importlib.util.find_spec("bashlex") is not None

@@ -264,19 +264,19 @@ def test_our_own_group_is_made_room_in_and_left_as_it_was() -> None:
     name = sorted(names or offered)[0]
     base = f"{points[0]}/ringfence-test-{os.getpid()}"
     script = (
-        "import os, subprocess, sys; sys.path.insert(0, sys.argv[1]); from sandbox import cgroup, cgroupfiles, cgroupplaces\n"
+        "import os, subprocess, sys; sys.path.insert(0, sys.argv[1]); from sandbox.linux.cgroup import files, group, locations\n"
         "base, name = sys.argv[2:]\n"
-        "cgroupfiles.write(base, 'cgroup.procs', str(os.getpid()))\n"
+        "files.write(base, 'cgroup.procs', str(os.getpid()))\n"
         "child = subprocess.Popen(['sleep', '60'])\n"
         "own = lambda: open('/proc/self/cgroup').read().strip().splitlines()[-1].rpartition(':')[2]\n"
         "before = own()\n"
-        "try: cgroupfiles.write(base, 'cgroup.subtree_control', '+' + name); print('no rule')\n"
+        "try: files.write(base, 'cgroup.subtree_control', '+' + name); print('no rule')\n"
         "except OSError as error: print(error.errno)\n"
-        "print(cgroupplaces.make_room(base, frozenset({name})), name in cgroupfiles.read_words(base, 'cgroup.subtree_control'))\n"
-        "print(own() == before, len(cgroupfiles.read_words(base, 'cgroup.procs')))\n"
-        "g = cgroup.Group(child.pid, (cgroupplaces.Place(2, base, frozenset({'cpu'})),))\n"
+        "print(locations.make_room(base, frozenset({name})), name in files.read_words(base, 'cgroup.subtree_control'))\n"
+        "print(own() == before, len(files.read_words(base, 'cgroup.procs')))\n"
+        "g = group.Group(child.pid, (locations.Place(2, base, frozenset({'cpu'})),))\n"
         "print(sorted(g.limit(1, 1, 60)), g.used().kills); g.begin(); print(g.excess()); g.remove()\n"
-        "print(child.wait(), own() == before, cgroupfiles.read_words(base, 'cgroup.subtree_control'), os.listdir(base).count('x'))\n"
+        "print(child.wait(), own() == before, files.read_words(base, 'cgroup.subtree_control'), os.listdir(base).count('x'))\n"
         "print([entry.name for entry in os.scandir(base) if entry.is_dir()])\n"
     )
     enabled = name in names
