@@ -140,7 +140,9 @@ PACKAGED = "profiles/default.toml"
 
 
 def packaged() -> Settings:
-    """What we ship. It lies beside our code in every kind of installation; reading it must not cost an import."""
+    """Return the packaged settings. The file is part of every kind of installation, and reading the file costs no
+    import.
+    """
     try:
         profile = parse_profile(packaged_text(), PACKAGED)
         folder = os.path.join(os.path.dirname(str(policy.__file__)), "commands")
@@ -161,7 +163,7 @@ def packaged() -> Settings:
 
 
 def packaged_text() -> str:
-    """The profile that we ship, as it is written."""
+    """Return the text of the packaged profile."""
     return _shipped(profiles.__file__, "default.toml")
 
 
@@ -187,8 +189,11 @@ def said(
     timeout: str | None = None,
     total: Limits | None = None,
 ) -> Said:
-    """What options say. `limits` are those of `--limit NAME=VALUE`, `total` is what they come to, with the others;
-    `budget` is name, option and value."""
+    """Return the settings that options give.
+
+    `limits` are the values of `--limit NAME=VALUE` and `total` is the result together with all other limits. `budget`
+    has name, option and value.
+    """
     found: dict[KeyPath, tuple[str, Value]] = {}
     if mode is not None:
         found[("mode",)] = ("--mode", mode.value)
@@ -215,7 +220,9 @@ def said(
 
 
 def _fallback_model(model: str) -> str:
-    """Raises Stopped where it names no provider: later would be when it is needed."""
+    """Return the fallback model. Raises Stopped now, rather than when the model is needed, if the text names no
+    provider.
+    """
     from runner.config.schema import PROVIDERS
     from runner.config.validators import model_of
     from runner.problems import usage
@@ -226,7 +233,9 @@ def _fallback_model(model: str) -> str:
 
 
 def with_flags(settings: Settings, flags: Said) -> Settings:
-    """`settings` with the options as their last layer: for `value` and `origins`. Who has an option applies it."""
+    """Return `settings` with the options as the last layer, for `value` and `origins`. The caller applies the
+    options.
+    """
     if not flags:
         return settings
     values = {path: value for path, (_, value) in flags.items()}

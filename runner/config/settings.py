@@ -30,11 +30,11 @@ class Layer(StrEnum):
 
     @property
     def came_along(self) -> bool:
-        """Whether whoever made the folder wrote it, not the user."""
+        """Return True if the author of the folder wrote the layer, and not the user."""
         return self in (Layer.PROJECT, Layer.LOCAL)
 
     def of_rules(self, trusted: bool) -> RuleLayer:
-        """The layer of the `[[rule]]`s in it."""
+        """Return the layer of the `[[rule]]`s of this layer."""
         if self.came_along:
             return RuleLayer.TRUSTED if trusted else RuleLayer.REPOSITORY
         return _OF_RULES.get(self, RuleLayer.NAMED)
@@ -45,11 +45,15 @@ _OF_RULES = {Layer.SYSTEM: RuleLayer.SYSTEM, Layer.USER: RuleLayer.USER}
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What one file, variable or command line says; all of it known and well formed.
+    """Values from one file, variable or command line; every key is known and every value is well formed.
 
-    `sha256` is that of the file's very bytes that were read; empty when it is no file. `trusted` is meaningful for a
-    layer that came along. `flags` has the option of each path, where the layer is the command line. `left_out` are the
-    keys that it may not say.
+    Attributes:
+        layer: the layer.
+        keyed: the values with their places.
+        sha256: SHA-256 of the bytes of the file; empty without a file.
+        trusted: True if the user trusts the file; used only for files of the repository.
+        flags: the option of each path, if the layer is the command line.
+        left_out: keys that this layer may not set.
     """
 
     layer: Layer
@@ -61,11 +65,11 @@ class Given:
 
     @property
     def bound(self) -> bool:
-        """Whether it may only tighten."""
+        """Return True if these values may only tighten."""
         return self.layer.came_along and not self.trusted
 
     def place(self, path: Path) -> tuple[str, int]:
-        """The file and line of a key; the variable or the option, and 0."""
+        """Return file and line of a key. A variable or an option has the line 0."""
         if not self.keyed.text:
             return dict(self.flags).get(path, self.keyed.source), 0
         return self.keyed.source, self.keyed.line(path)
@@ -73,9 +77,14 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """One place that says something about a key. `line` is 0 for a variable, an option and a default of the code.
+    """One place that sets a key.
 
-    `ignored`: it may only tighten, and would have widened.
+    Attributes:
+        layer: the layer.
+        source: the file, variable or option.
+        line: the line from 1; 0 for a variable, an option and a default of the code.
+        value: the value.
+        ignored: True if the layer may only tighten and the value would have widened.
     """
 
     layer: Layer

@@ -29,7 +29,15 @@ _HINT = 200  # characters of a description
 
 @dataclass(frozen=True, slots=True)
 class PromptFile:
-    """One file, read. `text` is the prompt before its arguments are put in."""
+    """A custom command from one file.
+
+    Attributes:
+        name: name of the command.
+        usage: hint about its arguments.
+        summary: description for a list.
+        text: the prompt before its arguments are inserted.
+        source: the file.
+    """
 
     name: str
     usage: str
@@ -38,7 +46,7 @@ class PromptFile:
     source: str
 
     def prompt(self, words: str) -> str:
-        """What is sent for `/name words`."""
+        """Return the prompt for `/name words`."""
         try:
             parts = shlex.split(words)
         except ValueError:  # an apostrophe in a sentence
@@ -61,14 +69,21 @@ class PromptFile:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What a folder holds. `notices` say which files are no commands, and why."""
+    """The commands of a folder.
+
+    Attributes:
+        found: the commands.
+        notices: the files that are not commands, and why.
+    """
 
     found: tuple[PromptFile, ...] = ()
     notices: tuple[str, ...] = ()
 
 
 def parse(path: PurePosixPath, data: bytes, source: str) -> PromptFile | str:
-    """One file, by its path below the folder of commands; or why it is none."""
+    """Return the command in a file; the reason, if the file is not a command. `path` is relative to the folder of
+    commands.
+    """
     parts = (*path.parent.parts, path.stem)
     if not all(_NAME.fullmatch(part) for part in parts):
         return "its name is no word of lower case letters, digits, - and _"
@@ -96,12 +111,14 @@ def parse(path: PurePosixPath, data: bytes, source: str) -> PromptFile | str:
 
 
 def of_folder(folder: Path) -> Read:
-    """The user's own commands. A folder that is not there holds none."""
+    """Return the user's own commands; none if the folder does not exist."""
     return _read(_files(folder), str(folder))
 
 
 def of_contents(contents: Mapping[str, bytes], below: str) -> Read:
-    """Those that a repository brings, of which the user trusts these very bytes; by paths in the repository."""
+    """Return the commands of a repository whose exact bytes the user trusts. `contents` is by path in the
+    repository.
+    """
     found = ((PurePosixPath(path).relative_to(below), data) for path, data in sorted(contents.items()))
     return _read(((path, data) for path, data in found if path.suffix == ".md"), below)
 
@@ -119,7 +136,9 @@ def _read(files: Iterable[tuple[PurePosixPath, bytes | str]], source: str) -> Re
 
 
 def _files(folder: Path, depth: int = 1) -> Iterator[tuple[PurePosixPath, bytes | str]]:
-    """Markdown files below `folder` in the order of their names, each with its bytes or why it was not read."""
+    """Yield the Markdown files in `folder` and below in the order of names, each with its bytes or the reason why it
+    was not read.
+    """
     try:
         entries = sorted(folder.iterdir())[:MOST]
     except OSError:

@@ -29,8 +29,9 @@ class Text:
 
 
 def texts(inventory: Inventory) -> tuple[Text, ...]:
-    """The readable files, each content once, the nearest to the session's folder last. What cannot be seen on a screen
-    is spelled out, as in the question."""
+    """Return the readable files, those nearest to the folder of the session last. Of files with equal content only one
+    is returned. Invisible characters are escaped, as in the question to the user.
+    """
     found: dict[bytes, Text] = {}
     left = ALL
     for entry in sorted(inventory.entries, key=_depth, reverse=True):
@@ -46,13 +47,13 @@ def texts(inventory: Inventory) -> tuple[Text, ...]:
 
 
 def _depth(entry: Entry) -> tuple[int, list[int]]:
-    """How near a text is: those in the folder of the session last; beside each other, by name."""
+    """Return the sort key of a file: files in the folder of the session come last; in one folder the name decides."""
     up = entry.path.count("../")
     return (-up if up else entry.path.count("/")), [-ord(char) for char in entry.path]
 
 
 def block(inventory: Inventory) -> str:
-    """All of it as one text for the model; empty when there is nothing to tell."""
+    """Return all files as one text for the model; empty if there are none."""
     given = texts(inventory)
     if not given:
         return ""
@@ -67,5 +68,5 @@ def block(inventory: Inventory) -> str:
 
 
 def _seen(text: str) -> str:
-    """The text with what hides or runs backwards spelled out; its lines and tabs stay."""
+    """Return the text with invisible and reversing characters escaped. Line ends and tabs stay."""
     return "\t".join(visible(part, prose=True) for part in text.split("\t"))

@@ -29,7 +29,16 @@ grant nothing and change no rule and no refusal."""
 
 @dataclass(frozen=True, slots=True)
 class Skill:
-    """`path` is its SKILL.md; `source` says whose it is. `quiet`: only a person calls for it."""
+    """A skill.
+
+    Attributes:
+        name: name of the skill.
+        description: description for the model.
+        path: path of its SKILL.md.
+        source: origin of the skill.
+        body: text of the skill.
+        quiet: True if only the user may invoke the skill.
+    """
 
     name: str
     description: str
@@ -84,14 +93,14 @@ def _fault(name: str, description: str, folder: str, body: str) -> str:
 
 
 def skills_in(files: Mapping[str, bytes], source: str) -> tuple[tuple[Skill, ...], tuple[Broken, ...]]:
-    """The skills among files by path: every `SKILL.md` in a folder of its own."""
+    """Return the skills among files by path, and the broken ones. A skill is a `SKILL.md` in a folder of its own."""
     found = [skill_of(path, data, source) for path, data in sorted(files.items()) if os.path.basename(path) == FILE]
     good = tuple(each for each in found if isinstance(each, Skill))
     return good, tuple(each for each in found if isinstance(each, Broken))
 
 
 def chosen(groups: Iterable[Iterable[Skill]]) -> tuple[tuple[Skill, ...], tuple[Broken, ...]]:
-    """One skill of each name: that of the earliest group. The rest are said not to be used."""
+    """Return one skill of each name, from the earliest group, and the skills that are not used."""
     taken: dict[str, Skill] = {}
     left = []
     room = ROOM
@@ -108,7 +117,7 @@ def chosen(groups: Iterable[Iterable[Skill]]) -> tuple[tuple[Skill, ...], tuple[
 
 
 def listing(skills: Iterable[Skill]) -> str:
-    """What the model is told of them; empty when there is nothing to tell."""
+    """Return the list of skills for the model; empty if there are none."""
     rows = [
         f"- {each.name} ({each.source}): {each.description} [file: {each.path}]" for each in skills if not each.quiet
     ]
@@ -116,7 +125,7 @@ def listing(skills: Iterable[Skill]) -> str:
 
 
 def invoked(skill: Skill, words: str) -> str:
-    """The prompt of a person who calls for `skill` with `words`."""
+    """Return the prompt for a user's call of `skill` with `words`."""
     said = marked("skill", skill.body, name=skill.name, folder=os.path.dirname(skill.path))
     asked = f"\n\n{words.strip()}" if words.strip() else ""
     return f"Follow this skill; paths in it start in its folder.\n\n{said}{asked}"

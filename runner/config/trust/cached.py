@@ -55,7 +55,7 @@ class Remembered(Mapping[str, str]):
 
 
 def remembered(cwd: str, environ: Mapping[str, str]) -> Remembered:
-    """For a session in `cwd`, a real path."""
+    """Return the remembered answers for a session in `cwd`, a real path."""
     import os
 
     from runner.state.paths import home

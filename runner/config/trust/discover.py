@@ -1,5 +1,8 @@
-"""One look at what a repository brings. Outside of it, only texts for agents above it in the home are read; nothing is
-waited for, and there is an end."""
+"""Discovery of a repository's files that configure or instruct the agent.
+
+Outside of the repository, only instruction files in the folders above it, up to the home, are read. No read waits, and
+the amount is bounded.
+"""
 
 import os
 import stat
@@ -40,8 +43,11 @@ class _TooMuch(Exception):
 
 
 def look(workspace: str, *, cwd: str = "", home: str = "") -> Inventory:
-    """What `workspace` brings to a session in `cwd`, with the texts for agents between the two and those above in
-    `home`. All three are real paths. Raises Stopped when the workspace cannot be looked into at all."""
+    """Return the inventory of `workspace` for a session in `cwd`.
+
+    The inventory includes the instruction files between the two folders, and those above in `home`. All three are real
+    paths. Raises Stopped if the workspace cannot be read.
+    """
     found = _Found({}, {})
     try:
         top = os.open(workspace, _PLAIN | os.O_DIRECTORY)
@@ -75,8 +81,10 @@ def look(workspace: str, *, cwd: str = "", home: str = "") -> Inventory:
 
 
 def look_below(folder: str, name: str) -> Inventory:
-    """The file `name` of each folder right below `folder`, a real path; paths are relative to it. Nothing else in it is
-    read, however much that is. Empty when the folder is not there."""
+    """Return the file `name` of each folder directly in `folder`, a real path. Nothing else is read.
+
+    Paths are relative to `folder`. The inventory is empty if `folder` does not exist.
+    """
     found = _Found({}, {})
     try:
         top = os.open(folder, _PLAIN | os.O_DIRECTORY)
@@ -98,7 +106,7 @@ def look_below(folder: str, name: str) -> Inventory:
 
 
 def _is_folder(at: int, name: str) -> bool:
-    """Whether it is one, or a link to one; a plain file beside folders is nobody's mistake."""
+    """Return True for a folder or a link to one. A plain file beside folders is not an error."""
     try:
         return name.isprintable() and stat.S_ISDIR(os.stat(name, dir_fd=at).st_mode)
     except OSError:
@@ -106,7 +114,9 @@ def _is_folder(at: int, name: str) -> bool:
 
 
 def _all(found: "_Found", at: int, path: str, kind: Kind) -> None:
-    """Everything below the folder that is the last part of `path`, in the open folder `at`; or one entry, why not."""
+    """Add everything below the folder that is the last part of `path`, in the open folder `at`; or one entry with the
+    reason why not.
+    """
     below = _Found({}, {})
     handle = below.folder(at, os.path.basename(path), path, kind)
     if handle is not None:
@@ -133,7 +143,7 @@ def _skills(found: "_Found", top: int, path: str) -> None:
 
 
 def _between(found: "_Found", top: int, names: list[str]) -> None:
-    """The texts for agents in each folder on the way down to that of the session."""
+    """Add the instruction files of each folder between the workspace and the folder of the session."""
     at, path = os.dup(top), ""
     try:
         for name in names[:_HIGHEST]:
@@ -153,8 +163,10 @@ def _between(found: "_Found", top: int, names: list[str]) -> None:
 
 
 def _above(found: "_Found", workspace: str, home: str) -> None:
-    """The texts for agents in each folder above the workspace, up to the home. They came with no repository, yet in
-    whoever's archive the workspace may lie."""
+    """Add the instruction files of each folder above the workspace, up to the home.
+
+    These files are not from the repository, but possibly from an archive that contains the workspace.
+    """
     at, path = workspace, ""
     for _ in range(_HIGHEST):
         if not home or at == home or not inside(at, home):
@@ -173,7 +185,7 @@ def _above(found: "_Found", workspace: str, home: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What is collected; every path in it was opened step by step from the workspace's own folder."""
+    """The collected entries. Every path was opened step by step from the workspace's own folder."""
 
     entries: dict[str, Entry]
     contents: dict[str, bytes]
@@ -204,7 +216,7 @@ class _Found:
         return None
 
     def everything(self, at: int, path: str, kind: Kind, depth: int) -> None:
-        """All that is below the open folder `at`. Raises _TooMuch where that has no sensible end."""
+        """Add everything below the open folder `at`. Raises _TooMuch for an unreasonable amount."""
         if depth > _DEEPEST:
             raise _TooMuch(f"has folders more than {_DEEPEST} deep, so nothing below it was looked at")
         for name in _names(at, most=_MOST - len(self.entries)):
@@ -232,7 +244,7 @@ class _Found:
 
 
 def _names(folder: int, most: int) -> list[str]:
-    """Raises _TooMuch before a folder without end is read to its end."""
+    """Return the names in a folder. Raises _TooMuch before an endless folder is read to its end."""
     names = []
     with os.scandir(folder) as inside:
         for each in inside:
@@ -243,7 +255,7 @@ def _names(folder: int, most: int) -> list[str]:
 
 
 def _read(at: int, name: str, path: str, kind: Kind) -> tuple[Entry, bytes | None]:
-    """The entry of one file, and its bytes unless it is refused. Raises OSError."""
+    """Return the entry of one file, and its bytes unless the file is refused. Raises OSError."""
     mode = os.stat(name, dir_fd=at, follow_symlinks=False).st_mode
     if stat.S_ISLNK(mode):
         return Entry(path, kind, refused=_nature(mode, "plain file")), None

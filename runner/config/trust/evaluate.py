@@ -1,4 +1,4 @@
-"""What a repository brings, weighed: what of it would count, what was said to it before, and what is other since."""
+"""Evaluation of a repository's files: what would take effect, earlier answers of the user, and changes since."""
 
 from policy.model.frozen import dataclass
 from runner.config.agentfiles.custom_commands import Read, of_contents
@@ -12,10 +12,16 @@ from runner.config.trust.widening import Widening
 
 @dataclass(frozen=True, slots=True)
 class Brought:
-    """`answers` are those for this workspace, the latest first. `reads` says whether texts for agents are wanted.
+    """A repository's files with their effects and earlier answers.
 
-    `skilled` says the same of skills. `never` is what its configuration sets and no repository may; `faulty` the files
-    of it that cannot be used.
+    Attributes:
+        inventory: the files.
+        widenings: settings that the user's trust would change.
+        answers: answers for this workspace, the latest first.
+        reads: True if instruction files are wanted.
+        never: settings of the repository that no repository may change.
+        faulty: configuration files that cannot be used.
+        skilled: True if skills are wanted.
     """
 
     inventory: Inventory
@@ -28,12 +34,12 @@ class Brought:
 
     @property
     def answer(self) -> Answer | None:
-        """What was said to this very content."""
+        """Return the user's answer to exactly this content; None if there is none."""
         return next((each for each in self.answers if each.sha256 == self.inventory.sha256), None)
 
     @property
     def counts(self) -> tuple[str, ...]:
-        """The files of which something depends on the answer. None of them: there is nothing to ask."""
+        """Return the files on which the answer has an effect. Without such files there is no question."""
         widening = {each.path for each in self.widenings}
         told = {each.path for each in texts(self.inventory)} if self.reads else set()
         skills = {each.path for each in self.skills[0]} if self.skilled else set()
@@ -44,7 +50,7 @@ class Brought:
 
     @property
     def prompts(self) -> tuple[Entry, ...]:
-        """The files that would say something in the system prompt."""
+        """Return the files that would change the system prompt."""
         kind, contents = Kind.PROMPT, self.inventory.contents
         return tuple(
             each for each in self.inventory.entries if each.kind is kind and contents.get(each.path, b"").strip()
@@ -52,17 +58,17 @@ class Brought:
 
     @property
     def commands(self) -> Read:
-        """The `/commands` that it brings, and files that would be one if nothing were wrong with them."""
+        """Return the custom commands of the repository, and files that are faulty commands."""
         return commands_of(self.inventory)
 
     @property
     def skills(self) -> tuple[tuple[Skill, ...], tuple[Broken, ...]]:
-        """The skills that it brings, and files that would be one if nothing were wrong with them."""
+        """Return the skills of the repository, and files that are faulty skills."""
         return skills_of(self.inventory)
 
     @property
     def since(self) -> tuple[Answer, tuple[tuple[str, str], ...]] | None:
-        """The latest yes to another content, and what is other now; None when there was none."""
+        """Return the latest approval of another content, and the changes since; None if there was no approval."""
         before = next((each for each in self.answers if each.yes), None)
         if before is None or before is self.answer:
             return None
@@ -70,13 +76,13 @@ class Brought:
 
 
 def commands_of(inventory: Inventory) -> Read:
-    """The `/commands` of a repository."""
+    """Return the custom commands of a repository."""
     kinds = {each.path for each in inventory.entries if each.kind is Kind.COMMAND}
     return of_contents({path: data for path, data in inventory.contents.items() if path in kinds}, COMMANDS)
 
 
 def skills_of(inventory: Inventory) -> tuple[tuple[Skill, ...], tuple[Broken, ...]]:
-    """The skills of a repository, those that come first before others of their name."""
+    """Return the skills of a repository. Of skills with one name the first counts."""
     kinds = {each.path for each in inventory.entries if each.kind is Kind.SKILL}
     groups = []
     broken: tuple[Broken, ...] = ()
@@ -90,5 +96,5 @@ def skills_of(inventory: Inventory) -> tuple[tuple[Skill, ...], tuple[Broken, ..
 
 
 def _is_one(path: str, folder: str) -> bool:
-    """A SKILL.md counts in a folder of its own, right below `folder`."""
+    """Return True for a SKILL.md in a folder of its own, directly in `folder`."""
     return path.startswith(f"{folder}/") and path.count("/") == folder.count("/") + 2

@@ -1,4 +1,4 @@
-"""What a repository brings, as a value: its entries, the one hash that stands for all of them, and how two differ."""
+"""Inventory of a repository's files for agents: the entries, one hash of all of them, and the differences of two."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,7 @@ _FORMAT = "ringfence-trust-2"
 
 
 class Kind(Enum):
-    """What an entry is, in one word for a person."""
+    """Kinds of entries."""
 
     CONFIGURATION = "configuration"
     INSTRUCTIONS = "instructions"
@@ -25,16 +25,21 @@ class Kind(Enum):
 
     @property
     def used(self) -> bool:
-        """Whether this version does anything with it."""
+        """Return True if this version uses entries of this kind."""
         return self in (Kind.CONFIGURATION, Kind.INSTRUCTIONS, Kind.PROMPT, Kind.COMMAND, Kind.SKILL)
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One file, or what lies where one would be. `path` is relative to the workspace (`../` is above it), and as
-    untrusted as its content.
+    """One file, or anything else with the name of such a file.
 
-    `refused` says why it is not read: it is never used then, whatever a person says to the rest, and `sha256` is empty.
+    Attributes:
+        path: path relative to the workspace (`../` is above it). It is as untrusted as the content.
+        kind: the kind.
+        executable: True if the file is executable.
+        size: size in bytes.
+        sha256: hash of the content; empty for a refused file.
+        refused: why the file is not read. A refused file is never used, whatever the user answers.
     """
 
     path: str
@@ -47,7 +52,13 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """Everything that `workspace` brings, in the order of the paths; `contents` are the very bytes that were hashed."""
+    """Everything for agents that `workspace` contains.
+
+    Attributes:
+        workspace: real path of the workspace.
+        entries: the entries in the order of the paths.
+        contents: the exact bytes that were hashed.
+    """
 
     workspace: str
     entries: tuple[Entry, ...] = ()
@@ -55,22 +66,22 @@ class Inventory:
 
     @property
     def sha256(self) -> str:
-        """One hash for all of it, the same wherever the workspace lies."""
+        """Return one hash of all entries, which does not depend on the place of the workspace."""
         return hash_of(self.entries)
 
     def hashes(self, kind: Kind) -> dict[str, str]:
-        """The hash of each readable entry of one kind, by its path."""
+        """Return the hash of each readable entry of one kind, by path."""
         return {entry.path: entry.sha256 for entry in self.entries if entry.kind is kind and not entry.refused}
 
 
 def hash_of(entries: Iterable[Entry]) -> str:
-    """The hash of a canonical list: path, kind, executable or not, content, and why a thing is not read."""
+    """Return the hash of a canonical list: path, kind, executable or not, content, and why an entry is not read."""
     rows = sorted((each.path, each.kind.value, each.executable, each.sha256, each.refused) for each in entries)
     return sha256(f"{_FORMAT}\n{json.dumps(rows, separators=(',', ':'))}".encode()).hexdigest()
 
 
 def differences(before: Iterable[Entry], after: Iterable[Entry]) -> tuple[tuple[str, str], ...]:
-    """What is other than it was, as (path, what happened to it), in the order of the paths."""
+    """Return the differences as (path, what changed), in the order of the paths."""
     old, new = {each.path: each for each in before}, {each.path: each for each in after}
     found = []
     for path in sorted(old.keys() | new.keys()):

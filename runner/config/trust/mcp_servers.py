@@ -1,4 +1,4 @@
-"""What `.mcp.json` would start: the command line of each server, for a person to read. Nothing here runs one."""
+"""Description of the servers that `.mcp.json` would start. Nothing is started here."""
 
 import json
 import shlex
@@ -9,10 +9,10 @@ class _Twice(ValueError):
 
 
 def servers(data: bytes) -> tuple[tuple[str, str], ...]:
-    """(name, what it would run or talk to) of each server in the text; the texts are untrusted.
+    """Return the name and the command line or address of each server in the text; both are untrusted.
 
-    The names of variables are told and their values are not, since keys stand there. Raises ValueError, which says
-    why, for a text that is no such list.
+    Names of variables are included, but not their values, which may be keys. Raises ValueError, with the reason as its
+    text, for another text.
     """
     try:
         content = json.loads(data.decode("utf-8"), object_pairs_hook=_once)

@@ -1,4 +1,4 @@
-"""What a repository asks for and does not get, in one line instead of one for each key."""
+"""Summary of the settings that a repository requests and does not get, as one line."""
 
 from typing import TYPE_CHECKING
 
@@ -7,8 +7,9 @@ if TYPE_CHECKING:
 
 
 def condensed(settings: "Settings", *, mention: bool = True) -> tuple[str, ...]:
-    """The notices of `settings`; those about what a repository may not say are one. Without `mention` somebody else
-    tells it."""
+    """Return the notices of `settings`, with those about requests of a repository as one line. Without `mention`, the
+    caller reports these requests.
+    """
     if not settings.notices:
         return ()
     from policy.toml.schema import dotted

@@ -53,7 +53,7 @@ def ask(brought: Brought, read_line: ReadLine) -> Said:
 
 
 def typed_line(prompt: str) -> str:
-    """One line from the terminal. What was typed before the question appeared is thrown away: it answers nothing."""
+    """Read one line from the terminal. Text that was typed before the question appeared is discarded."""
     if os.isatty(0):
         import termios
 

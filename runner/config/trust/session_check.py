@@ -26,10 +26,17 @@ _HASH = 64  # hex digits
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """How a session is started, in `cwd`, a real path. `pinned` is the hash after --trust-config; `reads`: texts for
-    agents are wanted, `skilled`: skills are.
+    """Conditions under which a session starts.
 
-    `asks`: the question may be put on this terminal; with `asker`, it is put by that, from whatever thread this is.
+    Attributes:
+        workspace: real path of the workspace.
+        attended: True if a user is present.
+        pinned: the hash after `--trust-config`.
+        reads: True if instruction files are wanted.
+        asks: True if the question may be asked on this terminal.
+        asker: asks the question instead, from any thread.
+        skilled: True if skills are wanted.
+        cwd: real path of the folder of the session.
     """
 
     workspace: str
@@ -44,9 +51,13 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """What the session may use: the hashes of trusted configuration files, and the inventory that was trusted.
+    """Files of the repository that the session may use.
 
-    `sha256` is that of all that was trusted; empty when nothing was.
+    Attributes:
+        trusted: hashes of trusted configuration files, by path.
+        inventory: the trusted inventory; None if nothing is trusted.
+        notices: notices for the user.
+        sha256: hash of the trusted inventory; empty if nothing is trusted.
     """
 
     trusted: Mapping[str, str]
@@ -56,10 +67,10 @@ class Granted:
 
 
 def granted(wish: Wish, settings: "Settings", environ: Mapping[str, str]) -> Granted:
-    """Decide it, with a question when somebody is there who has not answered for this content.
+    """Decide what the session may use. Ask if a user is present and has not answered for this content.
 
-    `settings` are those without any trust. Raises Stopped for a pinned hash that is not that of the content,
-    KeyboardInterrupt when the person leaves, StateError or PlaceError when answers cannot be kept.
+    `settings` are the settings without any trust. Raises Stopped if the pinned hash is not that of the content,
+    KeyboardInterrupt if the user leaves, StateError or PlaceError if answers cannot be stored.
     """
     inventory = look_at(wish.workspace, wish.cwd, environ)
     brought, notices = weigh(inventory, settings, environ, reads=wish.reads, skilled=wish.skilled)
@@ -89,7 +100,7 @@ def granted(wish: Wish, settings: "Settings", environ: Mapping[str, str]) -> Gra
 
 
 def workspace_at(cwd: str, environ: Mapping[str, str]) -> str:
-    """The workspace of a session in `cwd`, a real path."""
+    """Return the workspace of a session in `cwd`, a real path."""
     return workspace_of(cwd, os.path.realpath(home(environ)))
 
 
@@ -101,7 +112,7 @@ def weigh(
     reads: bool = True,
     skilled: bool = True,
 ) -> tuple[Brought, tuple[str, ...]]:
-    """The inventory with what it would widen and what was said to it, and what is to be told about the answers."""
+    """Return the inventory with its effects and earlier answers, and notices about the file of answers."""
     answers: tuple[Answer, ...] = ()
     notices: tuple[str, ...] = ()
     state = state_dir(environ)
@@ -123,7 +134,7 @@ def weigh(
 
 
 def look_at(workspace: str, cwd: str, environ: Mapping[str, str]) -> Inventory:
-    """What `workspace` brings to a session in `cwd`; both are real paths."""
+    """Return the inventory of `workspace` for a session in `cwd`; both are real paths."""
     return look(workspace, cwd=cwd, home=os.path.realpath(home(environ)))
 
 
@@ -143,7 +154,9 @@ def _asked(brought: Brought, store: TrustStore, asker: "Asker | None") -> tuple[
 
 
 def agree(brought: Brought, pinned: str, flag: str) -> None:
-    """Raises Stopped unless `pinned` is the hash of the inventory; says what differs if it once was."""
+    """Raise Stopped unless `pinned` is the hash of the inventory. The error names the changes if the hash was once
+    approved.
+    """
     inventory = brought.inventory
     if len(pinned) != _HASH or not set(pinned) <= set("0123456789abcdef"):
         why = "it is not 64 digits of 0-9 and a-f"
@@ -161,7 +174,7 @@ def agree(brought: Brought, pinned: str, flag: str) -> None:
 
 
 def now() -> str:
-    """The time of an answer, in UTC, to the second."""
+    """Return the current time in UTC, to the second, for an answer."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
@@ -171,10 +184,10 @@ Again = Callable[[Mapping[str, str]], "Settings"]
 def started(
     wish: Wish, settings: "Settings", environ: Mapping[str, str], again: Again
 ) -> tuple["Settings", str, Inventory | None]:
-    """The settings that hold, the texts for the model (empty when there are none or nobody trusts them), and everything
-    that was trusted.
+    """Return the settings in force, the instruction texts for the model, and the trusted inventory.
 
-    `again` loads the settings with what is trusted; it compares the very bytes that it reads with these hashes.
+    The texts are empty if there are none or if they are not trusted. `again` loads the settings with the trusted
+    hashes, and compares them with the exact bytes that it reads.
     """
     from runner.config.agentfiles.instructions import block, texts
     from runner.config.trust.notices import condensed

@@ -1,4 +1,6 @@
-"""What a person said to what a repository brings: pinned to the exact content, per workspace, outside of it."""
+"""Answers of the user about repositories: each is bound to the exact content and stored per workspace, outside of the
+workspace.
+"""
 
 import os
 from collections.abc import Mapping
@@ -18,7 +20,13 @@ Answers = Mapping[str, tuple["Answer", ...]]  # by the real path of the workspac
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`yes` to the content `entries`, or no. `time` is when, in UTC and for people only: nothing is judged by it."""
+    """An answer about one content.
+
+    Attributes:
+        yes: True for an approval.
+        time: time in UTC, for display only.
+        entries: the content.
+    """
 
     yes: bool
     time: str
@@ -30,7 +38,9 @@ class Answer:
 
 
 class TrustStore:
-    """The answers of this user, in `folder`, which `places.state_dir` has checked. Raises StateError."""
+    """The answers of this user. They are stored in a folder that `places.state_dir` has checked. Methods raise
+    StateError.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._file: StateFile[Answers] = StateFile(
@@ -38,17 +48,17 @@ class TrustStore:
         )
 
     def all(self) -> tuple[Answers, tuple[str, ...]]:
-        """Every answer, and what is to be told about the file."""
+        """Return every answer, and notices about the file."""
         held = self._file.read()
         return held.value, held.notices
 
     def of(self, workspace: str) -> tuple[tuple[Answer, ...], tuple[str, ...]]:
-        """The answers for one workspace, the latest first."""
+        """Return the answers for one workspace, the latest first, and notices about the file."""
         answers, notices = self.all()
         return answers.get(workspace, ()), notices
 
     def remember(self, inventory: Inventory, *, yes: bool, time: str) -> tuple[str, ...]:
-        """Pin an answer to this very content; an earlier one to the same is replaced."""
+        """Store an answer about exactly this content. It replaces an earlier answer about the same content."""
         answer = Answer(yes, time, inventory.entries)
         pinned = answer.sha256
 
@@ -75,12 +85,14 @@ def store_at(folder: str | Path) -> TrustStore:
 
 
 def there(folder: str | Path) -> bool:
-    """Whether anything was ever answered; costs one look."""
+    """Return True if there is a file of answers."""
     return os.path.lexists(Path(folder) / NAME)
 
 
 def _bounded(answers: Answers) -> Answers:
-    """Without the workspaces that were answered for longest ago, when there is too much: they are asked about again."""
+    """Return the answers without those for the oldest workspaces, if there are too many. The user is asked about these
+    workspaces again.
+    """
     rows = {key: sum(len(each.entries) for each in said) for key, said in answers.items()}
     kept, total = dict(answers), sum(rows.values())
     for oldest in list(answers)[:-1]:
@@ -113,7 +125,7 @@ def _rows(answer: Answer) -> list[dict[str, object]]:
 
 
 def _parsed(content: dict[str, object], version: int) -> Answers:
-    """Raises ValueError for anything that this module does not write."""
+    """Parse the content of the file. Raises ValueError for anything that this module does not write."""
     workspaces = content.pop("workspaces", None)
     if content or not isinstance(workspaces, dict):
         raise ValueError("it is no list of workspaces")

@@ -1,4 +1,4 @@
-"""What a repository brings, in lines for a person. Nothing in them can drive the terminal or hide."""
+"""Text about a repository's files for the user. It contains no control or invisible characters of the files."""
 
 from collections.abc import Iterator
 
@@ -16,8 +16,10 @@ _LONG = 300
 
 
 def description(brought: Brought, *, brief: bool = False) -> list[str]:
-    """Everything, by what it would do. `brief`: of what nothing hangs on only the beginning, so that a crowd of hooks
-    cannot push what matters off the screen."""
+    """Return the description of all files, by effect.
+
+    With `brief`, files without an effect are shortened, so that many hooks cannot push important lines off the screen.
+    """
     inventory = brought.inventory
     lines = [f"workspace  {visible(inventory.workspace, lines=False)}", f"hash       {inventory.sha256}"]
     if since := brought.since:
@@ -32,7 +34,7 @@ def description(brought: Brought, *, brief: bool = False) -> list[str]:
 
 
 def summary(brought: Brought) -> str:
-    """What hangs on the answer, in a line: whatever stands above it, and however much that is."""
+    """Return the effects of the answer in one line."""
     told = len([path for path in brought.counts if path in [each.path for each in texts(brought.inventory)]])
     wide, skills = len(brought.widenings), len(brought.skills[0]) if brought.skilled else 0
     prompts, commands = len(brought.prompts), len(brought.commands.found)
@@ -98,7 +100,7 @@ def _from(old: str) -> str:
 
 
 def _whole(text: str) -> str:
-    """On one line and never cut: the tail of what is approved must be seen."""
+    """Return the text on one line, never shortened: the user must see all of what is approved."""
     return visible(text, lines=False)
 
 
@@ -148,7 +150,7 @@ def _unused(brought: Brought, entry: Entry) -> Iterator[str]:
 
 
 def contents(brought: Brought) -> list[str]:
-    """Every file whole, line by line: what is approved must not have a hidden tail."""
+    """Return every file in full, line by line: approved text must not have a hidden part."""
     lines = []
     for entry in brought.inventory.entries:
         if entry.refused:
@@ -159,7 +161,7 @@ def contents(brought: Brought) -> list[str]:
 
 
 def state_word(brought: Brought) -> str:
-    """What was said to it, in a word."""
+    """Return the state of the answer in one or two words."""
     if not brought.counts:
         return "nothing to decide"
     answer = brought.answer
@@ -178,7 +180,7 @@ def state_line(brought: Brought) -> str:
 
 
 def named(paths: tuple[str, ...]) -> str:
-    """``AGENTS.md` and `CLAUDE.md``: a few paths as part of a sentence."""
+    """Return a few paths as part of a sentence: ``AGENTS.md` and `CLAUDE.md``."""
     shown = [f"`{one_line(path, 80)}`" for path in paths[:3]]
     if len(paths) > len(shown):
         shown.append(f"{len(paths) - len(shown)} more")

@@ -1,4 +1,4 @@
-"""What a repository's configuration asks for and gets only from somebody who trusts it."""
+"""Settings that a repository requests and gets only from a user who trusts it."""
 
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Widening:
-    """One key, or one `[[list]]` entry, at `line` of `path`: `old` holds now, `new` would. As in TOML; untrusted."""
+    """One requested change of a key or of a `[[list]]` entry. The texts are untrusted.
+
+    Attributes:
+        path: the file.
+        line: the line.
+        key: the key or the list.
+        old: value in force, as TOML.
+        new: requested value, as TOML.
+    """
 
     path: str
     line: int
@@ -21,9 +29,9 @@ class Widening:
 
 
 def widenings(settings: "Settings", workspace: str, *, never: bool = False) -> tuple[Widening, ...]:
-    """What `settings`, loaded without any trust, left out of the files of `workspace`, in the order of the text.
+    """Return what `settings`, loaded without any trust, left out of the files of `workspace`, in the order of the text.
 
-    With `never` what no repository may ever say, else what a yes would change: nothing is both.
+    With `never`, return what no repository may change; otherwise what an approval would change. Nothing is in both.
     """
     from policy.toml.schema import dotted
     from runner.config.merge import entry_ignored, ignored, standing
@@ -46,7 +54,7 @@ def widenings(settings: "Settings", workspace: str, *, never: bool = False) -> t
 
 
 def toml(value: object) -> str:
-    """A value as somebody would write it into a file."""
+    """Return a value as TOML."""
     match value:
         case bool():
             return "true" if value else "false"
@@ -74,7 +82,7 @@ def _entry(entry: "TomlEntry") -> str:
 
 
 def _words(value: object) -> str:
-    """A list of words, where several in place of one stand in a list of their own."""
+    """Return a list of words as TOML. Alternatives for one word are a list in the list."""
     if not isinstance(value, tuple):
         return toml(value)
     return toml(tuple(word[0] if isinstance(word, tuple) and len(word) == 1 else word for word in value))
