@@ -1,7 +1,7 @@
-"""What a confined process tries at start-up: each check holds when the attempt fails. Standard library only.
+"""The start-up checks of a confined process: each check holds if its attempt fails. Standard library only.
 
-The runner lays out the decoys, a forked child of the real helper makes the attempts, and the runner looks again from
-outside. Version strings prove nothing; this does.
+The runner creates the decoys, a forked child of the real helper makes the attempts, and the runner inspects the decoys
+from outside afterwards. A check proves more than a version string.
 """
 
 import ctypes
@@ -74,7 +74,11 @@ def _connect(family: int, address: object) -> None:
 
 
 def _see_outside(pid: int) -> None:
-    """In a PID namespace of our own the helper is process 1 and its own view is small; else the runner is visible."""
+    """Send signal 0 to a process of the host, and count the visible processes. Raises OSError if none outside are
+    visible.
+
+    In a PID namespace of its own the helper is process 1 and sees few processes.
+    """
     os.kill(pid, 0)
     if os.path.exists("/proc/1/stat") and len([name for name in os.listdir("/proc") if name.isdigit()]) <= 4:
         raise OSError("only our own processes")
@@ -104,7 +108,7 @@ def _create(workspace: str) -> None:
 
 
 def _no_capabilities() -> bool:
-    """capget(2) of ourselves: effective, permitted and inheritable are all empty."""
+    """Return True if the effective, permitted and inheritable sets of this process are empty (capget(2))."""
     number = {"x86_64": 125, "aarch64": 90}[os.uname().machine]
     header, sets = struct.pack("Ii", 0x20080522, 0), ctypes.create_string_buffer(24)
     return ctypes.CDLL(None).syscall(ctypes.c_long(number), header, sets) == 0 and not any(sets.raw)

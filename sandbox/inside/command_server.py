@@ -171,7 +171,9 @@ class Helper:
 
 
 def perform(request: dict[str, object], answer: int) -> None:
-    """In a forked child: one file action or the canary, its answer as JSON on the pipe. Never returns."""
+    """Perform one file action or the canary in a forked child, and write the answer as JSON to the pipe. Never
+    returns.
+    """
     status, data = 0, b""
     try:
         if request["op"] == "canary":
@@ -204,9 +206,9 @@ def nobody_left() -> bool:
 
 
 def reap_others(*waited_for: int) -> None:
-    """Bury the orphans that ended meanwhile: a zombie keeps its number, and numbers are limited (waitid(2)).
+    """Reap orphans that ended: a zombie keeps its process number, and numbers are limited (waitid(2)).
 
-    Not those that somebody waits for: what they ended with would be lost, and the wait an error.
+    Processes that other code waits for are not reaped, because their status would be lost.
     """
     while True:
         try:
@@ -219,7 +221,9 @@ def reap_others(*waited_for: int) -> None:
 
 
 def find(name: str, path: str) -> str:
-    """execvp's search, on the command's own PATH. Raises FileNotFoundError or PermissionError."""
+    """Return the path of a program, searched like execvp on the command's own PATH. Raises FileNotFoundError,
+    PermissionError.
+    """
     if "/" in name:
         return name
     denied = False
@@ -270,7 +274,7 @@ def close(handle: int) -> None:
 
 
 def warm() -> None:
-    """Import now what forked children will need: after confinement the standard library may not exist any more."""
+    """Import the modules that forked children need, because the standard library may be invisible after confinement."""
     import json
 
     from sandbox.inside.files import operations
@@ -283,9 +287,9 @@ SCOPED = False
 
 
 def confined(control: socket.socket, plan: Plan, mapper: socket.socket | None = None) -> None:
-    """In the process that will serve: the rest of the confinement, then the loop. Never returns.
+    """Run the rest of the confinement and then the loop, in the process that serves requests. Never returns.
 
-    `mapper`: for root, the way to the other half, which can write the maps of a user namespace.
+    `mapper` is, for root, the socket to the other half of the helper, which can write the maps of a user namespace.
     """
     global SCOPED
     shares = confine.watch_shares() if mapper is not None else ()
@@ -326,7 +330,7 @@ def confined(control: socket.socket, plan: Plan, mapper: socket.socket | None = 
 
 
 def signals_are_scoped(outside: int) -> bool:
-    """Proof, not version: a process outside our Landlock domain may not be signalled."""
+    """Return True if a signal to a process outside this Landlock domain fails: a proof, not a version check."""
     try:
         os.kill(outside, 0)
     except PermissionError:

@@ -27,9 +27,11 @@ STAGES = ("/tmp", "/mnt", "/srv", "/media", "/var", "/usr")  # any folder will d
 
 
 def enter_namespaces() -> None:
-    """New namespaces for this process and, for PIDs, its next child. Not root: a user namespace of our own first.
+    """Enter new namespaces with this process and, for PIDs, its next child. Other users than root get a user namespace
+    first.
 
-    Root enters one at the end (`bound_watches`): what is mounted until then needs capabilities outside of it.
+    Root enters a user namespace at the end (`bound_watches`), because mounting until then needs capabilities outside of
+    it.
     """
     uid, gid = os.geteuid(), os.getegid()
     if uid != 0:
@@ -76,9 +78,9 @@ def may_map_all() -> bool:
 
 
 def map_all(proc: int, pid: int) -> None:
-    """Map every id that there is here to itself in the new user namespace of `pid`: files keep their owners.
+    """Map every existing id to itself in the new user namespace of `pid`, so that files keep their owners.
 
-    `proc`: the /proc in which `pid` has that number. Raises OSError.
+    `proc` is the /proc in which `pid` has that number. Raises OSError.
     """
     for name in ("uid_map", "gid_map"):
         own = _read(os.open(f"{os.getpid()}/{name}", os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc))
@@ -100,7 +102,7 @@ def _write(handle: int, data: bytes) -> None:
 
 
 def map_ids(asked: socket.socket, proc: int, child: int) -> None:
-    """Map the ids of the user namespace that `child` makes, as it asks. One that makes none closes its end."""
+    """Map the ids of the user namespace that `child` creates, on request. A child that creates none closes its end."""
     with asked:
         if asked.recv(3):
             map_all(proc, child)
@@ -108,11 +110,14 @@ def map_ids(asked: socket.socket, proc: int, child: int) -> None:
 
 
 def bound_watches(settings: int, shares: tuple[tuple[str, int], ...], mapper: socket.socket) -> None:
-    """As root: enter a user namespace in which all ids are what they were, for the sake of its limits.
+    """Enter, as root, a user namespace in which all ids stay the same, in order to apply its limits.
 
-    `settings`: a folder that is a writable /proc/sys/user. `mapper`: the other end writes the maps when it is told to,
-    and answers. A machine that allows no user namespace is none the worse for it: then nothing bounds them.
-    Raises OSError when the maps could not be written: nothing may run as nobody.
+    Without permission for user namespaces the process continues, and nothing limits watches. Raises OSError if the maps
+    could not be written, because nothing may run as the user nobody.
+
+    Args:
+        settings: Folder that is a writable /proc/sys/user.
+        mapper: Socket whose other end writes the maps on request, and answers.
     """
     try:
         syscalls.unshare(syscalls.CLONE_NEWUSER)
@@ -218,9 +223,9 @@ def _fill_dev(stage: str) -> None:
 
 
 def _mount_proc(stage: str, plan: Plan) -> int:
-    """/proc of our own PID namespace, read-only as a whole: uid 0 could write /proc/sys and sysrq otherwise.
+    """Mount /proc of the new PID namespace, read-only as a whole: uid 0 could otherwise write /proc/sys and sysrq.
 
-    Return its `sys/user`, by a mount that is attached nowhere and is writable; -1 where the kernel has none.
+    Return its `sys/user`, by a writable mount that is attached nowhere; -1 if the kernel has none.
     """
     flags = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
     syscalls.mount("proc", stage + "/proc", "proc", flags)
@@ -235,10 +240,11 @@ def _mount_proc(stage: str, plan: Plan) -> int:
 
 
 def bound_numbers(plan: Plan) -> None:
-    """Under T2: what `_mount_proc` does for T1, where bubblewrap's /proc is read-only already and may not be opened.
+    """Limit process numbers under T2, as `_mount_proc` does for T1: bubblewrap's /proc is read-only, and may not be
+    opened.
 
-    RLIMIT_NPROC does not hold for root (setrlimit(2)): between two looks of the watchdog a fork bomb makes thousands.
-    Who may not mount a /proc for that moment is not root of the machine, and has that limit.
+    RLIMIT_NPROC does not hold for root (setrlimit(2)): between two looks of the watchdog a fork bomb starts thousands.
+    A user who may not mount a /proc for that moment is not root of the machine, and RLIMIT_NPROC holds for such a user.
     """
     try:
         syscalls.mount("proc", "/dev/shm", "proc", syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC)
@@ -282,10 +288,10 @@ def listen(port: int) -> socket.socket:
 
 
 def seal_devices() -> None:
-    """Under T2: make the devices read-only that bubblewrap brought along. Raises OSError where that must be, and fails.
+    """Make the devices of bubblewrap's root read-only under T2. Raises OSError if that is required and fails.
 
-    THREAT T05: their owner could change their modes for the whole machine. Anybody else needs no such guard, and often
-    has no capability to set it (AppArmor's profile for bubblewrap).
+    THREAT T05: the owner of the devices could change their modes for the whole machine. Other users need no such guard,
+    and often have no capability to set it (AppArmor's profile for bubblewrap).
     """
     for entry in os.scandir("/dev"):
         status = entry.stat(follow_symlinks=False)
@@ -302,7 +308,9 @@ def seal_devices() -> None:
 
 
 def _may_change(path: str, mode: int) -> bool:
-    """Asked by setting what is set: a number does not tell the owner, it may stand for all that are not mapped."""
+    """Return True if the mode can be changed, tried by setting the current mode. An owner number may stand for all
+    unmapped ids, so comparing numbers does not tell.
+    """
     try:
         os.chmod(path, stat.S_IMODE(mode))
     except PermissionError:
@@ -311,9 +319,9 @@ def _may_change(path: str, mode: int) -> bool:
 
 
 def own_input() -> None:
-    """Standard input of what is started without one: the /dev/null of our root, since ours came from outside.
+    """Make /dev/null of the private root the standard input, which commands without input of their own inherit.
 
-    THREAT T05: through a descriptor of the host's mount, uid 0 could close the machine's /dev/null to everybody.
+    THREAT T05: through a descriptor of the host's mount, uid 0 could close the machine's /dev/null to all users.
     """
     null = os.open("/dev/null", os.O_RDONLY)
     os.dup2(null, 0)
@@ -321,7 +329,9 @@ def own_input() -> None:
 
 
 def lock_in(plan: Plan) -> None:
-    """From limits to seccomp. After this the process can only do what the Terms say, and so can its children."""
+    """Apply all remaining restrictions, from limits to seccomp. Then this process and its children can only use the
+    Terms.
+    """
     for number, value in plan.rlimits:
         _, hard = resource.getrlimit(number)
         ceiling = value if hard == resource.RLIM_INFINITY else min(value, hard)
@@ -338,5 +348,5 @@ def lock_in(plan: Plan) -> None:
 
 
 def follow_parent() -> None:
-    """Die when the parent dies, whatever it dies of (prctl(2), PR_SET_PDEATHSIG)."""
+    """End this process when its parent ends, for any reason (prctl(2), PR_SET_PDEATHSIG)."""
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL, "follow the parent")

@@ -1,6 +1,6 @@
-"""All that descends from a helper, ended where no PID namespace ends it. Standard library only.
+"""The end of all descendants of a helper, where no PID namespace ends them. Standard library only.
 
-Runs in the half of the helper that is not confined: it is out of reach for commands where Landlock scopes signals.
+The code runs in the unconfined half of the helper, which commands cannot reach where Landlock scopes signals.
 """
 
 import os
@@ -14,10 +14,11 @@ _WALL = 0x40000000  # __WALL, wait(2): children of every kind
 
 
 def outlive(control: socket.socket, child: int) -> None:
-    """In the half that is not confined: wait for the end of the runner or of `child`, then end what is left.
+    """Wait in the unconfined half for the end of the runner or of `child`, then end all remaining descendants. Never
+    returns.
 
-    Without a PID namespace nothing else does when the runner was killed, or a command has killed the other half.
-    Nothing is read from `control`: that its other end is closed is told by poll(2), POLLHUP. Never returns.
+    Without a PID namespace nothing else ends them if the runner was killed, or if a command has killed the other half.
+    Nothing is read from `control`: poll(2) reports with POLLHUP that its other end is closed.
     """
     poll = select.poll()
     poll.register(control, 0)

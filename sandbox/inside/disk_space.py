@@ -1,7 +1,7 @@
-"""Space on the disk that a command takes, told from the free space that is lost while it runs. Standard library only.
+"""Disk space that a command takes, measured by the loss of free space while it runs. Standard library only.
 
-No control group limits it, and quotas belong to whoever set up the file system. Free space costs microseconds to ask
-for, but others use it too: a loss beyond the limit only says that the command's own files have to be counted.
+No control group limits disk space, and quotas belong to the administrator of the file system. Querying free space takes
+microseconds, but other programs use it too: after a loss beyond the limit the command's own files have to be counted.
 """
 
 import os
@@ -26,7 +26,7 @@ class Space:
     """
 
     def __init__(self, folders: tuple[str, ...], limit: int) -> None:
-        """`limit`: bytes that a command may add below `folders`; 0 for none."""
+        """Start measuring. `limit` is the number of bytes that a command may add below `folders`; 0 for no limit."""
         self.folders = folders
         self.limit = limit
         self._free: dict[str, tuple[int, int]] = {}
@@ -54,22 +54,22 @@ class Space:
 
     @property
     def watched(self) -> bool:
-        """True if there is a limit, and a file system to write to."""
+        """Return True if there is a limit, and a file system to write to."""
         return bool(self._free)
 
     @property
     def far(self) -> bool:
-        """True if so much space is gone that the command ends without counting whose files took it."""
+        """Return True if so much space is gone that the command ends without counting whose files took it."""
         return self.watched and (self.lost > 2 * self.limit or self._files > 2 * self.limit // _A_FILE)
 
     @property
     def suspect(self) -> bool:
-        """True if so much space is gone that the command's own files have to be counted."""
+        """Return True if so much space is gone that the command's own files have to be counted."""
         return self.watched and self.lost > self.cleared
 
     @property
     def pause(self) -> float:
-        """Seconds until the next look: no more than the fastest writers need for what is left of the limit."""
+        """Return the seconds until the next look: at most what the fastest writers need for the rest of the limit."""
         if not self.watched:
             return SELDOM
         bytes_last, files_last = self.cleared - self.lost, 2 * self.limit // _A_FILE - self._files
@@ -109,7 +109,7 @@ class Space:
 
 
 def _free(path: str) -> tuple[int, int] | None:
-    """Bytes and files for which there is room; no number of files where a file system does not bound them."""
+    """Return free bytes and free files; no number of files if the file system does not limit them."""
     try:
         found = os.statvfs(path)
     except OSError:

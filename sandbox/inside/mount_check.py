@@ -1,7 +1,8 @@
-"""What every mount of a root that somebody else builds must show: told before, checked after. Standard library only.
+"""Checks of a root that another program builds: the files that mounts must show, noted before and compared after.
 
-THREAT T61: a builder that resolves names can be led astray by a command that swaps a folder for a link meanwhile. So
-the runner notes which file it means by each, and the helper, which is inside and starts nothing before, looks at all.
+THREAT T61: a builder that resolves names can be misled by a command that swaps a folder for a link meanwhile. So the
+runner notes which file each mount must show, and the helper, which is inside and starts nothing before, compares all.
+Standard library only.
 """
 
 import os
@@ -14,10 +15,10 @@ Expected = tuple[str, int, int, bool]  # target, device, inode, read-only
 
 
 def expect(plan: Plan, empty: dict[str, str]) -> tuple[Expected, ...]:
-    """Which file each bind of `plan` must show.
+    """Return the file that each bind of `plan` must show.
 
-    Raises OSError where a link is in the way that may not be there, and where something would have to be made in a
-    folder of the host for it: what is the host's is never changed.
+    Raises OSError for a link that is not allowed, and for a mount point that would have to be created in a folder of
+    the host, which is never changed.
     """
     steps: dict[str, tuple[str, str]] = {}
     put: dict[str, tuple[str, str]] = {}

@@ -2,21 +2,29 @@
 
 
 class Plan:
-    """What a helper is told before anything else.
+    """The parameters of a helper, sent before anything else.
 
-    `tier`: "T1" (namespaces and a private root), "T2" (the same, built by bubblewrap before the helper starts) or "T3"
-    (Landlock and seccomp alone).
-    `mounts`: (kind, source, target), in the order to build; a tmpfs has its size in bytes as its source, or nothing.
-    `real`: folders and files to which no link may lead, nor anything in them: commands may write there.
-    `landlock`: (path, access bits). `handled`: fs, net, scoped, attribute size, flags.
-    `rlimits`: (resource, value). `tmpfs`: bytes of each private file system. `pid_max`: process numbers there may be.
-    `pids`, `memory`, `cpu`: processes, bytes and seconds of the whole tree that the helper has to watch; 0 where a
-    control group does. `disk`: bytes that a command may add below `writable`. `private`: file systems in memory.
-    `vanishing`: a folder that is emptied after every command; empty for none.
-    `egress`: the port of the namespace's own loopback to listen on for the runner's proxy, 0 for none.
-    `environment`: NAME=VALUE. `warm`: whether file actions will be asked for.
-    `expected`: what each mount must show, when somebody else built them (mounted.py).
-    `outside`: a process that must be out of reach, filled in by the helper.
+    Attributes:
+        tier: "T1" (namespaces and a private root), "T2" (the same, built by bubblewrap before the helper starts) or
+            "T3" (Landlock and seccomp only).
+        mounts: (kind, source, target), in build order. The source of a tmpfs is its size in bytes, or empty.
+        real: Folders and files to which no link may lead, including their content, because commands may write there.
+        landlock: (path, access bits).
+        handled: fs, net, scoped, attribute size, flags.
+        rlimits: (resource, value).
+        tmpfs: Bytes of each private file system.
+        pid_max: Largest number of processes.
+        pids: Processes of the whole tree that the helper has to limit; 0 if a control group does.
+        memory: Bytes of the whole tree that the helper has to limit; 0 if a control group does.
+        cpu: Seconds of the whole tree that the helper has to limit; 0 if a control group does.
+        disk: Bytes that a command may add below `writable`.
+        private: File systems in memory.
+        vanishing: Folder that is emptied after every command; empty for none.
+        egress: Port of the namespace's own loopback to listen on for the runner's proxy; 0 for none.
+        environment: NAME=VALUE.
+        warm: True if file actions will be requested.
+        expected: The file that each mount must show, if another program built them (`mount_check.py`).
+        outside: A process that must be out of reach, set by the helper.
     """
 
     __slots__ = (
@@ -72,5 +80,5 @@ class Plan:
             setattr(self, name, values.get(name, 0))
 
     def dump(self) -> dict[str, object]:
-        """Builtins only: what crosses the socket."""
+        """Return the plan as values of builtin types, for the socket."""
         return {name: getattr(self, name) for name in self.__slots__}

@@ -1,7 +1,7 @@
-"""Taking away what commands left: whatever modes, depth and names they gave it, and no link is ever followed.
+"""Removal of files that commands left, with any modes, depth and names. No link is ever followed.
 
-Standard library only: helpers use it too. We are stronger than a command may be, so every step goes through a
-descriptor of the folder it is about (THREAT T18).
+Standard library only: helpers use this module too. The program has more rights than a command, so every step goes
+through a descriptor of the folder (THREAT T18).
 """
 
 import contextlib
@@ -52,7 +52,7 @@ def _listed(path: str) -> bool:
 
 
 def _empty(top: int) -> None:
-    """Folders below are moved up beside their parent first, so that no depth of them needs depth of ours."""
+    """Remove the content of an open folder. Folders below are moved up first, so the depth of recursion is constant."""
     token, number = os.urandom(8).hex(), 0
     while True:
         before = number

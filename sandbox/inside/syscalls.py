@@ -71,12 +71,12 @@ def _number(name: str) -> int:
 
 
 def within(path: str, roots: tuple[str, ...]) -> bool:
-    """`path` is one of `roots` or lies below one."""
+    """Return True if `path` is one of `roots` or lies below one."""
     return any(path == root or path.startswith(root.rstrip("/") + "/") for root in roots)
 
 
 def is_admin() -> bool:
-    """Root with its powers. Root of a container or of a user namespace may lack the one that makes namespaces."""
+    """Return True for root with the capability to make namespaces, which root of a container may lack."""
     return os.geteuid() == 0 and capable(CAP_SYS_ADMIN)
 
 

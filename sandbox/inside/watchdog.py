@@ -1,8 +1,8 @@
-"""What a command and all that it started use up together, counted from inside the helper. Standard library only.
+"""Resources that a command and all its descendants use together, counted by the helper. Standard library only.
 
-A control group counts exactly and costs nothing; what is left to this one (`Plan.pids`, `memory`, `cpu` that are not 0)
-is looked at a few times a second. The disk is always this one's: no control group limits it. It is looked at the more
-often the less of its limit is left, and a last time when the command has ended.
+A control group counts exactly and costs nothing. The limits without a control group (`Plan.pids`, `memory`, `cpu` other
+than 0) are checked a few times a second. Disk space is always checked here, because no control group limits it: the
+more often the less of its limit is left, and a last time after the command has ended.
 """
 
 import os
@@ -21,7 +21,7 @@ Halt = Callable[[signal.Signals], None]
 
 
 class Watchdog:
-    """`begin` when a command starts, `excess` every `pause` seconds while it runs, `last` and `end` after it."""
+    """The limits of one command: `begin` at its start, `excess` every `pause` seconds, `last` and `end` afterwards."""
 
     def __init__(self, plan: Plan) -> None:
         self.pids, self.memory, self.cpu = plan.pids, plan.memory, plan.cpu
@@ -119,7 +119,7 @@ class Watchdog:
         return sum(map(_share, processes)) + unmapped > self.memory
 
     def _too_long(self, processes: list[str]) -> bool:
-        """Live processes with the children they waited for, and those that came to us; or each that was ever seen."""
+        """Return True if the tree has used more processor time than `cpu`, children of ended processes included."""
         live = 0.0
         for name in processes:
             fields = status(name)
@@ -132,7 +132,7 @@ class Watchdog:
 
 
 def _held_open(processes: list[str], *, memory: bool) -> int:
-    """Bytes of files that have no name any more and that a process still holds open: on a disk, or in memory."""
+    """Return the bytes of files without a name that a process still holds open, on a disk or in memory."""
     total, seen = 0, set()
     for name in processes:
         try:
@@ -161,18 +161,18 @@ def _used(path: str) -> int:
 
 
 def _children() -> float:
-    """Seconds of processor time of all that we have waited for, and of all that they have (getrusage(2))."""
+    """Return the processor time in seconds of all reaped children and their reaped children (getrusage(2))."""
     found = resource.getrusage(resource.RUSAGE_CHILDREN)
     return found.ru_utime + found.ru_stime
 
 
 def _shmem() -> int:
-    """Bytes of files in memory on the whole machine (proc_meminfo(5))."""
+    """Return the bytes of files in memory on the whole machine (proc_meminfo(5))."""
     return _number("/proc/meminfo", b"Shmem:") << 10
 
 
 def _segments() -> int:
-    """Bytes of System V shared memory in our own namespace (proc(5), /proc/sysvipc)."""
+    """Return the bytes of System V shared memory in this namespace (proc(5), /proc/sysvipc)."""
     try:
         with open("/proc/sysvipc/shm", "rb") as file:
             return sum(int(line.split()[14]) for line in file.readlines()[1:])
@@ -199,7 +199,7 @@ def _share(process: str) -> int:
 
 
 def status(process: str) -> list[bytes]:
-    """proc_pidstatus(5) from the state on: names may hold spaces and brackets."""
+    """Return the fields of proc_pidstatus(5) from the state on. The name before may contain spaces and brackets."""
     try:
         with open(f"/proc/{process}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split()

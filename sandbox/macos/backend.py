@@ -61,7 +61,7 @@ class _Talk:
         self.streams = (bytearray(), bytearray())
 
     async def whole(self, stdin: bytes | None) -> None:
-        """Until the process has ended, and whatever holds its streams open a second later."""
+        """Wait until the process has ended, and up to one second longer for descendants that hold its streams open."""
         taking = asyncio.gather(
             self._take(self.process.stdout, 0), self._take(self.process.stderr, 1), self._feed(stdin)
         )
@@ -100,7 +100,9 @@ class _Talk:
 
 
 class Seatbelt:
-    """Paths, services and network by a profile of the kernel; labelled PARTIAL for what that cannot do."""
+    """The backend for macOS. A profile of the kernel restricts paths, services and network; labelled PARTIAL for the
+    rest.
+    """
 
     name = "seatbelt"
 

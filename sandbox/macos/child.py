@@ -1,7 +1,8 @@
-"""Started by the seatbelt backend: sets limits and becomes a command, or performs a file action. Standard library only.
+"""The start script of the seatbelt backend: sets limits and becomes a command, or performs a file action.
 
 Before sandbox-exec: `child.py start LIMITS ENVIRONMENT PROGRAM ...` (JSON objects; names of limits as in `resource`).
-Inside it: `child.py perform`, with a marshalled request on standard input and JSON on standard output.
+Inside it: `child.py perform`, with a marshalled request on standard input and JSON on standard output. Standard library
+only.
 """
 
 import json

@@ -1,8 +1,8 @@
-"""Terms to a seatbelt profile: SBPL text and the parameters that it names. Reads our own lists and nothing else.
+"""The compilation of Terms to a seatbelt profile: SBPL text and its parameters. Reads only our own lists.
 
-SBPL is what sandbox-exec(1) takes; Apple documents little of it, so facts come from the profiles that macOS ships.
-Three of them shape this module: everything is denied that no rule allows; of the rules that match the *last* one wins,
-so what takes away comes after what gives; and paths are compared as the kernel resolved them: `/tmp` is `/private/tmp`.
+SBPL is the input of sandbox-exec(1); Apple documents little of it, so facts come from the profiles that macOS ships.
+Three facts shape this module: everything is denied that no rule allows; the *last* matching rule wins, so restrictions
+come after permissions; and paths are compared as the kernel resolved them: `/tmp` is `/private/tmp`.
 """
 
 import tomllib
@@ -21,7 +21,7 @@ _TERMINAL = '(require-all (regex #"^/dev/ttys[0-9]+$") (extension "com.apple.san
 
 @dataclass(frozen=True, slots=True)
 class Sbpl:
-    """`text` is the profile. `parameters` are its `-D NAME=VALUE` in order: no path ever stands in the text itself."""
+    """A profile as `text`, with its `-D NAME=VALUE` `parameters` in order. The text itself contains no path."""
 
     text: str
     parameters: tuple[tuple[str, str], ...]
@@ -39,7 +39,9 @@ class _Paper:
         return f'(param "{known.setdefault(actual(path), f"{kind}_{len(known)}")}")'
 
     def rule(self, head: str, *filters: str) -> None:
-        """Nothing without a filter is written: `(allow file-read*)` alone would mean every file there is."""
+        """Write a rule with its filters; a rule without a filter is not written: `(allow file-read*)` alone means
+        every file.
+        """
         if filters:
             self.lines.append(f"({head}\n  " + "\n  ".join(filters) + ")")
 
@@ -57,8 +59,13 @@ def actual(path: str) -> str:
 def profile_for(
     terms: Terms, found: Scan, *, scratch: str, code: tuple[str, ...] = (), proxy: int | None = None
 ) -> Sbpl:
-    """`scratch` is the session's own folder for HOME and TMPDIR. `code`: what our own process needs to perform a file
-    action, read-only. `proxy`: the one port of this machine that may be connected to, for Terms with hosts."""
+    """Return the profile for `terms`.
+
+    Args:
+        scratch: The session's own folder for HOME and TMPDIR.
+        code: Paths that our own process needs to perform a file action, read-only.
+        proxy: The one port of this machine that may be connected to, for Terms with hosts.
+    """
     facts, paper, work = _facts(), _Paper(), terms.rights is Rights.WORKSPACE_WRITE
     granted = [*terms.write, *((terms.workspace, scratch, *filter(None, (terms.cache,))) if work else ())]
     seen = [*terms.system, *terms.read, *code, terms.workspace, scratch, *granted]
@@ -91,9 +98,10 @@ def profile_for(
 
 
 def _network(paper: _Paper, terms: Terms, scratch: str, proxy: int | None, *, work: bool) -> None:
-    """There is no loopback of one's own: connecting to `localhost` would reach every service of this machine (T07).
+    """Write the rules for the network. There is no separate loopback: `localhost` has every service of this machine
+    (T07).
 
-    `remote` and `local` are the two ends of a connection: a rule for outbound by its local end would open everything.
+    `remote` and `local` are the two ends of a connection: an outbound rule with the local end would open everything.
     """
     if work:
         paper.rule("allow network-bind", '(local ip "localhost:*")')
@@ -108,7 +116,7 @@ def _network(paper: _Paper, terms: Terms, scratch: str, proxy: int | None, *, wo
 
 
 def _withdraw(paper: _Paper, terms: Terms, found: Scan) -> None:
-    """What must hold whatever was allowed above: this comes last."""
+    """Write the restrictions that hold regardless of earlier rules, and therefore come last."""
     paper.rule("deny file-write-setugid", '(subpath "/")')
     masked = [path for path in found.masked if path not in terms.read]
     locked = sorted({*found.locked, *found.shared, *_absent(terms, found)} - set(terms.write))
@@ -123,13 +131,13 @@ def _withdraw(paper: _Paper, terms: Terms, found: Scan) -> None:
 
 
 def _absent(terms: Terms, found: Scan) -> set[str]:
-    """Auto-run files that are not there: a rule about a name needs none, so they cannot be made at all."""
+    """Return auto-run files that do not exist: a rule about a name needs no file, so the files cannot be created."""
     plain = [pattern for pattern in terms.locked if not any(c in pattern for c in "*?[")]
     return {f"{root}/{pattern}" for root in (found.roots or (terms.workspace,)) for pattern in plain}
 
 
 def _parents(paths: list[str]) -> list[str]:
-    """Every folder above: without its metadata a path cannot be walked, resolved, or asked for with getcwd(3)."""
+    """Return every parent folder: without its metadata a path cannot be walked, resolved, or returned by getcwd(3)."""
     above: set[str] = set()
     for path in map(actual, paths):
         while (path := dirname(path)) not in above:

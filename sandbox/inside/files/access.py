@@ -1,4 +1,4 @@
-"""Opening files without surprises, and words for what the kernel refuses. Stdlib only: this runs confined."""
+"""Safe opening of files, and error texts for the kernel's refusals. Runs confined: standard library only."""
 
 import errno
 import os
@@ -123,12 +123,12 @@ def read_capped(path: str, what: str, cap: int = CAP) -> tuple[bytes, bool]:
 
 
 def is_binary(content: bytes) -> bool:
-    """Whether the first bytes hold a NUL."""
+    """Return True if the first bytes contain a NUL."""
     return 0 in content[:SNIFF]
 
 
 def digest(content: bytes) -> str:
-    """sha256, hex."""
+    """Return the SHA-256 in hexadecimal digits."""
     import hashlib
 
     return hashlib.sha256(content).hexdigest()
@@ -147,7 +147,7 @@ def missing(path: str, what: str) -> Refused:
 
 
 def nearest(folder: str, name: str) -> list[str]:
-    """Up to three paths in `folder` whose names are most like `name`, the same name in another case first."""
+    """Return up to three paths in `folder` with names most like `name`, the same name in another case first."""
     import difflib
 
     try:

@@ -1,4 +1,6 @@
-"""Replacing one exact piece of a text file, or saying precisely why not. Stdlib only: this runs confined."""
+"""Replacement of one exact piece of a text file, or a precise reason why it failed. Runs confined: standard library
+only.
+"""
 
 import os
 
@@ -71,7 +73,9 @@ def visible(text: str) -> str:
 
 
 def places(text: str, old: str) -> str:
-    """On which lines `old` begins, in words: the places that a replacement would change, so overlaps do not count."""
+    """Return the lines on which `old` begins, in words. Overlaps do not count, because a replacement would not
+    change them.
+    """
     numbers: list[int] = []
     at, line, done = text.find(old), 1, 0
     total = 0
@@ -87,7 +91,7 @@ def places(text: str, old: str) -> str:
 
 
 def near_miss(text: str, old: str) -> str:
-    """What in `text` comes closest to `old`, in words; bounded in time for any pair."""
+    """Return the part of `text` that is closest to `old`, in words. The time is bounded for any pair."""
     import difflib
     import re
 

@@ -1,4 +1,4 @@
-"""Searching file contents, by our own means: what is used when ripgrep is absent. Stdlib only: this runs confined."""
+"""Search of file contents without ripgrep, used if ripgrep is absent. Runs confined: standard library only."""
 
 import os
 import stat
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Query:
-    """What is searched for. `glob` is a gitignore-like filter: `*.py`, `src/**`, `!*.min.js`."""
+    """The parameters of a search. `glob` is a filter like gitignore: `*.py`, `src/**`, `!*.min.js`."""
 
     __slots__ = ("context", "files_only", "glob", "ignore_case", "limit", "pattern", "root", "seconds")
 
@@ -44,7 +44,7 @@ class Query:
 
 
 class Findings:
-    """Matches, file by file, as they come in: [path, [[line number, is a match, text], ...]]."""
+    """The matches, file by file, in the order of the search: [path, [[line number, is a match, text], ...]]."""
 
     __slots__ = ("_room", "count", "files", "late", "limited", "unread")
 
@@ -75,7 +75,9 @@ class Late(Exception):
 
 
 class Alarm:
-    """`with Alarm(seconds):` raises Late when the time is up, even inside one regular expression that never ends."""
+    """A time limit: `with Alarm(seconds):` raises Late at the limit, even inside one regular expression that never
+    ends.
+    """
 
     __slots__ = ("_before", "_seconds", "_set")
 

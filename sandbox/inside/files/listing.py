@@ -1,4 +1,4 @@
-"""What is in a folder, and which files below it match a pattern. Stdlib only: this runs confined."""
+"""The content of a folder, and the files below it that match a pattern. Runs confined: standard library only."""
 
 import os
 import stat
@@ -42,7 +42,9 @@ def _entry(path: str, name: str) -> list[object]:
 
 
 def glob_files(pattern: str, root: str, seconds: float) -> dict[str, object]:
-    """Files below `root` whose relative path matches, newest first; links are not followed, `.git` is skipped."""
+    """Return files below `root` whose relative path matches, newest first. Links are not followed, and `.git` is
+    skipped.
+    """
     what = f"cannot search `{show(root)}`"
     if not os.path.lexists(root):
         raise missing(root, what)

@@ -1,4 +1,4 @@
-"""Glob patterns, matched folder by folder and without backtracking. Stdlib only: this runs confined."""
+"""Glob patterns, matched folder by folder and without backtracking. Runs confined: standard library only."""
 
 from sandbox.inside.files.access import Refused
 
@@ -26,7 +26,7 @@ class Pattern:
         self.start = self._closed({(index, 0) for index in range(len(self._alternatives))})
 
     def step(self, places: Places, name: str) -> Places:
-        """Where in the pattern we are after `name`; empty when nothing below it can match."""
+        """Return the positions in the pattern after `name`; empty if nothing below can match."""
         after: set[tuple[int, int]] = set()
         for alternative, part in places:
             parts = self._alternatives[alternative]
@@ -40,18 +40,18 @@ class Pattern:
         return self._closed(after)
 
     def complete(self, places: Places) -> bool:
-        """Whether the path walked so far matches as a whole."""
+        """Return True if the path walked so far matches as a whole."""
         return any(part == len(self._alternatives[alternative]) for alternative, part in places)
 
     def matches(self, path: str) -> bool:
-        """Whether a whole relative path matches."""
+        """Return True if a whole relative path matches."""
         places = self.start
         for name in path.split("/"):
             places = self.step(places, name)
         return self.complete(places)
 
     def _closed(self, places: set[tuple[int, int]]) -> Places:
-        """`**` also stands for no folder at all."""
+        """Return the positions with those behind each `**` added, because `**` also matches no folder at all."""
         closed = set(places)
         for alternative, part in places:
             parts = self._alternatives[alternative]

@@ -35,8 +35,8 @@ def warm() -> None:
 def perform(request: dict[str, object]) -> dict[str, object]:
     """Carry out one file action: `{"op": "ReadFile", **fields}`. A failure is `{"problem": {what, why, fix}}`.
 
-    `seconds`, when given, is how long a search may take. Total: whatever the disk holds, the answer is a dict of
-    JSON values without lone surrogates.
+    `seconds` limits the time of a search. Total: whatever the disk holds, the answer is a dict of JSON values without
+    lone surrogates.
     """
     try:
         return _perform(_Request(request))
@@ -166,7 +166,7 @@ class _Request:
 
 
 def _fits(text: str, errors: str) -> bool:
-    """Whether `text` can be written as UTF-8."""
+    """Return True if `text` can be written as UTF-8."""
     if text.isascii():
         return True
     try:

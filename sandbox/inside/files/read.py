@@ -1,4 +1,4 @@
-"""Reading one file: numbered text, an image, or the plain word that it is neither. Stdlib only: this runs confined."""
+"""Reading of one file as numbered text, as an image, or as binary. Runs confined: standard library only."""
 
 import binascii
 import os
@@ -75,7 +75,7 @@ def read_file(path: str, offset: int, limit: int) -> dict[str, object]:
 
 
 def page(content: bytes, more: bool, offset: int, limit: int) -> dict[str, object]:
-    """Lines `offset` .. `offset + limit - 1` of `content`, each cut to LINE_CAP, as many as TEXT_CAP holds."""
+    """Return lines `offset` to `offset + limit - 1` of `content`, each cut to LINE_CAP, as many as TEXT_CAP holds."""
     bom = content.startswith(_BOM)
     pieces = content.removeprefix(_BOM).split(b"\n")
     if pieces[-1] == b"" or (more and len(pieces) > 1):
@@ -110,7 +110,7 @@ def page(content: bytes, more: bool, offset: int, limit: int) -> dict[str, objec
 
 
 def guess(content: bytes) -> str:
-    """In words, what binary `content` seems to be."""
+    """Return the probable kind of binary `content`, in words."""
     for at, magic, words in _MAGIC:
         if content[at : at + len(magic)] == magic:
             return words

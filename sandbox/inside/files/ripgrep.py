@@ -1,4 +1,4 @@
-"""Searching file contents with ripgrep, where it is installed. Stdlib only: this runs confined."""
+"""Search of file contents with ripgrep, if it is installed. Runs confined: standard library only."""
 
 import os
 import select
@@ -23,11 +23,13 @@ _LINES = ("--line-number", "--crlf", "--no-context-separator", f"--max-columns={
 
 
 class Unusable(Exception):
-    """Ripgrep cannot answer this. The message is its own word for why, such as a mistake in the pattern."""
+    """The error for a search that ripgrep cannot do. The message is ripgrep's own reason, such as an invalid
+    pattern.
+    """
 
 
 def program() -> str | None:
-    """Where ripgrep is, or None. Only absolute folders of PATH count."""
+    """Return the path of ripgrep, or None. Only absolute folders of PATH count."""
     for folder in os.environ.get("PATH", _PATH).split(":"):
         path = f"{folder}/rg"
         if folder.startswith("/") and os.access(path, os.X_OK) and os.path.isfile(path):

@@ -1,4 +1,4 @@
-"""Putting content in place: whole, or not at all. Stdlib only: this runs confined."""
+"""Atomic writing of files: the whole content, or nothing. Runs confined: standard library only."""
 
 import errno
 import os
@@ -156,5 +156,5 @@ def make_parents(real: str, what: str) -> int:
 
 
 def lines_of(content: bytes) -> int:
-    """How many lines `content` has; a last one without its newline counts."""
+    """Return the number of lines of `content`; a last line without newline counts."""
     return content.count(b"\n") + (not content.endswith(b"\n") and bool(content))
