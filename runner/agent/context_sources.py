@@ -29,20 +29,20 @@ _TOLD = 3  # broken skills that are named
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class ContextSources:
     """The context, and what the person should know of it."""
 
     context: Context
     notices: tuple[str, ...]
 
 
-def given(inventory: "Inventory | None", environ: Mapping[str, str], *, skilled: bool = True) -> Given:
+def read_context(inventory: "Inventory | None", environ: Mapping[str, str], *, skilled: bool = True) -> ContextSources:
     """Return the context of a session; `inventory` is the trusted content of the repository.
 
     Raise Stopped if a prompt file of the user cannot be used: its author does not want to work without it.
     """
     folder = os.path.dirname(str(paths.config_file(environ)))
-    base, added = (own(os.path.join(folder, name)) for name in (BASE_FILE, ADDED_FILE))
+    base, added = (read_own_text(os.path.join(folder, name)) for name in (BASE_FILE, ADDED_FILE))
     theirs = _prompts(inventory) if inventory is not None else {}
     notices = []
     if project := theirs.get(BASE_FILE):
@@ -54,10 +54,12 @@ def given(inventory: "Inventory | None", environ: Mapping[str, str], *, skilled:
     skills, broken = skills_at(inventory, environ) if skilled else ((), ())
     files = tuple(each.path for each in instructions.texts(inventory)) if inventory is not None else ()
     commands = _commands(inventory) if inventory is not None else ()
-    return Given(Context(base, texts, skills, commands=commands, files=files), (*notices, *_said(broken)))
+    return ContextSources(
+        Context(base, texts, skills, commands=commands, files=files), (*notices, *_broken_notices(broken))
+    )
 
 
-def own(path: str) -> Text | None:
+def read_own_text(path: str) -> Text | None:
     """A text of the person's own; None where there is none. A link of theirs may lead to it. Raises Stopped."""
     try:
         handle, found = open_regular(path, follow=True)
@@ -156,7 +158,7 @@ def _placed(skill: Skill, workspace: str) -> Skill:
     return replace(skill, path=os.path.join(workspace, skill.path))
 
 
-def _said(broken: tuple[Broken, ...]) -> tuple[str, ...]:
+def _broken_notices(broken: tuple[Broken, ...]) -> tuple[str, ...]:
     shown = [f"`{one_line(each.path, 200)}` is no skill: it {each.why}" for each in broken[:_TOLD]]
     if len(broken) > _TOLD:
         shown.append(f"{len(broken) - _TOLD} more skills are not used either")

@@ -136,14 +136,14 @@ async def open_session(
         session = audit.session(info)
         ends = Ends(audit, session)
         told = emit  # the end is told when the session is closed already
-        stack.callback(lambda: _told(ends.problem, told))
+        stack.callback(lambda: _emit_problem(ends.problem, told))
         stack.push(ends.record)
         if address := settings.value("audit", "otlp"):
             from runner.audit.otlp_stream import sending
 
             sent, clear = sending(location.of(settings, environ), session, str(address))
-            stack.callback(lambda: _noticed(sent(), told))
-            _noticed(clear, emit)
+            stack.callback(lambda: _emit_notice(sent(), told))
+            _emit_notice(clear, emit)
         emit = ends.watch(emit)
         journal = Journal()
         if options.beginning is not None:
@@ -209,14 +209,14 @@ def _prices(model: str | None, bounds: RunLimits) -> dict[str, Price]:
 
 
 def _end(journal: Journal, emit: Emit) -> None:
-    _told(journal.close(), emit)
+    _emit_problem(journal.close(), emit)
 
 
-def _told(problem: Problem | None, emit: Emit) -> None:
-    _noticed(f"{problem.what}: {problem.why}" if problem is not None else None, emit)
+def _emit_problem(problem: Problem | None, emit: Emit) -> None:
+    _emit_notice(f"{problem.what}: {problem.why}" if problem is not None else None, emit)
 
 
-def _noticed(text: str | None, emit: Emit) -> None:
+def _emit_notice(text: str | None, emit: Emit) -> None:
     if text is not None:
         emit(Notice(text))
 

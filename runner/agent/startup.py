@@ -87,7 +87,7 @@ def prepare_options(
     """
     from functools import partial
 
-    from runner.agent.context_sources import given
+    from runner.agent.context_sources import read_context
     from runner.agent.open_session import SessionOptions
     from runner.config import load
     from runner.config.amounts import apply_limits
@@ -114,7 +114,7 @@ def prepare_options(
     instructions, brought = "", None
     if repository:
         settings, instructions, brought = started(wish, settings, os.environ, lambda trusted: again(trusted=trusted))
-    told = given(brought, os.environ, skilled=bool(settings.value("skills")))
+    told = read_context(brought, os.environ, skilled=bool(settings.value("skills")))
     settings = replace(settings, notices=(*settings.notices, *told.notices))
     flags = said(
         mode=args.mode,
@@ -182,7 +182,7 @@ def opener(args: RunArgs, settings: "Settings", cwd: Path, first: "Opened") -> "
     def another(spec: str) -> "Opened":
         same = spec.strip().partition(":")[0] == first.provider.name
         flags = args.key if same and not args.key.from_stdin else KeyFlags()
-        given = first.secrets[0] if same and args.key.from_stdin and first.secrets else None
-        return chosen_model(replace(args, model=spec, provider=None, key=flags), settings, cwd, given)
+        stdin_key = first.secrets[0] if same and args.key.from_stdin and first.secrets else None
+        return chosen_model(replace(args, model=spec, provider=None, key=flags), settings, cwd, stdin_key)
 
     return another

@@ -16,7 +16,7 @@ _COMMAND_LINES, _COMMAND_CHARACTERS = 12, 2000  # of one command; a question sho
 Pairs = tuple[tuple[str, str], ...]  # label, words
 
 
-def started(event: SessionStarted) -> Pairs:
+def session_labels(event: SessionStarted) -> Pairs:
     """Return the workspace, the mode, the model and the enforcement of a session, as labels and words."""
     found = event.enforcement
     held = sum(ok for _, ok in found.checks)
@@ -31,7 +31,7 @@ def started(event: SessionStarted) -> Pairs:
     )
 
 
-def resumed(event: Resumed) -> Pairs:
+def resumption_labels(event: Resumed) -> Pairs:
     """Return the description of a continued session, and what has changed since, as labels and words."""
     since, until = (at[:16].replace("T", " ") for at in (event.began, event.until))
     so_far = f"{many(event.prompts, 'prompt')}, {many(event.turns, 'turn')}, {since} to {until} UTC"
@@ -44,12 +44,12 @@ def resumed(event: Resumed) -> Pairs:
     )
 
 
-def prompted(event: Prompted | Steered) -> str:
+def prompt_words(event: Prompted | Steered) -> str:
     """Return the user's prompt as it was typed."""
     return (event.typed if isinstance(event, Prompted) else "") or event.text
 
 
-def seconds(count: float) -> str:
+def wait_words(count: float) -> str:
     """A time to wait, as people say it."""
     if count < 10:
         return f"{count:.3g} s"
@@ -57,18 +57,18 @@ def seconds(count: float) -> str:
     return f"{whole} s" if whole < 120 else f"{whole // 60} min {whole % 60} s"
 
 
-def note(event: Retrying | Compacted | Changed) -> str:
+def note_words(event: Retrying | Compacted | Changed) -> str:
     """Return one line about the event."""
     match event:
         case Retrying(_, problem, wait, attempt, attempts):
-            return f"{problem.what}; asking again in {seconds(wait)} ({attempt} of {attempts})"
+            return f"{problem.what}; asking again in {wait_words(wait)} ({attempt} of {attempts})"
         case Compacted(level, before, after):
             return f"compacted ({level}): {before} tokens are now {after}"
         case Changed(what, was, now, why):
             return f"the {what} is now {now} (was {was}){': ' + why if why else ''}"
 
 
-def ended(event: RunEnded) -> str:
+def run_end_words(event: RunEnded) -> str:
     """Return one line about the end of a run: the reason, and the turns, denials and tokens."""
     count, usage = len(event.denied), event.usage
     denied = f", {count} denied" if count else ""
@@ -102,7 +102,7 @@ def output_lines(event: Finished, action: Action | None = None) -> list[str]:
     The output of a command is shown as a terminal would have left it; of a file, every character is shown.
     """
     command = isinstance(action, RunScript | RunArgv)
-    text = settled(event.text) if command else event.text
+    text = overwritten_text(event.text) if command else event.text
     lines = visible(text, prose=command).rstrip("\n").split("\n") if text.strip() else []
     if lines and lines[-1].startswith("[exit status "):
         lines.pop()
@@ -111,7 +111,7 @@ def output_lines(event: Finished, action: Action | None = None) -> list[str]:
     return lines
 
 
-def settled(text: str) -> str:
+def overwritten_text(text: str) -> str:
     """Each line as a terminal leaves it where a program wrote over it again and again, such as a progress bar."""
     if "\r" not in text:
         return text

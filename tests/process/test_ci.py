@@ -559,7 +559,7 @@ def test_what_was_done_in_another_way_did_not_matter(job: Job) -> None:
     """By the records themselves: what the gate refuses once, it seldom allows in the same session."""
     from runner.audit.chain import Record
     from runner.audit.decisions import Deed
-    from runner.frontends.ci.session_record import Story, refusals
+    from runner.frontends.ci.session_record import SessionRecord, refusals
 
     def deed(
         id: int, verdict: str, action: str, *effects: tuple[str, str], status: int = 0, tool: str = "bash"
@@ -582,7 +582,7 @@ def test_what_was_done_in_another_way_did_not_matter(job: Job) -> None:
         (deed(2, "allow", "b", x, tool="fetch"), True, True, "another tool"),
         (deed(2, "deny", "a", x), True, True, "denied again"),
     ):
-        assert refusals(Story((deed(1, "deny", "a", x), later)), done=done)[0].mattered is expected, why
+        assert refusals(SessionRecord((deed(1, "deny", "a", x), later)), done=done)[0].mattered is expected, why
 
 
 def test_files_that_git_ignores_and_files_of_git_are_no_changes(job: Job) -> None:

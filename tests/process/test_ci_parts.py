@@ -122,7 +122,7 @@ FOLDERS: list[tuple[dict[str, str], set[str], str]] = [
 @pytest.mark.parametrize(("environ", "expected", "why"), FOLDERS, ids=[row[2] for row in FOLDERS])
 def test_files_of_the_job_are_secrets(environ: dict[str, str], expected: set[str], why: str) -> None:
     profile: Profile = packaged().profile
-    found = host_environment.closed(profile, environ, "/w")
+    found = host_environment.deny_job_files(profile, environ, "/w")
     new = {*found.secret_paths, *found.secret_names} - {*profile.secret_paths, *profile.secret_names}
     assert new == expected, why
 
@@ -452,5 +452,10 @@ def test_no_variable_of_a_job_is_passed_on() -> None:
         "GITLAB_X",
     )
     environ = dict.fromkeys((*names, "CI", "PATH", "LANG"), "x")
-    assert set(host_environment.environment(environ)) == {"CI", "PATH", "LANG"}
-    assert set(host_environment.environment(environ, keep={"GITHUB_TOKEN"})) == {"CI", "PATH", "LANG", "GITHUB_TOKEN"}
+    assert set(host_environment.command_environment(environ)) == {"CI", "PATH", "LANG"}
+    assert set(host_environment.command_environment(environ, keep={"GITHUB_TOKEN"})) == {
+        "CI",
+        "PATH",
+        "LANG",
+        "GITHUB_TOKEN",
+    }

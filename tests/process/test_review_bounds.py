@@ -151,9 +151,9 @@ def test_whenever_the_time_is_over_each_change_is_in_the_patch_or_named(base: Pa
 @pytest.mark.parametrize("count", [0, 1, 4, 8, 10**6])
 def test_a_look_that_ends_early_calls_nothing_deleted_that_it_did_not_miss(tmp_path: Path, count: int) -> None:
     sh(tmp_path, "git init -q .; mkdir -p d/e; touch d/e/x d/y z gone; echo '*.o' > .gitignore")
-    then = changes.before(str(tmp_path))
+    then = changes.scan_workspace(str(tmp_path))
     sh(tmp_path, "rm gone; echo x > d/e/new; echo x > z; touch a.o")
-    look = changes.since(str(tmp_path), then, _when(count))
+    look = changes.changes_since(str(tmp_path), then, _when(count))
     assert {(each.path, each.how) for each in look.changed} <= {
         ("gone", "deleted"), ("d/e/new", "added"), ("z", "modified"), ("a.o", "added")
     }  # fmt: skip

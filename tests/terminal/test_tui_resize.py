@@ -11,7 +11,7 @@ from prompt_toolkit.data_structures import Size
 from prompt_toolkit.input import DummyInput
 from prompt_toolkit.layout import FormattedTextControl, Layout, Window
 
-from runner.frontends.terminal.probe import Ground
+from runner.frontends.terminal.probe import TerminalProbe
 from runner.frontends.tui.renderer import Canvas, Painter
 from tests.support.screen_harness import ScreenHarness, bash
 
@@ -63,7 +63,7 @@ def test_what_a_narrower_window_did_to_the_rows(environ: dict[str, str], answer:
         window = Window(FormattedTextControl("x" * 30 + "\n" + "x" * 30 + "\n"), dont_extend_height=True)
         app: Application[None] = Application(Layout(window))
         painter = Painter(app.renderer.style, canvas, lambda: "", environ)
-        ground = Ground(environ, lambda: None)
+        ground = TerminalProbe(environ, lambda: None)
         ground.heard(answer)
         painter.wraps = painter.wraps and not ground.cuts
         painter.render(app, app.layout)

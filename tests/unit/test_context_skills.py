@@ -11,7 +11,7 @@ from hypothesis import given as where
 from hypothesis import strategies as st
 
 from policy.model.secret_paths import Secrets
-from runner.agent.context_sources import given, own
+from runner.agent.context_sources import read_context, read_own_text
 from runner.config import load
 from runner.config.agentfiles.front_matter import HeadError, front_matter
 from runner.config.agentfiles.instructions import block, texts
@@ -167,7 +167,7 @@ class Place:
         return self.file(root / name / "SKILL.md", text)
 
     def given(self, *, trusted: bool) -> tuple[Context, tuple[str, ...]]:
-        found = given(look(str(self.work), home=str(self.home)) if trusted else None, self.environ)
+        found = read_context(look(str(self.work), home=str(self.home)) if trusted else None, self.environ)
         return found.context, found.notices
 
 
@@ -279,7 +279,7 @@ def test_a_prompt_of_the_persons_own_that_cannot_be_used_is_no_silence(place: Pl
     path = place.file(place.config / "SYSTEM.md", "fine")
     link = place.config / "link.md"
     link.symlink_to(path)
-    found = own(str(link))
+    found = read_own_text(str(link))
     assert found is not None
     assert found.text == "fine", "a link of theirs is theirs"
     path.chmod(0o666)
@@ -312,7 +312,7 @@ def test_texts_of_every_folder_on_the_way_are_told_once_the_nearest_last(place: 
         ("docs/AGENTS.md", "the docs"),
     ]
     assert block(found).count("the repository\n") == 1
-    assert given(found, place.environ).context.files == (
+    assert read_context(found, place.environ).context.files == (
         "../../AGENTS.md",
         "../CLAUDE.md",
         "AGENTS.md",

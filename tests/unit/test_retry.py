@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from policy.model.verdict import Problem
 from runner.events import ModelText, Retrying
 from runner.frontends.tui.status import Wait
-from runner.frontends.wording import seconds
+from runner.frontends.wording import wait_words
 from runner.messages import WAITING_HELPS, Failure
 from runner.providers.backoff import RetryPolicy
 
@@ -103,4 +103,4 @@ def test_a_wait_counts_down(wait: float, later: float, said: str) -> None:
     ("count", "said"), [(0.5, "0.5 s"), (1.234, "1.23 s"), (59.6, "60 s"), (119.0, "119 s"), (179.7, "3 min 0 s")]
 )
 def test_a_time_to_wait_in_words(count: float, said: str) -> None:
-    assert seconds(count) == said
+    assert wait_words(count) == said

@@ -4,7 +4,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from runner.agent.context_sources import given
+from runner.agent.context_sources import read_context
 from runner.config.agentfiles.custom_commands import (
     LARGEST,
     PromptFile,
@@ -152,5 +152,5 @@ def test_a_repositorys_commands_wait_for_trust(tmp_path: Path) -> None:
     assert "/deploy" in told
     assert "Bad.md` is no command" in told
     environ = {"HOME": str(tmp_path / "home")}
-    assert given(None, environ).context.commands == ()
-    assert [each.prompt("now") for each in given(inventory, environ).context.commands] == ["Deploy now."]
+    assert read_context(None, environ).context.commands == ()
+    assert [each.prompt("now") for each in read_context(inventory, environ).context.commands] == ["Deploy now."]

@@ -4,7 +4,7 @@ import pytest
 
 from policy.model.verdict import Problem
 from runner.events import Changed, Compacted, Resumed, Retrying, RunEnded
-from runner.frontends.wording import command_lines, ended, note, resumed
+from runner.frontends.wording import command_lines, note_words, resumption_labels, run_end_words
 from runner.messages import Failure, Usage
 
 BEGAN, UNTIL = "2026-03-04T05:06:07.089Z", "2026-03-05T06:07:08.089Z"
@@ -46,17 +46,17 @@ COMMANDS = [
 
 @pytest.mark.parametrize(("event", "pairs", "why"), RESUMED, ids=[why for *_, why in RESUMED])
 def test_what_is_gone_on_with(event: Resumed, pairs: object, why: str) -> None:
-    assert resumed(event) == pairs, why
+    assert resumption_labels(event) == pairs, why
 
 
 @pytest.mark.parametrize(("event", "words", "why"), NOTES, ids=[why for *_, why in NOTES])
 def test_notes(event: Retrying | Compacted | Changed, words: str, why: str) -> None:
-    assert note(event) == words, why
+    assert note_words(event) == words, why
 
 
 @pytest.mark.parametrize(("event", "words", "why"), ENDED, ids=[why for *_, why in ENDED])
 def test_ends(event: RunEnded, words: str, why: str) -> None:
-    assert ended(event) == words, why
+    assert run_end_words(event) == words, why
 
 
 @pytest.mark.parametrize(("command", "lines", "why"), COMMANDS, ids=[why for *_, why in COMMANDS])

@@ -18,7 +18,7 @@ from runner.changes.review.tree_diff import OVERTIME
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class ChangedFile:
     """One changed file. `how` is added, modified or deleted."""
 
     path: str
@@ -34,17 +34,17 @@ class Look:
         cut: the time was over before the whole workspace was compared.
     """
 
-    changed: tuple[Changed, ...]
+    changed: tuple[ChangedFile, ...]
     notes: tuple[str, ...]
     cut: bool
 
 
-def before(workspace: str) -> dict[str, Stamp]:
+def scan_workspace(workspace: str) -> dict[str, Stamp]:
     """Return every file and link of a workspace as it is now. Raise OSError if the workspace cannot be read."""
     return {path: stamp(status) for path, status in tree_diff.scan_tree(workspace).files.items()}
 
 
-def since(workspace: str, then: dict[str, Stamp], over: Callable[[], bool] = never) -> Look:
+def changes_since(workspace: str, then: dict[str, Stamp], over: Callable[[], bool] = never) -> Look:
     """Return the files that differ from `then`. Comparing ends early when `over()` is true. Raises OSError."""
     now = tree_diff.scan_tree(workspace, over)
     stamps = {path: stamp(status) for path, status in now.files.items()}
@@ -53,7 +53,7 @@ def since(workspace: str, then: dict[str, Stamp], over: Callable[[], bool] = nev
         different = [path for path in different if path in stamps or not now.unseen(path)]
     with _ignored(workspace, over) as ignored:
         found = tuple(
-            Changed(path, "added" if path not in then else "deleted" if path not in stamps else "modified")
+            ChangedFile(path, "added" if path not in then else "deleted" if path not in stamps else "modified")
             for path in different
             if not ignored(path)
         )

@@ -54,7 +54,7 @@ _IN_GIT = re.compile(r"(?:^|/)\.git(?:/|$)")
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredLogin:
     """A login in a file that every command in the workspace can read.
 
     Attributes:
@@ -72,7 +72,7 @@ class Kept:
 Logins = tuple[tuple[str, str], ...]  # what holds each, and its words
 
 
-def credentials(workspace: str) -> tuple[Kept, ...]:
+def credentials(workspace: str) -> tuple[StoredLogin, ...]:
     """Return the logins in Git's files that a command in the workspace could read. What they hold is masked from now
     on."""
     found = []
@@ -82,7 +82,7 @@ def credentials(workspace: str) -> tuple[Kept, ...]:
         shown = os.path.relpath(path, workspace) if within else path
         working = not within or not any(inside(path, git) for git in gits)
         for key, words in logins:
-            found.append(Kept(shown, key, working))
+            found.append(StoredLogin(shown, key, working))
             for part in {words, *words.split()[:_MOST_LOGINS]}:
                 # Of a program that prints one, the first line and the names of files are none.
                 if len(part) >= registry.SHORTEST and not part.startswith("#!") and not os.path.lexists(part):
@@ -90,7 +90,7 @@ def credentials(workspace: str) -> tuple[Kept, ...]:
     return tuple(found)
 
 
-def refuse(kept: tuple[Kept, ...], *, review: bool = False) -> None:
+def refuse(kept: tuple[StoredLogin, ...], *, review: bool = False) -> None:
     """Raise a usage error if there are any. With `review`, only those count that cannot be removed from a copy."""
     kept = tuple(each for each in kept if each.working or not review)
     if not kept:

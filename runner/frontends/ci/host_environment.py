@@ -30,7 +30,7 @@ _POINTING = (
 )  # fmt: skip
 
 
-def environment(environ: Mapping[str, str], *, keep: Collection[str] = ()) -> dict[str, str]:
+def command_environment(environ: Mapping[str, str], *, keep: Collection[str] = ()) -> dict[str, str]:
     """Return the environment that commands may get parts of.
 
     `keep` are the variables that the user's own `[[credential]]` tables name, for the proxy. The redactor learns every
@@ -44,7 +44,7 @@ def environment(environ: Mapping[str, str], *, keep: Collection[str] = ()) -> di
     }
 
 
-def closed(profile: Profile, environ: Mapping[str, str], workspace: str) -> Profile:
+def deny_job_files(profile: Profile, environ: Mapping[str, str], workspace: str) -> Profile:
     """Return `profile` with the job's files and credential files as secrets: no mode may read or write one of them."""
     found: set[str] = set()
     for name in _FILES:

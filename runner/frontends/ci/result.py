@@ -4,8 +4,8 @@ import json
 from dataclasses import asdict
 
 from policy.model.frozen import dataclass
-from runner.frontends.ci.changes import Changed
-from runner.frontends.ci.session_record import Refused
+from runner.frontends.ci.changes import ChangedFile
+from runner.frontends.ci.session_record import DenialRecord
 from runner.messages import Usage
 
 
@@ -29,8 +29,8 @@ class Result:
     usage: Usage = Usage()
     cost: float | None = None
     seconds: float = 0.0
-    denied: tuple[Refused, ...] = ()
-    changed: tuple[Changed, ...] = ()
+    denied: tuple[DenialRecord, ...] = ()
+    changed: tuple[ChangedFile, ...] = ()
     session: str | None = None
     head: str | None = None
     patch: str | None = None

@@ -25,9 +25,9 @@ from runner.events import Emit, Event, ModelText, RunEnded, SessionStarted, Tool
 from runner.frontends.ci import changes, git_logins, host_environment
 from runner.frontends.ci.output_files import Outlets
 from runner.frontends.ci.result import Result, inert
-from runner.frontends.ci.session_record import Story, refusals, told
+from runner.frontends.ci.session_record import SessionRecord, read_session_record, refusals
 from runner.frontends.ci.workflow import JobLog
-from runner.frontends.ci.write_outputs import Remains, written
+from runner.frontends.ci.write_outputs import OutputContent, write_outputs
 from runner.frontends.launch import on_stdout, play, prompt_text, transcript
 from runner.gate.gate import refuse_folder
 from runner.problems import Exit, Stopped, known_problem
@@ -63,7 +63,7 @@ class Run:
         self._mode = (args.mode or Mode.DONT_ASK).value
         self._model = args.model or args.provider or "none"
         self._bounds: RunLimits = PIPELINE
-        self._changed: tuple[changes.Changed, ...] = ()
+        self._changed: tuple[changes.ChangedFile, ...] = ()
         self._notes: list[str] = []
         self._patch: bytes | None = None
         self._seconds = 0.0
@@ -90,12 +90,12 @@ class Run:
         self._seconds = time.monotonic() - self._began
         _ignored()  # what follows takes a moment, and is all that is left of the run
         if problem is not None and code not in (Exit.INTERRUPTED, Exit.BROKEN_PIPE):
-            self._shown(problem)
+            self._show_problem(problem)
         story = self._story()
         result = self._result(code, problem, story)
         remains = self._remains(story, problem)
         try:
-            result = written(result, remains, self._outlets, self._shown)
+            result = write_outputs(result, remains, self._outlets, self._show_problem)
         finally:
             if self._log is not None:
                 self._log.end()
@@ -114,7 +114,7 @@ class Run:
         options, settings = prepare_options(args, True, repository=args.trust_config is not None, usual=PIPELINE)
         self._place = location.of(settings, os.environ)
         self._bounds = options.bounds
-        profile = host_environment.closed(settings.profile, os.environ, self._workspace)
+        profile = host_environment.deny_job_files(settings.profile, os.environ, self._workspace)
         settings = replace(
             settings,
             profile=profile,
@@ -127,15 +127,15 @@ class Run:
         options = with_session(args, options, settings, model)
         self._bounds = options.bounds
         lent = {name for each in settings.profile.credentials for name in each.source[1:] if each.source[0] == "env"}
-        environ = host_environment.environment(os.environ, keep=lent)
+        environ = host_environment.command_environment(os.environ, keep=lent)
         with _reviewed(self._review, options, settings, environ) as review:
             if review is None:
                 self._in_place(prompt, options, settings, environ, model)
                 return
             git_logins.strip(review.workspace)
             self._notes += review.notes
-            told = f"{review.told}\n\n{options.instructions}".strip()
-            options = replace(options, cwd=review.cwd, instructions=told)
+            instructions = f"{review.told}\n\n{options.instructions}".strip()
+            options = replace(options, cwd=review.cwd, instructions=instructions)
             try:
                 self._play(prompt, options, review.settings, environ, model)
             finally:
@@ -144,13 +144,13 @@ class Run:
     def _in_place(
         self, prompt: str, options: "SessionOptions", settings: "Settings", environ: Mapping[str, str], model: "Opened"
     ) -> None:
-        then = changes.before(self._workspace)
+        then = changes.scan_workspace(self._workspace)
         try:
             self._play(prompt, options, settings, environ, model)
         finally:
             deadline = self._looking()
             try:
-                look = changes.since(self._workspace, then, deadline.over)
+                look = changes.changes_since(self._workspace, then, deadline.over)
                 self._changed, self._cut = look.changed, look.cut
                 self._notes += look.notes
             except OSError as error:
@@ -171,12 +171,12 @@ class Run:
         deadline = self._looking()
         patch = review.patch(ignored=self._with_ignored, over=deadline.over)
         self._patch, self._cut = patch.text, patch.cut
-        changed: list[changes.Changed] = []  # a tuple would be copied for each of 300,000 files
+        changed: list[changes.ChangedFile] = []  # a tuple would be copied for each of 300,000 files
         for each in patch.files:
             if each.how == "renamed":
-                changed += (changes.Changed(each.was, "deleted"), changes.Changed(each.path, "added"))
+                changed += (changes.ChangedFile(each.was, "deleted"), changes.ChangedFile(each.path, "added"))
             else:
-                changed.append(changes.Changed(each.path, each.how))
+                changed.append(changes.ChangedFile(each.path, each.how))
         self._changed += tuple(changed)
         self._notes += patch.notes
 
@@ -236,12 +236,12 @@ class Run:
     def _print(event: Event) -> None:
         print(inert(event.line()), flush=True)
 
-    def _shown(self, problem: Problem) -> None:
+    def _show_problem(self, problem: Problem) -> None:
         """On stderr, which stands in the same log, after what was said so far."""
         sys.stdout.flush()
         print_problem(problem)
 
-    def _result(self, code: Exit, problem: Problem | None, story: Story) -> Result:
+    def _result(self, code: Exit, problem: Problem | None, story: SessionRecord) -> Result:
         ended = self._ended
         limit = ended.limit if ended else None
         done = ended is not None and ended.exit in (Exit.DONE, Exit.DENIED)
@@ -271,8 +271,8 @@ class Run:
             message="".join(self._words).strip(),
         )
 
-    def _remains(self, story: Story, problem: Problem | None) -> Remains:
-        return Remains(
+    def _remains(self, story: SessionRecord, problem: Problem | None) -> OutputContent:
+        return OutputContent(
             story=story,
             place=self._place,
             started=self._started,
@@ -285,16 +285,16 @@ class Run:
             patch=self._patch,
         )
 
-    def _story(self) -> Story:
+    def _story(self) -> SessionRecord:
         from runner.audit.stores.store import AuditError
 
         if self._place is None or self._started is None:
-            return Story()
+            return SessionRecord()
         try:
-            return told(self._place, self._started.session)
+            return read_session_record(self._place, self._started.session)
         except AuditError as error:
             self._notes.append(f"{error.problem.what}: {error.problem.why}")
-            return Story()
+            return SessionRecord()
 
 
 @contextlib.contextmanager

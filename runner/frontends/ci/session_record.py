@@ -11,7 +11,7 @@ _LONGEST = 2000  # characters of an action; the log has all of it
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
+class SessionRecord:
     """The record of one session. `deeds` are ordered oldest first; `head` is the value for `agent audit verify
     --expect`.
     """
@@ -21,7 +21,7 @@ class Story:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class DenialRecord:
     """One denial. `mattered` is True if the run did not reach the goal of the denied action in another way."""
 
     record: int
@@ -33,7 +33,7 @@ class Refused:
     mattered: bool
 
 
-def told(log_place: Place, session: str) -> Story:
+def read_session_record(log_place: Place, session: str) -> SessionRecord:
     """Return the record of a session, which is the last one in the log or nearly so. Raise AuditError."""
     with AuditLog.open_to_read(log_place) as log:
         head: str | None = None
@@ -53,10 +53,10 @@ def told(log_place: Place, session: str) -> Story:
                 begun = record
                 break
         deeds = tuple(Deed(record, begun, outcomes.get(record.id)) for record in reversed(found))
-        return Story(deeds, head)
+        return SessionRecord(deeds, head)
 
 
-def refusals(story: Story, *, done: bool) -> tuple[Refused, ...]:
+def refusals(story: SessionRecord, *, done: bool) -> tuple[DenialRecord, ...]:
     """Return every denial by policy or a user. With `done`, the run ended because the model said that it was ready.
 
     A denial did not matter if the same action was allowed later and succeeded. In a run that is done, it also did not
@@ -72,7 +72,7 @@ def refusals(story: Story, *, done: bool) -> tuple[Refused, ...]:
         other = done and any(_instead(deed, each) for each in later)
         body = deed.record.body
         found.append(
-            Refused(
+            DenialRecord(
                 deed.record.id,
                 str(body.get("tool", "")),
                 reading.tier(deed),

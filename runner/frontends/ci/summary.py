@@ -13,7 +13,7 @@ from runner.audit.decisions import Deed
 from runner.audit.export import reading
 from runner.engine.run_limits import RunLimits
 from runner.frontends.ci.result import Result
-from runner.frontends.ci.session_record import Story
+from runner.frontends.ci.session_record import SessionRecord
 from runner.text.counts import many
 from runner.text.sanitize import one_line, visible
 
@@ -39,7 +39,7 @@ class Page:
     """The content of the page besides the result. `notes` are remarks about the patch or the files."""
 
     result: Result
-    story: Story
+    story: SessionRecord
     bounds: RunLimits
     mode: str
     model: str

@@ -13,13 +13,13 @@ from runner.engine.run_limits import RunLimits
 from runner.events import SessionStarted
 from runner.frontends.ci.output_files import Outlets
 from runner.frontends.ci.result import Result
-from runner.frontends.ci.session_record import Story
+from runner.frontends.ci.session_record import SessionRecord
 from runner.frontends.ci.summary import Page
 from runner.problems import Exit, Stopped
 
 
 @dataclass(frozen=True, slots=True)
-class Remains:
+class OutputContent:
     """The content of the output files besides the result.
 
     Attributes:
@@ -35,7 +35,7 @@ class Remains:
         patch: The patch, or None if there is none.
     """
 
-    story: Story
+    story: SessionRecord
     place: place.Place | None
     started: SessionStarted | None
     workspace: str
@@ -70,7 +70,7 @@ class Remains:
         return page.text()
 
 
-def written(result: Result, remains: Remains, outlets: Outlets, shown: Callable[[Problem], None]) -> Result:
+def write_outputs(result: Result, remains: OutputContent, outlets: Outlets, shown: Callable[[Problem], None]) -> Result:
     """Write every file that was asked for; the result says, and `shown` is told, what could not be written."""
     from runner.audit.stores.store import AuditError
 

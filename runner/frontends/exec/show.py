@@ -26,7 +26,7 @@ _STEPS = {"ro": "read", "rw": "write", "tmpfs": "empty", "folder": "empty", "mas
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class RightsReport:
     """One set of rights.
 
     Attributes:
@@ -52,13 +52,13 @@ def run_show(args: GateArgs) -> int:
             "what only reads gets": Rights.READ_ONLY,
             "what may change the workspace gets": Rights.WORKSPACE_WRITE,
         }
-        found = [_shown(title, _standard(gate, rights)) for title, rights in titles.items()]
+        found = [_rights_report(title, _standard(gate, rights)) for title, rights in titles.items()]
     else:
         _, verdict = gate.evaluate(action, unattended=args.unattended)
         if isinstance(verdict, Deny):
             print_problem(verdict.problem, label="denied")
             return Exit.DENIED
-        found = [_shown(_title(verdict), verdict.terms if isinstance(verdict, Ask) else verdict.permit.terms)]
+        found = [_rights_report(_title(verdict), verdict.terms if isinstance(verdict, Ask) else verdict.permit.terms)]
     print(masked(json.dumps([_as_json(one) for one in found]) if args.json else "\n".join(map(_render, found))))
     return Exit.DONE
 
@@ -89,7 +89,7 @@ def _standard(gate: Gate, rights: Rights) -> Terms:
     raise Stopped(Problem("these rights are given to nobody", f"{why}; no mode allows that", fix), Exit.DENIED)
 
 
-def _shown(title: str, terms: Terms) -> Shown:
+def _rights_report(title: str, terms: Terms) -> RightsReport:
     """Return the rights with the mounts of the full sandbox, for a session whose /tmp does not exist yet."""
     from sandbox.inside import syscalls
     from sandbox.linux.launch import survey
@@ -98,18 +98,18 @@ def _shown(title: str, terms: Terms) -> Shown:
     try:
         plan = compile_plan(terms, survey(terms, ""), (b"", b""), tier="T1", abi=syscalls.landlock_abi())
     except SandboxUnavailable as error:
-        return Shown(title, terms, refused=str(error.problem))
-    return Shown(title, terms, plan.mounts)
+        return RightsReport(title, terms, refused=str(error.problem))
+    return RightsReport(title, terms, plan.mounts)
 
 
-def _as_json(shown: Shown) -> dict[str, object]:
+def _as_json(shown: RightsReport) -> dict[str, object]:
     """A JSON-able object; environment values are left out."""
     terms = {**asdict(shown.terms), "env": [name for name, _ in shown.terms.env], "digest": shown.terms.digest}
     mounts = [{"kind": kind, "from": source, "to": target} for kind, source, target in shown.mounts]
     return {"title": shown.title, "terms": terms, "mounts": mounts, "refused": shown.refused or None}
 
 
-def _render(shown: Shown) -> str:
+def _render(shown: RightsReport) -> str:
     lines = [shown.title]
     lines += [f"  {name:<8} {words}" for name, words in terms_words(shown.terms)]
     lines.append(f"  {'environ':<8} {names_of(shown.terms) or 'empty'}")

@@ -24,7 +24,7 @@ class NoAnswer(ProblemError):
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class AnswerLine:
     """An answer as it came."""
 
     answer: str
@@ -44,7 +44,7 @@ class _Pending:
     is True if the question belongs to no turn.
     """
 
-    read: Callable[[Said], object]
+    read: Callable[[AnswerLine], object]
     no: object
     answer: "asyncio.Future[object]"
     loose: bool = False
@@ -86,7 +86,7 @@ class Questions:
         (found,) = await self._listed(title, rows, lambda said: _picked(said, rows), None, loose=True)
         return found if isinstance(found, str) else None
 
-    def answer(self, id: str, said: Said) -> None:
+    def answer(self, id: str, said: AnswerLine) -> None:
         """Answer the question `id` with the program's line. Raise NoAnswer if the line answers nothing."""
         pending = self._pending.get(id)
         if pending is None or pending.answer.done():
@@ -107,7 +107,7 @@ class Questions:
                 pending.answer.set_result(pending.no)
 
     async def _listed(
-        self, title: str, rows: Sequence[Row], read: Callable[[Said], object], no: object, *, loose: bool = False
+        self, title: str, rows: Sequence[Row], read: Callable[[AnswerLine], object], no: object, *, loose: bool = False
     ) -> tuple[object, ...]:
         self._lists += 1
         id = f"p{self._lists}"
@@ -131,11 +131,11 @@ class Questions:
                 del self._pending[id]
 
 
-def _pending(read: Callable[[Said], object], no: object, *, loose: bool = False) -> _Pending:
+def _pending(read: Callable[[AnswerLine], object], no: object, *, loose: bool = False) -> _Pending:
     return _Pending(read, no, asyncio.get_running_loop().create_future(), loose)
 
 
-def _picked(said: Said, rows: Sequence[Row]) -> str | None:
+def _picked(said: AnswerLine, rows: Sequence[Row]) -> str | None:
     if said.bare and said.answer in (row.value for row in rows):
         return said.answer
     if said.bare and said.answer == "no":
@@ -143,7 +143,7 @@ def _picked(said: Said, rows: Sequence[Row]) -> str | None:
     raise NoAnswer(f"`{said.answer}` is none of the values", "answer with the `value` of a row, or with no")
 
 
-def _planned(said: Said) -> PlanAnswer | Halt:
+def _planned(said: AnswerLine) -> PlanAnswer | Halt:
     if said.command is None and said.answer == "no":
         return Stay(said.feedback)
     if said.bare and said.answer == "stop":
@@ -154,10 +154,10 @@ def _planned(said: Said) -> PlanAnswer | Halt:
     raise NoAnswer(f"`{said.answer}` is no answer to a plan", f"answer {ways}, no (with `feedback`), or stop")
 
 
-def _reader(question: Question) -> Callable[[Said], Answer]:
+def _reader(question: Question) -> Callable[[AnswerLine], Answer]:
     """Return a function that reads an answer, and that raises NoAnswer if a line is not a clear answer."""
 
-    def read(said: Said) -> Answer:
+    def read(said: AnswerLine) -> Answer:
         match said.answer:
             case "yes" if said.bare:
                 return Yes()

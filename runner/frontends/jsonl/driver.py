@@ -13,7 +13,7 @@ from runner.agent.agent import Agent
 from runner.agent.conversation import BUSY, Conversation
 from runner.engine.user_input import UserInput
 from runner.events import Display, Emit, ErrorRaised, Notice, Unqueued
-from runner.frontends.jsonl.approver import NoAnswer, Questions, Said
+from runner.frontends.jsonl.approver import AnswerLine, NoAnswer, Questions
 from runner.frontends.jsonl.protocol import (
     Answer,
     FollowUp,
@@ -117,7 +117,7 @@ class JsonMode:
             case TakeBack():
                 self._take_back()
             case Answer(id, answer, feedback, command):
-                self._questions.answer(id, Said(answer, feedback, command))
+                self._questions.answer(id, AnswerLine(answer, feedback, command))
             case Interrupt():
                 self._interrupt()
             case SetMode(mode):

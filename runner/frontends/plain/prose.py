@@ -35,7 +35,7 @@ class Flow:
             self.end()
             self._ready.append("\n")
             self._open, self._style = True, style
-        for piece in _PIECES.findall(self._shown(text)):
+        for piece in _PIECES.findall(self._encoded(text)):
             if piece[0] not in " \n":
                 self._add(piece)
                 continue
@@ -50,7 +50,7 @@ class Flow:
                 self._column = 1
         self._out()
 
-    def _shown(self, text: str) -> str:
+    def _encoded(self, text: str) -> str:
         """Return `text` as it may be shown; a mark at its beginning belongs to the end of the piece before."""
         before = self._last
         self._last = text[-1:] if text[-1:].isprintable() else ""

@@ -52,13 +52,13 @@ from runner.frontends.wording import (
     command_lines,
     contained_words,
     end_words,
-    ended,
-    note,
+    note_words,
     output_lines,
-    prompted,
+    prompt_words,
     reached_words,
-    resumed,
-    started,
+    resumption_labels,
+    run_end_words,
+    session_labels,
     went_well,
 )
 from runner.gate.wording import action_words
@@ -129,11 +129,13 @@ class Transcript:
         match event:
             case SessionStarted():
                 self._cwd = event.cwd
-                self._labelled(started(event))
+                self._labelled(session_labels(event))
             case Resumed():
-                self._labelled(resumed(event))
+                self._labelled(resumption_labels(event))
             case Prompted() | Steered():
-                self._print(Text("\n").append_text(self._styled(f"> {prompted(event).rstrip()}", "bold", prose=True)))
+                self._print(
+                    Text("\n").append_text(self._styled(f"> {prompt_words(event).rstrip()}", "bold", prose=True))
+                )
             case ToolProposed(call, tool, action):
                 self._actions[call] = (tool, action)
                 self._drawn.discard(call)  # in a conversation, the keys of a later prompt start again
@@ -174,7 +176,7 @@ class Transcript:
                 for line in text.split("\n"):
                     self._print(self._styled(line, _diff_style(line) if kind == "diff" else ""))
             case Retrying() | Compacted() | Changed():
-                self._note(note(event))
+                self._note(note_words(event))
             case Queued(text, kind):
                 when = "after this batch of calls" if kind == "steer" else "after this turn"
                 self._note(f"goes to the model {when}: {text}")
@@ -188,7 +190,7 @@ class Transcript:
                     self._header(call)  # a read is drawn when it ends, and this one never did
                     self._row(self._styled("stopped", "yellow"), last=True)
                 self._open.clear()
-                self._print(Text("\n").append_text(self._styled(ended(event), "dim")))
+                self._print(Text("\n").append_text(self._styled(run_end_words(event), "dim")))
             case never:
                 assert_never(never)
 

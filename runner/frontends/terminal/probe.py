@@ -22,7 +22,7 @@ _FORGOTTEN = 3.0  # seconds after which none comes
 _ANSWER = r"11;rgba?:([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})(?:/[0-9a-fA-F]{1,4})?"
 
 
-class Ground:
+class TerminalProbe:
     """The facts about the terminal that its replies give.
 
     Attributes:

@@ -66,10 +66,10 @@ class App:
         self.status = Status()
         self._wait = Wait()
         self.editor = Editor(history, self._edited)
-        self.own_editor = OwnEditor(environ, self._said)
+        self.own_editor = OwnEditor(environ, self._write_code)
         self.menu = Menu(sources)
         self.panel: Panel[Any] | None = None
-        self.bell = Bell(self._said)
+        self.bell = Bell(self._write_code)
         self.quitting = False  # the next Ctrl+C leaves
         self.stopping = False  # since the last key, which was Ctrl+C
         self._cycling = False
@@ -175,7 +175,7 @@ class App:
 
     def copy(self, text: str) -> None:
         """Ask the terminal to put it into the clipboard (OSC 52); it may not know how, or not be allowed to."""
-        self._said(f"\x1b]52;c;{binascii.b2a_base64(text.encode('utf-8', 'replace'), newline=False).decode()}\a")
+        self._write_code(f"\x1b]52;c;{binascii.b2a_base64(text.encode('utf-8', 'replace'), newline=False).decode()}\a")
 
     def tell(self, text: str) -> None:
         """Say something in the line of status, until the next key."""
@@ -225,7 +225,7 @@ class App:
 
     def lend_keyboard(self, *, lent: bool) -> None:
         """Another program reads the keys, as they are without what we asked the terminal for; or we do again."""
-        self._said(self._keyboard.off if lent else self._keyboard.on)
+        self._write_code(self._keyboard.off if lent else self._keyboard.on)
 
     async def write_elsewhere(self) -> None:
         """Let the user write the input in an editor of their own."""
@@ -248,7 +248,7 @@ class App:
 
     # drawing
 
-    def _said(self, code: str) -> None:
+    def _write_code(self, code: str) -> None:
         self._output.write_raw(code)
         self._output.flush()
 
@@ -287,9 +287,9 @@ class App:
     def _spelled(self, rows: list[Fragments]) -> list[Fragments]:
         if self._unicode:
             return rows
-        from runner.frontends.tui.rows import held, spelled  # not before the first key
+        from runner.frontends.tui.rows import clip_rows, encode_rows  # not before the first key
 
-        return held(spelled(rows, self._output.encoding()), self._size()[0])
+        return clip_rows(encode_rows(rows, self._output.encoding()), self._size()[0])
 
     def _done(self) -> str:
         return self.screen.done() if self.screen is not None else ""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from runner.approval.approver import Answer, Edited, Halt, No, Question, Yes, alike
 from runner.events import Pick
-from runner.frontends.tui.approval_rows import Content, content, explained
+from runner.frontends.tui.approval_rows import Content, content, detail_rows
 from runner.frontends.tui.fragments import Fragments, fit, wrapped
 from runner.frontends.tui.keypress_guard import CAREFUL, GUARD, Guard
 from runner.frontends.tui.panel import Done, Edit, Stay, Step
@@ -93,7 +93,7 @@ class ApprovalPanel:
 
     def _body(self, width: int) -> Content:
         if self._view == "x":
-            rows = explained(self._question.card, self._reasons(), width, self._theme)
+            rows = detail_rows(self._question.card, self._reasons(), width, self._theme)
             return Content(rows)
         if (pick := self._pick(self._view)) is not None:
             return Content(tuple(self._whole(pick, width)))
@@ -141,7 +141,7 @@ class ApprovalPanel:
     def _choices(self, picks: Sequence[Pick], width: int) -> list[Fragments]:
         """A row for each, all in the shorter words where one does not fit otherwise."""
         for short in (False, True):
-            rows = [[("", "  "), (self._theme.strong, f"{'/'.join(each.keys):<3}"), ("", _told(each, short))]
+            rows = [[("", "  "), (self._theme.strong, f"{'/'.join(each.keys):<3}"), ("", _pick_words(each, short))]
                     for each in picks]  # fmt: skip
             cut = {key for pick, row in zip(picks, rows, strict=True) if fit(row, width) != row for key in pick.keys}
             if not cut:
@@ -286,9 +286,9 @@ class ApprovalPanel:
     def _like(self) -> list[int]:
         """The other questions that one yes may answer with this one."""
         own, listed = self._question.card, self._open_others[:_LISTED]
-        return [place for place in listed if alike(own, self._questions[place].card) and self._told(place)]
+        return [place for place in listed if alike(own, self._questions[place].card) and self._is_complete(place)]
 
-    def _told(self, place: int) -> bool:
+    def _is_complete(self, place: int) -> bool:
         """Return True if a row shows a whole question: its whole command, and the rights of the card that was read."""
         other, row = self._questions[place], self._row(place)
         card = other.card
@@ -346,7 +346,7 @@ class ApprovalPanel:
         return next((pick for pick in self._question.card.choices if key in pick.keys), None)
 
 
-def _told(pick: Pick, short: bool) -> str:
+def _pick_words(pick: Pick, short: bool) -> str:
     if not short:
         return f" {'yes, and' if pick.yes else 'no, and never'} {pick.where}: {pick.words}"
     where = pick.where.removeprefix("in this ").replace(" for ", " ")

@@ -28,9 +28,9 @@ def content(card: Card, again: str, width: int, theme: Theme, *, first: bool = F
     rows: list[Fragments] = []
     ends: dict[str, int] = {}
     if again:
-        rows += _said(theme.warn, again, width)
+        rows += _text_rows(theme.warn, again, width)
     if first:
-        rows += _said(theme.strong, card.line, width)
+        rows += _text_rows(theme.strong, card.line, width)
         ends["line"] = len(rows) - 1
     rows += _command(card, width, theme)
     ends["command"] = len(rows) - 1
@@ -39,24 +39,24 @@ def content(card: Card, again: str, width: int, theme: Theme, *, first: bool = F
         ends["change"] = len(rows) - 1
     if len(card.paths) > 1:
         for path in card.paths:
-            rows += _said("", path, width)
+            rows += _text_rows("", path, width)
         ends["paths"] = len(rows) - 1
     for line in card.letters:
-        rows += _told("letters", line, width, theme.warn, theme)
-    rows += _told("why", f"{card.why} ({card.rule}; {card.cell})", width, "", theme)
+        rows += _labelled_rows("letters", line, width, theme.warn, theme)
+    rows += _labelled_rows("why", f"{card.why} ({card.rule}; {card.cell})", width, "", theme)
     for label, words in card.terms:
-        rows += _told(label, words, width, "", theme)
+        rows += _labelled_rows(label, words, width, "", theme)
     for caveat in card.caveats:
-        rows += _told("but", caveat, width, theme.warn, theme)
+        rows += _labelled_rows("but", caveat, width, theme.warn, theme)
     ends["rights"] = len(rows) - 1
     return Content(tuple(rows), tuple(ends.items()))
 
 
-def explained(card: Card, lines: tuple[str, ...], width: int, theme: Theme) -> tuple[Fragments, ...]:
+def detail_rows(card: Card, lines: tuple[str, ...], width: int, theme: Theme) -> tuple[Fragments, ...]:
     """Return the rows behind a card: the other reasons, and `lines`, which are safe to show."""
     rows: list[Fragments] = []
     for line in (card.question, "", *card.more, "", *lines):
-        rows += _said(theme.strong if line == card.question else "", line, width)
+        rows += _text_rows(theme.strong if line == card.question else "", line, width)
     return tuple(rows)
 
 
@@ -120,20 +120,20 @@ def _change(card: Card, width: int, theme: Theme) -> list[Fragments]:
     if told is None:
         return []
     counts = f"+{told.added} -{told.removed}" + (", a new file" if told.new else "")
-    rows = _said(theme.strong, f"{told.path}  {counts}", width)
+    rows = _text_rows(theme.strong, f"{told.path}  {counts}", width)
     if told.note:
-        rows += _said(theme.warn, told.note, width)
+        rows += _text_rows(theme.warn, told.note, width)
     styles = {"+": theme.added, "-": theme.removed, "@": theme.hunk}
     for line in told.lines:
         rows += _broken([(styles.get(line[:1], ""), line)], width, theme)
     return rows
 
 
-def _said(style: str, text: str, width: int) -> list[Fragments]:
+def _text_rows(style: str, text: str, width: int) -> list[Fragments]:
     return [[("", _INDENT), *row] for row in wrapped(style, text, width - len(_INDENT))]
 
 
-def _told(label: str, text: str, width: int, style: str, theme: Theme) -> list[Fragments]:
+def _labelled_rows(label: str, text: str, width: int, style: str, theme: Theme) -> list[Fragments]:
     rows = wrapped(style, text, max(width - len(_INDENT) - _LABEL - 1, 2))
     lead = [f"{label:<{_LABEL}} ", *[" " * (_LABEL + 1)] * (len(rows) - 1)]
     return [[("", _INDENT), (theme.dim, begin), *row] for begin, row in zip(lead, rows, strict=True)]

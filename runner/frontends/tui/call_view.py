@@ -26,9 +26,9 @@ from runner.frontends.wording import (
     contained_words,
     end_words,
     output_lines,
+    overwritten_text,
     reached_words,
     seconds_words,
-    settled,
     went_well,
 )
 from runner.gate.wording import action_words
@@ -85,14 +85,14 @@ class Card:
             badge: Row = [(theme.badge_odd, " call "), ("", "  ")]
         else:
             badge = [(theme.badge(tier), f" {tier.label} "), ("", "  ")]
-        return titled(badge, "\n".join(lines), width, theme)
+        return title_rows(badge, "\n".join(lines), width, theme)
 
     def finished(self, event: Finished, width: int, theme: Theme, *, whole: bool = False) -> list[Row]:
         """The whole card when the action has ended. `whole`: nothing is folded."""
         bar, end = _bars(theme)
         body = self._why(width, theme)
         if self.beyond is not None:
-            body.append([(theme.dim, "for one right more, "), *_said(self.beyond, theme)])
+            body.append([(theme.dim, "for one right more, "), *_answer_row(self.beyond, theme)])
         good = went_well(event)
         lines = output_lines(event, None if whole else self.action)
         told = ""
@@ -123,9 +123,9 @@ class Card:
         problem = event.problem
         rows, (bar, end) = self.head(width, theme), _bars(theme)
         if self.answer is not None and not self.answer.yes:  # the reason is theirs, and they know what to do instead
-            return rows + hang(wrap(_said(self.answer, theme), width - 3), end, ("", "   "))
+            return rows + hang(wrap(_answer_row(self.answer, theme), width - 3), end, ("", "   "))
         if self.answer is not None:
-            rows += hang(wrap(_said(self.answer, theme), width - 3), bar, bar)
+            rows += hang(wrap(_answer_row(self.answer, theme), width - 3), bar, bar)
         return rows + problem_rows(Problem(f"{problem.why} ({event.rule})", "", problem.fix), "denied   ", width, theme)
 
     def stopped(self, width: int, theme: Theme) -> list[Row]:
@@ -151,14 +151,14 @@ class Card:
     def _why(self, width: int, theme: Theme) -> list[Row]:
         """Return who allowed the call, and why; empty for a read without a question."""
         if self.answer is not None:
-            return [_said(self.answer, theme)]
+            return [_answer_row(self.answer, theme)]
         if self.verdict is None or self.verdict.ruling is not Ruling.ALLOW or isinstance(self.action, _QUIET):
             return []
         why = cut("  " + one_line(f"{self.verdict.why} ({self.verdict.rule})", 300), width - len("   allowed"))
         return [[(theme.good, "allowed"), (theme.dim, why)]]
 
 
-def _said(answer: QuestionAnswered, theme: Theme) -> Row:
+def _answer_row(answer: QuestionAnswered, theme: Theme) -> Row:
     feedback = f": {answer.feedback}" if answer.feedback else ""
     said, style = ("you said yes", theme.good) if answer.yes else ("you said no", theme.bad)
     return safe(f"{said}{feedback}", style)
@@ -166,7 +166,7 @@ def _said(answer: QuestionAnswered, theme: Theme) -> Row:
 
 def malformed_rows(event: MalformedCall, width: int, theme: Theme) -> list[Row]:
     """A call that made no sense."""
-    head = titled([(theme.badge_odd, " call "), ("", "  ")], visible(event.tool), width, theme)
+    head = title_rows([(theme.badge_odd, " call "), ("", "  ")], visible(event.tool), width, theme)
     return head + problem_rows(event.problem, "refused  ", width, theme)
 
 
@@ -179,7 +179,7 @@ def problem_rows(problem: Problem, lead: str, width: int, theme: Theme) -> list[
     return hang(what, bar, bar) + hang(instead, end, ("", "   "))
 
 
-def titled(badge: Row, words: str, width: int, theme: Theme) -> list[Row]:
+def title_rows(badge: Row, words: str, width: int, theme: Theme) -> list[Row]:
     """Return `words` behind a badge, with the further lines indented below."""
     first, *rest = words.split("\n")
     room = width - len(plain(badge))
@@ -210,7 +210,7 @@ def _last_lines(text: str, count: int) -> list[str]:
     """The last lines of `text` that hold something; of what rewrote its own line (progress), the newest state."""
     if count <= 0:
         return []
-    lines = settled(text).rstrip("\n").split("\n")[-count:]
+    lines = overwritten_text(text).rstrip("\n").split("\n")[-count:]
     return [visible(line, prose=True).rstrip() for line in lines if line.strip()]
 
 

@@ -52,7 +52,7 @@ def cells(text: str) -> int:
     return len(text) if text.isascii() else sum(map(_cell, text))
 
 
-def held(rows: list[Row], width: int) -> list[Row]:
+def clip_rows(rows: list[Row], width: int) -> list[Row]:
     """Return `rows`, none of them wider than `width`."""
     if all(sum(cells(text) for _, text in row) <= width for row in rows):
         return rows
@@ -199,7 +199,7 @@ def ansi(rows: Iterable[Row]) -> str:
 _PLAINER = str.maketrans({"│": "|", "└": "`", "─": "-", "┼": "+", "•": "*", "…": "~", "·": "-", "⋮": ":"})
 
 
-def spelled(rows: list[Row], encoding: str) -> list[Row]:
+def encode_rows(rows: list[Row], encoding: str) -> list[Row]:
     """Return `rows` for a terminal of this encoding: other characters are spelled out, and drawn lines are plain
     ASCII.
     """

@@ -41,12 +41,20 @@ from runner.events import (
     Unqueued,
     VerdictReached,
 )
-from runner.frontends.tui.call_view import Card, malformed_rows, problem_rows, titled
+from runner.frontends.tui.call_view import Card, malformed_rows, problem_rows, title_rows
 from runner.frontends.tui.diff import diff_rows
-from runner.frontends.tui.rows import WIDEST, Row, ansi, hang, held, measure, safe, spelled, wrap
+from runner.frontends.tui.rows import WIDEST, Row, ansi, clip_rows, encode_rows, hang, measure, safe, wrap
 from runner.frontends.tui.stream_view import Draw, Writing, put_markdown
 from runner.frontends.tui.theme import Theme
-from runner.frontends.wording import NOT_HELD, Pairs, ended, note, prompted, resumed, started
+from runner.frontends.wording import (
+    NOT_HELD,
+    Pairs,
+    note_words,
+    prompt_words,
+    resumption_labels,
+    run_end_words,
+    session_labels,
+)
 from runner.text.sanitize import one_line, visible
 
 # What is told at once, when it happens.
@@ -129,7 +137,7 @@ class Screen:
         for draw, close in drawn:
             found = draw(width)
             rows += found if close or not found else [[], *found]
-        return ansi(held(spelled(rows, self._encoding), width))
+        return ansi(clip_rows(encode_rows(rows, self._encoding), width))
 
     def live(self, width: int, rows: int) -> list[Row]:
         """Return the unfinished rows, each at most `width` cells wide: at most a third of the `rows` rows of the
@@ -148,7 +156,7 @@ class Screen:
                 found.append([(self.theme.dim, f"and {len(cards) - len(shown)} more")])
         if not found:
             found = self._writing.rows(width, room)
-        return held(spelled(found, self._encoding), width)[-room:]
+        return clip_rows(encode_rows(found, self._encoding), width)[-room:]
 
     def expand(self) -> bool:
         """Show the last folded output whole; whether there was one. `done` has it."""
@@ -212,7 +220,7 @@ class Screen:
             case Resumed():
                 self._put(lambda width: resumed_rows(event, width, theme))
             case Prompted() | Steered():
-                text = prompted(event)
+                text = prompt_words(event)
                 self._put(lambda width: prompt_rows(text, width, theme))
             case ToolProposed(call, tool, action):
                 self._cards[call] = Card(call, tool, action, self._cwd)
@@ -230,16 +238,16 @@ class Screen:
                 self._cards.pop(call, None)
                 self._put(lambda width: malformed_rows(event, width, theme))
             case PlanProposed(_, plan):
-                self._put(lambda width: titled([(theme.badge_odd, " plan "), ("", "  ")], "", width, theme))
+                self._put(lambda width: title_rows([(theme.badge_odd, " plan "), ("", "  ")], "", width, theme))
                 put_markdown(plan, self._put, theme)
             case Notice(text):
                 self._note(text)
             case Display(text, kind):
-                self._shown(text, kind)
+                self._display(text, kind)
             case Retrying():
-                self._note(note(event), theme.warn)
+                self._note(note_words(event), theme.warn)
             case Compacted() | Changed():
-                self._note(note(event))
+                self._note(note_words(event))
             case ErrorRaised(problem):
                 self._put(lambda width: failed_rows(problem, width, theme))
             case RunEnded():
@@ -247,7 +255,7 @@ class Screen:
             case never:
                 assert_never(never)
 
-    def _shown(self, text: str, kind: str) -> None:
+    def _display(self, text: str, kind: str) -> None:
         theme = self.theme
         if kind == "markdown":
             put_markdown(text, self._put, theme)
@@ -259,7 +267,7 @@ class Screen:
     def _ended(self, event: RunEnded) -> None:
         self.halt()
         self._noted = False
-        self._note(ended(event))
+        self._note(run_end_words(event))
 
 
 _PROMPT_FOLD = (8, 3)  # lines of a long prompt that are shown again
@@ -269,12 +277,12 @@ _LEAD = 11  # cells of a label
 
 def started_rows(event: SessionStarted, width: int, theme: Theme) -> list[Row]:
     """Return the rows about a new session: the workspace, the mode, the model and the enforcement."""
-    return _labelled(started(event), width, theme)
+    return _labelled(session_labels(event), width, theme)
 
 
 def resumed_rows(event: Resumed, width: int, theme: Theme) -> list[Row]:
     """Return the rows about a continued session, and what has changed since."""
-    return _labelled(resumed(event), width, theme)
+    return _labelled(resumption_labels(event), width, theme)
 
 
 def prompt_rows(text: str, width: int, theme: Theme) -> list[Row]:
@@ -293,7 +301,7 @@ def prompt_rows(text: str, width: int, theme: Theme) -> list[Row]:
 
 def failed_rows(problem: Problem, width: int, theme: Theme) -> list[Row]:
     """Return the rows about the failure of the session."""
-    head = titled([(theme.badge_bad, " failed "), ("", "  ")], visible(problem.what), width, theme)
+    head = title_rows([(theme.badge_bad, " failed "), ("", "  ")], visible(problem.what), width, theme)
     return head + problem_rows(Problem(problem.why, "", problem.fix), "why      ", width, theme)
 
 

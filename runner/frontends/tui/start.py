@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from runner.events import Notice
 from runner.frontends.terminal.input import Intake
-from runner.frontends.terminal.probe import Ground, spell_out
+from runner.frontends.terminal.probe import TerminalProbe, spell_out
 from runner.frontends.tui.app import App
 from runner.frontends.tui.commands import commands
 from runner.frontends.tui.controller import TerminalController
@@ -45,7 +45,7 @@ async def _talk(args: "Callable[[], RunArgs]", early: str) -> int:
     errors: list[BaseException] = []
     controller = TerminalController(environ, lambda error: _fail(errors, app, error))
     history = Remembered()
-    ground = Ground(environ, lambda: _coloured(app, ground, controller))
+    ground = TerminalProbe(environ, lambda: _coloured(app, ground, controller))
     input = Intake(sys.stdin, ground.heard)
     input.ahead(early)
     loop = asyncio.get_running_loop()
@@ -88,7 +88,7 @@ async def _session(
     files: Files,
     history: Remembered,
     kept: list[str],
-    ground: Ground,
+    ground: TerminalProbe,
 ) -> None:
     """Open it, and keep it open until we are cancelled; `kept` gets the name by which it can be gone on with."""
     await asyncio.to_thread(_load)
@@ -160,7 +160,7 @@ async def _picked(args: "RunArgs", app: App) -> "RunArgs | None":
     return replace(args, selection=SessionSelection(resume=picked)) if picked is not None else None
 
 
-def _coloured(app: App, ground: Ground, controller: TerminalController) -> None:
+def _coloured(app: App, ground: TerminalProbe, controller: TerminalController) -> None:
     """The setting, or the terminal, has said what the colours are: for what is drawn from here on. Or who it is."""
     from runner.frontends.tui.theme import theme_for
 

@@ -6,7 +6,7 @@ from policy.model.matrix import MATRIX, Ruling
 from policy.model.tier import Mode, Tier
 from runner.events import Changed, ContextUsed, Event, ModelText, ModelThinking, Retrying, RunEnded, SessionStarted
 from runner.frontends.tui.fragments import Fragments, cells, fit
-from runner.frontends.wording import seconds
+from runner.frontends.wording import wait_words
 from runner.text.sanitize import one_line
 
 _MODE = {  # the more goes without a question, the louder
@@ -114,4 +114,4 @@ class Wait:
     def words(self, now: float) -> str:
         """Return the remaining wait in words; empty if there is none."""
         left = self._until - now
-        return f"asks again in {seconds(math.ceil(left))}" if left > 0 else ""
+        return f"asks again in {wait_words(math.ceil(left))}" if left > 0 else ""
