@@ -72,7 +72,7 @@ def _ruled(
 ) -> Assessment:
     if not profile.permissions and not typed:
         return assessment
-    from policy.permission.match import ruled  # only where somebody has rules
+    from policy.permission.match import ruled  # only if there are rules
 
     if not typed:
         return ruled(assessment, facts, profile.permissions, source)

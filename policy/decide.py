@@ -51,7 +51,7 @@ def decide(
         case Ruling.ALLOW:
             return Allow(Permit(assessment.action, terms, _MINT), cell, reason)
         case Ruling.ASK if not unattended:
-            said = f"{_first_up(_told(reason))}. " if reason in assessment.asked else ""
+            said = f"{_first_up(_reason_text(reason))}. " if reason in assessment.asked else ""
             return Ask(assessment, terms, cell, reason, said + question(assessment, terms, facts))
         case _:
             return Deny(_problem(assessment, facts, cell, reason), cell, reason)
@@ -94,7 +94,7 @@ def _by_rules(assessment: Assessment, cell: Cell, reason: Reason, matrix: Matrix
     return ruling, reason
 
 
-def _told(reason: Reason) -> str:
+def _reason_text(reason: Reason) -> str:
     """Return the text of `reason` on one line of printable characters. The text may contain a word of the script
     unchanged.
     """
@@ -123,14 +123,14 @@ def _floor_problem(assessment: Assessment, facts: Facts, tier: Tier, reason: Rea
     if tier is Tier.DENIED and any(rule.ref == reason.rule for rule in profile.permissions):
         if reason.rule.kind is RuleKind.GRANT:
             fix = f"do it another way, or {_YOURSELF}; `agent grants revoke {reason.rule.id}` takes the no back"
-            return Problem(what, _told(reason), fix)
+            return Problem(what, _reason_text(reason), fix)
         fix = f"do it another way, or change the rule at {near(str(reason.rule), facts)}, or {_YOURSELF}"
-        return Problem(what, f"{_told(reason)}; no mode allows that", fix)
+        return Problem(what, f"{_reason_text(reason)}; no mode allows that", fix)
     if tier is Tier.DENIED:
         fix = f"use another command, or take the pattern out of `[deny] commands` in your configuration, or {_YOURSELF}"
-        return Problem(what, f"{_told(reason)}; no mode allows that", fix)
+        return Problem(what, f"{_reason_text(reason)}; no mode allows that", fix)
     said = secrets_read(assessment, facts)
-    why = said or _told(reason)
+    why = said or _reason_text(reason)
     return Problem(what, f"{why}; no mode allows that", _YOURSELF)
 
 
@@ -139,14 +139,14 @@ def _problem(assessment: Assessment, facts: Facts, cell: Cell, reason: Reason) -
     if reason in assessment.asked:
         here = "mode `dont-ask` never asks" if cell.mode is Mode.DONT_ASK else "nobody is there to be asked"
         fix = "a person at a terminal is asked first; without one, do it another way or leave it to a person"
-        return Problem(f"{named(assessment.action, facts)} was refused", f"{_told(reason)}; {here}", fix)
+        return Problem(f"{named(assessment.action, facts)} was refused", f"{_reason_text(reason)}; {here}", fix)
     asks = cell.ruling is Ruling.ASK
     because = "needs a yes, and nobody is there to give one" if asks else "is not allowed"
     why = f"it {summarize(assessment, facts)}; in mode `{cell.mode.value}` tier `{cell.tier.label}` {because}"
-    return Problem(f"{named(assessment.action, facts)} was refused", why, _way_out(assessment, cell))
+    return Problem(f"{named(assessment.action, facts)} was refused", why, _fix(assessment, cell))
 
 
-def _way_out(assessment: Assessment, cell: Cell) -> str:
+def _fix(assessment: Assessment, cell: Cell) -> str:
     """Return the fix for a refusal: for the person who can start the program differently, or for the model, which
     cannot.
     """

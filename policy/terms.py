@@ -19,7 +19,7 @@ from policy.model.verdict import READ_ONLY_TMP, UNNAMED, Limits, Rights, Terms
 LONGEST_TIMEOUT = 600.0  # seconds: the most that an action may ask for itself
 _USUAL_WALL = Limits().wall
 
-# The sandbox brings its own; those of the machine are never handed in.
+# The sandbox provides its own; those of the machine are never passed in.
 _OWN = ("/proc", "/dev")
 _KERNEL = ("/proc", "/dev", "/sys")
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "stdout", "stderr")
@@ -67,7 +67,7 @@ def terms_for(
     hosts = _hosts(assessment, assessment.effects if worst >= Tier.READ_OUTSIDE else assessment.typed)
     works = rights is Rights.WORKSPACE_WRITE
     locked, hidden, shown = with_path_denials(facts, profile)
-    env = _told(
+    env = _with_registries(
         _merged(environment, _working(facts, hosts) if works else _looking_environment(assessment, facts, hosts)),
         assessment,
         facts,
@@ -75,7 +75,7 @@ def terms_for(
     )
     names: tuple[str, ...] = ()
     if profile.credentials:
-        env, names, shown_bundle = _lent(env, hosts, profile)
+        env, names, shown_bundle = _with_credentials(env, hosts, profile)
         read.update(shown_bundle)
     return Terms(
         rights=rights,
@@ -104,7 +104,7 @@ def _readable(system: tuple[str, ...], secrets: Secrets) -> tuple[str, ...]:
     return tuple(root for root in system if not secrets.exposed_by(root) and not secrets.holds_folder(root))
 
 
-def _told(
+def _with_registries(
     environment: tuple[tuple[str, str], ...], assessment: Assessment, facts: Facts, hosts: tuple[str, ...]
 ) -> tuple[tuple[str, str], ...]:
     """Return `environment` with the package registries of the user's own settings added if the terms open those
@@ -118,7 +118,7 @@ def _told(
     return _merged(facts.telling(hosts), environment)  # what is there already counts
 
 
-def _lent(
+def _with_credentials(
     environment: tuple[tuple[str, str], ...], hosts: tuple[str, ...], profile: Profile
 ) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...], tuple[str, ...]]:
     """Return the environment of a command with the credentials it may use, the names of these credentials, and the
@@ -126,7 +126,7 @@ def _lent(
 
     INVARIANT: a variable that holds the secret of a credential is passed to no command, whatever else names it.
     """
-    from policy.model.credential import lent, telling  # only where somebody has some
+    from policy.model.credential import lent, telling  # only if there are credentials
 
     secret = {credential.source[1] for credential in profile.credentials if credential.source[0] == "env"}
     kept = {name: value for name, value in environment if name not in secret}
@@ -156,13 +156,13 @@ def _merged(environment: tuple[tuple[str, str], ...], over: tuple[tuple[str, str
 
 def _rights(assessment: Assessment, worst: Tier) -> Rights:
     if worst is Tier.READ:
-        return Rights.READ_ONLY if all(map(_looks, assessment.typed)) else Rights.WORKSPACE_WRITE
+        return Rights.READ_ONLY if all(map(_needs_no_workspace, assessment.typed)) else Rights.WORKSPACE_WRITE
     # Without effects that explain the tier there is nothing to narrow by.
-    looks = bool(assessment.effects) and worst < Tier.MCP_EXTERNAL and all(map(_looks, assessment.effects))
+    looks = bool(assessment.effects) and worst < Tier.MCP_EXTERNAL and all(map(_needs_no_workspace, assessment.effects))
     return Rights.READ_ONLY if looks else Rights.WORKSPACE_WRITE
 
 
-def _looks(effect: Effect) -> bool:
+def _needs_no_workspace(effect: Effect) -> bool:
     """Return True if `effect` needs no writable workspace: it reads, connects, or changes a path elsewhere that the
     Terms name.
     """
@@ -177,12 +177,12 @@ def _outside(effect: Effect, facts: Facts, secrets: Secrets) -> tuple[str, ...] 
     if effect.scope in (Scope.NONE, Scope.SCRATCH) or not effect.target.startswith("/"):
         return ()
     if effect.scope is Scope.WORKSPACE:
-        # Reached only with a tier that somebody accepted knowingly: what is locked is opened by its exact name.
+        # Reached only with a tier that a user has approved: a locked path is opened by its exact name.
         # One that does not exist yet needs no opening: what holds it is writable.
         opened = _existing(effect, facts) if effect.exact else ()
         return tuple(path for path in opened if secrets.locked_in(path, facts.workspace))
     if any(inside(effect.target, root) for root in (_KERNEL if changes else _OWN)):
-        return _kernel_floor(effect, facts) if changes and not _brought(effect.target) else ()
+        return _kernel_floor(effect, facts) if changes and not _provided(effect.target) else ()
     path = effect.target
     if secrets.holds(path):
         return _secret_floor(near(path, facts))
@@ -201,14 +201,14 @@ def with_path_denials(facts: Facts, profile: Profile) -> tuple[tuple[str, ...], 
     always = (*profile.locked, *profile.personal)
     if not profile.permissions:
         return always, profile.secret_names, profile.public_names
-    from policy.permission.path_denials import path_denials  # only where somebody has rules
+    from policy.permission.path_denials import path_denials  # only if there are rules
 
     locked, hidden = path_denials(profile.permissions, facts)
     shown = tuple(name for name in profile.public_names if not any(glob(name, each) for each in hidden))
     return (*always, *locked), (*profile.secret_names, *hidden), shown
 
 
-def _brought(path: str) -> bool:
+def _provided(path: str) -> bool:
     """Return True if `path` is a device or a scratch folder that every sandbox provides itself."""
     name = path.removeprefix("/dev/")
     return name in _DEVICES or inside(name, "shm")

@@ -77,7 +77,7 @@ def _sequence(inside: str) -> list[str] | None:
 
 _Atom = str | Part  # a character that is not quoted, or anything else
 _Atoms = tuple[_Atom, ...]
-_LIVE_ALREADY = frozenset("$~[]")  # what these begin is told only by what follows, and that changes
+_LIVE_ALREADY = frozenset("$~[]")  # the text after these determines their meaning, and that text changes
 
 
 def spread(word: Word, text: str) -> tuple[Word, ...] | None:

@@ -264,7 +264,9 @@ def _bashlex() -> Any:
 
 
 def _make_it_end(expander: Any) -> None:
-    """Keep bashlex 0.18 from returning to the start of a word like `x='${'` for ever, with ever more memory."""
+    """Modify bashlex 0.18 so that it does not return to the start of a word like `x='${'` for ever, with ever more
+    memory.
+    """
     expand = expander._paramexpand
 
     def expand_forward(parser: Any, text: str, start: int) -> tuple[Any, int]:

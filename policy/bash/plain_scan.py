@@ -1,18 +1,18 @@
-"""What bashlex would report for a plain script, told by one pass of a regular expression over it.
+"""A scan of plain scripts by one regular expression. Its result is what bashlex would report.
 
 Plain: words of literal text, quotes, escapes, `$x` and `${x..}`, joined by blanks, continued lines, newlines, `|`,
-`|&`, `||`, `&&`, `;`, `&`, comments and redirections, and no command that begins with a reserved word. It shares
-nothing with our reader, so it is a witness as independent as bashlex, and far quicker.
+`|&`, `||`, `&&`, `;`, `&`, comments and redirections, and no command that begins with a reserved word. The scan shares
+no code with the parser, so it is as independent as bashlex, and far quicker.
 
 It reports at least what bashlex does, because of every kind of node that bashlex could report
 
-- substitutions begin with `$(`, a backquote, `<(` or `>(`, and nowhere in a plain script do these characters meet;
+- substitutions begin with `$(`, a backquote, `<(` or `>(`, and these characters never meet in a plain script;
 - compound commands and functions need a reserved word where a command begins (elsewhere bashlex stops with an error,
-  which says nothing) or an unquoted parenthesis, and there is none;
+  which has no effect) or an unquoted parenthesis, and there is none;
 - so only the words, redirections and simple commands are left: bashlex, as bash, ends a word at an unquoted blank,
   newline or one of `()<>;&|`, and the expression below ends it at the same places, with quotes that cannot hide one
-  another (a backslash, `$` and double quotes only in the forms listed; single quotes hold no single quote). Where
-  bashlex has ways of its own (`;#`, `>&-x`), the script is not plain.
+  another (a backslash, `$` and double quotes only in the forms listed; single quotes contain no single quote). Where
+  bashlex differs from bash (`;#`, `>&-x`), the script is not plain.
 
 tests/unit/test_outline.py compares the two.
 """

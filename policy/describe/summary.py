@@ -16,7 +16,7 @@ from policy.model.host_words import nearby
 from policy.model.tier import Tier
 from policy.model.verdict import UNNAMED, Terms
 
-_MOST_TOLD = 5  # things told before "and more"
+_MOST_PARTS = 5  # parts of a summary before "does more"
 _LONGEST = 160
 _MOST_TYPED = 40
 
@@ -38,8 +38,8 @@ _INTERPRETER = re.compile(
 def summarize(assessment: Assessment, around: Around) -> str:
     """Return the end of a sentence that starts with the action: one line without control characters."""
     said = list(dict.fromkeys(plain(part, _LONGEST) for part in _Summary(assessment, around).parts()))
-    if len(said) > _MOST_TOLD:
-        said = [*said[:_MOST_TOLD], "does more"]
+    if len(said) > _MOST_PARTS:
+        said = [*said[:_MOST_PARTS], "does more"]
     if any(char in part for part in said for char in ",:;"):
         return "; ".join(said)
     return joined(said) if said else "only reads the workspace and the system"
@@ -72,7 +72,7 @@ def caveats(assessment: Assessment, terms: Terms) -> tuple[str, ...]:
 
 def secrets_read(assessment: Assessment, around: Around) -> str | None:
     """Return the part of the summary about secrets, or None when no effect names one."""
-    said = list(_secrets_told(assessment.effects, around))
+    said = list(_secret_phrases(assessment.effects, around))
     return joined(said) if said else None
 
 
@@ -86,7 +86,7 @@ class _Summary:
         self._look: Callable[[str], PathFact] | None = getattr(around, "look", None)
         explained = {reason.rule for reason in self.reasons if reason.consequence in PATH_CONSEQUENCES}
         self.script = assessment.action.script if isinstance(assessment.action, RunScript) else ""
-        self.told: set[str] = set()  # commands of which the worst is said
+        self.covered: set[str] = set()  # commands with a more specific phrase
         self.moved: set[Effect] = set()
         # Facts about commands, and whether a path of the command is named too.
         self.facts = [(reason, reason.rule in explained) for reason in self.reasons if reason.command]
@@ -109,7 +109,7 @@ class _Summary:
         yield from self._others()
 
     def _secrets(self) -> Iterator[str]:
-        told = list(_secrets_told(self.effects, self.around))
+        told = list(_secret_phrases(self.effects, self.around))
         yield from told
         if not told:
             yield from (reason.text for reason in self.reasons if reason.tier is Tier.SECRET)
@@ -131,7 +131,7 @@ class _Summary:
             whole = whole or reason.consequence in _WHOLE
             if reason.command:
                 told.append(_dangerous(reason))
-                self.told.add(reason.command.split(" -")[0])
+                self.covered.add(reason.command.split(" -")[0])
             elif reason.about is None or reason.about.scope is not Scope.SECRET:
                 told.append(reason.predicate or reason.text)
         return whole, told
@@ -168,7 +168,7 @@ class _Summary:
         if kind is EffectKind.WRITES and self._vague():
             effects = [item for item in effects if item.exact or item.target != self.around.workspace]
         if any(effect.kind is EffectKind.CONNECTS for effect in self.effects):
-            # What Git keeps of its talks with a remote: the words for those say it.
+            # Files that Git writes while it contacts a remote: the phrase for the connection covers them.
             effects = [item for item in effects if item.target != f"{self.around.workspace}/.git"]
         for outside in (True, False):
             group = [effect for effect in effects if (effect.scope in _ELSEWHERE) is outside]
@@ -213,7 +213,12 @@ class _Summary:
         above = {label[:at] for label in more for at, char in enumerate(label) if char == " "}
         for reason, explained in self.facts:
             label = reason.command
-            if reason.tier is tier and not explained and label not in above and label.split(" -")[0] not in self.told:
+            if (
+                reason.tier is tier
+                and not explained
+                and label not in above
+                and label.split(" -")[0] not in self.covered
+            ):
                 yield _with(_change(reason), label)
 
     def _hosts(self) -> Iterator[str]:
@@ -225,7 +230,7 @@ class _Summary:
             if effect.kind is EffectKind.CONNECTS and effect.scope is Scope.WORKSPACE
         }
         if known:
-            self.told.update(
+            self.covered.update(
                 reason.command
                 for reason, _ in self.facts
                 if reason.tier is Tier.NETWORK and reason.consequence not in _BEYOND_TALKING
@@ -245,7 +250,7 @@ class _Summary:
         own, unchecked = [], []
         for reason, _ in self.facts:
             label = reason.command
-            if reason.tier is not Tier.EXECUTE or label in self.told:
+            if reason.tier is not Tier.EXECUTE or label in self.covered:
                 continue
             match reason.consequence:
                 case Consequence.STARTS_EDITOR:
@@ -279,7 +284,7 @@ class _Summary:
             for reason, _ in self.facts
             if reason.tier is Tier.EXECUTE and reason.consequence is Consequence.RUNS_DOWNLOADED
         ]
-        self.told.update(reason.command for reason in found)
+        self.covered.update(reason.command for reason in found)
         if found:
             yield f"runs code it downloads first ({listed([self._typed(each) for each in found])})"
 
@@ -305,7 +310,7 @@ class _Summary:
             yield from (reason.text for reason in self.reasons if reason.tier is tier)
 
 
-def _secrets_told(effects: Iterable[Effect], around: Around) -> Iterator[str]:
+def _secret_phrases(effects: Iterable[Effect], around: Around) -> Iterator[str]:
     """Yield phrases for what is done to secrets, with their kinds; secrets of one kind are grouped."""
     found: dict[tuple[str, str], list[str]] = {}
     for kind, verb in _VERBS.items():

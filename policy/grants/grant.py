@@ -12,7 +12,7 @@ from policy.model.permission_rule import Layer, PermissionRule, Tool
 from policy.model.tier import Tier
 from policy.model.word_patterns import is_flag
 
-MAIN = "main"  # the agent that a person talks to; those that it starts have other names
+MAIN = "main"  # the agent that the user instructs; agents that it starts have other names
 EVERYWHERE = ""  # the workspace of a grant of scope `user`
 CLOCKS_DIFFER = 300.0  # seconds by which two honest clocks may differ
 _TELLING = 300  # characters of a grant's words on one line

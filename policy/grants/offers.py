@@ -24,7 +24,7 @@ from policy.permission.paths import absolute
 
 _CHANGES = (EffectKind.WRITES, EffectKind.DELETES)
 _SPECIAL = frozenset("*?")  # they mean something in a pattern
-_LONGEST = 600  # characters of a command that somebody can remember having agreed to
+_LONGEST = 600  # characters of a command that a user can be expected to recognize
 _MOST_WORDS = 48
 _MOST_COMMANDS = 4
 _STREAMS = ("/dev/", "/proc/")
@@ -71,7 +71,7 @@ def never(context: EvaluationContext, ask: Ask) -> Choice | None:
     """Return the subject that a remembered refusal of `ask` forbids: its one command, or its one path. None if it is
     not one.
     """
-    steps = _asking(ask.assessment, context)
+    steps = _steps_to_approve(ask.assessment, context)
     if steps is None or len(steps) != 1:
         return None
     what = _exact(steps[0], ask.assessment, context.facts)
@@ -88,7 +88,7 @@ def drafted(what: GrantSubject, name: str) -> Grant:
     return Grant(name, what, Ruling.ALLOW, GrantScope.SESSION, "", "", "", 0.0)
 
 
-def _asking(assessment: Assessment, context: EvaluationContext) -> list[Step] | None:
+def _steps_to_approve(assessment: Assessment, context: EvaluationContext) -> list[Step] | None:
     """Return the steps that need an approval, or None if no part of the action may be remembered."""
     if context.mode is Mode.PLAN or assessment.asked:
         return None
@@ -102,7 +102,7 @@ def _asking(assessment: Assessment, context: EvaluationContext) -> list[Step] | 
 
 
 def _forms(assessment: Assessment, context: EvaluationContext) -> Iterator[tuple[GrantSubject, ...]]:
-    steps = _asking(assessment, context)
+    steps = _steps_to_approve(assessment, context)
     if steps is None:
         return
     exact = [_exact(step, assessment, context.facts) for step in steps]
@@ -124,7 +124,7 @@ def _exact(step: Step, assessment: Assessment, facts: Facts) -> GrantSubject | N
     shape = CommandPattern()
     if step.words:
         words, folder = step.literal, _folder(step, facts)
-        if words is None or folder is None or step.set_up or not _tellable(words) or _runs_input(step, words):
+        if words is None or folder is None or step.set_up or not _displayable(words) or _runs_input(step, words):
             return None
         shape = CommandPattern(words, folder=folder, program=program_of(words[0], (step.cwds or ("/",))[0], facts))
         if Tier.UNKNOWN in tiers:
@@ -141,7 +141,7 @@ def _exact(step: Step, assessment: Assessment, facts: Facts) -> GrantSubject | N
         return None
     hosts = tuple(dict.fromkeys(each.target for each in step.effects if each.kind is EffectKind.CONNECTS))
     if Tier.NETWORK in tiers and (not hosts or not all(hosts)):
-        return None  # nobody knows whom it talks to, so nobody can have agreed to it for later
+        return None  # the hosts are unknown, so an approval cannot cover later runs
     tool: tuple[Tool, ...] = (Tool.BASH,)
     if not isinstance(assessment.action, RunScript | RunArgv):
         tool = _WRITERS if writes else _READERS
@@ -169,7 +169,7 @@ def _wider(what: GrantSubject, step: Step, facts: Facts) -> Iterator[GrantSubjec
         and (named or not what.host or _names_host(words, what.host))
     ):
         hole = replace(what.shape, words=(*words[:-1], HOLE))
-    if hole is not None and not named and not step.interprets and not _takes_orders(words):
+    if hole is not None and not named and not step.interprets and not _words_are_orders(words):
         yield replace(what, shape=hole)
     if named and not (words and hole is None) and not runs:
         read, write = _above(what.read, facts, "/"), _above(what.write, facts, "/**")
@@ -207,7 +207,7 @@ def _runs_input(step: Step, words: Sequence[str]) -> bool:
     return step.interprets and (not operands or any(word == "-" or word.startswith(_STREAMS) for word in operands))
 
 
-def _takes_orders(words: Sequence[str]) -> bool:
+def _words_are_orders(words: Sequence[str]) -> bool:
     """Return True if the words may be an order to another program, such as a command for another machine. Such words
     get no hole.
     """
@@ -236,7 +236,7 @@ def _ordered_by_input(step: Step) -> bool:
     return bool(needed) and len(operands) - flags < needed
 
 
-def _tellable(words: Sequence[str]) -> bool:
+def _displayable(words: Sequence[str]) -> bool:
     """Return True if the words can be shown completely, and stand for themselves in a pattern."""
     if len(words) > _MOST_WORDS or sum(map(len, words)) > _LONGEST:
         return False

@@ -15,7 +15,7 @@ from policy.model.matrix import Ruling
 from policy.model.tier import Tier
 from policy.model.verdict import _MINT, Allow, Ask, Deny, Permit, Problem, Verdict
 
-PERSON = "terminal"  # what somebody who answers at a terminal is called
+PERSON = "terminal"  # the author of an answer at a terminal
 
 
 @dataclass(frozen=True, slots=True)

@@ -177,7 +177,7 @@ class Variables:
         return verdict is Standing.OWN
 
     def standing(self, name: str, value: AbstractWord, *, exported: bool) -> Standing:
-        """Tell how far setting `name` to any of the texts of `value` reaches: the farthest of them."""
+        """Return the reach of setting `name` to any of the texts of `value`: the farthest of them."""
         texts = value.texts or (None,)
         found = {standing(name, text, self._profile.environment, exported=exported) for text in texts}
         return next(each for each in (Standing.SHELL, Standing.PASSED, Standing.OWN) if each in found)

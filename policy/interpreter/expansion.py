@@ -14,9 +14,6 @@ from policy.bash.ast import (
     Glob,
     Parameter,
     Part,
-    Pipeline,
-    Redirect,
-    RedirectOp,
     Script,
     Substitution,
     Text,
@@ -27,6 +24,7 @@ from policy.bash.ast import (
 from policy.interpreter.arithmetic import evaluate, is_number, names, pasted
 from policy.interpreter.findings import Findings
 from policy.interpreter.foreign_git import Repositories
+from policy.interpreter.numeric_output import keeps_output, numeric_output
 from policy.interpreter.parameter_ops import computed
 from policy.interpreter.path_classifier import SCRATCH
 from policy.interpreter.shell_state import CommandResult, ExecutionFrame, State
@@ -65,9 +63,6 @@ _FLAG_SIGNS = ("-", "+", "@")  # some programs take words that begin like these 
 _BLANKS = frozenset(" \t")
 
 MOST_WORDS = 400  # of one command, after expansion
-_SOME = "\0"  # a word that is not spelled out
-_COUNTING = re.compile(r"-[EFivwx]*c[EFivwx]*")
-_STATED = ("%s", "%b", "%h", "%i", "%u", "%g", "%X", "%Y", "%Z")  # sizes and ids; then times, maybe before 1970
 _ABSENT = frozenset([":-", "-", ":+", "+"])
 _COUNTS = frozenset(["?", "#", "$"])
 _NUMBERS = _COUNTS | {"!", "PPID", "UID", "EUID", "RANDOM", "SECONDS", "LINENO", "EPOCHSECONDS"}
@@ -120,7 +115,7 @@ class Expander:
         if whole.pattern:  # bash itself lists the folder, whatever the words are for
             self.findings.suspect(Role.NAMES, whole, state.cwds, PATTERN_LISTING, whole.span)
         if isinstance(word.parts[0], Glob) and not whole.never_an_option:
-            # A bare `*` stays what it is: whoever reads the line later cannot see that the folder held no flag.
+            # A bare `*` stays unknown: a later reader of the line cannot see that the folder contained no flag.
             only = all(isinstance(part, (Glob, Text)) for part in word.parts) and _ENDING.search(whole.tail) is not None
             whole = replace(whole, never_an_option=only and self._no_dashes(state))
         part = word.parts[0]
@@ -327,11 +322,11 @@ class Expander:
         self, body: Script, printed: AbstractWord | None, quoted: bool, worst: Tier, state: State
     ) -> AbstractWord:
         """Return the text that replaces a command substitution, whose last command prints `printed`."""
-        counted = self._counted(body, state)
+        counted = numeric_output(body, state)
         if counted is not None:
             return replace(counted, may_split=counted.empty and not quoted)
         command = body.items[0].node if len(body.items) == 1 else None
-        if not isinstance(command, Command) or command.assignments or not all(map(_keeps_output, command.redirects)):
+        if not isinstance(command, Command) or command.assignments or not all(map(keeps_output, command.redirects)):
             return AbstractWord(may_split=not quoted)
         words = [word.literal for word in command.words]
         if not words or words[0] in state.functions:
@@ -349,30 +344,6 @@ class Expander:
             return AbstractWord(may_split=not quoted)
         return replace(printed, may_split=not quoted)  # when it fails it prints nothing, and the word is gone
 
-    def _counted(self, body: Script, state: State) -> AbstractWord | None:
-        """Return the output of a command that prints one number, or nothing if it fails; None for other commands."""
-        node = body.items[0].node if len(body.items) == 1 else None
-        commands = [*node.commands] if isinstance(node, Pipeline) and not node.timed else [node]
-        last = commands[-1]
-        if not isinstance(last, Command) or last.assignments or not all(map(_keeps_output, last.redirects)):
-            return None
-        words = [text if (text := word.literal) is not None else _SOME for word in last.words]
-        if not words or words[0] in state.functions:
-            return None
-        match words:
-            case ["nproc"] | ["id", "-u" | "-g"] | ["date", "+%s"]:
-                return COUNT
-            case ["wc", "-l" | "-c" | "-w" | "-m"] | ["git", "rev-list", "--count", "HEAD" | "--all"]:
-                return MAYBE_NUMBER
-            case ["git", "rev-list", "--count", revision] if revision[:1] not in ("-", "", _SOME):
-                return MAYBE_NUMBER
-            case ["stat", "-c" | "-Lc", format, file] if format in _STATED and file[:1] not in ("-", "", _SOME):
-                return MAYBE_NUMBER if format in _STATED[:6] else replace(MAYBE_NUMBER, never_an_option=False)
-            case ["grep", flags, pattern, *files] if _COUNTING.fullmatch(flags) and pattern[:1] not in ("-", ""):
-                one = not files or (len(files) == 1 and files[0][:1] not in ("-", "", _SOME))
-                return MAYBE_NUMBER if one and pattern != _SOME else None
-        return None
-
     def _known_output(self, words: list[str | None], state: State) -> str | None:
         """Return the output of a command that only prints known facts (`pwd`), or None for other commands."""
         if words == ["pwd"] and state.cwds is not None and len(state.cwds) == 1:
@@ -383,12 +354,6 @@ class Expander:
             if inside and here and not any(self.repositories.foreign(cwd) for cwd in state.cwds):
                 return self.facts.workspace
         return None
-
-
-def _keeps_output(redirect: Redirect) -> bool:
-    """Return True if the redirection leaves the output of a command as it is. Error messages must not get into it."""
-    inputs = (RedirectOp.IN, RedirectOp.HERE_DOC, RedirectOp.HERE_STRING)
-    return redirect.op in inputs or (redirect.fd == 2 and redirect.target.literal == "/dev/null")
 
 
 def _arguments(part: Parameter | Expansion, arguments: tuple[AbstractWord, ...] | None) -> list[AbstractWord] | None:

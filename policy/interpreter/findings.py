@@ -1,54 +1,21 @@
 """Findings: the effects of an action and the reasons for its tiers, collected while it is judged."""
 
 from collections.abc import Callable
-from dataclasses import field
 
 from policy.describe.phrases import plain
 from policy.describe.secret_kinds import secret_kind
 from policy.interpreter.path_classifier import Device, PathClassifier, ResolvedPath, socket_host
+from policy.interpreter.step_builder import StepBuilder
 from policy.model.abstract_word import AbstractWord
 from policy.model.assessment import Effect, EffectKind, Reason, RuleRef, Scope, Step
 from policy.model.consequence import Consequence
 from policy.model.facts import Kind
-from policy.model.frozen import dataclass
 from policy.model.span import SourceSpan
 from policy.model.tier import Tier
 from policy.rules.rule import Role
 
 _SECRETLY = {Role.READ: "reads", Role.REVISION: "reads", Role.DELETE: "deletes", Role.MOVE: "moves"}
 _TO_PATHS = {EffectKind.WRITES: Consequence.WRITES_PATH, EffectKind.DELETES: Consequence.DELETES_PATH}
-
-
-@dataclass(slots=True)
-class StepBuilder:
-    """A Step that is being judged."""
-
-    words: tuple[AbstractWord, ...] = ()
-    named: tuple[AbstractWord, ...] = ()
-    name: int = 1
-    also: tuple[str, ...] = ()
-    text: str = ""
-    cwds: tuple[str, ...] | None = None
-    set_up: bool = False
-    stranger: bool = False
-    interprets: bool = False
-    reasons: dict[Reason, None] = field(default_factory=dict)
-    effects: dict[Effect, None] = field(default_factory=dict)
-
-    def step(self) -> Step:
-        return Step(
-            self.words,
-            self.named,
-            self.name,
-            self.also,
-            self.text,
-            self.cwds,
-            self.set_up,
-            self.stranger,
-            self.interprets,
-            tuple(self.reasons),
-            tuple(self.effects),
-        )
 
 
 class Findings:

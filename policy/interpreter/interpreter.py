@@ -7,16 +7,16 @@ from itertools import islice
 from policy.bash.ast import ArrayAssignment, Assignment, Command, Opaque, Script
 from policy.interpreter.assignments import Variables
 from policy.interpreter.command_call import Call
+from policy.interpreter.command_output import note_output
 from policy.interpreter.control_flow import ControlFlow
 from policy.interpreter.denied import denied_reason
 from policy.interpreter.expansion import Expander
-from policy.interpreter.findings import Findings, StepBuilder
+from policy.interpreter.findings import Findings
 from policy.interpreter.foreign_git import Repositories
 from policy.interpreter.functions import FunctionTable, NamedValues
 from policy.interpreter.judge_command import descend, judge
-from policy.interpreter.options import parse
 from policy.interpreter.path_classifier import PathClassifier
-from policy.interpreter.redirections import MOST_OUTPUT, Redirections
+from policy.interpreter.redirections import Redirections
 from policy.interpreter.shell_state import (
     UNDEFINED,
     CommandResult,
@@ -25,10 +25,11 @@ from policy.interpreter.shell_state import (
     State,
     join_exits,
 )
+from policy.interpreter.step_builder import StepBuilder
 from policy.interpreter.traps import TrapTable
 from policy.interpreter.unread_script import refuse
 from policy.interpreter.variable_rules import Standing, standing
-from policy.model.abstract_word import ANYTHING, AbstractWord, join, literal, tokens
+from policy.model.abstract_word import ANYTHING, AbstractWord, join, literal
 from policy.model.assessment import EffectKind, RuleRef
 from policy.model.builtin_rules import (
     AMBIGUOUS_COMMAND,
@@ -294,38 +295,10 @@ class Interpreter:
             self._asks(call, registry, rule)
         if not rule.plain and self.findings.changed_since(before, (rule.ref, call.rule.ref)):
             self.findings.unplain = True
-        self._note_output(call, rule, begin)
+        note_output(call, rule, begin)
         printed = call.prints or (AbstractWord(never_an_option=True, unsplittable=True) if call.rule.tame else None)
         words = () if self.traps.pending else call.lists  # a trap may print between the words
         return CommandResult(call.after or ExitStates.same(begin), printed, words)
-
-    def _note_output(self, call: Call, rule: CommandRule, begin: State) -> None:
-        """Add the texts that a command is known to print to the output of its frame."""
-        frame = call.frame
-        said = frame.stdin_texts if rule.name in _PASSING else call.says
-        if rule.name in _PASSING:
-            said += tuple(text for word in call.words for text in word.content)
-        if rule.name in _PRINTING:
-            said += tuple(
-                text for word in call.words if word.pattern for text in self.variables.likely_words(word, begin)
-            )
-        if call.label in ("grep", "egrep", "fgrep"):
-            from policy.interpreter.name_filters import picked  # only where there is a search
-
-            said += picked(parse(rule, call.label, call.words))
-        elif rule.name in _CUTTING and frame.stdin_texts:
-            from policy.interpreter.name_filters import cut_out  # only where its input is known
-
-            said = cut_out(rule.name, call.words, frame.stdin_texts)
-        if rule.name in _NAMING:
-            said = tuple(
-                text for word in call.words for text in self.variables.likely_words(word, begin) if text[:1] != "-"
-            )
-        if rule.name in _PACKING:  # the names of files may come by their input
-            heard = tokens([*frame.stdin_texts, *(text for word in call.words for text in word.content)])
-            self.findings.suspect(Role.READ, AbstractWord(hints=heard), begin.cwds, rule.ref, call.span)
-        known = frame.output
-        known += [text for text in said if text not in known][: MOST_OUTPUT - len(known)]
 
     def _asks(self, call: Call, registry: str, rule: CommandRule) -> None:
         """Report the hosts of a command that names none: the registries in the settings, or an unknown host."""
@@ -440,14 +413,6 @@ def _runs_input(words: list[AbstractWord]) -> bool:
 
 
 # Words of the shell that see a temporary assignment as a variable, and that may export more while it lasts.
-_PASSING = frozenset(["cat", "head", "tail", "sort", "uniq", "tee", "grep", "rg", "shuf", "xargs", "read"])
-_CUTTING = frozenset(["cut", "tr", "awk"])
-# These print the names that they are given.
-_NAMING = frozenset(
-    ["ls", "stat", "du", "realpath", "readlink", "basename", "dirname", "git ls-files", "git check-ignore"]
-)
-_PRINTING = frozenset(["echo", "printf"])
-_PACKING = frozenset(["tar", "zip", "cpio", "pax"])
 _KEEPS = frozenset(["eval", "source", ".", "command", "builtin", "export", "declare", "typeset", "readonly", "local"])
 _UNRULED = CommandRule("", UNLISTED_PROGRAM, "")
 _LEAVES = frozenset(["break", "continue"])

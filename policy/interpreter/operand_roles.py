@@ -92,7 +92,7 @@ def apply(call: Call, role: Role, word: AbstractWord) -> None:
     elif role is Role.FOLDER:
         call.state = enter(call, word)
     elif role in (Role.READ, Role.TREE) and word.text is not None and _FETCHED.match(word.text):
-        connect(call, word)  # some programs fetch what they are told to read
+        connect(call, word)  # some programs download a URL that they are given to read
     elif role in (Role.READ, Role.TREE) and word.text is not None and LOCAL_URL.match(word.text):
         call.access_path(
             role, literal(LOCAL_URL.sub("", word.text), word.span)

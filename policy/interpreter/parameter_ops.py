@@ -33,7 +33,9 @@ def _apply(operator: str, words: tuple[Word, ...], text: str) -> str | None:
 
 
 def _without(operator: str, pattern: Word, text: str) -> str | None:
-    """The patterns that people write: plain text, `*` and text, text and `*`."""
+    """Return `text` without the match of a common pattern (plain text, `*` and text, text and `*`), or None for any
+    other pattern.
+    """
     first, last = pattern.parts[0], pattern.parts[-1]
     known: str | None
     if pattern.literal is not None:
@@ -53,7 +55,7 @@ def _without(operator: str, pattern: Word, text: str) -> str | None:
 
 
 def _text(parts: tuple[Part, ...]) -> str | None:
-    """Certain text, not empty."""
+    """Return the certain, non-empty text of `parts`, or None."""
     texts = [part.text for part in parts if isinstance(part, Text)]
     return "".join(texts) or None if len(texts) == len(parts) else None
 

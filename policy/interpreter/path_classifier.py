@@ -241,7 +241,7 @@ class PathClassifier:
             return True
         workspace = self._facts.workspace
         if not inside(path, workspace) and self._roots.hold(path):
-            return False  # certificates and templates of the system are nobody's secret
+            return False  # certificates and templates of the system are not secret
         below = path[len(workspace) :] if inside(path, workspace) else path
         return self.secret_parts(below)
 

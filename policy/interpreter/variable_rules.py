@@ -52,9 +52,10 @@ _TOOLS = (
 
 
 def standing(name: str, value: str | None, inherited: tuple[str, ...], *, exported: bool) -> Standing:
-    """Tell how far setting `name` reaches. `value` is None when it is known only at run time.
+    """Return the reach of setting `name`. `value` is None if it is known only at run time.
 
-    `inherited`: name patterns that a command's environment holds from the start, so that setting one is exporting it.
+    `inherited` are name patterns of variables that are in a command's environment from the start, so that setting one
+    exports it.
     """
     if re.fullmatch(_LOOKS, name):
         calm = value is not None and _VALUE.fullmatch(value) and not _TRAVERSAL.search(value)

@@ -54,7 +54,7 @@ PATH_CONSEQUENCES = frozenset(
 RULE_CONSEQUENCES = {each.value: each for each in Consequence if each not in PATH_CONSEQUENCES}
 
 # fmt: off
-# The end of a sentence about the action, where a consequence has closer words than "cannot be undone".
+# The end of a sentence about the action, for consequences with a more specific text than "cannot be undone".
 CONSEQUENCE_TEXTS = {
     Consequence.DISCARDS_CHANGES:     "throws away uncommitted changes",
     Consequence.DISCARDS_STASH_ENTRY: "throws away changes that were put aside",
@@ -65,7 +65,7 @@ CONSEQUENCE_TEXTS = {
     Consequence.DELETES_REMOTE:       "deletes branches on the server",
     Consequence.MIRRORS:              "makes the server a copy of this repository, and deletes what is only there",
 }
-# Flags that do such a thing to somebody's work, each after the command that it belongs to.
+# Flags with such a consequence, each after the command that it belongs to.
 FLAG_CONSEQUENCES = {
     "git reset --hard":             Consequence.DISCARDS_CHANGES,
     "git checkout -f":              Consequence.DISCARDS_CHANGES,

@@ -77,7 +77,7 @@ class Credential:
             return False
         if own.methods and other.methods and not set(own.methods) & set(other.methods):
             return False
-        return _alike(own.host, other.host) and _nested(own.prefix, other.prefix)
+        return _share_host(own.host, other.host) and _nested(own.prefix, other.prefix)
 
 
 def asked_openly(address: str) -> str:
@@ -117,7 +117,7 @@ def telling(lent: tuple[Credential, ...], environment: dict[str, str], bundle: s
                     count += 1
                 found["GIT_CONFIG_COUNT"] = str(count)
             else:
-                found |= _told(name, address, credential)
+                found |= _variables_for(name, address, credential)
     if bundle and any(credential.intercept for credential in lent):
         found |= dict.fromkeys(TRUSTING, bundle)
     return found
@@ -132,7 +132,7 @@ TRUSTING = (
 )  # fmt: skip
 
 
-def _told(name: str, address: str, credential: Credential) -> dict[str, str]:
+def _variables_for(name: str, address: str, credential: Credential) -> dict[str, str]:
     """Return the variables for one program, or for one variable."""
     if address == "placeholder":
         return {name: PLACEHOLDER}
@@ -152,7 +152,7 @@ def _told(name: str, address: str, credential: Credential) -> dict[str, str]:
     return {name: asked}
 
 
-def _alike(one: str, other: str) -> bool:
+def _share_host(one: str, other: str) -> bool:
     """Return True if the hosts of two rules have a name in common."""
     below, above = (one, other) if len(one) >= len(other) else (other, one)
     if above.startswith("*."):

@@ -26,14 +26,14 @@ class Layer(StrEnum):
     TRUSTED = "trusted"  # the repository's, whose content the user trusts
     NAMED = "named"  # by `--config`
     TYPED = "typed"  # by flags of this one action, such as `--host`
-    GRANT = "grant"  # an answer that somebody gave, and that is remembered
+    GRANT = "grant"  # a remembered answer of a user
 
 
 class Source(StrEnum):
     """The author of an action."""
 
     MODEL = "model"
-    PERSON = "person"  # typed by somebody: `agent exec`
+    PERSON = "person"  # typed by a person: `agent exec`
 
 
 class Tool(StrEnum):

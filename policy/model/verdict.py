@@ -71,8 +71,8 @@ class Limits:
 # Folder in which a command with read-only rights may write: empty at its start, removed at its end, private to it.
 READ_ONLY_TMP = "/run/tmp"
 
-# Stands in Terms for hosts that nobody can name before a command runs. None is open by it: the proxy listens, lets
-# nothing through, and tells whom it was asked for. SOURCE: RFC 6761, section 6.4: `.invalid` names nothing.
+# Stands in Terms for hosts that are unknown before a command runs. It opens no host: the proxy listens, forwards
+# nothing, and reports the requested host. SOURCE: RFC 6761, section 6.4: `.invalid` names nothing.
 UNNAMED = "unnamed.invalid"
 
 

@@ -35,7 +35,7 @@ def faults(rule: PermissionRule, rulebook: RuleBook, profile: Profile | None = N
             yield fault("path", f"no path is ever like `{pattern}`: {why[0]}", why[1])
     for host in rule.host:
         if rule.verdict is Ruling.ALLOW:
-            from policy.model.host_rule import host_rule  # only where somebody names hosts
+            from policy.model.host_rule import host_rule  # only if a rule names hosts
 
             if isinstance(found := host_rule(host), Problem):
                 yield fault("host", f"{found.what}: {found.why}", found.fix)

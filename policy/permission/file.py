@@ -83,7 +83,7 @@ def _host(text: str) -> str:
     """Return the host in the form for comparison: the canonical spelling of Terms, or lower case for a pattern and for
     a text that is not a host.
     """
-    from policy.model.host_rule import host_rule  # only where somebody names hosts
+    from policy.model.host_rule import host_rule  # only if a rule names hosts
     from policy.model.verdict import Problem
 
     found = host_rule(text)

@@ -27,7 +27,7 @@ def meets(pattern: str, wanted: str) -> bool:
     """
     target = _rule(wanted)
     if target is None:
-        return True  # nothing that the Terms could name, so nobody can say what it is
+        return True  # not in the form of Terms, so its meaning is unknown
     name, port = _apart(pattern)
     if port and target.ports and int(port) not in target.ports:
         return False

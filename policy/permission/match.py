@@ -45,7 +45,7 @@ _TOOLS: dict[type[Action], Tool] = {
 
 class _Met(IntEnum):
     NO = 0
-    MAYBE = 1  # it cannot be told before it runs
+    MAYBE = 1  # known only at run time
     YES = 2
 
 

@@ -19,7 +19,7 @@ def path_denials(rules: Iterable[PermissionRule], facts: Facts) -> tuple[tuple[s
     locked: dict[str, None] = {}
     hidden: dict[str, None] = {}
     for rule in rules:
-        if _is_wall(rule) and not rule.expired(facts.today):
+        if _denies_any_command(rule) and not rule.expired(facts.today):
             locked |= dict.fromkeys(filter(None, (locked_by(path, facts) for path in rule.write)))
             hidden |= dict.fromkeys(filter(None, (hidden_by(path, facts) for path in rule.read)))
     return tuple(locked), tuple(hidden)
@@ -47,7 +47,7 @@ def holds_writing(rule: PermissionRule, pattern: str, facts: Facts) -> bool:
     """
     if rule.verdict is not Ruling.DENY:
         return False
-    return (_is_wall(rule) and locked_by(pattern, facts) is not None) or not _reaches(
+    return (_denies_any_command(rule) and locked_by(pattern, facts) is not None) or not _reaches(
         pattern, (facts.workspace,), facts
     )
 
@@ -59,10 +59,10 @@ def holds_reading(rule: PermissionRule, pattern: str, facts: Facts) -> bool:
     if rule.verdict is not Ruling.DENY:
         return False
     shown = (facts.workspace, *facts.system)
-    return (_is_wall(rule) and hidden_by(pattern, facts) is not None) or not _reaches(pattern, shown, facts)
+    return (_denies_any_command(rule) and hidden_by(pattern, facts) is not None) or not _reaches(pattern, shown, facts)
 
 
-def _is_wall(rule: PermissionRule) -> bool:
+def _denies_any_command(rule: PermissionRule) -> bool:
     """Return True if the rule denies paths for any command, so that rights can express it."""
     return rule.verdict is Ruling.DENY and not (rule.run or rule.tool or rule.tier or rule.source)
 

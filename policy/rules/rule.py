@@ -30,14 +30,14 @@ class Role(StrEnum):
     OUT = "out"  # the same, and `-` is the standard output
     DELETE = "delete"
     MOVE = "move"  # a path that is read and then gone
-    HOST = "host"  # a host or URL it talks to
-    PORT = "port"  # the port of the host that it talks to
+    HOST = "host"  # a host or URL that the program contacts
+    PORT = "port"  # the port of the host that the program contacts
     REMOTE = "remote"  # the name of a remote, or its address
     UPLOAD = "upload"  # data to send; `@path` sends a file
     RUN = "run"  # the first word of a command it runs (the rest belongs to it)
     ARGS = "args"  # a program file that it runs; the rest are that program's own words
     AWAY = "away"  # the first word of a command that runs elsewhere: in a container, on another machine
-    MOUNT = "mount"  # `SOURCE:PLACE[:ro]` or `type=bind,source=..`: a path that it gives to somebody else
+    MOUNT = "mount"  # `SOURCE:PLACE[:ro]` or `type=bind,source=..`: a path that is mounted into a container
     FROM = "from"  # a path that is read, or `NAME:PATH` elsewhere
     TO = "to"  # a path that is written, or `NAME:PATH` elsewhere
     CODE = "code"  # a program text or file we do not read

@@ -22,7 +22,9 @@ from policy.model.consequence import (
 )
 from policy.model.tier import Mode, Tier
 from policy.model.verdict import Ask
-from policy.rules.rulebook import CommandRule, RuleBook, RuleError, parse_rules
+from policy.rules.rule import CommandRule
+from policy.rules.rule_file import RuleError
+from policy.rules.rulebook import RuleBook, parse_rules
 from runner.approval.card import card
 from tests.fuzz import fuzz_policy as fuzz
 

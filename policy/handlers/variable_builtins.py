@@ -1,0 +1,232 @@
+"""Builtins of the shell that assign to variables: `export`, `let`, `read`, `printf -v`, `mapfile` and others."""
+
+import re
+from dataclasses import replace
+
+from policy.handlers.echo_printf import printed
+from policy.interpreter.command_call import Call
+from policy.interpreter.options import ParsedOptions, parse
+from policy.interpreter.shell_state import UNDEFINED, ExitStates
+from policy.model.abstract_word import ANYTHING, NUMBER, AbstractWord, join, literal, tokens
+from policy.model.span import SourceSpan
+from policy.model.tier import Tier
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_FUNCTION = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=(.*)", re.DOTALL)
+
+
+def assign(call: Call) -> None:
+    """Judge `export`, `declare`, `typeset`, `local` and `readonly`: names with or without a value."""
+    variables, state = call.interpreter.variables, call.state
+    if call.label in ("declare", "typeset") and _shows_functions(call.words):
+        call.add_fact(Tier.READ, "shows functions", flag=call.words[0].text or "")
+        return
+    exports, fixes, names = call.label == "export", call.label == "readonly", set()
+    own = state.locals is not None and call.label in ("local", "declare", "typeset")
+    integers = False
+    for word in call.words:
+        text = word.text
+        head = text if text is not None else word.head
+        if word.may_split:
+            call.unknown(f"`{call.label}` with a word that may become several", word)
+            continue
+        if text is not None and text[:1] in ("-", "+"):
+            fixes = fixes or "r" in text
+            own = own and "g" not in text
+            if text not in _ASSIGN_FLAGS.get(call.label, _DECLARE_FLAGS) or (text == "-p" and len(call.words) > 1):
+                # -A, -n, -c .. evaluate what is assigned, or make names for other names. With a flag that it does not
+                # know (`export -x`), or to be listed by -p, nothing is assigned at all.
+                call.unknown(f"`{call.label} {text}` changes how values are read", word)
+            exports = exports or "x" in text
+            integers = integers or text == "-i"
+            continue
+        found = _ASSIGNMENT.fullmatch(head)
+        if found:
+            value = literal(found[3]) if text is not None else word.value or ANYTHING
+            value = replace(value, may_split=False, span=None) if not found[2] else AbstractWord()
+            name = found[1]
+            names.add(name)
+            if integers:
+                variables.integers.add(name)
+            if name in variables.integers:
+                variables.number(name, value, word.span or call.span)
+                value = NUMBER if found[2] else value
+            if any(flag.text == "-a" for flag in call.words):
+                variables.arrays.add(name)
+            if own:
+                state = state.own(name, ANYTHING)
+            elif call.label == "local":
+                value = join(state.variables.get(name, ANYTHING), value)  # outside of functions it fails
+            elif state.locals is not None and call.label in ("declare", "typeset"):
+                value = variables.beneath(state, name, value)
+            if name in variables.arrays and not _surely_no_array(value):
+                call.unknown(f"`{call.label}` may read the value as an array, and evaluate its subscripts", word)
+            state = (
+                variables.export(state, name, value, word.span or call.span)
+                if exports
+                else variables.assign(state, name, value, word.span or call.span)
+            )
+        elif text is not None and _NAME.fullmatch(text):
+            names.add(text)
+            if integers:
+                variables.integers.add(text)
+            array = any(flag.text == "-a" for flag in call.words)
+            if array:
+                variables.arrays.add(text)
+            if own or array:
+                state = variables.hidden(state, text, word.span or call.span, array=array)
+            if own:
+                state = state.own(text, ANYTHING)
+                call.interpreter.traps.note_value(text, ANYTHING)
+            if exports:
+                state = variables.export(state, text, None, word.span or call.span)
+        else:
+            call.unknown(f"`{call.label}` with a name known only when it runs", word)
+    call.add_rule_fact(Tier.READ)
+    if fixes:
+        state = replace(state, fixed=state.fixed | names)
+        call.interpreter.traps.note_state(state)
+    call.after = ExitStates.same(state)
+
+
+_DECLARE_FLAGS = frozenset(["-x", "-gx", "-rx", "-i", "-r", "-g", "-p", "-a", "--", "-rg", "-gr"])
+
+
+_ASSIGN_FLAGS = {"export": frozenset(["-p", "--"]), "readonly": frozenset(["-p", "-a", "--"])}
+
+
+def let(call: Call) -> None:
+    """Judge `let EXPRESSION ..`: arithmetic over numbers."""
+    from policy.bash.parser import read_arithmetic  # only where there is something to compute
+
+    state, variables = call.state, call.interpreter.variables
+    for word in call.words:
+        expression = read_arithmetic(word.text) if word.text is not None else None
+        if expression is None:
+            call.unknown(f"`{call.label}` computes, and may run what it finds in variables", word)
+            return
+        state = variables.compute(expression, state, call.frame, word.span or call.span or SourceSpan(0, 0))
+    call.add_rule_fact(Tier.READ)
+    call.after = ExitStates.same(state)
+
+
+def _shows_functions(words: list[AbstractWord]) -> bool:
+    shows = bool(words) and words[0].text in ("-f", "-F")
+    return shows and all(word.text is not None and _FUNCTION.fullmatch(word.text) for word in words[1:])
+
+
+def _surely_no_array(value: AbstractWord) -> bool:
+    """Return True if the value is certainly not an array literal: `declare x='([$(cmd)]=b)'` runs `cmd` if `x` is an
+    array.
+    """
+    if value.texts:
+        return not any(text.startswith("(") for text in value.texts)
+    return value.number or value.head[:1] not in ("", "(")
+
+
+def unset(call: Call) -> None:
+    """Judge `unset NAME`. A subscript, which bash would evaluate, is refused."""
+    state, variables, kind = call.state, call.interpreter.variables, ""
+    for word in call.words:
+        text = word.text
+        if text in ("-v", "-f", "--"):
+            kind = text if text != "--" else kind
+            continue
+        if text is not None and kind == "-f" and _FUNCTION.fullmatch(text):
+            state = state.define(text, UNDEFINED)
+            call.interpreter.traps.note_function(text, UNDEFINED)
+            continue
+        if text is None or not _NAME.fullmatch(text):
+            call.unknown("`unset` with a name known only when it runs", word)
+            continue
+        if kind == "":
+            meanings = (*state.functions.get(text, UNDEFINED), None)  # without such a variable, the function
+            state = state.define(text, tuple(dict.fromkeys(meanings)))
+            call.interpreter.traps.note_function(text, UNDEFINED)
+        if state.locals is not None:
+            variables.revealed.add(text)
+        known = literal(" \t\n") if text == "IFS" else ANYTHING
+        state = variables.assign(state, text, known, word.span or call.span)
+    call.add_rule_fact(Tier.READ)
+    call.after = ExitStates.same(state)
+
+
+def _input(call: Call, shape: ParsedOptions) -> tuple[str, ...]:
+    """Return the texts known to arrive on the descriptor that `-u` names, or on the standard input."""
+    numbers = [value.text for flag, value in shape.flags if flag.name == "-u" and value is not None]
+    return call.interpreter.redirections.streams.get(numbers[-1] or "", ()) if numbers else call.frame.stdin_texts
+
+
+def read(call: Call) -> None:
+    """Judge `read`, which assigns its input to variables."""
+    shape = parse(call.rule, call.label, call.words)
+    if shape.trouble:
+        call.unknown(shape.trouble, shape.where)
+        return
+    state, variables = call.state, call.interpreter.variables
+    arrays = [value for flag, value in shape.flags if flag.name == "-a" and value is not None]
+    heard = AbstractWord(may_split=True, hints=tokens(_input(call, shape)))
+    for word in [*shape.operands, *arrays] or [literal("REPLY")]:
+        if word.text == "_" and word not in arrays:
+            continue  # what nobody wants: the next command gives it another value anyway
+        if word in arrays and word.text is not None:
+            variables.arrays.add(word.text)
+        if word.text is None or not _NAME.fullmatch(word.text):
+            call.unknown(f"`{call.label}` into a name known only when it runs", word)
+        else:
+            state = variables.assign(state, word.text, heard, word.span or call.span)
+    call.add_rule_fact(Tier.READ)
+    call.after = ExitStates.same(state)
+
+
+def printf(call: Call) -> None:
+    """Judge `printf FORMAT ..`; `-v NAME` is an assignment."""
+    words, state = list(call.words), call.state
+    while words and words[0].text is not None and words[0].text[:2] == "-v":
+        first = words.pop(0)
+        name = literal(first.text[2:]) if first.text and first.text[2:] else words.pop(0) if words else ANYTHING
+        if name.text is None or not _NAME.fullmatch(name.text):
+            call.unknown("`printf -v` into a name known only when it runs", first)
+            return
+        # A second -v wins over the first, which bash has looked at by then.
+        heard = AbstractWord(may_split=True, hints=printed(words[:1], words[1:]))
+        state = call.interpreter.variables.assign(state, name.text, heard, call.span)
+        call.after = ExitStates.same(state)
+    if words and words[0].text is None and not words[0].plain:
+        call.unknown("a word known only when it runs may become `printf -v`, which sets a variable", words[0])
+        return
+    words = words[1:] if words and words[0].text == "--" else words
+    call.says = printed(words[:1], words[1:])
+    call.add_rule_fact(Tier.READ)
+
+
+def getopts(call: Call) -> None:
+    """Judge `getopts LETTERS NAME`."""
+    words = call.words
+    if len(words) < 2 or any(word.text is None for word in words[:2]) or not _NAME.fullmatch(words[1].text or ""):
+        call.unknown("`getopts` with a name known only when it runs")
+        return
+    state = call.interpreter.variables.assign(call.state, words[1].text or "", ANYTHING, words[1].span or call.span)
+    for name in ("OPTARG", "OPTIND"):
+        call.interpreter.traps.note_value(name, ANYTHING)
+        state = state.assign(name, ANYTHING)
+    call.add_rule_fact(Tier.READ)
+    call.after = ExitStates.same(state)
+
+
+def mapfile(call: Call) -> None:
+    """Judge `mapfile NAME`, which assigns lines to an array. `-C` runs a command for them; its rule does
+    not list `-C`.
+    """
+    shape = parse(call.rule, call.label, call.words)
+    names = shape.operands or [literal("MAPFILE")]
+    if shape.trouble or len(names) > 1 or names[0].text is None or not _NAME.fullmatch(names[0].text):
+        call.unknown(shape.trouble or f"`{call.label}` into a name known only when it runs", shape.where)
+        return
+    variables = call.interpreter.variables
+    variables.arrays.add(names[0].text)
+    heard = AbstractWord(may_split=True, hints=tokens(_input(call, shape)))
+    state = variables.assign(call.state, names[0].text, heard, names[0].span or call.span)
+    call.add_rule_fact(Tier.READ)
+    call.after = ExitStates.same(state)
