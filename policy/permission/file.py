@@ -73,7 +73,7 @@ def _rule(entry: TomlEntry, layer: Layer) -> PermissionRule:
         fix = "add one of `run`, `tool`, `read`, `write`, `host`, `tier`"
         raise entry.error_at("", "it does not say what it is about", fix)
     if verdict is not Ruling.ALLOW and not rule.why:
-        raise entry.error_at("", "it has no `why`", 'say it to whoever is stopped by it: why = "..."')
+        raise entry.error_at("", "it has no `why`", 'explain the rule to a user whom it stops: why = "..."')
     if any(not char.isprintable() for char in rule.why):
         raise entry.error_at("why", "it is not one line of printable text", "write it as one line")
     return rule

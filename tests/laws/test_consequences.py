@@ -155,7 +155,7 @@ def test_every_consequence_has_a_rule_or_code_that_sets_it() -> None:
     }
 
 
-def test_losses_are_consequences_that_rules_may_set() -> None:
+def test_consequences_with_texts_are_those_that_rules_may_set() -> None:
     assert not set(CONSEQUENCE_TEXTS) & PATH_CONSEQUENCES
     assert set(FLAG_CONSEQUENCES.values()) <= set(CONSEQUENCE_TEXTS)
     assert set(RULE_CONSEQUENCES.values()) == set(Consequence) - PATH_CONSEQUENCES
