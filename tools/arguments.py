@@ -1,4 +1,4 @@
-"""What a model passes to a tool, parsed once and strictly: the border between a model's JSON and our types."""
+"""Strict parsing of tool arguments: the border between a model's JSON and typed values."""
 
 import difflib
 import json
@@ -42,7 +42,7 @@ class Arguments(BaseModel):
 
     @classmethod
     def schema_for_model(cls) -> dict[str, object]:
-        """JSON Schema, without what only costs tokens."""
+        """Return the JSON Schema without parts that only cost tokens."""
         schema = cls.model_json_schema()
         properties: dict[str, object] = {}
         for name, field in schema["properties"].items():
@@ -109,7 +109,7 @@ def _problem(tool: Called, faults: list[str]) -> Problem:
 
 
 def _unparsed(raw: str) -> str:
-    """Why `raw` is no JSON object."""
+    """Return the reason why `raw` is not a JSON object."""
     if not raw.strip():
         return "no arguments came with the call"
     odd: list[str] = []  # what python reads as a number and JSON does not have
@@ -134,7 +134,7 @@ def _number(text: str, odd: list[str]) -> float:
 
 
 def _bad_text(text: str) -> str | None:
-    """What makes a text unfit for any field."""
+    """Return the reason why a text is invalid in every field."""
     if (at := text.find("\0")) >= 0:
         return f"has a NUL character, at character {at + 1:,}: leave it out"
     try:
@@ -163,7 +163,7 @@ def _fault(detail: ErrorDetails) -> str:
 
 
 def _kind(value: object) -> str:
-    """What a JSON value is, in JSON's words."""
+    """Return the JSON type of a value, in JSON's words."""
     match value:
         case None:
             return "null"

@@ -64,7 +64,7 @@ class Bash:
 
 
 def _output(finished: Finished, keep: Keep | None) -> list[str]:
-    """Both streams, cut to what a model can use, with a marker where something is missing."""
+    """Return both streams, cut to the length that a model can use, with a marker where text is missing."""
     out, err = (
         stream.decode("utf-8", "replace").replace("\0", "\\x00") for stream in (finished.stdout, finished.stderr)
     )
@@ -115,7 +115,7 @@ def _kept(finished: Finished, keep: Keep | None) -> str:
 
 
 def _ending(action: RunScript, finished: Finished) -> str:
-    """How it ended, in words."""
+    """Return how the command ended, in words."""
     took = seconds(finished.seconds)
     match finished.ended_by:
         case None:

@@ -52,7 +52,7 @@ def answer_of(shape: type[A], finished: Finished) -> A | Problem:
 
 
 def problem_of(finished: Finished) -> Problem | None:
-    """Why the action did not come to its end, or None when it did. A command's exit status is no problem."""
+    """Return why the action did not finish, or None if it did. A command's exit status is not a problem."""
     if finished.problem is not None:
         return finished.problem
     if "problem" in finished.data:
@@ -71,7 +71,7 @@ def problem_of(finished: Finished) -> Problem | None:
 
 
 def failed(finished: Finished) -> bool:
-    """Whether the model should be told that its call went wrong."""
+    """Return True if the model should be told that its call failed."""
     return problem_of(finished) is not None or finished.status != 0 or finished.ended_by is not None
 
 
@@ -86,7 +86,7 @@ def problem_parts(problem: Problem, finished: Finished) -> tuple[TextPart, ...]:
 
 
 def violations(finished: Finished) -> list[str]:
-    """What the boundary stopped, one remark each."""
+    """Return one remark for each attempt that the boundary stopped."""
     remarks: list[str] = []
     for attempt in finished.violations[:20]:
         sure = "probably stopped" if attempt.inferred else "stopped"

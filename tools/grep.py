@@ -91,7 +91,9 @@ def _headline(action: GrepFiles, answer: GrepAnswer) -> str:
 
 
 def _grouped(answer: GrepAnswer) -> list[str]:
-    """Each file's name, then its lines: `12:` before a match, `12-` before others, `--` where lines are missing."""
+    """Return each file's name and its lines: `12:` before a match, `12-` before other lines, `--` where lines are
+    missing.
+    """
     lines: list[str] = []
     for path, found in answer.files:
         lines.append(path)

@@ -103,7 +103,7 @@ def _numbered(action: ReadFile, content: _Text) -> list[str]:
 
 
 def _remarks(action: ReadFile, content: _Text) -> list[str]:
-    """What the lines alone do not show."""
+    """Return remarks about properties that the lines alone do not show."""
     remarks: list[str] = []
     whole = count(content.known, "line")
     after = action.offset + len(content.lines)

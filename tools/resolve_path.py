@@ -1,11 +1,11 @@
-"""Where a path argument points, by words alone: nothing on the disk is looked at."""
+"""Resolution of path arguments by text alone, without access to the disk."""
 
 from policy.model.verdict import Problem
 from tools.truncate import short
 
 
 def place(path: str, cwd: str) -> str | Problem:
-    """`path` as an absolute path: relative ones start at `cwd`. `..` stays: only the disk knows what it means."""
+    """Return `path` as an absolute path, relative to `cwd`. `..` stays, because only the disk tells what it means."""
     if not path:
         return Problem("the path is empty", "there is nothing to look at", "give a path, or `.` for this folder")
     if path == "~" or path.startswith("~/"):

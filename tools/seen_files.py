@@ -1,4 +1,4 @@
-"""What the model has seen of each file: an edit must not land on content that it does not know."""
+"""The model's knowledge of each file: an edit must not change content that the model does not know."""
 
 from posixpath import normpath
 
@@ -6,10 +6,10 @@ MASKED = "[secret]"  # what is shown in the place of a secret
 
 
 class Seen:
-    """Path to the sha256 (hex) of the content that the model last read or wrote, for one session.
+    """A map of one session from a path to the SHA-256 (hexadecimal) of the content that the model last read or wrote.
 
-    Two spellings of a path are one entry when they differ only in `.`, `..` and doubled slashes; a symlink's entry
-    is noted under the link and under its target by whoever knows both.
+    Two spellings of a path that differ only in `.`, `..` and doubled slashes are one entry. For a symbolic link the
+    caller adds the entry under the link and under its target.
     """
 
     __slots__ = ("_digests", "_masked")
@@ -23,11 +23,11 @@ class Seen:
         self._digests[normpath(path)] = digest
 
     def digest(self, path: str) -> str | None:
-        """What the model last saw of `path`, or None when it never did."""
+        """Return the digest that the model last saw of `path`, or None."""
         return self._digests.get(normpath(path))
 
     def mask(self, path: str, masked: bool) -> None:
-        """Whether the model saw a secret's mask in `path`, and so does not know all of it."""
+        """Return True if the model saw a secret's mask in `path`, and so does not know the whole content."""
         (self._masked.add if masked else self._masked.discard)(normpath(path))
 
     def masked(self, path: str) -> bool:

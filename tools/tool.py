@@ -1,4 +1,6 @@
-"""What a tool is: it plans an action, and later words the result. It never acts, and never sees the sandbox."""
+"""The interface of a tool: it plans an action, and later renders the result. A tool never acts, and never sees the
+sandbox.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
@@ -31,7 +33,7 @@ Keep = Callable[[bytes, bytes], str | None]
 
 
 class Attempt(Protocol):
-    """Something the boundary stopped. `inferred`: concluded from the program's own message."""
+    """An attempt that the boundary stopped. `inferred` is True if it was concluded from the program's own message."""
 
     @property
     def what(self) -> str: ...
@@ -82,20 +84,21 @@ class Tool(Protocol):
     def Args(self) -> type[Arguments]: ...
 
     def plan(self, args: Any, cwd: str, seen: Seen) -> Action | Problem:
-        """What these arguments ask for. Pure: no disk, no clock. `cwd` is absolute."""
+        """Return the action that these arguments request. Pure: no disk, no clock. `cwd` is absolute."""
         ...
 
     def render(self, action: Any, finished: Finished, seen: Seen, *, keep: Keep | None = None) -> tuple[Part, ...]:
-        """What the model sees of the end of `action`, which this tool planned; notes what it has now seen.
+        """Return the text for the model about the end of `action`, which this tool planned, and note the content it now
+        has seen.
 
-        `keep` is called when text had to be cut, so that the marker can say where the whole is.
+        `keep` is called when text had to be cut, so that the marker can name the place of the whole text.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """What a model is told about a tool. `schema` is JSON Schema of the arguments."""
+    """The description of a tool for a model. `schema` is the JSON Schema of the arguments."""
 
     name: str
     description: str
@@ -103,7 +106,7 @@ class Spec:
 
 
 def specs(tools: Sequence[Tool]) -> tuple[Spec, ...]:
-    """What to tell a model about `tools`, in order."""
+    """Return the descriptions of `tools` for a model, in order."""
     return tuple(Spec(tool.name, tool.description, tool.Args.schema_for_model()) for tool in tools)
 
 

@@ -1,4 +1,4 @@
-"""Cutting text to what a model can use, never silently."""
+"""Truncation of text to the length that a model can use, always with a marker."""
 
 from policy.model.frozen import dataclass
 
@@ -35,7 +35,7 @@ def tail(text: str, lines: int = LINES, room: int = BYTES) -> Tail:
 
 
 def head(lines: list[str], room: int) -> tuple[list[str], int]:
-    """As many first lines as fit into `room` characters, and how many were left out."""
+    """Return as many first lines as fit into `room` characters, and the number of omitted lines."""
     kept: list[str] = []
     for line in lines:
         room -= len(line) + 1
@@ -46,7 +46,7 @@ def head(lines: list[str], room: int) -> tuple[list[str], int]:
 
 
 def short(text: str, limit: int = 60) -> str:
-    """`text` on one line for a message: controls and lone surrogates as escapes, the end cut off with `…`."""
+    """Return `text` on one line for a message: controls and lone surrogates as escapes, the end cut off with `…`."""
     piece = text[:limit]
     if not piece.isprintable():
         piece = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in piece)[:limit]

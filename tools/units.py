@@ -1,13 +1,13 @@
-"""Numbers as people read them."""
+"""Numbers in readable form."""
 
 
 def count(number: int, noun: str, nouns: str | None = None) -> str:
-    """`1 line`, `2,000 lines`; `nouns` where an s does not make the plural."""
+    """Return `1 line` or `2,000 lines`; `nouns` is the plural if it is not formed with an s."""
     return f"{number:,} {noun if number == 1 else nouns or noun + 's'}"
 
 
 def size(number: int) -> str:
-    """`340 bytes`, `1.2 KB`, `20.0 MB`: thousands are 1024."""
+    """Return `340 bytes`, `1.2 KB` or `20.0 MB`, in units of 1024."""
     if number < 1024:
         return count(number, "byte")
     amount, unit = number / 1024, "KB"
@@ -19,5 +19,5 @@ def size(number: int) -> str:
 
 
 def seconds(number: float) -> str:
-    """`0.4 s`, `12 s`."""
+    """Return `0.4 s` or `12 s`."""
     return f"{number:.1f} s" if number < 10 else f"{number:.0f} s"

@@ -14,7 +14,7 @@ _CHUNK = 1 << 16
 
 
 class Wire:
-    """Use `read` once; `close` when done."""
+    """An attached stream of the daemon. Call `read` once, and `close` at the end."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
@@ -28,7 +28,7 @@ class Wire:
             self._writer.write_eof()
 
     async def read(self, take: Callable[[int, bytes], bool]) -> None:
-        """Hand every piece to `take` with its stream (1 or 2) until the end, or until it answers False."""
+        """Pass every piece to `take` with its stream (1 or 2) until the end, or until `take` returns False."""
         try:
             while True:
                 head = await self._reader.readexactly(8)
@@ -48,7 +48,7 @@ class Wire:
 
 
 async def open_wire(socket: str, path: str, body: dict[str, object] | None = None) -> Wire:
-    """POST to `path` and keep the connection. Raises Refused, or SandboxUnavailable."""
+    """Send a POST to `path` and keep the connection. Raises Refused, or SandboxUnavailable."""
     try:
         reader, writer = await asyncio.open_unix_connection(socket)
     except OSError as error:
@@ -74,7 +74,7 @@ async def open_wire(socket: str, path: str, body: dict[str, object] | None = Non
 
 
 async def _body(reader: asyncio.StreamReader, head: str) -> str:
-    """What a refusal says: `{"message": ...}`."""
+    """Return the text of a refusal: `{"message": ...}`."""
     fields = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head.split("\r\n"))}
     text = await reader.read(min(int(fields.get("content-length", "4096")), _CHUNK))
     try:

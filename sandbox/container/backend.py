@@ -140,7 +140,7 @@ class Container:
     async def _converse(
         self, box: Box, permit: Permit, stdin: bytes | None, listen: Listener | None, alarm: Live | None
     ) -> tuple[Outcome, int]:
-        """What became of it, and how many processes it was refused."""
+        """Run the command and return its outcome, with the number of processes that the kernel did not start for it."""
         action, limits = permit.action, permit.terms.limits
         assert isinstance(action, RunScript | RunArgv)
         argv = argv_of(action)
@@ -201,7 +201,9 @@ class Container:
         return Box(self.daemon, name, terms, _owner(terms.workspace), self._do_later)
 
     async def _prove(self, box: Box, terms: Terms) -> None:
-        """It runs as asked, and its canary got nowhere."""
+        """Start the container. Raises SandboxUnavailable unless it runs as requested and its canary failed to get
+        out.
+        """
         assert self.daemon is not None
         sockets = (self.daemon.socket, *usual(os.environ))
         plan_builder.refuse_hosts(terms, self.name)
@@ -272,7 +274,7 @@ class Container:
         return str(path)
 
     def _still_true(self, box: Box, terms: Terms) -> bool:
-        """Whether the mounts of `box` still cover all that must be covered."""
+        """Return True if the mounts of `box` still cover all that must be covered."""
         return survey(terms, self.scratch.path if self.scratch else "", self.cache) == box.scan
 
     def _do_later(self, work: Coroutine[Any, Any, None]) -> None:
@@ -282,7 +284,7 @@ class Container:
 
 
 async def _with_egress(box: Box, work: Coroutine[Any, Any, tuple[Outcome, int]]) -> tuple[Outcome, int]:
-    """What `work` gives, with all that its command tried on the network; nothing of that goes on after it."""
+    """Return the result of `work` with all network connections of its command. No connection stays open afterwards."""
     if box.egress is None:
         return await work
     from sandbox.egress.command_session import with_egress
@@ -311,7 +313,9 @@ def _unspeakable(words: tuple[str, ...]) -> Problem | None:
 
 
 def _owner(workspace: str) -> str:
-    """Whose the workspace is: commands run as that user, so that what they write is theirs and modes hold."""
+    """Return UID:GID of the workspace. Commands run as that user, so that their files belong to the user and modes
+    hold.
+    """
     try:
         status = os.stat(workspace)
     except OSError as error:
@@ -333,7 +337,7 @@ def _hand_over(scratch: str, user: str) -> None:
 
 
 def _make_masks() -> Scratch:
-    """What lies over a secret: nothing to read, and a mode under which nobody tries."""
+    """Create the empty file and folder that are mounted over secrets, with modes under which they cannot be opened."""
     folder = Scratch()
     os.chmod(folder.path, 0o755)  # noqa: S103  # the daemon of another user must find the way; nothing is in there
     os.close(os.open(f"{folder.path}/file", os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0))

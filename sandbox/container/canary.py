@@ -1,7 +1,7 @@
-"""What a first command in a new container tries, with nothing but bash, and what that proves.
+"""The attempts of a first command in a new container, which needs only bash, and the conclusions from them.
 
-A check holds when the attempt fails. What the kernel tells (mounts, limits, variables) is compared with what was asked
-for: a daemon that ignores a setting, and a path that was swapped while the container was made, are seen here.
+A check holds if the attempt fails. Mounts, limits and variables as the kernel reports them are compared with the
+request. The comparison finds a daemon that ignores a setting, and a path that was swapped during the creation.
 """
 
 import os
@@ -75,7 +75,7 @@ echo "devices 1"; echo "daemon 1"; echo "over 1"
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the container was asked to be."""
+    """The properties that were requested for a container."""
 
     terms: Terms
     user: str
@@ -86,7 +86,7 @@ class Asked:
 
 
 def asked(terms: Terms, user: str, body: Body, environment: Mapping[str, str]) -> Asked:
-    """From the body of the request that made the container."""
+    """Return the requested properties from the body of the request that created the container."""
     host = body["HostConfig"]
     assert isinstance(host, dict)
     binds = tuple((each["Source"], each["Target"], each["ReadOnly"]) for each in host["Mounts"])
@@ -95,7 +95,9 @@ def asked(terms: Terms, user: str, body: Body, environment: Mapping[str, str]) -
 
 
 def judge(text: str, asked: Asked) -> tuple[dict[str, bool], tuple[str, ...]]:
-    """Each check by name, True when the boundary held, and in words what is not enforced or could not be tried."""
+    """Return each check by name, True if the boundary held, and the protections that are not enforced or were not
+    tried.
+    """
     lines = [line.partition(" ") for line in text.splitlines()]
     checks: dict[str, bool] = {}
     for name, _, rest in lines:
@@ -124,7 +126,7 @@ _Mount = tuple[str, str, bool]
 
 
 def _mounts(lines: Iterable[str]) -> dict[str, _Mount]:
-    """By mount point; the last one is on top (proc_pid_mountinfo(5))."""
+    """Return the mounts by mount point; the last one is on top (proc_pid_mountinfo(5))."""
     found: dict[str, _Mount] = {}
     for line in lines:
         fields = line.split(" ")
@@ -134,8 +136,7 @@ def _mounts(lines: Iterable[str]) -> dict[str, _Mount]:
 
 
 def _as_asked(table: Mapping[str, _Mount], asked: Asked) -> bool:
-    """Every mount is there, with its mode; and what lies in another bind's folder outside lies in the same place of
-    the same file system inside.
+    """Return True if every mount exists with its mode, and nested binds show the same place of the same file system.
 
     THREAT T18: another command may have swapped a name for a link while the daemon, which is root, followed it.
     """

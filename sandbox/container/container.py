@@ -39,12 +39,14 @@ _CANARY = ("/bin/bash", "--norc", "--noprofile", "-c", canary.SCRIPT, "canary")
 
 
 class Box:
-    """`start` before anything else. `usable`: whether it may be asked again."""
+    """One container. Call `start` first. `usable` is True while the container can run another command."""
 
     def __init__(
         self, daemon: Daemon, name: str, terms: Terms, user: str, later: Callable[[Coroutine[Any, Any, None]], None]
     ) -> None:
-        """`later` runs what must be done but that nobody waits for now; it is done before the session ends."""
+        """Prepare the container. `later` schedules work that nothing waits for now; it is done before the session
+        ends.
+        """
         self.daemon = daemon
         self.name = name
         self.terms = terms
@@ -237,7 +239,7 @@ class Box:
     async def _wait(
         self, running: Running, tree: Processes, usage: Usage, number: str, until: float, alarm: Alarm | None
     ) -> str | None:
-        """Until its main process has ended: None. Or until a limit is passed: its name."""
+        """Wait until the main process has ended, and return None, or until a limit is passed, and return its name."""
         pause, watched = EARLY, False
         while not running.done:
             left = until - time.monotonic()

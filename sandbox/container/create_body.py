@@ -1,7 +1,8 @@
-"""Terms to the body of `POST /containers/create`: every mount, limit and namespace, as plain data. Pure.
+"""The compilation of Terms to the body of `POST /containers/create`: every mount, limit and namespace, as plain data.
+Pure.
 
-What is mounted is what T1 mounts (`sandbox.linux.plan_builder`), but for the programs, which come from the image.
-Source: the Docker Engine API, version 1.41.
+The mounts are those of T1 (`sandbox.linux.plan_builder`), except the programs, which come from the image. Source: the
+Docker Engine API, version 1.41.
 """
 
 from dataclasses import replace
@@ -45,12 +46,19 @@ READ_ONLY = ("/proc/sys",)
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What this machine, this daemon and this session add to the Terms. Paths are the host's.
+    """The properties of this machine, this daemon and this session that are added to the Terms. Paths are those of the
+    host.
 
-    `user`, `keeper`: UID:GID of commands and of the process that keeps the container; never the same, so that no
-    command can touch that one. `scratch`: the session's /tmp. `empty_file`, `empty_folder`: what masks. `profile`: the
-    seccomp profile, as JSON. `unset`: variables that the image sets and no command shall see. `volumes`: folders for
-    which the image asks a volume: they become empty and read-only.
+    Attributes:
+        user: UID:GID of commands.
+        keeper: UID:GID of the process that keeps the container; never `user`, so that no command can reach that
+            process.
+        scratch: The session's /tmp.
+        empty_file: File that is mounted over secret files.
+        empty_folder: Folder that is mounted over secret folders.
+        profile: The seccomp profile, as JSON.
+        unset: Variables of the image that commands must not see.
+        volumes: Folders for which the image requests a volume. They become empty and read-only.
     """
 
     image: str
@@ -69,7 +77,7 @@ class Place:
 
 
 def keeper(user: str) -> str:
-    """UID:GID of the process that keeps a container whose commands run as `user`: a number that is nobody's."""
+    """Return UID:GID of the process that keeps a container whose commands run as `user`: an unused number."""
     mine = _NOBODYS[user.partition(":")[0] == str(_NOBODYS[0])]
     return f"{mine}:{mine}"
 
@@ -140,7 +148,7 @@ def writable(made: Body) -> tuple[str, ...]:
 
 
 def _mounted(terms: Terms, found: Scan, place: Place, look: Look) -> tuple[list[Body], dict[str, str]]:
-    """Binds, in the order in which they are to be made, and file systems in memory."""
+    """Return binds, in the order in which they must be made, and file systems in memory."""
     uid, _, gid = place.user.partition(":")
     size = min(terms.limits.memory // 2, terms.limits.file)
     binds: list[Body] = []
@@ -164,7 +172,7 @@ def _mounted(terms: Terms, found: Scan, place: Place, look: Look) -> tuple[list[
 
 
 def _bind(source: str, target: str, *, read_only: bool) -> Body:
-    """Not recursive: what is mounted below `source` would stay writable (older daemons set that on the top only)."""
+    """Return a bind that is not recursive: mounts below `source` would stay writable in older daemons."""
     return {
         "Type": "bind",
         "Source": source,

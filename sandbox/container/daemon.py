@@ -22,7 +22,7 @@ _FIX = "install one (`sudo apt-get install docker.io`) and start it (`sudo syste
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """What matters of one. `id` is the digest of its configuration: it never names anything else."""
+    """An image. `id` is the digest of its configuration, and never names another image."""
 
     id: str
     variables: tuple[str, ...]
@@ -30,7 +30,7 @@ class Image:
 
 
 class Daemon:
-    """Calls go through the `docker` package, in threads: each thread has a client of its own."""
+    """A container daemon. Calls go through the `docker` package, in threads: each thread has a client of its own."""
 
     def __init__(self, socket: str) -> None:
         self.socket = socket
@@ -40,11 +40,11 @@ class Daemon:
         self._clients: list[docker.APIClient] = []
 
     async def call(self, what: Callable[["docker.APIClient"], Any]) -> Any:
-        """What `what` answers. Raises Refused, or SandboxUnavailable when the daemon is out of reach."""
+        """Return the result of `what`. Raises Refused, or SandboxUnavailable if the daemon cannot be reached."""
         return await asyncio.to_thread(self.ask, what)
 
     def ask(self, what: Callable[["docker.APIClient"], Any]) -> Any:
-        """As `call`, here and now."""
+        """Return the result as `call` does, in the current thread."""
         import docker
         import requests
 
@@ -80,7 +80,7 @@ class Refused(Exception):
 
 
 class NoDaemon(SandboxUnavailable):
-    """There is none where one was looked for."""
+    """The error for a missing container daemon."""
 
 
 def find_socket(chosen: str, environ: Mapping[str, str]) -> str:
@@ -112,7 +112,7 @@ def find_socket(chosen: str, environ: Mapping[str, str]) -> str:
 
 
 def usual(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Where the sockets of Docker and Podman lie, of the system and of the user."""
+    """Return the sockets of Docker and Podman, of the system and of the user."""
     own = environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
     return (
         *("/var/run/docker.sock", f"{own}/docker.sock"),
@@ -156,7 +156,7 @@ def _json(path: str) -> Any:
 
 
 def unreachable(socket: str, error: BaseException) -> SandboxUnavailable:
-    """Why the daemon does not answer, and what to do."""
+    """Return the error for a daemon that does not answer, with the reason and a fix."""
     if "Permission denied" in str(error):
         return SandboxUnavailable(
             Problem(
@@ -208,7 +208,7 @@ async def find_image(daemon: Daemon, name: str) -> Image:
 
 
 def is_pinned(name: str) -> bool:
-    """Whether it names one image for ever: NAME@sha256:DIGEST, or sha256:ID."""
+    """Return True if the reference names one image for ever: NAME@sha256:DIGEST, or sha256:ID."""
     kind, _, number = name.rpartition("@")[2].partition(":")
     return kind == "sha256" and len(number) == 64 and set(number) <= set("0123456789abcdef")
 

@@ -12,9 +12,12 @@ from sandbox.linux.helper_request import Alarm
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How one command ended. `why` names the limit that ended it.
+    """The end of one command.
 
-    `failed`: the daemon could not start it, in its words. `refused`: processes that the kernel did not start for it.
+    Attributes:
+        why: Name of the limit that ended the command, or None.
+        failed: The daemon's error text if it could not start the command.
+        refused: Number of processes that the kernel did not start for the command.
     """
 
     status: int
@@ -26,7 +29,7 @@ class Ended:
 
 
 class Running:
-    """What one command has said so far. Whoever made it closes it."""
+    """The output so far of one running command. The caller closes it."""
 
     def __init__(self, most: int, listen: Listener | None) -> None:
         self.streams = (bytearray(), bytearray())
@@ -41,7 +44,7 @@ class Running:
 
     @property
     def done(self) -> bool:
-        """Whether its streams or its main process have ended."""
+        """Return True if the streams or the main process of the command have ended."""
         return self._ended.is_set()
 
     def follow(self, wire: Wire, stdin: bytes | None) -> None:
@@ -51,7 +54,7 @@ class Running:
             self._tasks.append(asyncio.create_task(wire.feed(stdin)))
 
     async def wait(self, seconds: float) -> None:
-        """Until it is done, but no longer. Raises what the listener raised."""
+        """Wait until the command is done, at most `seconds`. Raises the error of the listener."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._ended.wait()
@@ -64,7 +67,7 @@ class Running:
             self._check()
 
     def watch(self, pid: int) -> None:
-        """Be done when process `pid` is."""
+        """Set `done` when process `pid` ends."""
         try:
             self._handle = os.pidfd_open(pid)
         except ProcessLookupError:
@@ -73,7 +76,7 @@ class Running:
             asyncio.get_running_loop().add_reader(self._handle, self._ended.set)
 
     def heed(self, alarm: Alarm) -> None:
-        """Be done when the alarm is raised."""
+        """Set `done` when the alarm is raised."""
         alarm.begin()
         if alarm.fileno() < 0:
             return

@@ -1,6 +1,7 @@
 """Containers of sessions that were killed: found by their labels at the next start, and removed.
 
-Most need nobody: a container's first process waits for the end of its input, which comes when its runner is gone.
+Most of them end without this: a container's first process waits for the end of its input, which comes when its runner
+has ended.
 """
 
 import contextlib
@@ -16,13 +17,15 @@ _PLACE, _LOCK = "io.ringfence.place", "io.ringfence.lock"
 
 
 def labels(session: str, lock: str) -> tuple[tuple[str, str], ...]:
-    """`lock`: a folder on which the session holds a flock(2) for as long as it lives."""
+    """Return the labels of a container. `lock` is a folder on which the session holds a flock(2) while it lives."""
     return ((LABEL, session), (_PLACE, place()), (_LOCK, lock))
 
 
 def place() -> str:
-    """Where a path of ours means what it means to us: this boot, this mount namespace, this user. A daemon may be
-    shared with other machines, containers and users, whose sessions we cannot see."""
+    """Return an identifier of the boot, the mount namespace and the user in which our paths are valid.
+
+    A daemon may be shared with other machines, containers and users, whose sessions are not visible here.
+    """
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         boot = file.read().strip()
     return f"{boot} {os.readlink('/proc/self/ns/mnt')} {os.geteuid()}"
@@ -43,7 +46,7 @@ async def sweep(daemon: Daemon) -> tuple[str, ...]:
 
 
 def _held(lock: str) -> bool:
-    """Whether the session of that folder lives. A folder that is gone was taken away at its end."""
+    """Return True if the session of that folder lives. A session removes its folder at its end."""
     try:
         handle = os.open(lock, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:

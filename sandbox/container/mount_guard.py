@@ -1,4 +1,4 @@
-"""Terms that no container may get: a way to the daemon itself, which would be a way out."""
+"""The refusal of Terms that include a way to the container daemon, which would be a way out of the sandbox."""
 
 import os
 import stat
@@ -12,10 +12,10 @@ MOST = 1_000_000  # entries looked at for a hard link
 
 
 def refuse_daemons(terms: Terms, sockets: Iterable[str]) -> None:
-    """THREAT T58: whoever can talk to a container daemon is root outside.
+    """Raise SandboxUnavailable if a path of `terms` is, contains, leads to or is another name of a daemon's socket.
 
-    `sockets` are those of the daemons of this machine, whether they are there or not. Raises SandboxUnavailable when a
-    path of `terms` is, contains, leads to or is another name of one.
+    THREAT T58: a program that can use a container daemon is root outside. `sockets` are those of the daemons of this
+    machine, existing or not.
     """
     granted = {terms.workspace, *terms.read, *terms.write}
     real = {path: os.path.realpath(path) for path in granted}
@@ -36,7 +36,7 @@ def refuse_daemons(terms: Terms, sockets: Iterable[str]) -> None:
 
 
 def _elsewhere(root: str, socket: os.stat_result) -> str:
-    """Another name of `socket` below `root`: a hard link, or a mount of the socket itself."""
+    """Return another name of `socket` below `root`: a hard link, or a mount of the socket itself."""
     for mounted in _mount_points():
         if inside(mounted, root) and os.path.samestat(_stat(mounted), socket):
             return mounted
@@ -56,7 +56,9 @@ def _elsewhere(root: str, socket: os.stat_result) -> str:
 
 
 def _mount_points() -> list[str]:
-    """Of this process's mount namespace (proc_pid_mountinfo(5)): octal escapes for white space."""
+    """Return the mount points of this mount namespace (proc_pid_mountinfo(5)), with octal escapes for white space
+    decoded.
+    """
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
         return [unescape(line.split(" ", 5)[4]) for line in file]
 

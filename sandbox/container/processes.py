@@ -1,4 +1,4 @@
-"""All processes of one container, seen and ended from outside: nothing in there is trusted to count or end them.
+"""The processes of one container, observed and ended from outside: nothing inside is trusted to count or end them.
 
 Source: cgroups(7), `memory.events` and `memory.oom_control` of the kernel's cgroup documentation.
 """
@@ -32,11 +32,11 @@ class Processes:
 
     @property
     def alive(self) -> bool:
-        """Whether the processes that keep the container are there."""
+        """Return True if the processes that keep the container exist."""
         return self._kept <= set(self._all())
 
     def left(self) -> list[int]:
-        """What runs beside the processes that keep the container."""
+        """Return the processes other than those that keep the container."""
         return [pid for pid in self._all() if pid not in self._kept]
 
     async def clear(self) -> bool:
@@ -77,21 +77,21 @@ class Processes:
                 os.close(handle)
 
     def memory_kills(self) -> int:
-        """How many processes the kernel has ended for want of memory."""
+        """Return how many processes the kernel has ended for lack of memory."""
         for name in ("memory.events", "memory.oom_control"):
             if found := re.search(r"^oom_kill (\d+)$", _read(os.path.join(self._memory, name)), re.MULTILINE):
                 return int(found[1])
         return 0
 
     def cpu(self) -> float:
-        """Processor time of all that ever ran in there, in seconds; 0 where nobody tells."""
+        """Return the processor time of all processes of the container so far, in seconds; 0 if it is unknown."""
         if nanoseconds := _read(os.path.join(self._cpu, "cpuacct.usage")).strip():
             return int(nanoseconds) / 1e9
         found = re.search(r"^usage_usec (\d+)$", _read(os.path.join(self._cpu, "cpu.stat")), re.MULTILINE)
         return int(found[1]) / 1e6 if found else 0.0
 
     def refused(self) -> int:
-        """How many processes the kernel did not start since this was last asked: their limit was reached."""
+        """Return how many processes the kernel did not start since the last call, because of their limit."""
         found = re.search(r"^max (\d+)$", _read(os.path.join(self._folder, "pids.events")), re.MULTILINE)
         before, self._refused = self._refused, int(found[1]) if found else 0
         return self._refused - before
@@ -101,7 +101,7 @@ class Processes:
 
 
 def _folders(container: str, pid: int) -> dict[str, str]:
-    """Where the control groups of a process lie: those that list processes, count memory and count processor time."""
+    """Return the control groups of a process: those that list processes, count memory and count processor time."""
     found: dict[str, str] = {}
     for line in _read(f"/proc/{pid}/cgroup").splitlines():
         _, names, path = line.split(":", 2)

@@ -1,7 +1,7 @@
-"""`profiles/seccomp/linux.toml` as a Docker seccomp profile: what T1 loads as two programs, said in one.
+"""The Docker seccomp profile from `profiles/seccomp/linux.toml`: one profile with the effect of the two programs of T1.
 
 T1 stacks a filter by name and a filter by argument. A profile is one filter in which every rule of a call must be
-told apart by its arguments (seccomp_rule_add(3)), so what is refused by argument is allowed here by the exact
+told apart by its arguments (seccomp_rule_add(3)), so calls that are refused by argument are allowed here by the exact
 complement: sets of (mask, value), of which every argument that is not refused matches one.
 
 Sources: the OCI runtime specification (config-linux, "Seccomp"), seccomp(2).
@@ -80,7 +80,7 @@ def allowed(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
 
 
 def _meet(one: dict[int, Cube], other: dict[int, Cube]) -> dict[int, Cube] | None:
-    """Both at once; None when no argument can be both."""
+    """Return the intersection of two cubes; None if it is empty."""
     met = dict(one)
     for arg, (mask, value) in other.items():
         old_mask, old_value = met.get(arg, (0, 0))
@@ -91,7 +91,7 @@ def _meet(one: dict[int, Cube], other: dict[int, Cube]) -> dict[int, Cube] | Non
 
 
 def _kept(entry: Entry) -> Set:
-    """What `entry` lets its argument be."""
+    """Return the set of argument values that `entry` allows."""
     if isinstance(bits := entry.get("any_bit"), int):
         return ((bits, 0),)
     if isinstance(mask := entry.get("mask"), int):
@@ -105,7 +105,9 @@ def _kept(entry: Entry) -> Set:
 
 
 def _outside(refused: Set) -> Set:
-    """Every word that is in none of `refused`, as disjoint sets: the branches of a binary tree that lead past them."""
+    """Return every word that is in none of `refused`, as disjoint sets: the branches of a binary tree that bypass
+    them.
+    """
     mask = 0
     for each, _ in refused:
         mask |= each

@@ -1,4 +1,4 @@
-"""What one command in a container uses up, with all that it started, counted from outside."""
+"""Resources that one command in a container uses with all its descendants, counted from outside."""
 
 import asyncio
 import signal
@@ -9,10 +9,10 @@ from sandbox.inside.disk_space import Space
 
 
 class Usage:
-    """Made when a command starts; asked every `pause` seconds while it runs, and once when it is over."""
+    """The counter of one command: created at its start, checked every `pause` seconds, and once after its end."""
 
     def __init__(self, limits: Limits, processes: Processes, folders: tuple[str, ...]) -> None:
-        """`folders`: those on a disk that it may write to, as the host names them."""
+        """Start counting. `folders` are those on a disk to which the command may write, as the host names them."""
         self._limits = limits
         self._processes = processes
         self._cpu, self._kills = processes.cpu(), processes.memory_kills()
@@ -21,7 +21,7 @@ class Usage:
 
     @property
     def pause(self) -> float:
-        """Seconds until the next look."""
+        """Return the seconds until the next check."""
         return self._space.pause
 
     def excess(self) -> str | None:

@@ -1,8 +1,8 @@
-"""Files that other programs run by themselves and that a command made: reported, and moved where nothing runs them.
+"""Files that other programs run by themselves and that a command created: reported, and moved where nothing runs them.
 
-Those that exist are read-only inside. Those that do not exist yet cannot be masked without leaving artefacts on the
-host, so the workspace is looked at before and after (a fixed list of names: a fraction of a millisecond). A repository
-that a command made is looked at as well; what Git itself puts into one and starts nothing may stay.
+Existing ones are read-only inside. Missing ones cannot be masked without leaving artefacts on the host, so the
+workspace is scanned before and after a command (a fixed list of names: a fraction of a millisecond). A repository that
+a command created is scanned as well; files that Git itself creates and that start nothing may stay.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ _before: dict[object, Present] = {}  # what there was at a moment: facts about t
 
 
 class Watch:
-    """What there is before a command; `settle` afterwards deals with what has appeared."""
+    """The auto-run files before a command; `settle` moves aside those that appeared."""
 
     def __init__(self, terms: Terms, found: Scan, aside: Path | None, trees: Trees | None = None) -> None:
         self.aside = aside
@@ -90,7 +90,9 @@ class Watch:
         return hits
 
     def _uncovered(self, now: Scan) -> tuple[Violation, ...]:
-        """THREAT T04: what was secret because a link led there is what it was when a command took that link away."""
+        """Report files that were secret only because a link led to them, and whose link a command removed. The files
+        stay masked (THREAT T04).
+        """
         top = self.terms.workspace + "/"
         gone = {path for path in self.found.masked if path.startswith(top)} - {*now.masked}
         lost = [mark for mark in self.found.marks if mark[0] in gone and mark in marks((mark[0],))]
@@ -111,7 +113,7 @@ class Watch:
         return before
 
     def _unchanged(self) -> bool:
-        """Whether a look would see what the first one saw."""
+        """Return True if a scan would find what the first one found."""
         if self.trees is None or not self.moment:
             return False
         terms, trees = self.terms, self.trees
@@ -121,8 +123,9 @@ class Watch:
         )
 
     def _moment(self) -> tuple[int, ...]:
-        """Of the workspace and the other folders that may be written, as they were when they were last looked at; empty
-        when it cannot be told."""
+        """Return the versions of the workspace and the other writable folders at their last scan; empty if they are
+        unknown.
+        """
         if not self.working or self.trees is None:
             return ()
         terms, trees = self.terms, self.trees
@@ -138,7 +141,9 @@ class Watch:
         return now
 
     def _present(self, found: Scan) -> Present:
-        """Where each one lies, and which file it is: a new one may lie under an old name. Of links, where they lead."""
+        """Map each path to the identity of its file, because a new file may have an old name, or to the target of
+        its link.
+        """
         paths = {*self._hits(found)}
         top = self.terms.workspace
         # What a link led to before there was anything is no longer among those that lead to nothing.
@@ -197,7 +202,9 @@ def _open_again(top: str) -> None:
 
 
 def _target(path: str) -> str:
-    """Where a link leads; empty for what is none. One call: another command may be changing it meanwhile."""
+    """Return the target of a link; empty for a path that is not a link. One call: another command may change it
+    meanwhile.
+    """
     try:
         return os.readlink(path)
     except OSError:

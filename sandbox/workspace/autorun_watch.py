@@ -351,7 +351,7 @@ class Live:
     # ---- what Git is doing
 
     def _git_around(self, path: str) -> set[str]:
-        """Git's folder of the repository that `path` lies in."""
+        """Return Git's folder of the repository around `path`."""
         top = next((each for each in self._tops if path.startswith(f"{each}/")), "")
         while top and len(path) > len(top):
             path = os.path.dirname(path)
@@ -380,7 +380,7 @@ class Live:
 
 
 class _Firsts:
-    """Patterns, looked up by their first name."""
+    """Patterns, indexed by their first name."""
 
     __slots__ = ("_known", "_plain", "_wild")
 
@@ -441,7 +441,7 @@ def _files(folder: str) -> Iterator[str]:
 
 
 def _folder_stamp(path: str) -> tuple[int, ...]:
-    """While it is the same, no name came to the folder at `path`; empty when there is none."""
+    """Return a value that changes when a name is added to the folder at `path`; empty if there is no folder."""
     try:
         status = os.lstat(path)
     except OSError:

@@ -86,7 +86,7 @@ class Tree:
         self._names: dict[str, list[str]] = {}  # the files of each folder, in a tree of few files
 
     def due(self) -> bool:
-        """Whether the links of all files must be counted again."""
+        """Return True if the links of all files must be counted again."""
         age = now() - self.counted
         return self.files <= FEW or not 0 <= age <= (PATIENCE if self.files <= MANY else LONG_PATIENCE)
 
@@ -139,8 +139,10 @@ class Tree:
             self.counted = started
 
     def _unchanged(self, everything: bool) -> bool:
-        """Whether the walk below would find what it found the last time. Every command asks this, most of them twice:
-        it is one pass over what is known. False where that cannot tell."""
+        """Return True if the walk below would find what it found before; False if that is uncertain.
+
+        Every command calls this, most of them twice, so it is one pass over the known folders.
+        """
         if not self._believed or (everything and self._single is None):
             return False
         status_of = os.lstat
@@ -163,7 +165,9 @@ class Tree:
         return True
 
     def stamp(self, path: str) -> Stamp:
-        """While it is the same, so is what the file at `path` says, if it was `settled` before that was read."""
+        """Return a value that changes with the content of the file at `path`, if the file was `settled` before it
+        was read.
+        """
         try:
             status = os.stat(path)
         except OSError:
@@ -171,7 +175,7 @@ class Tree:
         return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
     def settled(self, stamp: Stamp, path: str, before: int) -> bool:
-        """Whether what changes from `before` on (nanoseconds, by the clock) gets another stamp."""
+        """Return True if changes from `before` on (nanoseconds of the clock) get another stamp."""
         return not stamp or self._apart(stamp[4], stamp[0], path, before)
 
     def _apart(self, ctime: int, device: int, path: str, before: int) -> bool:
@@ -180,7 +184,7 @@ class Tree:
         )
 
     def _counted(self, path: str, folder: Folder) -> bool:
-        """Whether the links of its files, which are still the same ones, are as they were."""
+        """Return True if the link counts of its unchanged files are as they were."""
         names = self._names.get(path)
         if names is None:
             return False
@@ -264,9 +268,10 @@ _GIT = {name.lower(): name for name in (".git", *SHAPE)}
 
 
 class Trees:
-    """Trees by folder and patterns, kept in memory and, when they are large, in files of `cache` for the next process.
+    """The known trees by folder and patterns, in memory and, if they are large, in files of `cache` for the next
+    process.
 
-    A file that is not whole, not of this version, or not of this boot is as good as none.
+    A file that is incomplete, of another version, or of another boot is ignored.
     """
 
     __slots__ = ("_cache", "_held", "_uncovered")
@@ -304,7 +309,9 @@ class Trees:
                 path.unlink()
 
     def uncovered(self, top: str) -> frozenset[Mark]:
-        """Secret files below `top` that nothing there tells any more: path, number and birth of each."""
+        """Return secret files below `top` that no name or link marks as secret any more: path, number and birth of
+        each.
+        """
         if top not in self._uncovered:
             blob = b""
             with contextlib.suppress(OSError):
@@ -344,7 +351,7 @@ class Trees:
 
 
 def now() -> float:
-    """Seconds since the machine started, sleep included: no one can set this clock."""
+    """Return the seconds since the machine started, sleep included: a clock that no process can set."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 

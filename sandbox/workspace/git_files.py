@@ -1,7 +1,7 @@
-"""Which of the files that Git makes in a new repository start nothing, and where its settings lead.
+"""The files that Git creates in a new repository and that start nothing, and the places to which its settings lead.
 
-Those that start nothing need not be set aside. Closed world: a key that is not on the list, or a line that is read with
-any doubt, is not harmless. Sources: git-config(1), gitrepository-layout(5), githooks(5).
+Files that start nothing need not be set aside. Closed world: a key that is not on the list, or a line that cannot be
+read with certainty, is not harmless. Sources: git-config(1), gitrepository-layout(5), githooks(5).
 """
 
 import os
@@ -127,7 +127,7 @@ def harmless(path: str, workspace: str) -> bool:
 
 
 def common(folder: str) -> str:
-    """Where the settings and hooks of the repository whose inside is `folder` lie: `commondir` says it."""
+    """Return the folder with settings and hooks of the repository whose inside is `folder`, as `commondir` names it."""
     try:
         return common_folder(folder)
     except UncertainSettingsError:

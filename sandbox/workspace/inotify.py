@@ -28,7 +28,7 @@ class Inotify:
     __slots__ = ("_numbers", "handle", "paths")
 
     def __init__(self) -> None:
-        """Raises OSError where there is no inotify, or where this user has as many instances as it may have."""
+        """Open a descriptor. Raises OSError without inotify, or if this user has too many instances already."""
         start = getattr(_libc, "inotify_init1", None)
         self.handle = start(_NONBLOCK | _CLOEXEC) if start is not None else -1
         if self.handle < 0:

@@ -47,20 +47,23 @@ _MOST_LINKS = 40  # that the kernel follows on one way (path_resolution(7))
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """Absolute paths. `masked`: secret files and folders. `locked`: read-only even when the workspace is writable.
+    """The result of a scan. Paths are absolute.
 
-    `pinned`: folders that must not be renamed away: `.git`, and those above what is secret by its place.
-    `shared`: files whose other hard links lie elsewhere.
-    `roots`: the workspace and every repository nested in it. `inner`: folders that Git takes for the inside of one.
-    `closed`: folders among the masked that we cannot look into.
-    `named`: where the settings of repositories say that hooks and further settings are, there or not, and where links
-    of locked names lead to nothing yet.
-    `led`: where links of locked names, and of those that settings name, do lead, and the further links on the way:
-    who changes one of them changes what is obeyed.
-    `marks`: which file each of the first four was (path, device, number, birth): editors replace a file rather than
-    change it.
-    `truncated`: the walk found more than MOST of them, so the answer is not complete and nothing may run on it.
-    `crowded`: it found more than MOST_SHARED shared files, so nothing that may write may run on it.
+    Attributes:
+        masked: Secret files and folders.
+        locked: Files that are read-only even when the workspace is writable.
+        pinned: Folders that must not be renamed: `.git`, and those above paths that are secret by their place.
+        shared: Files whose other hard links lie elsewhere.
+        roots: The workspace and every repository nested in it.
+        inner: Folders that Git takes for the inside of a repository.
+        closed: Masked folders that cannot be read.
+        named: Places of hooks and further settings that repositories name, existing or not, and targets of links of
+            locked names that do not exist yet.
+        led: Targets of links of locked names, and of those that settings name, with the further links on the way: a
+            change of one of them changes what other programs obey.
+        marks: Identity of each file of the first four (path, device, number, birth), because editors replace files.
+        truncated: True if the walk found more than MOST of them. The result is then incomplete, and nothing may run.
+        crowded: True if the walk found more than MOST_SHARED shared files. Then no command that may write may run.
     """
 
     masked: tuple[str, ...] = ()
@@ -104,8 +107,13 @@ _COVERED = ("masked", "locked", "pinned")  # what takes a mount each
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What was concluded from a tree. `version`: of that tree. `leads`: where links and named places on the way led;
-    `read`: the files that were read."""
+    """The conclusions from a tree.
+
+    Attributes:
+        version: Version of that tree.
+        leads: Targets of the links and named places on the way.
+        read: Files that were read.
+    """
 
     version: int
     scan: Scan
@@ -123,13 +131,18 @@ def scan(
     *,
     count: bool = True,
 ) -> Scan:
-    """Walk `workspace` without following links. A folder that we cannot look into is masked: a command may have closed
-    it, so that the next one opens it again and finds what was in it without a mask.
+    """Scan `workspace` without following links.
 
-    A pattern of `hidden` is a name, or `FOLDER/NAME`; with a first `/` it is one place, seen from the workspace.
-    With `trees`, folders that did not change since they were read are not read again; the answer is the same
-    (`sandbox/workspace/folder_cache.py` has the limits). Without `count`, the links of files in such folders are not
-    counted again, but where one appeared: a second name of a secret file is secret.
+    A folder that cannot be read is masked: a command may have closed it, so that the next one opens it again and finds
+    its content without a mask.
+
+    Args:
+        hidden: Patterns of secrets. A pattern is a name, or `FOLDER/NAME`; one that begins with `/` is one place in the
+            workspace.
+        trees: Cache of folders. Folders that did not change since they were read are not read again; the result is the
+            same (`sandbox/workspace/folder_cache.py` has the limits).
+        count: False to skip counting the links of files in unchanged folders, unless a file appeared: a second name of
+            a secret file is secret.
     """
     trees = trees or Trees(None)
     names = plain_names(hidden)
@@ -265,7 +278,9 @@ def plain_names(hidden: tuple[str, ...]) -> tuple[str, ...]:
 def unchanged(
     workspace: str, hidden: tuple[str, ...], shown: tuple[str, ...], locked: tuple[str, ...], trees: Trees, then: int
 ) -> bool:
-    """Whether a `scan` without `count` would find what it found at the moment `then`. False where that takes one."""
+    """Return True if a `scan` without `count` would find the same as at the moment `then`; False if only a scan can
+    tell.
+    """
     names = plain_names(hidden)
     tree = trees.take(workspace, (names, shown))
     if not then or tree.version != then:
@@ -289,14 +304,15 @@ def moment(
 
 
 def _leads(path: str) -> str:
-    """Where a path leads to; empty when nothing is there."""
+    """Return the target of a path; empty if nothing exists there."""
     real = os.path.realpath(path)
     return real if os.path.lexists(real) else ""
 
 
 def _certain(tree: Tree, found: Scan, locked: tuple[str, ...]) -> bool:
-    """Whether the tree has every folder on the way to what is locked: no link leads there, and none of them is left out
-    because its own name is secret."""
+    """Return True if the tree has every folder above the locked paths: no link leads there, and none is omitted as
+    secret.
+    """
     first = {pattern.partition("/")[0] for pattern in (*locked, *inside_git(locked)) if "/" in pattern}
     if any(c in name for name in first for c in "*?["):
         return False
@@ -315,13 +331,13 @@ def _certain(tree: Tree, found: Scan, locked: tuple[str, ...]) -> bool:
 
 
 def _missing(tree: Tree, path: str) -> bool:
-    """Whether nothing is there, and what comes there changes a folder that the tree knows."""
+    """Return True if nothing exists there, and a new file would change a folder that the tree knows."""
     folder = tree.folders.get(os.path.dirname(path))
     return folder is not None and folder[4] and not os.path.lexists(path)
 
 
 def _known(tree: Tree, path: str) -> bool:
-    """Whether the folders on the way to `path` are in the tree, as far as they are there."""
+    """Return True if the existing folders above `path` are in the tree."""
     folder = tree.top
     for name in path[len(tree.top) :].strip("/").split("/")[:-1]:
         folder = f"{folder}/{name}"
@@ -359,7 +375,7 @@ def _between(top: str, path: str) -> list[str]:
 
 
 def _twins(tree: Tree, paths: set[str]) -> set[str]:
-    """Other names of the same files, and of files in the same folders: what holds for one name holds for all."""
+    """Return other names of the same files, and of files in the same folders: what holds for one name holds for all."""
     linked = [(f"{path}/{link[0]}", link[1:3]) for path in tree.linked for link in tree.folders[path][8]]
     if not linked:
         return set()
@@ -402,7 +418,7 @@ def secret_names(names: tuple[str, ...], shown: tuple[str, ...]) -> Callable[[st
 
 
 def _placed(workspace: str, places: tuple[str, ...]) -> set[str]:
-    """What is there, wherever in the workspace its links lead."""
+    """Return existing paths, at the places in the workspace to which their links lead."""
     found = {os.path.realpath(path) for place in places for path in _hits(workspace, place)}
     return {path for path in found if path.startswith(workspace + "/") and os.path.lexists(path)}
 
@@ -414,7 +430,7 @@ def _hits(root: str, pattern: str) -> list[str]:
 
 
 def marks(paths: tuple[str, ...]) -> tuple[tuple[str, int, int, int], ...]:
-    """(path, device, number, birth). A number alone is soon given to another file, and mounts go with the file."""
+    """Return (path, device, number, birth) of each. A number alone is reused soon, and mounts follow the file."""
     found = []
     for path in paths:
         if _statx is None:
@@ -494,11 +510,11 @@ def _expression(patterns: tuple[str, ...]) -> Callable[[str], bool]:
 
 
 def appearing(root: str, patterns: tuple[str, ...]) -> set[str]:
-    """What is there under `patterns`, links too: those who run such files follow them. Of a path that leads through a
-    link, that link, so that nobody who moves what was found follows it.
+    """Return existing paths that match `patterns`, links included, because programs that run such files follow links.
 
-    A link above the last name (`bin` of `bin/hermit`) counts when something lies behind it, and one that is hidden
-    (`.hg` of `.hg/hgrc`) always does.
+    For a path that leads through a link the result is that link, so that moving it aside follows no link. A link above
+    the last name (`bin` of `bin/hermit`) counts if something lies behind it; a hidden link (`.hg` of `.hg/hgrc`) always
+    counts.
     """
     found = set()
     for pattern in _begun(root, patterns):
@@ -517,10 +533,10 @@ def appearing(root: str, patterns: tuple[str, ...]) -> set[str]:
 
 
 def existing(root: str, patterns: tuple[str, ...], workspace: str | None = None) -> list[str]:
-    """What exists of `patterns` below one repository.
+    """Return existing paths that match `patterns` below one repository.
 
-    Of a link, or what lies behind one, the place in `workspace` (if given) that it leads to, else nothing: a mount
-    would land on the target, wherever that is.
+    A link, or a path behind one, is replaced by its target in `workspace` (if given), or omitted: a mount would land on
+    the target, wherever that is.
     """
     found = []
     for pattern in _begun(root, patterns):

@@ -121,7 +121,7 @@ def _owner(folder: str) -> str | None:
 
 
 def _size(folder: str) -> int:
-    """Bytes on the disk; links are not followed."""
+    """Return the bytes on the disk; links are not followed."""
     total, pending = 0, [folder]
     while pending:
         try:
