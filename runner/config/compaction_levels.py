@@ -17,8 +17,8 @@ class Level(StrEnum):
     ONE_LINE = "one-line"  # results of old calls become one line
     SUMMARY = "summary"  # old turns become notes, which the small model writes
     RECENT = "recent"  # only the latest turns stay beside the notes
-    TRUNCATE = "truncate"  # whatever is left is cut, without asking anybody
-    ASKED = "asked"  # the person wanted it: as SUMMARY, but all that is old
+    TRUNCATE = "truncate"  # the rest is cut, without a request to a model
+    ASKED = "asked"  # requested by the user: like SUMMARY, but for everything old
 
 
 @dataclass(frozen=True, slots=True)

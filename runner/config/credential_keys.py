@@ -30,7 +30,7 @@ SAYS: Mapping[str, str] = {
     "hosts":     "the requests that get it: `[METHOD,.. ]HOST[:PORT][/PATH/]`",
     "header":    "the header, with `{secret}` in its value",
     "basic":     "instead of `header`: the user name of Basic, whose password the secret is",
-    "env":       "the secret is in this variable of whoever starts the agent",
+    "env":       "the secret is in this variable of the process that starts the agent",
     "keyring":   "the secret is in the keyring, kept by `agent auth login NAME`",
     "helper":    "a program and its words that print the secret on one line",
     "use":       'whom to tell: "git", "gh", "pip=ADDRESS", "npm=ADDRESS", "VARIABLE=ADDRESS"; without it, Git',

@@ -146,7 +146,7 @@ def _replaced(text: str, path: KeyPath, literal: str) -> str | None:
         at[path[-1]] = tomlkit.value(literal)
         return tomlkit.dumps(document)
     except (TOMLKitError, *_CANNOT):
-        return None  # whoever asked says so
+        return None  # the caller reports the error
 
 
 def _document(text: str) -> dict[str, Any]:

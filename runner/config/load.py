@@ -120,7 +120,7 @@ def _with_file(
             if named:
                 raise ConfigError(Problem(f"`{path}` cannot be read", "there is no such file", "check the path"))
             return settings
-        from runner.config.read_layer import read_layer  # only where somebody has a file
+        from runner.config.read_layer import read_layer  # only if there is a file
 
         return _over(settings, read_layer(data, path, layer, trusted))
     except (TomlError, ConfigError) as error:

@@ -42,7 +42,7 @@ def over(settings: Settings, given: Given) -> Settings:
     profile = _profile(settings.profile, keyed.values, values, rules)
     lent = [entry for entry in (*settings.lists, *lists) if entry.name == "credential"]
     if lent:
-        from runner.config.credential_table import credentials  # only where somebody has some
+        from runner.config.credential_table import credentials  # only if there are any
 
         profile = replace(profile, credentials=credentials(lent))
     if given.bound:

@@ -30,9 +30,9 @@ MIGRATIONS: tuple[Migration, ...] = (
 
 
 def renew(document: dict[str, object]) -> Mapping[Path, Path]:
-    """Give the keys of an older document their new names, in place; answers what each of them was called.
+    """Rename the keys of an older document in place and return the old name of each.
 
-    Where both names are given the old one stays, and whoever reads on complains about it.
+    A document with both names keeps the old one, which is then reported as an unknown key.
     """
     version = document.get("version", 0)
     was: dict[Path, Path] = {}

@@ -18,7 +18,14 @@ _WIDE = 48  # characters of a value, where its place is shown beside it
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """One key: what is in force (None when nobody says anything), who says so, and who said something else."""
+    """One key for display.
+
+    Attributes:
+        path: the path of the key.
+        value: value in force; None if no place sets the key.
+        by: places that set this value.
+        not_by: places that set another value.
+    """
 
     path: KeyPath
     value: object
@@ -30,7 +37,7 @@ def shown(settings: Settings, name: str | None) -> tuple[Shown, ...]:
     """Return every key in the order of the table; with `name`, that key or those below it. Raises a usage error."""
     places_of = origins(settings)
     paths = [path for path in SHAPES if "*" not in path and path != ("version",)]
-    for path in (*settings.values, *places_of):  # those whose names somebody chose
+    for path in (*settings.values, *places_of):  # rows with names of the user
         if path not in paths and path != ("version",):
             paths.append(path)
     found = []

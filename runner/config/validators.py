@@ -28,10 +28,10 @@ RULE_SAYS: Mapping[str, str] = {
     "tool": "What the action is done with; `bash` is every command.",
     "read": "Paths that it reads.",
     "write": "Paths that it changes.",
-    "host": "Hosts that it talks to.",
+    "host": "Hosts that it connects to.",
     "tier": "Kinds of risk that it is of.",
-    "source": "Who proposed it: the model, or a person.",
-    "why": "Told to whoever is stopped by it.",
+    "source": "Who proposed it: the model, or the user.",
+    "why": "Shown when the rule stops an action.",
     "until": "The last day on which it holds.",
 }
 

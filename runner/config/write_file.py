@@ -10,10 +10,10 @@ from runner.config.read_file import ConfigError
 
 
 def write(path: Path, text: str, *, own: bool, new: bool = False) -> None:
-    """Put `text` into `path`, at once or not at all. The folder is made when there is none.
+    """Write `text` to `path` atomically. The folder is created if it does not exist.
 
-    `own`: it is a person's own file, which may be a link (to where they keep such files); else neither it nor its
-    folder may be one. `new`: there must be none yet. Raises ConfigError.
+    With `own`, the file is the user's own and may be a symbolic link; otherwise neither the file nor its folder may be
+    a link. With `new`, the file must not exist. Raises ConfigError.
     """
     path = Path(os.path.realpath(path)) if own and path.is_symlink() else path
     try:

@@ -1,4 +1,4 @@
-"""The Anthropic Messages API: its event stream to our Reply.
+"""The Anthropic Messages API: its event stream as a Reply.
 
 Usage counts are disjoint: `input` excludes what was read from or written to the cache.
 

@@ -69,7 +69,7 @@ def _thinking(request: Request, messages: list[Json], *, unbound: bool) -> Json:
     body: Json = {}
     thinking: Json = {}
     if facts.thinking is ThinkingKind.ADAPTIVE and (asked or facts.thinks):
-        # Shown also where nobody asked: newer models put what they say between two calls into their thoughts.
+        # Shown also without a request: newer models put their text between two calls into thinking blocks.
         thinking = {"type": "adaptive", "display": "summarized"}
         if asked:
             body["output_config"] = {"effort": facts.effort(request.thinking)}

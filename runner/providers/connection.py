@@ -108,7 +108,7 @@ class Connection:
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError) as error:
             failure = self.failures.transport(error)
         # Raised here, where no exception is being handled: a library's exception holds the request, and that the key,
-        # so it must not hang on ours as its context.
+        # so it must not become the context of the new exception.
         raise failure
 
     async def _exchange(
@@ -158,7 +158,7 @@ class Connection:
             with suppress(ImportError, ValueError, OSError, httpx.InvalidURL):
                 self._client = httpx.AsyncClient(
                     # Loading the certificate store takes tens of milliseconds; plain http needs none, and gets a
-                    # context that trusts nobody.
+                    # context without trusted certificates.
                     verify=httpx.create_ssl_context() if endpoint.secure else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
                     timeout=httpx.Timeout(timeouts.read, connect=timeouts.connect, pool=timeouts.connect),
                     trust_env=not endpoint.loopback,

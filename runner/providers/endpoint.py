@@ -74,7 +74,7 @@ def _is_loopback(host: str) -> bool:
         address = ipaddress.ip_address(host)
     except ValueError:
         return False
-    # An IPv4 address in IPv6 clothes counts as loopback since Python 3.13; nobody writes a server's address so.
+    # An IPv4-mapped IPv6 address counts as loopback since Python 3.13; such addresses of servers are not used.
     return address.is_loopback and getattr(address, "ipv4_mapped", None) is None
 
 

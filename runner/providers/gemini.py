@@ -1,4 +1,4 @@
-"""The Gemini API of Google AI: its stream of partial answers to our Reply.
+"""The Gemini API of Google AI: its stream of partial answers as a Reply.
 
 Usage counts are disjoint: `input` excludes what was read from the cache, and `output` has the thoughts in it.
 SOURCE: ai.google.dev/api/generate-content (streamGenerateContent, FinishReason, UsageMetadata).

@@ -34,7 +34,7 @@ class KeyFlags:
         if self.from_stdin and self.account is not None:
             raise usage(
                 "--api-key-stdin and --account contradict each other",
-                "one brings a key, the other names one of the keyring",
+                "one supplies a key, the other names a key of the keyring",
                 "leave one of them out",
             )
         if self.account is not None and not is_account(self.account):
@@ -86,7 +86,7 @@ def is_stdin(path: Path) -> bool:
 
 
 def take_terminal() -> bool:
-    """Make the terminal that we were started at our standard input; whether there is one."""
+    """Make the controlling terminal the standard input. Return False if there is none."""
     try:
         terminal = os.open("/dev/tty", os.O_RDWR | os.O_CLOEXEC)
     except OSError:

@@ -71,7 +71,7 @@ class Calls:
                 raise self._failures.malformed("a tool call in it has arguments that are neither text nor an object")
         if call.ready:
             if (text.strip() and not call.full) or (name and not new and name != call.name):
-                raise self._failures.malformed("a tool call in it goes on after its end")
+                raise self._failures.malformed("a tool call in it continues after its end")
             return  # small models write a brace too many, or a second object
         call.arguments.append(text)
         if call.closing.feed(text):

@@ -38,7 +38,7 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The table that comes with the program."""
+    """Published prices, which are part of the program."""
 
     as_of: str
     prices: Mapping[str, Price]

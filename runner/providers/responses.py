@@ -1,4 +1,4 @@
-"""The OpenAI Responses API: its event stream to our Reply.
+"""The OpenAI Responses API: its event stream as a Reply.
 
 OpenAI's own servers are asked by it: their newer models call tools by no other. Servers that speak OpenAI's protocol
 mean Chat Completions (`openai`), unless the setting `provider.openai.api` says otherwise.
@@ -76,7 +76,7 @@ def _is_last(event: SseEvent) -> bool:
 
 @dataclass(slots=True)
 class _Item:
-    """An item of the output while it arrives. Kinds that are new to us are kept out of the Reply."""
+    """An item of the output while it arrives. Items of unknown kinds are not part of the Reply."""
 
     kind: str
     id: str = ""

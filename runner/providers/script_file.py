@@ -53,7 +53,7 @@ class ScriptEntry(_Strict):
 
 KEYS = sorted({*TurnEntry.model_fields, *CallEntry.model_fields, *UsageEntry.model_fields, *ScriptEntry.model_fields})
 
-# What pydantic calls a failed check, in the words of somebody who writes a script.
+# Messages of pydantic, in the words of a script's author.
 WORDS = {
     "missing": "is missing",
     "string_type": "is not text",

@@ -79,7 +79,7 @@ async def events_to_reply(connection: Connection, exchange: Exchange) -> AsyncGe
 
 
 class HttpProvider(ABC):
-    """Provider behind one HTTP connection. A subclass translates between our messages and the wire format.
+    """Provider behind one HTTP connection. A subclass translates between messages and the wire format.
 
     Attributes:
         name: name of the provider in `provider:model`.

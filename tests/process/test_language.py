@@ -9,7 +9,7 @@ import pytest
 import typer
 
 from runner.cli.app import app
-from runner.frontends.slash.commands import COMMANDS
+from runner.frontends.slash.registry import COMMANDS
 from tests.support.places import ROOT
 
 GLOSSARY = ROOT / "docs" / "glossary.md"

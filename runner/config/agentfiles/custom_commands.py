@@ -5,8 +5,9 @@
 text `$ARGUMENTS` is all that was typed behind the name, `$1` to `$9` are its words, `$$` is a dollar sign; where none
 of them stands, what was typed comes behind the text. Nothing in such a file is run, and it grants nothing.
 
-THREAT T103: a repository brings commands that look like ours, or like yours. They exist only while you trust the very
-content, never take a name that is taken, and what they say goes to the model as what you say: that is what you typed.
+THREAT T103: a repository contains commands that resemble built-in commands or the user's own. They exist only while the
+user trusts their exact content, and never replace another command. Their text is sent as the user's prompt, because the
+user typed the command.
 """
 
 import re
@@ -142,7 +143,7 @@ def _files(folder: Path, depth: int = 1) -> Iterator[tuple[PurePosixPath, bytes 
     try:
         entries = sorted(folder.iterdir())[:MOST]
     except OSError:
-        return  # not there, or closed to us: nothing of it can be typed either
+        return  # not there, or not readable: no command of it exists
     for entry in entries:
         try:
             about = entry.stat()

@@ -1,7 +1,7 @@
 """The front matter of a Markdown file: settings in YAML between two lines of `---`.
 
 The settings are read from the events of a YAML parser, which make no objects. Anchors, aliases and tags are refused,
-and so is a head with many lines, characters or nodes: the file may have come with a repository.
+and so is a head with many lines, characters or nodes: the file may be from a repository.
 """
 
 import re

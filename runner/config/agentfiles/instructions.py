@@ -20,7 +20,14 @@ count. Each text ends only at its closing tag with the number {mark}."""
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """One file as the model gets it. `size` is the file's, in bytes; `cut` says that only the beginning is given."""
+    """One instruction file as the model gets it.
+
+    Attributes:
+        path: path relative to the workspace.
+        text: text, possibly only the beginning.
+        size: size of the file in bytes.
+        cut: True if `text` is only the beginning.
+    """
 
     path: str
     text: str
@@ -57,7 +64,7 @@ def block(inventory: Inventory) -> str:
     given = texts(inventory)
     if not given:
         return ""
-    # Nobody can write the closing tag into a file: it holds the hash of a list that holds the file's own hash.
+    # No file can contain its own closing tag: it holds the hash of a list that holds the file's own hash.
     mark = inventory.sha256[:16]
     parts = [_BEFORE.format(mark=mark)]
     for each in given:

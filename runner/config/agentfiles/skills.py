@@ -1,5 +1,6 @@
-"""Skills: folders with a SKILL.md that says how a kind of task is done. The model is told name and description; the
-rest it reads when it needs it, or a person hands it over.
+"""Skills: folders with a SKILL.md that describes how a kind of task is done.
+
+The model gets the names and descriptions. It reads the rest when needed, or the user invokes the skill.
 
 SOURCE: the Agent Skills standard (agentskills.io/specification): `name` and `description` are required, a name is 1 to
 64 of a-z, 0-9 and single hyphens and is that of the folder, a description has up to 1024 characters.

@@ -1,4 +1,4 @@
-"""Trust for the commands that never ask: looked up only when a repository's configuration was read."""
+"""Remembered trust, for commands that never ask. The answers are read only if a repository has configuration files."""
 
 from collections.abc import Iterator, Mapping
 
@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 class Remembered(Mapping[str, str]):
     """The hashes of the configuration files of `workspace` that the user trusts as they are now; empty otherwise.
 
-    All of them must be as they were when the answer was given: one that is gone could have tightened another. Nothing
-    is read before somebody asks for a hash. `notices` are about the answers. Raises what the list of answers raises.
+    All files must be unchanged since the answer: a removed file could have tightened another. Nothing is read before
+    the first lookup. `notices` are about the file of answers. A lookup raises StateError or PlaceError.
     """
 
     def __init__(self, workspace: str, environ: Mapping[str, str]) -> None:
@@ -26,7 +26,7 @@ class Remembered(Mapping[str, str]):
         return len(self._all())
 
     def __bool__(self) -> bool:
-        return True  # whoever writes `trusted or {}` has not asked for a hash yet
+        return True  # `trusted or {}` must not read the answers
 
     def _all(self) -> Mapping[str, str]:
         if self._found is None:

@@ -26,15 +26,15 @@ _TEXTS = (Kind.INSTRUCTIONS, Kind.PROMPT)
 
 LARGEST = 1 << 20  # bytes of one file
 LARGEST_PROMPT = 64 << 10  # of one that would stand in the system prompt
-_MOST_OWN = 2000  # things right below the person's own folder of skills
+_MOST_OWN = 2000  # entries directly in the user's own folder of skills
 _MOST = 500  # files and folders below hooks, below commands, and below skills
 _ALL = 16 << 20  # bytes of all of them
 _DEEPEST = 8
 
 _HIGHEST = 32  # folders above, or between the workspace and the folder of the session
 
-# SAFETY: open(2). No link is followed, no pipe is waited for, no terminal becomes ours.
-_ONLY_PASSED = getattr(os, "O_PATH", os.O_RDONLY)  # a folder on the way need not be one that we may list
+# SAFETY: open(2). No link is followed, no pipe is waited for, no terminal becomes the controlling terminal.
+_ONLY_PASSED = getattr(os, "O_PATH", os.O_RDONLY)  # a folder on the way need not be readable
 _PLAIN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
@@ -148,7 +148,7 @@ def _between(found: "_Found", top: int, names: list[str]) -> None:
     try:
         for name in names[:_HIGHEST]:
             if not name.isprintable():
-                return  # nobody could see what they say yes to
+                return  # the user could not see what is approved
             path = f"{path}{name}/"
             try:
                 below = os.open(name, _PLAIN | os.O_DIRECTORY, dir_fd=at)
@@ -264,7 +264,7 @@ def _read(at: int, name: str, path: str, kind: Kind) -> tuple[Entry, bytes | Non
     except NotRegularError as error:
         return Entry(path, kind, refused=_nature(error.mode, "plain file")), None
     try:
-        if status.st_nlink > 1:  # somebody who may not read a file can often link it; its text must not become ours
+        if status.st_nlink > 1:  # a user who may not read a file can often link it; its text must not reach the model
             return Entry(path, kind, refused="has another name elsewhere (a hard link)"), None
         data = read_descriptor(handle, LARGEST + 1)
     finally:

@@ -1,4 +1,4 @@
-"""The one question about what a repository brings, asked on a terminal, line by line."""
+"""The question about a repository's files on a terminal, line by line."""
 
 import os
 import sys

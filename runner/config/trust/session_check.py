@@ -1,4 +1,4 @@
-"""The start of a session in a repository that brings something: what of it may be used, asked for where it must be."""
+"""The decision at the start of a session which files of the repository may be used, with a question to the user."""
 
 import os
 import time
