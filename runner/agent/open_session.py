@@ -16,7 +16,7 @@ from runner.approval.approver import Approver
 from runner.audit import location
 from runner.audit.location import open_log
 from runner.audit.records import SessionInfo
-from runner.audit.session_totals import Ends
+from runner.audit.session_totals import SessionTotals
 from runner.changes.undo.settings import snapshot_recorder
 from runner.config import ConfigError, Settings
 from runner.config.amounts import apply_limits
@@ -134,14 +134,14 @@ async def open_session(
             apart=settings.apart,
         )
         session = audit.session(info)
-        ends = Ends(audit, session)
+        ends = SessionTotals(audit, session)
         told = emit  # the end is told when the session is closed already
         stack.callback(lambda: _emit_problem(ends.problem, told))
         stack.push(ends.record)
         if address := settings.value("audit", "otlp"):
-            from runner.audit.otlp_stream import sending
+            from runner.audit.otlp_stream import start_stream
 
-            sent, clear = sending(location.of(settings, environ), session, str(address))
+            sent, clear = start_stream(location.of(settings, environ), session, str(address))
             stack.callback(lambda: _emit_notice(sent(), told))
             _emit_notice(clear, emit)
         emit = ends.watch(emit)

@@ -91,7 +91,7 @@ def prepare_options(
     from runner.agent.open_session import SessionOptions
     from runner.config import load
     from runner.config.amounts import apply_limits
-    from runner.config.load import said, with_flags
+    from runner.config.load import flag_settings, with_flags
     from runner.config.trust.session_check import Wish, started, workspace_at
     from runner.engine.limit_settings import bounds
     from runner.gate.gate import folder, refuse_folder
@@ -116,7 +116,7 @@ def prepare_options(
         settings, instructions, brought = started(wish, settings, os.environ, lambda trusted: again(trusted=trusted))
     told = read_context(brought, os.environ, skilled=bool(settings.value("skills")))
     settings = replace(settings, notices=(*settings.notices, *told.notices))
-    flags = said(
+    flags = flag_settings(
         mode=args.mode,
         model=args.model,
         fallback=args.fallback,

@@ -111,7 +111,7 @@ class Chain:
 
 
 @dataclass(frozen=True, slots=True)
-class Sealed:
+class VerifiedLog:
     """Result of a verification in which every record holds: of one chain, or of several in a merged file.
 
     Keep the heads elsewhere to be able to prove later that no record was cut off.
@@ -130,7 +130,7 @@ class Sealed:
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
+class BrokenChain:
     """Result of a failed verification. `id` is the first record that does not hold, and 0 if the store itself does not;
     `why` is the reason.
     """

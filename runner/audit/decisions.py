@@ -13,7 +13,7 @@ SESSIONS = 256  # that are held at a time: a log may have as many of them as it 
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
+class DecisionTrail:
     """A decision together with its session and its outcome.
 
     Attributes:
@@ -27,7 +27,7 @@ class Deed:
     finished: Record | None
 
 
-def deeds(log: AuditLog, query: Query | None = None, *, limit: int | None = None) -> Iterator[Deed]:
+def deeds(log: AuditLog, query: Query | None = None, *, limit: int | None = None) -> Iterator[DecisionTrail]:
     """Yield the decisions that match `query`, newest first, at most `limit`."""
     wanted = query or Query()
     sessions: dict[str, Record | None] = {}
@@ -44,16 +44,16 @@ def deeds(log: AuditLog, query: Query | None = None, *, limit: int | None = None
         finished = log.outcome_of(record.id) if record.body.get("verdict") != "deny" else None  # nothing ran
         if wanted.matches(record.body, session.body if session else {}, finished.body if finished else {}):
             left = None if left is None else left - 1
-            yield Deed(record, session, finished)
+            yield DecisionTrail(record, session, finished)
 
 
-def deed_of(log: AuditLog, record: Record) -> Deed | None:
+def trail_of(log: AuditLog, record: Record) -> DecisionTrail | None:
     """Return the decision that `record` is, or whose outcome `record` is; None for any other kind of record."""
     decision = log.cause_of(record.id) if record.kind == "finished" else record
     if decision is None or decision.kind not in DECISIONS:
         return None
     session = log.named("session", str(decision.body.get("session")))
-    return Deed(decision, session, log.outcome_of(decision.id))
+    return DecisionTrail(decision, session, log.outcome_of(decision.id))
 
 
 def record_named(log: AuditLog, word: str) -> Record | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from runner.audit.chain import Record
-from runner.audit.decisions import Deed
+from runner.audit.decisions import DecisionTrail
 from runner.audit.decode import explanation_of, reason_of, was_cut
 from runner.audit.fields import Body, items, mapping, number, text, texts
 from runner.audit.list_view import place
@@ -43,7 +43,7 @@ _OF_SESSION = frozenset(
 )
 
 
-def deed_text(deed: Deed, *, colour: bool = False) -> str:
+def deed_text(deed: DecisionTrail, *, colour: bool = False) -> str:
     """Return one decision completely, as text that is safe to print on a terminal."""
     body = deed.record.body
     told = [*_head(deed), *_decision(deed), *_answer(body), *_enforced(deed), *_outcome(deed)]
@@ -67,7 +67,7 @@ def record_text(record: Record, *, ended: Record | None = None, colour: bool = F
     return titled(told, colour=colour)
 
 
-def _head(deed: Deed) -> Iterator[Section]:
+def _head(deed: DecisionTrail) -> Iterator[Section]:
     body = deed.record.body
     tool = text(body.get("tool"))
     model = text(body.get("model")) or "the model"
@@ -76,7 +76,7 @@ def _head(deed: Deed) -> Iterator[Section]:
     yield f"record {deed.record.id}", shown([f"decided {_clock(body)}, {wanted}"])
 
 
-def _decision(deed: Deed) -> list[Section]:
+def _decision(deed: DecisionTrail) -> list[Section]:
     body = deed.record.body
     workspace = text(deed.session.body.get("workspace")) if deed.session else ""
     explanation = explanation_of(body, workspace)
@@ -132,7 +132,7 @@ def _grant(name: str, kept: Body) -> str:
     return f"{name}: {about}, for {text(kept.get('scope'))}" if about else name
 
 
-def _enforced(deed: Deed) -> Iterator[Section]:
+def _enforced(deed: DecisionTrail) -> Iterator[Section]:
     body = deed.record.body
     backend = text(body.get("backend"))
     report = mapping(deed.finished.body.get("enforcement")) if deed.finished else {}
@@ -160,7 +160,7 @@ def _report(report: Body) -> Iterator[str]:
         yield f"limits counted by {text(report.get('limits'))}"
 
 
-def _outcome(deed: Deed) -> Iterator[Section]:
+def _outcome(deed: DecisionTrail) -> Iterator[Section]:
     if deed.finished is None:
         if deed.record.body.get("verdict") == "allow":
             yield "outcome", shown(["no end was recorded: it still runs, or the program was killed"])
@@ -246,7 +246,7 @@ def _session(record: Record | None) -> list[Section]:
     return [("session", shown(lines)), *_rest("also recorded of the session", body, _OF_SESSION)]
 
 
-def _seals(deed: Deed) -> Iterator[str]:
+def _seals(deed: DecisionTrail) -> Iterator[str]:
     yield _seal(deed.record)
     if deed.finished:
         yield _seal(deed.finished, ", its outcome")

@@ -27,7 +27,7 @@ _PASSWORD = re.compile(r"(://[^/@:]*:)[^/@]*(?=@)")
 _Value = TypeVar("_Value")
 
 
-class Noting:
+class FactRecorder:
     """Recorder between the gate and the machine. Use `facts` in place of the facts that the recorder was created
     with."""
 

@@ -4,7 +4,7 @@ from json import loads
 from typing import NamedTuple
 
 
-class Card(NamedTuple):
+class IndexColumns(NamedTuple):
     """Index columns of one record. A column is None if the body has no such field.
 
     Attributes:
@@ -24,17 +24,17 @@ class Card(NamedTuple):
     decided: int | None = None
 
 
-def card_of(text: str) -> Card:
+def index_columns_of(text: str) -> IndexColumns:
     """Return the index columns of a record's canonical text; empty columns if the text is not an object."""
     try:
         body = loads(text)
     except (ValueError, RecursionError):
-        return Card()
+        return IndexColumns()
     if not isinstance(body, dict):
-        return Card()
+        return IndexColumns()
     kind = _text(body.get("kind"))
     decided = body.get("decided")
-    return Card(
+    return IndexColumns(
         **{name: _text(body.get(name)) for name in ("time", "session", "verdict", "mode", "tool")},
         kind=kind,
         tiers=_texts(body.get("tiers")),

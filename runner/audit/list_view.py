@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from policy.model.frozen import dataclass
 from runner.audit.chain import Record
-from runner.audit.decisions import Deed, deeds
+from runner.audit.decisions import DecisionTrail, deeds
 from runner.audit.fields import Body, items, mapping, number, text
 from runner.audit.log import AuditLog
 from runner.audit.query import Query
@@ -74,7 +74,7 @@ def json_lines(log: AuditLog, query: Query | None = None, *, limit: int | None =
         yield json_line(deed)
 
 
-def json_line(deed: Deed) -> str:
+def json_line(deed: DecisionTrail) -> str:
     """Return one decision as JSON. In a merged file, it names its chain and its number in that chain."""
     outcome = {"id": deed.finished.id, **deed.finished.body} if deed.finished else None
     return json.dumps({**_named(deed.record), **deed.record.body, "outcome": outcome})
@@ -95,7 +95,7 @@ def whole(log: AuditLog, found: Record) -> str:
     return json.dumps(told, indent=2)
 
 
-def entry(deed: Deed) -> Entry:
+def entry(deed: DecisionTrail) -> Entry:
     """Return one decision in words, which are as untrusted as the record: `entry_lines` makes them safe to print."""
     record, finished = deed.record, deed.finished
     body = record.body

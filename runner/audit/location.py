@@ -52,9 +52,9 @@ def open_log(
 
     signer: Callable[[], Signer] | None = None
     if settings.values.get(("audit", "sign")) is True:
-        from runner.audit.signing import needed  # most logs are not signed
+        from runner.audit.signing import required_signer  # most logs are not signed
 
-        signer = needed
+        signer = required_signer
 
     # The command line may contain a key, for example one that the caller's shell put in the place of a variable.
     redact = redact or Redactor(live=True, shapes=True).text

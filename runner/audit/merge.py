@@ -14,7 +14,7 @@ from pathlib import Path
 
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem
-from runner.audit.chain import Broken
+from runner.audit.chain import BrokenChain
 from runner.audit.checkpoint import tree_of
 from runner.audit.stores.sqlite import write_merged
 from runner.audit.stores.store import AuditError, Head, Row, Store, Walk
@@ -39,7 +39,7 @@ def merge(sources: Sequence[Store], into: Path, progress: Progress | None = None
         raise AuditError(Problem("the logs were not merged", why, "name a file in a folder that is there"))
     for source in sources:
         result = verify(source, Expected(), progress)
-        if isinstance(result, Broken):
+        if isinstance(result, BrokenChain):
             place = f" from record {result.id} on" if result.id else ""
             what, why = f"`{source.name}` does not hold{place}", result.why
             raise AuditError(Problem(what, why, "look at it with `agent audit verify --file`, and leave it out"))

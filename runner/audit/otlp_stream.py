@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 
 from policy.model.verdict import Problem
-from runner.audit.decisions import DECISIONS, Deed
+from runner.audit.decisions import DECISIONS, DecisionTrail
 from runner.audit.export.otlp import BATCH, Collector, Sent, Unsent, endpoint, in_clear
 from runner.audit.location import Place
 from runner.audit.log import AuditLog
@@ -23,7 +23,7 @@ SHORT = 2.0  # and by a collector that failed before
 _AGAIN = 30.0  # seconds after which a collector that failed is tried again
 
 
-class Sending:
+class OtlpStream:
     """Sender of the decisions of `session` to the collector at `address`, from its creation on.
 
     Each decision is sent when its outcome is known, or at the end. `close` must be called once.
@@ -91,14 +91,14 @@ class Sending:
             self._waiting += seen
             self._last = seen[-1]
         beginning = log.named("session", self._session)
-        batch: list[Deed] = []
+        batch: list[DecisionTrail] = []
         for number in self._waiting[:BATCH] if not whole else self._waiting:
             record = log.get(number)
             if record is None:
                 continue
             finished = log.outcome_of(number)
             if whole or finished is not None or record.body.get("verdict") == "deny":
-                batch.append(Deed(record, beginning, finished))
+                batch.append(DecisionTrail(record, beginning, finished))
         for first in range(0, len(batch), BATCH):
             part = batch[first : first + BATCH]
             try:
@@ -111,10 +111,10 @@ class Sending:
         return True
 
 
-def sending(log: Place, session: str, address: str) -> tuple[Callable[[], str | None], str | None]:
+def start_stream(log: Place, session: str, address: str) -> tuple[Callable[[], str | None], str | None]:
     """Start sending. Return the function that ends it, and a notice for the start. `address` is the value of
     `audit.otlp`.
     """
     whole = endpoint(address, {})
     clear = f"the record of this session travels to {whole} in clear; https would hide it" if in_clear(whole) else None
-    return Sending(log, session, whole).close, clear
+    return OtlpStream(log, session, whole).close, clear

@@ -18,7 +18,7 @@ from sandbox.backend import Enforcement, Outcome
 
 if TYPE_CHECKING:
     from policy.grants.grant import Grant
-    from runner.audit.fact_recorder import Noting
+    from runner.audit.fact_recorder import FactRecorder
 
 LISTED = 200  # reasons, effects, violations of one record
 
@@ -80,7 +80,7 @@ class Decision:
     granted: "tuple[Grant, ...]" = ()
     source: Source = Source.MODEL
     reach: str | None = None
-    noted: "Noting | None" = None  # what was asked of the machine on the way
+    noted: "FactRecorder | None" = None  # what was asked of the machine on the way
     proposed: Action | None = None  # what the model wanted, where a person put something else in its place
     model: str = ""  # `provider:model` that wanted it; empty where no model did
 

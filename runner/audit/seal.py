@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from policy.model.verdict import Problem
 from runner.audit.checkpoint import grown
 from runner.audit.encode import now
-from runner.audit.signing import PUBLIC, holds
+from runner.audit.signing import PUBLIC, has_valid_signature
 from runner.audit.stores.store import AuditError, Store, Wanted, sound
-from runner.audit.verify import Noted
+from runner.audit.verify import ExpectedRecord
 from runner.version import VERSION
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def _checkpoint(text: str) -> dict[str, object]:
     return {name: body[name] for name in ("count", "root", "key", "signature") if name in body}
 
 
-def read_seal(text: bytes, keys: tuple[str, ...]) -> Noted:
+def read_seal(text: bytes, keys: tuple[str, ...]) -> ExpectedRecord:
     """Return the record that must lie on the chain according to a seal.
 
     Raises AuditError when the text is not a seal, when its signature does not hold, or when `keys` are given and none
@@ -64,10 +64,10 @@ def read_seal(text: bytes, keys: tuple[str, ...]) -> Noted:
     except (ValueError, KeyError, TypeError, RecursionError):
         why = f"it is not what `agent audit seal` writes (`{FORMAT}`)"
         raise AuditError(Problem("the seal cannot be read", why, "give the file as it was written")) from None
-    if "signature" in body and not holds(body):
+    if "signature" in body and not has_valid_signature(body):
         why = "its signature is not that of the key it names"
         raise AuditError(Problem("the seal does not hold", why, "it was changed after it was written"))
     if keys and body.get("key") not in keys:
         why = "it is not signed" if "signature" not in body else f"it is signed with {body.get('key')}"
         raise AuditError(Problem("the seal does not hold", why, "give the seal that was made with that key"))
-    return Noted(count, digest, root, log)
+    return ExpectedRecord(count, digest, root, log)

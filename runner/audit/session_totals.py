@@ -12,7 +12,7 @@ from runner.messages import Usage
 from runner.problems import Exit
 
 
-class Ends:
+class SessionTotals:
     """Observer of all events of a session that sums them up. The cost is known only if every run knew its cost."""
 
     def __init__(self, audit: AuditLog, session: str) -> None:

@@ -40,7 +40,7 @@ class Signer:
         return Ed25519PrivateKey.from_private_bytes(bytes.fromhex(self._secret.reveal()))
 
 
-def holds(body: dict[str, object]) -> bool:
+def has_valid_signature(body: dict[str, object]) -> bool:
     """Return True if a signed body has a valid signature of the key it names."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -57,15 +57,15 @@ ITEM = "audit"
 _NEW = "run `agent audit key new`"
 
 
-def needed() -> "Signer":
+def required_signer() -> "Signer":
     """Return the key. Raises AuditError when there is none, or the keyring fails."""
-    found = kept()
+    found = stored_signer()
     if found is None:
         raise AuditError(Problem("the log cannot be signed", "the keyring holds no key for it", _NEW))
     return found
 
 
-def kept() -> "Signer | None":
+def stored_signer() -> "Signer | None":
     """Return the key; None without a key or without a keyring. Raises AuditError when the keyring fails."""
     from runner.secrets.keyring_store import DEFAULT, KeyringFailed, KeyringStore
 
@@ -81,7 +81,7 @@ def kept() -> "Signer | None":
         raise AuditError(Problem("the log cannot be signed", why, f"{_NEW} --replace")) from None
 
 
-def made() -> "Signer":
+def new_signer() -> "Signer":
     """Create a new key in the keyring, which replaces an earlier one. Raises KeyringFailed."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 

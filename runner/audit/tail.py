@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from runner.audit.chain import Record
-from runner.audit.decisions import DECISIONS, Deed, deed_of, deeds
+from runner.audit.decisions import DECISIONS, DecisionTrail, deeds, trail_of
 from runner.audit.location import Place
 from runner.audit.log import AuditLog
 from runner.audit.query import Query
@@ -16,10 +16,10 @@ from runner.audit.stores.store import AuditError
 POLL = 0.25  # seconds between two looks
 _PATIENCE = 40  # looks at a file that cannot be read, such as one that is being made, before that is an error
 
-Event = Deed | Record  # a decision; later, once it ran, its `finished` record
+Event = DecisionTrail | Record  # a decision; later, once it ran, its `finished` record
 
 
-def latest(log: AuditLog, query: Query, count: int) -> list[Deed]:
+def latest(log: AuditLog, query: Query, count: int) -> list[DecisionTrail]:
     """Return the newest `count` decisions, the oldest of them first."""
     return list(deeds(log, query, limit=count))[::-1] if count else []
 
@@ -35,7 +35,7 @@ class Follower:
         self._running: set[int] = set()  # decisions that were told, without an outcome so far
         self._state: object = None
 
-    def start(self, count: int) -> list[Deed]:
+    def start(self, count: int) -> list[DecisionTrail]:
         """Return the newest `count` decisions, after which `more` continues. The list is empty while there is no
         log."""
         self._state = self._look()
@@ -75,10 +75,10 @@ class Follower:
                     self._running.discard(decided)
                     yield record
                 continue
-            deed = deed_of(log, record)
+            deed = trail_of(log, record)
             if deed is None or not self._wanted(deed):
                 continue
-            yield Deed(deed.record, deed.session, None)
+            yield DecisionTrail(deed.record, deed.session, None)
             self._running.add(record.id)
         self._seen = (newest.id, newest.hash)
 
@@ -90,7 +90,7 @@ class Follower:
         found = log.get(number)
         return found is None or found.hash == sealed
 
-    def _wanted(self, deed: Deed) -> bool:
+    def _wanted(self, deed: DecisionTrail) -> bool:
         session = deed.session.body if deed.session else {}
         outcome = deed.finished.body if deed.finished else {}
         return self._query.matches(deed.record.body, session, outcome)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from json import loads
 
 from policy.model.frozen import dataclass
-from runner.audit.chain import NAME, ZERO, Broken, Chain, Sealed, seal
+from runner.audit.chain import NAME, ZERO, BrokenChain, Chain, VerifiedLog, seal
 from runner.audit.checkpoint import Tree, leaf, tree_of
 from runner.audit.stores.store import ODD, AuditError, Head, Row, Store, Walk
 
@@ -19,7 +19,7 @@ Progress = Callable[[int, int], None]  # records done, records in all
 
 
 @dataclass(frozen=True, slots=True)
-class Noted:
+class ExpectedRecord:
     """Record that must be part of the log, because its hash was kept elsewhere.
 
     Attributes:
@@ -35,7 +35,7 @@ class Noted:
     log: str = ""
 
     @classmethod
-    def head(cls, text: str) -> "Noted":
+    def head(cls, text: str) -> "ExpectedRecord":
         """Return the expected record for `COUNT:HASH`."""
         number, _, digest = text.partition(":")
         return cls(int(number), digest)
@@ -48,7 +48,7 @@ class Expected:
     If there are `keys`, a checkpoint must be signed, unless the keys have signed the expected records (`vouched`).
     """
 
-    noted: tuple[Noted, ...] = ()
+    noted: tuple[ExpectedRecord, ...] = ()
     keys: tuple[str, ...] = ()
     vouched: bool = False
 
@@ -61,13 +61,15 @@ class _Fault(Exception):
 
     def __init__(self, number: int, why: str) -> None:
         super().__init__(why)
-        self.broken = Broken(number, why)
+        self.broken = BrokenChain(number, why)
 
 
-def verify(store: Store, expected: Expected = NOTHING_NOTED, progress: Progress | None = None) -> Sealed | Broken:
+def verify(
+    store: Store, expected: Expected = NOTHING_NOTED, progress: Progress | None = None
+) -> VerifiedLog | BrokenChain:
     """Verify the whole log. Raises AuditError only when the store cannot be read at all."""
     if unreadable := store.unreadable():
-        return Broken(0, unreadable)
+        return BrokenChain(0, unreadable)
     strays = _Strays(store)
     last = 0
     try:
@@ -88,19 +90,19 @@ def verify(store: Store, expected: Expected = NOTHING_NOTED, progress: Progress 
         return fault.broken
     except sqlite3.DatabaseError as error:
         strays.forget()
-        return Broken(last + 1, f"the file is damaged from there on ({error})")
+        return BrokenChain(last + 1, f"the file is damaged from there on ({error})")
     except ODD:
         strays.forget()
-        return Broken(max(last, 1), "it, or the head of its chain, is nothing that this program writes")
+        return BrokenChain(max(last, 1), "it, or the head of its chain, is nothing that this program writes")
     try:
         stray = strays.found()
     except sqlite3.DatabaseError as error:
-        return Broken(0, f"the fields by which records are found cannot be read ({error})")
+        return BrokenChain(0, f"the fields by which records are found cannot be read ({error})")
     if stray is not None:
-        return Broken(stray, "the fields by which it is found are not those that it holds")
+        return BrokenChain(stray, "the fields by which it is found are not those that it holds")
     if strays.faults:
-        return Broken(0, strays.faults)
-    return Sealed(chains)
+        return BrokenChain(0, strays.faults)
+    return VerifiedLog(chains)
 
 
 class _Check:
@@ -190,9 +192,9 @@ class _Check:
             self._signature(row, body)
 
     def _signature(self, row: Row, body: dict[str, object]) -> None:
-        from runner.audit.signing import holds
+        from runner.audit.signing import has_valid_signature
 
-        if not holds(body):
+        if not has_valid_signature(body):
             raise _Fault(row.id, f"it is a {row.kind} whose signature does not hold")
         if self._keys and body["key"] not in self._keys:
             raise _Fault(row.id, f"it is a {row.kind} that another key signed than the one given")

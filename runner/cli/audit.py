@@ -18,7 +18,7 @@ from runner.problems import Exit, usage
 from runner.stderr import coloured
 
 if TYPE_CHECKING:
-    from runner.audit.decisions import Deed
+    from runner.audit.decisions import DecisionTrail
     from runner.audit.log import AuditLog
     from runner.audit.reports.stats import Known
 
@@ -127,7 +127,7 @@ def show(
         agent audit show 12 | jq .terms
         agent audit show 12 --text | less
     """
-    from runner.audit.decisions import deed_of, record_named
+    from runner.audit.decisions import record_named, trail_of
     from runner.audit.detail_view import deed_text, record_text
     from runner.audit.list_view import whole
     from runner.audit.log import AuditLog
@@ -141,7 +141,7 @@ def show(
         if not sys.stdout.isatty() if json is None else json:
             print(whole(log, record))
             return Exit.DONE
-        deed = deed_of(log, record)
+        deed = trail_of(log, record)
         colour = coloured(sys.stdout)
         if deed is None:
             name = str(record.body.get("session", ""))
@@ -191,7 +191,7 @@ def stats(query: Query, top: TOP = 10, json: JSON = False, config: CONFIG = None
     return Exit.DONE
 
 
-def _told(log: "AuditLog", query: Query) -> "Iterator[Deed]":
+def _told(log: "AuditLog", query: Query) -> "Iterator[DecisionTrail]":
     """The decisions, with the progress on stderr where somebody is there to see it."""
     from runner.audit.decisions import deeds
 
@@ -248,7 +248,7 @@ def tail(query: Query, follow: FOLLOW = False, lines: LINES = 10, json: JSON = F
     """
     from json import dumps
 
-    from runner.audit.decisions import Deed
+    from runner.audit.decisions import DecisionTrail
     from runner.audit.list_view import entry, entry_lines, finished_line, json_line
     from runner.audit.tail import Event, Follower
     from runner.audit.tail import follow as events
@@ -256,7 +256,7 @@ def tail(query: Query, follow: FOLLOW = False, lines: LINES = 10, json: JSON = F
     colour, width = coloured(sys.stdout), terminal_width()
 
     def tell(event: Event) -> None:
-        if isinstance(event, Deed):
+        if isinstance(event, DecisionTrail):
             told = [json_line(event)] if json else entry_lines(entry(event), colour=colour, width=width)
         else:
             record = {"id": event.id, "hash": event.hash, **event.body}

@@ -15,7 +15,7 @@ import typer
 
 from policy.model.tier import Mode
 from policy.model.verdict import Problem
-from runner.audit.decisions import Deed, deeds
+from runner.audit.decisions import DecisionTrail, deeds
 from runner.audit.location import Place, is_there
 from runner.audit.query import Query
 from runner.cli.audit_filters import FILE, log_path, terminal_width
@@ -136,7 +136,7 @@ def _send(path: Place, query: Query, limit: int | None, given: str | None) -> in
 
 
 def _lines(
-    format: Format, log: "AuditLog", found: Iterable[Deed], query: Query, questions: bool
+    format: Format, log: "AuditLog", found: Iterable[DecisionTrail], query: Query, questions: bool
 ) -> Generator[str, None, None]:
     match format:
         case Format.JSONL:
@@ -157,7 +157,7 @@ def _lines(
 
 
 def _page(log: "AuditLog", query: Query, limit: int | None) -> Generator[str, None, None]:
-    from runner.audit.chain import Sealed
+    from runner.audit.chain import VerifiedLog
     from runner.audit.export.out import counted
     from runner.audit.export.page import MOST, About, document
     from runner.audit.verify import verify
@@ -171,8 +171,10 @@ def _page(log: "AuditLog", query: Query, limit: int | None) -> Generator[str, No
         program=f"ringfence {VERSION}",
         made=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
         log=log.store.name,
-        sealed=", ".join(chain.head for chain in proof.chains) or proof.head if isinstance(proof, Sealed) else "",
-        broken="" if isinstance(proof, Sealed) else f"{f'Record {proof.id}' if proof.id else 'The file'}: {proof.why}.",
+        sealed=", ".join(chain.head for chain in proof.chains) or proof.head if isinstance(proof, VerifiedLog) else "",
+        broken=""
+        if isinstance(proof, VerifiedLog)
+        else f"{f'Record {proof.id}' if proof.id else 'The file'}: {proof.why}.",
         chosen="; ".join(f"{name} {_said(value)}" for name, value in chosen.items() if value),
         left=limit is None and len(found) > most,
         ends=_ends(log),

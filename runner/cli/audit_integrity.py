@@ -17,9 +17,9 @@ from runner.text.counts import many
 from runner.text.sanitize import visible
 
 if TYPE_CHECKING:
-    from runner.audit.chain import Broken, Chain, Sealed
+    from runner.audit.chain import BrokenChain, Chain, VerifiedLog
     from runner.audit.location import Place
-    from runner.audit.verify import Noted
+    from runner.audit.verify import ExpectedRecord
 
 
 def verify(
@@ -49,9 +49,9 @@ def verify(
         agent audit verify --seal audit.seal --json --file audit.db
         agent audit verify --public-key "$(cat the-key)"
     """
-    from runner.audit.chain import Broken, Sealed
+    from runner.audit.chain import BrokenChain, VerifiedLog
     from runner.audit.log import AuditLog
-    from runner.audit.verify import Expected, Noted
+    from runner.audit.verify import Expected, ExpectedRecord
     from runner.audit.verify import verify as verified
 
     if expect is not None and not re.fullmatch("[0-9]{1,18}:[0-9a-f]{64}", expect):
@@ -59,7 +59,7 @@ def verify(
             f"`{expect}` is no head of a log", "a head is COUNT:HASH", "copy one that `agent audit verify` printed"
         )
     keys = _keys(public_key)
-    noted = [Noted.head(expect)] if expect else []
+    noted = [ExpectedRecord.head(expect)] if expect else []
     noted += [_noted(seal, keys)] if seal is not None else []
     path = log_path(file)
     with AuditLog.open_to_read(path, whatever=True) as log:
@@ -70,9 +70,9 @@ def verify(
         print(f"note: {caution}: it could end the record of all (docs/guide/audit.md, rights)", file=sys.stderr)
     if json:
         print(_json(result))
-        return Exit.DONE if isinstance(result, Sealed) else Exit.FAILED
+        return Exit.DONE if isinstance(result, VerifiedLog) else Exit.FAILED
     match result:
-        case Sealed(chains=chains):
+        case VerifiedLog(chains=chains):
             print(f"all {result.count} records hold")
             for chain in chains:
                 _tell(chain, named=len(chains) > 1)
@@ -81,7 +81,7 @@ def verify(
             if seal is not None:
                 print(f"the seal holds: it is of the first {noted[-1].number} records")
             return Exit.DONE
-        case Broken(id=number, why=why):
+        case BrokenChain(id=number, why=why):
             from policy.model.verdict import Problem
 
             what = f"the audit log does not hold{f' from record {number} on' if number else ''}"
@@ -99,7 +99,7 @@ def _keys(given: list[str] | None) -> tuple[str, ...]:
     return keys
 
 
-def _noted(seal: Path, keys: tuple[str, ...]) -> "Noted":
+def _noted(seal: Path, keys: tuple[str, ...]) -> "ExpectedRecord":
     from runner.audit.seal import MOST, read_seal
 
     try:
@@ -124,13 +124,13 @@ def _tell(chain: "Chain", *, named: bool) -> None:
     print(f"head {chain.head}")
 
 
-def _json(result: "Sealed | Broken") -> str:
+def _json(result: "VerifiedLog | BrokenChain") -> str:
     from dataclasses import asdict
     from json import dumps
 
-    from runner.audit.chain import Sealed
+    from runner.audit.chain import VerifiedLog
 
-    if not isinstance(result, Sealed):
+    if not isinstance(result, VerifiedLog):
         return dumps({"sealed": False, **asdict(result)})
     chains = [{**asdict(chain), "head": chain.head} for chain in result.chains]
     return dumps({"sealed": True, "count": result.count, "hash": result.head.partition(":")[2], "chains": chains})
@@ -172,19 +172,19 @@ def new(
         agent audit key new --replace
     """
     from policy.model.verdict import Problem
-    from runner.audit.signing import kept, made
+    from runner.audit.signing import new_signer, stored_signer
     from runner.audit.stores.store import AuditError
     from runner.secrets.keyring_store import KeyringFailed
 
     try:
-        before = None if replace else kept()
+        before = None if replace else stored_signer()
     except AuditError as error:
         raise Stopped(error.problem, Exit.FAILED) from None
     if before is not None:
         why = f"its public half is {before.public}"
         raise usage("there is a key already", why, "add --replace to sign with another one from now on")
     try:
-        print(made().public)
+        print(new_signer().public)
     except KeyringFailed as error:
         fix = error.fix or "in CI, keep what `agent audit seal` prints beside the log instead"
         raise Stopped(Problem("the key cannot be stored", f"the keyring: {error.why}", fix), Exit.FAILED) from None
@@ -202,9 +202,9 @@ def show(json: JSON = False) -> int:
         agent audit key show
         agent audit verify --public-key "$(agent audit key show)"
     """
-    from runner.audit.signing import needed
+    from runner.audit.signing import required_signer
 
-    public = needed().public
+    public = required_signer().public
     if json:
         from json import dumps
 
@@ -236,10 +236,10 @@ def seal(
     from runner.audit.export.out import write
     from runner.audit.log import AuditLog
     from runner.audit.seal import sealed
-    from runner.audit.signing import kept
+    from runner.audit.signing import stored_signer
 
     with AuditLog.open_to_read(log_path(file)) as log:
-        text = dumps(sealed(log.store, kept), indent=1)
+        text = dumps(sealed(log.store, stored_signer), indent=1)
     write([text], out)
     return Exit.DONE
 
@@ -271,7 +271,7 @@ def prune(
     from runner.audit.log import AuditLog
     from runner.audit.prune import plan
     from runner.audit.prune import prune as pruned
-    from runner.audit.signing import kept
+    from runner.audit.signing import stored_signer
     from runner.audit.stores.store import AuditError
     from runner.cli.audit_filters import moment
 
@@ -287,7 +287,7 @@ def prune(
     if not yes and not _agreed(f"remove {_what(planned.count, planned.sessions)} for good?"):
         print("nothing was removed")
         return Exit.FAILED
-    size, notice, signs = _size(path), "", kept()
+    size, notice, signs = _size(path), "", stored_signer()
     with AuditLog.open(path) as log:
         told["tombstone"] = pruned(log, planned, lambda: signs)
         try:

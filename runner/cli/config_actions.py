@@ -13,7 +13,7 @@ from policy.toml.schema import Path as KeyPath
 from policy.toml.schema import dotted, value_type_of
 from runner.config import Settings, load
 from runner.config.amounts import apply_limits
-from runner.config.load import WHOSE, files, said, with_flags
+from runner.config.load import WHOSE, files, flag_settings, with_flags
 from runner.config.origins import origins
 from runner.config.read_file import ConfigError, as_text, settings_bytes
 from runner.config.schema import SHAPES, Key, key_of
@@ -51,7 +51,7 @@ def run_show(key: str | None, options: Options, *, effective: bool, as_json: boo
     where = folder(options.cwd)
     settings = _load(where, options.config, unattended=options.unattended)
     total = apply_limits(settings.profile.limits, options.limits)
-    flags = said(
+    flags = flag_settings(
         mode=options.mode, model=options.model, max_turns=options.max_turns, limits=options.limits, total=total
     )
     settings = with_flags(settings, flags)
@@ -90,10 +90,10 @@ def run_check(file: str | None, *, as_json: bool, config: str | None, cwd: str |
         for notice in found.notices:
             _print(visible(f"notice: {notice}", lines=False))
         count, idle = len(found.faults), len(found.notices)
-        said = many(count, "fault") if count else "nothing is wrong"
+        summary = many(count, "fault") if count else "nothing is wrong"
         if idle and not count:
-            said = f"no fault, but {idle} {'entry has' if idle == 1 else 'entries have'} no effect"
-        _print(visible(f"{', '.join(found.sources) or 'no configuration of yours'}: {said}", lines=False))
+            summary = f"no fault, but {idle} {'entry has' if idle == 1 else 'entries have'} no effect"
+        _print(visible(f"{', '.join(found.sources) or 'no configuration of yours'}: {summary}", lines=False))
     return Exit.USAGE if found.faults else Exit.DONE
 
 

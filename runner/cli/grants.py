@@ -12,7 +12,7 @@ from policy.grants.grant import Grant, GrantScope
 from policy.model.matrix import Ruling
 from policy.model.verdict import Problem
 from runner.cli.gate import FLAG, JSON, MODE
-from runner.gate.grants.text import about, lines, said
+from runner.gate.grants.text import about, labelled_fields, lines
 from runner.problems import Exit, Stopped, usage
 from runner.stderr import say
 from runner.text.sanitize import visible
@@ -146,11 +146,11 @@ def add(
         for line in offered.lines:
             print(visible(line, lines=False))
         return Exit.DONE
-    said = " ".join(answer)
-    kept = offered.picked(said)
+    typed = " ".join(answer)
+    kept = offered.picked(typed)
     if kept is None or isinstance(kept, str):
         why = kept or "an answer is a letter of the list, with `7d`, `3x`, `user` or `because ...` behind it"
-        raise usage(f"`{visible(said, lines=False)}` is no answer to that", why, "leave it out to see the choices")
+        raise usage(f"`{visible(typed, lines=False)}` is no answer to that", why, "leave it out to see the choices")
     names, told = asked.keep(kept)
     if not names:
         raise Stopped(Problem("nothing was remembered", told, "see `agent doctor` about the state folder"), Exit.FAILED)
@@ -178,7 +178,7 @@ def show(name: ID, json: JSON = False) -> int:
 
         print(dumps(_object(grant, now)))
         return Exit.DONE
-    for label, text in said(grant, now):
+    for label, text in labelled_fields(grant, now):
         print(f"{label:<9} {visible(text, lines=False)}")
     return Exit.DONE
 

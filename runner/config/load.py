@@ -172,10 +172,10 @@ def _shipped(package: str | None, name: str) -> str:
         return file.read()
 
 
-Said = Mapping[KeyPath, tuple[str, Value]]  # by path: the option, and what it says
+FlagSettings = Mapping[KeyPath, tuple[str, Value]]  # by path: the option, and what it says
 
 
-def said(
+def flag_settings(
     *,
     mode: Mode | None = None,
     model: str | None = None,
@@ -188,7 +188,7 @@ def said(
     limits: Iterable[str] = (),
     timeout: str | None = None,
     total: Limits | None = None,
-) -> Said:
+) -> FlagSettings:
     """Return the settings that options give.
 
     `limits` are the values of `--limit NAME=VALUE` and `total` is the result together with all other limits. `budget`
@@ -232,7 +232,7 @@ def _fallback_model(model: str) -> str:
     return model
 
 
-def with_flags(settings: Settings, flags: Said) -> Settings:
+def with_flags(settings: Settings, flags: FlagSettings) -> Settings:
     """Return `settings` with the options as the last layer, for `value` and `origins`. The caller applies the
     options.
     """

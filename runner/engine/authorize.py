@@ -18,7 +18,7 @@ from runner.approval.approver import Answer, Edited, Halt, No, Question, Yes
 from runner.approval.file_before import text_before
 from runner.approval.remembered import GrantLookup, consume, keep
 from runner.audit import records
-from runner.audit.fact_recorder import Noting
+from runner.audit.fact_recorder import FactRecorder
 from runner.gate.grants.store import GrantStore, Keep
 
 _CHANGED = "what this rests on has changed since you were asked"
@@ -39,7 +39,7 @@ class Evaluation:
     assessment: Assessment
     verdict: Verdict
     recalled: GrantLookup
-    noted: Noting
+    noted: FactRecorder
 
     @property
     def action(self) -> Action:

@@ -5,7 +5,7 @@ from policy.model.action import Action
 from policy.model.verdict import Problem
 from runner.approval.remembered import recalled
 from runner.audit import records
-from runner.audit.fact_recorder import Noting
+from runner.audit.fact_recorder import FactRecorder
 from runner.engine.authorize import Evaluation
 from runner.engine.plan_mode import Proposal, proposal
 from runner.engine.run_context import RunContext
@@ -44,7 +44,9 @@ def judge_action(planned: Planned, ctx: RunContext) -> Judgement:
 
 def evaluate_action(action: Action, ctx: RunContext) -> Evaluation:
     """Return the verdict on `action` as of now, with remembered answers applied."""
-    noted = Noting(ctx.look(), ctx.profile)  # the one look at the machine, which notes what the verdict depends on
+    noted = FactRecorder(
+        ctx.look(), ctx.profile
+    )  # the one look at the machine, which notes what the verdict depends on
     context = EvaluationContext(
         noted.facts,
         ctx.rules,

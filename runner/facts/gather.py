@@ -45,7 +45,7 @@ def gather(cwd: str, environ: Mapping[str, str], profile: Profile) -> Facts:
     rustup = _real(environ["RUSTUP_HOME"]) if environ.get("RUSTUP_HOME", "").startswith("/") else ""
     found = toolchains.roots([one for one in wanted if not within(one, known)], workspace, secrets, rustup)
     shown = certificate_files(environ, workspace, secrets)
-    told = toolchains.shown(
+    told = toolchains.exposable_folder(
         f"{home}/.agents/skills", secrets
     )  # what the model is told to read (runner/agent/context_sources.py)
     system = toolchains.outermost([*base, *found, *linked_repository(workspace, secrets), *shown, *told])
@@ -130,9 +130,9 @@ def _lazily_telling(
     home: str, environ: Mapping[str, str], workspace: str
 ) -> Callable[[tuple[str, ...]], tuple[tuple[str, str], ...]]:
     def found(hosts: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-        from runner.facts.package_registries import telling
+        from runner.facts.package_registries import registry_variables
 
-        return telling(home, environ, workspace)(hosts)
+        return registry_variables(home, environ, workspace)(hosts)
 
     return found
 

@@ -77,7 +77,7 @@ def registries(home: str, environ: Mapping[str, str]) -> Callable[[str, str], tu
     return asked
 
 
-def telling(
+def registry_variables(
     home: str, environ: Mapping[str, str], workspace: str
 ) -> Callable[[tuple[str, ...]], tuple[tuple[str, str], ...]]:
     """Return a function from the hosts of some terms to the variables that pass the user's registry to tools.

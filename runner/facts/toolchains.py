@@ -109,7 +109,7 @@ class _Search:
                 yield whole
 
 
-def shown(folder: str, secrets: Secrets) -> tuple[str, ...]:
+def exposable_folder(folder: str, secrets: Secrets) -> tuple[str, ...]:
     """Return `folder` of the home if it is a real folder that others cannot write to and that may be exposed; else
     nothing.
     """

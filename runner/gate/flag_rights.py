@@ -18,7 +18,7 @@ _SCRATCH = "/tmp"  # noqa: S108  # the machine's, which is never inside
 _NAME = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789"
 
 
-def typed(args: GateArgs, cwd: str, home: str) -> FlagRights:
+def parse_flag_rights(args: GateArgs, cwd: str, home: str) -> FlagRights:
     """Return the rights that the flags of `args` grant. Raises a usage error for a flag that cannot be intended.
 
     A relative path starts at `cwd`, `~` is `home`; both are real folders.

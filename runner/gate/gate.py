@@ -27,7 +27,7 @@ from policy.model.profile import Profile
 from policy.model.tier import Mode
 from policy.model.verdict import Allow, Ask, Limits, Verdict
 from runner.config import Settings, load
-from runner.config.load import said, with_flags
+from runner.config.load import flag_settings, with_flags
 from runner.facts.environment import child_environment
 from runner.facts.gather import gather, unfit_folder
 from runner.gate.request import GateArgs
@@ -123,7 +123,7 @@ def open_gate(args: GateArgs, environ: Mapping[str, str]) -> tuple[Gate, Action]
         action = RunArgv(args.argv, str(cwd), limits.wall)
     else:
         action = RunScript(args.script or "", str(cwd), limits.wall)
-    flags = said(
+    flags = flag_settings(
         mode=args.mode, least=args.least, unix=args.unix, limits=args.limits, timeout=args.timeout, total=limits
     )
     settings = with_flags(settings, flags)
@@ -131,9 +131,9 @@ def open_gate(args: GateArgs, environ: Mapping[str, str]) -> tuple[Gate, Action]
     mode = args.mode or settings.mode or Mode.DEFAULT
     if not (args.read or args.write or args.hosts or args.env):
         return Gate(settings, facts, environment, limits, mode, str(cwd), args.backend), action
-    from runner.gate.flag_rights import notices, typed  # only where somebody typed some
+    from runner.gate.flag_rights import notices, parse_flag_rights  # only where somebody typed some
 
-    given = typed(args, str(cwd), facts.home)
+    given = parse_flag_rights(args, str(cwd), facts.home)
     settings = replace(settings, notices=(*settings.notices, *notices(given)))
     environment = tuple(sorted((dict(environment) | dict(given.env)).items()))
     return Gate(settings, facts, environment, limits, mode, str(cwd), args.backend, given), action

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from policy.model.action import RunArgv, RunScript
 from policy.model.verdict import Problem
-from runner.audit.chain import Sealed
+from runner.audit.chain import VerifiedLog
 from runner.audit.decisions import record_named
 from runner.audit.encode import TEXT_KEPT
 from runner.audit.list_view import json_lines, lines, whole
@@ -74,10 +74,10 @@ def test_the_record_is_durable_before_decided_returns(tmp_path: Path) -> None:
     process.stdout.close()
     with AuditLog.open(path) as log:
         result = verify(log.store)
-        assert isinstance(result, Sealed)
+        assert isinstance(result, VerifiedLog)
         assert result.count >= len(acknowledged) > 19
         log.refused("s", Refusal("bash", "after", Problem("a", "b", "c")))
-        assert isinstance(verify(log.store), Sealed)
+        assert isinstance(verify(log.store), VerifiedLog)
 
 
 @pytest.mark.threat("T25")
@@ -98,7 +98,7 @@ def test_four_writers_at_once_make_one_chain(tmp_path: Path) -> None:
     assert [writer.wait(timeout=120) for writer in writers] == [0, 0, 0, 0]
     with AuditLog.open_to_read(path) as log:
         result = verify(log.store)
-        assert isinstance(result, Sealed)
+        assert isinstance(result, VerifiedLog)
         assert result.head == f"160:{next(log.rows()).hash}"
         for name in "abcd":
             kept = [record.body["arguments"] for record in log.rows(query=Query(sessions=(name,)))]
@@ -160,9 +160,9 @@ def test_a_log_that_takes_no_more_raises_and_stays_whole(tmp_path: Path) -> None
     assert done.returncode == 0, done.stderr
     assert "could not be recorded" in done.stdout
     with AuditLog.open(path) as log:
-        assert isinstance(verify(log.store), Sealed)
+        assert isinstance(verify(log.store), VerifiedLog)
         assert log.refused("s", Refusal("bash", "later", Problem("a", "b", "c"))) > 1
-        assert isinstance(verify(log.store), Sealed)
+        assert isinstance(verify(log.store), VerifiedLog)
 
 
 @pytest.mark.threat("T24")
@@ -231,7 +231,7 @@ def test_any_text_can_be_recorded_and_shown(tmp_path: Path, text: str) -> None:
         log.decided(session, allowed(RunScript(text, "/w")))
         log.decided(session, denied(RunArgv((text, text), "/w")))
         log.refused(session, Refusal(text, text, Problem(text, text, text)))
-        assert isinstance(verify(log.store), Sealed)
+        assert isinstance(verify(log.store), VerifiedLog)
         for line in [*lines(log), *json_lines(log)]:
             line.encode("utf-8")
             assert "\x1b" not in line
@@ -303,7 +303,7 @@ def test_whatever_is_recorded_verifies(tmp_path_factory: pytest.TempPathFactory,
     with AuditLog.open(path) as log:
         make = allowed if yes else denied
         log.decided(log.session(info()), make(RunArgv(tuple(words), "/w")))
-        assert isinstance(verify(log.store), Sealed)
+        assert isinstance(verify(log.store), VerifiedLog)
         (record,) = log.rows(kind="decided")
         action = record.body["action"]
         assert isinstance(action, dict)

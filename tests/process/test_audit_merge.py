@@ -13,8 +13,8 @@ import pytest
 
 from policy.model.action import RunScript
 from runner.audit import merge as merge_module
-from runner.audit.chain import Broken, Sealed, seal
-from runner.audit.decisions import deed_of, deeds
+from runner.audit.chain import BrokenChain, VerifiedLog, seal
+from runner.audit.decisions import deeds, trail_of
 from runner.audit.encode import now
 from runner.audit.log import AuditLog
 from runner.audit.merge import merge
@@ -22,7 +22,7 @@ from runner.audit.prune import Plan, prune
 from runner.audit.query import Query
 from runner.audit.stores.sqlite import write_merged
 from runner.audit.stores.store import AuditError
-from runner.audit.verify import Expected, Noted, verify
+from runner.audit.verify import Expected, ExpectedRecord, verify
 from sandbox.backend import Outcome
 from tests.support import forked_agent
 from tests.support.audit_records import allowed, fill, info, refusal, unfenced
@@ -82,12 +82,12 @@ def test_every_record_is_there_in_the_order_of_its_time(tmp_path: Path) -> None:
                 "its own outcome, not that of the other log"
             )
             assert (finished.log, deed.session.log) == (deed.record.log,) * 2
-            assert deed_of(log, finished) == deed
+            assert trail_of(log, finished) == deed
             assert log.get(deed.record.id) == deed.record
         (session,) = [record.body["session"] for record in first.rows(kind="session")]
         assert len(list(deeds(log, Query(sessions=(str(session),))))) == 4
         result, apart = verify(log.store), [verify(source.store) for source in (first, second)]
-        assert isinstance(result, Sealed)
+        assert isinstance(result, VerifiedLog)
         assert sorted(chain.head for chain in result.chains) == sorted(each.head for each in apart)  # type: ignore[union-attr]  # they hold
     assert into.stat().st_mode & 0o777 == 0o600
 
@@ -99,13 +99,13 @@ def test_a_merged_file_verifies_chain_by_chain(tmp_path: Path) -> None:
     merged(into, one, two)
     with AuditLog.open_to_read(two) as log:
         sealed = verify(log.store)
-        assert isinstance(sealed, Sealed)
+        assert isinstance(sealed, VerifiedLog)
     with AuditLog.open_to_read(into) as log:
         (chain,) = sealed.chains
-        notes = (Noted.head(chain.head), Noted(chain.count, chain.hash, chain.root, chain.log))
-        assert isinstance(verify(log.store, Expected(notes)), Sealed)
-        assert isinstance(verify(log.store, Expected((Noted(3, "00" * 32),))), Broken)
-        assert verify(log.store, Expected((Noted(3, "00" * 32, log="0" * 16),))) == Broken(
+        notes = (ExpectedRecord.head(chain.head), ExpectedRecord(chain.count, chain.hash, chain.root, chain.log))
+        assert isinstance(verify(log.store, Expected(notes)), VerifiedLog)
+        assert isinstance(verify(log.store, Expected((ExpectedRecord(3, "00" * 32),))), BrokenChain)
+        assert verify(log.store, Expected((ExpectedRecord(3, "00" * 32, log="0" * 16),))) == BrokenChain(
             1, "what was noted is of another log, `0000000000000000`"
         )
     for statement, why in (
@@ -120,7 +120,7 @@ def test_a_merged_file_verifies_chain_by_chain(tmp_path: Path) -> None:
         unfenced(changed, statement)
         with AuditLog.open_to_read(changed) as log:
             result = verify(log.store)
-        assert isinstance(result, Broken), statement
+        assert isinstance(result, BrokenChain), statement
         assert why in result.why, statement
 
 
@@ -135,7 +135,7 @@ def test_copies_are_one_log(tmp_path: Path) -> None:
     assert told == (f"`{early}` is the beginning of `{path}`", f"`{same}` is the same log as `{path}`")
     with AuditLog.open_to_read(tmp_path / "all.db") as log:
         result = verify(log.store)
-        assert isinstance(result, Sealed)
+        assert isinstance(result, VerifiedLog)
         assert sorted(chain.count for chain in result.chains) == [3, 10]
     more = tmp_path / "more.db"
     fill(more, 1)
@@ -144,7 +144,7 @@ def test_copies_are_one_log(tmp_path: Path) -> None:
     )
     with AuditLog.open_to_read(tmp_path / "again.db") as log:
         assert len(list(log.rows())) == 16
-        assert isinstance(verify(log.store), Sealed)
+        assert isinstance(verify(log.store), VerifiedLog)
 
 
 def test_a_pruned_log_is_merged_as_it_is(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_a_pruned_log_is_merged_as_it_is(tmp_path: Path) -> None:
     merged(tmp_path / "all.db", before, path, other)
     with AuditLog.open_to_read(tmp_path / "all.db") as log:
         result = verify(log.store)
-        assert isinstance(result, Sealed)
+        assert isinstance(result, VerifiedLog)
         assert sorted((chain.count, chain.pruned) for chain in result.chains) == [(3, 0), (10, 5)]
 
 

@@ -18,14 +18,14 @@ from policy.model.action import RunScript
 from runner.audit import checkpoint as checkpoint_module
 from runner.audit import prune as prune_module
 from runner.audit import records
-from runner.audit.chain import Sealed
+from runner.audit.chain import VerifiedLog
 from runner.audit.decisions import deeds
 from runner.audit.log import AuditLog
 from runner.audit.prune import Plan, plan, prune
 from runner.audit.records import SessionEnd
 from runner.audit.stores import sqlite_file
 from runner.audit.stores.store import AuditError, Writing, append
-from runner.audit.verify import Noted, verify
+from runner.audit.verify import ExpectedRecord, verify
 from sandbox.backend import Outcome
 from tests.support import forked_agent
 from tests.support.audit_records import allowed, info, refusal, unfenced
@@ -98,7 +98,7 @@ def test_somebody_else_prunes_meanwhile(tmp_path: Path, days: list[int], monkeyp
         with pytest.raises(AuditError, match="somebody else pruned it"):
             prune(log, late, lambda: None)
         result = verify(log.store)
-        assert isinstance(result, Sealed)
+        assert isinstance(result, VerifiedLog)
         assert (result.chains[0].pruned, result.count) == (5, 19)
 
 
@@ -167,9 +167,9 @@ def test_pruning_again_counts_from_the_first_record(tmp_path: Path, days: list[i
         prune(log, everything, lambda: None)
         log.refused("s", refusal())
     assert (whole(path).pruned, whole(path).log) == (everything.last, full.log)
-    assert whole(path, noted=(Noted(everything.last, str(bodies(path)[0]["hash"])),)).count == 22
+    assert whole(path, noted=(ExpectedRecord(everything.last, str(bodies(path)[0]["hash"])),)).count == 22
     why = f"the noted record {full.count} was pruned, so nothing can be said about it"
-    assert broken(path, noted=(Noted(full.count, full.hash),)).why == why
+    assert broken(path, noted=(ExpectedRecord(full.count, full.hash),)).why == why
 
 
 def bodies(path: Path) -> list[dict[str, object]]:
@@ -188,7 +188,7 @@ def test_what_later_decisions_share_is_carried_over(tmp_path: Path, days: list[i
         (kept,) = names[0]
         assert log.facts(kept) == {"look": 1}
         assert [log.facts(name) for name in names[1]] == [{"look": 1}, None]
-        assert isinstance(verify(log.store), Sealed)
+        assert isinstance(verify(log.store), VerifiedLog)
 
 
 FORGED = [

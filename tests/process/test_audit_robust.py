@@ -18,13 +18,13 @@ from pathlib import Path
 
 import pytest
 
-from runner.audit.chain import ZERO, Broken, Sealed, seal
+from runner.audit.chain import ZERO, BrokenChain, VerifiedLog, seal
 from runner.audit.decisions import deeds
 from runner.audit.log import AuditLog
 from runner.audit.prune import plan
 from runner.audit.seal import sealed
 from runner.audit.stores.store import AuditError
-from runner.audit.verify import Expected, Noted, verify
+from runner.audit.verify import Expected, ExpectedRecord, verify
 from tests.support.audit_records import fence_down, fill, refusal, unfenced
 from tests.support.places import ROOT
 from tests.support.sandbox_bench import USERS
@@ -82,7 +82,7 @@ def test_eight_writers_that_are_killed_at_random_lose_nothing_and_break_nothing(
     assert len(said) > 50
     with AuditLog.open(path) as log:
         result = verify(log.store)
-        assert isinstance(result, Sealed), result
+        assert isinstance(result, VerifiedLog), result
         (chain,) = result.chains
         assert chain.checkpoints >= chain.count // 41 - 16, "a killed writer's checkpoint is written by the next"
         for line in said:
@@ -139,12 +139,14 @@ def test_a_write_ahead_file_that_is_removed_after_a_crash_is_an_end_cut_off(tmp_
     head = done.stdout.strip()
     assert head.startswith("8:")
     with AuditLog.open_to_read(path) as log:
-        assert isinstance(verify(log.store, Expected((Noted.head(head),))), Sealed)
+        assert isinstance(verify(log.store, Expected((ExpectedRecord.head(head),))), VerifiedLog)
     for name in ("audit.db-wal", "audit.db-shm"):
         path.with_name(name).unlink(missing_ok=True)
     with AuditLog.open_to_read(path) as log:
-        assert isinstance(verify(log.store), Sealed)
-        assert verify(log.store, Expected((Noted.head(head),))) == Broken(8, "the log ends before the noted record 8")
+        assert isinstance(verify(log.store), VerifiedLog)
+        assert verify(log.store, Expected((ExpectedRecord.head(head),))) == BrokenChain(
+            8, "the log ends before the noted record 8"
+        )
 
 
 @pytest.fixture(params=USERS)
@@ -247,7 +249,7 @@ def test_a_card_that_says_something_else_than_its_record_is_named(tmp_path: Path
         unfenced(path, statement)
         with AuditLog.open_to_read(path) as log:
             result = verify(log.store)
-        assert isinstance(result, Broken), statement
+        assert isinstance(result, BrokenChain), statement
         assert result.id == first, statement
 
 
@@ -294,7 +296,7 @@ def test_whatever_is_in_the_file_is_an_answer(tmp_path: Path, statement: str, wh
         lambda log: plan(log.store, "2100", "2100"),
     )
     with AuditLog.open_to_read(path, whatever=True) as log:
-        assert isinstance(verify(log.store), Broken), why
+        assert isinstance(verify(log.store), BrokenChain), why
         for each in asked:
             with contextlib.suppress(AuditError):
                 each(log)

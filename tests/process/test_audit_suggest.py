@@ -16,8 +16,8 @@ from policy.model.action import Action, WriteFile
 from policy.model.tier import Mode
 from policy.model.verdict import Allow, Ask
 from runner.audit.chain import Record, canonical
-from runner.audit.decisions import Deed
-from runner.audit.fact_recorder import Noting
+from runner.audit.decisions import DecisionTrail
+from runner.audit.fact_recorder import FactRecorder
 from runner.audit.records import Answer, Decision, SessionInfo, decided_body, session_body
 from runner.audit.reports.replay import Policy
 from runner.audit.reports.suggest import Report, Search
@@ -44,11 +44,11 @@ class World:
     def __init__(self, rules: str = "") -> None:
         self.hearing: EvaluationContext = grant_world.hearing(rules=rules)
         self.parts: dict[str, dict[str, object]] = {}
-        self.deeds: list[Deed] = []
+        self.deeds: list[DecisionTrail] = []
 
     def asked(self, given: Action | str, answer: str = NOBODY, mode: Mode = Mode.DEFAULT, **changed: object) -> int:
         """Record an action as the loop would, and how its question was answered; answers the number."""
-        noted = Noting(self.hearing.facts, self.hearing.profile)
+        noted = FactRecorder(self.hearing.facts, self.hearing.profile)
         heard = replace(self.hearing, facts=noted.facts, mode=mode)
         assessment, verdict = heard.evaluate(grant_world.action(given), unattended=answer == NOBODY)
         said = None
@@ -65,7 +65,7 @@ class World:
         body = {**json.loads(canonical(decided_body("s", decision))), "facts": names, **changed}
         info = SessionInfo(mode.value, heard.facts.workspace, answer == NOBODY, None)
         session = Record(1, "", json.loads(canonical(session_body("s", info))))
-        self.deeds.insert(0, Deed(Record(number, "", body), session, None))
+        self.deeds.insert(0, DecisionTrail(Record(number, "", body), session, None))
         return number
 
     def report(self, *, limit: int = 1000, least: int = 1, hearing: EvaluationContext | None = None) -> Report:

@@ -13,7 +13,7 @@ import pytest
 
 from policy.model.verdict import Problem
 from runner.audit.chain import Record
-from runner.audit.decisions import Deed
+from runner.audit.decisions import DecisionTrail
 from runner.audit.log import AuditLog
 from runner.audit.query import Query
 from runner.audit.records import Refusal, SessionInfo
@@ -34,9 +34,9 @@ def refuse(path: Path, *tools: str) -> list[int]:
         return [log.refused(session, Refusal(tool, "{}", WRONG)) for tool in tools]
 
 
-def told(events: Sequence[Deed | Record]) -> list[str]:
+def told(events: Sequence[DecisionTrail | Record]) -> list[str]:
     return [
-        str(event.record.body["tool"]) if isinstance(event, Deed) else f"end of {event.body['decided']}"
+        str(event.record.body["tool"]) if isinstance(event, DecisionTrail) else f"end of {event.body['decided']}"
         for event in events
     ]
 

@@ -558,17 +558,17 @@ def test_whether_a_denial_mattered(job: Job, turns: tuple[dict[str, object], ...
 def test_what_was_done_in_another_way_did_not_matter(job: Job) -> None:
     """By the records themselves: what the gate refuses once, it seldom allows in the same session."""
     from runner.audit.chain import Record
-    from runner.audit.decisions import Deed
+    from runner.audit.decisions import DecisionTrail
     from runner.frontends.ci.session_record import SessionRecord, refusals
 
     def deed(
         id: int, verdict: str, action: str, *effects: tuple[str, str], status: int = 0, tool: str = "bash"
-    ) -> Deed:
+    ) -> DecisionTrail:
         body = {
             "kind": "decided", "tool": tool, "verdict": verdict, "action": {"type": "RunScript", "script": action},
             "effects": [{"kind": kind, "target": target, "exact": True} for kind, target in effects],
         }  # fmt: skip
-        return Deed(
+        return DecisionTrail(
             Record(id, "", body), None, Record(id + 100, "", {"status": status}) if verdict == "allow" else None
         )
 

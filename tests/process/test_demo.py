@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from policy.model.tier import Tier
-from runner.audit.chain import Sealed
+from runner.audit.chain import VerifiedLog
 from runner.audit.log import AuditLog
 from runner.audit.verify import verify
 from runner.cli.demo import demo
@@ -105,7 +105,7 @@ def test_it_closes_with_the_denials_as_the_audit_prints_them(shown: Shown) -> No
 
 def test_the_record_of_it_holds(shown: Shown) -> None:
     with AuditLog.open_to_read(shown.stage.state / "audit.db") as log:
-        assert isinstance(verify(log.store), Sealed)
+        assert isinstance(verify(log.store), VerifiedLog)
         (session,) = log.rows(kind="session")
     opening = shown.events[0]
     assert isinstance(opening, SessionStarted)

@@ -62,7 +62,7 @@ def test_the_log_holds_the_old_names_and_reading_never_changes_its_bytes(old: Pa
         agent(old, *words)
     assert stored(old) == before
     with AuditLog.open_to_read(old) as log:
-        assert verify(log.store).count == 71  # type: ignore[union-attr]  # `Broken` has no count, and fails here
+        assert verify(log.store).count == 71  # type: ignore[union-attr]  # `BrokenChain` has no count, and fails here
 
 
 READERS = [("list", "--json"), ("list",), ("stats",), ("stats", "--json"), ("export", "--format", "jsonl"),

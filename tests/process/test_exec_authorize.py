@@ -7,7 +7,7 @@ import pytest
 
 from policy.model.tier import Mode, Tier
 from policy.model.verdict import Allow, Deny
-from runner.audit.fact_recorder import Noting
+from runner.audit.fact_recorder import FactRecorder
 from runner.frontends.exec.case import Case
 from runner.frontends.exec.command import _judge
 from runner.gate.gate import open_gate
@@ -59,7 +59,7 @@ def answered(
     monkeypatch.setattr("runner.frontends.exec.grants._read_line", read_line)
     script = f"cat {folder}/outside/notes.txt"
     gate, action = open_gate(GateArgs(script, None, cwd=str(folder / "workspace"), mode=Mode.DEFAULT), os.environ)
-    return _judge(gate, action, Noting(gate.facts, gate.settings.profile), attended=True), prompts
+    return _judge(gate, action, FactRecorder(gate.facts, gate.settings.profile), attended=True), prompts
 
 
 # fmt: off

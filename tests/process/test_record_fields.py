@@ -18,7 +18,7 @@ from policy.model.tier import Mode, Tier
 from policy.model.verdict import Ask, Deny, Problem
 from policy.rules.fingerprint import fingerprint
 from policy.rules.rulebook import RuleBook
-from runner.audit.fact_recorder import Noting
+from runner.audit.fact_recorder import FactRecorder
 from runner.audit.log import AuditLog
 from runner.audit.records import Answer, Decision, Patching, Planned, Ran, Refusal, SessionEnd, SessionInfo
 from runner.audit.verify import verify
@@ -60,7 +60,7 @@ def written(page: str) -> dict[str, set[str]]:
 def everything(path: Path) -> None:
     """One of each record, with everything in it."""
     hearing = grant_world.hearing()
-    noted = Noting(hearing.facts, hearing.profile)
+    noted = FactRecorder(hearing.facts, hearing.profile)
     _, ask = replace(hearing, facts=noted.facts).evaluate(RunScript("npm test > docs/a.md", hearing.facts.workspace))
     assert isinstance(ask, Ask)
     grants = grant_world.agreed("npm test", "exactly `npm test`")
@@ -124,7 +124,7 @@ def test_every_field_is_told_and_nothing_else(tmp_path: Path) -> None:
 def test_a_secret_in_a_key_of_an_object_is_masked_and_said(tmp_path: Path) -> None:
     """A path is a key among the facts: somebody may have put a token into it."""
     hearing = grant_world.hearing()
-    noted = Noting(hearing.facts, hearing.profile)
+    noted = FactRecorder(hearing.facts, hearing.profile)
     script = f"cat {hearing.facts.workspace}/hunter2hunter2/a"
     assessment, verdict = replace(hearing, facts=noted.facts).evaluate(RunScript(script, hearing.facts.workspace))
     assert not isinstance(verdict, Ask)
@@ -195,7 +195,7 @@ def test_a_run_leaves_a_whole_record(tmp_path: Path) -> None:
         (end,) = log.rows(kind="ended")
         (session,) = log.rows(kind="session")
         second, first = log.rows(kind="finished")
-        assert verify(log.store).__class__.__name__ == "Sealed"
+        assert verify(log.store).__class__.__name__ == "VerifiedLog"
     assert (end.body["exit"], end.body["reason"], end.body["turns"]) == (0, "done", 3)
     assert end.id > second.id
     assert session.body["policy"] == fingerprint(shipped().profile, shipped().rules)

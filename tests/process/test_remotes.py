@@ -20,7 +20,7 @@ from policy.model.tier import Mode
 from policy.model.verdict import Allow, Ask, Deny
 from runner.facts.gather import gather
 from runner.facts.git.remotes import remotes
-from runner.facts.package_registries import registries, telling
+from runner.facts.package_registries import registries, registry_variables
 from tests.support.permission_world import BOOK, PROFILE, rules
 
 AGENT = str(Path(sys.executable).parent / "agent")
@@ -312,16 +312,18 @@ def test_registries_are_named_with_whose_they_are(
 
 def test_a_tool_is_told_the_registry_of_the_person_and_no_login(work: Path) -> None:
     home = work.parent / "home"
-    ask = telling(str(home), {"PIP_INDEX_URL": "https://own.example.org/simple"}, str(work))
+    ask = registry_variables(str(home), {"PIP_INDEX_URL": "https://own.example.org/simple"}, str(work))
     assert ask((OWN,)) == (("PIP_INDEX_URL", "https://own.example.org/simple"),)
     assert ask(("other.example.org", "own.example.org:8443")) == ()
     assert ask(("*.example.org:443 private",)) == (("PIP_INDEX_URL", "https://own.example.org/simple"),)
-    login = telling(str(home), {"PIP_INDEX_URL": "https://u:s3cret@own.example.org/simple"}, str(work))
+    login = registry_variables(str(home), {"PIP_INDEX_URL": "https://u:s3cret@own.example.org/simple"}, str(work))
     assert login((OWN,)) == ()
     (home / ".npmrc").write_text("registry=https://own.example.org/\n")
-    assert telling(str(home), {}, str(work))((OWN,)) == (("npm_config_registry", "https://own.example.org/"),)
+    assert registry_variables(str(home), {}, str(work))((OWN,)) == (
+        ("npm_config_registry", "https://own.example.org/"),
+    )
     (work / ".npmrc").write_text("registry=https://evil.example.net/\n")
-    assert telling(str(home), {}, str(work))((OWN,)) == (), "the project's would count, and is asked about"
+    assert registry_variables(str(home), {}, str(work))((OWN,)) == (), "the project's would count, and is asked about"
 
 
 @pytest.mark.threat("T68")

@@ -24,12 +24,12 @@ from policy.model.tier import Mode
 from policy.model.verdict import Allow, Ask, Verdict
 from policy.permission.flag_rights import FlagRights
 from runner.audit.chain import Record, canonical
-from runner.audit.decisions import Deed
+from runner.audit.decisions import DecisionTrail
 from runner.audit.encode import TEXT_KEPT
-from runner.audit.fact_recorder import MOST, Noting
+from runner.audit.fact_recorder import MOST, FactRecorder
 from runner.audit.fact_replay import Recorded
 from runner.audit.records import Answer, Decision, SessionInfo, decided_body, session_body
-from runner.audit.reports.replay import Again, NotRecorded, Policies, Policy, rejudge, ruled, ruled_then
+from runner.audit.reports.replay import NewVerdict, NotRecorded, Policies, Policy, rejudge, ruled, ruled_then
 from runner.audit.reports.replay_report import Replayed, lines
 from runner.config import shipped
 from runner.gate.policy_tools.expectations import Bench, shipped_tables
@@ -48,7 +48,7 @@ class Kept:
         self.parts: dict[str, dict[str, object]] = {}
         self.count = 0
 
-    def deed(self, decision: Decision, *, unattended: bool = False, **changed: object) -> Deed:
+    def deed(self, decision: Decision, *, unattended: bool = False, **changed: object) -> DecisionTrail:
         assert decision.noted is not None
         names = []
         for part in decision.noted.parts():
@@ -59,7 +59,7 @@ class Kept:
         body = json.loads(canonical({**decided_body("s", decision), "facts": names, **changed}))
         self.count += 1
         session = json.loads(canonical(session_body("s", info)))
-        return Deed(Record(self.count, "", body), Record(1, "", session), None)
+        return DecisionTrail(Record(self.count, "", body), Record(1, "", session), None)
 
     def find(self, name: str) -> dict[str, object] | None:
         return self.parts.get(name)
@@ -71,9 +71,9 @@ def judged(hearing: EvaluationContext, action: Action, reach: str | None = None)
 
 def recorded(
     kept: Kept, hearing: EvaluationContext, action: Action, *, reach: str | None = None
-) -> tuple[Deed, Verdict]:
+) -> tuple[DecisionTrail, Verdict]:
     """Return the record that the loop would write of an action, with an approval of every question, and the verdict."""
-    noted = Noting(hearing.facts, hearing.profile)
+    noted = FactRecorder(hearing.facts, hearing.profile)
     assessment, verdict = judged(replace(hearing, facts=noted.facts), action, reach)
     said, final = None, verdict
     if isinstance(verdict, Ask):
@@ -84,7 +84,7 @@ def recorded(
     return kept.deed(decision, unattended=hearing.unattended), verdict
 
 
-def same(found: Again | NotRecorded, verdict: Verdict, deed: Deed) -> bool:
+def same(found: NewVerdict | NotRecorded, verdict: Verdict, deed: DecisionTrail) -> bool:
     """Return True if the replayed verdict equals `verdict` in all its fields and in all fields of the record."""
     if isinstance(found, NotRecorded):
         return False
@@ -141,7 +141,7 @@ def test_what_a_grant_allowed_is_allowed_again_and_said_to_be_by_it(script: str,
         )
         for number, each in enumerate(grant_world.agreed(script, words, hearing))
     )
-    noted = Noting(hearing.facts, hearing.profile)
+    noted = FactRecorder(hearing.facts, hearing.profile)
     heard = replace(hearing, facts=noted.facts)
     assessment, verdict = heard.evaluate(grant_world.action(script))
     settled = resolve(heard, assessment, verdict, grants)
@@ -152,13 +152,13 @@ def test_what_a_grant_allowed_is_allowed_again_and_said_to_be_by_it(script: str,
     decision = Decision("bash", settled.assessment, settled.verdict, "T1", answer, (), names, settled.by, noted=noted)
     deed = kept.deed(decision)
     found = rejudge(deed, Policy(hearing.profile, hearing.rules), kept.find)
-    assert isinstance(found, Again)
+    assert isinstance(found, NewVerdict)
     assert same(found, settled.verdict, deed), why
     assert [each.id for each in found.by] == list(names)
     assert found.without is not None
     assert found.without.name == "ASK"
     denies = rejudge(deed, Policy(grant_world.profile(DENY), hearing.rules), kept.find)
-    assert isinstance(denies, Again)
+    assert isinstance(denies, NewVerdict)
     assert ruled(denies.verdict).name == "DENY", "a grant lifts no denial"
 
 
@@ -171,27 +171,27 @@ def test_what_flags_allowed_is_allowed_again_and_said_to_be_by_them(tmp_path: Pa
     hearing = replace(hearing, typed=FlagRights(read=(outside,), env=(("A", "secret-value"),)), source=Source.PERSON)
     deed, verdict = recorded(kept, hearing, RunScript(f"cat {outside}", hearing.facts.workspace))
     found = rejudge(deed, Policy(hearing.profile, hearing.rules), kept.find)
-    assert isinstance(found, Again)
+    assert isinstance(found, NewVerdict)
     assert same(found, verdict, deed)
     assert found.without is not None
     assert "secret-value" not in json.dumps([deed.record.body, kept.parts])
 
 
-def changed(deed: Deed, **fields: object) -> Deed:
+def changed(deed: DecisionTrail, **fields: object) -> DecisionTrail:
     return replace(deed, record=replace(deed.record, body={**deed.record.body, **fields}))
 
 
-def with_timeout(deed: Deed, timeout: object) -> dict[str, object]:
+def with_timeout(deed: DecisionTrail, timeout: object) -> dict[str, object]:
     action = deed.record.body["action"]
     assert isinstance(action, dict)
     return {**action, "timeout": timeout}
 
 
-def without_session(deed: Deed) -> Deed:
+def without_session(deed: DecisionTrail) -> DecisionTrail:
     return replace(deed, session=None)
 
 
-UNKNOWN: list[tuple[str, Callable[[Deed], Deed], str, str]] = [
+UNKNOWN: list[tuple[str, Callable[[DecisionTrail], DecisionTrail], str, str]] = [
     ("an older log", lambda deed: changed(deed, facts=None), "facts that were not recorded", "it names no facts"),
     ("pruned", lambda deed: changed(deed, facts=["9999"]), "facts that are gone", "and they are not there"),
     ("a secret", lambda deed: changed(deed, redacted=["action.script"]), "a secret was taken out", "it may be a path"),
@@ -210,7 +210,9 @@ UNKNOWN: list[tuple[str, Callable[[Deed], Deed], str, str]] = [
 
 @pytest.mark.threat("T100")
 @pytest.mark.parametrize(("name", "change", "kind", "why"), UNKNOWN, ids=[row[0] for row in UNKNOWN])
-def test_what_is_not_recorded_is_not_guessed(name: str, change: Callable[[Deed], Deed], kind: str, why: str) -> None:
+def test_what_is_not_recorded_is_not_guessed(
+    name: str, change: Callable[[DecisionTrail], DecisionTrail], kind: str, why: str
+) -> None:
     hearing, kept = grant_world.hearing(), Kept()
     deed, _ = recorded(kept, hearing, RunScript("cat notes.txt", hearing.facts.workspace))
     found = rejudge(change(deed), Policy(hearing.profile, hearing.rules), kept.find)
@@ -242,7 +244,7 @@ def test_what_was_cut_is_judged_only_where_it_decides_nothing(action: Action, kn
     named = {name: str(getattr(action, name)).replace("@", work) for name in ("cwd", "path") if hasattr(action, name)}
     deed, verdict = recorded(kept, hearing, replace(action, **named))
     found = rejudge(deed, Policy(hearing.profile, hearing.rules), kept.find)
-    assert isinstance(found, Again) is known, why
+    assert isinstance(found, NewVerdict) is known, why
     if known:
         assert same(found, verdict, deed)
 
@@ -344,15 +346,15 @@ def test_what_was_not_asked_then_may_be_asked_of_today_and_is_said() -> None:
     found = rejudge(deed, other, kept.find)
     assert found == NotRecorded("facts that were not asked for then", f"what `{hearing.facts.workspace}/docs/old` is")
     top = Policy(grant_world.profile('deny read=["private/**", "nowhere/at/all/**"]'), hearing.rules)
-    assert isinstance(rejudge(deed, top, kept.find), Again), "what lies directly in the workspace is recorded"
+    assert isinstance(rejudge(deed, top, kept.find), NewVerdict), "what lies directly in the workspace is recorded"
     looked = rejudge(deed, other, kept.find, now=hearing.facts.look)
-    assert isinstance(looked, Again)
+    assert isinstance(looked, NewVerdict)
     assert looked.looked == (f"{hearing.facts.workspace}/docs/old",)
     assert ruled(looked.verdict).name == "ALLOW"
 
 
 def test_what_is_asked_about_one_action_is_bounded_and_the_rest_counted() -> None:
-    noted = Noting(model_facts(shipped().profile), shipped().profile)
+    noted = FactRecorder(model_facts(shipped().profile), shipped().profile)
     for number in range(5000):
         noted.facts.look(f"/home/you/project/{number:040}")
     *_, part = noted.parts()
@@ -367,7 +369,7 @@ def test_no_password_of_an_address_is_kept() -> None:
     facts = model_facts(shipped().profile)
     fetch = {"origin": ("https://me:hunter2hunter2@host.example/a", "git@host.example:b", "https://host.example/c@d")}
     facts = replace(facts, remotes=lambda _: Remotes(fetch=fetch, modules=("ssh://u:p@h/x",)))
-    noted = Noting(facts, shipped().profile)
+    noted = FactRecorder(facts, shipped().profile)
     noted.facts.remotes("/home/you/project")
     *_, part = noted.parts()
     assert "hunter2" not in canonical(part)
@@ -423,7 +425,7 @@ def test_a_log_that_somebody_else_wrote_breaks_nothing(seed: int) -> None:
             body = mutated(deed.record.body, draw)
             if isinstance(body, dict):
                 found = rejudge(changed(deed, **body), policy, kept.find)
-                assert isinstance(found, Again | NotRecorded)
+                assert isinstance(found, NewVerdict | NotRecorded)
                 told = Replayed()
                 told.add(changed(deed, **body), found)
                 assert all(line.isprintable() for line in lines(told))

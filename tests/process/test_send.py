@@ -12,7 +12,7 @@ import pytest
 
 from policy.model.verdict import Problem
 from runner.audit.log import AuditLog
-from runner.audit.otlp_stream import Sending
+from runner.audit.otlp_stream import OtlpStream
 from runner.audit.records import Refusal
 from tests.support import forked_agent
 from tests.support.audit_records import allowed, info
@@ -117,7 +117,7 @@ def test_only_this_session_is_sent_and_what_has_no_outcome_yet_at_the_end(tmp_pa
     other = log.log.session(info())
     log.log.refused(other, Refusal("bash", "other", Problem("a", "b", "c")))
     with collector() as seen:
-        sending = Sending(log.path, log.session, f"{seen.address}/v1/logs")
+        sending = OtlpStream(log.path, log.session, f"{seen.address}/v1/logs")
         open_ = log.log.decided(log.session, allowed(RunScript("sleep 9", "/w")))
         denied = log.refuse(2)
         assert sending.close(30) is None
@@ -138,7 +138,7 @@ def test_a_collector_that_comes_back_gets_all_of_it(tmp_path: Path, monkeypatch:
         return GOOD
 
     with collector(moody) as seen:
-        sending = Sending(log.path, log.session, f"{seen.address}/v1/logs")
+        sending = OtlpStream(log.path, log.session, f"{seen.address}/v1/logs")
         wanted = log.refuse(3)
         assert tried.wait(30)
         wanted += log.refuse(3)
@@ -150,7 +150,7 @@ def test_a_collector_that_comes_back_gets_all_of_it(tmp_path: Path, monkeypatch:
 def test_a_collector_that_never_answers_holds_nobody_up(tmp_path: Path) -> None:
     log = Log(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as deaf:
-        sending = Sending(log.path, log.session, f"http://127.0.0.1:{deaf.getsockname()[1]}/v1/logs")
+        sending = OtlpStream(log.path, log.session, f"http://127.0.0.1:{deaf.getsockname()[1]}/v1/logs")
         log.refuse(2)
         said = sending.close(0.2)
     assert said is not None

@@ -13,9 +13,9 @@ import pytest
 
 from policy.model.action import ReadFile, RunScript
 from policy.model.tier import Mode
-from runner.audit.chain import Broken, Sealed, canonical
+from runner.audit.chain import BrokenChain, VerifiedLog, canonical
 from runner.audit.decisions import deeds
-from runner.audit.index_columns import Card, card_of
+from runner.audit.index_columns import IndexColumns, index_columns_of
 from runner.audit.log import AuditLog
 from runner.audit.prune import Plan, plan, prune
 from runner.audit.query import Query
@@ -88,7 +88,7 @@ def test_it_answers_as_a_file_does(tmp_path: Path, url: str) -> None:
             assert [*deeds(fleet, query)] == [*deeds(file, query)], query
             assert [*deeds(fleet, query, limit=3)] == [*deeds(file, query, limit=3)], query
         assert verify(fleet.store) == verify(file.store)
-        assert isinstance(verify(fleet.store), Sealed)
+        assert isinstance(verify(fleet.store), VerifiedLog)
         names = [str(row.body["session"]) for row in file.rows(kind="session")]
         for name in (*names, "none", "\0", "\ud800"):
             assert fleet.named("session", name) == file.named("session", name)
@@ -112,7 +112,7 @@ def test_it_is_pruned_as_a_file_is(tmp_path: Path, url: str) -> None:
         prune(fleet, Plan(1, 11, 1, "2100"), lambda: None)
         fleet.store.shrink()
         result = verify(fleet.store)
-        assert isinstance(result, Sealed)
+        assert isinstance(result, VerifiedLog)
         assert (result.count, result.chains[0].pruned, [row.id for row in fleet.rows()][-1]) == (24, 11, 12)
         assert plan(fleet.store, "2100", "2100").first == 12
 
@@ -126,7 +126,7 @@ def test_a_walk_is_of_one_moment_with_all_that_is_asked_on_the_way(url: str) -> 
             assert reader.store.latest("tombstone") is None
             assert [*reader.store.hashes(1, 3)] == [row.hash for row in walk.rows()][:3]
         assert reader.store.latest("tombstone") is not None
-        assert isinstance(verify(reader.store), Sealed)
+        assert isinstance(verify(reader.store), VerifiedLog)
 
 
 # fmt: off
@@ -149,13 +149,13 @@ TAMPERING = [
 def test_tampering_is_named(server: Server, url: str, statement: str, first: int, why: str) -> None:
     with AuditLog(PostgresStore.open(url, write=True)) as log:
         written(log)
-        assert isinstance(verify(log.store), Sealed)
+        assert isinstance(verify(log.store), VerifiedLog)
         if "ringfence_records" in statement:
             with pytest.raises(subprocess.CalledProcessError):  # the fence, even for its owner
                 server.sql(f"SET ROLE ringfence; {statement}")
         server.sql(f"SET session_replication_role = replica; {statement}")  # what the server's own administrator can do
         result = verify(log.store)
-        assert isinstance(result, Broken), why
+        assert isinstance(result, BrokenChain), why
         assert result.id == first, result.why
 
 
@@ -192,11 +192,11 @@ def test_what_is_changed_beside_the_records_is_named(server: Server, statement: 
     url = f"{server.url}&options=-csearch_path%3Dbeside"
     with AuditLog(PostgresStore.open(url, write=True)) as log:
         written(log)
-        assert isinstance(verify(log.store), Sealed)
+        assert isinstance(verify(log.store), VerifiedLog)
     server.sql(f"SET search_path = beside; SET ROLE ringfence; {statement}")
     with AuditLog.open_to_read(url) as log:
         result = verify(log.store)
-    assert isinstance(result, Broken), why
+    assert isinstance(result, BrokenChain), why
     assert said in result.why or said == "relhasrules"
 
 
@@ -241,7 +241,7 @@ def test_writers_that_are_killed_lose_nothing_and_break_nothing(url: str) -> Non
         told += [int(line) for line in writer.stdout if line.endswith("\n")]
         writer.wait()
     with AuditLog(PostgresStore.open(url, write=False)) as log:
-        assert isinstance(verify(log.store), Sealed)
+        assert isinstance(verify(log.store), VerifiedLog)
         kept = {record.id for record in log.rows()}
     assert len(told) == len(set(told)) >= 8 * 5
     assert set(told) <= kept
@@ -328,7 +328,7 @@ def test_a_server_that_does_not_sync_is_refused(server: Server, url: str) -> Non
 def test_what_is_no_record_has_no_card() -> None:
     """Else a verification would stumble over it, beside the walk that names it."""
     for text in ("", "[]", "no JSON", "[" * 100_000):
-        assert card_of(text) == Card()
+        assert index_columns_of(text) == IndexColumns()
 
 
 def test_bodies_are_kept_letter_by_letter(url: str) -> None:
@@ -339,7 +339,7 @@ def test_bodies_are_kept_letter_by_letter(url: str) -> None:
         row = log.store.get(number)
         assert row is not None
         assert row.body == canonical(body)
-        assert isinstance(verify(log.store), Sealed)
+        assert isinstance(verify(log.store), VerifiedLog)
 
 
 @pytest.fixture
@@ -429,14 +429,14 @@ def test_a_role_that_can_only_append(server: Server, url: str) -> None:
     """With the rights that the documentation names, and no others."""
     with AuditLog(PostgresStore.open(machine(server, url), write=True)) as log:
         written(log)
-        assert isinstance(verify(log.store), Sealed)
+        assert isinstance(verify(log.store), VerifiedLog)
         with pytest.raises(AuditError, match="must be owner"), log.store.writing("not pruned") as writing:
             writing.remove(2)
-        assert isinstance(verify(log.store), Sealed)
+        assert isinstance(verify(log.store), VerifiedLog)
         assert log.store.latest("checkpoint") is None, "those are the owner's"
     with AuditLog(PostgresStore.open(url, write=True)) as log:
         assert log.checkpoint() is not None
-        assert isinstance(verify(log.store), Sealed)
+        assert isinstance(verify(log.store), VerifiedLog)
         assert log.store.cautions() == ()
 
 
@@ -479,7 +479,7 @@ def test_the_function_appends_what_the_program_would(server: Server, url: str, t
             with log.store.writing("not kept") as writing:
                 append(writing, body)
         written(log)
-        assert isinstance(verify(log.store), Sealed)
+        assert isinstance(verify(log.store), VerifiedLog)
         kept = [record.body for record in log.rows()][-len(bodies) :][::-1]
         assert kept == [json.loads(canonical(body)) for body in bodies]
 
@@ -559,7 +559,7 @@ def test_one_machine_does_not_end_the_record_of_all(
             for address in (other, url):
                 with AuditLog(PostgresStore.open(address, write=True)) as again:
                     again.refused("s", refusal())
-                    assert isinstance(verify(again.store), Sealed), why
+                    assert isinstance(verify(again.store), VerifiedLog), why
                     assert len(list(again.rows())) >= 2
         finally:
             attack.kill()
@@ -589,7 +589,7 @@ def test_rights_of_an_earlier_version_still_append_and_are_pointed_out(server: S
     server.sql("GRANT SELECT, INSERT ON ringfence_records TO wide; GRANT SELECT, UPDATE ON ringfence_logs TO wide")
     with AuditLog(PostgresStore.open(url.replace("ringfence@", "wide@"), write=True)) as log:
         written(log)
-        assert isinstance(verify(log.store), Sealed)
+        assert isinstance(verify(log.store), VerifiedLog)
         assert log.store.cautions() == (
             "the role `wide` has the right INSERT on ringfence_records",
             "the role `wide` has the right UPDATE on ringfence_logs",

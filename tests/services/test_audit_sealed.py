@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from policy.model.verdict import Problem
 from runner.audit import log as log_module
-from runner.audit.chain import Broken, canonical, statement
+from runner.audit.chain import BrokenChain, canonical, statement
 from runner.audit.checkpoint import Tree, leaf
 from runner.audit.log import AuditLog
 from runner.audit.seal import read_seal, sealed
-from runner.audit.signing import Signer, holds
+from runner.audit.signing import Signer, has_valid_signature
 from runner.audit.stores.store import AuditError
-from runner.audit.verify import Noted
+from runner.audit.verify import ExpectedRecord
 from runner.secrets.secret import Secret
 from tests.support import forked_agent
 from tests.support.audit_records import fill, refusal, unfenced
@@ -172,7 +172,7 @@ def test_a_seal_holds_while_the_log_grows(tmp_path: Path) -> None:
         body = sealed(log.store, lambda: SIGNER)
     assert body["root"] == whole(path).root
     noted = read_seal(json.dumps(body).encode(), (SIGNER.public,))
-    head = Noted(14, noted.hash)
+    head = ExpectedRecord(14, noted.hash)
     assert whole(path, noted=(noted, head)).count == 14
     assert broken(path, noted=(noted, replace(head, hash="00" * 32))).id == 14, "one does not stand for the other"
     fill(path, 3)
@@ -224,16 +224,18 @@ def test_another_log_does_not_fit_a_seal(tmp_path: Path) -> None:
         noted = read_seal(json.dumps(sealed(log.store, lambda: None)).encode(), ())
     assert "another log" in broken(other, noted=(noted,)).why
     assert "written anew" in broken(other, noted=(replace(noted, log=""),)).why
-    assert broken(path, noted=(Noted(noted.number, noted.hash, "00" * 32),)).why.startswith("the records up to it have")
+    assert broken(path, noted=(ExpectedRecord(noted.number, noted.hash, "00" * 32),)).why.startswith(
+        "the records up to it have"
+    )
     unfenced(path, "DELETE FROM records WHERE id > 12; DELETE FROM cards WHERE id > 12;"
              "UPDATE logs SET last = 12, hash = (SELECT hash FROM records WHERE id = 12)")  # fmt: skip
     assert whole(path).count == 12, "the end cut off with care: the chain alone cannot tell"
-    assert broken(path, noted=(noted,)) == Broken(13, "the log ends before the noted record 14")
+    assert broken(path, noted=(noted,)) == BrokenChain(13, "the log ends before the noted record 14")
 
 
 def test_a_signature_is_over_all_but_itself() -> None:
     body = SIGNER.signed({"kind": "checkpoint", "count": 1})
-    assert holds(body)
+    assert has_valid_signature(body)
     assert statement(body) == b'ringfence audit 1\n{"count":1,"key":"%s","kind":"checkpoint"}' % SIGNER.public.encode()
     assert "1111" not in repr(SIGNER)
     with pytest.raises(ValueError, match="32 bytes"):
@@ -249,7 +251,7 @@ def test_cryptography_is_loaded_only_when_something_is_signed(tmp_path: Path) ->
         from runner.config import Settings
         from sandbox.backend import Outcome
         from tests.support.audit_records import RunScript, allowed, info
-        with log.AuditLog.open(Path(sys.argv[1]), signer=signing.needed) as audit:
+        with log.AuditLog.open(Path(sys.argv[1]), signer=signing.required_signer) as audit:
             audit.finished(audit.decided(audit.session(info()), allowed(RunScript("ls", "/w"))), Outcome(0))
             print([name for name in ("cryptography", "keyring", "sqlalchemy") if name in sys.modules])
             log.EVERY = 1

@@ -12,7 +12,7 @@ from opentelemetry.sdk._logs import ReadableLogRecord
 from playwright.sync_api import Browser
 
 from runner.audit.chain import Record
-from runner.audit.decisions import Deed
+from runner.audit.decisions import DecisionTrail
 from runner.audit.export import otlp, sarif, table
 from runner.audit.export.page import document
 from tests.support.record_world import SHOP, story
@@ -45,7 +45,7 @@ def changed(body: dict[str, object], path: tuple[str | int, ...], value: object)
     return made
 
 
-def odd(seed: int, most: int) -> list[Deed]:
+def odd(seed: int, most: int) -> list[DecisionTrail]:
     """The story, each time with one place of one of its bodies changed to something that does not belong there."""
     dice = random.Random(seed)
     cases = []
@@ -59,7 +59,7 @@ def odd(seed: int, most: int) -> list[Deed]:
         parts = {"record": deed.record, "session": deed.session, "finished": deed.finished}
         parts[name] = Record(record.id, record.hash, changed(record.body, path, value))
         assert parts["record"] is not None
-        found.append(Deed(parts["record"], parts["session"], parts["finished"]))
+        found.append(DecisionTrail(parts["record"], parts["session"], parts["finished"]))
     return found
 
 
@@ -83,7 +83,7 @@ def test_no_record_breaks_an_export(seed: int) -> None:
 @in_browser
 def test_no_record_breaks_the_report(browser: Browser, tmp_path: Path) -> None:
     deeds = [
-        Deed(Record(number, deed.record.hash, deed.record.body), deed.session, deed.finished)
+        DecisionTrail(Record(number, deed.record.hash, deed.record.body), deed.session, deed.finished)
         for number, deed in enumerate(odd(99, 400), 1)
     ]
     seen = opened(browser, tmp_path, deeds)

@@ -4,7 +4,7 @@ import json
 import os
 
 from runner.audit.chain import Record
-from runner.audit.decisions import Deed
+from runner.audit.decisions import DecisionTrail
 from tests.support.places import TESTS
 
 GOLDEN = TESTS / "golden"
@@ -16,13 +16,13 @@ def records() -> list[Record]:
     return [Record(**json.loads(line)) for line in lines]
 
 
-def all_deeds() -> list[Deed]:
+def all_deeds() -> list[DecisionTrail]:
     """Return all decisions in the order of `deeds`: newest first."""
     found = records()
     finished = {record.body["decided"]: record for record in found if record.kind == "finished"}
     session = next(record for record in found if record.kind == "session")
     decisions = [record for record in found if record.kind in ("decided", "refused")]
-    return [Deed(record, session, finished.get(record.id)) for record in reversed(decisions)]
+    return [DecisionTrail(record, session, finished.get(record.id)) for record in reversed(decisions)]
 
 
 def golden(name: str, shown: str) -> None:

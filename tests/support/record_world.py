@@ -13,7 +13,7 @@ from policy.model.tier import Mode, Tier
 from policy.model.verdict import _MINT as MINT
 from policy.model.verdict import Allow, Cell, Deny, Permit, Problem, Rights, Terms
 from runner.audit.chain import Record
-from runner.audit.decisions import Deed
+from runner.audit.decisions import DecisionTrail
 from runner.audit.records import Answer, Decision, Refusal, SessionInfo, decided_body, finished_body, refused_body
 from runner.audit.records import session_body as begun
 from sandbox.backend import Connection, Enforcement, Level, Outcome, Violation
@@ -43,11 +43,11 @@ class Story:
 
     def __init__(self) -> None:
         self.count, self.clock = 0, BEGIN
-        self.told: list[Deed] = []
+        self.told: list[DecisionTrail] = []
         self.sessions: dict[str, Record] = {}
 
     @property
-    def deeds(self) -> list[Deed]:
+    def deeds(self) -> list[DecisionTrail]:
         return self.told[::-1]
 
     def record(self, body: dict[str, object]) -> Record:
@@ -76,7 +76,7 @@ class Story:
         answer: Answer | None = None,
         outcome: Outcome | None = None,
         grants: tuple[str, ...] = (),
-    ) -> Deed:
+    ) -> DecisionTrail:
         seen = Assessment(action, effects, reasons, tree="")
         worst = max(reasons, key=lambda reason: reason.tier)
         cell = Cell(worst.tier, Mode.TRUST_PROJECT, MATRIX.get(worst.tier, Ruling.ASK))
@@ -86,11 +86,11 @@ class Story:
         finished = self.record(finished_body(record.id, outcome)) if outcome else None
         return self._tell(session, record, finished)
 
-    def refused(self, session: str, tool: str, arguments: str, problem: Problem) -> Deed:
+    def refused(self, session: str, tool: str, arguments: str, problem: Problem) -> DecisionTrail:
         return self._tell(session, self.record(refused_body(session, Refusal(tool, arguments, problem))), None)
 
-    def _tell(self, session: str, record: Record, finished: Record | None) -> Deed:
-        deed = Deed(record, self.sessions.get(session), finished)
+    def _tell(self, session: str, record: Record, finished: Record | None) -> DecisionTrail:
+        deed = DecisionTrail(record, self.sessions.get(session), finished)
         self.told.append(deed)
         return deed
 
@@ -278,7 +278,7 @@ _NAMES = ("invoice", "index", "session", "totals", "queue", "routes", "panel", "
 _WORDS = ("retry", "timeout", "parse", "token", "render", "cache", "schema", "commit", "locale", "batch")
 
 
-def many(count: int, seed: int = 7) -> Iterator[Deed]:
+def many(count: int, seed: int = 7) -> Iterator[DecisionTrail]:
     """`count` different ordinary decisions of about a week, newest first: work by day, in sessions of about forty."""
     dice = random.Random(seed)
     told = Story()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from runner.audit.decisions import Deed
+from runner.audit.decisions import DecisionTrail
 from runner.audit.export.page import About, document
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -60,7 +60,9 @@ class Watched:
         return str(self.page.get_attribute(name, "aria-hidden"))
 
 
-def opened(browser: Browser, folder: Path, deeds: list[Deed], about: About = ABOUT, **options: object) -> Watched:
+def opened(
+    browser: Browser, folder: Path, deeds: list[DecisionTrail], about: About = ABOUT, **options: object
+) -> Watched:
     file = folder / "report.html"
     file.write_text(document(deeds, about), "ascii")
     return Watched(browser.new_page(viewport={"width": 1500, "height": 1000}, **options), file)  # type: ignore[arg-type]  # playwright's own

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from runner.audit.chain import Broken, Chain, Sealed, canonical, seal
+from runner.audit.chain import BrokenChain, Chain, VerifiedLog, canonical, seal
 from runner.audit.log import AuditLog
 from runner.audit.signing import Signer
 from runner.audit.verify import Expected, verify
@@ -18,15 +18,15 @@ def whole(path: Path, **expected: object) -> Chain:
     """The one chain of a log that holds."""
     with AuditLog.open_to_read(path) as log:
         result = verify(log.store, Expected(**expected))  # type: ignore[arg-type]  # fields of Expected
-    assert isinstance(result, Sealed), result
+    assert isinstance(result, VerifiedLog), result
     (chain,) = result.chains
     return chain
 
 
-def broken(path: Path, **expected: object) -> Broken:
+def broken(path: Path, **expected: object) -> BrokenChain:
     with AuditLog.open_to_read(path) as log:
         result = verify(log.store, Expected(**expected))  # type: ignore[arg-type]  # fields of Expected
-    assert isinstance(result, Broken), result
+    assert isinstance(result, BrokenChain), result
     return result
 
 

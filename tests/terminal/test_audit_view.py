@@ -11,7 +11,7 @@ import pytest
 
 from policy.model.verdict import Problem
 from runner.audit.chain import Record
-from runner.audit.decisions import Deed
+from runner.audit.decisions import DecisionTrail
 from runner.audit.detail_view import deed_text, record_text
 from runner.audit.list_view import WIDE, entry, entry_lines, finished_line, json_line
 from runner.audit.log import AuditLog
@@ -44,7 +44,7 @@ def test_everything_about_each() -> None:
 def test_of_a_merged_log_the_chain_is_named() -> None:
     deed = all_deeds()[0]
     merged = Record(70, deed.record.hash, deed.record.body, "8f3fa94021ba57cd", 17)
-    deed = Deed(merged, deed.session, deed.finished)
+    deed = DecisionTrail(merged, deed.session, deed.finished)
     assert "8f3fa940  exec" in "\n".join(entry_lines(entry(deed), colour=False, width=WIDE))
     assert f"record 70 (17 of log 8f3fa94021ba57cd): {merged.hash}" in deed_text(deed)
     told = json.loads(json_line(deed))
@@ -74,7 +74,7 @@ def test_nothing_in_a_record_drives_the_terminal() -> None:
 
     for deed in all_deeds():
         body = {key: spoiled(value) if key != "kind" else value for key, value in deed.record.body.items()}
-        bad = Deed(Record(deed.record.id, deed.record.hash, body), deed.session, deed.finished)
+        bad = DecisionTrail(Record(deed.record.id, deed.record.hash, body), deed.session, deed.finished)
         text = "\n".join([*entry_lines(entry(bad), colour=False, width=110), deed_text(bad)])
         assert not {"\x1b", "\u202e", "\u200b", "\r", "\x07"} & set(text)
 
@@ -107,7 +107,7 @@ def test_a_field_of_another_shape_is_shown_somehow(value: object) -> None:
         parts = {"record": deed.record, "session": deed.session, "finished": deed.finished}
         for part, record in parts.items():
             for body in changed(record.body, value) if record else ():
-                bad = Deed(**{**parts, part: Record(record.id, record.hash, body)})  # type: ignore[arg-type,union-attr]
+                bad = DecisionTrail(**{**parts, part: Record(record.id, record.hash, body)})  # type: ignore[arg-type,union-attr]
                 if bad.record.kind in ("decided", "refused"):
                     listed = [*entry_lines(entry(bad), colour=False, width=70)]
                     assert listed
@@ -133,8 +133,10 @@ def changed(body: dict[str, object], value: object) -> Iterator[dict[str, object
 
 def test_what_an_earlier_version_left_out() -> None:
     for kind in ("decided", "refused"):
-        assert deed_text(Deed(Record(1, "0" * 64, {"kind": kind}), None, None))
-        assert [*entry_lines(entry(Deed(Record(1, "0" * 64, {"kind": kind}), None, None)), colour=False, width=80)]
+        assert deed_text(DecisionTrail(Record(1, "0" * 64, {"kind": kind}), None, None))
+        assert [
+            *entry_lines(entry(DecisionTrail(Record(1, "0" * 64, {"kind": kind}), None, None)), colour=False, width=80)
+        ]
 
 
 def test_at_a_terminal_it_is_for_people(tmp_path: Path) -> None:

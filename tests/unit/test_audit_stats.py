@@ -5,7 +5,7 @@ import json
 import pytest
 
 from runner.audit.chain import Record
-from runner.audit.decisions import Deed
+from runner.audit.decisions import DecisionTrail
 from runner.audit.list_view import WIDE
 from runner.audit.reports.stats import Known, Stats, _host, stats_json, stats_text, unnamed
 from tests.support.golden_records import all_deeds, golden
@@ -49,9 +49,9 @@ def test_every_decision_is_in_every_count() -> None:
     assert stats.answers.total() == sum(asked.answers.total() for asked in stats.questions.values())
 
 
-def decided(**fields: object) -> Deed:
+def decided(**fields: object) -> DecisionTrail:
     body = {"kind": "decided", "verdict": "deny", "cell": {"tier": "network", "ruling": "ask"}, "action": {}} | fields
-    return Deed(Record(7, "0" * 64, body), None, None)
+    return DecisionTrail(Record(7, "0" * 64, body), None, None)
 
 
 # fmt: off
@@ -96,9 +96,9 @@ def test_a_field_of_another_shape_counts_somehow(value: object) -> None:
     for deed in (deed for deed in all_deeds() if deed.record.id in (8, 11, 16)):
         for field in deed.record.body:
             stats = Stats()
-            stats.add(Deed(Record(1, "", {**deed.record.body, field: value}), None, deed.finished))
+            stats.add(DecisionTrail(Record(1, "", {**deed.record.body, field: value}), None, deed.finished))
             for part in deed.finished.body if deed.finished else ():
                 changed = Record(2, "", {**(deed.finished.body if deed.finished else {}), part: value})
-                stats.add(Deed(deed.record, None, changed))
+                stats.add(DecisionTrail(deed.record, None, changed))
             assert stats_text(stats, KNOWN, colour=True, width=80)
             assert json.dumps(stats_json(stats, KNOWN))

@@ -8,7 +8,7 @@ import pytest
 
 from policy.model.action import RunScript
 from policy.model.tier import Mode
-from runner.audit.chain import Sealed
+from runner.audit.chain import VerifiedLog
 from runner.audit.decisions import deeds
 from runner.audit.log import AuditLog
 from runner.audit.query import Query
@@ -132,14 +132,14 @@ def test_a_log_of_the_first_format_is_taken_over(tmp_path: Path, mixed: Path, em
         assert list(log.rows()) == list(same.rows())
         number = log.refused("s", refusal())
         assert number == (1 if empty else 13)
-        assert isinstance(verify(log.store), Sealed)
+        assert isinstance(verify(log.store), VerifiedLog)
     raw = sqlite3.connect(path)
     with pytest.raises(sqlite3.IntegrityError, match="append-only"):
         raw.execute("DELETE FROM records")
     raw.close()
     fill(path, 1)
     with AuditLog.open_to_read(path) as log:
-        assert isinstance(verify(log.store), Sealed)
+        assert isinstance(verify(log.store), VerifiedLog)
 
 
 def test_a_program_of_the_first_format_cannot_add_to_this_one(tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_a_copy_in_a_folder_that_cannot_be_written_can_be_read(tmp_path: Path) -
     folder.chmod(0o555)
     try:
         with AuditLog.open_to_read(folder / "audit.db") as log:
-            assert isinstance(verify(log.store), Sealed)
+            assert isinstance(verify(log.store), VerifiedLog)
         assert os.listdir(folder) == ["audit.db"] or os.geteuid() == 0
     finally:
         folder.chmod(0o755)

@@ -7,13 +7,13 @@ import pytest
 
 from policy.model.action import ReadFile, RunScript
 from policy.model.verdict import Problem
-from runner.audit.chain import Broken, Sealed
+from runner.audit.chain import BrokenChain, VerifiedLog
 from runner.audit.list_view import lines
 from runner.audit.log import AuditLog
 from runner.audit.query import Query
 from runner.audit.records import Refusal
 from runner.audit.stores.store import AuditError
-from runner.audit.verify import Expected, Noted, verify
+from runner.audit.verify import Expected, ExpectedRecord, verify
 from sandbox.backend import Outcome
 from tests.support.audit_records import allowed, denied, fill, info, unfenced
 
@@ -45,11 +45,11 @@ def test_tampering_is_named(tmp_path: Path, statement: str, first: int, why: str
     path = tmp_path / "audit.db"
     fill(path)
     with AuditLog.open_to_read(path) as log:
-        assert isinstance(verify(log.store), Sealed)
+        assert isinstance(verify(log.store), VerifiedLog)
     unfenced(path, statement)
     with AuditLog.open_to_read(path) as log:
         result = verify(log.store)
-    assert isinstance(result, Broken), why
+    assert isinstance(result, BrokenChain), why
     assert result.id == first, result.why
 
 
@@ -141,7 +141,7 @@ def test_what_is_changed_beside_the_records_is_named(
     raw.close()
     with AuditLog.open_to_read(path, whatever=True) as log:
         result = verify(log.store)
-    assert isinstance(result, Broken), why
+    assert isinstance(result, BrokenChain), why
     assert said in result.why
     if opens:
         AuditLog.open_to_read(path).close()
@@ -161,7 +161,7 @@ def test_a_card_that_says_something_else_is_named(tmp_path: Path, statement: str
     raw.close()
     with AuditLog.open_to_read(path) as log:
         result = verify(log.store)
-        assert isinstance(result, Broken), why
+        assert isinstance(result, BrokenChain), why
         assert 0 <= result.id <= 99, result
         for query in (Query(), Query(verdicts=("deny",)), Query(tools=("bash",))):
             list(lines(log, query))  # whatever is in it, it is an answer
@@ -183,7 +183,7 @@ def test_an_order_of_rows_that_a_search_would_miss_is_named(tmp_path: Path) -> N
     path.write_bytes(data)
     with AuditLog.open_to_read(path) as log:
         result = verify(log.store)
-    assert isinstance(result, Broken)
+    assert isinstance(result, BrokenChain)
     assert "indexes do not hold" in result.why
 
 
@@ -204,18 +204,18 @@ def test_a_log_written_anew_is_found_by_a_head_noted_earlier(tmp_path: Path) -> 
     fill(other, 4)
     with AuditLog.open(path) as log:
         noted = verify(log.store)
-        assert isinstance(noted, Sealed)
+        assert isinstance(noted, VerifiedLog)
         log.refused("s", Refusal("bash", "{", Problem("a", "b", "c")))
-        assert isinstance(verify(log.store, Expected((Noted.head(noted.head),))), Sealed), (
+        assert isinstance(verify(log.store, Expected((ExpectedRecord.head(noted.head),))), VerifiedLog), (
             "a longer log still holds the noted head"
         )
-        assert verify(log.store, Expected((Noted.head(f"99:{noted.chains[0].hash}"),))) == Broken(
+        assert verify(log.store, Expected((ExpectedRecord.head(f"99:{noted.chains[0].hash}"),))) == BrokenChain(
             9, "the log ends before the noted record 99"
         )
     with AuditLog.open_to_read(other) as log:
-        assert isinstance(verify(log.store), Sealed)
-        result = verify(log.store, Expected((Noted.head(noted.head),)))
-        assert isinstance(result, Broken)
+        assert isinstance(verify(log.store), VerifiedLog)
+        result = verify(log.store, Expected((ExpectedRecord.head(noted.head),)))
+        assert isinstance(result, BrokenChain)
         assert result.id == noted.count
 
 
@@ -226,7 +226,7 @@ def test_records_added_after_a_cut_leave_the_gap_visible(tmp_path: Path) -> None
     unfenced(path, "DELETE FROM records WHERE id > 8")
     with AuditLog.open(path) as log:
         log.refused("s", Refusal("bash", "{", Problem("a", "b", "c")))
-        assert verify(log.store) == Broken(9, "record 9 is missing; the next one is 12")
+        assert verify(log.store) == BrokenChain(9, "record 9 is missing; the next one is 12")
 
 
 def test_a_damaged_page_is_broken_not_a_crash(tmp_path: Path) -> None:
@@ -236,4 +236,4 @@ def test_a_damaged_page_is_broken_not_a_crash(tmp_path: Path) -> None:
     data[len(data) // 2 : len(data) // 2 + 4096] = b"\xff" * 4096
     path.write_bytes(data)
     with AuditLog.open_to_read(path) as log:
-        assert isinstance(verify(log.store), Broken)
+        assert isinstance(verify(log.store), BrokenChain)

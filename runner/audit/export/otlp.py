@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem
-from runner.audit.decisions import Deed
+from runner.audit.decisions import DecisionTrail
 from runner.audit.export import reading
 from runner.audit.list_view import json_line
 from runner.problems import Exit, Stopped, usage
@@ -106,7 +106,7 @@ def in_clear(address: str) -> bool:
         return True
 
 
-def send(deeds: Iterable[Deed], address: str, *, sent: Sent | None = None) -> Sent:
+def send(deeds: Iterable[DecisionTrail], address: str, *, sent: Sent | None = None) -> Sent:
     """Send the decisions in their order.
 
     Raises Unsent when a request fails after the retries of the SDK; Stopped when the SDK is not installed.
@@ -185,7 +185,7 @@ class Collector:
     def close(self) -> None:
         self._exporter.shutdown()  # type: ignore[no-untyped-call]  # as in the library
 
-    def take(self, batch: list[Deed], sent: Sent) -> Sent:
+    def take(self, batch: list[DecisionTrail], sent: Sent) -> Sent:
         """Send one batch; `sent` counts what was accepted before. Raises Unsent."""
         from opentelemetry.sdk._logs.export import LogRecordExportResult
 
@@ -238,7 +238,7 @@ class Collector:
                 Problem(what, said, "see what the collector's own log says, then send them again"), sent, first
             )
 
-    def _log(self, deed: Deed) -> "ReadableLogRecord":
+    def _log(self, deed: DecisionTrail) -> "ReadableLogRecord":
         from opentelemetry._logs import LogRecord, SeverityNumber
         from opentelemetry.sdk._logs import ReadableLogRecord
         from opentelemetry.sdk.util.instrumentation import InstrumentationScope
@@ -275,7 +275,7 @@ class Collector:
         return ReadableLogRecord(log, self._resources[name], InstrumentationScope("ringfence", VERSION))
 
 
-def attributes(deed: Deed) -> dict[str, str | int | float | bool | list[str]]:
+def attributes(deed: DecisionTrail) -> dict[str, str | int | float | bool | list[str]]:
     """Return the fields of a record, with the names of the semantic conventions where those exist. Empty fields are
     left out.
     """
@@ -328,8 +328,8 @@ def attributes(deed: Deed) -> dict[str, str | int | float | bool | list[str]]:
     return kept
 
 
-def _batches(deeds: Iterable[Deed]) -> Iterator[list[Deed]]:
-    batch: list[Deed] = []
+def _batches(deeds: Iterable[DecisionTrail]) -> Iterator[list[DecisionTrail]]:
+    batch: list[DecisionTrail] = []
     size = 0
     for deed in deeds:
         own = len(json_line(deed))
@@ -342,7 +342,7 @@ def _batches(deeds: Iterable[Deed]) -> Iterator[list[Deed]]:
         yield batch
 
 
-def resource(deed: Deed, name: str) -> "Resource":
+def resource(deed: DecisionTrail, name: str) -> "Resource":
     """Return the resource that logged: the process of the session.
 
     OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME add fields and take precedence.
@@ -369,11 +369,11 @@ def resource(deed: Deed, name: str) -> "Resource":
     return Resource.create(kept)  # type: ignore[arg-type]  # texts and numbers only
 
 
-def _verdict(deed: Deed) -> str:
+def _verdict(deed: DecisionTrail) -> str:
     return "denied" if reading.denied(deed) else "asked" if reading.asked(deed) else "allowed"
 
 
-def _message(deed: Deed) -> str:
+def _message(deed: DecisionTrail) -> str:
     tool = one_line(reading.text(reading.body(deed).get("tool")), 100)
     return f"{_verdict(deed)}: {tool} `{one_line(reading.action(deed), 1_000)}`: {one_line(reading.why(deed), 1_000)}"
 

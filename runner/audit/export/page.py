@@ -15,7 +15,7 @@ from datetime import datetime
 from importlib.resources import files
 
 from policy.model.frozen import dataclass
-from runner.audit.decisions import Deed
+from runner.audit.decisions import DecisionTrail
 from runner.audit.export import reading
 
 MOST = 10_000  # decisions of one report, where nobody says otherwise
@@ -52,7 +52,7 @@ class About:
     ends: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
 
 
-def document(found: Iterable[Deed], about: About) -> str:
+def document(found: Iterable[DecisionTrail], about: About) -> str:
     """Yield the complete page. The decisions are held in memory."""
     deeds = list(found)
     budget = max(_LEAST, _EACH * len(deeds))
@@ -80,7 +80,7 @@ def _hash(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
-def _data(deeds: list[Deed], about: About, longest: int, listed: int) -> str:
+def _data(deeds: list[DecisionTrail], about: About, longest: int, listed: int) -> str:
     pool = _Pool(longest, listed)
     rows = [_row(deed, pool, about.ends) for deed in deeds]
     whole = {
@@ -126,7 +126,7 @@ class _Pool:
     def list(self, value: object) -> list[object]:
         return reading.items(value)[: self.listed]
 
-    def session(self, deed: Deed, ends: Mapping[str, Mapping[str, object]]) -> int:
+    def session(self, deed: DecisionTrail, ends: Mapping[str, Mapping[str, object]]) -> int:
         name = reading.text(reading.body(deed).get("session"))
         if name not in self._sessions:
             self._sessions[name] = len(self.sessions)
@@ -171,7 +171,7 @@ class _Pool:
         return self._terms[digest]
 
 
-def _row(deed: Deed, pool: _Pool, ends: Mapping[str, Mapping[str, object]]) -> list[object]:
+def _row(deed: DecisionTrail, pool: _Pool, ends: Mapping[str, Mapping[str, object]]) -> list[object]:
     body = reading.body(deed)
     cell, because = reading.mapping(body.get("cell")), reading.mapping(body.get("because"))
     reasons, effects = reading.items(body.get("reasons")), reading.items(body.get("effects"))
@@ -186,7 +186,7 @@ def _row(deed: Deed, pool: _Pool, ends: Mapping[str, Mapping[str, object]]) -> l
         "tier": pool.text(reading.tier(deed)),
         "tiers": [pool.text(tier) for tier in pool.list(body.get("tiers"))],
         "cell": [pool.text(cell.get("mode")), pool.text(cell.get("ruling"))] if cell else 0,
-        "action": pool.text(reading.telling(deed)),
+        "action": pool.text(reading.action_text(deed)),
         "parts": _parts(reading.mapping(body.get("action")), pool),
         "why": pool.text(reading.why(deed)),
         "rule": pool.text(reading.rule(deed)),
@@ -237,7 +237,7 @@ def _problem(problem: dict[str, object], pool: _Pool) -> object:
     return [pool.text(problem.get(name)) for name in ("what", "why", "fix")] if problem else 0
 
 
-def _outcome(deed: Deed, pool: _Pool) -> object:
+def _outcome(deed: DecisionTrail, pool: _Pool) -> object:
     if deed.finished is None:
         return 0
     body = deed.finished.body

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from runner.audit.decisions import Deed
+from runner.audit.decisions import DecisionTrail
 from runner.audit.fields import items as items
 from runner.audit.fields import mapping as mapping
 from runner.audit.fields import number as number
@@ -49,19 +49,19 @@ def span(value: object) -> list[int]:
     return [found[0], found[1]]
 
 
-def body(deed: Deed) -> dict[str, object]:
+def body(deed: DecisionTrail) -> dict[str, object]:
     return deed.record.body
 
 
-def outcome(deed: Deed) -> dict[str, object]:
+def outcome(deed: DecisionTrail) -> dict[str, object]:
     return deed.finished.body if deed.finished else {}
 
 
-def session(deed: Deed) -> dict[str, object]:
+def session(deed: DecisionTrail) -> dict[str, object]:
     return deed.session.body if deed.session else {}
 
 
-def telling(deed: Deed) -> object:
+def action_text(deed: DecisionTrail) -> object:
     """Return the requested action as recorded: a script, the joined words of a program, a path, or the arguments of a
     call.
     """
@@ -74,39 +74,39 @@ def telling(deed: Deed) -> object:
     return found if not isinstance(found, dict) else {**found, "cut": text(found).replace("\0", " ")}
 
 
-def action(deed: Deed) -> str:
-    return text(telling(deed))
+def action(deed: DecisionTrail) -> str:
+    return text(action_text(deed))
 
 
-def tier(deed: Deed) -> str:
+def tier(deed: DecisionTrail) -> str:
     """Return the deciding tier; `malformed` for a call that never became an action."""
     return "malformed" if deed.record.kind == "refused" else text(mapping(body(deed).get("cell")).get("tier"))
 
 
-def rule(deed: Deed) -> str:
+def rule(deed: DecisionTrail) -> str:
     return text(mapping(body(deed).get("because")).get("rule"))
 
 
-def why(deed: Deed) -> str:
+def why(deed: DecisionTrail) -> str:
     said = body(deed).get("problem") if deed.record.kind == "refused" else body(deed).get("because")
     return text(mapping(said).get("what" if deed.record.kind == "refused" else "text"))
 
 
-def denied(deed: Deed) -> bool:
+def denied(deed: DecisionTrail) -> bool:
     return body(deed).get("verdict") == "deny"
 
 
-def asked(deed: Deed) -> bool:
+def asked(deed: DecisionTrail) -> bool:
     return was_question(body(deed))
 
 
-def connections(deed: Deed) -> Iterator[dict[str, object]]:
+def connections(deed: DecisionTrail) -> Iterator[dict[str, object]]:
     """Return every recorded attempt to reach a host, first to last."""
     for item in items(outcome(deed).get("connections")):
         yield mapping(item)
 
 
-def hosts(deed: Deed) -> list[str]:
+def hosts(deed: DecisionTrail) -> list[str]:
     """Return each host that the action named or tried to reach once, without ports."""
     named = [
         text(effect.get("target"))

@@ -10,7 +10,7 @@ from typing import assert_never
 
 from policy.model.assessment import RuleKind, RuleRef
 from policy.model.frozen import dataclass
-from runner.audit.decisions import Deed
+from runner.audit.decisions import DecisionTrail
 from runner.audit.export import reading
 
 # fmt: off
@@ -82,7 +82,7 @@ class Rule:
         }
 
 
-def of(deed: Deed) -> Rule:
+def of(deed: DecisionTrail) -> Rule:
     tier = reading.tier(deed) or "unknown"
     tier = tier if tier in _TIERS else "other"
     name = "call" if deed.record.kind == "refused" else _name(reading.rule(deed))

@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from urllib.parse import quote
 
 from policy.model.assessment import RuleKind, RuleRef
-from runner.audit.decisions import Deed
+from runner.audit.decisions import DecisionTrail
 from runner.audit.export import reading, rules
 from runner.text.sanitize import one_line, visible
 from runner.version import VERSION
@@ -26,7 +26,7 @@ _RECORDS = 100  # that are named of one result
 
 
 def document(
-    deeds: Iterable[Deed],
+    deeds: Iterable[DecisionTrail],
     workspace: str,
     *,
     questions: bool = False,
@@ -62,12 +62,12 @@ class _Run:
         self._sessions: dict[str, dict[str, object]] = {}
         self._left = 0
 
-    def session(self, deed: Deed) -> None:
+    def session(self, deed: DecisionTrail) -> None:
         name = reading.text(reading.body(deed).get("session"))
         if name not in self._sessions:
             self._sessions[name] = self._invocation(name, reading.session(deed))
 
-    def result(self, deed: Deed) -> None:
+    def result(self, deed: DecisionTrail) -> None:
         body = reading.body(deed)
         rule = rules.of(deed)
         level = rule.level if reading.denied(deed) else "note"
@@ -118,7 +118,7 @@ class _Run:
             run["properties"] = {"left out": self._left}
         return run
 
-    def _path(self, deed: Deed) -> tuple[str, bool]:
+    def _path(self, deed: DecisionTrail) -> tuple[str, bool]:
         """Return the workspace file that the result is about and True, else the file of the rule and False."""
         body = reading.body(deed)
         targets = [
@@ -187,7 +187,7 @@ _EXITS = {
 }
 
 
-def _again(result: dict[str, object], deed: Deed) -> None:
+def _again(result: dict[str, object], deed: DecisionTrail) -> None:
     count = result["occurrenceCount"]
     records = reading.items(reading.mapping(result["properties"]).get("records"))
     assert isinstance(count, int)
@@ -196,7 +196,7 @@ def _again(result: dict[str, object], deed: Deed) -> None:
         records.append(deed.record.id)
 
 
-def _message(deed: Deed) -> str:
+def _message(deed: DecisionTrail) -> str:
     what = "denied" if reading.denied(deed) else "asked, and allowed"
     tool = visible(reading.text(reading.body(deed).get("tool")), lines=False)
     shown = one_line(reading.action(deed), _TEXT)
@@ -210,7 +210,7 @@ def _unlinked(text: str) -> str:
     return re.sub(r"([\\\[\]])", r"\\\1", text) if re.search(r"\]\s*\(", text) else text
 
 
-def _location(path: str, deed: Deed) -> dict[str, object]:
+def _location(path: str, deed: DecisionTrail) -> dict[str, object]:
     session = reading.text(reading.body(deed).get("session"))
     return {
         "physicalLocation": {
@@ -221,7 +221,7 @@ def _location(path: str, deed: Deed) -> dict[str, object]:
     }
 
 
-def _properties(deed: Deed, known: bool) -> dict[str, object]:
+def _properties(deed: DecisionTrail, known: bool) -> dict[str, object]:
     body = reading.body(deed)
     return {
         "records": [deed.record.id],

@@ -4,7 +4,7 @@ import csv
 import io
 from collections.abc import Iterable, Iterator
 
-from runner.audit.decisions import Deed
+from runner.audit.decisions import DecisionTrail
 from runner.audit.export import reading
 from runner.audit.list_view import json_line
 
@@ -17,7 +17,7 @@ _CUT = 2_000  # characters of one cell; a spreadsheet takes 32,767
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
-def lines(deeds: Iterable[Deed]) -> Iterator[str]:
+def lines(deeds: Iterable[DecisionTrail]) -> Iterator[str]:
     """Yield the header, then one line for each decision (RFC 4180, without line ends)."""
     yield ",".join(COLUMNS)
     for deed in deeds:
@@ -26,7 +26,7 @@ def lines(deeds: Iterable[Deed]) -> Iterator[str]:
         yield out.getvalue()
 
 
-def _row(deed: Deed) -> list[object]:
+def _row(deed: DecisionTrail) -> list[object]:
     body, outcome, session = reading.body(deed), reading.outcome(deed), reading.session(deed)
     cell, answer = reading.mapping(body.get("cell")), reading.mapping(body.get("answer"))
     found: dict[str, object] = {
@@ -41,7 +41,7 @@ def _row(deed: Deed) -> list[object]:
         "tier": reading.tier(deed),
         "mode": body.get("mode"),
         "ruling": cell.get("ruling"),
-        "action": _cut(reading.telling(deed)),
+        "action": _cut(reading.action_text(deed)),
         "why": reading.why(deed),
         "rule": reading.rule(deed),
         "answer": ("yes" if answer.get("yes") else "no") if answer else "",
@@ -78,7 +78,7 @@ def _cell(value: object) -> str:
     return f"'{shown}" if said.lstrip(" ").startswith(_FORMULA) else shown
 
 
-def jsonl_lines(deeds: Iterable[Deed]) -> Iterator[str]:
+def jsonl_lines(deeds: Iterable[DecisionTrail]) -> Iterator[str]:
     """Yield each decision as one line of JSON, with the same object as `agent audit list --json`."""
     for deed in deeds:
         yield json_line(deed)

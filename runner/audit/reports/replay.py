@@ -22,7 +22,7 @@ from policy.model.tier import Mode
 from policy.model.verdict import Allow, Ask, Verdict
 from policy.permission.flag_rights import FlagRights
 from policy.rules.rulebook import RuleBook
-from runner.audit.decisions import Deed
+from runner.audit.decisions import DecisionTrail
 from runner.audit.fact_recorder import lists
 from runner.audit.fact_replay import Recorded
 from runner.audit.fields import number
@@ -59,7 +59,7 @@ class NotRecorded:
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class NewVerdict:
     """New verdict on a recorded action.
 
     Attributes:
@@ -85,10 +85,10 @@ class Replay:
         """Create a judge; the arguments are those of `rejudge`."""
         self._facts = lru_cache(maxsize=_PARTS)(facts)
         self._now = now
-        self._known: dict[tuple[int, str], Again | NotRecorded] = {}
+        self._known: dict[tuple[int, str], NewVerdict | NotRecorded] = {}
         self._policies: dict[int, Policy] = {}
 
-    def rejudge(self, deed: Deed, policy: Policy) -> Again | NotRecorded:
+    def rejudge(self, deed: DecisionTrail, policy: Policy) -> NewVerdict | NotRecorded:
         if deed.session is None:
             return rejudge(deed, policy, self._facts, now=self._now)
         self._policies[id(policy)] = policy  # kept, so that no other gets its number
@@ -114,12 +114,12 @@ class _UnknownError(Exception):
 
 
 def rejudge(
-    deed: Deed,
+    deed: DecisionTrail,
     policy: Policy,
     facts: Callable[[str], dict[str, object] | None],
     *,
     now: Callable[[str], PathFact] | None = None,
-) -> Again | NotRecorded:
+) -> NewVerdict | NotRecorded:
     """Return what `policy` decides about a recorded action.
 
     `facts` finds a recorded part by its name (`AuditLog.facts`). `now` looks at today's disk for facts that were not
@@ -146,11 +146,11 @@ def ruled_then(body: Mapping[str, object]) -> Ruling:
 
 
 def _judged(
-    deed: Deed,
+    deed: DecisionTrail,
     policy: Policy,
     facts: Callable[[str], dict[str, object] | None],
     now: Callable[[str], PathFact] | None,
-) -> Again:
+) -> NewVerdict:
     body = deed.record.body
     if deed.record.kind != "decided":
         raise _UnknownError("a call that made no sense", "it never became an action")
@@ -190,7 +190,7 @@ def _judged(
         without = ruled(replace(context, typed=None).evaluate(action)[1])
     if recorded.missing:
         raise _UnknownError(NOT_ASKED, recorded.missing[0])
-    return Again(assessment, verdict, by, without, tuple(recorded.looked))
+    return NewVerdict(assessment, verdict, by, without, tuple(recorded.looked))
 
 
 def _action(body: Mapping[str, object]) -> Action:
@@ -312,7 +312,7 @@ class Policies:
         self._other: set[_Way] = set()  # what they trusted by its hash is not there any more
         self._usual = frozenset([str(SYSTEM_FILE), str(config_file(environ))])
 
-    def of(self, deed: Deed) -> Policy | NotRecorded:
+    def of(self, deed: DecisionTrail) -> Policy | NotRecorded:
         """Return the policy for this decision, or NotRecorded if its folder had a configuration and is gone."""
         session = deed.session.body if deed.session is not None else {}
         way = self._way(session)

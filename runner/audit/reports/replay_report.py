@@ -6,9 +6,9 @@ from enum import StrEnum
 from policy.model.frozen import dataclass
 from policy.model.matrix import Ruling
 from policy.model.tier import Tier
-from runner.audit.decisions import Deed
+from runner.audit.decisions import DecisionTrail
 from runner.audit.export import reading
-from runner.audit.reports.replay import NOT_ASKED, Again, NotRecorded, ruled, ruled_then
+from runner.audit.reports.replay import NOT_ASKED, NewVerdict, NotRecorded, ruled, ruled_then
 from runner.text.counts import many
 from runner.text.sanitize import one_line, visible
 
@@ -50,7 +50,7 @@ class Difference:
         worst: highest tier under the other policy
     """
 
-    deed: Deed
+    deed: DecisionTrail
     change: Change
     then: Side
     now: Side
@@ -68,7 +68,7 @@ class Replayed:
         self.differences: list[Difference] = []
         self.unknown: dict[NotRecorded, list[int]] = {}
 
-    def add(self, deed: Deed, found: Again | NotRecorded) -> None:
+    def add(self, deed: DecisionTrail, found: NewVerdict | NotRecorded) -> None:
         self.count += 1
         if isinstance(found, NotRecorded):
             kind = NotRecorded(found.kind)
@@ -94,7 +94,7 @@ class Replayed:
         return sorted(found.values(), key=lambda group: (order.index(group[0].change), -len(group)))
 
 
-def _difference(deed: Deed, found: Again) -> Difference | None:
+def _difference(deed: DecisionTrail, found: NewVerdict) -> Difference | None:
     then, now = _then(deed), _now(found)
     if then.ruling is now.ruling:
         if set(then.tiers) == set(now.tiers):
@@ -105,7 +105,7 @@ def _difference(deed: Deed, found: Again) -> Difference | None:
     return Difference(deed, change, then, now, found.assessment.tiers[0], found.without, found.looked)
 
 
-def _then(deed: Deed) -> Side:
+def _then(deed: DecisionTrail) -> Side:
     body = deed.record.body
     tiers = tuple(map(reading.text, reading.items(body.get("tiers"))))
     because = reading.mapping(body.get("because"))
@@ -119,7 +119,7 @@ def _then(deed: Deed) -> Side:
     )
 
 
-def _now(found: Again) -> Side:
+def _now(found: NewVerdict) -> Side:
     verdict = found.verdict
     tiers = tuple(tier.label for tier in found.assessment.tiers)
     return Side(ruled(verdict), verdict.cell.tier.label, tiers, str(verdict.reason.rule), verdict.reason.text)

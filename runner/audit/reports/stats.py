@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from runner.audit.decisions import Deed
+from runner.audit.decisions import DecisionTrail
 from runner.audit.fields import Body, items, mapping, number, text
 from runner.audit.list_view import action_line
 from runner.audit.query import command_of, was_question
@@ -74,7 +74,7 @@ class Stats:
     named: set[str] = field(default_factory=set)  # every rule that spoke, whether it decided or not
     slow: list[tuple[float, int, str]] = field(default_factory=list)
 
-    def add(self, deed: Deed) -> None:
+    def add(self, deed: DecisionTrail) -> None:
         body, place = deed.record.body, deed.record.id
         time, session = text(body.get("time")), text(body.get("session"))
         self.first = min(self.first or time, time)
@@ -146,7 +146,7 @@ def answer_of(body: Body) -> str:
     return "by rule" if body.get("verdict") == "allow" else "nobody"
 
 
-def _hosts(deed: Deed) -> dict[str, bool]:
+def _hosts(deed: DecisionTrail) -> dict[str, bool]:
     """Yield each host of a decision once, with whether the connection was, or would have been, allowed."""
     allowed = deed.record.body.get("verdict") == "allow"
     found: dict[str, bool] = {}

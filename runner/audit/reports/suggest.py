@@ -18,11 +18,11 @@ from policy.model.tier import Mode, Tier
 from policy.model.verdict import Allow, Deny
 from policy.permission.finding import RuleFinding, Severity
 from policy.permission.lint import check
-from runner.audit.decisions import Deed
+from runner.audit.decisions import DecisionTrail
 from runner.audit.fields import mapping, text
 from runner.audit.list_view import action_line
 from runner.audit.query import was_question
-from runner.audit.reports.replay import Again, NotRecorded, Policy, rejudge
+from runner.audit.reports.replay import NewVerdict, NotRecorded, Policy, rejudge
 from runner.audit.reports.stats import answer_of
 from runner.audit.reports.suggest_rules import SuggestedRule, exactly, probes, read, together, wider
 from runner.gate.suggest import no_rule_lifts, read_rules, suggested
@@ -90,7 +90,7 @@ class Report:
 class _Case:
     """Recorded action that no rule of a user settled."""
 
-    deed: Deed
+    deed: DecisionTrail
     policy: Policy
     answer: str
     line: str
@@ -115,14 +115,14 @@ class Search:
     """
 
     facts: Facts
-    policy_of: Callable[[Deed], Policy | NotRecorded]
+    policy_of: Callable[[DecisionTrail], Policy | NotRecorded]
     context: EvaluationContext
     examples: Sequence[str]
     left: defaultdict[tuple[str, str], list[int]] = field(default_factory=lambda: defaultdict(list))
-    _judged: dict[object, Again | NotRecorded] = field(default_factory=dict)
+    _judged: dict[object, NewVerdict | NotRecorded] = field(default_factory=dict)
     _today: dict[str, bool] = field(default_factory=dict)  # whether a script is allowed here and now
 
-    def report(self, deeds: Iterable[Deed], *, limit: int, least: int) -> Report:
+    def report(self, deeds: Iterable[DecisionTrail], *, limit: int, least: int) -> Report:
         """Return the rules for the newest `limit` questions and denials of `deeds`; each settles at least `least`
         records.
         """
@@ -155,7 +155,7 @@ class Search:
         left = tuple(Left(why, about, tuple(sorted(set(ids)))) for (why, about), ids in sorted(self.left.items()))
         return Report(looked, more, tuple(made), left, len(self.examples))
 
-    def _case(self, deed: Deed) -> _Case | None:
+    def _case(self, deed: DecisionTrail) -> _Case | None:
         body, number = deed.record.body, deed.record.id
         policy = self.policy_of(deed)
         again = self._rejudge(deed, policy) if isinstance(policy, Policy) else policy
@@ -208,10 +208,12 @@ class Search:
     def _settled(self, case: _Case) -> bool:
         """Return True if the rules of the case settle it with nobody there."""
         again = self._rejudge(case.deed, case.policy, case.rules)
-        done = isinstance(again, Again) and isinstance(again.verdict, Allow)
+        done = isinstance(again, NewVerdict) and isinstance(again.verdict, Allow)
         if case.answer == "no":  # with nobody there all of them are denied: it must be this rule that does
             done = (
-                isinstance(again, Again) and isinstance(again.verdict, Deny) and again.verdict.cell.tier is Tier.DENIED
+                isinstance(again, NewVerdict)
+                and isinstance(again.verdict, Deny)
+                and again.verdict.cell.tier is Tier.DENIED
             )
         done = done and not any(self._refused(rule) for rule in case.rules)
         if not done:
@@ -239,7 +241,7 @@ class Search:
 
     def _does(self, rule: SuggestedRule, case: _Case) -> bool:
         again = self._rejudge(case.deed, case.policy, (rule,))
-        return isinstance(again, Again) and isinstance(again.verdict, Allow)
+        return isinstance(again, NewVerdict) and isinstance(again.verdict, Allow)
 
     def _around(
         self, rule: SuggestedRule, found: Sequence[_Case], cases: Sequence[_Case]
@@ -286,7 +288,9 @@ class Search:
         warned = [finding.text for finding in self._findings(rule) if finding.severity is Severity.WARNING]
         return (*warned, *(f"a letter that passes for another: {each}" for each in look_alikes(rule.says())))
 
-    def _rejudge(self, deed: Deed, policy: Policy, rules: tuple[SuggestedRule, ...] = ()) -> Again | NotRecorded:
+    def _rejudge(
+        self, deed: DecisionTrail, policy: Policy, rules: tuple[SuggestedRule, ...] = ()
+    ) -> NewVerdict | NotRecorded:
         """Judge an action again; equal actions only once, since a log contains many of them."""
         body = deed.record.body
         session = text(body.get("session"))
@@ -300,7 +304,7 @@ class Search:
         return self._judged[key]
 
 
-def _unsettled(deed: Deed) -> bool:
+def _unsettled(deed: DecisionTrail) -> bool:
     """Return True for a question that a person or nobody answered, and for a denial without a rule, flag or grant."""
     body = deed.record.body
     if deed.record.kind != "decided":

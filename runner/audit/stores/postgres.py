@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from runner.audit.chain import NAME
-from runner.audit.index_columns import Card, card_of, holdable
+from runner.audit.index_columns import IndexColumns, holdable, index_columns_of
 from runner.audit.stores.postgres_schema import LOCKS_HEAD, TAKES_HEAD, replaced, too_wide, unlike, uses
 from runner.audit.stores.postgres_server import (
     FENCED,
@@ -164,11 +164,11 @@ class PostgresStore:
                 self._inside = None
 
     def strays(self) -> int | None:
-        columns = (RECORDS.c.id, RECORDS.c.body, *(RECORDS.c[name] for name in Card._fields))
+        columns = (RECORDS.c.id, RECORDS.c.body, *(RECORDS.c[name] for name in IndexColumns._fields))
         with speaking(self.name, "the audit log cannot be read"), self._engine.connect() as connection:
             connection.execution_options(yield_per=_WALKED)
             for number, body, *card in connection.execute(sa.select(*columns).order_by(RECORDS.c.id)):
-                if tuple(card) != card_of(body):
+                if tuple(card) != index_columns_of(body):
                     return int(number)
         return None
 
@@ -229,7 +229,7 @@ class PostgresWriting:
             if tuple(self._connection.execute(asked).one()) != (number, digest):
                 raise ValueError("the database appended something else than it was given")
             return number
-        values = {"id": number, "body": text, "hash": digest, **card_of(text)._asdict()}
+        values = {"id": number, "body": text, "hash": digest, **index_columns_of(text)._asdict()}
         self._connection.execute(RECORDS.insert().values(values))
         head = {"name": self.head.log, "last": number, "hash": digest}
         self._connection.execute(LOGS.update().where(LOGS.c.number == OWN).values(head))

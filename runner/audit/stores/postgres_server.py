@@ -17,7 +17,7 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from policy.model.verdict import Problem
 from runner.audit.chain import ZERO
-from runner.audit.index_columns import Card
+from runner.audit.index_columns import IndexColumns
 from runner.audit.stores.postgres_schema import install
 from runner.audit.stores.store import AuditError
 
@@ -42,7 +42,7 @@ RECORDS = sa.Table(
     sa.Column("id", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("body", sa.Text, nullable=False),
     sa.Column("hash", sa.Text, nullable=False),
-    *(sa.Column(name, ARRAY(sa.Text) if name in ("tiers", "rules") else sa.Text) for name in Card._fields[:-1]),
+    *(sa.Column(name, ARRAY(sa.Text) if name in ("tiers", "rules") else sa.Text) for name in IndexColumns._fields[:-1]),
     sa.Column("decided", sa.BigInteger),
 )
 for _name, _column, _where in (

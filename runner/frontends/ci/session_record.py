@@ -2,7 +2,7 @@
 
 from policy.model.frozen import dataclass
 from runner.audit.chain import Record
-from runner.audit.decisions import DECISIONS, Deed
+from runner.audit.decisions import DECISIONS, DecisionTrail
 from runner.audit.export import reading
 from runner.audit.location import Place
 from runner.audit.log import AuditLog
@@ -16,7 +16,7 @@ class SessionRecord:
     --expect`.
     """
 
-    deeds: tuple[Deed, ...] = ()
+    deeds: tuple[DecisionTrail, ...] = ()
     head: str | None = None
 
 
@@ -52,7 +52,7 @@ def read_session_record(log_place: Place, session: str) -> SessionRecord:
             if record.kind == "session":
                 begun = record
                 break
-        deeds = tuple(Deed(record, begun, outcomes.get(record.id)) for record in reversed(found))
+        deeds = tuple(DecisionTrail(record, begun, outcomes.get(record.id)) for record in reversed(found))
         return SessionRecord(deeds, head)
 
 
@@ -85,25 +85,25 @@ def refusals(story: SessionRecord, *, done: bool) -> tuple[DenialRecord, ...]:
     return tuple(found)
 
 
-def _succeeded(deed: Deed) -> bool:
+def _succeeded(deed: DecisionTrail) -> bool:
     if deed.record.kind != "decided" or deed.record.body.get("verdict") != "allow" or deed.finished is None:
         return False
     outcome = deed.finished.body
     return outcome.get("status") == 0 and not outcome.get("problem") and not outcome.get("ended_by")
 
 
-def _same(one: Deed, other: Deed) -> bool:
+def _same(one: DecisionTrail, other: DecisionTrail) -> bool:
     return one.record.body.get("action") == other.record.body.get("action")
 
 
-def _instead(refused: Deed, other: Deed) -> bool:
+def _instead(refused: DecisionTrail, other: DecisionTrail) -> bool:
     if refused.record.body.get("tool") != other.record.body.get("tool"):
         return False
     wanted = _aims(refused)
     return bool(wanted) and wanted <= _aims(other)
 
 
-def _aims(deed: Deed) -> set[tuple[str, str, bool]]:
+def _aims(deed: DecisionTrail) -> set[tuple[str, str, bool]]:
     """Return the effects of an action with their targets; empty if some of them are unknown."""
     found = set()
     for effect in reading.items(deed.record.body.get("effects")):

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 
 from policy.model.frozen import dataclass
-from runner.audit.decisions import Deed
+from runner.audit.decisions import DecisionTrail
 from runner.audit.export import reading
 from runner.engine.run_limits import RunLimits
 from runner.frontends.ci.result import Result
@@ -207,13 +207,13 @@ def _bound(value: float | None, form: str) -> str:
     return "no bound" if value is None else form.format(value)
 
 
-def _verdict(deed: Deed) -> str:
+def _verdict(deed: DecisionTrail) -> str:
     if deed.record.kind == "refused":
         return "made no sense"
     return "denied" if reading.denied(deed) else "allowed"
 
 
-def _end(deed: Deed) -> str:
+def _end(deed: DecisionTrail) -> str:
     if deed.finished is None:
         return ""
     body = deed.finished.body
@@ -226,6 +226,6 @@ def _end(deed: Deed) -> str:
     )
 
 
-def _printed(deed: Deed) -> int:
+def _printed(deed: DecisionTrail) -> int:
     sizes = reading.mapping(reading.outcome(deed).get("bytes"))
     return sum(int(reading.number(size) or 0) for size in sizes.values())

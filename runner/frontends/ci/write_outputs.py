@@ -50,10 +50,10 @@ class OutputContent:
         """Return the seal of the log as it is now. Raise AuditError."""
         from runner.audit.log import AuditLog
         from runner.audit.seal import sealed
-        from runner.audit.signing import kept
+        from runner.audit.signing import stored_signer
 
         with AuditLog.open_to_read(self.place or place.own(os.environ)) as log:
-            return sealed(log.store, kept)
+            return sealed(log.store, stored_signer)
 
     def sarif(self, result: Result) -> dict[str, object]:
         """Return the denials as SARIF."""

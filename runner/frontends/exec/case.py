@@ -8,7 +8,7 @@ from policy.model.frozen import dataclass
 from policy.model.permission_rule import Source
 from policy.model.verdict import Allow, Deny
 from policy.rules.fingerprint import fingerprint
-from runner.audit.fact_recorder import Noting
+from runner.audit.fact_recorder import FactRecorder
 from runner.audit.records import Answer, Decision, SessionInfo
 from runner.facts.git.head import head_commit
 from runner.frontends.exec.argv import without_values
@@ -39,7 +39,7 @@ class Case:
     verdict: Allow | Deny
     answer: Answer | None
     attended: bool
-    noted: Noting
+    noted: FactRecorder
     grants: tuple[str, ...] = ()
     granted: "tuple[Grant, ...]" = ()
 

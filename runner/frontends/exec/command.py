@@ -13,7 +13,7 @@ from policy.model.action import Action
 from policy.model.permission_rule import Source
 from policy.model.tier import Tier
 from policy.model.verdict import Allow, Ask, Deny, Problem
-from runner.audit.fact_recorder import Noting
+from runner.audit.fact_recorder import FactRecorder
 from runner.frontends.exec.case import Case
 from runner.frontends.exec.report import EventReport, PlainReport, Report
 from runner.gate.gate import Gate, nobody_there, open_gate, refuse_folder
@@ -40,7 +40,7 @@ def run_exec(args: GateArgs, spare: "SpareHelper") -> int:
     """
     gate, action = open_gate(args, os.environ)
     refuse_folder(gate.cwd, os.environ, gate.settings.profile)
-    noted = Noting(gate.facts, gate.settings.profile)
+    noted = FactRecorder(gate.facts, gate.settings.profile)
     gate = replace(gate, facts=noted.facts)
     for notice in gate.settings.notices:
         say(f"notice: {visible(notice, lines=False)}")
@@ -91,7 +91,7 @@ def _load_event_loop() -> None:
         del sys.modules["ssl"]
 
 
-def _judge(gate: Gate, action: Action, noted: Noting, *, attended: bool) -> Case:
+def _judge(gate: Gate, action: Action, noted: FactRecorder, *, attended: bool) -> Case:
     """Evaluate the action, apply remembered answers, and ask if the verdict is a question."""
     assessment, verdict = gate.evaluate(action, Source.PERSON, unattended=not attended)
     if not isinstance(verdict, Ask) and (

@@ -17,7 +17,7 @@ from policy.model.verdict import Ask, Verdict
 from runner.approval.approver import Answer, Question
 from runner.approval.remember_options import Offer
 from runner.approval.remembered import GrantLookup, keep, offer, recalled
-from runner.audit.fact_recorder import Noting
+from runner.audit.fact_recorder import FactRecorder
 from runner.engine.authorize import Evaluation, authorize
 from runner.facts.gather import gather
 from runner.frontends.exec.case import Case
@@ -71,7 +71,7 @@ def _redact(text: str) -> str:
     return Redactor(live=True, shapes=True).text(text)
 
 
-def authorize_at_terminal(gate: Gate, asked: Asked, noted: Noting, *, attended: bool) -> Case:
+def authorize_at_terminal(gate: Gate, asked: Asked, noted: FactRecorder, *, attended: bool) -> Case:
     """Decide about an action of `gate` before a sandbox is opened; ask on the terminal if the verdict is a question.
 
     Raise KeyboardInterrupt if the user stops.
@@ -108,7 +108,7 @@ class _TerminalRequester:
     def evaluate(self, action: Action) -> Evaluation:
         """Return the verdict on `action` as of now. From then on `gate` has the facts of now."""
         gate = self.gate
-        noted = Noting(gather(gate.cwd, os.environ, gate.settings.profile), gate.settings.profile)
+        noted = FactRecorder(gather(gate.cwd, os.environ, gate.settings.profile), gate.settings.profile)
         self.gate = gate = replace(gate, facts=noted.facts)
         context = gate.context(Source.PERSON, unattended=False)
         found = recalled(context, *context.evaluate(action), self.grants)

@@ -20,7 +20,7 @@ _VERDICTS = {"denied": ("deny",), "allowed": ("allow",)}
 async def _audit(words: str, host: CommandHost) -> None:
     """The decisions of this session; a number shows one of them whole."""
     from runner.audit import location
-    from runner.audit.decisions import deed_of, record_named
+    from runner.audit.decisions import record_named, trail_of
     from runner.audit.detail_view import deed_text, record_text
     from runner.audit.list_view import lines
     from runner.audit.log import AuditLog
@@ -39,7 +39,7 @@ async def _audit(words: str, host: CommandHost) -> None:
             record = record_named(log, words)
             if record is None:
                 raise Mistake(f"there is no record {words}; /audit lists those of this session")
-            deed = deed_of(log, record)
+            deed = trail_of(log, record)
             return (record_text(record) if deed is None else deed_text(deed)).split("\n")
 
     if words and words not in (*_VERDICTS, "asked", "last") and not words.isdecimal():

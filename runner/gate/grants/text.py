@@ -41,7 +41,7 @@ def _left(grant: Grant, now: float) -> list[str]:
     return found
 
 
-def said(grant: Grant, now: float) -> list[tuple[str, str]]:
+def labelled_fields(grant: Grant, now: float) -> list[tuple[str, str]]:
     """Return all fields of a grant as pairs of a label and a text."""
     what = grant.what
     rows = [

@@ -72,7 +72,7 @@ def run_tests(files: list[str], *, mode: Mode | None, config: str | None, cwd: s
                 differences.append(found)
                 if not json:
                     _clear()
-                    print(told(found, gate.facts))
+                    print(difference_text(found, gate.facts))
             done += len(test.expected) or 1
             _progress(done, count, began)
     _clear()
@@ -140,7 +140,7 @@ def shipped_tables() -> Iterator[Table]:
         yield Table(source, tests, base=EXAMPLE_FILES)
 
 
-def told(difference: Difference, facts: Facts) -> str:
+def difference_text(difference: Difference, facts: Facts) -> str:
     """Return one difference for people: place, expected and actual verdict, and the reasons with the words they refer
     to.
     """
