@@ -2,18 +2,21 @@
 
 import json
 import os
+from dataclasses import replace
 
 from runner.audit.chain import Record
 from runner.audit.decisions import DecisionTrail
+from runner.audit.legacy import current
 from tests.support.places import TESTS
 
 GOLDEN = TESTS / "golden"
 
 
 def records() -> list[Record]:
-    """A few real records, with a time, a folder and a session of their own: some allowed, some asked, one cut."""
+    """Return a few real records of an earlier version, read with the names of today, as the log reads them."""
     lines = (GOLDEN / "audit_records.jsonl").read_text("utf-8").splitlines()
-    return [Record(**json.loads(line)) for line in lines]
+    found = [Record(**json.loads(line)) for line in lines]
+    return [replace(record, body=current(record.body)) for record in found]
 
 
 def all_deeds() -> list[DecisionTrail]:
