@@ -140,7 +140,7 @@ def _script(action: RunScript, interpreter: Interpreter) -> str:
 
     tree = read(action.script)
     if not isinstance(tree, Opaque):
-        shown = show(tree)
+        printed_tree = show(tree)
         tree = disagreement(action.script, tree) or tree
     if isinstance(tree, Opaque):
         refuse(
@@ -156,7 +156,7 @@ def _script(action: RunScript, interpreter: Interpreter) -> str:
     interpreter.run(tree, State((action.cwd,), arguments=()))  # the sandbox gives a script no arguments
     if not tree.items:
         interpreter.findings.add_reason(Tier.READ, "there is nothing to run", EMPTY_SCRIPT, None)
-    return shown
+    return printed_tree
 
 
 def _argv(action: RunArgv, interpreter: Interpreter) -> None:

@@ -51,8 +51,8 @@ def decide(
         case Ruling.ALLOW:
             return Allow(Permit(assessment.action, terms, _MINT), cell, reason)
         case Ruling.ASK if not unattended:
-            said = f"{_first_up(_reason_text(reason))}. " if reason in assessment.asked else ""
-            return Ask(assessment, terms, cell, reason, said + question(assessment, terms, facts))
+            rule_text = f"{_first_up(_reason_text(reason))}. " if reason in assessment.asked else ""
+            return Ask(assessment, terms, cell, reason, rule_text + question(assessment, terms, facts))
         case _:
             return Deny(_problem(assessment, facts, cell, reason), cell, reason)
 

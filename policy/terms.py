@@ -129,11 +129,11 @@ def _with_credentials(
     from policy.model.credential import lent, telling  # only if there are credentials
 
     secret = {credential.source[1] for credential in profile.credentials if credential.source[0] == "env"}
-    kept = {name: value for name, value in environment if name not in secret}
-    found = lent(profile.credentials, hosts) if hosts else ()
-    told = telling(found, kept, profile.bundle)
-    seen = (profile.bundle,) if profile.bundle and any(credential.intercept for credential in found) else ()
-    return tuple(sorted(told.items())), tuple(credential.name for credential in found), seen
+    remaining = {name: value for name, value in environment if name not in secret}
+    credentials = lent(profile.credentials, hosts) if hosts else ()
+    variables = telling(credentials, remaining, profile.bundle)
+    readable = (profile.bundle,) if profile.bundle and any(credential.intercept for credential in credentials) else ()
+    return tuple(sorted(variables.items())), tuple(credential.name for credential in credentials), readable
 
 
 def _working(facts: Facts, hosts: tuple[str, ...]) -> tuple[tuple[str, str], ...]:

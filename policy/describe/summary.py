@@ -37,20 +37,20 @@ _INTERPRETER = re.compile(
 
 def summarize(assessment: Assessment, around: Around) -> str:
     """Return the end of a sentence that starts with the action: one line without control characters."""
-    said = list(dict.fromkeys(plain(part, _LONGEST) for part in _Summary(assessment, around).parts()))
-    if len(said) > _MOST_PARTS:
-        said = [*said[:_MOST_PARTS], "does more"]
-    if any(char in part for part in said for char in ",:;"):
-        return "; ".join(said)
-    return joined(said) if said else "only reads the workspace and the system"
+    parts = list(dict.fromkeys(plain(part, _LONGEST) for part in _Summary(assessment, around).parts()))
+    if len(parts) > _MOST_PARTS:
+        parts = [*parts[:_MOST_PARTS], "does more"]
+    if any(char in part for part in parts for char in ",:;"):
+        return "; ".join(parts)
+    return joined(parts) if parts else "only reads the workspace and the system"
 
 
 def question(assessment: Assessment, terms: Terms, around: Around) -> str:
     """Return one line: the summary of the action, and all rights that an approval would grant."""
-    told = summarize(assessment, around)
-    mark = ": " if told.startswith("`") else " "
-    given = "; ".join((powers(terms, around, assessment.action), *caveats(assessment, terms)))
-    return f"{named(assessment.action, around)}{mark}{told}. {given}. Allow it?"
+    summary = summarize(assessment, around)
+    mark = ": " if summary.startswith("`") else " "
+    rights = "; ".join((powers(terms, around, assessment.action), *caveats(assessment, terms)))
+    return f"{named(assessment.action, around)}{mark}{summary}. {rights}. Allow it?"
 
 
 def caveats(assessment: Assessment, terms: Terms) -> tuple[str, ...]:
@@ -72,8 +72,8 @@ def caveats(assessment: Assessment, terms: Terms) -> tuple[str, ...]:
 
 def secrets_read(assessment: Assessment, around: Around) -> str | None:
     """Return the part of the summary about secrets, or None when no effect names one."""
-    said = list(_secret_phrases(assessment.effects, around))
-    return joined(said) if said else None
+    phrases = list(_secret_phrases(assessment.effects, around))
+    return joined(phrases) if phrases else None
 
 
 class _Summary:
@@ -95,8 +95,8 @@ class _Summary:
         yield from (reason.text for reason in self.reasons if reason.tier is Tier.DENIED)
         yield from self._secrets()
         yield from self._uncertain()
-        whole, told = self._irreversible()
-        yield from told
+        whole, phrases = self._irreversible()
+        yield from phrases
         yield from self._fetched()
         yield from self._moves(whole)
         yield from self._paths(EffectKind.DELETES, "deletes", whole)
@@ -109,9 +109,9 @@ class _Summary:
         yield from self._others()
 
     def _secrets(self) -> Iterator[str]:
-        told = list(_secret_phrases(self.effects, self.around))
-        yield from told
-        if not told:
+        phrases = list(_secret_phrases(self.effects, self.around))
+        yield from phrases
+        if not phrases:
             yield from (reason.text for reason in self.reasons if reason.tier is Tier.SECRET)
 
     def _uncertain(self) -> Iterator[str]:
@@ -124,17 +124,17 @@ class _Summary:
 
     def _irreversible(self) -> tuple[bool, list[str]]:
         """Return True if everything in the workspace changes, and the phrases for everything that cannot be undone."""
-        told, whole = [], False
+        phrases, whole = [], False
         for reason in self.reasons:
             if reason.tier is not Tier.DANGEROUS:
                 continue
             whole = whole or reason.consequence in _WHOLE
             if reason.command:
-                told.append(_dangerous(reason))
+                phrases.append(_dangerous(reason))
                 self.covered.add(reason.command.split(" -")[0])
             elif reason.about is None or reason.about.scope is not Scope.SECRET:
-                told.append(reason.predicate or reason.text)
-        return whole, told
+                phrases.append(reason.predicate or reason.text)
+        return whole, phrases
 
     def _moves(self, whole: bool) -> Iterator[str]:
         """Yield the paths that are renamed rather than deleted, and their new place."""
@@ -224,7 +224,7 @@ class _Summary:
     def _hosts(self) -> Iterator[str]:
         hosts = [effect.target for effect in self.effects if effect.kind is EffectKind.CONNECTS]
         known = list(dict.fromkeys(host for host in hosts if host))
-        theirs = {
+        from_settings = {
             effect.target
             for effect in self.effects
             if effect.kind is EffectKind.CONNECTS and effect.scope is Scope.WORKSPACE
@@ -235,10 +235,10 @@ class _Summary:
                 for reason, _ in self.facts
                 if reason.tier is Tier.NETWORK and reason.consequence not in _BEYOND_TALKING
             )
-            said = [host for host in known if host not in theirs]
-            yield from [f"talks to {listed(said)}"] if said else ()
-            led = [host for host in known if host in theirs]
-            yield from [f"talks to {listed(led)}, as the repository's settings say"] if led else ()
+            direct = [host for host in known if host not in from_settings]
+            yield from [f"talks to {listed(direct)}"] if direct else ()
+            configured = [host for host in known if host in from_settings]
+            yield from [f"talks to {listed(configured)}, as the repository's settings say"] if configured else ()
             reading = [reason for reason, _ in self.facts if reason.tier is Tier.READ]
             sent = [reason for reason in reading if reason.consequence is Consequence.TRANSFERS]
             yield from (_with(reason.predicate, reason.command) for reason in sent)

@@ -123,5 +123,5 @@ def _exactly(terms: Terms, had: Terms, typed: FlagRights) -> bool:
         set(terms.write) - set(had.write) <= set(typed.write),
         set(terms.hosts) - set(had.hosts) <= set(typed.hosts),
     )
-    told = terms.env == had.env or bool(typed.hosts)
-    return same and all(kept) and all(more) and told and terms != had
+    same_environment = terms.env == had.env or bool(typed.hosts)
+    return same and all(kept) and all(more) and same_environment and terms != had

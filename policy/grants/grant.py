@@ -63,19 +63,19 @@ class GrantSubject:
         shape = self.shape
         if shape.words:
             open_ended = shape.flags or HOLE in shape.words
-            said = ("" if open_ended else "exactly ") + self.command
-            said += (
+            text = ("" if open_ended else "exactly ") + self.command
+            text += (
                 f" with {'any' if not any(map(is_flag, shape.words)) else 'any further'} flags" if shape.flags else ""
             )
-            said += f", in {plain(shape.folder)}/" if shape.folder else ""
+            text += f", in {plain(shape.folder)}/" if shape.folder else ""
             for doing, bounds in (("reading", self.read), ("changing", self.write), ("talking to", self.host)):
                 told = [
                     each
                     for each in bounds
                     if open_ended or not any(each.removesuffix("/**").rstrip("/") in w for w in shape.words)
                 ]
-                said += f", {doing} {_listed(tuple(told))}" if told else ""
-            return said
+                text += f", {doing} {_listed(tuple(told))}" if told else ""
+            return text
         parts = [f"reading {_listed(self.read)}"] if self.read else []
         parts += [f"changing {_listed(self.write)}"] if self.write else []
         by = "the file tools" if self.tool and Tool.BASH not in self.tool else "a redirection"

@@ -49,13 +49,13 @@ def refuse(ask: Ask, feedback: str | None, by: str = PERSON) -> Deny:
     """Return the Deny for a refusal. `by` is the author as the record names it; `feedback` is the author's text, passed
     on unchanged.
     """
-    said = (feedback or "").strip()
+    reply = (feedback or "").strip()
     who = answerer(by)
     what = f"{named(ask.assessment.action, ask.terms)} was refused"
-    why = f"{who} said no: {said}" if said else f"{who} said no"
+    why = f"{who} said no: {reply}" if reply else f"{who} said no"
     fix = (
         "do what they said instead"
-        if said
+        if reply
         else "do it another way, or say what it is for and ask what they would accept"
     )
     return Deny(Problem(what, why, fix), ask.cell, ask.reason)

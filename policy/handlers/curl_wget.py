@@ -59,13 +59,14 @@ def wget(call: Call) -> None:
     """Judge `wget`, which names files after addresses unless a name is given."""
     shape = parse(call.rule, call.label, call.words)
     given = {flag.name: value for flag, value in shape.flags}
-    told = bool(given.keys() & {"-O", "--output-document", "--spider"}) and not given.keys() & {"-b", "--background"}
-    if told and not shape.trouble:
+    foreground = not given.keys() & {"-b", "--background"}
+    names_output = bool(given.keys() & {"-O", "--output-document", "--spider"}) and foreground
+    if names_output and not shape.trouble:
         call.rule = replace(call.rule, changes="")
     judge(call)
     if any(_SPANS.fullmatch(text) for word in call.words for text in word.texts):
         call.connects("")
-    if call.quiet or shape.trouble or told:
+    if call.quiet or shape.trouble or names_output:
         return
     folder = given.get("-P") or given.get("--directory-prefix")
     if not given.keys() & _TREES:

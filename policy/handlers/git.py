@@ -142,8 +142,8 @@ def _given(call: Call, shape: ParsedOptions) -> None:
     named = {flag.name: value for flag, value in shape.flags if flag.name in ("--git-dir", "--work-tree")}
     for flag, value in shape.flags:
         if flag.name == "-c" and (value is None or value.text is None or not _harmless(value.text)):
-            shown = value.text.partition("=")[0] if value is not None and value.text is not None else "a setting"
-            call.unknown(f"`git -c` changes `{shown}`, which may name a program", value)
+            setting = value.text.partition("=")[0] if value is not None and value.text is not None else "a setting"
+            call.unknown(f"`git -c` changes `{setting}`, which may name a program", value)
     if not named:
         return
     classifier, cwds = call.findings.classifier, call.state.cwds or ()

@@ -186,8 +186,8 @@ class Variables:
         """Report a value of a `declare -i` variable that may not be a number, because bash evaluates it."""
         each = (value,) if value.items is None else value.items
         if not all(is_number(item) and not item.empty for item in each):
-            said = f"bash evaluates what is assigned to `{name}`, which is not certainly a number"
-            self._findings.unknown(said, INTEGER_VARIABLE, span)
+            text = f"bash evaluates what is assigned to `{name}`, which is not certainly a number"
+            self._findings.unknown(text, INTEGER_VARIABLE, span)
 
     def obeyed(self, name: str, span: SourceSpan | None) -> None:
         """Report that the script sets a variable that the shell or programs obey."""

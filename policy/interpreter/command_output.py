@@ -21,23 +21,23 @@ _PACKING = frozenset(["tar", "zip", "cpio", "pax"])
 def note_output(call: Call, rule: CommandRule, begin: State) -> None:
     """Add the texts that a command is known to print to the output of its frame."""
     frame, variables = call.frame, call.interpreter.variables
-    said = frame.stdin_texts if rule.name in _PASSING else call.says
+    texts = frame.stdin_texts if rule.name in _PASSING else call.says
     if rule.name in _PASSING:
-        said += tuple(text for word in call.words for text in word.content)
+        texts += tuple(text for word in call.words for text in word.content)
     if rule.name in _PRINTING:
-        said += tuple(text for word in call.words if word.pattern for text in variables.likely_words(word, begin))
+        texts += tuple(text for word in call.words if word.pattern for text in variables.likely_words(word, begin))
     if call.label in ("grep", "egrep", "fgrep"):
         from policy.interpreter.name_filters import picked  # only where there is a search
 
-        said += picked(parse(rule, call.label, call.words))
+        texts += picked(parse(rule, call.label, call.words))
     elif rule.name in _CUTTING and frame.stdin_texts:
         from policy.interpreter.name_filters import cut_out  # only where its input is known
 
-        said = cut_out(rule.name, call.words, frame.stdin_texts)
+        texts = cut_out(rule.name, call.words, frame.stdin_texts)
     if rule.name in _NAMING:
-        said = tuple(text for word in call.words for text in variables.likely_words(word, begin) if text[:1] != "-")
+        texts = tuple(text for word in call.words for text in variables.likely_words(word, begin) if text[:1] != "-")
     if rule.name in _PACKING:  # the names of files may come by their input
-        heard = tokens([*frame.stdin_texts, *(text for word in call.words for text in word.content)])
-        call.findings.suspect(Role.READ, AbstractWord(hints=heard), begin.cwds, rule.ref, call.span)
+        names = tokens([*frame.stdin_texts, *(text for word in call.words for text in word.content)])
+        call.findings.suspect(Role.READ, AbstractWord(hints=names), begin.cwds, rule.ref, call.span)
     known = frame.output
-    known += [text for text in said if text not in known][: MOST_OUTPUT - len(known)]
+    known += [text for text in texts if text not in known][: MOST_OUTPUT - len(known)]

@@ -196,8 +196,8 @@ class Expander:
 
     def require_number(self, what: str, span: SourceSpan) -> None:
         """Report a text that bash evaluates as arithmetic: a subscript of an array in it may run a command."""
-        said = f"{what}, which is not certainly a number: bash evaluates what it holds"
-        self.findings.unknown(said, ARITHMETIC_EVALUATION, span)
+        text = f"{what}, which is not certainly a number: bash evaluates what it holds"
+        self.findings.unknown(text, ARITHMETIC_EVALUATION, span)
 
     def _parameter(self, part: Parameter, state: State, frame: ExecutionFrame) -> AbstractWord:
         name = part.name
@@ -249,8 +249,8 @@ class Expander:
             return
         items = self.value(part.name, state, whole=True).items
         if items is None or len(items) < -int(part.subscript):
-            said = f"`{part.name}[{part.subscript}]`, which is not certainly there"
-            self.findings.unknown(said, ARRAY_INDEX, frame.place(part.span))
+            text = f"`{part.name}[{part.subscript}]`, which is not certainly there"
+            self.findings.unknown(text, ARRAY_INDEX, frame.place(part.span))
 
     def _raw(self, part: Parameter | Expansion, state: State) -> AbstractWord | None:
         """Return the value of a known variable before it is split. No command is interpreted a second time."""

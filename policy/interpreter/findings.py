@@ -193,14 +193,14 @@ class Findings:
         self, role: Role, word: AbstractWord, cwds: tuple[str, ...] | None, rule: RuleRef, span: SourceSpan | None
     ) -> None:
         """Refuse an uncertain word that may name a secret: by known data, its beginning, its end, or its matches."""
-        told = _SECRETLY.get(role, "lists" if role in (Role.NAMES, Role.TREE) else "changes")
+        verb = _SECRETLY.get(role, "lists" if role in (Role.NAMES, Role.TREE) else "changes")
         content = role not in (Role.NAMES, Role.TREE)
         consequence = _to_paths(role)
         for text in filter(None, word.texts or word.hints):
             if cwds is None and text[:1] != "/":
                 if content and self.classifier.secret_parts(text):
                     self.add_reason(
-                        Tier.SECRET, f"{told} {text}, {secret_kind(text)}", rule, span, consequence=consequence
+                        Tier.SECRET, f"{verb} {text}, {secret_kind(text)}", rule, span, consequence=consequence
                     )
             elif not word.texts:
                 for place in (self.classifier.place(text, cwd) for cwd in cwds or ("/",)):
@@ -213,20 +213,20 @@ class Findings:
                 # Only names: `ls -d ~/.ssh*` says no more than that the folder is there.
                 store = self.classifier.store(head if content else head.rpartition("/")[0] + "/", cwd)
                 if store:
-                    text = f"{told} files below {store}, {secret_kind(store)}"
+                    text = f"{verb} files below {store}, {secret_kind(store)}"
                     self.add_reason(Tier.SECRET, text, rule, span, consequence=consequence)
         if not content:
             return
         if store := self.classifier.shaped_store(word.shape):
-            text = f"{told} files such as {store}, {secret_kind(store)}"
+            text = f"{verb} files such as {store}, {secret_kind(store)}"
             self.add_reason(Tier.SECRET, text, rule, span, consequence=consequence)
         _, slash, end = word.tail.partition("/")
         if slash and not word.globbed and self.classifier.secret_end(word.head, end):
-            text = f"{told} {end} in some folder, {secret_kind(end)}"
+            text = f"{verb} {end} in some folder, {secret_kind(end)}"
             self.add_reason(Tier.SECRET, text, rule, span, consequence=consequence)
         for cwd in (cwds or ()) if word.pattern else ():
             if found := self.classifier.only_secrets(word.pattern, cwd):
-                text = f"{told} {', '.join(found[:3])} by a pattern that finds nothing but secrets"
+                text = f"{verb} {', '.join(found[:3])} by a pattern that finds nothing but secrets"
                 self.add_reason(Tier.SECRET, text, rule, span, consequence=consequence)
 
     def _reached(

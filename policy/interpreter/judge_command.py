@@ -172,8 +172,8 @@ def _shifts(rule: CommandRule, given: set[str], operands: list[AbstractWord], ro
 
 def port_of(rule: CommandRule, flags: Iterable[tuple[Flag, AbstractWord | None]]) -> str:
     """Return the port to which a bare host name is connected: that of the last flag, or that of the rule."""
-    told = [value for flag, value in flags if flag.role is Role.PORT and value is not None]
-    return _port(told[-1]) if told else rule.port
+    ports = [value for flag, value in flags if flag.role is Role.PORT and value is not None]
+    return _port(ports[-1]) if ports else rule.port
 
 
 def _port(word: AbstractWord) -> str:

@@ -17,8 +17,8 @@ _REACHES = frozenset((
 def read_jq(program: str) -> Reading:
     """Judge one jq or yq program."""
     # An interpolation `\(..)` inside a string is code, so text in strings counts when it holds one.
-    shown = _STRING.sub(lambda found: found[0] if "\\(" in found[0] else '""', program)
-    for word in _WORD.findall(shown):
+    code = _STRING.sub(lambda found: found[0] if "\\(" in found[0] else '""', program)
+    for word in _WORD.findall(code):
         if word in _REACHES:
             return unknown(f"`{word}` reaches beyond the input")
     return HARMLESS

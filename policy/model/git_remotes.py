@@ -40,8 +40,8 @@ class Remotes:
         for name in names:
             for remote in self.groups.get(name, (name,)):
                 own = self.push.get(remote, ()) if push else ()
-                told = own or self.fetch.get(remote, ())
-                found |= dict.fromkeys(self.rewritten(address, push=push and not own) for address in told)
+                addresses = own or self.fetch.get(remote, ())
+                found |= dict.fromkeys(self.rewritten(address, push=push and not own) for address in addresses)
         return tuple(found)
 
     def every(self, *, push: bool = False) -> tuple[str, ...]:

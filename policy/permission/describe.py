@@ -24,9 +24,10 @@ def whose(rule: PermissionRule, facts: Facts) -> str:
 
 def about(rule: PermissionRule) -> str:
     """Return the subject of the rule: `git push **`, changing `docs/**`."""
-    said = [f"`{rule.pattern}`"] if rule.run else []
-    said += [f"{verb} `{path}`" for verb, paths in (("reading", rule.read), ("changing", rule.write)) for path in paths]
-    said += [f"talking to `{host}`" for host in rule.host]
-    said += [f"tier `{tier.label}`" for tier in rule.tier]
-    said += [f"the tool `{tool.value}`" for tool in rule.tool if rule.layer is not Layer.GRANT]
-    return ", ".join(said)
+    parts = [f"`{rule.pattern}`"] if rule.run else []
+    parts += [f"reading `{path}`" for path in rule.read]
+    parts += [f"changing `{path}`" for path in rule.write]
+    parts += [f"talking to `{host}`" for host in rule.host]
+    parts += [f"tier `{tier.label}`" for tier in rule.tier]
+    parts += [f"the tool `{tool.value}`" for tool in rule.tool if rule.layer is not Layer.GRANT]
+    return ", ".join(parts)

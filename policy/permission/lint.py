@@ -106,8 +106,9 @@ def _joined(rule: PermissionRule) -> Iterator[RuleFinding]:
     """Yield findings about words that seem to match across several commands, but do not."""
     for text in (text for word in rule.run for text in word):
         if (bare := text.strip("0123456789")) and set(bare) <= _BETWEEN:
-            said = f"a rule is about one command, so `{text}` is only met as a quoted word"
-            yield _say(Severity.WARNING, "operator", rule, said, "write a rule for each command; files go into `write`")
+            message = f"a rule is about one command, so `{text}` is only met as a quoted word"
+            fix = "write a rule for each command; files go into `write`"
+            yield _say(Severity.WARNING, "operator", rule, message, fix)
             return
 
 

@@ -86,13 +86,13 @@ def ruled(assessment: Assessment, facts: Facts, rules: Sequence[PermissionRule],
         met = _meeting(rule, assessment, facts, opened)
         if met.how is _Met.NO:
             continue
-        said = f"{whose(rule, facts)} {'denies' if rule.verdict is Ruling.DENY else 'asks before'} {about(rule)}"
+        subject = f"{whose(rule, facts)} {'denies' if rule.verdict is Ruling.DENY else 'asks before'} {about(rule)}"
         if met.how is _Met.MAYBE:
-            asked[Reason(Tier.UNKNOWN, f"{said}, and {met.text}: {rule.why}", rule.ref, met.span)] = None
+            asked[Reason(Tier.UNKNOWN, f"{subject}, and {met.text}: {rule.why}", rule.ref, met.span)] = None
         elif rule.verdict is Ruling.DENY:
-            denied[Reason(Tier.DENIED, f"{said}: {rule.why}", rule.ref, met.span)] = None
+            denied[Reason(Tier.DENIED, f"{subject}: {rule.why}", rule.ref, met.span)] = None
         else:
-            asked[Reason(Tier.READ, f"{said}: {rule.why}", rule.ref, met.span)] = None
+            asked[Reason(Tier.READ, f"{subject}: {rule.why}", rule.ref, met.span)] = None
     reasons = (*denied, *assessment.reasons)
     return replace(assessment, reasons=reasons, asked=tuple(asked), covered=by, opened=opened)
 

@@ -22,8 +22,8 @@ def beside(rule: PermissionRule, rules: Sequence[PermissionRule], index: int) ->
         if same and rule.verdict is not other.verdict:
             if index > place:
                 strict = max(rule, other, key=lambda one: one.verdict)
-                said = f"it says `{_name(rule)}`, and {other.ref} says `{_name(other)}` about the same"
-                text = f"{said}; the stricter one counts ({strict.ref})"
+                difference = f"it says `{_name(rule)}`, and {other.ref} says `{_name(other)}` about the same"
+                text = f"{difference}; the stricter one counts ({strict.ref})"
                 yield warn("ambiguous", text, "keep one of them", other)
             continue
         if other.verdict < rule.verdict or not _wider(other, rule) or (same and index < place):

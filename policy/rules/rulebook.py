@@ -303,8 +303,8 @@ def parse_examples(text: str, file: str) -> tuple[Example, ...]:
         effects = table.get("effects", [])
         if not isinstance(effects, list):
             raise rule_error(file, chunk.line_of("effects"), "`effects` is a list of texts", "")
-        told = tuple(str(effect) for effect in effects)
-        examples.append(Example(_text(table, "run", chunk), tier, told, _text(table, "why", chunk), chunk.ref))
+        effect_texts = tuple(str(effect) for effect in effects)
+        examples.append(Example(_text(table, "run", chunk), tier, effect_texts, _text(table, "why", chunk), chunk.ref))
     return tuple(examples)
 
 
