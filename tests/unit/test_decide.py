@@ -136,7 +136,7 @@ GRANTED = [
     (
         [Tier.WRITE],
         [effect(WRITE, "/home/u/p/a", IN)],
-        Rights.WORKSPACE_WRITESPACE_WRITESPACE_WRITE,
+        Rights.WORKSPACE_WRITE,
         (),
         (),
         (),
@@ -145,7 +145,7 @@ GRANTED = [
     (
         [Tier.EXECUTE],
         [effect(RUN, "pytest", Scope.NONE)],
-        Rights.WORKSPACE_WRITESPACE_WRITESPACE_WRITE,
+        Rights.WORKSPACE_WRITE,
         (),
         (),
         (),
@@ -154,7 +154,7 @@ GRANTED = [
     (
         [Tier.UNKNOWN],
         [effect(UNKNOWN, "eval", Scope.NONE)],
-        Rights.WORKSPACE_WRITESPACE_WRITESPACE_WRITE,
+        Rights.WORKSPACE_WRITE,
         (),
         (),
         (),
@@ -163,7 +163,7 @@ GRANTED = [
     (
         [Tier.UNKNOWN],
         [],
-        Rights.WORKSPACE_WRITESPACE_WRITESPACE_WRITE,
+        Rights.WORKSPACE_WRITE,
         (),
         (),
         (),
@@ -177,7 +177,7 @@ GRANTED = [
     (
         [Tier.NETWORK, Tier.WRITE],
         [effect(CONNECT, "a.b", Scope.NONE), effect(WRITE, "/home/u/p/a", IN)],
-        Rights.WORKSPACE_WRITESPACE_WRITESPACE_WRITE,
+        Rights.WORKSPACE_WRITE,
         (),
         (),
         ("a.b",),
@@ -244,7 +244,7 @@ GRANTED = [
     (
         [Tier.EXECUTE],
         [effect(READ, "/srv/x", OUT), effect(RUN, "x", Scope.NONE)],
-        Rights.WORKSPACE_WRITESPACE_WRITESPACE_WRITE,
+        Rights.WORKSPACE_WRITE,
         (),
         (),
         (),
@@ -254,7 +254,7 @@ GRANTED = [
     (
         [Tier.WRITE],
         [effect(WRITE, "/home/u/p/.git/config", IN)],
-        Rights.WORKSPACE_WRITESPACE_WRITE,
+        Rights.WORKSPACE_WRITE,
         (),
         (),
         (),
@@ -263,7 +263,7 @@ GRANTED = [
     (
         [Tier.DANGEROUS],
         [effect(WRITE, "/home/u/p/.git/config", IN)],
-        Rights.WORKSPACE_WRITESPACE_WRITESPACE_WRITE,
+        Rights.WORKSPACE_WRITE,
         (),
         ("/home/u/p/.git/config",),
         (),
@@ -272,7 +272,7 @@ GRANTED = [
     (
         [Tier.DANGEROUS],
         [effect(WRITE, "/home/u/p/sub/.vscode/tasks.json", IN)],
-        Rights.WORKSPACE_WRITESPACE_WRITESPACE_WRITE,
+        Rights.WORKSPACE_WRITE,
         (),
         ("/home/u/p/sub/.vscode/tasks.json",),
         (),
@@ -281,7 +281,7 @@ GRANTED = [
     (
         [Tier.DANGEROUS],
         [effect(DELETE, "/home/u/p/src/a", IN)],
-        Rights.WORKSPACE_WRITESPACE_WRITESPACE_WRITE,
+        Rights.WORKSPACE_WRITE,
         (),
         (),
         (),
