@@ -70,9 +70,9 @@ class Called(Protocol):
 
 
 def parse(tool: Called, arguments: dict[str, object] | None, raw: str = "") -> Arguments | Problem:
-    """The arguments of one call, or a short Problem that tells the model exactly what to change.
+    """Return the arguments of one call, or a short Problem that tells the model exactly what to change.
 
-    `arguments` is the JSON object, or None when the model's JSON did not parse; then `raw` is what it wrote. Total:
+    `arguments` is the JSON object, or None if the model's JSON did not parse; `raw` is then the model's text. Total:
     never raises, and the Problem stays short for inputs of any size.
     """
     if arguments is None:
@@ -150,7 +150,7 @@ def _meant(name: str, known: list[str]) -> str:
 
 
 def _fault(detail: ErrorDetails) -> str:
-    """One pydantic error in our words."""
+    """Return one error of pydantic in plain words."""
     limits = detail.get("ctx", {})
     given = detail["input"]
     sentence = _FAULT_WORDS.get(detail["type"], "does not fit: {message}")

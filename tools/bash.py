@@ -88,14 +88,16 @@ def _output(finished: Finished, keep: Keep | None) -> list[str]:
 
 
 def _share(out: str, err: str) -> tuple[Tail, Tail]:
-    """The ends of both streams in one room: half of it for stderr, the rest for stdout, and what is left for stderr."""
+    """Return the ends of both streams in one room: half of it for stderr, the rest for stdout, and what is left for
+    stderr.
+    """
     shown_err = tail(err, LINES // 2, BYTES // 2)
     shown_out = tail(out, *_beside(shown_err))
     return shown_out, tail(err, *_beside(shown_out))
 
 
 def _beside(other: Tail) -> tuple[int, int]:
-    """The lines and bytes that are left beside `other`."""
+    """Return the lines and bytes that are left beside `other`."""
     used = other.text.encode("utf-8", "replace")
     return LINES - used.count(b"\n"), BYTES - len(used)
 

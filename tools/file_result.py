@@ -37,7 +37,9 @@ A = TypeVar("A", bound=BaseModel)
 
 
 def answer_of(shape: type[A], finished: Finished) -> A | Problem:
-    """The answer, or why there is none: the action's own Problem, what ended it, or that the answer makes no sense."""
+    """Return the answer, or the Problem: the action's own, the limit that ended it, or an answer that makes no
+    sense.
+    """
     if (problem := problem_of(finished)) is not None:
         return problem
     try:
@@ -76,12 +78,12 @@ def failed(finished: Finished) -> bool:
 
 
 def tell(problem: Problem) -> str:
-    """A Problem as the model reads it."""
+    """Return a Problem as text for the model."""
     return f"error: {problem.what}\nwhy: {problem.why}\nfix: {problem.fix}"
 
 
 def problem_parts(problem: Problem, finished: Finished) -> tuple[TextPart, ...]:
-    """A Problem, and what the boundary stopped, as a whole result."""
+    """Return a Problem and the stopped attempts as a whole result."""
     return (TextPart("\n".join([tell(problem), *violations(finished)])),)
 
 
@@ -99,7 +101,7 @@ def violations(finished: Finished) -> list[str]:
 
 
 def change_lines(change: Change) -> list[str]:
-    """The diff and the notes of a change, as lines of a result."""
+    """Return the diff and the notes of a change as lines of a result."""
     lines = list(change.diff)
     if change.dropped:
         lines.append(f"[{change.dropped:,} more lines of the diff are not shown]")

@@ -87,7 +87,7 @@ class Glob:
 
 
 def _split(pattern: str) -> tuple[str, str]:
-    """An absolute pattern as the folder that is certain, and the pattern below it."""
+    """Return the fixed folder of an absolute pattern, and the pattern below it."""
     parts = pattern.split("/")
     certain = next((at for at, part in enumerate(parts) if any(char in part for char in _SPECIAL)), len(parts) - 1)
     certain = min(certain, len(parts) - 1)

@@ -19,7 +19,7 @@ class Seen:
         self._masked: set[str] = set()
 
     def note(self, path: str, digest: str) -> None:
-        """The model now knows the content of `path` that has this digest."""
+        """Record that the model knows the content of `path` with this digest."""
         self._digests[normpath(path)] = digest
 
     def digest(self, path: str) -> str | None:

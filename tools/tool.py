@@ -111,7 +111,7 @@ def specs(tools: Sequence[Tool]) -> tuple[Spec, ...]:
 
 
 def find(tools: Sequence[Tool], name: str) -> Tool | Problem:
-    """The tool that the model named, or the Problem that tells it which there are."""
+    """Return the tool that the model named, or the Problem that lists the tools."""
     for tool in tools:
         if tool.name == name:
             return tool

@@ -16,7 +16,7 @@ class Tail:
 
 
 def tail(text: str, lines: int = LINES, room: int = BYTES) -> Tail:
-    """The last `lines` lines of `text` or its last `room` bytes of UTF-8, whichever is less.
+    """Return the last `lines` lines of `text` or its last `room` bytes of UTF-8, whichever is less.
 
     A line is cut only when it alone is larger than the room.
     """

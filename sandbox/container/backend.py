@@ -155,7 +155,7 @@ class Container:
         return outcome, ended.refused
 
     async def _files(self, terms: Terms) -> Backend:
-        """The local helper that does what reads and writes single files: no image needs a Python for it."""
+        """Return the local helper for actions on single files, so that no image needs a Python."""
         if self.local is None:
             first: SandboxUnavailable | None = None
             for tier in LOCAL:
@@ -261,7 +261,9 @@ class Container:
         return body
 
     def _profile(self, terms: Terms) -> str:
-        """The seccomp profile as the daemon wants it: as JSON, or (Podman) as a file that it can read."""
+        """Return the seccomp profile for the daemon: as JSON, or (Podman) as the path of a file that the daemon can
+        read.
+        """
         assert self.daemon is not None
         assert self.masks is not None
         rights = Rights.WORKSPACE_WRITE if terms.hosts else terms.rights  # the proxy is reached over TCP
@@ -294,7 +296,10 @@ async def _with_egress(box: Box, work: Coroutine[Any, Any, tuple[Outcome, int]])
 
 
 def _unspeakable(words: tuple[str, ...]) -> Problem | None:
-    """The daemon is talked to in JSON, which has no words for other bytes than UTF-8: another command would run."""
+    """Return the Problem of a command that cannot be sent to the daemon; None if it can.
+
+    The daemon is sent JSON, which has no form for bytes other than UTF-8: the daemon would run another command.
+    """
     try:
         "".join(words).encode()
     except UnicodeEncodeError:
@@ -330,7 +335,7 @@ def _owner(workspace: str) -> str:
 
 
 def _hand_over(scratch: str, user: str) -> None:
-    """The session's /tmp belongs to whom commands run as. Only root can be somebody else than that."""
+    """Give the session's /tmp to the user of commands. Only root can run commands as another user."""
     uid, _, gid = user.partition(":")
     if os.geteuid() == 0 and os.stat(scratch).st_uid != int(uid):
         os.chown(scratch, int(uid), int(gid))
@@ -346,7 +351,9 @@ def _make_masks() -> Scratch:
 
 
 def _not_started(program: str, ended: Ended, seconds: float) -> Outcome | None:
-    """A command that the runtime could not start; the status is the shell's for such a program, 127 or 126."""
+    """Return the outcome of a command that the runtime could not start, or None. The status is that of a shell: 127
+    or 126.
+    """
     text = ended.failed
     if not text and ended.status in (126, 127) and not ended.err and b"OCI runtime exec failed" in ended.out[:200]:
         text = ended.out.decode("utf-8", "replace")

@@ -172,9 +172,9 @@ class Box:
         most: int,
         alarm: Alarm | None = None,
     ) -> Ended:
-        """One command, to its end and the end of all that it started.
+        """Run one command, until it and all its descendants have ended.
 
-        Raises SandboxUnavailable when the daemon does not answer: then it is killed. Cancelling kills it too.
+        Raises SandboxUnavailable if the daemon does not answer; the command is then killed, as it is on cancel.
         """
         running = Running(most, listen)
         try:
@@ -269,7 +269,7 @@ class Box:
         return None
 
     async def _status(self, number: str) -> int:
-        """The exit status of a command whose streams have ended; the daemon hears of it a moment later."""
+        """Return the exit status of a command whose streams have ended, which the daemon learns a moment later."""
         for turn in range(200):
             told = await self.daemon.call(lambda client: client.exec_inspect(number))
             if (code := _code(told)) is not None:
@@ -278,7 +278,7 @@ class Box:
         raise _gone()
 
     async def _ended(self, number: str) -> int | None:
-        """The exit status where the daemon knows it by now: one look, since what was left behind still runs."""
+        """Return the exit status if the daemon knows it by now: one look, because descendants still run."""
         try:
             async with asyncio.timeout(DRAIN):
                 told = await self.daemon.call(lambda client: client.exec_inspect(number))
@@ -345,7 +345,9 @@ _FIXES = (
 
 
 def _code(told: Mapping[str, Any]) -> int | None:
-    """The exit status in what the daemon tells of a command; None while it runs, or is not yet waited for."""
+    """Return the exit status from the daemon's report about a command; None while the command runs, or is not yet
+    reaped.
+    """
     return int(told["ExitCode"]) if not told["Running"] and told["ExitCode"] is not None else None
 
 

@@ -83,7 +83,7 @@ def keeper(user: str) -> str:
 
 
 def body(terms: Terms, found: Scan, place: Place, look: Look) -> Body:
-    """The container for `terms`, whose workspace is as in `found`."""
+    """Return the container for `terms`, whose workspace is as in `found`."""
     limits = terms.limits
     binds, filesystems = _mounted(terms, found, place, look)
     # fmt: off
@@ -140,7 +140,7 @@ def body(terms: Terms, found: Scan, place: Place, look: Look) -> Body:
 
 
 def writable(made: Body) -> tuple[str, ...]:
-    """The folders of the host that commands in that container may write to, and no folder in one of them."""
+    """Return the folders of the host to which commands in that container may write, without folders in one of them."""
     host = made["HostConfig"]
     assert isinstance(host, dict)
     found = sorted(str(each["Source"]) for each in host["Mounts"] if not each["ReadOnly"])

@@ -84,7 +84,7 @@ class NoDaemon(SandboxUnavailable):
 
 
 def find_socket(chosen: str, environ: Mapping[str, str]) -> str:
-    """The path of the daemon's socket: configured, DOCKER_HOST, the context in use, or where one usually lies.
+    """Return the path of the daemon's socket: configured, DOCKER_HOST, the context in use, or where one usually lies.
 
     Raises NoDaemon when there is none, SandboxUnavailable when it is on another machine.
     """
@@ -128,8 +128,10 @@ def is_socket(path: str) -> bool:
 
 
 def _context(environ: Mapping[str, str]) -> str:
-    """The endpoint of the Docker context in use; empty for the default one. As the `docker` command keeps it: the
-    name in `config.json`, the rest in a folder named by the sha256 of that name."""
+    """Return the endpoint of the Docker context in use; empty for the default one.
+
+    The `docker` command keeps the name in `config.json`, and the rest in a folder named by the SHA-256 of that name.
+    """
     folder = environ.get("DOCKER_CONFIG") or os.path.join(environ.get("HOME", "/nonexistent"), ".docker")
     try:
         name = environ.get("DOCKER_CONTEXT") or _json(os.path.join(folder, "config.json")).get("currentContext") or ""
@@ -172,7 +174,9 @@ def unreachable(socket: str, error: BaseException) -> SandboxUnavailable:
 
 
 async def find_image(daemon: Daemon, name: str) -> Image:
-    """The image that `name` pins. Raises SandboxUnavailable: not configured, not pinned, not there, not for here."""
+    """Return the image that `name` pins. Raises SandboxUnavailable if it is not configured, not pinned, missing, or
+    not for this machine.
+    """
     if not name:
         raise _unusable(
             "no image is configured for the container sandbox",

@@ -70,7 +70,7 @@ def unescape(path: str) -> str:
 
 
 def _stat(path: str) -> os.stat_result:
-    """What a path is, links followed; of one that is not there, what is nowhere."""
+    """Return the state of a path, links followed; for a missing path, the state of nothing."""
     try:
         return os.stat(path)
     except OSError:

@@ -11,7 +11,8 @@ _CLONE_NEWNET = 0x40000000
 
 
 def listen_inside(pid: int, port: int) -> socket.socket:
-    """A TCP listener on the loopback of process `pid`. Raises OSError where we may not enter its network (setns(2)).
+    """Return a TCP listener on the loopback of process `pid`. Raises OSError if its network cannot be entered
+    (setns(2)).
 
     SAFETY: setns moves the calling thread alone. That thread is made for this, and ends here.
     """

@@ -48,8 +48,10 @@ class Processes:
         return not self.left()
 
     def strike(self, *, everything: bool = False) -> bool:
-        """One round of killing; whether there was anybody. `everything`: those that keep the container too, so that
-        what the daemon is about to start in there cannot start any more."""
+        """Kill all processes once, and return True if there were any.
+
+        With `everything`, also kill those that keep the container, so that the daemon cannot start anything more in it.
+        """
         found = sorted(self._all()) if everything else self.left()
         for pid in found:
             self._send(pid, signal.SIGKILL)

@@ -34,7 +34,7 @@ _UNSEEN = ("clone3", "openat2")
 
 
 def profile(rights: Rights, *, unix: bool, machine: str) -> str:
-    """The profile as JSON, the same for the same arguments. KeyError for a machine we have no table for."""
+    """Return the profile as JSON, equal for equal arguments. Raises KeyError for a machine without a table."""
     table = tomllib.loads((Path(str(profiles.__file__)).parent / "seccomp" / "linux.toml").read_text("utf-8"))
     entries: list[Entry] = list(table["argument"])
     sockets = table["sockets"]
@@ -66,7 +66,9 @@ def profile(rights: Rights, *, unix: bool, machine: str) -> str:
 
 
 def allowed(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
-    """The argument comparisons, one list for each rule, under which none of `entries` (all of one call) refuses."""
+    """Return the argument comparisons, one list for each rule, under which no entry of `entries` (all of one call)
+    refuses.
+    """
     whole: list[dict[int, Cube]] = [{}]
     for entry in entries:
         ways = [{_arg(entry): cube} for cube in _kept(entry)]
@@ -126,7 +128,7 @@ def _outside(refused: Set) -> Set:
 
 
 def _refused(entry: Entry) -> Iterator[list[Entry]]:
-    """The argument comparisons, one list for each rule, under which `entry` refuses."""
+    """Return the argument comparisons, one list for each rule, under which `entry` refuses."""
     arg = _arg(entry)
     other = entry.get("only_with")
     extra = [_masked(other["arg"], (other["mask"], other["value"]))] if isinstance(other, dict) else []

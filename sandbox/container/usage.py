@@ -25,7 +25,7 @@ class Usage:
         return self._space.pause
 
     def excess(self) -> str | None:
-        """The limit that the whole tree has passed, by its name, as far as that costs nothing to know."""
+        """Return the name of the limit that the whole tree has passed, from the counters that are cheap to read."""
         if self._processes.memory_kills() > self._kills:
             return "memory"
         if self._limits.cpu and self._processes.cpu() - self._cpu >= self._limits.cpu:

@@ -74,7 +74,7 @@ class Request:
 
     @property
     def bare(self) -> str:
-        """The path alone."""
+        """Return the path without the query."""
         return self.path.partition("?")[0]
 
     @property
@@ -170,7 +170,7 @@ def response(head: bytes, moved: tuple[str, str] = ("", "")) -> tuple[int, bytes
 
 
 def unfolded(head: bytes) -> bytes:
-    """The head of a response as a proxy passes it on: no folded lines, no space before a colon (RFC 9112, 5.1, 5.2)."""
+    """Return the head of a response without folded lines and without a space before a colon (RFC 9112, 5.1, 5.2)."""
     return _SPACED.sub(rb"\1:", _FOLD.sub(b" ", head))
 
 
@@ -199,7 +199,7 @@ def in_chunks(head: bytes) -> bool:
 
 
 def chunk_size(line: bytes) -> int:
-    """The size that a chunk's first line gives. Raises Malformed."""
+    """Return the size that a chunk's first line gives. Raises Malformed."""
     found = _SIZE.match(line)
     if found is None:
         raise Malformed("the size of a chunk cannot be read")
@@ -258,7 +258,9 @@ def _target(method: str, target: str, within: tuple[str, int] | None) -> tuple[s
 
 
 def _agrees(told: list[str], host: str, port: int, minor: str, *, inside: bool) -> None:
-    """The Host header says the same as the request: otherwise it depends on the server which of them counts."""
+    """Return True if the Host header names the host of the request; otherwise servers differ in which of them
+    counts.
+    """
     if len(told) > 1 or (minor == "1" and not told):
         raise Malformed("the request must have one Host header")
     where = authority(told[0]) if told else (host, port)

@@ -77,7 +77,7 @@ class Ledger:
         self.up = self.down = 0
 
     def attempt(self) -> Attempt | None:
-        """A new one; None when the command has made all that it may."""
+        """Return a new attempt; None if the command has made as many as it may."""
         if len(self.attempts) >= ATTEMPTS:
             self.beyond += 1
             return None

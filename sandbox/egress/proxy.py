@@ -36,7 +36,7 @@ class Egress:
         resolver: Resolve = resolve,
         broker: "Broker | None" = None,
     ) -> None:
-        """`broker`: what credentials are added by, where there are any."""
+        """Listen for commands. `broker` injects credentials, if there are any."""
         self._broker = broker
         listener.setblocking(False)
         self._listener = listener
@@ -55,7 +55,7 @@ class Egress:
         self._listen(True)
 
     async def end(self) -> tuple[tuple[Connection, ...], tuple[Violation, ...]]:
-        """The command is over, and so are its connections. What they were, and what was refused."""
+        """End the connections of the command, and return its connections and the violations among them."""
         self._busy = False
         self._listen(False)
         for task in list(self._tasks):

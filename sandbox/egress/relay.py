@@ -23,7 +23,7 @@ async def relay(one: socket.socket, other: socket.socket, up: Count, down: Count
 
 
 async def pour(source: socket.socket, target: socket.socket, count: Count, idle: float) -> None:
-    """One way until `source` ends; that is not passed on."""
+    """Transfer in one direction until `source` ends. The end is not passed on."""
     await _run([_Way(source, target, count, ends=False)], idle)
 
 

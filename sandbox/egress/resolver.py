@@ -12,7 +12,9 @@ LONGEST = 10.0  # seconds
 
 
 async def resolve(host: str, port: int) -> tuple[str, ...]:
-    """The addresses of `host`, best first, as this machine resolves it. Empty when it has none. Raises TimeoutError."""
+    """Return the addresses of `host` from this machine's resolver, best first; empty if there are none. Raises
+    TimeoutError.
+    """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[tuple[str, ...]] = loop.create_future()
 

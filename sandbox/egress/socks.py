@@ -31,9 +31,9 @@ def greeting(data: bytes) -> int:
 
 
 def request(data: bytes) -> tuple[int, str, int]:
-    """The size of the request, and the host (as it was written, an IPv6 address in brackets) and port that it names.
+    """Return the size of the request, its host as written (an IPv6 address in brackets), and its port.
 
-    `(0, "", 0)` while it is not whole. Raises Unanswerable for all but CONNECT.
+    `(0, "", 0)` while the request is incomplete. Raises Unanswerable for all but CONNECT.
     """
     if len(data) < 5:
         return 0, "", 0

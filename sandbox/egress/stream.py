@@ -68,7 +68,7 @@ class Stream:
 
 
 async def first(*streams: Stream) -> Stream:
-    """The one that has something to read (or has ended) before the others; nothing is read."""
+    """Return the stream that has something to read, or has ended, first. Nothing is read."""
     for stream in streams:
         if stream.ahead:
             return stream

@@ -61,7 +61,7 @@ class Helper:
                     close(handle)
 
     def stay_awake(self) -> None:
-        """A request is on its way: be ready, and look for it instead of sleeping, for a moment."""
+        """Poll for the announced request for a moment instead of sleeping."""
         self.watchdog.begin()
         now = time.monotonic()
         until = now + AWAKE
@@ -97,7 +97,7 @@ class Helper:
             self.watchdog.end()
 
     def start(self, request: dict[str, object], handles: list[int]) -> int | str:
-        """The PID of what was started, or `ERRNO step` when it could not be."""
+        """Start a program, and return its PID, or `ERRNO step` if it could not be started."""
         try:
             if request["op"] == "spawn":
                 return self.spawn(request, handles)
@@ -236,9 +236,9 @@ def find(name: str, path: str) -> str:
 
 
 def receive(control: socket.socket) -> tuple[dict[str, object] | None, list[int]]:
-    """One request: an 8-byte length (with up to three descriptors), then that many bytes. None at the end.
+    """Return one request: an 8-byte length (with up to three descriptors), then that many bytes. None at the end.
 
-    Without bytes, it is the word that one will come at once.
+    A request without bytes announces that another one will come at once.
     """
     # THREAT T09: closed on exec, or a command would inherit the originals beside its 0, 1 and 2.
     head, parts, _, _ = control.recvmsg(8, ROOM, socket.MSG_CMSG_CLOEXEC)

@@ -199,7 +199,7 @@ def _is_folder(tree: int) -> bool:
 
 
 def _make_place(place: str, *, folder: bool) -> None:
-    """A mount point, when there is none yet."""
+    """Create a mount point if it does not exist."""
     if os.path.lexists(place):
         return
     if folder:
@@ -263,9 +263,9 @@ def _bound_numbers(proc: str, plan: Plan) -> None:
 
 
 def _set(path: str, value: int, folder: int | None = None) -> None:
-    """A setting of our own namespace that older kernels lack or withhold: then the other closers stand alone.
+    """Write a setting of this namespace. Older kernels lack or withhold it; then the other measures remain.
 
-    `folder`: what `path` is below, when it is not whole.
+    `folder` is the parent of a relative `path`.
     """
     try:
         _write(os.open(path, os.O_WRONLY | os.O_CLOEXEC, dir_fd=folder), str(value).encode())
@@ -280,7 +280,7 @@ def loopback_up() -> None:
 
 
 def listen(port: int) -> socket.socket:
-    """A socket of this network namespace that somebody outside of it will accept on (network_namespaces(7))."""
+    """Return a socket of this network namespace that a process outside will accept on (network_namespaces(7))."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.bind(("127.0.0.1", port))
     listener.listen(128)

@@ -33,14 +33,14 @@ class Space:
         self.forget()
 
     def begin(self) -> None:
-        """A command starts."""
+        """Start counting for a new command."""
         self._since = time.time()
         self._free = {path: free for path in self.folders if (free := _free(path)) is not None} if self.limit else {}
         self.lost = self._files = 0
         self.cleared = float(self.limit)
 
     def forget(self) -> None:
-        """The command is over: watch nothing until the next `begin`."""
+        """End counting for the command, until the next `begin`."""
         self._free = {}
         self._since = self.cleared = 0.0
         self.lost = self._files = 0

@@ -64,7 +64,7 @@ def check(expected: tuple[Expected, ...], real: tuple[str, ...]) -> None:
 
 
 def nearest(path: str, put: Mapping[str, object]) -> str:
-    """The innermost place of `put` that `path` lies below; "/" for none."""
+    """Return the innermost place of `put` that `path` lies below; "/" for none."""
     while path != "/":
         path = os.path.dirname(path)
         if path in put:

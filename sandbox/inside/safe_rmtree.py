@@ -91,7 +91,7 @@ def _hoist(inner: int, top: int, token: str, number: int) -> int:
 
 
 def _open(name: str, parent: int | None) -> int:
-    """The folder, after giving ourselves back the right to it. Raises OSError for a link or anything else."""
+    """Open the folder, after restoring this user's rights to it. Raises OSError for a link or another kind of file."""
     handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
     try:
         state = os.fstat(handle)

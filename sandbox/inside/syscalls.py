@@ -110,13 +110,15 @@ def detach_root() -> None:
 
 
 def open_path(path: str, resolve: int, root: int = AT_FDCWD) -> int:
-    """A handle on `path`, found as `resolve` (RESOLVE_*, openat2(2)) says; with RESOLVE_IN_ROOT from `root` down."""
+    """Return a handle on `path`, resolved by `resolve` (RESOLVE_*, openat2(2)); with RESOLVE_IN_ROOT from `root`
+    down.
+    """
     how = struct.pack("QQQ", os.O_PATH | os.O_CLOEXEC, 0, resolve)
     return _syscall(f"open {path}", OPENAT2, root, os.fsencode(path), how, len(how))
 
 
 def clone_tree(path: str, attributes: int, *, links: bool = True) -> int:
-    """A detached copy of the mount at `path` with `attributes` (ATTR_*) set on it and everything below.
+    """Return a detached copy of the mount at `path` with `attributes` (ATTR_*) set on it and everything below.
 
     Without `links`, nothing on the way to it may be a link, and the last name neither.
     """
@@ -132,7 +134,7 @@ def clone_tree(path: str, attributes: int, *, links: bool = True) -> int:
 
 
 def fresh_tmpfs(mode: str, size: int) -> int:
-    """An empty tmpfs that is attached nowhere yet, without devices and setuid programs (fsopen(2), fsmount(2))."""
+    """Return an empty tmpfs that is attached nowhere, without devices and setuid programs (fsopen(2), fsmount(2))."""
     context = _syscall("make a tmpfs", FSOPEN, b"tmpfs", FSOPEN_CLOEXEC)
     try:
         # An empty file takes memory too, and counts no byte: no more of them than pages.
@@ -186,7 +188,7 @@ def drop_capabilities() -> None:
 
 
 def landlock_abi() -> int:
-    """The Landlock ABI of the running kernel; 0 where Landlock is missing or disabled at boot."""
+    """Return the Landlock ABI of the running kernel; 0 where Landlock is missing or disabled at boot."""
     try:
         return _syscall("ask for Landlock", LANDLOCK_CREATE_RULESET, None, 0, LANDLOCK_CREATE_RULESET_VERSION)
     except KernelError:

@@ -194,7 +194,7 @@ def _resident(process: str) -> int:
 
 
 def _share(process: str) -> int:
-    """The proportional set size of one process, in bytes (proc_pid_smaps(5))."""
+    """Return the proportional set size of one process, in bytes (proc_pid_smaps(5))."""
     return _number(f"/proc/{process}/smaps_rollup", b"Pss:") << 10
 
 

@@ -152,7 +152,7 @@ class Linux:
         return survey(terms, self.scratch.path if self.scratch else "", self.cache) == slot.scan
 
     def _launch(self, terms: Terms) -> HelperHandle:
-        """The launch that was made ahead, when it was made for this; else a new one."""
+        """Return the prelaunched helper if it fits these terms; else launch a new one."""
         self.feed = self.feed or feed()
         taken = self.ahead.take(self.name, terms) if self.ahead and self.scratch is None and not self.files else None
         if taken is not None:
@@ -210,7 +210,7 @@ async def _with_egress(slot: HelperHandle, work: Coroutine[None, None, Outcome])
 async def _converse(
     slot: HelperHandle, permit: Permit, stdin: bytes | None, listen: Listener | None, alarm: Live | None = None
 ) -> Outcome:
-    """One action, from request to outcome."""
+    """Run one action, from the request to the outcome."""
     action, limits = permit.action, permit.terms.limits
     started = time.monotonic()
     if isinstance(action, RunScript | RunArgv):

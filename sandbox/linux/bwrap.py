@@ -26,10 +26,11 @@ _SEALED = ("--remount-ro", "/dev", "--remount-ro", "/proc", "--remount-ro", "/")
 
 
 def options(plan: Plan, empty: dict[str, str], *, admin: bool) -> list[str]:
-    """The options under which bubblewrap builds the plan's private root.
+    """Return the options with which bubblewrap builds the plan's private root.
 
-    `empty`: what lies over a secret `file` or `dir`. `admin`: root with its powers, who needs no user namespace
-    to build it.
+    Args:
+        empty: The paths that are mounted over a secret `file` or `dir`.
+        admin: True for root with its capabilities, who needs no user namespace.
     """
     words = [*(() if admin else ("--unshare-user",)), *_ALONE, *_KERNELS]
     for step in plan.mounts:

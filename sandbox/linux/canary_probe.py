@@ -91,7 +91,7 @@ async def try_out(slot: HelperHandle, tier: str, terms: Terms) -> dict[str, bool
 
 
 def _hiding_place(terms: Terms) -> str | None:
-    """A folder that a command under `terms` does not see; None: there is none."""
+    """Return a folder that a command under `terms` does not see; None if there is none."""
     return next((place for place in _places() if not _shown(place, terms)), None)
 
 

@@ -69,7 +69,7 @@ class Pool(Generic[S]):
         self._timer: asyncio.TimerHandle | None = None
 
     async def take(self, terms: Terms) -> S:
-        """A helper for `terms` and nobody else's meanwhile. Raises SandboxUnavailable, then nothing is held."""
+        """Return a helper for `terms`, exclusively. Raises SandboxUnavailable; then nothing is held."""
         key = helper_key(terms)
         gate = self._gates.get(key)
         if gate is None:
@@ -124,7 +124,9 @@ class Pool(Generic[S]):
         return slot
 
     def _idle_one(self, key: str, terms: Terms) -> S | None:
-        """The one used last. One that died, or whose mounts miss a new secret or auto-run file, is ended."""
+        """Return the idle helper that was used last. End helpers that died, or whose mounts miss a new secret or
+        auto-run file.
+        """
         for index in range(len(self._idle) - 1, -1, -1):
             if self._idle[index].key != key:
                 continue

@@ -40,7 +40,7 @@ class SpareHelper:
         self._helper: Helper | None = None
 
     def take(self) -> Helper | None:
-        """The helper, for the one who will end it; None when somebody was first."""
+        """Return the helper, which the caller then ends; None if it was taken already."""
         helper, self._helper = self._helper, None
         return helper
 
@@ -104,7 +104,7 @@ def end(process: subprocess.Popen[bytes], control: socket.socket, group: "Group"
 
 
 def send(control: socket.socket, request: dict[str, object], handles: list[int]) -> None:
-    """One request, whole, with its descriptors. Raises OSError when the helper is gone."""
+    """Send one whole request with its descriptors. Raises OSError if the helper is gone."""
     body = marshal.dumps(request)
     head = struct.pack("Q", len(body))
     # One call for both: two would wake the helper twice. SAFETY: the descriptors travel with the first bytes.

@@ -35,7 +35,7 @@ class Alarm(Protocol):
         ...
 
     def fileno(self) -> int:
-        """The descriptor; -1 when there is none."""
+        """Return the descriptor; -1 when there is none."""
         ...
 
     def grow(self) -> bool:

@@ -18,7 +18,7 @@ _FOLDERS = ("/usr/bin", "/bin", "/usr/local/bin", "/run/current-system/sw/bin")
 
 
 def bubblewrap() -> str | None:
-    """The program, in a folder of the system's own; None when there is none."""
+    """Return the path of bubblewrap in a system folder; None if there is none."""
     return shutil.which("bwrap", path=":".join(_FOLDERS))
 
 
@@ -38,7 +38,9 @@ def steps(shown: tuple[str, ...]) -> tuple[Step, ...]:
 
 @lru_cache(maxsize=1)
 def _needed() -> tuple[str, ...]:
-    """The interpreter, its standard library, and every shared library and loader that this process has mapped."""
+    """Return the interpreter, its standard library, and every shared library and loader that this process has
+    mapped.
+    """
     library = os.path.dirname(os.path.realpath(os.__file__))
     compiled = os.path.join(sys.base_exec_prefix, sys.platlibdir, os.path.basename(library), "lib-dynload")
     found = {os.path.realpath(sys.executable), library, *_mapped(), *_loader(os.path.realpath(sys.executable))}
@@ -48,7 +50,7 @@ def _needed() -> tuple[str, ...]:
 
 
 def _mapped() -> set[str]:
-    """The shared libraries beside the interpreter itself; extensions come with the library's folder or not at all."""
+    """Return the shared libraries beside the interpreter itself. Extension modules are in the library's folder."""
     with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as file:
         paths = {line.split(maxsplit=5)[5].rstrip("\n") for line in file if line.count("/") and ".so" in line}
     return {
@@ -57,7 +59,7 @@ def _mapped() -> set[str]:
 
 
 def _names(path: str) -> tuple[str, ...]:
-    """A library is asked for by the short name of a link beside it."""
+    """Return the names of a library: programs request it by the short name of a link beside it."""
     if ".so" not in path:
         return (path,)
     folder = os.path.dirname(path)
@@ -66,7 +68,7 @@ def _names(path: str) -> tuple[str, ...]:
 
 
 def _loader(program: str) -> set[str]:
-    """The loader by the name that the program gives it (PT_INTERP, elf(5)): that name has to be there."""
+    """Return the loader by the name in the program (PT_INTERP, elf(5)), which has to exist inside."""
     with open(program, "rb") as file:
         head = file.read(64)
         if head[:5] != b"\x7fELF\x02":

@@ -59,7 +59,7 @@ ABIS: dict[int, Abi] = {
 
 
 def known(abi: int) -> Abi:
-    """The newest table entry at or below `abi` (at least 1)."""
+    """Return the newest table entry at or below `abi` (at least 1)."""
     return ABIS[max(number for number in ABIS if number <= abi)]
 
 

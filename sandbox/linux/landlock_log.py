@@ -74,7 +74,7 @@ class Feed:
                 self.note(struct.unpack_from("=IH", message)[1], message[16:].decode("utf-8", "replace"))
 
     def note(self, kind: int, text: str) -> None:
-        """One record."""
+        """Add one record."""
         if kind == _LANDLOCK_DOMAIN and (found := _DOMAIN.search(text)):
             self._domains[found["domain"]] = int(found["pid"])
             if len(self._domains) > _KEPT:
@@ -146,7 +146,7 @@ _WORDS = {
 
 
 def processes(helper: int) -> frozenset[int]:
-    """A helper by its first process, and its second half, which is what enters the domain."""
+    """Return the first process of a helper, and its second half, which enters the domain."""
     try:
         with open(f"/proc/{helper}/task/{helper}/children", encoding="ascii") as file:
             return frozenset((helper, *map(int, file.read().split())))

@@ -176,7 +176,7 @@ class PrelaunchedHelper:
         self._launch: Launch | None = launched
 
     def take(self, tier: str, terms: Terms) -> tuple[Launch, Scratch] | None:
-        """The launch and the scratch folder, for the one who will end and remove them; None when they do not fit."""
+        """Return the launch and the scratch folder, which the caller then ends and removes; None if they do not fit."""
         launched = self._launch
         if launched is None or (tier, plan_builder.helper_key(terms)) != (self._tier, self._key):
             return None
@@ -195,7 +195,9 @@ class PrelaunchedHelper:
 def launched_ahead(
     name: str | None, terms: Terms, *, cache: Path, spare: SpareHelper
 ) -> Iterator[PrelaunchedHelper | None]:
-    """A helper for `terms` that locks itself in meanwhile, for the backend `name` (None: the best). No file actions."""
+    """Launch a helper for `terms` that confines itself meanwhile, for the backend `name` (None: the best). No file
+    actions.
+    """
     tier = TIERS[0] if name is None else name
     if tier not in TIERS or sys.platform != "linux":
         yield None  # the choice of a backend will say what is wrong with that name

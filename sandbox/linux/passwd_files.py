@@ -61,7 +61,9 @@ def _text(path: str) -> bytes | None:
 
 
 def _kept(cache: Path, name: str, text: bytes) -> str:
-    """A file of ours with that content; empty when it cannot be written: then there is no entry, as on the machine."""
+    """Return the path of a file with that content; empty if it cannot be written, which leaves the machine without
+    an entry.
+    """
     path = cache / f"{name}-{hashlib.sha256(text).hexdigest()[:32]}"
     try:
         if path.exists() and path.read_bytes() == text:

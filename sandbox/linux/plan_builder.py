@@ -210,7 +210,7 @@ def mounts(
     instead: Mapping[str, str] = MappingProxyType({}),
     own: tuple[Step, ...] = (),
 ) -> tuple[Step, ...]:
-    """The private root, in the order in which it is built: parents first, masks over what they mask."""
+    """Return the private root, in the order in which it is built: parents first, masks over what they mask."""
     work = terms.rights is Rights.WORKSPACE_WRITE
     steps: list[Step] = list(own)
     for path in terms.system:
@@ -280,7 +280,7 @@ def _private(terms: Terms) -> tuple[str, ...]:
 
 
 def _filled(terms: Terms, tier: str) -> tuple[str, ...]:
-    """The folders on a disk that a command may fill, by the names that they have inside."""
+    """Return the folders on a disk that a command may fill, by the names that they have inside."""
     cache = cache_place(terms) if tier != "T3" else ""
     scratch = terms.home if tier == "T3" else "/tmp"
     own = (terms.workspace, scratch, cache) if terms.rights is Rights.WORKSPACE_WRITE else ()
@@ -313,7 +313,7 @@ def _bare_rules(terms: Terms, work: bool, look: Look) -> list[tuple[str, int]]:
 
 
 def _fit(path: str, look: Look, tier: str) -> int:
-    """A rule on a file may hold file rights only, or the kernel refuses it (EINVAL)."""
+    """Return the rights without those of folders for a rule on a file, or the kernel refuses the rule (EINVAL)."""
     shape = look(path)
     if shape is None and tier != "T3":
         return ~0  # made inside the private root: a folder
@@ -321,7 +321,7 @@ def _fit(path: str, look: Look, tier: str) -> int:
 
 
 def kind(path: str) -> str | None:
-    """The real disk's answer for `Look`."""
+    """Return the answer of the real disk for `Look`."""
     try:
         return f"-> {os.readlink(path)}"
     except OSError:

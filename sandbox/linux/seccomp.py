@@ -22,9 +22,9 @@ _FORMAT = 3  # bump when the way a program is built changes: it is part of the c
 
 
 def programs(rights: Rights, *, unix: bool, cache: Path | None, noexec: bool = True) -> tuple[bytes, bytes]:
-    """The two programs for one right set: allow by name, refuse by argument. Raises SandboxUnavailable.
+    """Return the two programs for one right set: allow by name, refuse by argument. Raises SandboxUnavailable.
 
-    `noexec`: whether the helper may set vm.memfd_noexec, which it does as root.
+    `noexec` is True if the helper may set vm.memfd_noexec, which it does as root.
     """
     # It lies beside our code in every kind of installation; asking importlib.resources costs more than reading it.
     text = (Path(str(profiles.__file__)).parent / "seccomp" / TABLE).read_bytes()

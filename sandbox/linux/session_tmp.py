@@ -25,7 +25,9 @@ class Scratch:
         self._bare: tuple[str, int] | None = None
 
     def empty(self) -> dict[str, str]:
-        """An empty `file` and an empty `dir` that nobody may open, out of the commands' sight: to lie over secrets."""
+        """Return an empty `file` and an empty `dir` that cannot be opened, out of the commands' sight, to mount over
+        secrets.
+        """
         if self._bare is None:
             self._bare = _held()
             os.close(os.open(os.path.join(self._bare[0], "file"), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0))
@@ -33,7 +35,7 @@ class Scratch:
         return {kind: os.path.join(self._bare[0], kind) for kind in ("file", "dir")}
 
     def make(self, target: str, *, folder: bool) -> None:
-        """A mount point at `target` (below /tmp). Raises SandboxUnavailable; see `make_point`."""
+        """Create a mount point at `target` (below /tmp). Raises SandboxUnavailable; see `make_point`."""
         make_point(self._lock, "/tmp", target, folder=folder)
 
     def remove(self) -> None:
@@ -45,7 +47,7 @@ class Scratch:
 
 
 def _held() -> tuple[str, int]:
-    """A new folder by its real name, and its lock."""
+    """Return a new folder by its real name, and its lock."""
     while True:
         path = os.path.realpath(tempfile.mkdtemp(prefix=_PREFIX))
         # Held as long as we live (flock(2)): a folder that nobody holds belongs to a session that was killed. Until it
@@ -64,10 +66,10 @@ def _held() -> tuple[str, int]:
 
 
 def make_point(top: int, root: str, target: str, *, folder: bool) -> None:
-    """A mount point at `target`, which lies below `root`; `top` is the open folder that commands see as `root`.
+    """Create a mount point at `target` below `root`. `top` is the open folder that commands see as `root`.
 
-    Raises SandboxUnavailable where a command has put something in the way.
-    THREAT T18: we are not confined, so nothing here may follow what a command left.
+    Raises SandboxUnavailable if a command has put something in the way. THREAT T18: the runner is not confined, so no
+    step may follow what a command left.
     """
     *parents, last = target.removeprefix(root + "/").split("/")
     handle = os.dup(top)

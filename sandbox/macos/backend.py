@@ -155,7 +155,7 @@ class Seatbelt:
     def command(
         self, terms: Terms, found: Scan, argv: tuple[str, ...], code: tuple[str, ...] = (), proxy: int | None = None
     ) -> tuple[str, ...]:
-        """The whole command line: limits first, then sandbox-exec, then `argv`. Raises SandboxUnavailable."""
+        """Return the whole command line: limits first, then sandbox-exec, then `argv`. Raises SandboxUnavailable."""
         self.scratch = self.scratch or Scratch()
         written = profile_for(terms, found, scratch=self.scratch.path, code=code, proxy=proxy)
         if found.truncated or (found.crowded and terms.rights is Rights.WORKSPACE_WRITE) or _size(written) > _MOST:

@@ -51,7 +51,7 @@ class _Paper:
 
 
 def actual(path: str) -> str:
-    """The kernel's own name of a path that starts with one of the links into /private."""
+    """Return the kernel's own name of a path that starts with one of the links into /private."""
     first = "/" + path[1:].partition("/")[0]
     return f"/private{path}" if first in _ALIASES else path
 

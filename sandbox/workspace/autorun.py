@@ -77,7 +77,7 @@ class Watch:
         return was is not None and isinstance(who, tuple) and self.before.get(was + path[len(root) :]) == who
 
     def _hits(self, found: Scan) -> dict[str, set[str]]:
-        """The files that count by their names, each with the repositories that obey it."""
+        """Return the files that count by their names, each with the repositories that obey it."""
         hits: dict[str, set[str]] = {}
         for roots, patterns in ((found.roots, self.terms.locked), (found.inner, inside_git(self.terms.locked))):
             for root in roots:
@@ -167,7 +167,7 @@ class Watch:
 
 
 def _places(terms: Terms) -> list[tuple[str, tuple[str, ...]]]:
-    """The folders in which files may appear, the workspace first, each with its patterns of secret files."""
+    """Return the folders in which files may appear, the workspace first, each with its patterns of secret files."""
     names = plain_names(terms.hidden) if terms.write else ()
     return [(terms.workspace, terms.hidden), *((folder, names) for folder in terms.write)]
 

@@ -1,12 +1,12 @@
 """Auto-run files that appear while a command runs: they are set aside within milliseconds, and the command is ended.
 
 An editor obeys `.vscode/settings.json`, and a prompt runs `git status`, before the command ends that made the files. So
-folders are watched from outside of the sandbox, by inotify(7). The look at the whole workspace at the
-end stays (`sandbox/workspace/autorun.py`): it also finds what is beyond the bounds here.
+folders are watched from outside of the sandbox, by inotify(7). The scan of the whole workspace at the end stays
+(`sandbox/workspace/autorun.py`): it also finds files beyond the bounds of the watch.
 
-A `git checkout` that is ended midway leaves half a worktree. So while Git writes an index, the files that it brings are
-set aside one by one, and the command is ended a moment later. A command can pretend that Git writes: it wins no more
-than that it goes on for GRACE seconds.
+A `git checkout` that is ended midway leaves half a worktree. So while Git writes an index, the files that it creates
+are set aside one by one, and the command is ended a moment later. A command can pretend that Git writes; it gains only
+GRACE seconds.
 """
 
 import os
@@ -108,7 +108,7 @@ class Live:
         self._inner_first = _Firsts(self._inner)
 
     def fileno(self) -> int:
-        """The descriptor that is readable when something happened; -1 when nothing is watched."""
+        """Return the descriptor that is readable when something happened; -1 when nothing is watched."""
         return self._inotify.handle if self._inotify is not None else -1
 
     def begin(self) -> None:
@@ -394,7 +394,7 @@ class _Firsts:
             found[first] = (*found.get(first, ()), pattern)
 
     def of(self, name: str) -> tuple[str, ...]:
-        """The patterns whose first name fits, in any case of letters: what is really there is asked of the disk."""
+        """Return the patterns whose first name fits, ignoring case; the disk tells the real name."""
         name = name.lower()
         known = self._known.get(name)
         if known is not None:

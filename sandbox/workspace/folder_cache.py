@@ -1,17 +1,17 @@
-"""What is known of the folders below one place, and when it may still be believed without reading them again.
+"""Cache of the folders below one place, and the rules for when it is valid without reading the folders again.
 
-A folder that gains or loses a name gets a new ctime, which nobody can set back (inode(7)). So a folder whose device,
-number, mtime and ctime are as they were holds the names that it held. Three kinds are read again every time:
-- it changed so shortly before it was read that a later change may carry the same time (as Git's index does): MARGIN, or
-  SHORT_MARGIN where its time has a fraction of a second, and so was told by a clock of a few milliseconds
-- its file system is not on the list of those that keep such times themselves (network and FUSE file systems)
-- it is closed to us: it could not be read or entered, or its path is too long
+A folder that gains or loses a name gets a new ctime, which no process can set back (inode(7)). So a folder whose
+device, number, mtime and ctime are unchanged holds the same names. Three kinds are read again every time: - folders
+that changed so shortly before they were read that a later change may carry the same time (as Git's index   does):
+MARGIN, or SHORT_MARGIN if the time has a fraction of a second, from a clock of a few milliseconds - folders of file
+systems that are not on the list of those that keep such times themselves (network and FUSE) - closed folders, which
+could not be read or entered, or whose path is too long
 
-Link counts are no part of a folder: a program elsewhere that links one of our files changes that file alone. `due` says
-when every file must be asked again.
+Link counts are not part of a folder: a program elsewhere that links one of our files changes that file alone. `due` is
+True when every file must be checked again.
 
-Nor is what lies behind a link. An answer that was found by the names in the folders alone holds while `version` is the
-same.
+Targets of links are not part of a folder either. An answer that depends only on the names in the folders holds while
+`version` is the same.
 """
 
 import contextlib
@@ -282,7 +282,7 @@ class Trees:
         self._held: dict[tuple[str, tuple[tuple[str, ...], ...]], Tree] = {}
 
     def take(self, top: str, patterns: tuple[tuple[str, ...], ...]) -> Tree:
-        """The tree below `top`. `patterns`: what else decides about its folders."""
+        """Return the tree below `top`. `patterns` are further inputs of its answers."""
         tree = self._held.pop((top, patterns), None) or self._load(top, patterns) or Tree(top)
         self._held[top, patterns] = tree  # the last one used is the last one
         if len(self._held) > KEPT:
@@ -322,7 +322,7 @@ class Trees:
         return self._uncovered[top]
 
     def remember(self, top: str, marks: Iterable[Mark]) -> None:
-        """A command took away what told that these are secret."""
+        """Remember files as secret after a command removed what marked them as secret."""
         self._uncovered[top] = self.uncovered(top) | {*marks}
         if self._cache is None:
             return

@@ -135,9 +135,10 @@ def common(folder: str) -> str:
 
 
 def named(folder: str, top: str) -> set[str]:
-    """The folder of hooks, the programs, and further files of settings, that the settings in `folder` name.
+    """Return the folder of hooks, the programs, and further settings files that the settings in `folder` name.
 
-    `top`: the folder from which relative paths count. Plain joined paths: they may lead anywhere, and to nothing.
+    `top` is the folder from which relative paths count. The results are plain joined paths: they may lead anywhere, or
+    to nothing.
     """
     found: set[str] = set()
     home = os.path.expanduser("~")
@@ -178,7 +179,9 @@ def _starts_nothing(setting: Setting) -> bool:
 
 
 def _pointer(content: bytes, path: str, workspace: str) -> bool:
-    """A worktree's or a submodule's: it leads into a repository of this workspace, where the settings are watched."""
+    """Return True for the `.git` file of a worktree or submodule: it leads into a repository here, whose settings
+    are watched.
+    """
     try:
         place = os.path.normpath(os.path.join(os.path.dirname(path), gitdir_target(content)))
     except GitConfigError:

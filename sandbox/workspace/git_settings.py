@@ -34,7 +34,9 @@ _DEEPEST = 10  # levels of includes; of more, Git ends with an error
 
 
 class UncertainSettingsError(Exception):
-    """Settings that cannot be read with certainty. The text is the reason, for after "settings which"."""
+    """The error for settings that cannot be read with certainty. The text is the reason, for use after "settings
+    which".
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ class GitFolder:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The files of settings, in Git's order. Of the last two Git reads at most one, where the first one says so."""
+        """Return the settings files in Git's order. Git reads at most one of the last two, as the first one says."""
         return tuple(
             dict.fromkeys((f"{self.common}/config", f"{self.common}/config.worktree", f"{self.path}/config.worktree"))
         )
@@ -220,7 +222,7 @@ def read_file(path: str, most: int = LONGEST) -> bytes | None:
 
 @lru_cache(maxsize=256)
 def _parsed(path: str, stamp: tuple[int, ...]) -> tuple[Setting, ...]:
-    """The settings of one file. `stamp` keeps an answer from outliving the content it was about."""
+    """Return the settings of one file. `stamp` invalidates a cached answer when the content changes."""
     try:
         return read_settings(read_file(path) or b"")
     except GitConfigError as error:

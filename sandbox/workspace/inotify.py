@@ -18,11 +18,11 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Inotify:
-    """Watches folders, not what lies below them. Whoever made it closes it.
+    """Watches on folders, without the folders below them. The caller closes it.
 
     Attributes:
-        handle: the descriptor, readable when there is an event.
-        paths: the folder of each watch, by the number that the kernel gave it.
+        handle: The descriptor, readable when there is an event.
+        paths: The folder of each watch, by the number that the kernel gave it.
     """
 
     __slots__ = ("_numbers", "handle", "paths")

@@ -126,7 +126,7 @@ class Inventory:
         return False
 
     def _led(self, changes: Changes, before: "_Tree") -> dict[str, Finding]:
-        """Changes that complete a repository because one of its names is a link that leads to them."""
+        """Return changes that complete a repository because one of its names is a link that leads to them."""
         found: dict[str, Finding] = {}
         for folder in (_below(self._top, place) for place in self._repositories):
             if before.certain(folder) or not self._holds_obeyed(folder, before):
@@ -137,7 +137,7 @@ class Inventory:
         return found
 
     def _inside(self, folder: str, paths: Iterable[str]) -> dict[str, Finding]:
-        """Those of `paths` that Git obeys when `folder` is the inside of a repository."""
+        """Return the members of `paths` that Git obeys if `folder` is the inside of a repository."""
         why = f"Git takes {_shown(folder)} for a repository, in which it obeys this file"
         rests = ((path, _rest(path, folder)) for path in paths if not path.endswith(".sample"))  # githooks(5)
         return {path: Finding(why) for path, rest in rests if any(_begins(rest, each) for each in self._obeyed)}
@@ -217,7 +217,7 @@ class _Tree:
         return "folder" if stat.S_ISDIR(mode) else "link" if stat.S_ISLNK(mode) else "file"
 
     def _data(self, path: str) -> bytes:
-        """The start of a file, or where a link leads; nothing for what is neither."""
+        """Return the start of a file, or the target of a link; empty for other kinds."""
         node = self._changes.get(folded(path.lstrip("/")))
         if node is not None:
             return node.data[:_LONGEST]
@@ -252,7 +252,7 @@ def _below(top: str, place: str) -> str:
 
 
 def _above(path: str) -> Iterator[str]:
-    """The folders that `path` lies in, from the top (empty) on."""
+    """Return the folders that `path` lies in, from the top (empty) on."""
     yield ""
     for count, char in enumerate(path):
         if char == "/":
@@ -260,7 +260,7 @@ def _above(path: str) -> Iterator[str]:
 
 
 def _rest(path: str, folder: str) -> list[str]:
-    """The names of `path`, which lies below `folder`, from there on, in the spelling in which names are compared."""
+    """Return the names of `path` below `folder`, in the spelling in which names are compared."""
     return folded(path[len(folder) :].lstrip("/")).split("/")
 
 

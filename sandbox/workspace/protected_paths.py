@@ -80,11 +80,11 @@ class Scan:
     crowded: bool = False
 
     def with_masked(self, other: "Scan") -> "Scan":
-        """The same, with the secret files of a further folder."""
+        """Return a copy with the secret files of a further folder."""
         return self._joined(other, "masked", "closed")
 
     def with_guarded(self, other: "Scan") -> "Scan":
-        """The same, with the secret and auto-run files of a further folder that may be written."""
+        """Return a copy with the secret and auto-run files of a further folder that may be written."""
         return self._joined(other, "masked", "closed", "locked", "pinned", "roots", "inner", "named", "led")
 
     def _joined(self, other: "Scan", *fields: str) -> "Scan":
@@ -271,7 +271,7 @@ def _holds(known: _Answer, tree: Tree, shared: list[tuple[str, int, int, int]]) 
 
 @lru_cache(maxsize=16)
 def plain_names(hidden: tuple[str, ...]) -> tuple[str, ...]:
-    """The patterns of `hidden` that are names, or a folder's name and one in it, wherever they lie."""
+    """Return the patterns of `hidden` that are names, or `FOLDER/NAME`, at any place."""
     return tuple(name for name in hidden if name[:1] != "/")
 
 
@@ -294,9 +294,8 @@ def unchanged(
 def moment(
     workspace: str, hidden: tuple[str, ...], shown: tuple[str, ...], locked: tuple[str, ...], trees: Trees
 ) -> int:
-    """A number for what the last `scan` saw: while it gives the same one, nothing came or went that `appearing` finds.
-
-    0: that cannot be told here.
+    """Return a version of the last `scan`: while it is equal, no path came or went that `appearing` finds. 0 for
+    unknown.
     """
     tree = trees.take(workspace, (plain_names(hidden), shown))
     known = tree.answers.get((hidden, locked, _still_there(trees.uncovered(workspace))))
@@ -347,7 +346,7 @@ def _known(tree: Tree, path: str) -> bool:
 
 
 def _shared(tree: Tree) -> tuple[list[tuple[str, int, int, int]], frozenset[tuple[int, int, int]]]:
-    """The marks of files that have names elsewhere, as they are now; and the device, number and links of each."""
+    """Return the marks of files with names elsewhere, as of now, and the device, number and links of each."""
     links: dict[tuple[int, int, int], list[str]] = {}
     for path in tree.linked:
         for name, *_ in tree.folders[path][8]:
@@ -367,7 +366,7 @@ def _still_there(known: Iterable[Mark]) -> frozenset[str]:
 
 
 def _between(top: str, path: str) -> list[str]:
-    """The folders below `top` that `path` lies in."""
+    """Return the folders below `top` that `path` lies in."""
     found = []
     while (path := os.path.dirname(path)).startswith(top + "/"):
         found.append(path)
@@ -450,10 +449,10 @@ def marks(paths: tuple[str, ...]) -> tuple[tuple[str, int, int, int], ...]:
 
 
 def _matcher(patterns: tuple[str, ...]) -> Callable[[str], bool]:
-    """One question for all name patterns.
+    """Return one predicate for all name patterns, ignoring case.
 
-    In any case of letters, as the policy reads them: `grep -r` must not show what `cat .ENV` may not. A regular
-    expression of a hundred names takes longer to compile than most commands run: it is for the names that need it.
+    The policy ignores case too: `grep -r` must not show what `cat .ENV` may not. A regular expression of a hundred
+    names takes longer to compile than most commands run, so it is used only for names that need it.
     """
     if not patterns:
         return lambda name: False
@@ -486,7 +485,7 @@ def _matcher(patterns: tuple[str, ...]) -> Callable[[str], bool]:
 
 
 def _sequence(pattern: str) -> Callable[[str], bool]:
-    """A pattern whose only wildcard is `*`."""
+    """Match a pattern whose only wildcard is `*`."""
     first, *inner, last = pattern.split("*")
 
     def matches(name: str) -> bool:
@@ -562,7 +561,7 @@ def _insides(root: str, tree: Tree) -> Iterator[str]:
 
 
 def _links(path: str) -> list[str]:
-    """The links that are followed on the way to `path`, the last one included."""
+    """Return the links that are followed on the way to `path`, the last one included."""
     found: list[str] = []
     at, left = "", path.split("/")
     while left and len(found) < _MOST_LINKS:
@@ -583,7 +582,7 @@ def _links(path: str) -> list[str]:
 
 
 def _begun(root: str, patterns: tuple[str, ...]) -> list[str]:
-    """The patterns of which at least the first name is there: few of hundreds."""
+    """Return the patterns whose first name exists: few of hundreds."""
     try:
         names = os.listdir(root)
     except OSError:
@@ -601,7 +600,7 @@ def _begun(root: str, patterns: tuple[str, ...]) -> list[str]:
 
 @lru_cache(maxsize=16)
 def _first_names(patterns: tuple[str, ...]) -> tuple[frozenset[str], Callable[[str], bool]]:
-    """The first names of patterns: the plain ones, and whether a name fits one of the others."""
+    """Return the first names of patterns: the plain ones, and whether a name fits one of the others."""
     firsts = {pattern.partition("/")[0].casefold() for pattern in patterns}
     wild = tuple(sorted(name for name in firsts if any(c in name for c in "*?[")))
     return frozenset(firsts - {*wild}), _expression(wild) if wild else lambda name: False

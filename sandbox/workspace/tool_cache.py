@@ -31,7 +31,9 @@ class Kept:
 
 
 def place(base: str, workspace: str) -> str:
-    """The folder that keeps what `workspace` cached, there or not. `base` is our own cache folder, a real path."""
+    """Return the folder of the caches of `workspace`, existing or not. `base` is this program's cache folder, a real
+    path.
+    """
     key = hashlib.sha256(workspace.encode("utf-8", "surrogatepass")).hexdigest()[:32]
     return f"{base}/{_ALL}/{key}/{_KEPT}"
 
@@ -51,7 +53,7 @@ def ready(kept: str, workspace: str) -> None:
 
 
 def everything(base: str) -> tuple[Kept, ...]:
-    """The caches of all workspaces, by workspace."""
+    """Return the caches of all workspaces, by workspace."""
     found = []
     for key in _names(f"{base}/{_ALL}"):
         folder = f"{base}/{_ALL}/{key}"

@@ -59,14 +59,14 @@ class Refused(Exception):
 
 
 def refusal(error: OSError, what: str) -> Refused:
-    """The kernel's no, in words. `what` names the attempt: "cannot read `/a/b`"."""
+    """Return the Problem for the kernel's refusal. `what` names the attempt: "cannot read `/a/b`"."""
     number = error.errno or 0
     why, fix = _WORDS.get(number, (os.strerror(number).lower() if number else "the system refused", "try another way"))
     return Refused(what, why, fix)
 
 
 def show(name: str) -> str:
-    """A file name as valid, one-line text: bytes that are not UTF-8 and control characters come out as escapes."""
+    """Return a file name as valid, one-line text: bytes that are not UTF-8 and control characters are escaped."""
     if name.isascii() and name.isprintable():
         return name
     text = os.fsencode(name).decode("utf-8", "backslashreplace")
@@ -74,7 +74,7 @@ def show(name: str) -> str:
 
 
 def kind(mode: int) -> str:
-    """The word for what `st_mode` says."""
+    """Return the word for the kind of file in `st_mode`."""
     for is_kind, word in _KINDS:
         if is_kind(mode):
             return word
@@ -82,7 +82,9 @@ def kind(mode: int) -> str:
 
 
 def regular(path: str, what: str) -> os.stat_result:
-    """The state of the regular file at `path`, links followed; Refused for anything else, nothing opened."""
+    """Return the state of the regular file at `path`, links followed, without opening it. Raises Refused for other
+    kinds.
+    """
     try:
         state = os.stat(path)
     except OSError as error:
@@ -97,9 +99,9 @@ def regular(path: str, what: str) -> os.stat_result:
 
 
 def open_regular(path: str, what: str) -> int:
-    """A descriptor for reading the regular file at `path`; never blocks, never opens a pipe or a device.
+    """Return a descriptor for reading the regular file at `path`. Never blocks, and never opens a pipe or a device.
 
-    The kind is asked before the open, because opening a device can act, and again after it, because names move.
+    The kind is checked before the file is opened, because opening a device can act, and after, because names move.
     """
     regular(path, what)
     try:
@@ -111,7 +113,7 @@ def open_regular(path: str, what: str) -> int:
 
 
 def read_capped(path: str, what: str, cap: int = CAP) -> tuple[bytes, bool]:
-    """The first `cap` bytes of a regular file, and whether there are more."""
+    """Return the first `cap` bytes of a regular file, and whether there are more."""
     descriptor = open_regular(path, what)
     try:
         content = regular_file.read_descriptor(descriptor, cap + 1)
@@ -135,7 +137,7 @@ def digest(content: bytes) -> str:
 
 
 def missing(path: str, what: str) -> Refused:
-    """The Problem of a path that is not there, with what lies nearest to it."""
+    """Return the Problem of a path that is not there, with what lies nearest to it."""
     folder, name = os.path.split(path)
     while not os.path.isdir(folder) and folder not in ("/", ""):
         folder, name = os.path.split(folder)

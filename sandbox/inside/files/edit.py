@@ -68,7 +68,7 @@ def edit_file(path: str, old: str, new: str, replace_all: bool, seen: str | None
 
 
 def visible(text: str) -> str:
-    """The text for people: bytes that are not UTF-8 become the replacement character."""
+    """Return the text for display: bytes that are not UTF-8 become the replacement character."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 

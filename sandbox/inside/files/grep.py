@@ -108,7 +108,7 @@ def _ring(number: int, frame: "FrameType | None") -> None:
 
 
 def compiled(query: Query) -> "re.Pattern[str] | str":
-    """The pattern as Python reads it, or the reason why it cannot, in words."""
+    """Return the pattern compiled by Python, or the reason why it is invalid, in words."""
     import re
     import warnings
 
@@ -136,7 +136,7 @@ def search(query: Query, regex: "re.Pattern[str]", paths: list[str] | None = Non
 
 
 def _files(query: Query, found: Findings) -> "Iterator[str]":
-    """The files to search, in the order of their names."""
+    """Return the files to search, in the order of their names."""
     if not os.path.isdir(query.root):
         yield query.root
         return
@@ -171,7 +171,9 @@ def _files(query: Query, found: Findings) -> "Iterator[str]":
 
 
 def filter_of(glob: str) -> Pattern:
-    """A gitignore-like filter: without a slash it names files at any depth, with one it starts at the root."""
+    """Return a filter like gitignore: without a slash it matches files at any depth, with a slash it starts at the
+    root.
+    """
     return Pattern(glob if "/" in glob.rstrip("/") else f"**/{glob}")
 
 

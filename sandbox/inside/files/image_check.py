@@ -125,7 +125,7 @@ def _webp(content: bytes) -> Kind | None:
 
 
 def _table(flags: int) -> int:
-    """The bytes of a GIF's colour table."""
+    """Return the bytes of a GIF's colour table."""
     return 3 << ((flags & 7) + 1) if flags & 0x80 else 0
 
 

@@ -14,7 +14,9 @@ SKIPPED = ".git"  # Git's own files are not what anybody searches for, and they 
 
 
 def list_folder(path: str) -> dict[str, object]:
-    """The entries of a folder by name: [name, kind, size, target of a link]. A file answers for itself."""
+    """Return the entries of a folder by name: [name, kind, size, target of a link]. For a file, return the file
+    itself.
+    """
     what = f"cannot list `{show(path)}`"
     try:
         state = os.stat(path)

@@ -62,7 +62,7 @@ class Pattern:
 
 
 def expand(pattern: str) -> list[str]:
-    """The patterns that `{a,b}` stands for, nested ones too; a brace that does not close stands for itself."""
+    """Return the patterns that `{a,b}` stands for, nested ones too. A brace that does not close stands for itself."""
     done: list[str] = []
     todo = [pattern]
     while todo:
@@ -79,7 +79,7 @@ def expand(pattern: str) -> list[str]:
 
 
 def _first_braces(text: str) -> tuple[int, int, list[str]] | None:
-    """The first brace group that closes: where it starts, where it ends, and its choices."""
+    """Return the first brace group that closes: its start, its end, and its choices."""
     at = 0
     while at < len(text):
         if text[at] == "\\":
@@ -111,7 +111,7 @@ def _close(text: str, start: int) -> tuple[int, int, list[str]] | None:
 
 
 def _parts(pattern: str) -> list["re.Pattern[str] | None"]:
-    """One matcher a name; None is `**`. A pattern that ends in `**` means the files below."""
+    """Return one matcher for each name; None is `**`. A pattern that ends in `**` matches the files below."""
     parts: list[re.Pattern[str] | None] = []
     for part in pattern.split("/"):
         if part in ("", "."):
@@ -127,7 +127,9 @@ def _parts(pattern: str) -> list["re.Pattern[str] | None"]:
 
 
 def _name(pattern: str) -> "re.Pattern[str]":
-    """A pattern for one name. Each star is atomic once what follows it is found, so that no name takes long."""
+    """Compile a pattern for one name. Each star is atomic once the text after it is found, so matching takes little
+    time.
+    """
     import re
 
     fixed: list[str] = [""]
@@ -160,7 +162,7 @@ def _name(pattern: str) -> "re.Pattern[str]":
 
 
 def _set_end(pattern: str, at: int) -> int:
-    """The place after the `]` that closes the set which began before `at`; 0 when none does."""
+    """Return the place after the `]` that closes the set which began before `at`; 0 when none does."""
     if pattern[at : at + 1] in ("!", "^"):
         at += 1
     return pattern.find("]", at + 1) + 1

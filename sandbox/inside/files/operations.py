@@ -135,7 +135,7 @@ class _Request:
         self._fields = fields
 
     def text(self, name: str) -> str:
-        """A text; Refused when it is none, or cannot be written as UTF-8."""
+        """Return the value as text. Raises Refused for another type, and for text that cannot be written as UTF-8."""
         value = self._fields.get(name)
         if not isinstance(value, str):
             raise Refused("cannot do this", f"the request lacks the text `{name}`", "report this as a bug")
@@ -144,7 +144,7 @@ class _Request:
         return value
 
     def path(self, name: str) -> str:
-        """An absolute path; bytes that are not UTF-8 come as Python spells them in file names."""
+        """Return the value as an absolute path. Bytes that are not UTF-8 have Python's spelling for file names."""
         value = self._fields.get(name)
         if not isinstance(value, str) or value[:1] != "/" or "\0" in value or not _fits(value, "surrogateescape"):
             raise Refused("cannot do this", f"`{name}` is not an absolute path", "give an absolute path")

@@ -44,7 +44,7 @@ _MAGIC: tuple[tuple[int, bytes, str], ...] = (
 
 
 def read_file(path: str, offset: int, limit: int) -> dict[str, object]:
-    """The answer for one file: `type` is text, empty, image or binary. Refused when it cannot be read."""
+    """Return the answer for one file: `type` is text, empty, image or binary. Raises Refused if it cannot be read."""
     what = f"cannot read `{show(path)}`"
     content, more = read_capped(path, what)
     size = os.stat(path).st_size if more else len(content)

@@ -58,7 +58,7 @@ def search(query: Query, path: str) -> Findings:
 
 
 def files(query: Query, path: str) -> list[str] | None:
-    """The files that ripgrep would search, for whoever searches them by hand; None when it cannot say."""
+    """Return the files that ripgrep would search, for a search without ripgrep; None if ripgrep cannot list them."""
     if not os.path.isdir(query.root):
         return None
     try:
@@ -76,7 +76,7 @@ def _run(query: Query, path: str, words: list[str]) -> tuple[bytes, bytes, bool,
 
 
 def _reason(errors: bytes) -> str:
-    """The last line of ripgrep's complaint says what is wrong; the ones before it draw a picture of it."""
+    """Return the last line of ripgrep's error, which is the reason; the lines before it only mark the place."""
     lines = [line.strip() for line in errors.decode("utf-8", "replace").splitlines() if line.strip()]
     reason = next((line for line in lines if line.startswith("error:")), lines[0])
     return reason.removeprefix("error:").strip()[:300]

@@ -18,7 +18,7 @@ def read_words(folder: str, name: str) -> set[str]:
 
 
 def write(folder: str, name: str, text: str, *, optional: bool = False) -> None:
-    """One write: the kernel takes each as a whole order."""
+    """Write in one call, because the kernel takes each write as a whole order."""
     try:
         handle = os.open(f"{folder}/{name}", os.O_WRONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -39,7 +39,7 @@ def read(handle: int) -> bytes:
 
 
 def field(content: bytes, name: bytes) -> int:
-    """The number behind `name` in lines of `NAME NUMBER`."""
+    """Return the number behind `name` in lines of `NAME NUMBER`."""
     for line in content.splitlines():
         if line.startswith(name + b" "):
             return int(line.split()[1])

@@ -103,11 +103,13 @@ class Group:
         return max((place.version for place, _ in self._made), default=0)
 
     def begin(self) -> None:
-        """A command starts: what is used up from now on is its own. Raises OSError as `used`."""
+        """Start counting for a new command. Raises OSError as `used` does."""
         self._before = self._read()  # hardly any command has to be told what it used up: these are not looked into
 
     def excess(self) -> str | None:
-        """The limit that the command has passed. `group`: it cannot be told any more, so nothing may go on."""
+        """Return the limit that the command has passed, or None. `group` means that it is unknown, so the command
+        must end.
+        """
         try:
             used = self.used()
         except OSError:

@@ -85,10 +85,11 @@ def _beneath(point: str, root: str, path: str) -> str | None:
 
 
 def _of_v2(folder: str, point: str, wanted: frozenset[str]) -> Place | None:
-    """The nearest group, from ours up, whose children can be limited, and where we may make one and move a process to.
+    """Return the nearest group, from the runner's own up, with limitable children and write access for the runner.
 
-    A group with processes can have no limited children (cgroup-v2.rst, "No Internal Process Constraint"), and ours has
-    us: unless we are alone in it, a group further up has to do, and the limits that this leaves behind are taken along.
+    A group with processes can have no limited children (cgroup-v2.rst, "No Internal Process Constraint"), and the
+    runner is a process of its group: unless it is alone there, a group further up is used, and the limits that this
+    leaves are copied.
     """
     most: dict[str, int] = {}
     current = folder
@@ -170,7 +171,9 @@ def sweep(folder: str) -> None:
 
 
 def mark(pid: int) -> str:
-    """The beginning of the names of a process' groups: a number is used again, its moment of birth is not."""
+    """Return the beginning of the names of a process' groups. A process number is reused, its moment of birth is
+    not.
+    """
     stat = _stat(pid)
     return f"{_PREFIX}{pid}-{stat[19] if stat else 'gone'}-"
 
