@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 
 from prompt_toolkit.application import Application, run_in_terminal
 from prompt_toolkit.application.current import set_app
-from prompt_toolkit.filters import Condition
+from prompt_toolkit.filters import Condition, Filter
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 
@@ -98,8 +98,16 @@ def bindings(app: KeyTarget) -> KeyBindings:
     """Return the key bindings that act on `app`."""
     keys = KeyBindings()
     asking = Condition(lambda: app.application.layout.has_focus(app.frame.question))
-    typing = ~asking
-    menu = typing & Condition(lambda: app.menu.open)
+    _bind_panel(keys, app, asking)
+    _bind_text(keys, app, ~asking)
+    _bind_menu(keys, app, ~asking)
+    _bind_stop(keys, app, ~asking)
+    _bind_commands(keys, app, ~asking)
+    return keys
+
+
+def _bind_panel(keys: KeyBindings, app: KeyTarget, asking: Filter) -> None:
+    """Bind every key to the open panel while a question is asked."""
 
     @keys.add(Keys.Any, filter=asking, eager=True)
     @keys.add("escape", filter=asking, eager=True)
@@ -110,6 +118,10 @@ def bindings(app: KeyTarget) -> KeyBindings:
         name = key.value if isinstance(key, Keys) else key
         if not name.startswith("<") or name == "<sigint>":
             app.press(_NAMES.get(name, name))
+
+
+def _bind_text(keys: KeyBindings, app: KeyTarget, typing: Filter) -> None:
+    """Bind the keys that write, send and delete text."""
 
     @keys.add("<any>", filter=typing)
     def character(event: KeyPressEvent) -> None:
@@ -149,6 +161,11 @@ def bindings(app: KeyTarget) -> KeyBindings:
         _quiet(app)
         app.editor.paste(event.data)
 
+
+def _bind_menu(keys: KeyBindings, app: KeyTarget, typing: Filter) -> None:
+    """Bind the keys of the completion menu."""
+    menu = typing & Condition(lambda: app.menu.open)
+
     @keys.add("c-i", filter=menu)
     def complete(event: KeyPressEvent) -> None:
         _complete(app)
@@ -167,6 +184,10 @@ def bindings(app: KeyTarget) -> KeyBindings:
     @keys.add("c-n", filter=menu)
     def down(event: KeyPressEvent) -> None:
         app.menu.move(1)
+
+
+def _bind_stop(keys: KeyBindings, app: KeyTarget, typing: Filter) -> None:
+    """Bind the keys that cancel, stop and leave."""
 
     @keys.add("escape", filter=typing)
     def escape(event: KeyPressEvent) -> None:
@@ -206,6 +227,10 @@ def bindings(app: KeyTarget) -> KeyBindings:
         elif not app.editor.empty:
             event.current_buffer.delete()
 
+
+def _bind_commands(keys: KeyBindings, app: KeyTarget, typing: Filter) -> None:
+    """Bind the keys that change the mode or the screen, or that start another program."""
+
     @keys.add("s-tab", filter=typing)
     def mode(event: KeyPressEvent) -> None:
         _quiet(app)
@@ -237,15 +262,13 @@ def bindings(app: KeyTarget) -> KeyBindings:
     def pause(event: KeyPressEvent) -> None:
         suspend(app)
 
-    return keys
-
 
 def suspend(app: KeyTarget) -> None:
-    """Stop the program until somebody continues it; meanwhile the terminal is as it was before."""
+    """Suspend the program until it is continued, with the terminal as it was before the program started."""
 
     def stop() -> None:
         before = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
-        os.kill(0, signal.SIGTSTP)  # the group, as a terminal's own Ctrl+Z does
+        os.kill(0, signal.SIGTSTP)  # the process group, as a terminal's own Ctrl+Z does
         signal.signal(signal.SIGTSTP, before)
 
     def stopped() -> None:
@@ -253,20 +276,20 @@ def suspend(app: KeyTarget) -> None:
         stop()
         app.lend_keyboard(lent=False)
 
-    if app.own_editor.open:  # whose terminal it is, and who stops with us
+    if app.own_editor.open:  # the editor has the terminal, and is suspended with this program
         stop()
         return
-    with set_app(app.application):  # also where a signal asks for it, and no key
+    with set_app(app.application):  # needed if a signal, and not a key, suspends the program
         run_in_terminal(stopped)
 
 
 def _quiet(app: KeyTarget) -> None:
-    """A key was pressed: what was said for a moment goes."""
+    """Remove the momentary message, because a key was pressed."""
     app.status.told, app.quitting, app.stopping = "", False, False
 
 
 def _complete(app: KeyTarget, *, whole: bool = False) -> None:
-    """Take what is proposed; `whole`: nothing is put behind it."""
+    """Insert the selected proposal; with `whole`, without a blank behind it."""
     chosen = app.menu.chosen
     if chosen is not None:
         start, entry = chosen
