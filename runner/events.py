@@ -111,8 +111,9 @@ class Card:
     editable: bool
 
     def as_json(self) -> dict[str, object]:
-        """A JSON-able object. What was masked in the command since takes the marks with it: they would point at other
-        words."""
+        """Return a JSON-able object. Marks whose words were masked since are left out: they would point at other
+        words.
+        """
         told = self.change
         return {
             "line": self.line,
@@ -151,12 +152,12 @@ class _Event:
     type: ClassVar[str]
 
     def as_json(self) -> dict[str, object]:
-        """A JSON-able object: `type` first, then the fields under their names."""
+        """Return a JSON-able object: `type` first, then the fields under their names."""
         named = {item.name: _plain(getattr(self, item.name)) for item in dataclasses.fields(self)}
         return {"type": self.type, **named}
 
     def line(self) -> str:
-        """The JSON form on one line of pure ASCII, whatever the text holds (lone surrogates, control characters)."""
+        """Return the JSON form on one line of pure ASCII, for any text (lone surrogates, control characters)."""
         return json.dumps(self.as_json(), ensure_ascii=True, separators=(",", ":"))
 
 
@@ -176,11 +177,19 @@ class SessionStarted(_Event):
 
 @dataclass(frozen=True, slots=True)
 class Resumed(_Event):
-    """An earlier session is gone on with; after `session_started`, before anything is said.
+    """An earlier session is continued. The event follows `session_started` and precedes every prompt.
 
-    `session` is its name; `forked` says that what follows goes into a new one. `began` and `until` are UTC. `first` and
-    `last` are what was asked, `said` what was answered last, all three cut. `changes` say what is other than it was
-    then. Which grants of the session hold again is said in notices.
+    Attributes:
+        session: The name of the session.
+        forked: True if the continuation is a new session.
+        began: The start of the session, in UTC.
+        until: The end of the session, in UTC.
+        prompts: The number of prompts.
+        turns: The number of turns.
+        first: The first prompt, shortened.
+        last: The last prompt, shortened.
+        said: The last answer, shortened.
+        changes: The differences between the session and its continuation. Restored grants are reported as notices.
     """
 
     type: ClassVar[str] = "session_resumed"
@@ -198,8 +207,9 @@ class Resumed(_Event):
 
 @dataclass(frozen=True, slots=True)
 class Prompted(_Event):
-    """A person (or a pipeline) asked for something. `text` goes to the model; `typed` is what was written for it, where
-    that is something else: a /command, say. Empty when it is not."""
+    """A user or a pipeline sent a prompt. `text` goes to the model; `typed` is the typed line if it differs, or
+    empty.
+    """
 
     type: ClassVar[str] = "prompted"
     text: str
@@ -274,8 +284,9 @@ class Retrying(_Event):
 
 @dataclass(frozen=True, slots=True)
 class Queued(_Event):
-    """Somebody wrote while the model worked. `kind`: `steer` goes in after the current batch of calls, `follow_up`
-    after the turn."""
+    """A text was queued while the model worked. `kind`: `steer` for after the current batch of calls, `follow_up`
+    for after the turn.
+    """
 
     type: ClassVar[str] = "queued"
     text: str
@@ -300,8 +311,7 @@ class Steered(_Event):
 
 @dataclass(frozen=True, slots=True)
 class Changed(_Event):
-    """A setting of the session is another from here on. `what`: mode, model, thinking. `why` is empty when a person
-    said so."""
+    """A setting of the session changed. `what` is mode, model or thinking. `why` is empty if the user changed it."""
 
     type: ClassVar[str] = "changed"
     what: str
@@ -344,9 +354,15 @@ class VerdictReached(_Event):
 
 @dataclass(frozen=True, slots=True)
 class QuestionAsked(_Event):
-    """A person is being asked. `card` is all that a front end shows of it, with the answers that it takes; `again`
-    says why the same call is asked about once more. `id` names this question, and no other of this process: calls may
-    be named alike in two runs."""
+    """A question was put to the user.
+
+    Attributes:
+        call: The call that the question is about.
+        question: The question.
+        card: The content that a front end shows, with the possible answers.
+        again: The reason why the same call is asked about again, or empty.
+        id: The name of the question, unique in this process. The names of calls are not unique across runs.
+    """
 
     type: ClassVar[str] = "question_asked"
     call: str
@@ -411,8 +427,9 @@ class Finished(_Event):
 
 @dataclass(frozen=True, slots=True)
 class Denied(_Event):
-    """Policy, or a person, refused. Nothing ran. `action` says what was refused, in one line; `record` is the number
-    of the decision in the audit log."""
+    """Policy or the user refused an action, and nothing was run. `action` is one line about the action; `record` is
+    the number of the decision in the audit log.
+    """
 
     type: ClassVar[str] = "denied"
     call: str
@@ -443,8 +460,9 @@ class Notice(_Event):
 
 @dataclass(frozen=True, slots=True)
 class Display(_Event):
-    """The answer to a `/command`: for the person, and neither for the model nor for the session's file. `kind`: text,
-    diff, markdown, or draft (words for the person to change and send)."""
+    """The answer to a `/command`, for the user only: neither for the model nor for the session file. `kind` is text,
+    diff, markdown, or draft (a text for the user to change and send).
+    """
 
     type: ClassVar[str] = "shown"
     text: str
@@ -463,8 +481,17 @@ class ErrorRaised(_Event):
 
 @dataclass(frozen=True, slots=True)
 class RunEnded(_Event):
-    """The last event of one prompt. `reason` says why it ended; `denied` lists every refusal. `limit` is the bound that
-    ended it (runner.engine.budget.Limit), `cost` what it cost; None where there was none, or nobody knows."""
+    """The last event of one prompt.
+
+    Attributes:
+        exit: The exit code.
+        reason: The reason for the end, in words.
+        turns: The number of turns.
+        usage: The tokens as the provider counts them.
+        denied: Every denied action.
+        limit: The limit that ended the run (runner.engine.budget.Limit), or None.
+        cost: The cost, or None if the price is unknown.
+    """
 
     type: ClassVar[str] = "run_ended"
     exit: int
@@ -511,7 +538,9 @@ Emit = Callable[[Event], None]
 
 
 def _plain(value: object) -> object:
-    """Dataclasses become objects (actions and events say their `type`), tiers and rulings their labels."""
+    """Return a JSON-able form: dataclasses as objects (actions and events with their `type`), tiers and rulings as
+    labels.
+    """
     if isinstance(value, _Event):
         return value.as_json()
     if isinstance(value, RuleRef):

@@ -119,10 +119,10 @@ class Agent:
         return await self._session.open()
 
     def prompt(self, text: str) -> "Answering":
-        """Work on `text`, and on what is queued meanwhile: every event, in order, to the last `run_ended`.
+        """Work on `text` and on texts queued meanwhile, and yield every event in order up to the last `run_ended`.
 
-        Leaving the iteration stops the run and whatever it started. Raises what `open` raises, and what the approver
-        raises: then nothing more was run.
+        Leaving the iteration stops the run and everything it started. Raise what `open` and the approver raise; after
+        such an exception, nothing more was run.
         """
         return Answering(lambda events: self._begun(text, events))
 

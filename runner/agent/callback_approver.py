@@ -48,7 +48,7 @@ class Callback:
 
 
 def approver_of(given: Approver | Decide | None) -> Approver | None:
-    """Whoever answers, as an Approver. Raises a usage error for what can answer nothing."""
+    """Return the Approver for `approver`, or None. Raise a usage error if the value cannot answer a question."""
     if given is None:
         return None
     if hasattr(given, "ask"):

@@ -30,7 +30,7 @@ _TOLD = 3  # broken skills that are named
 
 @dataclass(frozen=True, slots=True)
 class ContextSources:
-    """The context, and what the person should know of it."""
+    """The context of a session, with the notices for the user about it."""
 
     context: Context
     notices: tuple[str, ...]
@@ -60,7 +60,7 @@ def read_context(inventory: "Inventory | None", environ: Mapping[str, str], *, s
 
 
 def read_own_text(path: str) -> Text | None:
-    """A text of the person's own; None where there is none. A link of theirs may lead to it. Raises Stopped."""
+    """Return the text of one of the user's own files; None if there is none. Links are followed. Raise Stopped."""
     try:
         handle, found = open_regular(path, follow=True)
     except (FileNotFoundError, NotADirectoryError):
@@ -89,7 +89,7 @@ def _unfit(path: str, why: str) -> Stopped:
 
 
 def _prompts(inventory: "Inventory") -> dict[str, Text]:
-    """By name. A trusted file that is too long is none: the question said how long it is."""
+    """Return the trusted prompt files by name. A file that is too long is left out: the question named its length."""
     from runner.config.trust.inventory import Kind
 
     found = {}
@@ -101,7 +101,7 @@ def _prompts(inventory: "Inventory") -> dict[str, Text]:
 
 
 def _commands(inventory: "Inventory") -> "tuple[PromptFile, ...]":
-    """The `/commands` that were trusted; what is no command was said with the question."""
+    """Return the trusted `/commands`. The question about trust named the files that are not commands."""
     from runner.config.trust.evaluate import commands_of
 
     return commands_of(inventory).found
@@ -110,8 +110,9 @@ def _commands(inventory: "Inventory") -> "tuple[PromptFile, ...]":
 def skills_at(
     inventory: "Inventory | None", environ: Mapping[str, str]
 ) -> tuple[tuple[Skill, ...], tuple[Broken, ...]]:
-    """The person's skills, then the trusted ones of the repository; and what is not used, with the reason. Paths are
-    absolute."""
+    """Return the user's skills, then the trusted ones of the repository, and the unused ones with the reason. Paths
+    are absolute.
+    """
     home = os.path.realpath(paths.home(environ))
     groups: list[tuple[Skill, ...]] = []
     broken: list[Broken] = []

@@ -182,7 +182,7 @@ class Given:
 
 
 def least(accept: bool, required: str | None) -> str | None:
-    """The least enforcement that a person asked for, as `sandbox.minimum` spells it; None when nothing was said."""
+    """Return the minimum enforcement that the user asked for, as `sandbox.minimum` spells it; None without one."""
     if required not in (None, "full", "partial"):
         from runner.text.suggest import nearest  # only for error messages
 
@@ -222,7 +222,7 @@ def parse_backend(text: str | None) -> str | None:
 
 
 def parse_mode(text: str | None) -> Mode | None:
-    """The mode of that name; None for None."""
+    """Return the mode with the name `text`, or None for None."""
     if text is None:
         return None
     try:

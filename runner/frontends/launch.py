@@ -89,7 +89,7 @@ async def play(
 
 
 def start_conversation(args: RunArgs) -> int:
-    """Talk at the terminal until the user leaves."""
+    """Run a conversation at the terminal until the user leaves."""
     import asyncio
 
     args.key.check(prompt_from_stdin=False)
@@ -129,8 +129,10 @@ def start_conversation(args: RunArgs) -> int:
 
 
 def on_stdout(show: "Emit | None" = None) -> "Emit":
-    """Shows every event on standard output, by `show` where somebody has a way of its own. When that takes no more,
-    BrokenPipeError or Stopped ends the session."""
+    """Return a function that shows every event on standard output, with `show` if it is given.
+
+    If the output cannot be written, BrokenPipeError or Stopped ends the session.
+    """
     show = show or transcript()
     broken: list[Exception] = []
 
@@ -177,7 +179,7 @@ def _approver(unattended: bool, emit: "Emit") -> "Approver":
 
 
 def prompt_text(prompt: str | None, file: Path | None) -> str:
-    """The prompt's text: the argument, else the file, else stdin when it is not a terminal."""
+    """Return the text of the prompt: the argument, else the file, else stdin if it is not a terminal."""
     if prompt is not None and file is not None:
         raise usage("there are two prompts", "one on the command line and one in --prompt-file", "give one of them")
     if prompt is not None:

@@ -50,7 +50,7 @@ def prompt_words(event: Prompted | Steered) -> str:
 
 
 def wait_words(count: float) -> str:
-    """A time to wait, as people say it."""
+    """Return the words for a time to wait."""
     if count < 10:
         return f"{count:.3g} s"
     whole = round(count)
@@ -77,8 +77,9 @@ def run_end_words(event: RunEnded) -> str:
 
 
 def command_lines(command: str, mark: str = "…") -> list[str]:
-    """The lines of a command as its question shows them; of a long one the beginning, and how much is left out behind
-    `mark`."""
+    """Return the lines of a command as its question shows them. A long command is cut; `mark` precedes what is left
+    out.
+    """
     words = squeezed(safe(command))
     if (over := len(words) - _COMMAND_CHARACTERS) > 0:
         words = f"{words[:_COMMAND_CHARACTERS]}{mark} {over} more characters"
@@ -112,7 +113,7 @@ def output_lines(event: Finished, action: Action | None = None) -> list[str]:
 
 
 def overwritten_text(text: str) -> str:
-    """Each line as a terminal leaves it where a program wrote over it again and again, such as a progress bar."""
+    """Return each line as a terminal leaves it after overwriting, as by a progress bar."""
     if "\r" not in text:
         return text
     return "\n".join(map(_last, text.replace("\r\n", "\n").split("\n")))
@@ -127,7 +128,7 @@ def _last(line: str) -> str:
 
 
 def reached_words(event: Finished) -> str:
-    """The hosts it talked to, untrusted; empty when there were none."""
+    """Return the contacted hosts, which are untrusted text; empty if there were none."""
     met = [made for made in event.connections if made.allowed and made.address]
     reached = dict.fromkeys(
         f"{made.host}:{made.port}" + (f" with your credential {made.credential}" if made.credential else "")
@@ -155,7 +156,7 @@ def end_words(event: Finished) -> str:
 
 
 def seconds_words(seconds: float) -> str:
-    """A time as a person reads it."""
+    """Return the words for a duration."""
     if seconds >= 60:
         return f"{int(seconds) // 60} min {int(seconds) % 60} s"
     return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"

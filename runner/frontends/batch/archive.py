@@ -57,7 +57,7 @@ class Answer:
 
 
 def parcel(task: Task, number: int, version: str, cwd: str, digest: str, options: tuple[str, ...] = ()) -> Parcel:
-    """A task as it may leave this machine: without secrets that somebody pasted into it."""
+    """Return a task for another machine, without secrets that were pasted into it."""
     from_environment(os.environ)
     metadata = json.loads(masked(json.dumps(task.metadata)))
     safe = replace(task, prompt=masked(task.prompt), metadata=metadata)
@@ -65,7 +65,7 @@ def parcel(task: Task, number: int, version: str, cwd: str, digest: str, options
 
 
 def pack(folder: str) -> tuple[bytes, str]:
-    """A folder as one packed archive, and its digest. Raises Stopped when it is too large to be sent about."""
+    """Return a folder as one compressed archive, and its digest. Raise Stopped if it is too large to be sent."""
     target = _Bounded()
     try:
         with tarfile.open(fileobj=target, mode="w:gz", compresslevel=1, format=tarfile.PAX_FORMAT) as archive:
@@ -79,7 +79,9 @@ def pack(folder: str) -> tuple[bytes, str]:
 
 
 def unpack(data: bytes, digest: str, folder: str) -> str:
-    """The archive in a new folder below `folder`; answers its path. Raises ValueError for another archive."""
+    """Unpack the archive into a new folder below `folder`, and return its path. Raise ValueError for another
+    archive.
+    """
     if hashlib.sha256(data).hexdigest() != digest:
         raise ValueError("the archive of the workspace is not the one that was sent")
     with _Counted(data, _LARGEST_TREE) as plain, tarfile.open(fileobj=plain, mode="r:") as archive:
@@ -111,7 +113,7 @@ def _check(item: tarfile.TarInfo, links: set[str]) -> None:
 
 
 def packed(data: bytes) -> bytes:
-    """Events, packed; the end alone where they are many."""
+    """Return the events compressed; only the last ones if there are many."""
     if len(data) > _LARGEST_UNPACKED:
         data = data[-_LARGEST_UNPACKED:].partition(b"\n")[2]
     found = gzip.compress(data, 1)

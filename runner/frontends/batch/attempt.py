@@ -71,5 +71,5 @@ async def attempt(
 
 
 def now() -> str:
-    """This moment, UTC."""
+    """Return the current time in UTC."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

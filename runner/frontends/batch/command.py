@@ -48,7 +48,7 @@ class BatchArgs:
 
 
 def listed(args: BatchArgs) -> tuple[Task, ...]:
-    """The tasks of the list, whole and checked. Raises Stopped for what is wrong with it."""
+    """Return the checked tasks of the list. Raise Stopped if the list has mistakes."""
     data, shown, base = _read(args.tasks)
     cwd = Path(os.path.realpath(args.cwd or "."))
     if not cwd.is_dir():
@@ -114,7 +114,7 @@ def _close(args: BatchArgs, out: Path, total: int, results: Sequence[Result], en
 
 
 def chosen(tasks: Sequence[Task], store: Store, *, retry: bool, changed: bool, out: Path) -> list[Task]:
-    """The tasks that are to run. Raises Stopped when the list asks for something else now under an id that is done."""
+    """Return the tasks to run. Raise Stopped if the list changed under an id whose task is done."""
     todo: list[Task] = []
     other: list[Task] = []
     for task in tasks:
@@ -172,7 +172,7 @@ def _options(args: BatchArgs) -> tuple[str, ...]:
 
 
 def _read(name: str) -> tuple[bytes, str, Path]:
-    """The list, what to call it, and the folder that its relative paths start at."""
+    """Return the list, its name for messages, and the folder that its relative paths start at."""
     if name == "-":
         return sys.stdin.buffer.read(LARGEST + 1), "standard input", Path.cwd()
     path = Path(name)

@@ -25,7 +25,7 @@ _ORDER = (Exit.DONE, Exit.DENIED, Exit.LIMIT, Exit.FAILED, Exit.SANDBOX, Exit.IN
 
 
 def worst(codes: "list[Exit]") -> Exit:
-    """The exit code of a batch: of all that its tasks came to, what weighs most."""
+    """Return the exit code of a batch: the most severe one of its tasks."""
     return max(codes, key=_ORDER.index, default=Exit.DONE)
 
 
@@ -38,7 +38,7 @@ def status_of(result: Result) -> Status:
 
 
 def result_of(task: Task, attempt: int, gone: Gone, times: tuple[str, str], **more: object) -> Result:
-    """The line of `results.jsonl` for an attempt that came to an end by itself."""
+    """Return the line of `results.jsonl` for an attempt that came to an end by itself."""
     said = dict(gone.last or {})
     said.pop("type", None)
     code = gone.status

@@ -123,7 +123,7 @@ def row(result: Result) -> str:
 
 
 def summary(results: "list[Result]", unfinished: int) -> dict[str, object]:
-    """The counts of a batch: by status, of what is still to be done, and the money. Cost None: nobody knows."""
+    """Return the counts of a batch by status, the number of open tasks, and the cost (None if it is unknown)."""
     counts = Counter(str(result.get("status")) for result in results)
     costs = [cost for result in results if isinstance(cost := result.get("cost"), int | float)]
     known = {str(each): counts[str(each)] for each in Status}

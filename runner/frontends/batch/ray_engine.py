@@ -42,7 +42,7 @@ class OnRay:
     def __init__(
         self, address: str, store: Store, tasks: Sequence[Task], environ: Mapping[str, str], options: tuple[str, ...]
     ) -> None:
-        """Connect, see that every machine can work for us, and send the workspaces. Raises Stopped."""
+        """Connect, check that every machine can run tasks, and send the workspaces. Raise Stopped."""
         self._ray = _connected(address)
         try:
             _check(self._ray)
@@ -104,7 +104,7 @@ class OnRay:
         return {**answer.result, "metadata": task.metadata}
 
     def _send(self, workspace: str, environ: Mapping[str, str]) -> tuple[Any, str]:
-        """A copy without secret files and without our results, as an archive in the cluster's store."""
+        """Send a copy without secret files and without the results to the cluster's store, as an archive."""
         environ = {**environ, BATCH: str(self._store.folder)}
         folder = Path(workspace)
         settings = load(folder, environ, unattended=True)
@@ -118,7 +118,7 @@ class OnRay:
 
 
 def root(cwd: str, environ: Mapping[str, str]) -> str:
-    """The workspace that a folder is in."""
+    """Return the workspace that contains a folder."""
     return workspace_of(cwd, os.path.realpath(home(environ)))
 
 
@@ -152,7 +152,9 @@ def _connected(address: str) -> Any:
 
 
 def _check(ray: Any) -> None:
-    """See on every machine that works that our sandbox stands there. Raises Stopped, which names those that cannot."""
+    """Check on every machine that the sandbox works there. Raise Stopped with the names of the machines where it
+    does not.
+    """
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     probe = ray.remote(num_cpus=0, max_retries=_RETRIES)(remote_worker.probe)
@@ -193,7 +195,7 @@ def _lost(task: Task, number: int, error: Exception) -> Result:
 
 
 def _words(error: Exception) -> str:
-    """The last line of what Ray says, which is about the cause; without control characters when it is shown."""
+    """Return the last line of Ray's message, which names the cause. It has no control characters when it is shown."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines[-1] if lines else type(error).__name__.lower())[:500]
 

@@ -16,8 +16,11 @@ _YOUNG = 60.0  # seconds in which a folder may be without its lock, since its ow
 
 
 class Scratch:
-    """A private folder in `where`, held by a lock. `handle` is to be inherited by whoever works in it: the folder is
-    left alone by everybody else until the last of them is gone."""
+    """A private folder in `where`, held by a lock.
+
+    Processes that work in the folder inherit `handle`: other batches leave the folder alone until the last of them has
+    ended.
+    """
 
     def __init__(self, where: str) -> None:
         sweep(where)
@@ -36,14 +39,14 @@ class Scratch:
             raise Stopped(Problem(f"no copy can be made in `{where}`", why, fix), Exit.FAILED) from None
 
     def remove(self) -> None:
-        """Take it away with all copies in it, whatever modes they have by now."""
+        """Remove the folder with all copies in it, whatever their permissions."""
         safe_rmtree.remove(self.path)
         os.close(self.handle)
         sweep(os.path.dirname(self.path))  # what one that was killed held a moment too long, when we began
 
 
 def sweep(where: str) -> None:
-    """Remove the folders that a killed batch of ours left in `where`. One that is still worked in stays."""
+    """Remove the folders that a killed batch left in `where`, except those that a process still works in."""
     try:
         names = [name for name in os.listdir(where) if name.startswith(_PREFIX)]
     except OSError:

@@ -65,7 +65,9 @@ class Store:
 
     @classmethod
     def open(cls, folder: Path) -> "Store":
-        """Make the folder, or take it up again. Raises Stopped: it is in use, it is none of ours, the disk refuses."""
+        """Create the folder, or continue in it. Raise Stopped if it is in use, belongs to another program, or cannot
+        be written.
+        """
         try:
             _make(folder)
             lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -176,7 +178,9 @@ def history(folder: Path) -> dict[str, Past]:
 
 
 def _lines(path: Path) -> Iterator[Result]:
-    """The whole lines of a file; what is no object of ours is an error with its line."""
+    """Return the complete lines of a file. A line that is not one of this program's objects is an error with its
+    number.
+    """
     try:
         with open(path, "rb") as file:
             data = file.read(_LARGEST + 1)
@@ -218,7 +222,9 @@ def _mend(path: Path) -> None:
 
 
 def _make(folder: Path) -> None:
-    """Make the folder if need be, or see that it is ours. Git leaves it alone, since it may lie in a workspace."""
+    """Create the folder if needed, or check that this program made it. Git ignores it, because it may lie in a
+    workspace.
+    """
     try:
         folder.mkdir(mode=0o700, parents=True)
     except FileExistsError:

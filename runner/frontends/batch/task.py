@@ -53,7 +53,7 @@ class Task:
 
 
 def within(task: Task, left: float | None) -> Task:
-    """The task, with no more money than is `left`."""
+    """Return the task with a cost limit of at most `left`."""
     if left is None:
         return task
     most = left if task.budget.cost is None else min(left, task.budget.cost)

@@ -160,7 +160,7 @@ def _line(raw: bytes) -> Line:
 
 
 def _of(error: ValidationError) -> _Wrong:
-    """The first mistake of one line in our words."""
+    """Return the first mistake of one line, in the words of this program."""
     first = error.errors(include_url=False)[0]
     name = str(first["loc"][0]) if first["loc"] else ""
     known = list(Line.model_fields)

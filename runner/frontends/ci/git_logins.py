@@ -149,7 +149,7 @@ def without(content: bytes) -> tuple[bytes, Logins]:
 
 
 def _logins_of(setting: Setting) -> Logins:
-    """The logins in one setting, with its name, which may hold them itself."""
+    """Return the logins in one setting with its name, which may contain them itself."""
     words = tuple(dict.fromkeys(_words_of(setting)))
     name = login_words.without_addresses(setting.name)
     for word in words:
@@ -158,7 +158,7 @@ def _logins_of(setting: Setting) -> Logins:
 
 
 def _words_of(setting: Setting) -> Iterator[str]:
-    """The logins in one setting."""
+    """Return the logins in one setting."""
     value = setting.value or ""
     plain = f"{setting.section}.{setting.key}"
     command = plain in _COMMANDS or value.startswith("!") or setting.section == "alias"
@@ -175,14 +175,15 @@ def _words_of(setting: Setting) -> Iterator[str]:
 
 
 def _anywhere(text: str) -> Iterator[str]:
-    """The logins in a text of settings outside of the values: in comments, and in headers, also as a backslash hides
-    them."""
+    """Return the logins in a settings text outside of the values: in comments and headers, also with backslash
+    escapes.
+    """
     yield from login_words.logins(text, Text.SETTINGS)
     yield from login_words.addresses(_HIDING.sub("", text))
 
 
 def _without_settings(text: str, dropped: list[Setting]) -> str:
-    """A text of settings without some of them. What stands before one on its line, a header, stays."""
+    """Return a settings text without some of the settings. A header before a setting on the same line stays."""
     lines: list[str | None] = [*text.split("\n")]
     for setting in dropped:
         header = _HEADERS.match(lines[setting.line - 1] or "")
@@ -192,7 +193,7 @@ def _without_settings(text: str, dropped: list[Setting]) -> str:
 
 
 def _unclean(workspace: str, gits: tuple[str, ...]) -> Iterator[tuple[str, bytes, Logins]]:
-    """Each file that holds logins: its path, its content without them, and the logins."""
+    """Yield each file that holds logins: its path, its content without them, and the logins."""
     settings, texts = _files(workspace, gits)
     secrets: dict[str, str] = {}  # files that are secret as a whole, and the setting that names each
     known = set(settings)
@@ -242,8 +243,9 @@ def _without_logins(path: str, content: bytes) -> tuple[bytes, Logins]:
 
 
 def _named(path: str, content: bytes, workspace: str) -> Iterator[tuple[str, str]]:
-    """The files that settings name: those that are included with an empty name, those that hold logins with the name of
-    the setting."""
+    """Return the files that settings name: included files with an empty name, login files with the name of the
+    setting.
+    """
     home = os.path.expanduser("~")
     try:
         settings = read_settings(content)

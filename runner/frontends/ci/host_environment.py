@@ -76,5 +76,5 @@ def deny_job_files(profile: Profile, environ: Mapping[str, str], workspace: str)
 
 
 def _usual() -> tuple[str, ...]:
-    """Folders that everything lives in; to call them secret would hide all of it."""
+    """Return the folders that contain everything. Making them secret would hide all of it."""
     return ("/tmp", "/var/tmp", "/home", "/root", "/usr", "/etc", "/var", "/opt", "/dev", "/dev/shm")  # noqa: S108

@@ -82,7 +82,7 @@ class Text(StrEnum):
 
 
 def addresses(text: str) -> Iterator[str]:
-    """Yield the logins in addresses, and what is somebody's key by its shape."""
+    """Yield the logins in addresses, and texts that have the shape of a key."""
     for found in _LOGIN.finditer(text):
         if word := _password(found):
             yield word

@@ -34,7 +34,7 @@ class Outlet:
         self._keep = keep
 
     def write(self, data: bytes) -> None:
-        """The whole content, on the disk under the file's name when this returns. Raises Stopped."""
+        """Write the whole content under the file's name, on the disk when the method returns. Raise Stopped."""
         try:
             if self._temporary:  # with --files-in-workspace, a command may have written to it
                 os.ftruncate(self._handle, 0)
@@ -53,7 +53,7 @@ class Outlet:
             raise _unwritten(self.option, self.path, error) from None
 
     def add(self, data: bytes) -> None:
-        """More of a file that grows. Raises OSError."""
+        """Append to a file that grows. Raise OSError."""
         view = memoryview(data)
         while view:
             view = view[os.write(self._handle, view) :]

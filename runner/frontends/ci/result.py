@@ -60,6 +60,8 @@ class Result:
 
 
 def inert(line: str) -> str:
-    """A line of JSON that means the same, without what job runners take for a command wherever it stands (`##[`,
-    `##vso[`, `##teamcity[`). At its beginning stands `{`, so it is none of those that must be first (`::`)."""
+    """Return an equivalent line of JSON without the marks of job commands (`##[`, `##vso[`, `##teamcity[`).
+
+    The line begins with `{`, so it cannot be a command that must stand first (`::`).
+    """
     return line.replace("##", "#\\u0023")

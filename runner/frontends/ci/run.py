@@ -167,7 +167,7 @@ class Run:
         )
 
     def _taken(self, review: "Review") -> None:
-        """The patch of what was done in the copy."""
+        """Return the patch of the changes in the copy."""
         deadline = self._looking()
         patch = review.patch(ignored=self._with_ignored, over=deadline.over)
         self._patch, self._cut = patch.text, patch.cut
@@ -237,7 +237,7 @@ class Run:
         print(inert(event.line()), flush=True)
 
     def _show_problem(self, problem: Problem) -> None:
-        """On stderr, which stands in the same log, after what was said so far."""
+        """Print a problem on stderr, which goes to the same log, after the output so far."""
         sys.stdout.flush()
         print_problem(problem)
 

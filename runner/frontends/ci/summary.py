@@ -194,7 +194,7 @@ class Page:
 
 
 def code(text: str) -> str:
-    """Untrusted text on one line, as code in a cell of a table."""
+    """Return untrusted text on one line, as code in a cell of a table."""
     shown = one_line(text, _CELL)
     return f"<code>{_SIGN.sub(lambda found: f'&#{ord(found[0])};', shown)}</code>"
 

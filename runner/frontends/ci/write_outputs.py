@@ -64,7 +64,7 @@ class OutputContent:
         return document(self.story.deeds, workspace, exits=exits, fallback=_workflow(os.environ))
 
     def page(self, result: Result) -> str:
-        """The summary."""
+        """Return the summary."""
         sandbox = f"{self.started.enforcement.backend} {self.started.enforcement.level.value}" if self.started else ""
         page = Page(result, self.story, self.bounds, self.mode, self.model, sandbox, self.notes, self.why)
         return page.text()
@@ -115,7 +115,7 @@ def _failed(result: Result, failed: list[Problem], shown: Callable[[Problem], No
 
 
 def _workflow(environ: Mapping[str, str]) -> str | None:
-    """The file of the job itself, where a denial names no file of the workspace; None where nobody says.
+    """Return the file of the job, for a denial that names no file of the workspace; None if it is unknown.
 
     SOURCE: docs.github.com, "Variables": GITHUB_WORKFLOW_REF is `owner/repository/PATH@REF`.
     """

@@ -14,7 +14,9 @@ def wants_help(words: list[str]) -> bool:
 
 
 def without_values(words: list[str]) -> list[str]:
-    """The command line as it is kept: what `--env` sets is left out. THREAT T40: a value may be a credential."""
+    """Return the command line for the record, without the values of `--env`. THREAT T40: a value may be a
+    credential.
+    """
     kept: list[str] = []
     for index, word in enumerate(words):
         if "--" in kept:
@@ -80,7 +82,7 @@ def parse_gate(command: str, words: list[str]) -> GateArgs:
 
 
 def _tool(name: str | None, argv: tuple[str, ...] | None, path: str | None) -> str | None:
-    """The name of a file tool; None for None."""
+    """Return the name of a file tool, or None for None. Raise a usage error for another name."""
     if name is None:
         if path is None:
             return None

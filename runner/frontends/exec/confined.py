@@ -68,7 +68,7 @@ async def _boundary(
     container: Choice,
     lend: "InjectorFactory | None",
 ) -> AsyncIterator[Opening]:
-    """A sandbox that is starting while we go on; whatever happens, it is closed at the end."""
+    """Start a sandbox while the caller works on, and close it at the end in every case."""
     from sandbox.backends import open_backend
 
     name, minimum = wanted
@@ -97,7 +97,7 @@ async def _boundary(
 
 
 async def _run(backend: Backend, verdict: Allow, stdin: bytes | None, report: Report) -> tuple[Outcome, int | None]:
-    """Run the permit; a signal to us, or output that nobody takes, ends it. The second value is then our exit code."""
+    """Run the permit. A signal to this process, or a closed output, ends it, and the second value is the exit code."""
     ended: list[int] = []
 
     def listen(stream: int, chunk: bytes) -> None:

@@ -63,7 +63,7 @@ def _lines(source: BinaryIO) -> Iterator[tuple[int, bytes]]:
 
 
 def _question(line: bytes, number: int) -> tuple[str | float | None, str]:
-    """The id and the script. Bytes that are no UTF-8 stay in the script, which nothing can read with certainty."""
+    """Return the id and the script. Invalid UTF-8 stays in the script, which then cannot be read with certainty."""
     try:
         found = json.loads(
             line.decode("utf-8", "surrogateescape"), object_pairs_hook=_object, parse_constant=_no_constant

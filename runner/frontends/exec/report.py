@@ -35,7 +35,9 @@ class Report(Protocol):
     def started(self, assessment: Assessment, verdict: Allow, session: str, enforcement: Enforcement) -> None: ...
 
     def listen(self, stream: int, chunk: bytes) -> None:
-        """Take output as it comes. Raises BrokenPipeError when nobody reads it, Stopped when it cannot be written."""
+        """Take output as it comes. Raise BrokenPipeError if the reader is gone, Stopped if the output cannot be
+        written.
+        """
         ...
 
     def finished(self, outcome: Outcome, limits: Limits) -> int:

@@ -69,7 +69,7 @@ def _title(verdict: Verdict) -> str:
 
 
 def _standard(gate: Gate, rights: Rights) -> Terms:
-    """The terms of an action that needs exactly `rights`, and what flags add."""
+    """Return the terms of an action that needs exactly `rights`, with the rights that flags add."""
     works = rights is Rights.WORKSPACE_WRITE
     tier = Tier.EXECUTE if works else Tier.READ
     effects = (Effect(EffectKind.RUNS, "code", Scope.NONE),) if works else ()
@@ -103,7 +103,7 @@ def _rights_report(title: str, terms: Terms) -> RightsReport:
 
 
 def _as_json(shown: RightsReport) -> dict[str, object]:
-    """A JSON-able object; environment values are left out."""
+    """Return a JSON-able object without the values of environment variables."""
     terms = {**asdict(shown.terms), "env": [name for name, _ in shown.terms.env], "digest": shown.terms.digest}
     mounts = [{"kind": kind, "from": source, "to": target} for kind, source, target in shown.mounts]
     return {"title": shown.title, "terms": terms, "mounts": mounts, "refused": shown.refused or None}

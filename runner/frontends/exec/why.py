@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def run_why(args: GateArgs) -> int:
-    """Print the explanation; the exit code is 0 whatever the verdict, since the question was answered."""
+    """Print the explanation and return 0, whatever the verdict: the question was answered."""
     from policy.describe.summary import summarize
     from runner.gate.explain import explain, render
     from runner.gate.gate import open_gate
@@ -65,7 +65,7 @@ def _answered(
 
 
 def _tried(gate: "Gate", assessment: "Assessment", verdict: "Verdict") -> str | None:
-    """Return a rule that would allow the action even when no person can answer, or None if there is no such rule."""
+    """Return a rule that would allow the action even if no user can answer, or None if there is no such rule."""
     from policy.decide import open_reasons
     from policy.model.verdict import Allow
     from runner.gate.suggest import read_rules, suggested

@@ -51,8 +51,11 @@ class _Pending:
 
 
 class Questions:
-    """An Approver. The event that asks names each question by an `id` that no other has, so that a late answer counts
-    for nothing. Whoever stops listening calls `close`: from then on every answer is no."""
+    """The Approver of JSON mode.
+
+    The event of each question has a unique `id`, so that a late answer counts for nothing. After `close`, every answer
+    is no.
+    """
 
     name = "program"
 
@@ -66,23 +69,23 @@ class Questions:
         self._closed = False
 
     async def ask(self, ask: Ask, offer: Offer = NOTHING) -> Answer:
-        """A question without a name, which nobody can answer."""
+        """Answer no: the question has no name that the program could use."""
         return No(_NOBODY)
 
     async def ask_all(self, questions: Sequence[Question]) -> tuple[Answer, ...]:
-        """Answers when each has its own, or one is a Halt."""
+        """Return the answers when each question has one, or one of them is a Halt."""
         found = await self._answers({each.id: _pending(_reader(each), No(_NOBODY)) for each in questions})
         return tuple(each if isinstance(each, Yes | No | Halt | Edited) else No() for each in found)
 
     async def leave_plan(self, plan: str) -> PlanAnswer:
-        """The plan was told; the list is of the modes to leave into."""
+        """Ask for the mode to leave plan mode into. The plan was emitted before."""
         (found,) = await self._listed(QUESTION, [Row(mode.value, mode.value) for mode in WAYS], _planned, Stay(_NOBODY))
         if isinstance(found, Halt):
             raise asyncio.CancelledError
         return found if isinstance(found, Leave | Stay) else Stay()
 
     async def pick(self, title: str, rows: Sequence[Row]) -> str | None:
-        """The value that the program picked; None when it said no."""
+        """Return the value that the program picked; None for a no."""
         (found,) = await self._listed(title, rows, lambda said: _picked(said, rows), None, loose=True)
         return found if isinstance(found, str) else None
 
@@ -100,7 +103,7 @@ class Questions:
                 pending.answer.set_result(pending.no)
 
     def close(self) -> None:
-        """Nobody answers any more: what waits is answered by no."""
+        """Answer every open question with no, and every later one."""
         self._closed = True
         for pending in self._pending.values():
             if not pending.answer.done():

@@ -82,7 +82,7 @@ class Slash:
 
 @dataclass(frozen=True, slots=True)
 class Shell:
-    """Run this command as the person's own."""
+    """The request to run a command of the user."""
 
     command: str
 

@@ -64,7 +64,7 @@ class JsonLines:
         return self
 
     def when_lost(self, end: Callable[[], None]) -> None:
-        """Called in the event loop that `end` is to run in."""
+        """Register `end`, which is called in the current event loop when the reader is gone."""
         self._told = partial(asyncio.get_running_loop().call_soon_threadsafe, end)
 
     def __call__(self, event: "Event") -> None:
@@ -88,7 +88,7 @@ class JsonLines:
             self._changed.notify_all()
 
     def hurry(self) -> None:
-        """Whoever told us to go may not read any more: wait for nothing that takes long."""
+        """Limit every wait for the reader: after a signal, it may not read any more."""
         self._hurried = True
 
     def __exit__(
@@ -114,7 +114,7 @@ class JsonLines:
         return self._waiting < before or self._lost is not None
 
     def _lose(self, error: Exception) -> None:
-        """The condition is held."""
+        """Note the error of the reader. The caller holds the condition."""
         self._lost = self._lost or error
         self._changed.notify_all()
         with contextlib.suppress(RuntimeError):  # the event loop is closed, and so is the session
@@ -141,7 +141,7 @@ class JsonLines:
                 return
 
     def _watch(self) -> None:
-        """Whoever went away is missed at once, and not with the next event: a child may be silent for hours."""
+        """Notice a closed reader at once, not with the next event: a child may be silent for hours."""
         poll = select.poll()
         poll.register(self._number, 0)
         while not poll.poll(_LOOK) and not self._over:  # POLLERR and POLLHUP alone (poll(2))

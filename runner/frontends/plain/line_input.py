@@ -1,4 +1,4 @@
-"""Lines from a person. What was typed before a question appeared answers nothing."""
+"""The line input of a user. Text that was typed before a question appeared does not answer it."""
 
 from typing import TYPE_CHECKING
 

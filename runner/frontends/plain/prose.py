@@ -78,7 +78,7 @@ class Flow:
             self._long = True
 
     def _flush(self) -> None:
-        """The word is over."""
+        """Write the current word, which is complete."""
         self._put()
         self._long = False
 

@@ -1,7 +1,7 @@
-"""Plain `agent` at a terminal: one line, one turn, and the talk goes on. Ctrl-C stops a turn; Ctrl-D leaves.
+"""Plain `agent` at a terminal: a conversation of one line and one turn after another.
 
-What `--plain` gives, and what a terminal gets that can do no more: nothing is drawn over, so a screen reader reads it
-in order and a log of it is whole.
+Ctrl-C stops a turn; Ctrl-D leaves. It is used for `--plain`, and on terminals that support nothing else. No text is
+overwritten, so a screen reader reads the output in order, and a log of it is complete.
 """
 
 import asyncio
@@ -84,7 +84,9 @@ class PlainHost:
 
 
 async def converse(agent: "Agent", read_line: ReadLine) -> int:
-    """Talk until the user leaves; answers the exit code. Denials along the way were seen, so they are no failure."""
+    """Run the conversation until the user leaves, and return the exit code. Denials do not change it: the user saw
+    them.
+    """
     found = known(agent.environ, agent.conversation.ctx.context)
     for notice in found.notices:
         agent.conversation.ctx.emit(Notice(notice))
@@ -120,7 +122,7 @@ async def converse(agent: "Agent", read_line: ReadLine) -> int:
 
 
 async def stoppable(conversation: "Conversation", work: Coroutine[Any, Any, _T]) -> _T:
-    """Await `work` of `talk`, which Ctrl-C stops without ending the talk."""
+    """Await `work` of `conversation`. Ctrl-C stops the work and not the conversation."""
     loop = asyncio.get_running_loop()
     # A plain handler and not the loop's: prompt_toolkit takes the loop's away when it asks a question.
     before = signal.signal(signal.SIGINT, lambda *_: loop.call_soon_threadsafe(conversation.interrupt))

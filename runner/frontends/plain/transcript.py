@@ -106,7 +106,7 @@ class Transcript:
 
     @property
     def _width(self) -> int:
-        """The columns we use, as the terminal is now."""
+        """Return the number of used columns, for the present width of the terminal."""
         return min(self._console.width, WIDEST)
 
     def __call__(self, event: Event) -> None:
@@ -215,7 +215,7 @@ class Transcript:
             self._row(why)
 
     def _title(self, badge: str, style: str, words: str) -> None:
-        """The badge, and what it is about; further rows of a long command stand below it, set in."""
+        """Print the badge and its title. Further rows of a long command are indented below it."""
         lead = Text("\n").append(badge, style).append("  ")
         first, *rest = words.split("\n")
         rows = list(self._styled(first, "bold").wrap(self._console, max(self._width - cell_len(badge) - 2, 20)))

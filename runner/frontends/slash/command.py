@@ -44,15 +44,17 @@ class CommandHost(Protocol):
 
     @property
     def keys(self) -> Sequence[tuple[str, str]]:
-        """The keys that the person has here, and what each does."""
+        """Return the keys that the user has here, with their effects."""
         ...
 
     async def pick(self, title: str, rows: Sequence[Row]) -> str | None:
-        """The value that the person picked; None when they left, or when nobody can pick here."""
+        """Return the value that the user picked; None if the user left, or if picking is not supported here."""
         ...
 
     async def send(self, prompt: str, typed: str) -> None:
-        """Give the model this prompt, now or when it is done; `typed` is what the person wrote for it."""
+        """Send this prompt to the model, now or when the model is done. `typed` is the line that the user typed for
+        it.
+        """
         ...
 
     async def switch(self, how: "SessionSelection") -> None:
@@ -60,16 +62,18 @@ class CommandHost(Protocol):
         ...
 
     def draft(self, text: str) -> None:
-        """Put `text` into the input, for the person to change and send."""
+        """Put `text` into the input for the user to change and send."""
         ...
 
     def copy(self, text: str) -> bool:
-        """Put `text`, without control characters but tabs and newlines, into the person's clipboard; whether there is a
-        way to. Nobody learns whether it got there."""
+        """Put `text` into the user's clipboard, without control characters except tabs and newlines.
+
+        Return False if the terminal has no way to do it. Whether the text arrived is unknown.
+        """
         ...
 
     def leave(self) -> None:
-        """End the talk."""
+        """End the conversation."""
         ...
 
 
@@ -112,7 +116,7 @@ class Command:
 
 
 def say(host: CommandHost, *lines: str) -> None:
-    """Tell the person something, as lines of plain text; the model is not told."""
+    """Show lines of plain text to the user. The model does not get them."""
     host.conversation.ctx.emit(Display("\n".join(lines), "text"))
 
 

@@ -1,4 +1,6 @@
-"""/resume, /fork, /clear, /compact, /context, /cost, /trust, /help, /quit: the talk itself."""
+"""The commands about the conversation itself: /resume, /fork, /clear, /compact, /context, /cost, /trust, /help,
+/quit.
+"""
 
 import asyncio
 

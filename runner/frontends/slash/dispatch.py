@@ -16,13 +16,13 @@ def is_command(line: str) -> bool:
 
 
 def find(name: str, known: Known) -> Command | None:
-    """The command of that name, with or without its `/`; ours come before custom ones."""
+    """Return the command with that name, with or without its `/`; built-in commands come before custom ones."""
     wanted = name.removeprefix("/")
     return next((each for each in known if wanted in each.names), None)
 
 
 async def run_line(line: str, host: CommandHost) -> None:
-    """Do what `line` says. Whatever is wrong with it is told; nothing is raised for it."""
+    """Execute the command in `line`. Mistakes are shown to the user and raise nothing."""
     name, _, rest = line.strip().partition(" ")
     known = host.commands
     command = find(name, known)

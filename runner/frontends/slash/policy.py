@@ -18,7 +18,7 @@ _VERDICTS = {"denied": ("deny",), "allowed": ("allow",)}
 
 
 async def _audit(words: str, host: CommandHost) -> None:
-    """The decisions of this session; a number shows one of them whole."""
+    """Show the decisions of this session, or one of them in full if a number is given."""
     from runner.audit import location
     from runner.audit.decisions import record_named, trail_of
     from runner.audit.detail_view import deed_text, record_text
@@ -108,7 +108,7 @@ async def _grants(words: str, host: CommandHost) -> None:
 
 
 async def _permissions(words: str, host: CommandHost) -> None:
-    """The column of the matrix that holds, and the rules that stand beside it."""
+    """Show the column of the matrix for the current mode, and the rules in addition to it."""
     ctx = host.conversation.ctx
     if words:
         raise Mistake("write /permissions; /mode changes what holds, your configuration has the rules")

@@ -81,7 +81,7 @@ class Intake(Vt100Input):
         return keys
 
     def _typed(self, text: str, *, whole: bool) -> None:
-        """Keys and answers. `whole`: what follows is none of either."""
+        """Handle keys and replies. `whole`: the input that follows belongs to neither."""
         text = _ANSWER.sub(self._answered, text)
         if not whole and (part := _PART.search(text)):
             text, self._held = text[: part.start()], part[0]
@@ -93,7 +93,7 @@ class Intake(Vt100Input):
             self.vt100_parser.flush()
 
     def _paste(self, data: str) -> None:
-        """A further piece of what is being pasted."""
+        """Add a piece of a paste."""
         assert self._pasted is not None  # there is a begin mark
         split = self._pasted[-1][-len(_END) + 1 :] if self._pasted else ""  # the mark may come in two pieces
         self._pasted.append(data)

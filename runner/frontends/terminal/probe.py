@@ -43,7 +43,7 @@ class TerminalProbe:
         self._asked = time.monotonic()
 
     def heard(self, answer: str) -> None:
-        """The terminal said something, as Intake tells it."""
+        """Take a reply of the terminal from Intake."""
         if answer.startswith("?"):
             self._awaited = False
         elif _CUTS.match(answer):
@@ -54,7 +54,7 @@ class TerminalProbe:
             self._changed()
 
     def settle(self, input: Intake) -> None:
-        """Take the answer that is still on its way; the keys until then are nobody's."""
+        """Wait for a reply that is still to come. Keys pressed until then are dropped."""
         now = time.monotonic()
         if not self._awaited or now - self._asked > _FORGOTTEN:
             return
@@ -66,7 +66,7 @@ class TerminalProbe:
 
 
 def is_light(answer: str) -> bool | None:
-    """By how bright the colour is to the eye (ITU-R BT.601); None when it is no answer."""
+    """Return True if the colour is bright (ITU-R BT.601), and None if the text is not a reply with a colour."""
     found = re.fullmatch(_ANSWER, answer)
     if found is None:
         return None

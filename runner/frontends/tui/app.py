@@ -1,7 +1,7 @@
-"""The terminal while a talk goes on: what is live, what waits, the input or a question, and one line of status.
+"""The terminal application of a conversation: live rows, queued texts, the input or a question, and the status line.
 
-What is done is the terminal's own scrollback; there is no alternate screen and no mouse. One thread, that of the event
-loop, draws and takes keys.
+Finished rows are in the terminal's own scrollback; there is no alternate screen and no mouse. One thread, that of the
+event loop, draws and takes keys.
 """
 
 import asyncio
@@ -109,7 +109,7 @@ class App:
     # what others use
 
     async def run(self) -> int:
-        """Draw and take keys until somebody leaves; answers the exit code. EOFError when the terminal is gone."""
+        """Draw and take keys until `leave`, and return the exit code. Raise EOFError if the terminal is gone."""
         self._output.write_raw(self._keyboard.on + self._first)
         try:
             # prompt_toolkit's own handler would show what went wrong and wait for Enter; here it ends the program.
@@ -150,7 +150,9 @@ class App:
             self.bell.over()
 
     def cycle_mode(self) -> None:
-        """The next mode. The line of status says it; the scrollback only what came of a few of them."""
+        """Switch to the next mode. The status line shows each mode; the scrollback shows only the result of several
+        switches.
+        """
         self._cycling = True
         try:
             self.host.cycle_mode()
@@ -170,7 +172,7 @@ class App:
                 self._close_panel()
 
     async def pick(self, title: str, rows: Sequence[Row[T | None]], *, query: str = "") -> T | None:
-        """The value of the row that the person took; None when they left."""
+        """Return the value of the row that the user picked; None if the user left."""
         return await self.ask(Picker(title, rows, query=query))
 
     def copy(self, text: str) -> None:
@@ -190,7 +192,7 @@ class App:
     # keys
 
     def press(self, key: str) -> None:
-        """A key for the panel."""
+        """Send a key to the panel."""
         panel = self.panel
         if panel is None:
             return
@@ -203,7 +205,7 @@ class App:
             self._stepped(panel, step)
 
     def submit(self, *, later: bool = False) -> None:
-        """The input is whole."""
+        """Send the complete input."""
         if self._label:
             self._return(self.editor.text)
         elif not self.editor.text.strip():
@@ -219,12 +221,12 @@ class App:
         return True
 
     def edit(self, text: str) -> None:
-        """Put a text into the input, for the person to change and send."""
+        """Put a text into the input for the user to change and send."""
         self.editor.put(text)
         self.soon()
 
     def lend_keyboard(self, *, lent: bool) -> None:
-        """Another program reads the keys, as they are without what we asked the terminal for; or we do again."""
+        """Reset the terminal's keyboard settings for another program, or set them again afterwards."""
         self._write_code(self._keyboard.off if lent else self._keyboard.on)
 
     async def write_elsewhere(self) -> None:
@@ -241,7 +243,7 @@ class App:
             self.editor.put(text)
 
     def propose(self) -> None:
-        """Somebody typed: look what fits."""
+        """Update the proposals after typing."""
         if not self._label:
             self.menu.follow(self.editor.buffer.document.text_before_cursor)
             self.soon()

@@ -55,7 +55,7 @@ class ApprovalPanel:
     # ---- drawing
 
     def lines(self, width: int, rows: int) -> list[Fragments]:
-        """The card, in `rows` rows at most. What is drawn counts as seen."""
+        """Return the card, in at most `rows` rows. Drawn rows count as seen."""
         width = max(width - 1, 4)  # a row that touches the edge is broken in two when the window shrinks
         self._width = width
         self._guard.drawn()
@@ -139,7 +139,7 @@ class ApprovalPanel:
         return rows
 
     def _choices(self, picks: Sequence[Pick], width: int) -> list[Fragments]:
-        """A row for each, all in the shorter words where one does not fit otherwise."""
+        """Return a row for each answer; all of them in the shorter words if one would not fit otherwise."""
         for short in (False, True):
             rows = [[("", "  "), (self._theme.strong, f"{'/'.join(each.keys):<3}"), ("", _pick_words(each, short))]
                     for each in picks]  # fmt: skip
@@ -183,7 +183,7 @@ class ApprovalPanel:
     # ---- keys
 
     def key(self, key: str) -> Step[Answers]:
-        """A key that answers counts only when the card stood there for a moment, and no key was pressed in it."""
+        """Handle a key. An answer counts only if the card was visible for a moment in which no key was pressed."""
         if key == "c-c":
             return Done(tuple(Halt() for _ in self._questions))
         if self._scrolled(key):
@@ -258,7 +258,7 @@ class ApprovalPanel:
         return self._agreed(Yes(offered)) if pick.yes else self._set(No(keep=offered))
 
     def _agreed(self, answer: Yes) -> Step[Answers]:
-        """A yes counts once the end of everything that it is about has been on the screen."""
+        """Accept a yes only after the end of everything it is about has been on the screen."""
         if self._unseen(self._at):
             self._look("")
             body = self._drawn.get((self._at, self._width), Content(()))
@@ -275,7 +275,7 @@ class ApprovalPanel:
         return body is None or any(name not in self._seen.get(place, set()) for name, _ in body.ends)
 
     def _all_alike(self) -> Step[Answers]:
-        """Yes to this one and to those like it that are told whole by the row that stands below."""
+        """Answer yes to this question and to similar ones that the row below shows completely."""
         if self._unseen(self._at):
             return self._agreed(Yes())
         for place in (self._at, *self._like):
@@ -307,7 +307,7 @@ class ApprovalPanel:
         return Stay()
 
     def _turn(self, step: int) -> None:
-        """To the next card that has no answer."""
+        """Turn to the next card without an answer."""
         count = len(self._questions)
         for away in range(1, count + 1):
             place = (self._at + step * away) % count

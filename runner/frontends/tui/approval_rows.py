@@ -61,7 +61,7 @@ def detail_rows(card: Card, lines: tuple[str, ...], width: int, theme: Theme) ->
 
 
 def pieces(card: Card, theme: Theme) -> list[tuple[str, str]]:
-    """The command with the styles of its marks. A mark that does not fit its words is none."""
+    """Return the command with the styles of its marks. A mark that does not match its words is ignored."""
     found: list[tuple[str, str]] = []
     place = 0
     for mark in card.marks:

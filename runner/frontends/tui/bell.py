@@ -1,6 +1,6 @@
-"""Calling a person who has turned to something else: a question waits, or the turn is over.
+"""The bell that calls a user who looks elsewhere, because a question waits or the turn is over.
 
-Nothing in it is anybody's text. Who typed a moment ago is there and is not called.
+No part of the output is untrusted text. A user who typed a moment ago is not called.
 """
 
 import asyncio
@@ -29,12 +29,12 @@ class Bell:
         self._waits: asyncio.TimerHandle | None = None
 
     def typed(self) -> None:
-        """A key came."""
+        """Note that a key was pressed."""
         self._typed = self._clock()
         self.answered()
 
     def asked(self) -> None:
-        """A question waits: called now, where nobody was there, else when nobody has answered for as long."""
+        """Call the user for a question: now if the user is away, else after the same time without an answer."""
         if self._away:
             self._ring("a question waits")
         elif self._waits is None:
@@ -47,7 +47,7 @@ class Bell:
             self._waits = None
 
     def over(self) -> None:
-        """A turn is. Who is there has seen it."""
+        """Call the user because the turn is over, if the user is away."""
         if self._away:
             self._ring("the turn is over")
 

@@ -52,7 +52,7 @@ class Blocks:
         self._item: int | None = None  # how far the open item of a list is set in
 
     def feed(self, text: str) -> list[Block]:
-        """The blocks that are whole now."""
+        """Take text and return the blocks that are complete now."""
         done: list[Block] = []
         first, *rest = text.split("\n")
         self._write(first, done)
@@ -63,7 +63,7 @@ class Blocks:
         return done
 
     def end(self) -> list[Block]:
-        """The text is over: what was open is whole."""
+        """End the text and return the open block, which is complete now."""
         done: list[Block] = []
         if self._pieces:
             self._line("".join(self._pieces), done)
@@ -148,7 +148,7 @@ class Blocks:
             self._close(done, goes_on=True)
 
     def _code(self, done: list[Block], *, all_of_it: bool) -> None:
-        """Lines of the open fence go up: all, or all but a few that stay live."""
+        """Return lines of the open code fence: all of them, or all except a few that stay live."""
         count = len(self._lines) if all_of_it else max(len(self._lines) - 3, 1)
         lines, self._lines = tuple(self._lines[:count]), self._lines[count:]
         self._size = sum(map(len, self._lines))
@@ -158,7 +158,7 @@ class Blocks:
             self._before = lines[-CODE_LINES:]
 
     def _close(self, done: list[Block], *, goes_on: bool = False) -> None:
-        """The open block is whole, or so long that it goes up while it `goes_on`."""
+        """Close the open block, or return its beginning while it `goes_on` because it is too long."""
         text = "\n".join(self._lines)
         if text.strip():
             done.append(Prose(text.rstrip(), self._tight))

@@ -58,7 +58,7 @@ class Card:
         self._lines = 0
 
     def printed(self, text: str) -> None:
-        """More output. Only the end of all of it is kept."""
+        """Add output. Only the end of the whole output is kept."""
         self._lines += text.count("\n")
         self._printed = (self._printed + text)[-_TAIL:]
 
@@ -88,7 +88,7 @@ class Card:
         return title_rows(badge, "\n".join(lines), width, theme)
 
     def finished(self, event: Finished, width: int, theme: Theme, *, whole: bool = False) -> list[Row]:
-        """The whole card when the action has ended. `whole`: nothing is folded."""
+        """Return the whole card after the action has ended; with `whole`, nothing is folded."""
         bar, end = _bars(theme)
         body = self._why(width, theme)
         if self.beyond is not None:
@@ -119,7 +119,7 @@ class Card:
         return rows + hang(wrap(safe(end_words(event) + told, style), width - 3), end, ("", "   "))
 
     def denied(self, event: Denied, width: int, theme: Theme) -> list[Row]:
-        """The header shows what was refused; below it stands why, by which rule, and what to do instead."""
+        """Return the header with the refused action, and below it the cause, the rule, and the alternative."""
         problem = event.problem
         rows, (bar, end) = self.head(width, theme), _bars(theme)
         if self.answer is not None and not self.answer.yes:  # the reason is theirs, and they know what to do instead
@@ -129,7 +129,7 @@ class Card:
         return rows + problem_rows(Problem(f"{problem.why} ({event.rule})", "", problem.fix), "denied   ", width, theme)
 
     def stopped(self, width: int, theme: Theme) -> list[Row]:
-        """The run ended before it did."""
+        """Return the rows of a call whose run ended before it did."""
         open_ = self.asked and self.answer is None and self.began is None
         words = "asked about, and stopped before an answer: nothing ran" if open_ else "stopped"
         return [*self.head(width, theme), *hang(wrap([(theme.warn, words)], width - 3), _bars(theme)[1], ("", "   "))]
@@ -165,7 +165,7 @@ def _answer_row(answer: QuestionAnswered, theme: Theme) -> Row:
 
 
 def malformed_rows(event: MalformedCall, width: int, theme: Theme) -> list[Row]:
-    """A call that made no sense."""
+    """Return the rows of a malformed call."""
     head = title_rows([(theme.badge_odd, " call "), ("", "  ")], visible(event.tool), width, theme)
     return head + problem_rows(event.problem, "refused  ", width, theme)
 
@@ -207,7 +207,7 @@ def _ended(row: Row, words: str, width: int, theme: Theme) -> Row:
 
 
 def _last_lines(text: str, count: int) -> list[str]:
-    """The last lines of `text` that hold something; of what rewrote its own line (progress), the newest state."""
+    """Return the last non-empty lines of `text`; of a line that was rewritten (progress), the newest state."""
     if count <= 0:
         return []
     lines = overwritten_text(text).rstrip("\n").split("\n")[-count:]

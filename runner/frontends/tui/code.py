@@ -44,7 +44,7 @@ def code_rows(info: str, lines: Sequence[str], width: int, theme: Theme, before:
 
 
 def coloured(language: str, lines: Sequence[str], theme: Theme, before: Sequence[str] = ()) -> list[Row]:
-    """Each of `lines` in its colours."""
+    """Return each of `lines` in its colours."""
     if language.lower() == "diff":
         return [[(diff_style(line, theme), visible(line))] for line in lines]
     shown = [visible(line) for line in (*before, *lines)]
@@ -78,7 +78,7 @@ def _read(lexer: Lexer, language: str, text: str) -> list[tuple[_TokenType, str]
 
 
 def diff_style(line: str, theme: Theme) -> str:
-    """The style of a line of a unified diff."""
+    """Return the style of a line of a unified diff."""
     return {"+": theme.added, "-": theme.removed, "@": theme.hunk}.get(line[:1], "")
 
 

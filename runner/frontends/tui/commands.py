@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def commands(controller: "TerminalController", before: str) -> Proposals | None:
-    """A Source, for the first line of the input."""
+    """Return the proposals for the first line of the input. Fits `Source`."""
     if not before.startswith("/") or "\n" in before:
         return None
     name, blank, rest = before[1:].partition(" ")

@@ -43,7 +43,7 @@ class TerminalController:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def join(self, agent: "Agent", settings: "Settings") -> None:
-        """A session is open: what waited for one is sent."""
+        """Use the open session, and send the texts that waited for it."""
         self._agent, self._settings = agent, settings
         early, self._early = self._early, []
         for text in early:

@@ -12,9 +12,10 @@ _HUNK = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@"
 
 
 def diff_rows(lines: Sequence[str], width: int, theme: Theme, fold: tuple[int, int] | None = None) -> list[Row]:
-    """A unified diff (and what stands before it) with the number of each line: the new one, for what is gone the old.
+    """Return a unified diff (and the lines before it) with line numbers: the new number, or the old one of a removed
+    line.
 
-    `fold`: lines kept before and after what is left out.
+    `fold` are the numbers of lines kept before and after the lines that are left out.
     """
     first, last = fold or (len(lines), 0)
     hidden = len(lines) - first - last

@@ -46,7 +46,7 @@ class Editor:
         return not self.buffer.text
 
     def paste(self, text: str) -> None:
-        """Put in what was pasted. Nothing in it is a key, whatever it holds."""
+        """Insert a pasted text. No part of it is a key."""
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         lines = text.count("\n") + 1
         if lines <= _LINES and len(text) <= _CHARACTERS:
@@ -93,7 +93,7 @@ class Editor:
         self._changed()  # a buffer does not tell that it was reset
 
     def recall(self) -> None:
-        """The history holds more than it did."""
+        """Use the history that has been loaded meanwhile."""
         draft = self.draft()
         self.buffer.reset()
         self.restore(draft)

@@ -71,7 +71,7 @@ class OwnEditor:
         self._send(signal.SIGKILL)
 
     def _send(self, *signals: signal.Signals) -> None:
-        """Also to what the editor started: a script that calls one does not pass a signal on."""
+        """Send a signal to the editor and to its children: a script that calls an editor does not pass signals on."""
         if (process := self._process) is None:
             return
         below = descendants(process.pid)

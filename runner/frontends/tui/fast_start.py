@@ -49,9 +49,9 @@ def start(words: list[str]) -> int:
 
 @contextlib.contextmanager
 def hushed() -> Iterator[str]:
-    """The terminal shows nothing by itself and keeps what is typed, as it is typed, for whoever reads it first.
+    """Switch the terminal's echo off, keep typed text as it is for its first reader, and yield earlier typed text.
 
-    Gives what was typed before, which the terminal has shown already: that is wiped away.
+    The terminal has already shown that text; it is erased.
     """
     import termios
 

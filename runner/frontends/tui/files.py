@@ -54,8 +54,10 @@ class Files:
 
 
 def listed(root: str, secret: Callable[[str], bool]) -> list[str]:
-    """Files and folders (these with a `/`) below `root`, the nearest first. Hidden ones, secrets, links, what Git
-    ignores and what cannot be typed are left out."""
+    """Return files and folders (with a final `/`) below `root`, the nearest first.
+
+    Hidden files, secrets, links, files that Git ignores and names that cannot be typed are left out.
+    """
     names: list[str] = []
     level = [""]
     ignored = ignored_below(root)

@@ -14,7 +14,7 @@ def cells(fragments: Iterable[tuple[str, str]]) -> int:
 
 
 def fit(fragments: Fragments, width: int, cut: str = "…") -> Fragments:
-    """The row in at most `width` columns; `cut` stands for what did not fit."""
+    """Return the row in at most `width` columns; `cut` stands for the part that did not fit."""
     if cells(fragments) <= width:
         return fragments
     room = max(width - text_cells(cut), 0)

@@ -20,7 +20,7 @@ def score(query: str, text: str) -> int | None:
 
 
 def best(query: str, rows: Iterable[T], text: Callable[[T], str], most: int | None = None) -> list[T]:
-    """The rows that answer `query`, best first; as they came where they are equally good."""
+    """Return the rows that match `query`, best first, in their original order if they match equally well."""
     if not query.strip():
         return list(rows)[:most]
     found = [(-points, place, row) for place, row in enumerate(rows) if (points := score(query, text(row))) is not None]

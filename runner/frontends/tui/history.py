@@ -16,9 +16,9 @@ _LARGEST = 8 << 20  # bytes
 
 
 class Remembered(History):
-    """Remembers for this talk; from `keep` on also for later ones.
+    """The typed lines of this conversation and, from `keep` on, of later ones.
 
-    A file that is not ours alone, or no file at all, is left alone: nothing is read from it or written to it.
+    A file that is not private, or not a file at all, is ignored: nothing is read from it or written to it.
     """
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class Remembered(History):
             os.close(handle)
 
     def shorten(self) -> None:
-        """Keep the latest only; called when a talk ends."""
+        """Keep only the latest entries. Called when a conversation ends."""
         if self.path is None or len(rows := self._read(_KEPT * 4)) < _KEPT * 2:
             return
         new = self.path.with_name(f"{self.path.name}.{os.getpid()}")
@@ -82,7 +82,7 @@ class Remembered(History):
 
 
 def _opened(path: Path, flags: int) -> int | None:
-    """THREAT: a link, or a file that others may change, would make us write elsewhere or propose others' words."""
+    """Open the history file. THREAT: a link or a file of others could redirect the writes, or propose others' words."""
     try:
         handle = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
     except OSError:

@@ -44,7 +44,7 @@ class Host(Protocol):
     def waiting(self) -> Sequence[str]: ...
 
     def submit(self, text: str, *, later: bool = False) -> None:
-        """A whole input; `later`: behind the turn, where one is on its way."""
+        """Send a whole input; with `later`, behind the turn in progress."""
         ...
 
     def interrupt(self) -> bool:

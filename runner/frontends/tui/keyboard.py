@@ -46,7 +46,7 @@ def _learn() -> None:
 
 
 def _codes() -> list[tuple[int, int, Code]]:
-    """(code point, modifiers held, what it is to us)."""
+    """Return the code sequences as (code point, modifiers held, the key it stands for)."""
     newline = (Keys.Escape, Keys.ControlM)
     found: list[tuple[int, int, Code]] = [
         (27, 0, Keys.Escape),

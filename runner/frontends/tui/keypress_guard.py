@@ -25,7 +25,7 @@ class Guard:
         self._quiet = None
 
     def pressed(self) -> None:
-        """A key that answers nothing may be a part of something that is being typed."""
+        """Note a key that answers nothing: it may be a part of a text that is being typed."""
         if self._quiet is not None:
             self._quiet = self._clock()
 

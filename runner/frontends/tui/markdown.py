@@ -42,7 +42,7 @@ def markdown_rows(text: str, width: int, theme: Theme) -> list[Row]:
 
 
 def _parse(text: str) -> list[Token]:
-    """The tokens of `text`; none when the parser does not get through it."""
+    """Return the tokens of `text`; none if the parser fails on it."""
     try:
         return _parser().parse(text)
     except Exception:  # the parser is not ours, and the text is anybody's: it is shown unread
@@ -56,7 +56,7 @@ class _Rows:
         self._theme = theme
 
     def blocks(self, tokens: Sequence[Token], width: int) -> list[Row]:
-        """Rows of what stands one below the other, with an empty row between what is not of one tight list."""
+        """Return the rows of stacked blocks, with an empty row between blocks outside of one tight list."""
         rows: list[Row] = []
         place, tight = 0, False
         while place < len(tokens):

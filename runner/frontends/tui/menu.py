@@ -52,7 +52,7 @@ class Menu:
         return self._found is not None
 
     def follow(self, before: str) -> None:
-        """Somebody typed, and the text before the cursor is `before`."""
+        """Update the menu after typing; `before` is the text before the cursor."""
         if before == self._closed_for:
             return
         found = next((found for source in self._sources if (found := source(before)) is not None), None)
@@ -61,7 +61,7 @@ class Menu:
         self._for, self._closed_for, self._at, self._moved = before, None, 0, False
 
     def leave(self, before: str) -> None:
-        """The text, or the cursor, is another one."""
+        """Close the menu, because the text or the cursor changed otherwise."""
         if before != self._for:
             self._found = None
 

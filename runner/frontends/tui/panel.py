@@ -1,4 +1,4 @@
-"""Something that stands in place of the input until a person has answered it: a question, a list, a form."""
+"""The panel that replaces the input until the user has answered it: a question, a list, a form."""
 
 from typing import Generic, Protocol, TypeVar
 
@@ -23,7 +23,7 @@ class Done(Generic[T_co]):
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """The person shall change `text` in the input, under `label`. What came of it goes to `Panel.edited`."""
+    """The step in which the user changes `text` in the input, under `label`. The result goes to `Panel.edited`."""
 
     text: str
     label: str
@@ -40,7 +40,7 @@ class Panel(Protocol[T_co]):
         ...
 
     def key(self, key: str) -> Step[T_co]:
-        """A key was pressed: a character, or prompt_toolkit's name of a key (`enter`, `escape`, `up`, `c-c`, `tab`).
+        """Handle a key: a character, or prompt_toolkit's name of a key (`enter`, `escape`, `up`, `c-c`, `tab`).
 
         `c-c` answered with Stay stops the turn that asks, and with it the question.
         """

@@ -80,8 +80,10 @@ class Way(Generic[T]):
 
 
 class Choice(Generic[T]):
-    """A Panel whose answer is a way's value, the text that was written, or `left` for Escape. Enter answers nothing,
-    nor does a key that comes before somebody can have read the question."""
+    """A Panel whose answer is the value of a Way, a written text, or `left` for Escape.
+
+    Enter answers nothing. A key that is pressed before the question can have been read answers nothing either.
+    """
 
     def __init__(self, question: str, ways: Sequence[Way[T]], left: T) -> None:
         self._question = visible(question)

@@ -1,6 +1,6 @@
-"""Drawing under the scrollback: what is done goes up for good, what is live is drawn again below it, in one write.
+"""The drawing below the scrollback: finished rows go up for good, and live rows are drawn again below, in one write.
 
-The terminal's own history is never cleared, and no scroll region is set: whatever the terminal is, what went up stays.
+The terminal's own history is never cleared, and no scroll region is set: on every terminal, finished rows stay.
 """
 
 import contextlib
@@ -122,8 +122,9 @@ class Painter(Renderer):
         return sum(heights[: cursor.y]) + inside, max(sum(heights), sum(heights[: cursor.y]) + inside + 1)
 
     def _end(self, row: Mapping[int, Any]) -> int:
-        """The last column that was painted. A blank that looks like none was not, though the row may have an entry for
-        it from a comparison with a longer one."""
+        """Return the last painted column. A blank without a style was not painted, even if the row has an entry for
+        it.
+        """
         shows = self._style_string_has_style
         painted = (at for at, char in row.items() if char.char != " " or (shows is not None and shows[char.style]))
         return max(painted, default=0)
@@ -141,7 +142,7 @@ def _rows(chars: list[str], width: int) -> int:
 
 
 def canvas(environ: Mapping[str, str]) -> Canvas:
-    """The terminal on standard output."""
+    """Return the terminal on standard output."""
 
     def size() -> Size:
         try:

@@ -34,10 +34,9 @@ _ATTRIBUTES = {"bold": 1, "dim": 2, "italic": 3, "underline": 4, "reverse": 7, "
 
 
 def measure(columns: int) -> int:
-    """The cells a row may take on a terminal of `columns`: never the last one.
+    """Return the number of cells that a row may take on a terminal of `columns`: all except the last.
 
-    A row that fills it is one of which terminals disagree where the cursor is, and that becomes two when the window
-    gets narrower.
+    Terminals disagree about the cursor after a full row, and a full row becomes two when the window gets narrower.
     """
     return min(max(columns - 1, NARROWEST), WIDEST)
 
@@ -67,7 +66,7 @@ def cut(text: str, room: int, mark: str = "…") -> str:
 
 
 def head(text: str, room: int, start: int = 0) -> str:
-    """The most of `text` from `start` on that takes at most `room` cells."""
+    """Return the longest part of `text` from `start` that takes at most `room` cells."""
     return text[start : _until(text, start, max(room, 0))]
 
 
@@ -177,7 +176,7 @@ def hang(rows: Sequence[Row], first: Fragment, rest: Fragment) -> list[Row]:
 
 
 def plain(row: Row) -> str:
-    """The text alone."""
+    """Return the text without styles."""
     return "".join(text for _, text in row)
 
 

@@ -103,7 +103,7 @@ class Screen:
         self._folded: Draw | None = None
 
     def take(self, event: Event) -> None:
-        """Something happened. Fits `Emit`; nothing is drawn yet."""
+        """Take an event. Fits `Emit`; nothing is drawn yet."""
         match event:
             case ModelText(text):
                 self._writing.said(text)

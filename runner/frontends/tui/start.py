@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 
 def start_terminal(args: "Callable[[], RunArgs]", early: str = "") -> int:
-    """Talk until the person leaves; answers the exit code. The flags are read behind the first keys.
+    """Run the conversation until the user leaves, and return the exit code.
 
-    `early` is what was typed already.
+    The options are read after the first keys. `early` is the text that was typed before.
     """
     return asyncio.run(_talk(args, early))
 
@@ -90,7 +90,7 @@ async def _session(
     kept: list[str],
     ground: TerminalProbe,
 ) -> None:
-    """Open it, and keep it open until we are cancelled; `kept` gets the name by which it can be gone on with."""
+    """Open the session and keep it open until the task is cancelled. `kept` gets the name for resuming it."""
     await asyncio.to_thread(_load)
     from policy.model.secret_paths import Secrets
     from runner.agent.agent import Agent
@@ -161,7 +161,7 @@ async def _picked(args: "RunArgs", app: App) -> "RunArgs | None":
 
 
 def _coloured(app: App, ground: TerminalProbe, controller: TerminalController) -> None:
-    """The setting, or the terminal, has said what the colours are: for what is drawn from here on. Or who it is."""
+    """Use the colours that the setting or the terminal determined, from the next drawing on."""
     from runner.frontends.tui.theme import theme_for
 
     app.painter.wraps = app.painter.wraps and not ground.cuts
@@ -171,7 +171,7 @@ def _coloured(app: App, ground: TerminalProbe, controller: TerminalController) -
 
 
 def _unless_left(start: "Callable[[], SessionStart]") -> "SessionStart | None":
-    """An interrupt in a thread would tear the event loop apart."""
+    """Run without an interrupt in the thread, which would break the event loop."""
     try:
         return start()
     except KeyboardInterrupt:
@@ -188,9 +188,9 @@ def _load() -> None:
 
 @contextlib.contextmanager
 def _ends(app: App) -> Iterator[None]:
-    """A terminal that hangs up and a signal that ends us: as if the person had left, so that nothing is left behind.
+    """Handle a hangup and the signals that end the program as if the user had left, so that no child process remains.
 
-    SIGTSTP of another program stops us as Ctrl+Z does: with the terminal as it was.
+    SIGTSTP of another program suspends this one as Ctrl+Z does: with the terminal as it was before.
     """
     loop = asyncio.get_running_loop()
     numbers = ending_signals()

@@ -87,7 +87,7 @@ def _joined(parts: list[tuple[int, Fragments]]) -> Fragments:
 
 
 def _short(model: str) -> str:
-    """The model's own name; which of two servers has it is said at the start."""
+    """Return the model's own name. The start of the session shows its provider."""
     name = model.partition(":")[2] or model
     return one_line(name.rpartition("/")[2] if name.startswith("/") else name, 32)
 

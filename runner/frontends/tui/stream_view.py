@@ -41,23 +41,23 @@ class Writing:
         self._kind = ""  # of what is being written: text, thought, or nothing
 
     def said(self, text: str) -> None:
-        """More words."""
+        """Add a piece of the model's text."""
         self._write("text", text)
 
     def thought(self, text: str) -> None:
-        """More of a thought."""
+        """Add a piece of the model's reasoning."""
         if self._thinking:
             self._write("thought", text)
         else:
             self._thought = (self._thought + text)[-_THOUGHT:]
 
     def calls(self, tool: str) -> None:
-        """A call of `tool` is being written."""
+        """Note that the model writes a call of `tool`."""
         self.end()
         self._tool = tool
 
     def end(self) -> None:
-        """Something else came: what was open is whole."""
+        """End the open block, because another event came."""
         self._thought = self._tool = ""
         for block in self._blocks.end():
             self._whole(block)
@@ -111,7 +111,7 @@ def put_block(block: Block, put: Put, theme: Theme, style: str | None = None) ->
 
 
 def put_markdown(text: str, put: Put, theme: Theme) -> None:
-    """A whole text goes up, block by block."""
+    """Put a whole text up, block by block."""
     blocks = Blocks()
     for block in (*blocks.feed(text), *blocks.end()):
         put_block(block, put, theme)

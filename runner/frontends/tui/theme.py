@@ -38,7 +38,7 @@ class Theme:
     name_style: str = "ansiblue"  # functions, classes, keys
 
     def badge(self, tier: Tier) -> str:
-        """The style of a tier's badge."""
+        """Return the style of a tier's badge."""
         return dict(self.badges)[tier]
 
 
