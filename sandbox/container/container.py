@@ -2,7 +2,10 @@
 
 import asyncio
 import contextlib
+import ctypes
 import os
+import socket
+import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
@@ -14,14 +17,14 @@ from sandbox.container import canary, create_body
 from sandbox.container.attach_stream import Wire, open_wire
 from sandbox.container.daemon import Daemon, Refused
 from sandbox.container.exec_stream import Ended, Running
-from sandbox.container.netns_listener import listen_inside
-from sandbox.container.processes import Processes
-from sandbox.container.usage import Usage
+from sandbox.container.processes import Processes, Usage
 from sandbox.inside import safe_rmtree
+from sandbox.inside.confine import listen
 from sandbox.linux.canary_probe import laid_out
 from sandbox.linux.helper_request import Alarm
 from sandbox.workspace.protected_paths import Scan
 
+_NEW_NETWORK = 0x40000000  # CLONE_NEWNET (setns(2))
 LOOKS = 0.2  # seconds between two looks at memory, and at a command that has closed its output
 EARLY = 0.05  # seconds after which a command is worth watching: most are over by then
 _GREETING = 64  # bytes that its first process says; one word is wanted
@@ -355,3 +358,34 @@ def _gone() -> SandboxUnavailable:
     return SandboxUnavailable(
         Problem("the container is gone", "the daemon ended it, or somebody removed it", "try again; a new one is made")
     )
+
+
+def listen_inside(pid: int, port: int) -> socket.socket:
+    """Return a TCP listener on the loopback of process `pid`, which stays in that network. Raises OSError if the
+    network cannot be entered (setns(2)).
+
+    SAFETY: setns moves the calling thread alone. That thread is made for this, and ends here.
+    """
+    made: list[socket.socket | OSError] = []
+
+    def enter() -> None:
+        try:
+            handle = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                if os.path.samestat(os.fstat(handle), os.stat("/proc/self/ns/net")):
+                    raise OSError(0, "it shares the network of this machine")
+                if ctypes.CDLL(None, use_errno=True).setns(handle, _NEW_NETWORK) != 0:
+                    number = ctypes.get_errno()
+                    raise OSError(number, os.strerror(number))
+            finally:
+                os.close(handle)
+            made.append(listen(port))
+        except OSError as error:
+            made.append(error)
+
+    thread = threading.Thread(target=enter, name="listen-inside")
+    thread.start()
+    thread.join()
+    if isinstance(made[0], OSError):
+        raise made[0]
+    return made[0]

@@ -1,11 +1,21 @@
-"""A Plan as a bubblewrap command line: the namespaces and the private root that T1's helper builds itself. Pure.
+"""The launch of bubblewrap for T2: a plan as its command line, and a helper that waits behind it.
 
-Only what bubblewrap 0.8 knows (bwrap(1)). It resolves every path by name, through links: `mounted.py` tells whether
-what lies at each place afterwards is what the plan meant.
+Bubblewrap builds the namespaces and the private root that T1's helper builds itself. Only options of bubblewrap 0.8 are
+used (bwrap(1)). Bubblewrap resolves every path by name, through links: `mount_check.py` checks afterwards that each
+mount shows the file that the plan meant.
 """
 
+import contextlib
+import os
+
+from policy.model.verdict import Terms
+from sandbox.inside import mount_check, syscalls
 from sandbox.inside.plan import Plan
+from sandbox.linux import interpreter_paths
+from sandbox.linux.helper_process import spawn
 from sandbox.linux.plan_builder import DEVICES, Step
+from sandbox.linux.session_tmp import Scratch
+from sandbox.problems import no_bubblewrap, too_many, unavailable
 
 # It reads the whole table of mounts after each one: a thousand take three seconds. It refuses 9,000 words (MAX_ARGS).
 MOST = 1000
@@ -57,3 +67,51 @@ def _words(step: Step | tuple[str, str, str], plan: Plan, empty: dict[str, str])
             return ("--ro-bind", empty["dir" if source == "dir" else "file"], target)
         case _:
             raise ValueError(f"no such step: {kind}")
+
+
+def own(terms: Terms) -> tuple[Step, ...]:
+    """Return the paths that the helper needs inside in addition to those that `terms` show, because the helper
+    starts there.
+    """
+    return interpreter_paths.steps((*terms.system, terms.workspace, *terms.read, *terms.write))
+
+
+class Waiting:
+    """A helper behind a bubblewrap that reads its options until `go`. The caller ends the helper.
+
+    Raises SandboxUnavailable. Sets the mounts that `plan` expects.
+    """
+
+    def __init__(self, plan: Plan, scratch: Scratch) -> None:
+        program = interpreter_paths.bubblewrap()
+        if program is None:
+            raise no_bubblewrap()
+        if len(plan.mounts) > MOST:
+            raise too_many(MOST)
+        empty = scratch.empty()
+        try:
+            plan.expected = mount_check.expect(plan, empty)
+        except OSError as error:
+            step = getattr(error, "step", f"look at {error.filename}")
+            raise unavailable("T2", f"failed {error.errno} {step}") from None
+        self._options = b"\0".join(map(os.fsencode, options(plan, empty, admin=syscalls.is_admin())))
+        words, write = os.pipe2(os.O_CLOEXEC)
+        self._pipe = os.fdopen(write, "wb")
+        inner = (*interpreter_paths.interpreter(), interpreter_paths.HELPER)
+        try:
+            self.helper = spawn(lambda control: (program, "--args", str(words), "--", *inner, str(control)), (words,))
+        except BaseException:
+            self.drop()
+            raise
+        finally:
+            os.close(words)
+
+    def go(self) -> None:
+        """Let it build."""
+        with contextlib.suppress(BrokenPipeError), self._pipe:  # it ended: its socket tells
+            self._pipe.write(self._options)
+
+    def drop(self) -> None:
+        """Give up. After `go` too."""
+        with contextlib.suppress(BrokenPipeError):
+            self._pipe.close()

@@ -28,7 +28,7 @@ from sandbox.workspace.protected_paths import Scan, plain_names, scan
 
 if TYPE_CHECKING:
     from sandbox.inside.plan import Plan
-    from sandbox.linux.bwrap_launch import Waiting
+    from sandbox.linux.bwrap import Waiting
 
 TIERS = ("T1", "T2", "T3")  # what this module can launch, best first
 
@@ -111,15 +111,15 @@ def launch(
 
 
 def _own(terms: Terms) -> tuple[plan_builder.Step, ...]:
-    from sandbox.linux import bwrap_launch  # nobody else needs it, and `agent exec` starts with this module
+    from sandbox.linux import bwrap  # nobody else needs it, and `agent exec` starts with this module
 
-    return bwrap_launch.own(terms)
+    return bwrap.own(terms)
 
 
 def _waiting(compiled: "Plan", scratch: Scratch) -> "Waiting":
-    from sandbox.linux import bwrap_launch
+    from sandbox.linux import bwrap
 
-    return bwrap_launch.Waiting(compiled, scratch)
+    return bwrap.Waiting(compiled, scratch)
 
 
 def survey(terms: Terms, scratch: str, cache: Path | None = None) -> Scan:

@@ -113,7 +113,7 @@ def test_a_successful_command_loads_no_module_that_explains_failures(tmp_path: P
             "sandbox.linux.limits",
             "sandbox.egress",
             "sandbox.egress.proxy",
-            "sandbox.linux.bwrap_launch",
+            "sandbox.linux.bwrap",
         ),
         *(
             "sandbox.macos.backend",
