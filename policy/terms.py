@@ -145,7 +145,7 @@ def _looking_environment(assessment: Assessment, facts: Facts, hosts: tuple[str,
     over = () if hosts and Tier.NETWORK in assessment.tiers else facts.reading
     action = assessment.action
     words = (action.script,) if isinstance(action, RunScript) else getattr(action, "argv", ())
-    # Whoever names the variable means the session's /tmp, which its programs may have written before; so do we.
+    # A script that names the variable means the session's /tmp, which its programs may have written before.
     return over if any("TMPDIR" in word for word in words) else (*over, ("TMPDIR", READ_ONLY_TMP))
 
 

@@ -33,12 +33,12 @@ MOST = 1000  # rules of one file: every action is held against all of them
 _NAMED = TypeVar("_NAMED", bound=StrEnum)
 
 
-def permissions(keyed: TomlDocument, layer: Layer) -> tuple[PermissionRule, ...]:
+def permissions(document: TomlDocument, layer: Layer) -> tuple[PermissionRule, ...]:
     """Return every `[[rule]]` of one file. Raises TomlError, with file and line, for an invalid one.
 
     `permission.lint.check` finds the rules that can never take effect.
     """
-    entries = [entry for entry in keyed.entries if entry.name == "rule"]
+    entries = [entry for entry in document.entries if entry.name == "rule"]
     if len(entries) > MOST:
         raise entries[MOST].error_at("", f"a file holds at most {MOST} rules", "say more with fewer")
     return tuple(_rule(entry, layer) for entry in entries)

@@ -48,9 +48,9 @@ def parse_profile(text: str, source: str) -> Profile:
     the user.
     """
     try:
-        keyed = read(text, source, shapes())
-        lists: dict[str, Any] = {field: check_list(keyed, path) for path, field in _LISTS.items()}
-        return Profile(**lists, denied=denied(keyed), limits=limits(keyed.values, Limits()), permissions=())
+        document = read(text, source, shapes())
+        lists: dict[str, Any] = {field: check_list(document, path) for path, field in _LISTS.items()}
+        return Profile(**lists, denied=denied(document), limits=limits(document.values, Limits()), permissions=())
     except TomlError as error:
         raise ProfileError(error.problem) from None
 
@@ -62,19 +62,19 @@ def shapes() -> dict[Path, ValueType]:
     return found | {("limits", name): shape for name, shape in LIMITS.items()}
 
 
-def check_list(keyed: TomlDocument, path: Path) -> tuple[str, ...]:
+def check_list(document: TomlDocument, path: Path) -> tuple[str, ...]:
     """Return the list at `path` after validating each entry. Raises TomlError."""
-    if path not in keyed.values:
+    if path not in document.values:
         raise TomlError(
             Problem(
-                f"{keyed.source}: `{'.'.join(path)}` is missing",
+                f"{document.source}: `{'.'.join(path)}` is missing",
                 "without this list something would be silently unprotected",
                 f"add `{path[-1]} = []` under `[{path[0]}]` if it is meant to be empty",
             )
         )
-    entries = texts(keyed.values[path])
+    entries = texts(document.values[path])
     if fault := list_fault(entries, path):
-        raise keyed.error_at(path, *fault)
+        raise document.error_at(path, *fault)
     return tuple(dict.fromkeys(entries))
 
 
@@ -86,14 +86,14 @@ def list_fault(value: Value, path: Path) -> tuple[str, str] | None:
     return None
 
 
-def denied(keyed: TomlDocument) -> tuple[tuple[str, ...], ...]:
+def denied(document: TomlDocument) -> tuple[tuple[str, ...], ...]:
     """Return the patterns of `[deny] commands`. Raises TomlError for a pattern that can never match or that matches
     every command.
     """
     path = ("deny", "commands")
-    found = patterns(keyed.values.get(path, ()))
+    found = patterns(document.values.get(path, ()))
     if fault := patterns_fault(found):
-        raise keyed.error_at(path, *fault)
+        raise document.error_at(path, *fault)
     return found
 
 

@@ -89,9 +89,9 @@ def _checked(
         except ConfigError as error:
             found.append(fault_of(error.problem, str(path)))
             continue
-        keyed, wrong = read_all(text, str(path), most=MOST + 1)
+        document, wrong = read_all(text, str(path), most=MOST + 1)
         told = [fault_of(error.problem, str(path)) for error in wrong]
-        said = given_as(keyed, data, path, layer, trusted)
+        said = given_as(document, data, path, layer, trusted)
         settings, more = _over(settings, replace(said, layer=Layer.PROJECT, trusted=True) if came_along else said)
         told = sorted([*told, *more], key=lambda fault: fault.line)
         if len(told) > MOST:
@@ -120,18 +120,18 @@ def _out_of_order(settings: Settings) -> list[Fault]:
 def _over(settings: Settings, given: Given) -> tuple[Settings, list[Fault]]:
     """Return the layer without entries that can never take effect, and those entries."""
     found, good = [], []
-    for entry in given.keyed.entries:
+    for entry in given.document.entries:
         wrong = list(_never(entry.source, entry, settings, given)) if entry.name == "rule" else []
         found += wrong
         if not wrong:
             good.append(entry)
-    return over(settings, replace(given, keyed=replace(given.keyed, entries=tuple(good)))), found
+    return over(settings, replace(given, document=replace(given.document, entries=tuple(good)))), found
 
 
 def _never(source: str, entry: object, settings: Settings, given: Given) -> Iterator[Fault]:
     """Return why one rule can never take effect. `over` decides whether a bound layer may contain the rule."""
-    keyed = TomlDocument(source, "", {}, (entry,))  # type: ignore[arg-type]  # an Entry
-    for rule in permissions(keyed, Layer.NAMED.of_rules(trusted=True)):
+    document = TomlDocument(source, "", {}, (entry,))  # type: ignore[arg-type]  # an Entry
+    for rule in permissions(document, Layer.NAMED.of_rules(trusted=True)):
         if not rule.expired(date.today()):
             for fault in rule_faults(rule, settings.rules, settings.profile):
                 yield Fault(source, rule.ref.line, f"`[[rule]]` can never take effect: {fault.text}", fault.fix)

@@ -22,9 +22,9 @@ from sandbox.backend import Level
 
 def over(settings: Settings, given: Given) -> Settings:
     """Return `settings` with one more layer. Raises TomlError or ConfigError for a rule that can never take effect."""
-    keyed = given.keyed
+    document = given.document
     values, notices, left_out = dict(settings.values), [], []
-    for path, value in keyed.values.items():
+    for path, value in document.values.items():
         key = key_of(path)
         yours = key.widens is Widens.YOURS and given.layer.came_along
         if yours or (given.bound and not key.tightens(value, standing(settings, path, key))):
@@ -33,13 +33,13 @@ def over(settings: Settings, given: Given) -> Settings:
             continue
         values[path] = _added(values.get(path), value) if key.adds else value
     lists = []
-    for entry in keyed.entries:
+    for entry in document.entries:
         if given.bound and not list_of(entry.name).stays(entry):
             notices.append(entry_ignored(entry))
         else:
             lists.append(entry)
-    rules, over = _rules(replace_entries(keyed, lists), given, settings)
-    profile = _profile(settings.profile, keyed.values, values, rules)
+    rules, over = _rules(replace_entries(document, lists), given, settings)
+    profile = _profile(settings.profile, document.values, values, rules)
     lent = [entry for entry in (*settings.lists, *lists) if entry.name == "credential"]
     if lent:
         from runner.config.credential_table import credentials  # only if there are any
@@ -53,7 +53,7 @@ def over(settings: Settings, given: Given) -> Settings:
         values=values,
         lists=(*settings.lists, *lists),
         layers=(*settings.layers, replace(given, left_out=frozenset(left_out)) if left_out else given),
-        sources=(*settings.sources, keyed.source),
+        sources=(*settings.sources, document.source),
         notices=(*settings.notices, *over, *notices),
     )
 
@@ -72,7 +72,7 @@ def ignored(given: Given, path: KeyPath) -> str:
     why = "settings that came with the repository may only tighten yours"
     if key_of(path).widens is Widens.YOURS:
         why = "no repository may say it, trusted or not"
-    return f"{given.keyed.source}:{given.keyed.line(path)}: `{dotted(path)}` is ignored: {why}"
+    return f"{given.document.source}:{given.document.line(path)}: `{dotted(path)}` is ignored: {why}"
 
 
 def entry_ignored(entry: TomlEntry) -> str:
@@ -82,8 +82,8 @@ def entry_ignored(entry: TomlEntry) -> str:
     return f"{entry.source}:{entry.line}: `[[{entry.name}]]` is ignored: {why}"
 
 
-def replace_entries(keyed: TomlDocument, entries: list[TomlEntry]) -> TomlDocument:
-    return keyed if len(entries) == len(keyed.entries) else replace(keyed, entries=tuple(entries))
+def replace_entries(document: TomlDocument, entries: list[TomlEntry]) -> TomlDocument:
+    return document if len(entries) == len(document.entries) else replace(document, entries=tuple(entries))
 
 
 def _added(before: Value | None, value: Value) -> Value:
@@ -93,15 +93,15 @@ def _added(before: Value | None, value: Value) -> Value:
     return value
 
 
-def _rules(keyed: TomlDocument, given: Given, settings: Settings) -> tuple[tuple[PermissionRule, ...], list[str]]:
+def _rules(document: TomlDocument, given: Given, settings: Settings) -> tuple[tuple[PermissionRule, ...], list[str]]:
     """Return the rules of one layer, and notices about expired rules.
 
     A rule that can never take effect is an error, because its author relies on the rule.
     """
-    if not keyed.entries:
+    if not document.entries:
         return (), []
     today, over = date.today(), []
-    found = permissions(keyed, given.layer.of_rules(given.trusted))
+    found = permissions(document, given.layer.of_rules(given.trusted))
     for rule in found:
         if rule.expired(today):
             over.append(f"{rule.ref}: the rule is over: its last day was {rule.until}")

@@ -22,7 +22,7 @@ def origins(settings: Settings) -> Origins:
         elif key.default is not None:
             found[key.path] = [Origin(Layer.PACKAGED, BUILT_IN, 0, key.default)]
     for given in settings.layers:
-        for path, value in given.keyed.values.items():
+        for path, value in given.document.values.items():
             source, line = given.place(path)
             found.setdefault(path, []).append(Origin(given.layer, source, line, value, path in given.left_out))
     return {path: tuple(places) for path, places in found.items()}
@@ -43,5 +43,7 @@ def _packaged() -> TomlDocument:
     """Return the values of the packaged profile for keys that may be configured. The profile has further keys."""
     from policy.toml.profile import shapes
 
-    keyed = read(packaged_text(), PACKAGED, shapes())
-    return TomlDocument(PACKAGED, keyed.text, {path: value for path, value in keyed.values.items() if path in SHAPES})
+    document = read(packaged_text(), PACKAGED, shapes())
+    return TomlDocument(
+        PACKAGED, document.text, {path: value for path, value in document.values.items() if path in SHAPES}
+    )

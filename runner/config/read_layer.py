@@ -15,16 +15,16 @@ from runner.config.settings import Given, Layer
 
 def read_layer(data: bytes, path: Path, layer: Layer, trusted: Mapping[str, str]) -> Given:
     """Return the settings of a file. Raises TomlError or ConfigError for the first fault."""
-    keyed, faults = read_all(as_text(data, path), str(path), most=1)
+    document, faults = read_all(as_text(data, path), str(path), most=1)
     if faults:
         raise faults[0]
-    return given_as(keyed, data, path, layer, trusted)
+    return given_as(document, data, path, layer, trusted)
 
 
-def given_as(keyed: TomlDocument, data: bytes, path: Path, layer: Layer, trusted: Mapping[str, str]) -> Given:
+def given_as(document: TomlDocument, data: bytes, path: Path, layer: Layer, trusted: Mapping[str, str]) -> Given:
     """Return the values of a file as a layer, which is trusted if its exact bytes are trusted."""
     digest = sha256(data).hexdigest()
-    return Given(layer, keyed, digest, layer.came_along and trusted.get("/".join(path.parts[-2:])) == digest)
+    return Given(layer, document, digest, layer.came_along and trusted.get("/".join(path.parts[-2:])) == digest)
 
 
 def read_all(text: str, source: str, *, most: int) -> tuple[TomlDocument, list[TomlError]]:
@@ -39,16 +39,16 @@ def read_all(text: str, source: str, *, most: int) -> tuple[TomlDocument, list[T
             document.clear()  # whatever else looks wrong may be right there
         return renew(document)
 
-    keyed, faults = validate(text, source, SHAPES, ENTRIES, most=most, renew=look)
+    document, faults = validate(text, source, SHAPES, ENTRIES, most=most, renew=look)
     if newer:
-        return keyed, [keyed.error_at(("version",), *newer)]
+        return document, [document.error_at(("version",), *newer)]
     values, entries = {}, []
-    for path, value in keyed.values.items():
+    for path, value in document.values.items():
         if fault := key_of(path).fault(value):
-            faults.append(keyed.error_at(path, *fault))
+            faults.append(document.error_at(path, *fault))
         else:
             values[path] = value
-    for entry in keyed.entries:
+    for entry in document.entries:
         if len(faults) >= most:
             break
         if error := list_of(entry.name).fault(entry):
@@ -56,9 +56,9 @@ def read_all(text: str, source: str, *, most: int) -> tuple[TomlDocument, list[T
         else:
             entries.append(entry)
     for name in ENTRIES:
-        several = [entry for entry in keyed.entries if entry.name == name]
+        several = [entry for entry in document.entries if entry.name == name]
         if len(several) > (allowed := list_of(name).most):
             faults.append(
                 several[allowed].error_at("", f"a file holds at most {allowed} {name}s", "say more with fewer")
             )
-    return replace(keyed, values=values, entries=tuple(entries)), faults[:most]
+    return replace(document, values=values, entries=tuple(entries)), faults[:most]

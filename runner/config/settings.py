@@ -49,7 +49,7 @@ class Given:
 
     Attributes:
         layer: the layer.
-        keyed: the values with their places.
+        document: the values with their places.
         sha256: SHA-256 of the bytes of the file; empty without a file.
         trusted: True if the user trusts the file; used only for files of the repository.
         flags: the option of each path, if the layer is the command line.
@@ -57,7 +57,7 @@ class Given:
     """
 
     layer: Layer
-    keyed: TomlDocument
+    document: TomlDocument
     sha256: str = ""
     trusted: bool = False
     flags: tuple[tuple[Path, str], ...] = ()
@@ -70,9 +70,9 @@ class Given:
 
     def place(self, path: Path) -> tuple[str, int]:
         """Return file and line of a key. A variable or an option has the line 0."""
-        if not self.keyed.text:
-            return dict(self.flags).get(path, self.keyed.source), 0
-        return self.keyed.source, self.keyed.line(path)
+        if not self.document.text:
+            return dict(self.flags).get(path, self.document.source), 0
+        return self.document.source, self.document.line(path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,4 +170,4 @@ class Settings:
         """Return path and SHA-256 of every file that was read, lowest layer first. Packaged files belong to the
         version.
         """
-        return tuple((os.path.abspath(given.keyed.source), given.sha256) for given in self.layers if given.sha256)
+        return tuple((os.path.abspath(given.document.source), given.sha256) for given in self.layers if given.sha256)

@@ -50,7 +50,7 @@ def shown(settings: Settings, name: str | None) -> tuple[Shown, ...]:
 
 def entries(settings: Settings, name: str | None) -> tuple[tuple[TomlEntry, Layer], ...]:
     """Return every `[[list]]` entry in force, with its layer."""
-    layers = {given.keyed.source: given.layer for given in settings.layers}
+    layers = {given.document.source: given.layer for given in settings.layers}
     return tuple((each, layers[each.source]) for each in settings.lists if name in (None, each.name))
 
 

@@ -38,8 +38,8 @@ AGENT = str(Path(sys.executable).parent / "agent")
 def reread(found: Import) -> list[PermissionRule]:
     """The rules as the real parser reads what was written."""
     text = as_toml(found, "x")
-    keyed = read(text, "imported.toml", {("mode",): next(iter(LISTS["rule"].values()))}, LISTS)
-    return list(permissions(keyed, Layer.NAMED))
+    document = read(text, "imported.toml", {("mode",): next(iter(LISTS["rule"].values()))}, LISTS)
+    return list(permissions(document, Layer.NAMED))
 
 
 def claude(rule: str, verdict: str = "allow") -> Import:

@@ -22,9 +22,9 @@ def condensed(settings: "Settings", *, mention: bool = True) -> tuple[str, ...]:
     for given in settings.layers:
         if not given.layer.came_along:
             continue
-        rows = {ignored(given, path): f"`{dotted(path)}`" for path in given.keyed.values}
-        never += [f"`{dotted(path)}`" for path in given.keyed.values if key_of(path).widens is Widens.YOURS]
-        rows |= {entry_ignored(entry): f"`[[{entry.name}]]`" for entry in given.keyed.entries}
+        rows = {ignored(given, path): f"`{dotted(path)}`" for path in given.document.values}
+        never += [f"`{dotted(path)}`" for path in given.document.values if key_of(path).widens is Widens.YOURS]
+        rows |= {entry_ignored(entry): f"`[[{entry.name}]]`" for entry in given.document.entries}
         mine = {text: key for text, key in rows.items() if text in settings.notices}
         if mine:
             bound = bound or given.bound

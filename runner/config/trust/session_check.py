@@ -120,7 +120,7 @@ def weigh(
         answers, notices = store_at(state).of(inventory.workspace)
     readable = inventory.hashes(Kind.CONFIGURATION)  # what is refused here is never trusted, so nothing hangs on it
     wide, vain = (widenings(settings, inventory.workspace, never=never) for never in (False, True))
-    used = {given.keyed.source for given in settings.layers}
+    used = {given.document.source for given in settings.layers}
     brought = Brought(
         inventory,
         tuple(each for each in wide if each.path in readable),

@@ -41,13 +41,13 @@ def widenings(settings: "Settings", workspace: str, *, never: bool = False) -> t
     for given in settings.layers:
         if not given.bound:
             continue
-        path = given.keyed.source.removeprefix(f"{workspace.rstrip('/')}/")
-        for key, value in given.keyed.values.items():
+        path = given.document.source.removeprefix(f"{workspace.rstrip('/')}/")
+        for key, value in given.document.values.items():
             if (key_of(key).widens is Widens.YOURS) is never and ignored(given, key) in settings.notices:
                 now = standing(settings, key, key_of(key))
                 old = "not set" if now is None else toml(now)
-                found.append(Widening(path, given.keyed.line(key), dotted(key), old, toml(value)))
-        for entry in given.keyed.entries:
+                found.append(Widening(path, given.document.line(key), dotted(key), old, toml(value)))
+        for entry in given.document.entries:
             if not never and entry_ignored(entry) in settings.notices:
                 found.append(Widening(path, entry.line, f"[[{entry.name}]]", "", _entry(entry)))
     return tuple(found)
