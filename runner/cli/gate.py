@@ -76,7 +76,6 @@ CONFIG = Annotated[str | None, option("--config")]
 JSON = Annotated[bool, option("--json")]
 LIMIT = Annotated[list[str] | None, option("--limit")]
 MODE = Annotated[Mode | None, option("--mode")]
-MODEL = Annotated[str | None, option("--model", "run")]
 REQUIRE = Annotated[str | None, option("--require")]
 ACCEPT = Annotated[bool, option("--accept-partial")]
 
