@@ -85,8 +85,8 @@ async def run(prompt: str, ctx: RunContext, history: list[Message] | None = None
         limit = Limit.WALL
     except asyncio.CancelledError:
         exit, reason = Exit.INTERRUPTED, "stopped by the user"
-    except Exception:  # of an approver or a listener; the caller gets it, and the run still has its end
-        _over(work, ctx, Exit.FAILED, "whoever answers or listens failed", None)
+    except Exception:  # of the approver or a listener: it is raised to the caller, after the end of the run was emitted
+        _over(work, ctx, Exit.FAILED, "the approver or a listener failed", None)
         raise
     return _over(work, ctx, exit, reason, limit)
 

@@ -82,7 +82,7 @@ class Agent:
         given = None if isinstance(model, str) else model
         begin = start or (lambda: prepare_start(args, unattended=approver is None, asks=False, model=given))
         self._session = ActiveSession(begin, approver_of(approver) or Unattended(self._emit), self._emit)
-        self._events: asyncio.Queue[Event | None] | None = None  # of whoever iterates
+        self._events: asyncio.Queue[Event | None] | None = None  # for the iteration over `prompt`
         self._work: asyncio.Task[Ending] | None = None
 
     async def __aenter__(self) -> Self:

@@ -167,7 +167,7 @@ class Conversation:
         except BREAKS as error:
             self.ctx.emit(ErrorRaised(error.problem))
             return f"not done: {error.problem}"
-        except asyncio.CancelledError:  # the person, who goes on talking
+        except asyncio.CancelledError:  # by the user, who continues the conversation
             self.ctx.emit(Notice("the command was stopped"))
             return _HALTED
         return "\n".join(block.text for block in report.result.content if isinstance(block, TextBlock))

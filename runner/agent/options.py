@@ -206,7 +206,7 @@ def parse_backend(text: str | None) -> str | None:
     """
     if text is None:
         return None
-    from sandbox.backends import BACKENDS  # whoever names one is about to use it
+    from sandbox.backends import BACKENDS  # loaded only if a backend is named
 
     if text not in BACKENDS:
         from runner.text.suggest import nearest  # only for error messages

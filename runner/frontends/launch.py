@@ -103,7 +103,7 @@ def start_conversation(args: RunArgs) -> int:
     start = prepare_start(args, unattended=False)
     if not os.isatty(0) and not take_terminal():
         fix = "name a prompt, or start it at a terminal"
-        raise usage("there is nobody to talk to", "standard input was the key, and there is no terminal", fix)
+        raise usage("there is no user to answer", "standard input was the key, and there is no terminal", fix)
     spell_out()
     emit = on_stdout()
     # What was typed is on the screen already.

@@ -122,7 +122,7 @@ def chosen(tasks: Sequence[Task], store: Store, *, retry: bool, changed: bool, o
         if past is None or past.result is None:
             todo.append(task)
         elif past.interrupted and past.fingerprint == task.fingerprint:
-            todo.append(task)  # somebody said --rerun-changed when it was begun
+            todo.append(task)  # the option --rerun-changed was given when it began
         elif past.result.get("task") != task.fingerprint:
             other.append(task)
             todo.append(task)

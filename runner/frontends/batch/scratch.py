@@ -32,7 +32,7 @@ class Scratch:
                     fcntl.flock(self.handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     if os.path.exists(f"{self.path}/lock"):
                         return
-                os.close(self.handle)  # somebody swept it up between the two
+                os.close(self.handle)  # another process removed it between the two calls
         except OSError as error:
             why = (error.strerror or "the system refused it").lower()
             fix = "name another folder with --copies"

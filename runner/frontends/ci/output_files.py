@@ -180,7 +180,7 @@ def no_link(option: str, path: str, workspace: str) -> None:
         if at != workspace and inside(at, workspace) and os.path.islink(at):
             raise usage(
                 f"`{option}` leads through the link `{at}`",
-                "it lies in the workspace, and whoever made it would choose what we read or write",
+                "it lies in the workspace, and its author would choose what is read or written",
                 "give a path without it",
             )
 

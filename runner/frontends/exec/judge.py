@@ -41,7 +41,7 @@ def judge_lines(
             "reasons": [reason_json(reason) for reason in _reasons(assessment, verdict)],
         }
         sink.write(json.dumps(answer) + "\n")
-        sink.flush()  # whoever asks may wait for this answer before the next question
+        sink.flush()  # the caller may wait for this answer before its next question
     return Exit.DONE
 
 

@@ -56,7 +56,7 @@ class PlainReport:
         return Exit.DENIED
 
     def __init__(self) -> None:
-        # Exact secrets alone: what merely looks like a key may be the very thing that somebody copies to a file.
+        # Only exact secrets: a text that looks like a key may be what the user copies to a file.
         self._masked = _masking(shapes=False)
 
     def started(self, assessment: Assessment, verdict: Allow, session: str, enforcement: Enforcement) -> None:

@@ -52,7 +52,7 @@ class JsonMode:
         self._questions = questions
         self._emit = emit  # past the session, which an error of the program is no part of
         self._jobs: set[asyncio.Task[None]] = set()
-        self._main: asyncio.Task[None] | None = None  # the one that works on the talk itself
+        self._main: asyncio.Task[None] | None = None  # the task that uses the conversation itself
         self._next: list[UserInput] = []  # prompts that came while something else than a run was on its way
         self._stopped = False
         self._over = asyncio.Event()  # a job is, or the input
@@ -92,7 +92,7 @@ class JsonMode:
                 self._follow(parse(line))
             except (Misread, NoAnswer) as error:
                 self._wrong(error.problem, number)
-            except Exception as error:  # the seam of JSON mode: what carries a Problem is told, and the talk goes on
+            except Exception as error:  # SEAM of JSON mode: a Problem is reported, and the conversation continues
                 problem = known_problem(error)
                 if problem is None:
                     raise

@@ -43,7 +43,7 @@ def serve(args: "RunArgs", prompt: str | None) -> int:
 
 
 _PIECE = 1 << 16
-_WAITING = 64  # lines that are read before somebody takes the first
+_WAITING = 64  # lines that are read before the first one is taken
 
 
 class Lines:

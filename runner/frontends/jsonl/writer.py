@@ -153,6 +153,6 @@ class JsonLines:
     def _written(self, piece: memoryview) -> int:
         try:
             return os.write(self._number, piece)
-        except BlockingIOError:  # whoever started us made it so
+        except BlockingIOError:  # the parent process made it non-blocking
             select.select((), (self._number,), ())
             return 0

@@ -95,7 +95,7 @@ async def converse(agent: "Agent", read_line: ReadLine) -> int:
     interrupted = False
     task = asyncio.current_task()
     while not host.left:
-        if task is not None and task.cancelling():  # a signal ended the turn, and with it the talk
+        if task is not None and task.cancelling():  # a signal ended the turn and the conversation
             return Exit.INTERRUPTED
         try:
             line = (await read_line("\n> ")).strip()

@@ -119,11 +119,11 @@ class Transcript:
                 if self._thinking:
                     self._flow.write(text, "dim italic")
                 return
-            case PlanProposed(call):  # whoever asks shows it; a call of an earlier prompt may have had its key
+            case PlanProposed(call):  # the approver shows it; a call of an earlier prompt may have the same key
                 self._actions.pop(call, None)
                 return
             case CommandOutput() | CallBegun() | ContextUsed() | PickWanted():
-                return  # the end of a call shows its output, folded; whoever asks shows the plan
+                return  # the end of a call shows its output, folded; the approver shows the plan
             case _:
                 self._flow.end()
         match event:
@@ -147,9 +147,9 @@ class Transcript:
                 if event.tiers != (Tier.READ,) and event.ruling is not Ruling.ASK:
                     self._header(event.call)
             case QuestionAsked():
-                return  # whoever asks shows the question
+                return  # the approver shows the question
             case QuestionAnswered(call) if call not in self._actions:
-                return  # to a plan: the line that was typed stands there
+                return  # to a plan: the typed line is visible already
             case QuestionAnswered(call, yes, feedback, edited):
                 if edited is not None:
                     self._header(call)

@@ -108,7 +108,7 @@ class Command:
     words: Callable[[CommandHost], Sequence[str]] = _nothing
     idle: bool = False
     source: str = ""  # the file that a custom command comes from
-    sends: bool = False  # what it does is a prompt, and stands as one where the talk is shown
+    sends: bool = False  # it sends a prompt, and is shown as a prompt
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -191,7 +191,7 @@ COMMANDS = (
     Command("resume", "[ID]", "go on with an earlier session", _resume, idle=True, aliases=("continue",)),
     Command("fork", "", "go on in a copy of this session", _fork, idle=True),
     Command("clear", "", "begin a new session here", _clear, idle=True, aliases=("new",)),
-    Command("compact", "[FOCUS]", "shorten what the model sees of the talk", _compact, idle=True),
+    Command("compact", "[FOCUS]", "shorten what the model sees of the conversation", _compact, idle=True),
     Command("context", "[PART]", "what the model is given, and how full its window is", _context),
     Command("copy", "", "the last answer into the clipboard", _copy),
     Command("cost", "", "tokens and money of this session", _cost, aliases=("usage",)),

@@ -38,7 +38,7 @@ async def run_line(line: str, host: CommandHost) -> None:
         await command.run(rest.strip(), host)
     except Mistake as error:
         say(host, str(error))
-    except Exception as error:  # the seam of a talk: what carries a Problem is told, and the talk goes on
+    except Exception as error:  # SEAM of a conversation: a Problem is shown, and it continues
         known_one = known_problem(error)
         if known_one is None:
             raise

@@ -75,7 +75,7 @@ async def _rewind(words: str, host: CommandHost) -> None:
     if how is None:
         return
     if mark not in host.conversation.marks or host.conversation.busy:
-        raise Mistake("the talk went on meanwhile; write /rewind again")
+        raise Mistake("the conversation continued meanwhile; write /rewind again")
     if how == "copy":
         await _branched(mark, host)
         return

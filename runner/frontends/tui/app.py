@@ -38,7 +38,7 @@ from runner.text.sanitize import one_line
 T = TypeVar("T")
 
 FRAME = 1 / 30  # seconds between two drawings that no key asked for
-_BEAT = 0.12  # of the spinner, while somebody works
+_BEAT = 0.12  # seconds between two frames of the spinner
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _SMALL = 10  # rows of a terminal without one to spare
 _ROWS_BELOW = 6  # rows which a panel leaves free: what is live, and the status
@@ -365,7 +365,7 @@ class App:
             drawn.append(fit([("ansicyan", f"{mark} "), ("dim", f"{doing}; {hint}")], width))
         if self._label:
             drawn.append(fit([("bold", one_line(self._label, 300)), ("dim", "  Enter takes it, Escape leaves")], width))
-        return drawn if live or rows <= _SMALL else [[], *drawn]  # what is live brings its own empty row
+        return drawn if live or rows <= _SMALL else [[], *drawn]  # live rows begin with an empty row
 
     def _bottom(self) -> list[Fragments]:
         width, rows = self._size()

@@ -51,7 +51,7 @@ class Card:
         self.answer: QuestionAnswered | None = None
         self.beyond: QuestionAnswered | None = None  # to the question about one right more, after it had run
         self.asked = False
-        self.tier: Tier | None = None  # as what somebody was asked about it
+        self.tier: Tier | None = None  # the tier of the question about the call
         self.began: float | None = None  # when it was allowed to run
         self._cwd = cwd
         self._printed = ""

@@ -48,7 +48,7 @@ class Canvas(Vt100_Output):
             return
         try:
             super().flush()
-        except OSError as error:  # the terminal died; whoever runs us asks `gone`
+        except OSError as error:  # the terminal is gone; the caller checks `gone`
             self.gone = error
             self._buffer.clear()
 
