@@ -84,12 +84,11 @@ async def open_session(
 ) -> AsyncIterator[RunContext]:
     """Open the sandbox and the record of a session, and yield its RunContext. Leaving ends every child process.
 
-    What is emitted or recorded holds no secret that this process knows, and nothing that is a key by its shape.
+    Events and records contain no secret that this process knows, and no text that has the shape of a key.
 
-    `opener` opens a model by `provider:model`, for whoever turns to another; `models`, in its place, are those of a
-    program that closes them itself.
+    `opener` opens another model by `provider:model`. `models`, in its place, are open models that the caller closes.
 
-    Raises SandboxUnavailable, AuditError, PlaceError, or a usage error for a limit; then nothing was run.
+    Raise SandboxUnavailable, AuditError, PlaceError, or a usage error for a limit; then nothing was run.
     """
     from tools import TOOLS
     from tools.seen_files import Seen

@@ -42,10 +42,10 @@ async def run(
     keep: Sequence[int] = (),
     hurry: asyncio.Event,
 ) -> Gone:
-    """Run `agent` with `words`, its prompt on stdin, its events into the file `events`.
+    """Run `agent` with `words`, its prompt on stdin, and its events written to the file `events`.
 
-    When we are cancelled it is asked to end, and killed after a while, or at once when `hurry` is set. It is gone when
-    this returns or raises. `keep`: descriptors that it inherits.
+    After cancellation, the process is asked to end, and killed after a while, or at once if `hurry` is set. The process
+    has ended when this function returns or raises. It inherits the descriptors `keep`.
     """
     argv = (sys.executable, "-I", "-c", _START, str(os.getpid()), *words)
     with open(events, "wb", buffering=0, opener=_private) as file:  # noqa: ASYNC230  # a local file

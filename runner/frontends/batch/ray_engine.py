@@ -1,7 +1,8 @@
-"""Attempts on a Ray cluster that is there, through Ray's own client: it queues, places and retries; we keep no queue.
+"""The engine that makes attempts on an existing Ray cluster, through Ray's own client: Ray queues, places and retries
+them.
 
 SOURCE: docs.ray.io, "Ray Client" and "Task fault tolerance": a task whose worker process or machine died is run again
-up to `max_retries` times; what it raised is not.
+up to `max_retries` times; a task that raised is not.
 """
 
 import asyncio

@@ -1,12 +1,12 @@
-"""The folder of one batch: what was begun, what came of it, and the lock that lets one batch at a time work on it.
+"""The folder of one batch: its attempts, their results, and the lock that lets one batch at a time use the folder.
 
-    results.jsonl   one line for each attempt that came to an end, in the order of their ends; only added to
-    journal.jsonl   one line for each attempt that was begun, before anything of it ran
-    patches/        NAME.patch: what the task changed
-    events/         NAME.jsonl: everything that happened in its latest attempt, as `agent run --json` prints it
+    results.jsonl   one line for each completed attempt, in the order of completion; append-only
+    journal.jsonl   one line for each attempt, written before the attempt starts
+    patches/        NAME.patch: the changes of the task
+    events/         NAME.jsonl: the events of the latest attempt, as `agent run --json` prints them
 
-An attempt that was begun and has no result was interrupted, whatever ended us: power, SIGKILL, a full disk. Every line
-is written by one write(2) and is on the disk before the next step; a line that was cut off midway never counted.
+An attempt without a result was interrupted: by a power failure, SIGKILL or a full disk. Every line is written by one
+write(2) and is on the disk before the next step; an incomplete line does not count.
 """
 
 import contextlib

@@ -1,7 +1,8 @@
-"""The files that a pipeline wants of a run: opened before it begins, written when it is over, whole or not at all.
+"""The output files of a run in a pipeline: opened before the run, and written after it, completely or not at all.
 
-THREAT: what the model's commands may write must not choose what we write. A file is named by an open folder and one
-name in it; no link that lies in the workspace is followed, and none of these files lies there unless somebody said so.
+THREAT: what the model's commands may write must not choose what this process writes. A file is named by an open folder
+and one name in it. No link in the workspace is followed, and none of the files lies in the workspace without an option
+that allows it.
 """
 
 import contextlib

@@ -1,11 +1,11 @@
-"""Output in the log of a job, where lines of a certain form are commands to the runner of the job.
+"""The output in the log of a job, where lines of a certain form are commands to the runner of the job.
 
-THREAT: the model, and whatever its commands print, must not speak to it. On GitHub everything but our own groups stands
-between `stop-commands` and a word that nobody can guess; everywhere, what could be a command is broken by a space of no
-width.
+THREAT: the model and the output of its commands must not give such commands. On GitHub, everything except the groups of
+this program stands between `stop-commands` and an unguessable word; everywhere, a possible command is broken by a
+zero-width space.
 
-SOURCE: docs.github.com, "Workflow commands for GitHub Actions" (`::`, and `##[` of before);
-learn.microsoft.com, "Logging commands" (`##vso[`, `##[`); GitLab's sections need an escape character, which is shown.
+SOURCE: docs.github.com, "Workflow commands for GitHub Actions" (`::`, and the older `##[`); learn.microsoft.com,
+"Logging commands" (`##vso[`, `##[`); GitLab's sections need an escape character, which is shown.
 """
 
 import io

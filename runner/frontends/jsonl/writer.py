@@ -1,7 +1,8 @@
-"""Events as JSON lines on standard output. Whoever does not read them holds up the agent for a while, and then ends it.
+"""The writer of events as JSON lines on standard output. A reader that stops reading delays the agent, and then ends
+it.
 
-A write to a pipe that nobody reads never returns. In the event loop's thread that would stop everything that bounds a
-run: its time, the limits of a command, an interrupt, SIGTERM. So another thread writes.
+A write to a pipe without an active reader never returns. In the thread of the event loop, it would block everything
+that limits a run: its time, the limits of a command, an interrupt, SIGTERM. Another thread writes for this reason.
 """
 
 import asyncio
