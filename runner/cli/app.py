@@ -1,4 +1,4 @@
-"""The typer side of the command line: help that teaches, completion, and every command but the quick path of `exec`."""
+"""Typer application: help pages, completion, and every command except the fast path of `exec`."""
 
 import typer
 
@@ -58,7 +58,7 @@ app.command("demo")(demo)
 
 
 def run_app(words: list[str]) -> int:
-    """Run one command; answers its exit code. Mistakes on the command line are raised as usage errors."""
+    """Run one command and return its exit code. Mistakes on the command line are raised as usage errors."""
     words = spelled(with_value(words))
     try:
         code = app(args=words, prog_name="agent", standalone_mode=False)
@@ -77,7 +77,7 @@ def run_app(words: list[str]) -> int:
 
 
 def _usage(error: typer.TyperException, words: list[str]) -> Stopped:
-    """The mistake in our words; typer's own speak of values and of python."""
+    """Return the usage error in our wording; typer's own messages mention Python types."""
     said = error.format_message()
     what = said.rstrip(".").replace("'", "`").replace("Value error, ", "")
     what = ": ".join(part[:1].lower() + part[1:] for part in what.split(": "))

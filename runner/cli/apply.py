@@ -92,7 +92,7 @@ def apply(
 
 
 class _Told:
-    """What was typed, for the record and for the answer."""
+    """Arguments of the command, for the record and for the answer."""
 
     def __init__(self, name: str, data: bytes, asked: bool, reverse: bool, json: bool) -> None:
         self.name, self.data, self.asked, self.reverse, self.json = name, data, asked, reverse, json

@@ -192,7 +192,7 @@ def stats(query: Query, top: TOP = 10, json: JSON = False, config: CONFIG = None
 
 
 def _told(log: "AuditLog", query: Query) -> "Iterator[DecisionTrail]":
-    """The decisions, with the progress on stderr where somebody is there to see it."""
+    """Yield the decisions, with progress on stderr if it is a terminal."""
     from runner.audit.decisions import deeds
 
     newest = next(log.rows(limit=1), None)
@@ -211,7 +211,7 @@ def _told(log: "AuditLog", query: Query) -> "Iterator[DecisionTrail]":
 
 
 def _known(config: str | None) -> "Known":
-    """The rules that hold in this folder, and those of the program."""
+    """Return the rules in effect in this folder, and the packaged ones."""
     from policy.rules.rule_file import chunks
     from runner.audit.reports.stats import Known
     from runner.gate.gate import open_gate
@@ -329,7 +329,7 @@ def suggest(query: Query, least: LEAST = 1, limit: LOOKED_AT = 1000, json: JSON 
 
 
 def _near(path: str) -> str:
-    """Below the home with a tilde, as people write it."""
+    """Return a path below the home with a tilde."""
     home = str(Path.home())
     return f"~{path[len(home) :]}" if path.startswith(f"{home}/") else path
 

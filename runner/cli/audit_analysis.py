@@ -183,7 +183,7 @@ def _page(log: "AuditLog", query: Query, limit: int | None) -> Generator[str, No
 
 
 def after(time: str) -> str:
-    """The next millisecond: what --until needs to take a record of that time along."""
+    """Return the next millisecond, which --until needs to include a record of that time."""
     try:
         moment = datetime.fromisoformat(time) + timedelta(milliseconds=1)
     except (ValueError, OverflowError):
@@ -313,7 +313,7 @@ def _tier(name: str) -> "Tier":
 
 
 def _matrix(given: list[str]) -> "Matrix":
-    """The matrix with these cells in it. No cell lifts a floor: `secret` and `denied` stay as they are."""
+    """Return the matrix with these cells replaced. No cell lifts a floor: `secret` and `denied` stay as they are."""
     from policy.model.matrix import MATRIX as STANDING
     from policy.model.matrix import Ruling
     from policy.model.tier import Tier
@@ -335,7 +335,7 @@ def _matrix(given: list[str]) -> "Matrix":
 
 
 def _cells(text: str) -> list[tuple[str, str]]:
-    """(TIER or TIER/MODE, ruling) as typed, or of a file."""
+    """Yield (TIER or TIER/MODE, ruling) as typed, or from a file."""
     cell, sign, wanted = text.partition("=")
     if sign and not Path(text).is_file():
         return [(cell, wanted)]

@@ -1,4 +1,4 @@
-"""`--verdict`, `--since` and the rest: the filters that every reader of the record takes, as typed."""
+"""Filters of the commands that read the log: `--verdict`, `--since` and the others, and times as users type them."""
 
 import inspect
 import os
@@ -35,7 +35,7 @@ def _tools(incomplete: str) -> list[str]:
 
 
 def sessions(incomplete: str) -> list[str]:
-    """Those that began last. Never an error: completion that cannot read the log offers nothing."""
+    """Return the newest session ids for completion. Never raises: without a readable log there are none."""
     from runner.audit.log import AuditLog
     from runner.audit.stores.store import AuditError
     from runner.state.paths import PlaceError, private
@@ -87,7 +87,9 @@ FILTERS = tuple(_parameter(name) for name in _TEXTS)
 
 
 def log_path(file: str | None) -> Place:
-    """The log to read: `file`, which may be a URL, or this user's own. Raises a usage error when it is not there."""
+    """Return the log to read: `file`, which may be a URL, or this user's own. Raises a usage error if it does not
+    exist.
+    """
     if file is None:
         return own(os.environ)
     if is_url(file):
@@ -99,7 +101,7 @@ def log_path(file: str | None) -> Place:
 
 
 def terminal_width() -> int:
-    """Columns of the terminal that stdout is; `WIDE` where it is none."""
+    """Return the columns of the terminal at stdout; `WIDE` if stdout is not a terminal."""
     import shutil
 
     from runner.audit.list_view import WIDE
@@ -108,10 +110,10 @@ def terminal_width() -> int:
 
 
 def filtered(command: Callable[..., int], *, mode: str = "") -> Callable[..., int]:
-    """For a typer command with a parameter `query: Query`: takes every filter in its place, and hands over the query.
+    """Return a typer command that takes every filter in place of the parameter `query: Query`, and passes the query on.
 
-    The filters stand where `query` stood, in the order of `FILTERS`. `mode`: the flag of that filter, where `--mode`
-    means something else.
+    The filters are in the order of `FILTERS`. `mode` is the flag of the filter by mode, if `--mode` has another
+    meaning.
     """
     filters = [_parameter(each.name, mode) if mode and each.name == "mode" else each for each in FILTERS]
     signature = inspect.signature(command, eval_str=True)
@@ -147,7 +149,9 @@ def query_of(
     until: str | None = None,
     now: datetime | None = None,
 ) -> Query:
-    """The query that these flags mean. Raises a usage error that names the nearest value; `now` is for durations."""
+    """Return the query of these flags. Raises a usage error that names the nearest value; `now` is the base of
+    durations.
+    """
     verdicts = _known("--verdict", verdict, VERDICTS, "what was a question is listed by --asked")
     if denied and "allow" in verdicts:
         raise usage("`--denied` and `--verdict allow` stand together", "nothing is both", "leave one of them out")
@@ -194,7 +198,7 @@ def _absolute(path: str) -> str:
 
 
 def _below(pattern: str) -> tuple[str, ...]:
-    """A path as effects spell it; one without wildcards stands for what lies below it as well."""
+    """Return patterns for a path as effects spell it; a path without wildcards also matches everything below it."""
     if any(mark in pattern for mark in "*?["):
         return (pattern if pattern.startswith("*") else _absolute(pattern),)
     whole = _absolute(pattern)
@@ -202,7 +206,7 @@ def _below(pattern: str) -> tuple[str, ...]:
 
 
 def _ports(host: str) -> tuple[str, ...]:
-    """A host without a port stands for every port of it."""
+    """Return patterns for a host; a host without a port matches every port."""
     name = host.lower()
     return (name,) if ":" in name else (name, f"{name}:*")
 
@@ -212,10 +216,11 @@ _DURATION = re.compile(r"([0-9]{1,9})\s*([a-z]+)")
 
 
 def moment(text: str, option: str, now: datetime) -> str:
-    """`2026-03-04T05:06:07.089Z`, in UTC. A duration counts back from `now`; a day stands for its beginning, and so do
-    `today` and `yesterday`, in UTC as records have it; a time with an offset (`+02:00`) is converted.
+    """Return the time as `2026-03-04T05:06:07.089Z`, in UTC.
 
-    Raises a usage error for anything else, and for a time that records cannot have.
+    A duration counts back from `now`. A day, `today` and `yesterday` stand for their beginning in UTC, as in records. A
+    time with an offset (`+02:00`) is converted. Raises a usage error for other text, and for a time that records cannot
+    have.
     """
     word = text.strip().lower()
     midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)

@@ -137,7 +137,7 @@ def _json(result: "VerifiedLog | BrokenChain") -> str:
 
 
 def progress(done: int, total: int) -> None:
-    """On a terminal only; the line is gone before anything else is said."""
+    """Show progress on a terminal. The line is removed before anything else is printed."""
     text = f"verifying {done:,} of {total:,}" if done < total else ""
     sys.stderr.write(f"\r\x1b[K{text}")
     sys.stderr.flush()
@@ -305,7 +305,7 @@ def prune(
 
 
 def _size(place: "Place") -> int:
-    """Bytes of a file; nobody is asked for those of a database."""
+    """Return the size of a file in bytes. The size of a database is not requested."""
     return place.stat().st_size if isinstance(place, Path) else 0
 
 

@@ -232,7 +232,7 @@ def logout(
 
 
 def _is_local(provider: str, settings: "Settings") -> bool:
-    """Whether its server is this machine."""
+    """Return True if the provider's server is this machine."""
     from runner.providers import PROVIDERS, Remote, reached
 
     remote = PROVIDERS.get(provider)
@@ -240,7 +240,7 @@ def _is_local(provider: str, settings: "Settings") -> bool:
 
 
 def _check(provider: str, account: str | None) -> None:
-    """Raises a usage error for a name under which nobody would ever look for a key."""
+    """Raise a usage error for a name under which no command would look for a key."""
     from runner.secrets.accounts import is_account
     from runner.secrets.resolve import VARIABLES
 
@@ -256,7 +256,7 @@ def _check(provider: str, account: str | None) -> None:
 
 
 def _lent() -> tuple[str, ...]:
-    """The names under which the configuration looks for what commands are lent: `keyring` of each `[[credential]]`."""
+    """Return the names of injected credentials: `keyring` of each `[[credential]]`."""
     from runner.config import load
     from runner.gate.gate import folder
     from runner.secrets.accounts import is_provider
@@ -306,7 +306,7 @@ def _only(provider: str, known: "Accounts") -> str:
 
 
 def _before_it(provider: str) -> tuple[str, ...]:
-    """What still comes before the keyring."""
+    """Return the sources that take precedence over the keyring."""
     from runner.secrets.resolve import VARIABLES
 
     variable = VARIABLES.get(provider)

@@ -161,7 +161,9 @@ def show(
 
 
 def spelled(words: list[str]) -> list[str]:
-    """`agent batch TASKS ...` as `agent batch run TASKS ...`. A list that is called like a command: `./check`."""
+    """Return `agent batch TASKS ...` as `agent batch run TASKS ...`. A list named like a command is written
+    `./check`.
+    """
     if words[:1] == ["batch"] and len(words) > 1 and words[1] not in (*_OWN, "--help", "-h"):
         return ["batch", "run", *words[1:]]
     return words

@@ -1,4 +1,4 @@
-"""The process of one task: `agent` itself, which ends when whoever started it is gone, whatever that one died of."""
+"""Process of one task: `agent` itself, which ends when its parent process ends for any reason."""
 
 import os
 import signal
@@ -6,7 +6,7 @@ import sys
 
 
 def main() -> int:
-    """Run `agent` on the words after the first, which is the number of our parent; answers the exit code."""
+    """Run `agent` on the words after the first, which is the parent's process id, and return the exit code."""
     if sys.platform == "linux":
         from sandbox.inside import syscalls
 

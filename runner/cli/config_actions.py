@@ -1,4 +1,4 @@
-"""What `agent config` and `agent init` do, once their words are understood."""
+"""Actions of `agent config` and `agent init` after their arguments were parsed."""
 
 import os
 import sys
@@ -32,7 +32,7 @@ from runner.text.sanitize import visible
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Options of a session, whose part in the configuration is to be shown."""
+    """Options of a session whose effect on the configuration is to be shown."""
 
     mode: Mode | None = None
     model: str | None = None
@@ -110,7 +110,7 @@ def run_path(*, as_json: bool, config: str | None, cwd: str | None) -> int:
 
 
 def run_set(name: str, words: list[str], *, project: bool, local: bool, cwd: str | None) -> int:
-    """Set one key in one file; answers the exit code."""
+    """Set one key in one file and return the exit code."""
     from runner.config.edit import with_value, written
     from runner.config.write_file import write
 
@@ -138,7 +138,7 @@ def run_set(name: str, words: list[str], *, project: bool, local: bool, cwd: str
 
 
 def run_unset(name: str, *, project: bool, local: bool, cwd: str | None) -> int:
-    """Take one key out of one file; answers the exit code."""
+    """Remove one key from one file and return the exit code."""
     from runner.config.edit import without
     from runner.config.write_file import write
 
@@ -153,7 +153,7 @@ def run_unset(name: str, *, project: bool, local: bool, cwd: str | None) -> int:
 
 
 def run_migrate(file: str | None, *, dry: bool, cwd: str | None) -> int:
-    """Rewrite what is of an older format; answers the exit code."""
+    """Rewrite files of an older format and return the exit code."""
     from runner.config.edit import migrated
     from runner.config.write_file import write
 
@@ -193,7 +193,7 @@ def run_init(*, user: bool, force: bool, cwd: str | None) -> int:
 
 
 def _print(text: str) -> None:
-    """For what shows values: a variable that holds a secret may have been put in the place of one."""
+    """Print values with secrets masked: the caller's shell may have replaced a variable by a secret."""
     from_environment(os.environ)
     print(masked(text))
 
@@ -210,7 +210,7 @@ def _ignore(folder: Path) -> None:
 
 
 def _near(where: Path) -> dict[str, str]:
-    """How the beginning of a path is written for a person."""
+    """Return a path with its beginning shortened for a reader."""
     return {f"{_workspace(where)}/": "", f"{places.home(os.environ)}/": "~/"}
 
 

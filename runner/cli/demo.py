@@ -38,7 +38,7 @@ TESTS = "python3 -m unittest"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that the demo promises, looked at from outside of the sandbox."""
+    """Promise of the demo, checked from outside of the sandbox."""
 
     promise: str
     held: bool
@@ -89,7 +89,9 @@ async def demo(stage: Stage, emit: Emit) -> int:
 
 
 def _contained(stage: Stage, history: list[Message], reached: list[str], ending: Ending) -> list[Finding]:
-    """What must not have happened, judged by its traces on the disk, on the wire, and in what the model was told."""
+    """Return the findings about what must not have happened, according to the disk, the network and the model's
+    input.
+    """
     told = repr(history)
     tiers = [denied.tier for denied in ending.denied]
     outside = [path.name for root in (stage.home, stage.elsewhere) for path in root.rglob("*") if path.is_file()]
@@ -140,7 +142,7 @@ def _account(findings: list[Finding]) -> int:
 
 
 def _script(stage: Stage, port: int) -> Path:
-    """The scripted model's turns, written next to the project with port and folder filled in."""
+    """Write the scripted model's turns next to the project, with port and folder filled in, and return the file."""
     text = files("runner.cli").joinpath("demo_data/script.toml").read_text("utf-8")
     path = stage.base / "demo.toml"
     path.write_text(text.replace("@PORT@", str(port)).replace("@ELSEWHERE@", str(stage.elsewhere)), "utf-8")

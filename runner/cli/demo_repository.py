@@ -1,4 +1,4 @@
-"""The small project that the demo works on, laid out for real, with decoys around it."""
+"""Repository of the demo: a small real project with decoys around it."""
 
 import os
 import subprocess
@@ -18,7 +18,7 @@ TOKEN = "decoy-token-that-nobody-must-read"  # noqa: S105  # a decoy: the demo p
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Where everything of one demo lies, below one fresh folder."""
+    """Folders of one demo below one fresh folder."""
 
     base: Path
 
@@ -32,7 +32,7 @@ class Stage:
 
     @property
     def elsewhere(self) -> Path:
-        """A folder beside the project, where nothing may ever appear."""
+        """Return a folder beside the project in which nothing may appear."""
         return self.base / "elsewhere"
 
     @property
@@ -40,7 +40,7 @@ class Stage:
         return self.base / "state"
 
     def environment(self, path: str) -> dict[str, str]:
-        """The whole environment of the demo: the decoy home, and nothing of the user's but `path`."""
+        """Return the whole environment of the demo: the decoy home, and no variable of the user except `path`."""
         return {
             "HOME": str(self.home),
             "PATH": path,
@@ -52,7 +52,7 @@ class Stage:
 
 
 def fresh_folder() -> Path:
-    """A new private folder. Not below /tmp where that can be helped: a command has a /tmp of its own."""
+    """Create a private folder, outside of /tmp if possible, since a command has its own /tmp."""
     usual = "/var/tmp"  # noqa: S108  # mkdtemp below makes a folder that nobody else can enter or guess
     where = usual if os.access(usual, os.W_OK) else None
     return Path(os.path.realpath(tempfile.mkdtemp(prefix="ringfence-demo-", dir=where)))
@@ -80,7 +80,7 @@ def lay_out(base: Path, path: str) -> Stage:
 
 
 def git(stage: Stage, path: str, *words: str) -> str:
-    """Run Git on the project from outside of the sandbox, with the demo's environment; answers what it printed."""
+    """Run Git on the project outside of the sandbox, with the demo's environment, and return its output."""
     environment = {**stage.environment(path), "GIT_CONFIG_NOSYSTEM": "1"}
     try:
         with starting_process():

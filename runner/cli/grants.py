@@ -38,7 +38,7 @@ grants_app = typer.Typer(help=HELP, invoke_without_command=True, rich_markup_mod
 
 
 def _names(incomplete: str) -> list[str]:
-    """For completion: never an error, and nothing is changed."""
+    """Return the names for completion. Never raises, and changes nothing."""
     from runner.gate.grants.store import grant_file
     from runner.state.json_file import StateError
     from runner.state.paths import PlaceError, private
@@ -292,7 +292,7 @@ def _notices(notices: tuple[str, ...]) -> None:
 
 
 def _here(workspace: str | None) -> str:
-    """The real path, also of a folder that is gone: its grants can still be listed."""
+    """Return the real path, also of a missing folder, whose grants can still be listed."""
     return os.path.realpath(os.path.expanduser(workspace)) if workspace is not None else os.path.realpath(os.getcwd())
 
 

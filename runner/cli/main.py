@@ -1,4 +1,4 @@
-"""The command `agent`. Starts fast: nothing is imported before it is known to be needed."""
+"""Entry point of the command `agent`. It starts fast: a module is imported only when it is needed."""
 
 import io
 import sys
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def main() -> int:
-    """Run the command line; answers the exit code. No traceback leaves this function."""
+    """Run the command line and return its exit code. No traceback leaves this function."""
     words = sys.argv[1:]
     _stand_in()
     try:
@@ -99,9 +99,10 @@ def _why(args: "GateArgs") -> int:
 
 
 def _refuse_strangers() -> None:
-    """THREAT: a folder called `policy` or `sandbox` in somebody's workspace must never be imported in place of ours.
+    """Refuse to run with foreign packages.
 
-    Our four packages must lie side by side, and the current folder is no place to import from unless it holds them.
+    THREAT: a folder called `policy` or `sandbox` in a workspace must never be imported in place of our package. Our
+    four packages must lie side by side, and nothing is imported from the current folder unless it contains them.
     """
     import os
     from importlib.util import find_spec
@@ -129,7 +130,7 @@ def _folder_exists() -> bool:
 
 
 def _refuse(name: str, found: str | None, home: str) -> None:
-    """Say it without importing anything of ours: that import is what cannot be trusted."""
+    """Print the refusal without importing our packages, because those imports cannot be trusted."""
     where = f"in `{found}`" if found else "nowhere"
     sys.stderr.write(
         f"agent: another package called `{name}` stands in the way of ringfence's own\n"
@@ -140,7 +141,7 @@ def _refuse(name: str, found: str | None, home: str) -> None:
 
 
 def _drop_output() -> None:
-    """Let what is still buffered for stdout go nowhere, so that the interpreter does not complain while it exits."""
+    """Discard buffered output, so that the interpreter does not report an error at exit."""
     import os
 
     null = os.open(os.devnull, os.O_WRONLY)

@@ -28,7 +28,7 @@ class Format(str, Enum):  # noqa: UP042  # typer shows the values of a plain str
 
 
 def _ids(incomplete: str) -> list[str]:
-    """What the shell completes: the sessions of this workspace."""
+    """Return the sessions of this workspace for completion."""
     return [each.id[:8] for each in _store(None).list() if each.id.startswith(incomplete)]
 
 

@@ -196,7 +196,7 @@ def _workspace(path: str | None, *, gone: bool = False) -> str:
 
 
 def _weighed(path: str | None) -> "Brought":
-    """Everything about one repository. What of its configuration cannot be read is told, and widens nothing."""
+    """Return the evaluation of one repository. Configuration that cannot be read is reported, and widens nothing."""
     from pathlib import Path
 
     from runner.config import load
@@ -262,7 +262,7 @@ def _answer(answer: "Answer") -> Mapping[str, object]:
 
 
 def _still(workspace: str, answer: "Answer") -> str:
-    """Whether the repository brings what was answered: `same`, `changed`, `gone`, or `closed` to this user."""
+    """Return the state of the answered content: `same`, `changed`, `gone`, or `closed` to this user."""
     from runner.config.trust.session_check import look_at
     from runner.problems import Stopped
 

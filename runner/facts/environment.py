@@ -149,8 +149,9 @@ def caching(home: str, workspace: str, system: tuple[str, ...], cache: str) -> t
     """Return the extra variables for a command that may change the workspace: the cache of the sandbox, and more for a
     command that may fetch.
 
-    Crates and modules that you have already are readable, and without a network they are all there is: until something
-    was fetched into the sandbox's own cache, only who can fetch uses that in their place.
+    Crates and modules that the user already has are readable. A command without a network uses only those until
+    something was fetched into the sandbox's own cache; before that, only a command that may fetch uses that cache in
+    their place.
     """
     found = {name: f"{home}/.cache{below}" for name, below in _CACHES.items()}
     found["MAVEN_OPTS"] = f"-Dmaven.repo.local={found['MAVEN_OPTS']}"

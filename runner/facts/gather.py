@@ -32,7 +32,7 @@ _LONGEST = 4096  # no path that the kernel takes is longer
 def gather(cwd: str, environ: Mapping[str, str], profile: Profile) -> Facts:
     """Gather facts from `cwd`. `look` and `which` cache their answers, so gather again for each decision.
 
-    Raises places.PlaceError when a variable of ours names an impossible folder; nothing else, whatever the names are.
+    Raises PlaceError when a variable of ringfence names an impossible folder, and no other error.
     """
     home = _real(paths.home(environ))
     workspace = workspace_of(_real(cwd), home)

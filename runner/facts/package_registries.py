@@ -1,6 +1,6 @@
 """Registries that a package manager contacts: those in the user's own settings, and those in the project's files.
 
-Only the host of an address goes any further, and for tools that read a variable, an address without a login.
+Only the host of an address is used further; for tools that read a variable, also an address without a login.
 """
 
 import os
@@ -60,8 +60,8 @@ _LONGEST = 1 << 20
 def registries(home: str, environ: Mapping[str, str]) -> Callable[[str, str], tuple[tuple[str, Scope], ...]]:
     """Return a function from the name of a tool and its working folder to the hosts that it contacts.
 
-    The person's own come with scope `outside`, those of the project with scope `workspace`. It reads files when it is
-    first asked about a tool, and never raises.
+    The user's registries have the scope `outside`, those of the project the scope `workspace`. Files are read at the
+    first request about a tool. The function never raises.
     """
 
     @lru_cache(maxsize=64)
@@ -82,8 +82,8 @@ def registry_variables(
 ) -> Callable[[tuple[str, ...]], tuple[tuple[str, str], ...]]:
     """Return a function from the hosts of some terms to the variables that pass the user's registry to tools.
 
-    Only the first address that the person names for a tool, when it holds no login and its host is among those; and
-    only where the project names none, which would count before it.
+    A variable is passed only for the first address that the user names for a tool, if it contains no login, its host is
+    among the hosts, and the project names no registry, which would take precedence.
     """
 
     def told(hosts: tuple[str, ...]) -> tuple[tuple[str, str], ...]:

@@ -129,10 +129,10 @@ def roots(folders: Iterable[str], workspace: str, secrets: Secrets, rustup: str 
     """Return the readable folders for the programs in `folders` (real paths), and for virtual environments in
     `workspace`.
 
-    `rustup` is where the caller keeps Rust toolchains when that is not the usual place: its programs cannot tell us.
+    `rustup` is the folder of Rust toolchains if it is not the usual one, because the programs there do not name it.
 
-    Never the home, a secret place, or a folder above one of these or above our own state. Folders inside the workspace
-    are left out: they are readable anyway. Looks at single folders, never at whole trees.
+    The result never contains the home, a secret place, or a parent of these or of our own state. Folders inside the
+    workspace are left out, since they are readable anyway. Only single folders are examined, never whole trees.
     """
     search = _Search(secrets.home, secrets, rustup)
     found = [root for folder in folders for root in search.roots(folder)]

@@ -26,10 +26,13 @@ _VERBS = {
 class Explanation:
     """Everything that determined one verdict.
 
-    `line` says in one line what the action does. `terms` is what a permit would hold: None when no yes can give one.
-    `rules` are what the users' own rules say about it. `ways` says what would make the action allowed, in words; empty
-    when it is allowed already. `rule` is the `[[rule]]` that would allow it, and was tried. `digest` is that of the
-    terms where they came from a record, which keeps no values of the environment.
+    Attributes:
+        line: one line about what the action does
+        terms: rights that a permit would hold; None if no approval can give one
+        rules: statements of the users' own rules about the action
+        ways: what would make the action allowed, in words; empty if it is allowed
+        rule: the `[[rule]]` that would allow the action; it was verified
+        digest: digest of the terms if they came from a record, which has no values of environment variables
     """
 
     action: Action
@@ -129,7 +132,7 @@ Section = tuple[str, list[str]]  # a title, and its lines, safe to print on a te
 def render(explanation: Explanation, *, colour: bool = False, config: str = "~/.config/ringfence/config.toml") -> str:
     """Return the explanation as plain text, one section for each question of a reader. Safe to print on a terminal.
 
-    `config` is where the user's own rules stand, or would.
+    `config` is the file of the user's own rules, whether or not it exists.
     """
     told = sections(explanation)
     told.append(("to have it allowed", shown(list(explanation.ways))))

@@ -9,7 +9,7 @@ class GateArgs:
     """Arguments of a request. Exactly one of `script` and `argv` is given, unless `tool` is not `bash`, or for `sandbox
     show`.
 
-    `read`, `write`, `hosts`, `env`: as typed.
+    `read`, `write`, `hosts` and `env` are the values as typed.
     """
 
     script: str | None

@@ -36,7 +36,7 @@ def no_rule_lifts(assessment: Assessment) -> Tier | None:
 def suggested(assessment: Assessment, open_reasons: Iterable[Reason], places: "Places") -> str | None:
     """Return `[[rule]]` tables as text for exactly the commands behind `open_reasons`; None if no rule can allow them.
 
-    Whether they really allow the action is for the caller to find out, with `read_rules`.
+    The caller must verify with `read_rules` that these rules allow the action.
     """
     wanted = set(open_reasons)
     if no_rule_lifts(assessment) is not None or not wanted:

@@ -22,7 +22,7 @@ RULING_WORDS = {Ruling.ALLOW: "allowed", Ruling.ASK: "asks", Ruling.DENY: "denie
 def action_words(action: Action, workspace: str) -> str:
     """Return the complete action as a user would type it. Paths below `workspace` are relative.
 
-    The text is as untrusted as the action: show it through `visible`.
+    The text is as untrusted as the action: print it through `visible`.
     """
     match action:
         case RunScript():

@@ -1,6 +1,6 @@
 """Drivers: programs that a repository's own Git settings name for reading files, and settings that override them.
 
-Git knows no switch for drivers and filters: each has a name of its own, so each is outranked by its name.
+Git has no option that disables all drivers and filters: each has its own name, so each is overridden by its name.
 """
 
 import os
@@ -51,10 +51,12 @@ _GITLINK = b"\x00\x00\xe0\x00"  # the mode of an index entry that is another rep
 
 @dataclass(frozen=True, slots=True)
 class Drivers:
-    """Drivers of a repository. `settings` override every program that its settings name for reading files.
+    """Drivers of a repository.
 
-    `beyond`: why some of those cannot be outranked, in a user's words; empty when all are. `bare`: the workspace is
-    itself the inside of a repository.
+    Attributes:
+        settings: settings that override every program that the repository's settings name for reading files
+        beyond: reason why some programs cannot be overridden, for the user; empty if all are
+        bare: the workspace is itself the inside of a repository
     """
 
     settings: tuple[tuple[str, str], ...] = ()

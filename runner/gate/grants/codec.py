@@ -54,8 +54,8 @@ def to_json(grant: Grant) -> dict[str, object]:
 def from_json(found: object) -> Grant:
     """Return the grant that `to_json` wrote. Raises ValueError for anything else; no field is guessed or ignored.
 
-    INVARIANT: no grant comes of it that a question could not have made, whatever somebody wrote into the file: no tier
-    that only a single yes accepts, no star in a path but a whole folder's, no scope without whom it is for.
+    INVARIANT: the result is a grant that a question could have produced, whatever the file contains: no tier that only
+    a single approval accepts, no wildcard in a path except for a whole folder, and no scope without its holder.
     """
     grant = _Fields(found, "a grant")
     what = _Fields(grant.take("what"), "what it is about")

@@ -48,9 +48,8 @@ def grant_file(folder: Path) -> StateFile[_Grants]:
 class GrantStore:
     """Grants that `key` may use. `folder` is our state folder; None keeps everything in memory.
 
-    `tell` is given each thing that a person has to know, once. `journal` is given every change of a grant of scope
-    session, as the grant is from then on. `redact` takes secrets out of a text. No method but `keep` and `revoke`
-    raises: what cannot be read grants nothing.
+    `tell` receives each notice for the user once. `journal` receives every change of a grant of scope session, as the
+    new grant. `redact` removes secrets from a text. Only `keep` and `revoke` raise: what cannot be read grants nothing.
     """
 
     def __init__(
@@ -126,7 +125,7 @@ class GrantStore:
         """Remember an answer to the action `script`. Raises StateError when it cannot be written; then the answer
         applies once.
 
-        Never raised for scope session, which needs no file.
+        No error is raised for scope session, which needs no file.
         """
         now = self._clock()
         life = wanted.life
@@ -202,7 +201,7 @@ class GrantStore:
         return tuple(self._session.values())
 
     def holds_secret(self, what: GrantSubject) -> bool:
-        """Whether a live secret stands in it: then it must not be kept."""
+        """Return True if the subject contains a live secret, so that it must not be stored."""
         texts = (*what.shape.words, *what.read, *what.write, *what.host)
         return any(self.redact(text) != text for text in (*texts, " ".join(what.shape.words)))
 

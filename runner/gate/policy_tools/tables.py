@@ -64,7 +64,10 @@ def wanted_word(wanted: Wanted) -> str:
 class Expectation:
     """One expectation. `expected` has at least one mode unless only the tier and effects are given.
 
-    A mode of None is whatever mode the run has. `tier` is the worst one; `effects` are some of those there must be.
+    Attributes:
+        expected: verdict by mode; the mode None is the mode of the run
+        tier: highest tier
+        effects: some of the effects that the action must have
     """
 
     source: str

@@ -130,7 +130,7 @@ def gitignored(pattern: str, *, allow: bool) -> tuple[str, ...]:
     """Return the paths of a pattern as in .gitignore: `//` is the root, `/` the project, a bare name matches at any
     depth.
 
-    Empty when it cannot be said.
+    The result is empty if no paths correspond to the pattern.
     """
     if not pattern or any(char in pattern for char in "[]!\\\0\n") or ".." in pattern.split("/"):
         return ()

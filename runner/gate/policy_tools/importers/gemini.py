@@ -127,7 +127,7 @@ def _patterns(item: Item, verdict: Ruling) -> Iterator[tuple[tuple[Word, ...], t
 def _regex(text: str, verdict: Ruling) -> tuple[Word, ...]:
     """Return the words of a regular expression that is plain, `(a|b)`, or one of these with any text at the end.
 
-    The original matches the beginning of the command's text, so what forbids takes longer last words, too.
+    The original matches the beginning of the command's text, so a rule that denies also matches longer last words.
     """
     ends = ((" .*", True), ("\\s.*", True), ("\\b.*", True), ("\\b", True), (".*", False))
     end, whole = next((each for each in ends if text.endswith(each[0])), ("", False))

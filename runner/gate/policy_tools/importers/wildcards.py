@@ -31,7 +31,8 @@ def literal(words: list[str], verdict: Ruling) -> list[str]:
 def starred(text: str, verdict: Ruling, *, goes_on: bool = False) -> tuple[list[tuple[Word, ...]], str]:
     """Return the patterns of a text in which `*` is any text including blanks, and how they differ. Raises NotWords.
 
-    With `goes_on`, further words may follow. What allows never covers more than the text does, what forbids never less.
+    With `goes_on`, further words may follow. A pattern that allows never matches more than the text does, and one that
+    denies never less.
     """
     if _STAR in text:
         raise NotWords("it holds characters that do not print")
@@ -56,7 +57,7 @@ def starred(text: str, verdict: Ruling, *, goes_on: bool = False) -> tuple[list[
 def _spread(words: list[str]) -> list[list[str]]:
     """Return all forms in which a `*` inside a word, or before the first, may match blanks: `a*b` is also `a* *b`.
 
-    What stands between is skipped when a command is compared with what forbids.
+    Words between are skipped when a command is compared with a rule that denies.
     """
     found: list[list[str]] = [[]]
     for index, word in enumerate(words):
