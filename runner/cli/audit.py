@@ -300,7 +300,7 @@ def suggest(query: Query, least: LEAST = 1, limit: LOOKED_AT = 1000, json: JSON 
     from runner.audit.list_view import nothing
     from runner.audit.location import is_there
     from runner.audit.log import AuditLog
-    from runner.audit.reports.replay import Policies
+    from runner.audit.reports.replay_policies import Policies
     from runner.audit.reports.suggest import Search
     from runner.audit.reports.suggest_text import report_json, report_text
     from runner.gate.gate import open_gate

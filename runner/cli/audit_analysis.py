@@ -267,7 +267,8 @@ def replay(
     from runner.audit.decisions import deeds
     from runner.audit.export.out import counted
     from runner.audit.log import AuditLog
-    from runner.audit.reports.replay import NotRecorded, Policies, Replay, configuration
+    from runner.audit.reports.replay import NotRecorded, Replay
+    from runner.audit.reports.replay_policies import Policies, configuration
     from runner.audit.reports.replay_report import Replayed, document, lines
     from runner.facts.gather import look_at
     from runner.gate.gate import folder

@@ -46,7 +46,7 @@ class _Search:
     rustup: str
 
     def roots(self, folder: str) -> Iterator[str]:
-        """What must be readable for the programs in `folder`, a real path."""
+        """Return the folders that must be readable for the programs in `folder`, a real path."""
         known = _KNOWN.get(os.path.relpath(folder, self.home)) if inside(folder, self.home) else None
         if known:
             yield from filter(self.fits, (f"{self.home}/{place}" for place in known))
@@ -61,7 +61,7 @@ class _Search:
         yield from self._leaving(folder)
 
     def fits(self, root: str) -> bool:
-        """May be shown: it is no secret, and no folder above one, above the home or above our own state."""
+        """Return True if it may be shown: not a secret, nor a parent of one, of the home or of our state."""
         if not _visible(root):
             return False
         # The link itself is harmless, but a rule of the kernel on it would be a rule on what it leads to.
@@ -100,7 +100,7 @@ class _Search:
             yield program
 
     def _interpreter(self, installation: str) -> Iterator[str]:
-        """A virtual environment needs the Python that it was made from."""
+        """Return the folders of the Python that a virtual environment was created from."""
         if not os.path.lexists(f"{installation}/pyvenv.cfg"):
             return
         for hop in _hops(f"{installation}/bin/python"):

@@ -29,7 +29,8 @@ from runner.audit.encode import TEXT_KEPT
 from runner.audit.fact_recorder import MOST, FactRecorder
 from runner.audit.fact_replay import Recorded
 from runner.audit.records import Answer, Decision, SessionInfo, decided_body, session_body
-from runner.audit.reports.replay import NewVerdict, NotRecorded, Policies, Policy, rejudge, ruled, ruled_then
+from runner.audit.reports.replay import NewVerdict, NotRecorded, Policy, rejudge, ruled, ruled_then
+from runner.audit.reports.replay_policies import Policies
 from runner.audit.reports.replay_report import Replayed, lines
 from runner.config import shipped
 from runner.gate.policy_tools.expectations import Bench, shipped_tables
