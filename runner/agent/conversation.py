@@ -7,8 +7,8 @@ from policy.model.tier import Mode
 from policy.model.verdict import Problem
 from runner.engine.budget import BudgetMeter
 from runner.engine.run_context import RunContext
+from runner.engine.steering import UserInput
 from runner.engine.tool_calls import Call
-from runner.engine.user_input import UserInput
 from runner.events import Changed, ErrorRaised, Notice, Prompted, Queued, RunEnded, Unqueued
 from runner.loop import BREAKS, Ending, handle_call, run
 from runner.messages import Message, TextBlock, Thinking, ToolCall, Usage, UserMessage, without_thoughts

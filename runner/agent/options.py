@@ -184,7 +184,7 @@ class Given:
 def least(accept: bool, required: str | None) -> str | None:
     """Return the minimum enforcement that the user asked for, as `sandbox.minimum` spells it; None without one."""
     if required not in (None, "full", "partial"):
-        from runner.text.suggest import nearest  # only for error messages
+        from runner.text.phrases import nearest  # only for error messages
 
         raise usage(
             f"`--require {required}` is not known",
@@ -209,7 +209,7 @@ def parse_backend(text: str | None) -> str | None:
     from sandbox.backends import BACKENDS  # loaded only if a backend is named
 
     if text not in BACKENDS:
-        from runner.text.suggest import nearest  # only for error messages
+        from runner.text.phrases import nearest  # only for error messages
 
         near = nearest(text, list(BACKENDS))
         known = ", ".join(BACKENDS)
@@ -228,7 +228,7 @@ def parse_mode(text: str | None) -> Mode | None:
     try:
         return Mode(text)
     except ValueError:
-        from runner.text.suggest import nearest  # only for error messages
+        from runner.text.phrases import nearest  # only for error messages
 
         near = nearest(text, [mode.value for mode in Mode])
         names = ", ".join(mode.value for mode in Mode)

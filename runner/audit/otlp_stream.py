@@ -15,7 +15,7 @@ from runner.audit.log import AuditLog
 from runner.audit.query import Query
 from runner.audit.stores.store import AuditError
 from runner.problems import Stopped
-from runner.text.counts import many
+from runner.text.phrases import many
 
 EVERY = 2.0  # seconds between two looks at the log
 PATIENCE = 10.0  # seconds that the end of a session waits for the rest to be taken,

@@ -19,7 +19,7 @@ from runner.cli.trust import trust_app
 from runner.cli.undo import undo
 from runner.problems import Exit, Stopped, usage
 from runner.sessions.selection import with_value
-from runner.text.suggest import nearest
+from runner.text.phrases import nearest
 
 CODES = (
     "**Exit codes**  0 done · 1 failed · 2 usage or configuration · 3 policy denied something · "

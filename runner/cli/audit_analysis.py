@@ -304,7 +304,7 @@ def replay(
 
 def _tier(name: str) -> "Tier":
     from policy.model.tier import Tier
-    from runner.text.suggest import nearest
+    from runner.text.phrases import nearest
 
     known = {tier.label: tier for tier in Tier}
     if name not in known:

@@ -184,7 +184,7 @@ def _said(option: str, values: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def _known(option: str, values: Sequence[str] | None, names: Sequence[str], why: str) -> tuple[str, ...]:
-    from runner.text.suggest import nearest
+    from runner.text.phrases import nearest
 
     for value in _said(option, values):
         if value not in names:

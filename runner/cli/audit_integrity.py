@@ -13,7 +13,7 @@ from runner.cli.audit_filters import FILE, log_path
 from runner.cli.gate import FLAG, JSON
 from runner.problems import Exit, Stopped, usage
 from runner.stderr import say
-from runner.text.counts import many
+from runner.text.phrases import many
 from runner.text.sanitize import visible
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ import typer
 from policy.model.verdict import Problem
 from runner.cli.gate import CONFIG, CWD, FLAG, JSON
 from runner.problems import Exit, Stopped, usage
+from runner.text.phrases import nearest
 from runner.text.sanitize import visible
-from runner.text.suggest import nearest
 
 if TYPE_CHECKING:
     from runner.config import Settings

@@ -26,7 +26,7 @@ from runner.secrets.registry import from_environment
 from runner.state import paths as places
 from runner.state.workspace import workspace_of
 from runner.stderr import say
-from runner.text.counts import many
+from runner.text.phrases import many
 from runner.text.sanitize import visible
 
 

@@ -297,7 +297,7 @@ def _here(workspace: str | None) -> str:
 
 
 def _unknown(name: str) -> Stopped:
-    from runner.text.suggest import nearest
+    from runner.text.phrases import nearest
 
     known = [grant.id for grant in _stored()]
     why = "no grant has that name" if known else "nothing was remembered"

@@ -161,8 +161,7 @@ def remove(
         agent sessions rm 3f2a 77b0
         agent sessions rm --older-than 30d --all
     """
-    from runner.sessions.delete import remove_session
-    from runner.sessions.store import SessionError, Store, choose
+    from runner.sessions.store import SessionError, Store, choose, remove_session
 
     state = _state()
     if bool(ids) == (older_than is not None):

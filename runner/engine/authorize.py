@@ -10,16 +10,16 @@ from typing import Protocol
 from policy.evaluation import EvaluationContext
 from policy.grants.grant import Grant
 from policy.grants.resolve import approve, refuse
-from policy.model.action import Action, RunScript
+from policy.model.action import Action, EditFile, RunScript, WriteFile
 from policy.model.assessment import Assessment
 from policy.model.frozen import dataclass
 from policy.model.verdict import Allow, Ask, Deny, Verdict
 from runner.approval.approver import Answer, Edited, Halt, No, Question, Yes
-from runner.approval.file_before import text_before
 from runner.approval.remembered import GrantLookup, consume, keep
 from runner.audit import records
 from runner.audit.fact_recorder import FactRecorder
 from runner.gate.grants.store import GrantStore, Keep
+from sandbox.inside.regular_file import read_whole
 
 _CHANGED = "what this rests on has changed since you were asked"
 _EDITED = "this is the command as you changed it"
@@ -192,3 +192,16 @@ def _remember(context: EvaluationContext, ask: Ask, wanted: Keep | None, request
     names, notice = keep(context, ask, wanted, requester.grants)
     requester.notice(notice)
     return names
+
+
+_MOST = 1 << 20  # bytes; of more nobody reads a diff
+
+
+def text_before(action: Action) -> str | None:
+    """Return the text of the file now, or None if it does not exist, is not plain text, or is larger than 1 MB."""
+    if not isinstance(action, WriteFile | EditFile):
+        return None
+    try:
+        return read_whole(action.path, _MOST, follow=True).decode()
+    except (OSError, ValueError):  # UnicodeDecodeError is a ValueError
+        return None

@@ -14,9 +14,8 @@ from policy.model.matrix import Ruling
 from policy.model.verdict import Allow, Ask, Deny, Verdict
 from runner.approval.approver import Answer, Halt, Question, ask_approver
 from runner.approval.card import card
-from runner.approval.file_before import text_before
 from runner.approval.remembered import offer
-from runner.engine.authorize import Authorization, EarlyAnswer, Evaluation, authorize
+from runner.engine.authorize import Authorization, EarlyAnswer, Evaluation, authorize, text_before
 from runner.engine.judge import evaluate_action, judge_action
 from runner.engine.run_context import RunContext
 from runner.engine.tool_calls import Call, Judgement, Planned, plan

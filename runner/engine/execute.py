@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from policy.grants.extra_right import ExtraRight
-from policy.model.verdict import Deny, Permit
+from policy.model.verdict import Allow, Deny, Permit
 from runner.audit import records
+from runner.audit.records import Decision
 from runner.changes.undo.errors import UndoError
 from runner.engine.call_questions import authorize_call
 from runner.engine.escalation import request_escalation
-from runner.engine.journal_entry import verdict_of
 from runner.engine.plan_mode import Proposal, propose
 from runner.engine.run_context import RunContext
 from runner.engine.tool_calls import Call, Judgement, Planned
@@ -25,7 +25,9 @@ from runner.engine.tool_results import (
     stopped,
 )
 from runner.events import Notice
-from runner.gate.wording import action_words
+from runner.gate.wording import action_words, cell_words
+from runner.sessions.journal import Verdict
+from runner.text.sanitize import one_line
 from sandbox.backend import Outcome, interrupted_connections
 
 ChangedFiles = tuple[tuple[str, str], ...] | None  # (path, kind of change), or None if nobody looked
@@ -139,3 +141,25 @@ async def _run(permit: Permit, number: int, call: Call, ctx: RunContext, look: C
         raise
     ctx.audit.finished(number, outcome, records.Ran(began, changed=look()))
     return outcome
+
+
+_LONGEST = 1000  # characters of an action; the message that proposed it holds all of it
+
+
+def verdict_of(planned: Planned, decision: Decision, record: int, cwd: str) -> Verdict:
+    """Return the journal entry of the decision with the number `record`."""
+    verdict, said = decision.verdict, decision.answer
+    return Verdict(
+        call=planned.call.of.id,
+        tool=planned.call.name,
+        action=one_line(action_words(planned.action, cwd), _LONGEST),
+        tiers=tuple(tier.label for tier in decision.assessment.tiers),
+        verdict="allow" if isinstance(verdict, Allow) else "deny",
+        why=verdict.reason.text,
+        rule=str(verdict.reason.rule),
+        cell=cell_words(verdict.cell),
+        record=record,
+        answer=said.yes if said is not None else None,
+        by=said.by if said is not None else None,
+        feedback=said.feedback if said is not None else None,
+    )

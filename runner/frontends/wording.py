@@ -6,7 +6,7 @@ The words are as untrusted as the events. Show them through `visible`.
 from policy.model.action import Action, RunArgv, RunScript
 from runner.approval.card_text import safe, squeezed
 from runner.events import Changed, Compacted, Finished, Prompted, Resumed, Retrying, RunEnded, SessionStarted, Steered
-from runner.text.counts import many
+from runner.text.phrases import many
 from runner.text.sanitize import visible
 
 NOT_HELD = "not held"  # the label of what the sandbox does not keep

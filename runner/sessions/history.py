@@ -26,7 +26,6 @@ from runner.sessions.entries import VERSION, Answered, Entry, Unsound, answers, 
 from runner.sessions.rewind import RewindPoint, rewind_points, text_of, typed_of
 from runner.sessions.store import SessionError
 from runner.sessions.tree import Tree
-from runner.sessions.undo_index import earlier_of, steps_of
 from runner.state.lineage import SessionLineage
 
 _NEEDED = ("session", "run", "message", "grant", "mode", "model", "compaction")
@@ -334,3 +333,32 @@ def _stopped(name: str, where: str) -> SessionError:
 
 def _before(name: str) -> str:
     return f"mend that line, or go on from before it in a new session: `agent --fork {name[:8]}`"
+
+
+_SNAPSHOT = re.compile(rb'"snapshot":"([0-9]{1,15})"')
+
+
+def steps_of(tree: Tree) -> list[tuple[int, int]]:
+    """Return the lines of all branches that name a step of /undo, each with that step, in the order of time."""
+    lines = tree.lines(range(len(tree)), ("snapshot",))
+    return [(at, int(named[1])) for at, _, raw in lines if (named := _SNAPSHOT.search(raw))]
+
+
+def earlier_of(tree: Tree, steps: Sequence[tuple[int, int]], name: str) -> SessionLineage:
+    """Return the runs of all branches, because the user may have rewound to a point before a run began.
+
+    The first own run has the `name` of the session. Runs before it are copied from another session.
+    """
+    runs, copied, first = set[str](), set[str](), len(tree)
+    for at, _, raw in tree.lines(range(len(tree)), ("run",)):
+        try:
+            run = str(parse(raw).body["audit"])
+        except Unsound:
+            continue  # it is on no way that counts, or was told of there
+        if run == name or runs:
+            runs.add(run)
+            first = min(first, at)
+        else:
+            copied.add(run)
+    until = max((step for at, step in steps if at < first), default=0)
+    return SessionLineage(frozenset(runs), max((step for _, step in steps), default=0), frozenset(copied), until)

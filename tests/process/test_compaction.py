@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from policy.model.verdict import Problem
 from runner.config.compaction_levels import Disorder, Thresholds, thresholds
 from runner.engine.budget import BudgetMeter
-from runner.engine.compaction.shorten_history import shorten
+from runner.engine.compaction.shorten_history import kept_from, shorten
 from runner.engine.compaction.summarizer import Summarizer
-from runner.engine.compaction.turn_groups import kept_from
 from runner.engine.compaction.view import ConversationView
 from runner.engine.context.tokens import ContextMeter, weight_of
 from runner.engine.model_pool import OpenModels

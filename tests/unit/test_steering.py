@@ -11,8 +11,7 @@ import pytest
 from policy.model.tier import Mode
 from runner.agent.conversation import Conversation
 from runner.config.schema import key_of
-from runner.engine.steering import Delivery, Steering
-from runner.engine.user_input import UserInput
+from runner.engine.steering import Delivery, Steering, UserInput
 from runner.events import Queued, Steered, Unqueued
 from runner.loop import Ending
 from runner.messages import (

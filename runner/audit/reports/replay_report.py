@@ -9,7 +9,7 @@ from policy.model.tier import Tier
 from runner.audit.decisions import DecisionTrail
 from runner.audit.export import reading
 from runner.audit.reports.replay import NOT_ASKED, NewVerdict, NotRecorded, ruled, ruled_then
-from runner.text.counts import many
+from runner.text.phrases import many
 from runner.text.sanitize import one_line, visible
 
 _SHOWN = 3  # actions of one group

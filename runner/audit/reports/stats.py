@@ -13,7 +13,7 @@ from runner.audit.fields import Body, items, mapping, number, text
 from runner.audit.list_view import action_line
 from runner.audit.query import command_of, was_question
 from runner.gate.explain import Section, titled
-from runner.text.counts import many
+from runner.text.phrases import many
 from runner.text.sanitize import one_line, visible
 
 LINE = 200  # characters of an action by which it is told from others

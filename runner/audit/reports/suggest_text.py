@@ -2,7 +2,7 @@
 
 from runner.audit.reports.suggest import Left, Report, Suggestion
 from runner.gate.explain import shown
-from runner.text.counts import many
+from runner.text.phrases import many
 from runner.text.sanitize import one_line, visible
 
 _LISTED = 12  # records that are named in one line

@@ -12,8 +12,8 @@ from dataclasses import replace
 from policy.model.frozen import dataclass
 from runner.changes import safe_open
 from runner.changes.review import tree_diff
+from runner.changes.review.copy_tree import Stamp, stamp
 from runner.changes.review.deadline import never
-from runner.changes.review.file_stamp import Stamp, stamp
 from runner.changes.review.gitignore import Ignored, kept_by_git
 from runner.changes.review.patch_quoting import LINK, Side, changed, node_of, renamed
 from runner.changes.review.workspace_copy import Copy

@@ -7,7 +7,7 @@ from runner.changes.review.apply_plan import Plan, Planned
 from runner.changes.review.line_diff import Hunk, hunks, split
 from runner.changes.review.patch_quoting import LINK, PROGRAM, Side, binary
 from runner.changes.review.risk_flags import Danger
-from runner.text.counts import many
+from runner.text.phrases import many
 from runner.text.sanitize import visible
 from sandbox.inside.files.diff import Effort
 

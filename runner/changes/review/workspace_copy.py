@@ -13,8 +13,7 @@ from dataclasses import field
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem, ProblemError
 from runner.changes.review import stale_copies
-from runner.changes.review.copy_tree import Copying, Progress, words
-from runner.changes.review.file_stamp import Stamp
+from runner.changes.review.copy_tree import Copying, Progress, Stamp, words
 
 _FULL = frozenset((errno.ENOSPC, errno.EDQUOT))
 

@@ -18,15 +18,14 @@ from policy.model.verdict import Permit, Problem, Rights, Terms
 from runner.changes.undo import file_state
 from runner.changes.undo.change_scan import Rules, Stopped, TooMany
 from runner.changes.undo.errors import UndoError, unusable
-from runner.changes.undo.exclusion_text import not_kept, unkept_of
 from runner.changes.undo.file_state import Change
-from runner.changes.undo.ownership import StepOwnership, undoable
 from runner.changes.undo.purge import sign
 from runner.changes.undo.recover import recover
 from runner.changes.undo.revert import RevertRequest, Taken, take_back
 from runner.changes.undo.scope import SnapshotScope, below_root
 from runner.changes.undo.snapshot import Snapshot, Snapshotter
-from runner.changes.undo.store import Store
+from runner.changes.undo.store import StepOwnership, Store, undoable
+from runner.changes.undo.text import not_kept, unkept_of
 from runner.state.lineage import SessionLineage
 from runner.text.sanitize import one_line
 

@@ -10,12 +10,11 @@ from runner.changes.undo.apply import NOT_EMPTY, restore
 from runner.changes.undo.change_scan import Rules
 from runner.changes.undo.errors import UndoError
 from runner.changes.undo.file_state import Change
-from runner.changes.undo.ownership import StepOwnership, undoable
 from runner.changes.undo.plan import Allowed, Item, plan
 from runner.changes.undo.recover import recover
 from runner.changes.undo.scope import SnapshotScope, below_root, inventory_of
 from runner.changes.undo.snapshot import FULL, Snapshotter
-from runner.changes.undo.store import Roots, Step, Store
+from runner.changes.undo.store import Roots, Step, StepOwnership, Store, undoable
 from sandbox.linux.launch import known_trees, survey
 from sandbox.workspace.autorun import Watch
 

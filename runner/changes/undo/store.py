@@ -18,6 +18,7 @@ from runner.changes.undo.database import connect
 from runner.changes.undo.errors import unusable
 from runner.changes.undo.file_state import Change, Entry, pack, same, unpack
 from runner.changes.undo.lock import Turns
+from runner.state.lineage import SessionLineage
 
 Roots = tuple[tuple[str, tuple[str, ...]], ...]
 _STEP = "id, kind, words, session, call, started, ended, undone, notes, takes_back, roots"
@@ -309,3 +310,20 @@ def _entry(body: bytes | None) -> Entry | None:
 
 def _hash(entry: Entry | None) -> bytes | None:
     return entry.content if entry is not None and entry.kind == "file" and not entry.unkept else None
+
+
+@dataclass(frozen=True, slots=True)
+class StepOwnership:
+    """The steps of the process `run` and of the runs in `earlier`."""
+
+    run: str
+    earlier: SessionLineage = SessionLineage()
+
+    def holds(self, step: Step) -> bool:
+        return step.session == self.run or self.earlier.holds(step.session, step.id)
+
+
+def undoable(store: Store, whose: StepOwnership | None = None) -> tuple[Step, ...]:
+    """Return the actions that changed files and were not undone, newest first: all of them, or those of `whose`."""
+    found = (step for step in store.steps() if step.kind == "action" and step.undone is None)
+    return tuple(step for step in found if (whose is None or whose.holds(step)) and store.changed(step.id))

@@ -1,13 +1,16 @@
 """Application of a compaction record to a conversation. The functions are pure, so a resumed session sends the same
 messages again.
+
+Messages are removed in groups that must stay together: a message of the user, or one of the model with the results of
+its calls.
 """
 
 import hashlib
 from collections.abc import Sequence
 
 from runner.engine.compaction.truncate import capped, lined, middle_out, trimmed
-from runner.engine.compaction.turn_groups import start
-from runner.messages import Message, TextBlock, UserMessage
+from runner.engine.context.tokens import weight_of
+from runner.messages import Message, TextBlock, ToolMessage, UserMessage
 from runner.sessions.compaction_record import CompactionRecord
 from runner.sessions.rewind import OWN
 from runner.text.untrusted import marked
@@ -67,3 +70,26 @@ def _prompts(old: Sequence[Message], room: int) -> str:
     between = len(texts) - 1 - len(latest)
     left = [f"[{between} more, left out to save room]"] if between > 0 else []
     return "\n\n".join([*texts[:1], *left, *latest])
+
+
+def start(messages: Sequence[Message], at: int) -> int:
+    """Return `at`, limited to the range of `messages`, or the start of the group that `at` lies in."""
+    at = min(max(at, 0), len(messages))
+    while 0 < at < len(messages) and isinstance(messages[at], ToolMessage):
+        at -= 1
+    return at
+
+
+def kept_from(messages: Sequence[Message], room: float) -> int:
+    """Return the start of the last groups that together have at most `room` tokens. The last group is always
+    included."""
+    found = len(messages)
+    held = 0.0
+    for at in range(len(messages) - 1, -1, -1):
+        held += weight_of(messages[at])
+        if isinstance(messages[at], ToolMessage):
+            continue
+        if held > room and found < len(messages):
+            break
+        found = at
+    return found

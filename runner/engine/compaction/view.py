@@ -10,10 +10,9 @@ from operator import is_
 from typing import TYPE_CHECKING
 
 from runner.config.compaction_levels import GAINS, KEEPS, Level, Thresholds
-from runner.engine.compaction.shorten_history import shorten
+from runner.engine.compaction.shorten_history import kept_from, shorten, start
 from runner.engine.compaction.summarizer import Summarizer
 from runner.engine.compaction.summary_prompt import digest
-from runner.engine.compaction.turn_groups import kept_from, start
 from runner.engine.context.usage import now
 from runner.events import Compacted, Notice
 from runner.messages import (

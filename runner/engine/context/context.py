@@ -11,7 +11,7 @@ from runner.engine.context.environment_note import Surroundings
 from runner.engine.context.system_prompt import BASE, gate
 from runner.engine.context.tokens import weight, weight_of, weight_of_tools
 from runner.messages import Message, TextBlock, ToolSpec, UserMessage
-from runner.text.counts import many
+from runner.text.phrases import many
 from runner.text.untrusted import marked
 
 if TYPE_CHECKING:

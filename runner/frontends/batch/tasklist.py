@@ -14,7 +14,7 @@ from policy.model.verdict import Problem
 from runner.config.amounts import parse_seconds
 from runner.frontends.batch.task import Budget, Task
 from runner.problems import Exit, Stopped
-from runner.text.suggest import nearest
+from runner.text.phrases import nearest
 
 LARGEST = 256 << 20  # bytes of a list
 _LONGEST_PROMPT = 1 << 20

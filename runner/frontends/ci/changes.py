@@ -11,8 +11,8 @@ from contextlib import contextmanager
 
 from policy.model.frozen import dataclass
 from runner.changes.review import tree_diff
+from runner.changes.review.copy_tree import Stamp, stamp
 from runner.changes.review.deadline import never
-from runner.changes.review.file_stamp import Stamp, stamp
 from runner.changes.review.gitignore import Ignored, kept_by_git
 from runner.changes.review.tree_diff import OVERTIME
 

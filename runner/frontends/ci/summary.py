@@ -14,7 +14,7 @@ from runner.audit.export import reading
 from runner.engine.run_limits import RunLimits
 from runner.frontends.ci.result import Result
 from runner.frontends.ci.session_record import SessionRecord
-from runner.text.counts import many
+from runner.text.phrases import many
 from runner.text.sanitize import one_line, visible
 
 LONGEST = 900_000  # bytes; SOURCE: GitHub takes 1 MiB of one step

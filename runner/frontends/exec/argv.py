@@ -88,7 +88,7 @@ def _tool(name: str | None, argv: tuple[str, ...] | None, path: str | None) -> s
             return None
         raise usage("`--path` stands without `--tool`", "a script says itself what it touches", "add `--tool read`")
     if name not in FILE_TOOLS or argv is not None:
-        from runner.text.suggest import nearest  # only for error messages
+        from runner.text.phrases import nearest  # only for error messages
 
         near = nearest(name, list(FILE_TOOLS))
         raise usage(
@@ -125,7 +125,7 @@ def _check_form(command: str, plain: list[str], argv: tuple[str, ...] | None) ->
 
 
 def _unknown(command: str, name: str, known: list[str]) -> Exception:
-    from runner.text.suggest import nearest  # only for error messages
+    from runner.text.phrases import nearest  # only for error messages
 
     near = nearest(name, known)
     fix = near or f"see `agent {command} --help`; a script or program that starts with `-` goes after `--`"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, assert_never
 from policy.model.verdict import Problem
 from runner.agent.agent import Agent
 from runner.agent.conversation import BUSY, Conversation
-from runner.engine.user_input import UserInput
+from runner.engine.steering import UserInput
 from runner.events import Display, Emit, ErrorRaised, Notice, Unqueued
 from runner.frontends.jsonl.approver import AnswerLine, NoAnswer, Questions
 from runner.frontends.jsonl.protocol import (

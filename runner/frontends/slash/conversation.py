@@ -6,7 +6,7 @@ import asyncio
 
 from runner.frontends.slash.command import Command, CommandHost, Mistake, Row, say
 from runner.sessions.selection import SessionSelection
-from runner.text.counts import many
+from runner.text.phrases import many
 from runner.text.sanitize import visible
 
 _LONGEST_COPY = 50_000  # characters; xterm, kitty and others take no more than about 100 kB at once

@@ -11,7 +11,7 @@ from typing import TypeVar
 from runner.frontends.slash.command import Command, CommandHost, Mistake, Row, say
 from runner.sessions.rewind import RewindPoint
 from runner.sessions.selection import SessionSelection
-from runner.text.counts import many
+from runner.text.phrases import many
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from prompt_toolkit.history import History
 
 from policy.model.frozen import dataclass
 from runner.frontends.tui.history import LONGEST
-from runner.text.counts import many
+from runner.text.phrases import many
 
 _LINES, _CHARACTERS = 8, 2000  # what is pasted and longer than that stands as one word
 _PLACE = re.compile(r"\[pasted [^\]\n]{1,40} #([0-9]{1,6})\]")

@@ -15,7 +15,7 @@ from runner.config import Settings, load, shipped
 from runner.config.read_file import ConfigError
 from runner.gate.gate import folder
 from runner.problems import Exit
-from runner.text.counts import many
+from runner.text.phrases import many
 from runner.text.sanitize import visible
 
 _PLACE = re.compile(r"`?(.+?)`?:(\d+):? (.*)\Z", re.DOTALL)

@@ -6,7 +6,7 @@ from json import dumps
 
 from policy.model.frozen import dataclass
 from policy.model.matrix import Ruling
-from runner.text.counts import many
+from runner.text.phrases import many
 from runner.text.sanitize import one_line
 
 Word = tuple[str, ...]  # the alternatives of one word

@@ -1,0 +1,15 @@
+"""Phrases of messages: counts with their nouns, and suggestions for mistyped names."""
+
+
+def many(count: int, noun: str) -> str:
+    """Return a count with its noun: `1 file`, `2 files`. For nouns that take an s."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def nearest(text: str, names: list[str]) -> str | None:
+    """Return a suggestion with the name most similar to `text`, or None if no name is similar."""
+    import difflib
+
+    spelled = {name.casefold(): name for name in names}
+    found = difflib.get_close_matches(text.casefold(), spelled, n=1)
+    return f"did you mean `{spelled[found[0]]}`?" if found else None
