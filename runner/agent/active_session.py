@@ -183,7 +183,7 @@ def _continued(beginning: "SessionTarget | None", ctx: "RunContext") -> Conversa
     history = list(before.history)
     ctx.view.restore(before.folds, history)
     if (counted := before.counted) is not None and all(place <= counted.sent for place, _ in before.folds):
-        ctx.gauge.answered(counted.usage, ctx.view.shown(history[: counted.sent]), counted.answer)
+        ctx.gauge.answered(counted.usage, ctx.view.visible(history[: counted.sent]), counted.answer)
         if counted.model != opening.model:
             ctx.gauge.another()
     return Conversation(ctx, history, before.marks)

@@ -187,7 +187,7 @@ async def open_session(
             audit=audit,
             sandbox=sandbox,
             enforcement=enforcement,
-            shelf=OutputStore(state / "outputs" / session),
+            outputs=OutputStore(state / "outputs" / session),
             emit=emit,
             redactor=redactor,
             journal=journal,

@@ -121,7 +121,7 @@ def prepare_options(
         model=args.model,
         fallback=args.fallback,
         max_turns=args.budget.turns,
-        budget=args.budget.said(),
+        budget=args.budget.given_options(),
         least=args.least,
         no_instructions=args.no_instructions,
         limits=args.limits,

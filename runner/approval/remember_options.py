@@ -89,11 +89,11 @@ class Offer:
         """
         first, *rest = text.split()
         if first == "d" and self.never is not None:
-            return _said(Keep(self.never.whats, Ruling.DENY, self.spans[0]), rest)
+            return _with_options(Keep(self.never.whats, Ruling.DENY, self.spans[0]), rest)
         for letter, choice, span in self.lettered:
             if first == letter:
-                return _said(Keep(choice.whats, Ruling.ALLOW, span), rest)
-        if first.isnumeric() and _said(Keep((), Ruling.ALLOW, GrantScope.PROJECT), rest) is not None:
+                return _with_options(Keep(choice.whats, Ruling.ALLOW, span), rest)
+        if first.isnumeric() and _with_options(Keep((), Ruling.ALLOW, GrantScope.PROJECT), rest) is not None:
             return (
                 f"`{one_line(first, 20)}` is no answer here; answer {', '.join(['y', 'n', *self.keys.split('/')[1:]])}"
             )
@@ -103,7 +103,7 @@ class Offer:
 NOTHING = Offer((), None, ())
 
 
-def _said(keep: Keep, words: list[str]) -> Keep | None:
+def _with_options(keep: Keep, words: list[str]) -> Keep | None:
     """Return `keep` with the options typed after its letter, or None if the words are not options, such as a sentence
     that begins with one letter.
     """

@@ -102,7 +102,9 @@ class BudgetMeter:
             if room < most:
                 most, limit = room, Limit.MONEY
         if most < LEAST_ANSWERED:
-            raise BudgetExceeded(Exit.LIMIT, f"stopped before a request that would exceed {self._said(limit)}", limit)
+            raise BudgetExceeded(
+                Exit.LIMIT, f"stopped before a request that would exceed {self._limit_text(limit)}", limit
+            )
         return int(most)
 
     def answered(self, usage: Usage, messages: Sequence[Message], answer: AssistantMessage) -> None:
@@ -165,12 +167,14 @@ class BudgetMeter:
         limits = self._limits
         if limits.tokens is not None and self.tokens > limits.tokens:
             raise BudgetExceeded(
-                Exit.LIMIT, f"stopped after {self.tokens} tokens: {self._said(Limit.TOKENS)} is used up", Limit.TOKENS
+                Exit.LIMIT,
+                f"stopped after {self.tokens} tokens: {self._limit_text(Limit.TOKENS)} is used up",
+                Limit.TOKENS,
             )
         if limits.money is not None and (self.money is None or self.money > limits.money):
             spent = "an unknown amount" if self.money is None else f"{self.money:.4f}"
             raise BudgetExceeded(
-                Exit.LIMIT, f"stopped after spending {spent}: {self._said(Limit.MONEY)} is used up", Limit.MONEY
+                Exit.LIMIT, f"stopped after spending {spent}: {self._limit_text(Limit.MONEY)} is used up", Limit.MONEY
             )
 
     def priced(self, price: Price | None) -> None:
@@ -185,7 +189,7 @@ class BudgetMeter:
         self.output += count
         most = self._limits.output
         if most is not None and self.output > most:
-            reason = f"stopped after {self.output} bytes of output: {self._said(Limit.OUTPUT)} is used up"
+            reason = f"stopped after {self.output} bytes of output: {self._limit_text(Limit.OUTPUT)} is used up"
             raise BudgetExceeded(Exit.LIMIT, reason, Limit.OUTPUT)
 
     def allowed(self) -> None:
@@ -212,7 +216,7 @@ class BudgetMeter:
         near = limits.money is not None and self.money is not None and self.money > 0.9 * limits.money
         return Limit.MONEY if near else Limit.TOKENS
 
-    def _said(self, limit: Limit | None) -> str:
+    def _limit_text(self, limit: Limit | None) -> str:
         match limit:
             case Limit.TOKENS:
                 return f"the budget of {self._limits.tokens} tokens"

@@ -166,7 +166,7 @@ class Completion:
         request = Request(
             model=self._access.model,
             system=ctx.system_prompt(),
-            messages=ctx.context.told(sent),
+            messages=ctx.context.with_preamble(sent),
             tools=ctx.tool_specs(),
             max_tokens=most,
             thinking=ctx.live.thinking,
@@ -300,7 +300,7 @@ class Completion:
         Raise `error` if there is nothing left to shorten.
         """
         view, access, said = self._ctx.view, self._access, error.window
-        before = view.shown(self._messages)
+        before = view.visible(self._messages)
         if attempt > access.limits.patience.resumes:
             raise error
         if await view.shrink(self._messages, access, self._spent, attempt, said) != before:

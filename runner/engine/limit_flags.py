@@ -17,7 +17,7 @@ class BudgetFlags:
     output: str | None = None
     denials: int | None = None
 
-    def said(self) -> tuple[tuple[str, str, Value], ...]:
+    def given_options(self) -> tuple[tuple[str, str, Value], ...]:
         """Return the name, option and value of each given option except `--max-turns`. Raise a usage error."""
         from runner.config.amounts import parse_bytes, parse_money, parse_seconds
 

@@ -127,7 +127,7 @@ class RunContext:
         audit: The audit log.
         sandbox: The backend that executes permits.
         enforcement: The report of what the backend enforces.
-        shelf: The store of whole outputs.
+        outputs: The store of whole outputs.
         emit: The receiver of events.
         redactor: The redactor of secrets in texts.
         journal: The journal of the session. The default keeps nothing.
@@ -157,7 +157,7 @@ class RunContext:
     audit: "AuditLog"
     sandbox: "Backend"
     enforcement: "Enforcement"
-    shelf: "OutputStore"
+    outputs: "OutputStore"
     emit: "Emit"
     redactor: "Redactor"
     journal: "Journal" = field(default_factory=_unkept)

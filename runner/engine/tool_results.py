@@ -62,7 +62,7 @@ def finished(planned: Planned, outcome: Outcome, ctx: RunContext, record: int) -
     kept: list[str] = []
 
     def keep(stdout: bytes, stderr: bytes) -> str:
-        kept.append(ctx.shelf.keep(stdout, stderr))
+        kept.append(ctx.outputs.keep(stdout, stderr))
         return kept[-1]
 
     parts = planned.tool.render(planned.action, outcome, ctx.seen, keep=keep)

@@ -88,10 +88,10 @@ class AccountFile:
         return self._change(provider, lambda accounts: replace(accounts.added(name), chosen=name))
 
     def _change(self, provider: str, edit: Callable[[Accounts], Accounts]) -> tuple[str, ...]:
-        def put(shelf: AccountIndex) -> tuple[AccountIndex, None]:
-            before = shelf.of(provider)
+        def put(accounts: AccountIndex) -> tuple[AccountIndex, None]:
+            before = accounts.of(provider)
             after = edit(before)
-            return (shelf if after == before else shelf.put(provider, after)), None
+            return (accounts if after == before else accounts.put(provider, after)), None
 
         return self._file().change(put)[1]
 
@@ -116,8 +116,8 @@ def _parse(content: dict[str, object], version: int) -> AccountIndex:
     return AccountIndex(found)
 
 
-def _dump(shelf: AccountIndex) -> dict[str, object]:
-    table = {name: {"names": list(each.names), "chosen": each.chosen} for name, each in shelf.by_provider.items()}
+def _dump(accounts: AccountIndex) -> dict[str, object]:
+    table = {name: {"names": list(each.names), "chosen": each.chosen} for name, each in accounts.by_provider.items()}
     return {"accounts": table}
 
 

@@ -270,7 +270,7 @@ def _no_folder() -> Iterator[None]:
         return
     except OSError as error:
         path = error.filename or "the folder of the sessions"
-        raise _unusable(f"`{path}`", _said(error), "look at what it is, then remove it") from None
+        raise _unusable(f"`{path}`", _reason(error), "look at what it is, then remove it") from None
 
 
 def _checked(handle: int, path: Path) -> None:
@@ -340,18 +340,18 @@ def written_problem(error: OSError, path: Path) -> Problem:
     """Return the problem of a session that could not be written."""
     full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     fix = f"{'make room' if full else 'look at what is there'}, or start with `--no-session`, which keeps none"
-    return Problem("the session could not be kept, so nothing more was done", f"`{path}`: {_said(error)}", fix)
+    return Problem("the session could not be kept, so nothing more was done", f"`{path}`: {_reason(error)}", fix)
 
 
 def _unread(error: OSError, path: Path) -> Problem:
-    return Problem(f"the session `{path}` cannot be read", _said(error), "look at what it is, then remove it")
+    return Problem(f"the session `{path}` cannot be read", _reason(error), "look at what it is, then remove it")
 
 
 def _unusable(what: str, why: str, fix: str) -> SessionError:
     return SessionError(Problem(f"{what} cannot be used for sessions", why, fix))
 
 
-def _said(error: OSError) -> str:
+def _reason(error: OSError) -> str:
     if error.errno in (errno.ELOOP, errno.ENOTDIR):
         return "a symbolic link or a file is in the way"
     return (error.strerror or "unknown reason").lower()

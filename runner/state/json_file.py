@@ -113,7 +113,7 @@ class StateFile(Generic[_Value]):
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            raise self._refused(_said(error), "check who owns the folders above it") from None
+            raise self._refused(_reason(error), "check who owns the folders above it") from None
 
     def _load(self) -> tuple[Held[_Value], _Stamp | None]:
         """Read the file. Raise ValueError if its content is invalid."""
@@ -149,7 +149,7 @@ class StateFile(Generic[_Value]):
         except NotRegularError:
             raise self._refused("it is not a plain file", "look at what it is, then remove it") from None
         except OSError as error:
-            why = "it is a symbolic link" if error.errno == errno.ELOOP else _said(error)
+            why = "it is a symbolic link" if error.errno == errno.ELOOP else _reason(error)
             raise self._refused(why, "look at what it is, then remove it") from None
         try:
             if found.st_uid != os.geteuid():
@@ -159,7 +159,7 @@ class StateFile(Generic[_Value]):
                 raise self._refused("other users may write to it", fix)
             return read_descriptor(handle, _LARGEST + 1), _stamp_of(found)
         except OSError as error:
-            raise self._refused(_said(error), "check the disk that it is on") from None
+            raise self._refused(_reason(error), "check the disk that it is on") from None
         finally:
             os.close(handle)
 
@@ -186,7 +186,7 @@ class StateFile(Generic[_Value]):
             except FileExistsError:
                 continue
             except OSError as error:
-                raise self._refused(f"it is broken and cannot be set aside: {_said(error)}", "move it away") from None
+                raise self._refused(f"it is broken and cannot be set aside: {_reason(error)}", "move it away") from None
             return aside
         raise self._refused("it is broken, as were many before it", f"remove the `{self.path.name}.corrupt-*` files")
 
@@ -198,7 +198,7 @@ class StateFile(Generic[_Value]):
         try:
             handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise self._unwritten(f"its lock `{lock.name}` cannot be opened: {_said(error)}") from None
+            raise self._unwritten(f"its lock `{lock.name}` cannot be opened: {_reason(error)}") from None
         try:
             self._wait_for(handle)
             yield
@@ -216,7 +216,7 @@ class StateFile(Generic[_Value]):
                     raise self._unwritten(why, "end the other `agent`, or wait for it") from None
                 time.sleep(0.01)
             except OSError as error:
-                raise self._unwritten(f"it cannot be locked: {_said(error)}") from None
+                raise self._unwritten(f"it cannot be locked: {_reason(error)}") from None
             else:
                 return
 
@@ -239,7 +239,7 @@ class StateFile(Generic[_Value]):
         except OSError as error:
             with contextlib.suppress(OSError):
                 os.unlink(fresh)
-            raise self._unwritten(_said(error)) from None
+            raise self._unwritten(_reason(error)) from None
 
     # Complaints
 
@@ -254,7 +254,7 @@ def _stamp_of(found: os.stat_result) -> _Stamp:
     return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
-def _said(error: OSError) -> str:
+def _reason(error: OSError) -> str:
     return (error.strerror or "the system refused it").lower()
 
 

@@ -29,7 +29,7 @@ def measured() -> dict[str, float]:
     times = []
     for number in range(10):
         began = time.perf_counter()
-        gauge.size(view.shown(history))
+        gauge.size(view.visible(history))
         times.append((time.perf_counter() - began) * 1000)
         history += _turn(TURNS + number)
     rest = sorted(times[1:])[len(times) // 2]

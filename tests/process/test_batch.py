@@ -466,7 +466,7 @@ def test_a_little_is_not_rounded_to_nothing(budget: Budget, expected: tuple[str,
     flags = BudgetFlags(
         **{name: word.partition("=")[2] for name, word in zip(("cost", "timeout"), expected, strict=True)}
     )
-    assert [value > 0 for _, _, value in flags.said()] == [True, True]
+    assert [value > 0 for _, _, value in flags.given_options()] == [True, True]
 
 
 def test_what_an_earlier_attempt_left_is_not_of_the_next(tmp_path: Path) -> None:

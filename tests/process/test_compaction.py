@@ -229,7 +229,7 @@ class Table:
         return asyncio.run(self.view.fit(history, self.ctx.model_access(), self.spent))
 
     def used(self, history: list[Message]) -> int:
-        return self.ctx.gauge.size(self.view.shown(history)).tokens
+        return self.ctx.gauge.size(self.view.visible(history)).tokens
 
     @property
     def levels(self) -> list[str]:
@@ -451,10 +451,10 @@ def test_going_back_goes_back_to_what_was_shown_then(lay: Lay) -> None:
     history += talked(8)
     table.fit(history)
     del history[mark:]
-    assert table.view.shown(history) == first
+    assert table.view.visible(history) == first
     del history[2:]
-    assert table.view.shown(history) == tuple(history)
-    assert table.view.shown([]) == ()
+    assert table.view.visible(history) == tuple(history)
+    assert table.view.visible([]) == ()
 
 
 def test_another_model_is_shown_the_same_without_the_thoughts_of_the_first(lay: Lay) -> None:
@@ -462,7 +462,7 @@ def test_another_model_is_shown_the_same_without_the_thoughts_of_the_first(lay: 
     before = list(table.fit(history))
     without_thoughts(history)
     without_thoughts(before)
-    assert table.view.shown(history) == tuple(before)
+    assert table.view.visible(history) == tuple(before)
     assert "signed" not in str(before)
 
 
@@ -505,7 +505,7 @@ def test_who_stops_while_notes_are_written_leaves_everything_as_it_was(lay: Lay)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert table.view.shown(history) == tuple(history)
+        assert table.view.visible(history) == tuple(history)
         assert table.clerk.closed == 1
         assert table.levels == []
 
@@ -597,7 +597,7 @@ def test_a_session_goes_on_with_the_short_view_and_its_file_keeps_all(lay: Lay, 
     assert list(before.history) == history
     again = ConversationView()
     again.restore(before.folds, before.history)
-    assert again.shown(before.history) == table.view.shown(history)
+    assert again.visible(before.history) == table.view.visible(history)
 
 
 # (numbers in the file, why)
@@ -614,8 +614,8 @@ def test_a_file_that_somebody_wrote_into_tears_nothing(counts: dict[str, int], w
     history = worked(3)
     view = ConversationView()
     view.restore([(len(history), CompactionRecord(**counts))], history)  # type: ignore[arg-type]  # places alone
-    assert whole(view.shown(history)), why
-    assert whole(view.shown([*history, said("go on")])), why
+    assert whole(view.visible(history)), why
+    assert whole(view.visible([*history, said("go on")])), why
 
 
 # Cases that failed once: notes made after the point to which the user went back.
@@ -644,14 +644,14 @@ def test_whatever_happens_on_the_way_the_next_process_shows_the_same(lay: Lay, t
         ctx = replace(table.ctx, view=view, gauge=ContextMeter(), journal=journal)
         ctx.live.provider = clerk
         history: list[Message] = []
-        mark, sent = (0, journal.leaf), view.shown(history)
+        mark, sent = (0, journal.leaf), view.visible(history)
         first: tuple[list[Message], str] = ([said("begin")], "fit")
         for more, what in [first, *pieces]:
             if what == "back":
                 del history[mark[0] :]
                 journal.back_to(mark[1])
                 view.rewound(history, ctx.model_access())
-                sent = view.shown(history)
+                sent = view.visible(history)
                 continue
             mark = (len(history), journal.leaf)
             for message in more:
@@ -671,7 +671,7 @@ def test_whatever_happens_on_the_way_the_next_process_shows_the_same(lay: Lay, t
                         if what == "fit"
                         else view.shrink(history, ctx.model_access())
                     )
-            sent = view.shown(history)
+            sent = view.visible(history)
             assert whole(sent)
             assert sent == before or len(table.levels) > told, "nothing changes unless it is told"
             if what == "fit":
@@ -684,7 +684,7 @@ def test_whatever_happens_on_the_way_the_next_process_shows_the_same(lay: Lay, t
         assert list(past_one.history) == history
         again = ConversationView()
         again.restore(past_one.folds, past_one.history)
-        assert again.shown(history) == view.shown(history)
+        assert again.visible(history) == view.visible(history)
 
     holds()
 

@@ -172,7 +172,7 @@ def stage(tmp_path: Path) -> Make:
             audit=audit,
             sandbox=sandbox,
             enforcement=FULL,
-            shelf=OutputStore(tmp_path / "kept"),
+            outputs=OutputStore(tmp_path / "kept"),
             emit=events.append,
             redactor=Redactor(),
         )

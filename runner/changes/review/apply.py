@@ -43,7 +43,7 @@ class Applied:
 
 
 def apply(
-    plan: Plan, ground: SnapshotScope, store: Store, words: str, session: str, warned: Collection[str] | None = None
+    plan: Plan, scope: SnapshotScope, store: Store, words: str, session: str, warned: Collection[str] | None = None
 ) -> Applied:
     """Apply all of `plan`, which must have no problem.
 
@@ -51,7 +51,7 @@ def apply(
     matter. Raise PatchError after a failure: then every file is unchanged, or the error names the others. Raise
     UndoError if an action runs, and OSError or sqlite3.Error.
     """
-    root = ground.workspace
+    root = scope.workspace
     with store.turns.locked():
         if not store.turns.alone():
             raise UndoError(
@@ -61,25 +61,25 @@ def apply(
                     "wait until it is done, or stop it with Ctrl-C",
                 )
             )
-        terms = ground.terms(())
-        rules = ground.rules(terms)
-        store.under(ground.digest(terms))
-        taker = Snapshotter(store, ground.choice.bounds, threading.Event())
+        terms = scope.terms(())
+        rules = scope.rules(terms)
+        store.under(scope.digest(terms))
+        snapshotter = Snapshotter(store, scope.choice.bounds, threading.Event())
         items = tuple(_items(root, plan.items))
         paths = tuple(item.path for item in items)
         with store.transaction():
-            recover(store, taker, lambda each: below_root(rules, each))
-            taker.take_paths(root, paths, below_root(rules, root))
+            recover(store, snapshotter, lambda each: below_root(rules, each))
+            snapshotter.take_paths(root, paths, below_root(rules, root))
             _keep(store, plan.items)
             step = store.begin("action", words, session, "", ((root, paths),))
         _still(root, plan.items)
         if warned is not None:
-            _no_news(ground, terms, plan, warned)
+            _no_news(scope, terms, plan, warned)
         done = restore(store, items, step)
         if failed := [item for item in done if item.problem and item.problem != NOT_EMPTY]:
             left = _back(store, root, done, step)
         with store.transaction():
-            after = taker.take_paths(root, paths, below_root(rules, root))
+            after = snapshotter.take_paths(root, paths, below_root(rules, root))
             store.note(step, after.changes)
             kept = {each.path for each in store.changes(step) if _can_come_back(each)}
             lasting = tuple(item.path for item in done if item.path not in kept)
@@ -228,9 +228,9 @@ def _still(root: str, planned: Iterable[Planned]) -> None:
         os.close(top)
 
 
-def _no_news(ground: SnapshotScope, terms: Terms, plan: Plan, warned: Collection[str]) -> None:
+def _no_news(scope: SnapshotScope, terms: Terms, plan: Plan, warned: Collection[str]) -> None:
     """Raise PatchError if other programs would now run a path by themselves of which the user was not told."""
-    found = inventory_of(ground, terms, ground.workspace).findings(changes_of(plan.items))
+    found = inventory_of(scope, terms, scope.workspace).findings(changes_of(plan.items))
     for path in found.keys() - set(warned):
         raise PatchError(Problem("nothing was applied", f"`{path}`: by now, {found[path].why}", "look at it again"))
 

@@ -77,7 +77,7 @@ class Copying:
             if error.errno in (errno.EMFILE, errno.ENFILE):
                 raise
             if error.errno != errno.ENOENT:
-                self.left_out.append((path, words(error)))
+                self.left_out.append((path, error_reason(error)))
             return None
         why = ""
         if os.fstat(inner).st_dev != self._device:
@@ -101,7 +101,7 @@ class Copying:
         try:
             names = os.listdir(above)
         except OSError as error:
-            self.left_out.append((path or ".", words(error)))
+            self.left_out.append((path or ".", error_reason(error)))
             return folders
         for name in names:
             inner = f"{path}/{name}" if path else name
@@ -120,7 +120,7 @@ class Copying:
                     self.left_out.append((inner, _strange(status.st_mode)))
             except _Unread as error:
                 if not isinstance(error.error, FileNotFoundError):  # it went meanwhile
-                    self.left_out.append((inner, words(error.error)))
+                    self.left_out.append((inner, error_reason(error.error)))
         return folders
 
     def _link(self, name: str, above: int, into: int, path: str, status: os.stat_result) -> None:
@@ -247,6 +247,6 @@ def _strange(mode: int) -> str:
     return "it is a pipe" if stat.S_ISFIFO(mode) else "it is a device"
 
 
-def words(error: OSError) -> str:
+def error_reason(error: OSError) -> str:
     """Return the message of the system for an error."""
     return (error.strerror or str(error)).lower()

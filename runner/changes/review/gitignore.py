@@ -250,7 +250,7 @@ class _List:
         self.wild.reverse()
         self.size = most - left
 
-    def told(self, path: str, folder: bool) -> tuple[bool | None, int]:
+    def verdict(self, path: str, folder: bool) -> tuple[bool | None, int]:
         """Return the verdict of the last line that matches a path below this list, and the number of comparisons made.
 
         The verdict is True for an ignored path, False for one that is taken in again, None if no line matches.
@@ -334,19 +334,19 @@ class Ignored:
         while above and not self.gave_up:
             above = os.path.dirname(above)
             below = path[len(above) + 1 :] if above else path
-            if (found := self._told(self._list(above), below, folder)) is not None:
+            if (found := self._checked_verdict(self._list(above), below, folder)) is not None:
                 return found
         for each in reversed(self._first):
             if self.gave_up:
                 break
-            if (found := self._told(each, path, folder)) is not None:
+            if (found := self._checked_verdict(each, path, folder)) is not None:
                 return found
         return False
 
-    def _told(self, rules: _List | None, path: str, folder: bool) -> bool | None:
+    def _checked_verdict(self, rules: _List | None, path: str, folder: bool) -> bool | None:
         if rules is None:
             return False
-        found, tried = rules.told(_text(path), folder)
+        found, tried = rules.verdict(_text(path), folder)
         self._tries -= tried
         if self._tries < 0:
             self.gave_up = "the lists take too long to read"

@@ -22,7 +22,7 @@ def stat_lines(plan: Plan) -> Iterator[str]:
     for item in plan.items:
         added, removed = counts(item)
         plus, minus = plus + added, minus + removed
-        size = "" if not _shown(item) else f"+{added} -{removed}"
+        size = "" if not _is_text(item) else f"+{added} -{removed}"
         name = f"{_name(item.was)} -> {_name(item.path)}" if item.was else _name(item.path)
         yield f"  {_SIGNS[item.how]} {size or 'no text':>12}  {name}"
         for number, said, found in item.moved:
@@ -42,7 +42,7 @@ def diff_lines(plan: Plan, *, colour: bool) -> Iterator[str]:
         yield f"{bold}{item.how}: {_name(item.was) + ' -> ' if item.was else ''}{_name(item.path)}{end}"
         if kinds := _kinds(item):
             yield f"{cyan}{kinds}{end}"
-        if not _shown(item):
+        if not _is_text(item):
             yield f"{cyan}no text: {_size(item.old)} -> {_size(item.new)}{end}"
             continue
         if item.only == () and item.old != item.new:
@@ -84,7 +84,7 @@ def plan_json(plan: Plan, found: tuple[Danger, ...]) -> dict[str, object]:
 
 def counts(item: Planned) -> tuple[int, int]:
     """Return the numbers of added and removed lines, which are 0 for a file that is not text."""
-    if not _shown(item):
+    if not _is_text(item):
         return 0, 0
     added = removed = 0
     for hunk in _hunks(item):
@@ -100,7 +100,7 @@ def _hunks(item: Planned) -> tuple[Hunk, ...]:
     return tuple(hunks(split(item.old.data if item.old else b""), split(item.new.data if item.new else b""), _EFFORT))
 
 
-def _shown(item: Planned) -> bool:
+def _is_text(item: Planned) -> bool:
     return not any(side is not None and binary(side.data) for side in (item.old, item.new))
 
 

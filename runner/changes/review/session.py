@@ -42,7 +42,7 @@ class Review:
     notes: tuple[str, ...]
     _secret: Callable[[str], bool]
     _excludes: tuple[bytes, ...]
-    _ground: SnapshotScope
+    _scope: SnapshotScope
 
     @property
     def workspace(self) -> str:
@@ -64,10 +64,10 @@ class Review:
         The patch names every file that was not compared before `over()` became true. Raise OSError if either folder no
         longer exists.
         """
-        ground = self._ground
+        scope = self._scope
 
         def judge(changes: Changes) -> Mapping[str, Finding]:
-            return inventory_of(ground, ground.terms(()), ground.workspace).findings(changes)
+            return inventory_of(scope, scope.terms(()), scope.workspace).findings(changes)
 
         excludes = self._excludes
         return patch_of(self.copy, self._secret, with_ignored=ignored, excludes=excludes, judge=judge, over=over)
@@ -91,8 +91,8 @@ def reviewed(
     Answers remembered for the original do not apply, because they are about paths there.
     """
     facts = gather(str(cwd), environ, settings.profile)
-    ground = scope_of(facts, settings.profile, choice_of(settings), cache_dir(environ), state_dir(environ))
-    secret = secret_of(ground)
+    scope = scope_of(facts, settings.profile, choice_of(settings), cache_dir(environ), state_dir(environ))
+    secret = secret_of(scope)
     copy = copied(facts.workspace, where, progress, secret)
     try:
         top = workspace_of(copy.path, facts.home)
@@ -109,7 +109,7 @@ def reviewed(
             tuple(_notes(copy)),
             secret,
             _excludes(facts.home, environ),
-            ground,
+            scope,
         )
     finally:
         if keep:

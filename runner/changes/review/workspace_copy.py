@@ -13,7 +13,7 @@ from dataclasses import field
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem, ProblemError
 from runner.changes.review import stale_copies
-from runner.changes.review.copy_tree import Copying, Progress, Stamp, words
+from runner.changes.review.copy_tree import Copying, Progress, Stamp, error_reason
 
 _FULL = frozenset((errno.ENOSPC, errno.EDQUOT))
 
@@ -91,7 +91,7 @@ def copied(
         base = stale_copies.folder(where)
     except OSError as error:
         fix = "set TMPDIR to a folder that you may write to"
-        raise CopyError(Problem(f"no copy can be made in `{where}`", words(error), fix)) from None
+        raise CopyError(Problem(f"no copy can be made in `{where}`", error_reason(error), fix)) from None
     path = f"{base}/{os.path.basename(workspace.rstrip('/')) or 'root'}"
     try:
         os.mkdir(path, 0o700)
@@ -101,7 +101,7 @@ def copied(
         fix = (
             "make room there, or set TMPDIR to a folder on another disk" if error.errno in _FULL else "check the folder"
         )
-        why = f"after {work.files:,} files and {work.bytes:,} bytes: {words(error)}"
+        why = f"after {work.files:,} files and {work.bytes:,} bytes: {error_reason(error)}"
         raise CopyError(Problem(f"`{workspace}` cannot be copied to `{base}`", why, fix)) from None
     except BaseException:
         stale_copies.drop(base)

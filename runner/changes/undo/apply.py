@@ -32,7 +32,7 @@ def restore(store: Store, items: Sequence[Item], step: int) -> tuple[Item, ...]:
         try:
             top = safe_open.open_root(root)
         except OSError as error:
-            done |= {(root, item.path): replace(item, problem=_words(error)) for item in mine}
+            done |= {(root, item.path): replace(item, problem=_reason(error)) for item in mine}
             continue
         try:
             for item, work in _ordered(mine):
@@ -41,7 +41,7 @@ def restore(store: Store, items: Sequence[Item], step: int) -> tuple[Item, ...]:
                 try:
                     work(_Hand(top, store, step), item)
                 except (OSError, Lost) as error:
-                    done[root, item.path] = replace(item, problem=_words(error))
+                    done[root, item.path] = replace(item, problem=_reason(error))
         finally:
             os.close(top)
     os.sync()  # once: a rename may reach the disk before what it names, and a sync of each file takes far longer
@@ -220,5 +220,5 @@ def _unchanged(above: int, name: str, known: Entry) -> None:
         raise OSError(_JUST_NOW)
 
 
-def _words(error: OSError | Lost) -> str:
+def _reason(error: OSError | Lost) -> str:
     return (error.strerror or str(error)).lower() if isinstance(error, OSError) else str(error)

@@ -116,7 +116,7 @@ class Seen:
     gone: tuple[str, ...]
 
 
-def look(root: str, known: Index, rules: Rules, stop: threading.Event) -> Seen:
+def scan(root: str, known: Index, rules: Rules, stop: threading.Event) -> Seen:
     """Scan everything below the real path `root` without following links. A folder that cannot be entered keeps its
     known entries.
 
@@ -248,7 +248,7 @@ def _closed(index: Index, known: Index, path: str, name: str, why: str) -> None:
             index[folder] = names
 
 
-def glance(root: str, known: Index, rules: Rules, paths: tuple[str, ...]) -> Seen:
+def scan_paths(root: str, known: Index, rules: Rules, paths: tuple[str, ...]) -> Seen:
     """Scan single `paths` below `root` and the folders above them, for an action that changes nothing else.
 
     The `index` of the result has only the folders on the way, each with its known entries and the current state of

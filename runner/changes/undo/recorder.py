@@ -78,14 +78,14 @@ class SnapshotRecorder:
     """
 
     def __init__(
-        self, folder: Path, session: str, ground: SnapshotScope, say: Say, earlier: SessionLineage | None = None
+        self, folder: Path, session: str, scope: SnapshotScope, say: Say, earlier: SessionLineage | None = None
     ) -> None:
         self._folder = folder
         self._session = session
         self._earlier = earlier or SessionLineage()
-        self._whose = StepOwnership(session, self._earlier)
-        self._ground = ground
-        self._choice = ground.choice
+        self._ownership = StepOwnership(session, self._earlier)
+        self._scope = scope
+        self._choice = scope.choice
         self._say = say
         self._stop = threading.Event()
         self.using = threading.RLock()
@@ -160,9 +160,9 @@ class SnapshotRecorder:
         bounds = replace(self._choice.bounds, bytes=0)
         try:
             with store.turns.locked(), store.transaction():
-                taker = Snapshotter(store, bounds, self._stop, may_drop=False)
+                snapshotter = Snapshotter(store, bounds, self._stop, may_drop=False)
                 for root, paths, rules in running.roots:
-                    taken = taker.take_paths(root, paths, rules) if paths else taker.take(root, rules)
+                    taken = snapshotter.take_paths(root, paths, rules) if paths else snapshotter.take(root, rules)
                     store.note(running.step, taken.changes)
                 self.changed = _changed(store, running.step)
                 store.end(running.step, (*running.notes, f"what it left behind is not kept: {_why(error)}"))
@@ -187,7 +187,9 @@ class SnapshotRecorder:
     def take_back(self, count: int) -> Taken:
         """Undo the last `count` actions of this session. Raise UndoError or OSError."""
         self._store = self._store or Store(self._folder)
-        return take_back(self._store, self._ground, RevertRequest(count, session=self._session, whose=self._whose))
+        return take_back(
+            self._store, self._scope, RevertRequest(count, session=self._session, ownership=self._ownership)
+        )
 
     @_alone
     def rewind(self, count: int) -> tuple[bool, tuple[str, ...]]:
@@ -202,7 +204,7 @@ class SnapshotRecorder:
             return False, (f"nothing was taken back: {_why(error)}",)
         if done := [item.path for item in taken.items if not item.problem]:
             self._news.append(one_line(", ".join(done), _LONGEST))
-        return True, tuple(taken_text(taken, self._ground.workspace, dry=False, redo=False))
+        return True, tuple(taken_text(taken, self._scope.workspace, dry=False, redo=False))
 
     @_alone
     def latest(self) -> int:
@@ -211,7 +213,7 @@ class SnapshotRecorder:
             kept = self._store.steps() if self._store is not None else []  # else nothing was written by this process
         except sqlite3.Error:
             return _UNKNOWN
-        return max((step.id for step in kept if self._whose.holds(step)), default=self._earlier.last)
+        return max((step.id for step in kept if self._ownership.holds(step)), default=self._earlier.last)
 
     @_alone
     def actions(self) -> tuple[int, ...]:
@@ -219,7 +221,7 @@ class SnapshotRecorder:
         try:
             if self._store is None and self._earlier != SessionLineage() and (self._folder / "steps.db").exists():
                 self._store = Store(self._folder)
-            return tuple(step.id for step in undoable(self._store, self._whose)) if self._store is not None else ()
+            return tuple(step.id for step in undoable(self._store, self._ownership)) if self._store is not None else ()
         except (OSError, sqlite3.Error) as error:
             raise unusable(self._folder, _why(error)) from None
 
@@ -233,10 +235,10 @@ class SnapshotRecorder:
         count = len(self.actions())
         if not count or self._store is None:
             return []
-        wish = RevertRequest(count, dry=True, session=self._session, whose=self._whose)
+        request = RevertRequest(count, dry=True, session=self._session, ownership=self._ownership)
         try:
-            taken = take_back(self._store, self._ground, wish)
-            return list(diff_text(self._store, taken.items, self._ground.workspace, forward=True))
+            taken = take_back(self._store, self._scope, request)
+            return list(diff_text(self._store, taken.items, self._scope.workspace, forward=True))
         except (OSError, sqlite3.Error) as error:
             raise unusable(self._folder, _why(error)) from None
 
@@ -262,7 +264,7 @@ class SnapshotRecorder:
                 self.close()
             if self._store is None:
                 self._store = Store(self._folder)
-                sign(self._folder, self._ground.workspace)
+                sign(self._folder, self._scope.workspace)
                 self._later += self._store.notices
             store = self._store
             if self._given_up.intersection(root for root, _ in roots) and not self._choice.required:
@@ -290,13 +292,13 @@ class SnapshotRecorder:
         self, store: Store, terms: Terms, roots: tuple[tuple[str, tuple[str, ...]], ...], words: str, call: str
     ) -> Running:
         with store.turns.locked():
-            store.under(self._ground.digest(terms))
+            store.under(self._scope.digest(terms))
             alone = store.turns.alone()
             with store.transaction():
-                taker = Snapshotter(store, self._choice.bounds, self._stop)
-                every = self._ground.rules(terms)
+                snapshotter = Snapshotter(store, self._choice.bounds, self._stop)
+                every = self._scope.rules(terms)
                 started, known = time.monotonic(), bool(store.index(roots[0][0]))
-                dead = recover(store, taker, lambda root: below_root(every, root)) if alone else []
+                dead = recover(store, snapshotter, lambda root: below_root(every, root)) if alone else []
                 others = [] if alone else store.open_steps()
                 notes: tuple[str, ...] = () if alone else (BESIDE,)
                 running = []
@@ -321,8 +323,8 @@ class SnapshotRecorder:
 
     def _take(self, root: str, paths: tuple[str, ...], rules: Rules) -> Snapshot:
         assert self._store is not None  # whoever calls opened it
-        taker = Snapshotter(self._store, self._choice.bounds, self._stop)
-        return taker.take_paths(root, paths, rules) if paths else taker.take(root, rules)
+        snapshotter = Snapshotter(self._store, self._choice.bounds, self._stop)
+        return snapshotter.take_paths(root, paths, rules) if paths else snapshotter.take(root, rules)
 
     def _tell(self, unkept: tuple[Change, ...]) -> tuple[str, ...]:
         """Report each file that could not be stored once, and return the notes for the list of steps."""

@@ -17,7 +17,7 @@ KILLED = "the runner was killed while it ran; what anybody else changed until"
 DRAFT = ".ringfence-undo-"  # the names of files that are about to be put in place
 
 
-def recover(store: Store, taker: Snapshotter, rules: Callable[[str], Rules]) -> list[Step]:
+def recover(store: Store, snapshotter: Snapshotter, rules: Callable[[str], Rules]) -> list[Step]:
     """End the steps that never ended, and return them.
 
     The store must be locked with a transaction open, and no action may run, since its step would be open as well.
@@ -25,25 +25,29 @@ def recover(store: Store, taker: Snapshotter, rules: Callable[[str], Rules]) -> 
     dead = store.open_steps()
     for step in dead:
         if step.kind != "action":
-            _finish_undo(store, taker, rules, step)
+            _finish_undo(store, snapshotter, rules, step)
         else:
             for root, paths in step.roots:
                 with contextlib.suppress(OSError):  # the folder itself is gone: then nothing of it can be noted
                     _clean(root, paths, step.id)  # of a patch that was being applied
-                    taken = taker.take_paths(root, paths, rules(root)) if paths else taker.take(root, rules(root))
+                    taken = (
+                        snapshotter.take_paths(root, paths, rules(root))
+                        if paths
+                        else snapshotter.take(root, rules(root))
+                    )
                     store.note(step.id, taken.changes)
         until = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(time.time()))
         store.end(step.id, (*step.notes, f"{KILLED} {until} may be among it"))
     return dead
 
 
-def _finish_undo(store: Store, taker: Snapshotter, rules: Callable[[str], Rules], step: Step) -> None:
+def _finish_undo(store: Store, snapshotter: Snapshotter, rules: Callable[[str], Rules], step: Step) -> None:
     planned = store.changes(step.id)
     store.unnote(step.id)
     for root, paths in step.roots:
         with contextlib.suppress(OSError):  # as above
             _clean(root, paths, step.id)
-            taker.take_paths(root, paths, rules(root))
+            snapshotter.take_paths(root, paths, rules(root))
     now = [Change(each.root, each.path, each.before, last_entry(store, each.root, each.path)) for each in planned]
     store.note(step.id, now)
 

@@ -37,7 +37,7 @@ class RevertRequest:
     dry: bool = False
     allowed: Allowed = Allowed()
     session: str = ""
-    whose: StepOwnership | None = None
+    ownership: StepOwnership | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Taken:
         return all(not item.problem or item.mild for item in self.items) and not self.aside
 
 
-def take_back(store: Store, ground: SnapshotScope, wish: RevertRequest) -> Taken:
+def take_back(store: Store, scope: SnapshotScope, request: RevertRequest) -> Taken:
     """Restore the files. Raise UndoError if there is nothing to undo or an action runs, and OSError or sqlite3.Error if
     the state folder cannot be written at all.
     """
@@ -77,74 +77,74 @@ def take_back(store: Store, ground: SnapshotScope, wish: RevertRequest) -> Taken
                     "wait until it is done, or stop it with Ctrl-C",
                 )
             )
-        bounds = ground.choice.bounds
+        bounds = scope.choice.bounds
         try:
-            return _taken(store, Snapshotter(store, bounds, threading.Event(), may_drop=False), ground, wish)
+            return _taken(store, Snapshotter(store, bounds, threading.Event(), may_drop=False), scope, request)
         except OSError as error:
             if error.errno not in FULL:
                 raise
         # Our own folder is full: what is kept already comes back, what is there now is not kept.
         return _taken(
-            store, Snapshotter(store, replace(bounds, bytes=0), threading.Event(), may_drop=False), ground, wish
+            store, Snapshotter(store, replace(bounds, bytes=0), threading.Event(), may_drop=False), scope, request
         )
 
 
-def _taken(store: Store, taker: Snapshotter, ground: SnapshotScope, wish: RevertRequest) -> Taken:
+def _taken(store: Store, snapshotter: Snapshotter, scope: SnapshotScope, request: RevertRequest) -> Taken:
     with store.transaction():
-        dead = tuple(_recovered(store, taker, ground))
-    steps = _chosen(store, wish)
+        dead = tuple(_recovered(store, snapshotter, scope))
+    steps = _chosen(store, request)
     roots = _roots(store, steps)
-    terms = ground.terms(tuple(root for root, _ in roots))
-    rules = ground.rules(terms)
+    terms = scope.terms(tuple(root for root, _ in roots))
+    rules = scope.rules(terms)
     with store.transaction():
-        away = {root: _looked(taker, root, paths, below_root(rules, root)) for root, paths in roots}
+        away = {root: _scanned(snapshotter, root, paths, below_root(rules, root)) for root, paths in roots}
         items = plan(
-            store, steps, wish.allowed, lambda root, changes: inventory_of(ground, terms, root).findings(changes)
+            store, steps, request.allowed, lambda root, changes: inventory_of(scope, terms, root).findings(changes)
         )
         items = tuple(replace(item, problem=away[item.root] or item.problem) for item in items)
         doable = [item for item in items if not item.problem]
-        if wish.dry or not doable:
-            if not wish.dry and all(item.mild for item in items):
-                _settled(store, steps, wish)
+        if request.dry or not doable:
+            if not request.dry and all(item.mild for item in items):
+                _settled(store, steps, request)
             return Taken(steps, items, None, dead=dead)
         ids = tuple(step.id for step in steps)
-        number = store.begin("redo" if wish.redo else "undo", _words(steps), wish.session, "", roots, ids)
+        number = store.begin("redo" if request.redo else "undo", _step_numbers(steps), request.session, "", roots, ids)
         store.note(number, (change for item in doable for change in _changes(item)))
-    return _done(store, taker, ground, wish, (steps, roots, terms, rules, items, number, dead))
+    return _done(store, snapshotter, scope, request, (steps, roots, terms, rules, items, number, dead))
 
 
-def recovered(store: Store, ground: SnapshotScope) -> list[Step]:
+def recovered(store: Store, scope: SnapshotScope) -> list[Step]:
     """End the steps of a killed runner, if there are any, and return them."""
     with store.turns.locked():
         if not store.turns.alone() or not store.open_steps():
             return []
         with store.transaction():
-            return _recovered(store, Snapshotter(store, ground.choice.bounds, threading.Event()), ground)
+            return _recovered(store, Snapshotter(store, scope.choice.bounds, threading.Event()), scope)
 
 
-def _recovered(store: Store, taker: Snapshotter, ground: SnapshotScope) -> list[Step]:
+def _recovered(store: Store, snapshotter: Snapshotter, scope: SnapshotScope) -> list[Step]:
     roots = {root for step in store.open_steps() for root, _ in step.roots}
     if not roots:
         return []
-    rules = ground.rules(ground.terms(tuple(sorted(roots))))
-    return recover(store, taker, lambda root: below_root(rules, root))
+    rules = scope.rules(scope.terms(tuple(sorted(roots))))
+    return recover(store, snapshotter, lambda root: below_root(rules, root))
 
 
 def _done(
     store: Store,
-    taker: Snapshotter,
-    ground: SnapshotScope,
-    wish: RevertRequest,
+    snapshotter: Snapshotter,
+    scope: SnapshotScope,
+    request: RevertRequest,
     planned: tuple[tuple[Step, ...], Roots, Terms, Rules, tuple[Item, ...], int, tuple[Step, ...]],
 ) -> Taken:
     steps, roots, terms, rules, items, number, dead = planned
-    trees = known_trees(ground.cache)
+    trees = known_trees(scope.cache)
     # THREAT T16: whatever comes back under a name that programs run by themselves is looked at as if a command had
     # made it, also where only another file makes it one (a `HEAD` beside `hooks`).
-    found = survey(terms, "", ground.cache)
+    found = survey(terms, "", scope.cache)
     # What was only closed is no secret when it is opened again.
     found = replace(found, masked=tuple(path for path in found.masked if path not in found.closed))
-    watch = None if wish.allowed.auto_run else Watch(terms, found, ground.aside, trees)
+    watch = None if request.allowed.auto_run else Watch(terms, found, scope.aside, trees)
     items = _softened(restore(store, items, number))
     aside = tuple(f"{each.what}: {each.fix}" for each in watch.settle()) if watch is not None else ()
     with store.transaction():
@@ -155,7 +155,7 @@ def _done(
         for root, paths in roots:
             if root not in reached:
                 continue
-            taken = taker.take_paths(root, paths, below_root(rules, root))
+            taken = snapshotter.take_paths(root, paths, below_root(rules, root))
             changes |= {(change.root, change.path): change for change in taken.changes}
         wanted = {(change.root, change.path) for change in expected}
         store.note(number, (change for key, change in changes.items() if key in wanted))
@@ -165,7 +165,7 @@ def _done(
         over = not any(_may_yet(item) for item in left)
         store.end(number, notes)
         if over:
-            _settled(store, steps, wish, number)
+            _settled(store, steps, request, number)
     return Taken(steps, items, number, aside, dead)
 
 
@@ -185,10 +185,10 @@ def _softened(items: tuple[Item, ...]) -> tuple[Item, ...]:
     return tuple(replace(item, mild=True) if mild(item) else item for item in items)
 
 
-def _looked(taker: Snapshotter, root: str, paths: tuple[str, ...], rules: Rules) -> str:
+def _scanned(snapshotter: Snapshotter, root: str, paths: tuple[str, ...], rules: Rules) -> str:
     """Scan the paths. Return the reason if they cannot be scanned, else an empty string."""
     try:
-        taker.take_paths(root, paths, rules)
+        snapshotter.take_paths(root, paths, rules)
     except OSError as error:
         if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES):
             raise
@@ -200,29 +200,31 @@ def _may_yet(item: Item) -> bool:
     return not item.problem.startswith("it was not kept")
 
 
-def _settled(store: Store, steps: tuple[Step, ...], wish: RevertRequest, number: int | None = None) -> None:
+def _settled(store: Store, steps: tuple[Step, ...], request: RevertRequest, number: int | None = None) -> None:
     """Mark these steps as undone, including the paths that could not be restored."""
-    if wish.redo:
+    if request.redo:
         for step in steps:
             store.free_undone(step.id)
     store.mark(tuple(step.id for step in steps), number or -1)
 
 
-def _chosen(store: Store, wish: RevertRequest) -> tuple[Step, ...]:
-    if wish.redo:
+def _chosen(store: Store, request: RevertRequest) -> tuple[Step, ...]:
+    if request.redo:
         found = [step for step in store.steps() if step.kind == "undo" and step.undone is None][:1]
         if not found:
             raise _nothing("no undo was made here that could be taken back")
         return tuple(found)
-    own = undoable(store, wish.whose)
-    of, undo = ("of an agent", "agent undo") if wish.whose is None else ("of this session", "/undo")
+    own = undoable(store, request.ownership)
+    of, undo = ("of an agent", "agent undo") if request.ownership is None else ("of this session", "/undo")
     if not own:
         raise _nothing(f"no action {of} changed a file here, or all of them were taken back already")
-    if len(own) < wish.count:
+    if len(own) < request.count:
         left = "1 action that is kept here can" if len(own) == 1 else f"{len(own)} actions that are kept here can"
-        why = f"only {left} be taken back" if wish.whose is None else f"only {left} be taken back, of this session"
-        raise _nothing(why, f"write {undo} {len(own)}", what=f"{wish.count} actions cannot be taken back")
-    return own[: wish.count]
+        why = (
+            f"only {left} be taken back" if request.ownership is None else f"only {left} be taken back, of this session"
+        )
+        raise _nothing(why, f"write {undo} {len(own)}", what=f"{request.count} actions cannot be taken back")
+    return own[: request.count]
 
 
 def _nothing(
@@ -239,5 +241,5 @@ def _roots(store: Store, steps: tuple[Step, ...]) -> Roots:
     return tuple((root, tuple(sorted(paths))) for root, paths in sorted(found.items()))
 
 
-def _words(steps: tuple[Step, ...]) -> str:
+def _step_numbers(steps: tuple[Step, ...]) -> str:
     return ", ".join(f"{step.id}" for step in steps)

@@ -80,24 +80,24 @@ class SnapshotScope:
         return hashlib.sha256(seed.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def inventory_of(ground: SnapshotScope, terms: Terms, root: str) -> Inventory:
+def inventory_of(scope: SnapshotScope, terms: Terms, root: str) -> Inventory:
     """Return the judge of what other programs run by themselves below `root`: the workspace, or a folder that `terms`
     let be written."""
-    found = survey(terms, "", ground.cache)
-    secrets = Secrets(ground.profile, ground.facts.home, ground.facts.private)
-    workspace = ground.workspace if inside(root, ground.workspace) else root
+    found = survey(terms, "", scope.cache)
+    secrets = Secrets(scope.profile, scope.facts.home, scope.facts.private)
+    workspace = scope.workspace if inside(root, scope.workspace) else root
     return Inventory(secrets, root, workspace, (*found.locked, *found.named, *found.led), found.inner)
 
 
-def secret_of(ground: SnapshotScope) -> Callable[[str], bool]:
+def secret_of(scope: SnapshotScope) -> Callable[[str], bool]:
     """Return a function that returns True for a path below the workspace that no command may read.
 
     The reason may be one of its names, its location, a rule of the user, or a link or hard link to a secret.
     """
-    rules = ground.rules(ground.terms(()))
-    top = ground.workspace.rstrip("/")
-    masked = frozenset(folded(path) for path in (*rules.masked, *ground.facts.private))
-    secrets = Secrets(ground.profile, ground.facts.home, ground.facts.private)
+    rules = scope.rules(scope.terms(()))
+    top = scope.workspace.rstrip("/")
+    masked = frozenset(folded(path) for path in (*rules.masked, *scope.facts.private))
+    secrets = Secrets(scope.profile, scope.facts.home, scope.facts.private)
 
     def secret(path: str) -> bool:
         whole, names = f"{top}/{path}", path.split("/")

@@ -51,8 +51,8 @@ def snapshot_recorder(
     """
     folder = place(state_dir(environ), facts.workspace)
     cache = cache_dir(environ)
-    ground = scope_of(facts, settings.profile, choice_of(settings), cache, state_dir(environ))
-    return SnapshotRecorder(folder, session, ground, lambda text: emit(Notice(text)), earlier)
+    scope = scope_of(facts, settings.profile, choice_of(settings), cache, state_dir(environ))
+    return SnapshotRecorder(folder, session, scope, lambda text: emit(Notice(text)), earlier)
 
 
 def scope_of(facts: Facts, profile: Profile, choice: Choice, cache: Path, state: Path) -> SnapshotScope:

@@ -11,7 +11,7 @@ from policy.model.frozen import dataclass
 from runner.changes import safe_open
 from runner.changes.undo import file_state
 from runner.changes.undo.blobs import LARGE, BlobPlace
-from runner.changes.undo.change_scan import Index, Rules, Seen, Stopped, TooMany, glance, look
+from runner.changes.undo.change_scan import Index, Rules, Seen, Stopped, TooMany, scan, scan_paths
 from runner.changes.undo.file_state import Change, Entry, Kind, entry_of, same
 from runner.changes.undo.store import Store
 from runner.secrets import registry
@@ -68,7 +68,7 @@ class Snapshotter:
         """
         known = self._store.index(root)
         try:
-            return self._kept(root, root, known, look(root, known, rules, self._stop))
+            return self._kept(root, root, known, scan(root, known, rules, self._stop))
         except TooMany:
             if not known:
                 raise
@@ -80,7 +80,7 @@ class Snapshotter:
         # What is known of single paths must never pass for all that there was.
         key = root if self._store.index(root) else f"{root}{PARTLY}"
         known = self._store.index(key)
-        return self._kept(root, key, known, glance(root, known, rules, paths))
+        return self._kept(root, key, known, scan_paths(root, known, rules, paths))
 
     def _kept(self, root: str, key: str, known: Index, seen: Seen) -> Snapshot:
         store = self._store

@@ -323,7 +323,7 @@ class StepOwnership:
         return step.session == self.run or self.earlier.holds(step.session, step.id)
 
 
-def undoable(store: Store, whose: StepOwnership | None = None) -> tuple[Step, ...]:
-    """Return the actions that changed files and were not undone, newest first: all of them, or those of `whose`."""
+def undoable(store: Store, ownership: StepOwnership | None = None) -> tuple[Step, ...]:
+    """Return the actions that changed files and were not undone, newest first: all of them, or those of `ownership`."""
     found = (step for step in store.steps() if step.kind == "action" and step.undone is None)
-    return tuple(step for step in found if (whose is None or whose.holds(step)) and store.changed(step.id))
+    return tuple(step for step in found if (ownership is None or ownership.holds(step)) and store.changed(step.id))

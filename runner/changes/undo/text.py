@@ -29,7 +29,7 @@ def steps_text(store: Store, limit: int) -> Iterator[str]:
         yield f"{step.id:>5}  {when}  {f'+{made} ~{changed} -{removed}':<8}  {deed(step)}{said}"
         yield from (f"       {visible(note, lines=False)}" for note in step.notes)
     for root in store.roots():
-        yield from (f"not kept: {line}" for line in not_kept(_told(root, store)))
+        yield from (f"not kept: {line}" for line in not_kept(_reported_exclusions(root, store)))
 
 
 def deed(step: Step) -> str:
@@ -130,7 +130,7 @@ def _path(item: Item, workspace: str) -> str:
     return visible(item.path if item.root == workspace else f"{item.root}/{item.path}", lines=False)
 
 
-def _told(root: str, store: Store) -> Iterator[Change]:
+def _reported_exclusions(root: str, store: Store) -> Iterator[Change]:
     """Yield the entries that are not stored, without Git's objects, which are never stored."""
     return (each for each in unkept_of(root, store.index(root)) if not f"/{each.path}".endswith("/objects"))
 

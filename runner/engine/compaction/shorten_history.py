@@ -27,11 +27,11 @@ _NO_NOTES = "Nothing was noted."
 def shorten(history: Sequence[Message], fold: CompactionRecord) -> tuple[Message, ...]:
     """Return the messages to send for `history`. Every call in them has its result, and every result its call."""
     cut = start(history, fold.cut)
-    told: tuple[Message, ...] = (_told(history[:cut], fold),) if cut else ()
-    return (*told, *(_one(message, at, fold) for at, message in enumerate(history[cut:], cut)))
+    told: tuple[Message, ...] = (_replacement(history[:cut], fold),) if cut else ()
+    return (*told, *(_shorten_message(message, at, fold) for at, message in enumerate(history[cut:], cut)))
 
 
-def _one(message: Message, at: int, fold: CompactionRecord) -> Message:
+def _shorten_message(message: Message, at: int, fold: CompactionRecord) -> Message:
     if at < fold.lined:
         message = lined(message)
     if at < fold.trimmed:
@@ -39,7 +39,7 @@ def _one(message: Message, at: int, fold: CompactionRecord) -> Message:
     return capped(message, fold.cap) if at < fold.capped else message
 
 
-def _told(old: Sequence[Message], fold: CompactionRecord) -> UserMessage:
+def _replacement(old: Sequence[Message], fold: CompactionRecord) -> UserMessage:
     """Return the message that replaces the old messages: the user's own words, and apart from them the notes.
 
     THREAT T104: text of a file can reappear in notes. Notes are marked as data, so such text gains no authority.

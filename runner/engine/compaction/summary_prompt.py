@@ -88,10 +88,10 @@ def _calls_and_words(message: AssistantMessage) -> Iterator[str]:
 def _lines(old: Sequence[Message]) -> Iterator[str]:
     for message in old:
         match message:
-            case UserMessage(content) if (words := _words(content)).startswith(OWN):
+            case UserMessage(content) if (words := _content_text(content)).startswith(OWN):
                 yield _part("result", middle_out(words.removeprefix(OWN).strip(), _RESULT))
             case UserMessage(content):
-                yield _part("person", middle_out(_words(content), _SAID))
+                yield _part("person", middle_out(_content_text(content), _SAID))
             case AssistantMessage(content):
                 for block in content:
                     match block:
@@ -104,7 +104,7 @@ def _lines(old: Sequence[Message]) -> Iterator[str]:
             case ToolMessage(results):
                 for result in results:
                     failed = " that failed" if result.is_error else ""
-                    yield _part(f"result{failed}", middle_out(_words(result.content), _RESULT))
+                    yield _part(f"result{failed}", middle_out(_content_text(result.content), _RESULT))
 
 
 def _part(speaker: str, text: str) -> str:
@@ -124,7 +124,7 @@ def _call(call: ToolCall) -> str:
     return middle_out(f"{call.name}: {given}", _CALL)
 
 
-def _words(content: Sequence[object]) -> str:
+def _content_text(content: Sequence[object]) -> str:
     return "\n".join(block.text if isinstance(block, TextBlock) else "[an image]" for block in content)
 
 

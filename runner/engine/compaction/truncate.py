@@ -42,7 +42,7 @@ def capped(message: Message, most: int) -> Message:
         case UserMessage(content):
             return UserMessage(tuple(_picture(block, most) for block in content))
         case AssistantMessage(content):
-            return AssistantMessage(tuple(_said(block, most) for block in content))
+            return AssistantMessage(tuple(_shorten_block(block, most) for block in content))
 
 
 def middle_out(text: str, most: int, why: str = "left out to save room") -> str:
@@ -85,7 +85,7 @@ def _one_line(content: _Shown) -> _Shown:
     return (TextBlock(f"{line} [{' and '.join(left)} left out to save room]".strip()),)
 
 
-def _said(block: TextBlock | ThinkingBlock | ToolCall, most: int) -> TextBlock | ThinkingBlock | ToolCall:
+def _shorten_block(block: TextBlock | ThinkingBlock | ToolCall, most: int) -> TextBlock | ThinkingBlock | ToolCall:
     match block:
         case TextBlock():
             return _text(block, most)

@@ -49,12 +49,12 @@ class ConversationView:
     def __init__(
         self,
         thresholds: Thresholds | None = None,
-        scribe: Summarizer | None = None,
+        summarizer: Summarizer | None = None,
         window: Callable[[str], int | None] = lambda spec: None,
     ) -> None:
         """`window` returns the context window that the user configured for a `provider:model`, or None."""
         self._thresholds = thresholds or Thresholds()
-        self._scribe = scribe or Summarizer()
+        self._summarizer = summarizer or Summarizer()
         self._said = window
         self._made: list[
             tuple[CompactionRecord, Message]
@@ -87,13 +87,13 @@ class ConversationView:
                 self._proven[spec] = tokens + tokens // 4
 
     def left(self, messages: Sequence[Message], access: "ModelAccess") -> int | None:
-        """Return the tokens of the window that are left for the answer to `shown`, or None if the window is unknown."""
+        """Return the tokens of the window left for the answer to `visible`, or None if the window is unknown."""
         window = self.window(access.named)
         if window is None:
             return None
-        return max(window - access.gauge.size(self.shown(messages)).tokens - window // 50, _LEAST)
+        return max(window - access.gauge.size(self.visible(messages)).tokens - window // 50, _LEAST)
 
-    def shown(self, messages: Sequence[Message]) -> tuple[Message, ...]:
+    def visible(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """Return the messages to send for the whole history `messages`."""
         while self._made and not _fits(*self._made[-1], messages):  # the person went back to before it
             self._made.pop()
@@ -107,17 +107,17 @@ class ConversationView:
         return (*made, *messages[len(source) :])
 
     def sent(self, messages: Sequence[Message], spec: str) -> tuple[Message, ...]:
-        """Return the messages of `shown` without the images that the server of the model `spec` refused."""
-        now_shown, refused = self.shown(messages), self._refused.get(spec)
+        """Return the messages of `visible` without the images that the server of the model `spec` refused."""
+        visible_now, refused = self.visible(messages), self._refused.get(spec)
         if not refused:
-            return now_shown
+            return visible_now
 
         def known(block: TextBlock | ImageBlock) -> TextBlock | ImageBlock:
             return REFUSED if id(block) in refused else block
 
         return tuple(
             with_blocks(each, known) if any(id(image) in refused for image in images_in((each,))) else each
-            for each in now_shown
+            for each in visible_now
         )
 
     def refuse(self, messages: Sequence[Message], spec: str) -> int:
@@ -127,10 +127,10 @@ class ConversationView:
         """
         refused = self._refused.setdefault(spec, {})
         self._before.setdefault(spec, dict(refused))
-        now_shown = self.shown(messages)
-        spoke = max((at for at, message in enumerate(now_shown) if isinstance(message, AssistantMessage)), default=-1)
+        visible_now = self.visible(messages)
+        spoke = max((at for at, message in enumerate(visible_now) if isinstance(message, AssistantMessage)), default=-1)
         for first in (spoke + 1, 0):
-            found = {id(image): image for image in images_in(now_shown[first:]) if id(image) not in refused}
+            found = {id(image): image for image in images_in(visible_now[first:]) if id(image) not in refused}
             if found:
                 refused |= found
                 return len(found)
@@ -157,9 +157,9 @@ class ConversationView:
         The entries about notes made since then are on an abandoned branch of the session file. Notes about earlier
         messages still hold, so they are written again.
         """
-        now_shown = self.shown(messages)
+        visible_now = self.visible(messages)
         if self._made:
-            size = access.gauge.size(now_shown).tokens
+            size = access.gauge.size(visible_now).tokens
             access.journal.compaction("rewound", size, size, self._fold.turned(len(messages)))
 
     async def fit(
@@ -168,14 +168,14 @@ class ConversationView:
         """Shorten the view if the context window requires it, and return it. `spent` counts the cost of notes."""
         room = self._room(access)
         if room is None:
-            return self.shown(messages)
-        used = access.gauge.size(self.shown(messages)).tokens
+            return self.visible(messages)
+        used = access.gauge.size(self.visible(messages)).tokens
         for level in (Level.TRIM, Level.ONE_LINE, Level.SUMMARY, Level.RECENT, Level.TRUNCATE):
             if not self._thresholds.reached(level, used / room) or used < self._rests.get(level, 0):
                 continue
             if (done := await self._reach(level, messages, access, spent, room)) is not None:
                 used = done.after
-        return self.shown(messages)
+        return self.visible(messages)
 
     async def shrink(
         self,
@@ -190,7 +190,7 @@ class ConversationView:
         The context window of the model is known to be smaller from then on. `said` is the window stated by the server,
         or None. If the conversation fits into it, only the space for the answer was too large, and nothing is removed.
         """
-        had = access.gauge.size(self.shown(messages)).tokens
+        had = access.gauge.size(self.visible(messages)).tokens
         spec = access.named
         if (
             said is not None
@@ -206,9 +206,9 @@ class ConversationView:
         room = had * _SHRINKS[min(attempt, len(_SHRINKS)) - 1]
         if attempt == 1:
             await self._reach(Level.SUMMARY, messages, access, spent, room)
-        if access.gauge.size(self.shown(messages)).tokens > room:
+        if access.gauge.size(self.visible(messages)).tokens > room:
             await self._reach(Level.TRUNCATE, messages, access, spent, room)
-        return self.shown(messages)
+        return self.visible(messages)
 
     async def compact(
         self, messages: Sequence[Message], access: "ModelAccess", focus: str = "", spent: "BudgetMeter | None" = None
@@ -236,7 +236,7 @@ class ConversationView:
         focus: str = "",
     ) -> Compacted | None:
         """Apply `level` if that gains enough."""
-        before = access.gauge.size(self.shown(messages)).tokens
+        before = access.gauge.size(self.visible(messages)).tokens
         fold = replace(self._fold, space=min(self._fold.space, max(int(room * _TOLD), 400)))
         kept = max(kept_from(messages, room * KEEPS[level] / access.gauge.rate), fold.cut)
         match level:
@@ -263,13 +263,13 @@ class ConversationView:
         if spent is not None:
             spent.shortened()
         self._rests.clear()
-        after = access.gauge.size(self.shown(messages)).tokens
+        after = access.gauge.size(self.visible(messages)).tokens
         told = Compacted(level.value, before, after, fold.notes if fold.cut else None)
         access.journal.compaction(level.value, before, after, fold.turned(len(messages)))
         access.emit(told)
         access.emit(
             now(
-                self.shown(messages),
+                self.visible(messages),
                 access.gauge,
                 self.window(access.named),
                 spent.money if spent is not None else None,
@@ -303,7 +303,7 @@ class ConversationView:
         """Return notes about `old` and the notes before, or None if notes are required and cannot be written."""
         why = "there is no budget for it"
         try:
-            notes = await self._scribe.notes(old, self._fold.notes, focus, access, spent, self.window)
+            notes = await self._summarizer.notes(old, self._fold.notes, focus, access, spent, self.window)
         except ProviderError as error:
             if level is Level.ASKED:
                 raise

@@ -82,9 +82,9 @@ class Context:
     @property
     def before(self) -> str:
         """Return the texts of other authors in their marks, or an empty string."""
-        return "\n\n".join(part.text for part in self._told())
+        return "\n\n".join(part.text for part in self._preamble_parts())
 
-    def told(self, messages: Sequence[Message]) -> tuple[Message, ...]:
+    def with_preamble(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """Return `messages` with the text `before` in front of the user's first message.
 
         The text is not in the system prompt, which models give more weight, and not in the history, which a later
@@ -92,10 +92,10 @@ class Context:
         """
         if not (text := self.before):
             return tuple(messages)
-        told = TextBlock(text)
+        with_preamble = TextBlock(text)
         if messages and isinstance(messages[0], UserMessage):
-            return UserMessage((told, *messages[0].content)), *messages[1:]
-        return UserMessage((told,)), *messages
+            return UserMessage((with_preamble, *messages[0].content)), *messages[1:]
+        return UserMessage((with_preamble,)), *messages
 
     def parts(
         self,
@@ -111,7 +111,7 @@ class Context:
         return (
             Part("tools", "ringfence", "tools", names, round(weight_of_tools(tools))),
             *self._system(cwd, mode, limits),
-            *self._told(),
+            *self._preamble_parts(),
             Part("conversation", talk, "conversation", "", round(sum(map(weight_of, messages)))),
         )
 
@@ -128,7 +128,7 @@ class Context:
         rows = (("base", base), *(("added", each) for each in self.added), *rest)
         return tuple(_part(name, each.source, "system", f"{each.text.strip()}\n") for name, each in rows if each.text)
 
-    def _told(self) -> tuple[Part, ...]:
+    def _preamble_parts(self) -> tuple[Part, ...]:
         git = self.surroundings.git
         rows = (
             ("instructions", ", ".join(self.files) or "the repository", self.instructions),

@@ -63,14 +63,14 @@ async def _compact(words: str, host: CommandHost) -> None:
 async def _context(words: str, host: CommandHost) -> None:
     """Show the context that the model is given before the first prompt, and the fill level of its window."""
     conversation, ctx = host.conversation, host.conversation.ctx
-    parts = ctx.context_parts(ctx.view.shown(conversation.history))
+    parts = ctx.context_parts(ctx.view.visible(conversation.history))
     if words:
         chosen = [part for part in parts if part.name == words and part.text]
         if not chosen:
             raise Mistake(f"no part `{words}` has a text; the parts are {', '.join(part.name for part in parts)}")
         say(host, *(line for part in chosen for line in (f"{part.name}, from {part.source}:", part.text)))
         return
-    size, window = ctx.gauge.size(ctx.view.shown(conversation.history)), ctx.view.window(ctx.live.named)
+    size, window = ctx.gauge.size(ctx.view.visible(conversation.history)), ctx.view.window(ctx.live.named)
     about = "" if size.exact else "about "
     of = f" of {window:,} ({size.tokens / window:.0%})" if window else "; nobody knows this model's window"
     wide = max(len(part.name) for part in parts)
