@@ -21,6 +21,9 @@ from runner.audit.decode import terms_of
 from runner.audit.log import AuditLog
 from runner.audit.query import Query
 from runner.audit.verify import verify
+from runner.gate.grants.codec import from_json, to_json
+from runner.sessions.reader import parts
+from runner.sessions.tree import Tree
 from tests.support.places import TESTS
 
 AGENT = str(Path(sys.executable).parent / "agent")
@@ -30,6 +33,12 @@ OLD_NAMES = ("policy/walk.py", "policy/classify.py", "policy/terms.py", "policy/
 @pytest.fixture
 def old(tmp_path: Path) -> Path:
     return Path(shutil.copy(TESTS / "golden" / "earlier_version.db", tmp_path / "audit.db"))
+
+
+@pytest.fixture
+def asked(tmp_path: Path) -> Path:
+    """Return a log of prompted answers: a remembered yes, a remembered no, a yes once, and a run of a model."""
+    return Path(shutil.copy(TESTS / "golden" / "earlier_grants.db", tmp_path / "audit.db"))
 
 
 def agent(old: Path, *words: str) -> str:
@@ -125,3 +134,26 @@ def test_sarif_names_checks_by_their_area(old: Path) -> None:
     assert "secret/coreutils" in names
     assert "unknown/shell-syntax" in names
     assert not any(name.endswith(("/walk", "/classify", "/terms")) for name in names)
+
+
+def test_prompted_answers_of_an_earlier_version_hold_and_replay(asked: Path) -> None:
+    assert "records hold" in agent(asked, "verify")
+    assert "5 decisions replayed: none differs" in agent(asked, "replay")
+    shown = agent(asked, "list")
+    assert "answered: yes, by terminal, remembered as" in shown
+    assert "answered: no, by terminal, remembered as" in shown
+    assert not [name for name in OLD_NAMES if name in shown]
+
+
+def test_grants_of_an_earlier_version_are_read_as_they_were_written() -> None:
+    stored = json.loads((TESTS / "golden" / "earlier_grants.json").read_text("utf-8"))["grants"]
+    assert [grant["ruling"] for grant in stored] == ["allow", "deny"]
+    assert [to_json(from_json(grant)) for grant in stored] == stored
+
+
+def test_a_session_of_an_earlier_version_is_read_with_today_s_names() -> None:
+    with (TESTS / "golden" / "earlier_journal.jsonl").open("rb") as file:
+        tree = Tree(file)
+        facts = [value for part in parts(tree, tree.path()) for name, value in part.facts if name == "verdict"]
+    assert any(value.endswith("(command:coreutils:19)") for value in facts)
+    assert any(value.endswith("(builtin:rights)") for value in facts)
