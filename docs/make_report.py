@@ -13,7 +13,7 @@ def main() -> None:
     from playwright.sync_api import sync_playwright
 
     from runner.audit.export.page import About, document
-    from tests.support.record_world import many
+    from tests.support.sample_decisions import ordinary_decisions
 
     about = About(
         "ringfence 0.1.0",
@@ -23,7 +23,7 @@ def main() -> None:
     )
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:
         file = Path(folder) / "report.html"
-        file.write_text(document(many(10_000), about))
+        file.write_text(document(ordinary_decisions(10_000), about))
         browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1400, "height": 1000})
         page.goto(file.as_uri())

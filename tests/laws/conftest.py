@@ -1,5 +1,5 @@
 """Fixtures that several files of this folder use."""
 
-from tests.support.loop_stage import stage
+from tests.support.loop_harness import stage
 
 __all__ = ["stage"]

@@ -25,7 +25,7 @@ from policy.permission import match
 from policy.permission.finding import Severity
 from policy.permission.lint import check
 from tests.support.command_samples import COMMANDS
-from tests.support.permission_world import BOOK, PROFILE, machine, ruling
+from tests.support.permission_machine import BOOK, PROFILE, machine, ruling
 
 WORDS = ("npm", "git", "rm", "ls", "test", "run", "build", "push", "-rf", "-r", "commit", "*", "np?", "x", "a", "frobnicate", "touch",
          "docs/x", "bash", "-c", "find", "curl", "tool", "./bin/tool", "cd", "python3", "src/x.py", "sudo", "eval", "tee", "log")  # fmt: skip

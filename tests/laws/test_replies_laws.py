@@ -39,9 +39,9 @@ from runner.messages import (
 from runner.problems import Exit
 from runner.providers.backoff import RetryPolicy
 from runner.sessions.history import history_of, index
-from tests.support.loop_stage import Make, Stage
+from tests.support.loop_harness import LoopHarness, Make
 from tests.support.scripted_replies import fatal, shown
-from tests.support.session_files import ID, begun, new_store
+from tests.support.session_files import ID, new_journal, new_store
 
 MARKS = ("\n[stopped by the user]", "\n[the answer broke off here]")
 SCRIPTS = ("ls {}", "cat {}", "cat {} slow", "touch {}", "python3 {}.py", "curl https://{}.test/")
@@ -154,11 +154,11 @@ def in_order(raw: bytes) -> None:
         assert entry["type"] != "call" or calls > 0, line
 
 
-def once(found: Stage, seed: int, state: Path) -> Ending:
+def once(found: LoopHarness, seed: int, state: Path) -> Ending:
     """One run by chance, and everything that must hold after it."""
     chance = random.Random(seed)
     store = new_store(state)
-    journal = begun(store)
+    journal = new_journal(store)
     provider = Wild(chance)
     history: list[Message] = []
     found.events.clear()

@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.support.undo_world import World
+from tests.support.undo_workspace import UndoWorkspace
 
 NAMES = st.sampled_from(["a", "b", "d", "d/a", "d/e", "d/e/x", "é", "node_modules", "node_modules/i"])
 # Each does something or nothing: what there is decides.
@@ -31,7 +31,7 @@ def test_law_n_actions_back_is_as_it_was_before_them(
 ) -> None:
     base = Path(tempfile.mkdtemp(dir="/var/tmp", prefix="u"))
     try:
-        world = World(base)
+        world = UndoWorkspace(base)
         pictures = [kept(world)]
         for deeds in actions:
             script = "; ".join(
@@ -55,7 +55,7 @@ def test_law_n_actions_back_is_as_it_was_before_them(
         shutil.rmtree(base, ignore_errors=True)
 
 
-def kept(world: World) -> dict[str, tuple[object, ...]]:
+def kept(world: UndoWorkspace) -> dict[str, tuple[object, ...]]:
     """Return all files of the workspace, except those that are never kept."""
     found = {path.decode()[1:]: entry[:3] for path, entry in world.picture().items()}
     return {path: entry for path, entry in found.items() if "node_modules" not in path.split("/")}

@@ -24,7 +24,7 @@ from runner.audit.reports.suggest import Report, Search
 from runner.audit.reports.suggest_rules import SuggestedRule, read, together, wider
 from runner.audit.reports.suggest_text import report_json, report_text
 from runner.gate.suggest import read_rules
-from tests.support import forked_agent, grant_world
+from tests.support import forked_agent, grant_questions
 from tests.support.golden_records import golden
 
 EXAMPLES = (
@@ -42,7 +42,7 @@ class World:
     """A log without a disk, of a machine that every rule's test knows."""
 
     def __init__(self, rules: str = "") -> None:
-        self.hearing: EvaluationContext = grant_world.hearing(rules=rules)
+        self.hearing: EvaluationContext = grant_questions.evaluation_context(rules=rules)
         self.parts: dict[str, dict[str, object]] = {}
         self.deeds: list[DecisionTrail] = []
 
@@ -50,7 +50,7 @@ class World:
         """Record an action as the loop would, and how its question was answered; answers the number."""
         noted = FactRecorder(self.hearing.facts, self.hearing.profile)
         heard = replace(self.hearing, facts=noted.facts, mode=mode)
-        assessment, verdict = heard.evaluate(grant_world.action(given), unattended=answer == NOBODY)
+        assessment, verdict = heard.evaluate(grant_questions.action(given), unattended=answer == NOBODY)
         said = None
         if isinstance(verdict, Ask):
             said = Answer(verdict.question, answer == YES, "terminal", None, 2.0)
@@ -105,7 +105,7 @@ ONE: list[tuple[list[tuple[Action | str, str]], list[str], str]] = [
 
 def placed(given: Action | str) -> Action | str:
     if isinstance(given, WriteFile):
-        return replace(given, path=given.path.replace("@WORK", grant_world.machine().workspace))
+        return replace(given, path=given.path.replace("@WORK", grant_questions.machine().workspace))
     return given
 
 
@@ -136,7 +136,7 @@ def test_every_suggestion_settles_what_it_names() -> None:
     settled = {number for each in report.suggestions for number in (*each.records, *each.others)}
     assert settled == set(numbers)
     for number in settled:
-        _, verdict = world.hearing.evaluate(grant_world.action(numbers[number]), rules, unattended=True)
+        _, verdict = world.hearing.evaluate(grant_questions.action(numbers[number]), rules, unattended=True)
         assert isinstance(verdict, Allow), numbers[number]
 
 
@@ -245,14 +245,14 @@ def full() -> Report:
 
 
 def test_the_text() -> None:
-    top = grant_world.TOP
+    top = grant_questions.TOP
     shown = report_text(full(), config="~/.config/ringfence/config.toml", colour=False, width=100).replace(top, "@TOP")
     golden("audit_suggest.txt", shown + "\n")
 
 
 def test_the_json() -> None:
     told = report_json(full(), config="~/.config/ringfence/config.toml")
-    golden("audit_suggest.json", json.dumps(told, indent=2).replace(grant_world.TOP, "@TOP") + "\n")
+    golden("audit_suggest.json", json.dumps(told, indent=2).replace(grant_questions.TOP, "@TOP") + "\n")
     for each in told["suggestions"]:  # type: ignore[attr-defined]  # a list
         assert tomllib.loads(each["rule"])["rule"][0]["verdict"] == each["verdict"]
 

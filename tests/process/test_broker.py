@@ -21,7 +21,7 @@ from runner.secrets.broker.session_ca import CERTIFICATES, Authority
 from sandbox.egress.credential_injection import InjectedHeader
 from sandbox.egress.proxy import Egress
 from tests.support.credential_rows import forge, rows
-from tests.support.egress_world import Names, Proxy, Server, certificate, proxying, serving
+from tests.support.egress_network import Names, Proxy, Server, certificate, proxying, serving
 
 SECRET = "canary-7c1f9e-token"
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"

@@ -15,7 +15,7 @@ from sandbox.egress import ledger
 from sandbox.egress import proxy as proxy_module
 from sandbox.egress.resolver import resolve
 from tests.support.client_hellos import client_hello, made, sni, split
-from tests.support.egress_world import Names, Proxy, Server, certificate, proxying, serving
+from tests.support.egress_network import Names, Proxy, Server, certificate, proxying, serving
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 

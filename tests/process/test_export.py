@@ -22,7 +22,7 @@ from runner.problems import Stopped
 from tests.support import forked_agent
 from tests.support.audit_records import fill, info
 from tests.support.places import TESTS
-from tests.support.record_world import HOSTILE, SHOP, hostile, many, story
+from tests.support.sample_decisions import HOSTILE, SHOP, hostile_log, ordinary_decisions, sample_log
 from tests.support.sarif_checks import valid
 
 AGENT = str(Path(sys.executable).parent / "agent")
@@ -38,15 +38,15 @@ def same(name: str, text: str) -> None:
 
 
 def test_jsonl_is_what_it_was() -> None:
-    same("export.jsonl", "".join(f"{line}\n" for line in table.jsonl_lines(story().deeds)))
+    same("export.jsonl", "".join(f"{line}\n" for line in table.jsonl_lines(sample_log().deeds)))
 
 
 def test_csv_is_what_it_was() -> None:
-    same("export.csv", "".join(f"{line}\n" for line in table.lines(story().deeds)))
+    same("export.csv", "".join(f"{line}\n" for line in table.lines(sample_log().deeds)))
 
 
 def test_sarif_is_what_it_was() -> None:
-    same("export.sarif", json.dumps(sarif.document(story().deeds, SHOP), indent=1) + "\n")
+    same("export.sarif", json.dumps(sarif.document(sample_log().deeds, SHOP), indent=1) + "\n")
 
 
 def test_jsonl_are_the_objects_of_the_listing(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_jsonl_are_the_objects_of_the_listing(tmp_path: Path) -> None:
 @pytest.mark.threat("T87")
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_no_cell_is_a_formula_and_none_moves_a_cursor(text: str) -> None:
-    lines = list(table.lines(hostile().deeds))
+    lines = list(table.lines(hostile_log().deeds))
     assert len(lines) == 1 + 3 * len(HOSTILE), "one decision, one line"
     found = list(csv.reader(io.StringIO("\n".join(lines))))
     assert {len(row) for row in found} == {len(table.COLUMNS)}
@@ -74,7 +74,7 @@ def test_no_cell_is_a_formula_and_none_moves_a_cursor(text: str) -> None:
 
 
 def test_a_cell_of_a_long_script_says_how_long_it_was() -> None:
-    told = story()
+    told = sample_log()
     told.refused("aaaa000011112222", "bash", "x" * 100_000, Problem("a", "b", "c"))
     row = next(csv.DictReader(list(table.lines(told.deeds))))
     assert row["action"] == "x" * 2_000 + "… (100000 characters)"
@@ -84,7 +84,7 @@ def test_a_cell_of_a_long_script_says_how_long_it_was() -> None:
 
 
 def test_sarif_holds_the_schema_and_what_dashboards_want() -> None:
-    told = story()
+    told = sample_log()
     run = valid(sarif.document(told.deeds, SHOP, questions=True, exits={"bbbb333344445555": 3}))
     rules = run["tool"]["driver"]["rules"]
     assert len({rule["id"] for rule in rules}) == len(rules)
@@ -112,7 +112,7 @@ def test_sarif_holds_the_schema_and_what_dashboards_want() -> None:
 
 
 def test_sarif_says_where_and_how_often() -> None:
-    run = valid(sarif.document(story().deeds, SHOP))
+    run = valid(sarif.document(sample_log().deeds, SHOP))
     found = {
         result["ruleId"]: (
             result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"],
@@ -131,7 +131,7 @@ def test_sarif_says_where_and_how_often() -> None:
 
 def test_sarif_of_another_run_has_the_same_fingerprints() -> None:
     def prints(start: int) -> list[str]:
-        told = story()
+        told = sample_log()
         told.count = start
         run = sarif.document(told.deeds, SHOP)["runs"][0]  # type: ignore[index]
         return [result["partialFingerprints"]["ringfenceAction/v1"] for result in run["results"]]
@@ -141,7 +141,7 @@ def test_sarif_of_another_run_has_the_same_fingerprints() -> None:
 
 @pytest.mark.threat("T87")
 def test_sarif_of_hostile_text_holds_the_schema_and_has_no_link() -> None:
-    document = sarif.document(hostile().deeds, SHOP, questions=True)
+    document = sarif.document(hostile_log().deeds, SHOP, questions=True)
     run = valid(document)
     for result in run["results"]:
         text = result["message"]["text"]
@@ -162,7 +162,7 @@ def test_sarif_of_nothing_is_a_clean_run() -> None:
 
 def test_sarif_takes_no_more_than_dashboards_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sarif, "MOST", 2)
-    run = valid(sarif.document(story().deeds, SHOP))
+    run = valid(sarif.document(sample_log().deeds, SHOP))
     assert len(run["results"]) == 2
     assert run["properties"] == {"left out": 3}
 
@@ -294,7 +294,7 @@ def test_lines_come_one_by_one() -> None:
     read = []
 
     def watched() -> object:
-        for deed in many(50):
+        for deed in ordinary_decisions(50):
             read.append(deed.record.id)
             yield deed
 

@@ -36,14 +36,14 @@ from runner.providers.endpoint import SetupError
 from runner.providers.key_source import KeyFlags
 from runner.providers.pricing import Price
 from runner.secrets.secret import Secret, SecretError
-from tests.support.loop_stage import Make, Stage, busy
+from tests.support.loop_harness import LoopHarness, Make, busy
 from tests.support.scripted_replies import Item, Plays, fatal, ls, says
 
 BUSY: list[Item] = [busy()]
 AT_ONCE = RetryPolicy(first=0, most=0)
 
 
-def two(found: Stage, first: Plays, second: Plays, spec: str = "other:b") -> None:
+def two(found: LoopHarness, first: Plays, second: Plays, spec: str = "other:b") -> None:
     """A session with `first`, which falls back to `second`."""
     second.name = "other"
     chosen = Opened(first, "m")  # type: ignore[arg-type]  # a fake of the protocol
@@ -52,7 +52,7 @@ def two(found: Stage, first: Plays, second: Plays, spec: str = "other:b") -> Non
     found.ctx.live.provider = first  # type: ignore[assignment]  # a fake of the protocol
 
 
-def changes(found: Stage) -> list[tuple[str, str]]:
+def changes(found: LoopHarness) -> list[tuple[str, str]]:
     return [(event.was, event.now) for event in found.events if isinstance(event, Changed)]
 
 

@@ -20,10 +20,10 @@ from policy.permission.allow import NEVER
 from runner.gate.grants.codec import from_json, to_json
 from runner.gate.grants.store import NAME, USUAL_LIFE, GrantStore, Keep, pruned
 from runner.state.json_file import StateError
-from tests.support.grant_world import agreed
+from tests.support.grant_questions import approved_grants
 
-WHAT = agreed("npm test", "exactly `npm test`")[0].what
-OTHER = agreed("npm run build", "`npm run *`")[0].what
+WHAT = approved_grants("npm test", "exactly `npm test`")[0].what
+OTHER = approved_grants("npm run build", "`npm run *`")[0].what
 NOW = 1_700_000_000.0
 
 
@@ -215,7 +215,7 @@ def test_a_no_from_the_future_is_still_a_no(tmp_path: Path) -> None:
     assert Harness(tmp_path).names == [made[0].id]
 
 
-HELD = to_json(replace(agreed("npm test", "exactly `npm test`")[0], id="g00000001", span=GrantScope.PROJECT, workspace="/w",
+HELD = to_json(replace(approved_grants("npm test", "exactly `npm test`")[0], id="g00000001", span=GrantScope.PROJECT, workspace="/w",
                        agent="main", created=1.0))  # fmt: skip
 ABOUT = HELD["what"]
 assert isinstance(ABOUT, dict)

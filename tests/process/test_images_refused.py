@@ -25,7 +25,7 @@ from runner.messages import (
 from runner.problems import Exit
 from runner.providers.error_reason import Said, about_images
 from tests.support.images import png
-from tests.support.loop_stage import Make
+from tests.support.loop_harness import Make
 from tests.support.reply_servers import DONE, Answer, Server, _event, agent, began, ended, of
 from tests.support.scripted_replies import Item, Plays, ls, says
 

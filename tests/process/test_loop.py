@@ -46,7 +46,7 @@ from runner.providers.backoff import RetryPolicy
 from runner.providers.scripted import ScriptedProvider, Turn
 from sandbox.backend import Listener, Outcome, SandboxUnavailable, Violation
 from sandbox.linux.backend import Linux
-from tests.support.loop_stage import DONE, NETWORK, READ, WORK, FakeSandbox, Make, Person, bash, busy, call
+from tests.support.loop_harness import DONE, NETWORK, READ, WORK, FakeSandbox, FixedApprover, Make, bash, busy, call
 from tests.support.web_site import SECRET as SERVED
 from tests.support.web_site import Site
 
@@ -312,7 +312,7 @@ def test_twenty_denials_end_it_too(stage: Make) -> None:
 
 
 def test_with_somebody_there_denials_do_not_end_it(stage: Make) -> None:
-    found = stage(*[bash("cat ~/.ssh/id_rsa")] * 5, DONE, unattended=False, approver=Person(No()))
+    found = stage(*[bash("cat ~/.ssh/id_rsa")] * 5, DONE, unattended=False, approver=FixedApprover(No()))
     ending = found.play()
     assert len(ending.denied) == 5
     assert ending.reason == "done"
@@ -323,7 +323,7 @@ def test_with_somebody_there_denials_do_not_end_it(stage: Make) -> None:
 
 @pytest.mark.threat("T38")
 def test_a_yes_runs_it_once_under_the_terms_that_were_shown(stage: Make) -> None:
-    person = Person(Yes())
+    person = FixedApprover(Yes())
     found = stage(bash(WORK), DONE, mode=Mode.DEFAULT, unattended=False, approver=person)
     permits: list[Permit] = []
     found.sandbox.before_run = permits.append
@@ -336,7 +336,7 @@ def test_a_yes_runs_it_once_under_the_terms_that_were_shown(stage: Make) -> None
 
 
 def test_a_no_reaches_the_model_in_the_persons_words(stage: Make) -> None:
-    approver = Person(No("use the makefile"))
+    approver = FixedApprover(No("use the makefile"))
     found = stage(bash(WORK), DONE, mode=Mode.DEFAULT, unattended=False, approver=approver)
     assert found.play().exit is Exit.DENIED
     assert "use the makefile" in found.told()[0]
@@ -344,7 +344,7 @@ def test_a_no_reaches_the_model_in_the_persons_words(stage: Make) -> None:
 
 
 def test_a_stop_at_the_question_ends_the_turn(stage: Make) -> None:
-    found = stage(bash(WORK), DONE, mode=Mode.DEFAULT, unattended=False, approver=Person(Halt()))
+    found = stage(bash(WORK), DONE, mode=Mode.DEFAULT, unattended=False, approver=FixedApprover(Halt()))
     assert found.play().exit is Exit.INTERRUPTED
     assert found.sandbox.ran == []
     assert len(found.results()) == 1

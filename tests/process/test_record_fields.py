@@ -26,7 +26,7 @@ from runner.config import shipped
 from runner.secrets.redactor import Redactor
 from runner.secrets.secret import Secret
 from sandbox.backend import Connection, Enforcement, Level, Outcome, Used, Violation
-from tests.support import forked_agent, grant_world
+from tests.support import forked_agent, grant_questions
 from tests.support.places import ROOT
 
 AGENT = str(Path(sys.executable).parent / "agent")
@@ -59,14 +59,14 @@ def written(page: str) -> dict[str, set[str]]:
 
 def everything(path: Path) -> None:
     """One of each record, with everything in it."""
-    hearing = grant_world.hearing()
+    hearing = grant_questions.evaluation_context()
     noted = FactRecorder(hearing.facts, hearing.profile)
     _, ask = replace(hearing, facts=noted.facts).evaluate(RunScript("npm test > docs/a.md", hearing.facts.workspace))
     assert isinstance(ask, Ask)
-    grants = grant_world.agreed("npm test", "exactly `npm test`")
+    grants = grant_questions.approved_grants("npm test", "exactly `npm test`")
     answer = Answer(ask.question, True, "terminal", "fine", 2.5)
     problem = Problem("a", "b", "c")
-    seen = grant_world.settled("npm test", grants)
+    seen = grant_questions.resolution("npm test", grants)
     made = Connection("h", 443, "tunnel", "192.0.2.1", True, "", 1, 2, 0.5, "token")
     with AuditLog.open(path, redact=Redactor((Secret("hunter2hunter2"),)).text) as log:
         info = SessionInfo(
@@ -123,7 +123,7 @@ def test_every_field_is_told_and_nothing_else(tmp_path: Path) -> None:
 @pytest.mark.threat("T40")
 def test_a_secret_in_a_key_of_an_object_is_masked_and_said(tmp_path: Path) -> None:
     """A path is a key among the facts: somebody may have put a token into it."""
-    hearing = grant_world.hearing()
+    hearing = grant_questions.evaluation_context()
     noted = FactRecorder(hearing.facts, hearing.profile)
     script = f"cat {hearing.facts.workspace}/hunter2hunter2/a"
     assessment, verdict = replace(hearing, facts=noted.facts).evaluate(RunScript(script, hearing.facts.workspace))
@@ -152,9 +152,9 @@ def test_the_fingerprint_is_of_the_content_and_not_of_the_place() -> None:
         fingerprint(profile, RuleBook.from_files({f"other/{name}": text for name, text in rules.files.items()}))
         == first
     )
-    assert fingerprint(profile, grant_world.BOOK) == first
+    assert fingerprint(profile, grant_questions.BOOK) == first
     assert re.fullmatch("[0-9a-f]{64}", first)
-    denied = grant_world.profile('deny run=["rm", "**"]').permissions
+    denied = grant_questions.profile('deny run=["rm", "**"]').permissions
     moved = tuple(replace(rule, ref=replace(rule.ref, id="elsewhere.toml", line=99)) for rule in denied)
     assert fingerprint(replace(profile, permissions=denied), rules) == fingerprint(
         replace(profile, permissions=moved), rules
@@ -162,7 +162,7 @@ def test_the_fingerprint_is_of_the_content_and_not_of_the_place() -> None:
     others = {
         "a rule": replace(profile, permissions=denied),
         "another order": replace(
-            profile, permissions=(*denied, *grant_world.profile('ask tool=["write"]').permissions)
+            profile, permissions=(*denied, *grant_questions.profile('ask tool=["write"]').permissions)
         ),
         "a secret": replace(profile, secret_names=(*profile.secret_names, "x.key")),
         "a limit": replace(profile, limits=replace(profile.limits, wall=1.0)),

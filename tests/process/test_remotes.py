@@ -21,7 +21,7 @@ from policy.model.verdict import Allow, Ask, Deny
 from runner.facts.gather import gather
 from runner.facts.git.remotes import remotes
 from runner.facts.package_registries import registries, registry_variables
-from tests.support.permission_world import BOOK, PROFILE, rules
+from tests.support.permission_machine import BOOK, PROFILE, rules
 
 AGENT = str(Path(sys.executable).parent / "agent")
 CONFIG = """

@@ -35,7 +35,7 @@ from runner.audit.reports.replay_report import Replayed, lines
 from runner.config import shipped
 from runner.gate.policy_tools.expectations import Bench, shipped_tables
 from runner.gate.policy_tools.reference_machine import model_facts
-from tests.support import forked_agent, grant_world
+from tests.support import forked_agent, grant_questions
 from tests.support.places import TESTS
 
 AGENT = str(Path(sys.executable).parent / "agent")
@@ -129,8 +129,12 @@ GRANTED = [
 
 @pytest.mark.parametrize(("script", "words", "why"), GRANTED)
 def test_what_a_grant_allowed_is_allowed_again_and_said_to_be_by_it(script: str, words: str | None, why: str) -> None:
-    hearing, kept = grant_world.hearing(), Kept()
-    words = words if words in grant_world.offered(script, hearing) else next(iter(grant_world.offered(script, hearing)))
+    hearing, kept = grant_questions.evaluation_context(), Kept()
+    words = (
+        words
+        if words in grant_questions.offered_choices(script, hearing)
+        else next(iter(grant_questions.offered_choices(script, hearing)))
+    )
     grants = tuple(
         replace(
             each,
@@ -140,11 +144,11 @@ def test_what_a_grant_allowed_is_allowed_again_and_said_to_be_by_it(script: str,
             workspace=hearing.facts.workspace,
             session="",
         )
-        for number, each in enumerate(grant_world.agreed(script, words, hearing))
+        for number, each in enumerate(grant_questions.approved_grants(script, words, hearing))
     )
     noted = FactRecorder(hearing.facts, hearing.profile)
     heard = replace(hearing, facts=noted.facts)
-    assessment, verdict = heard.evaluate(grant_world.action(script))
+    assessment, verdict = heard.evaluate(grant_questions.action(script))
     settled = resolve(heard, assessment, verdict, grants)
     assert isinstance(verdict, Ask)
     assert isinstance(settled.verdict, Allow), why
@@ -158,7 +162,7 @@ def test_what_a_grant_allowed_is_allowed_again_and_said_to_be_by_it(script: str,
     assert [each.id for each in found.by] == list(names)
     assert found.without is not None
     assert found.without.name == "ASK"
-    denies = rejudge(deed, Policy(grant_world.profile(DENY), hearing.rules), kept.find)
+    denies = rejudge(deed, Policy(grant_questions.profile(DENY), hearing.rules), kept.find)
     assert isinstance(denies, NewVerdict)
     assert ruled(denies.verdict).name == "DENY", "a grant lifts no denial"
 
@@ -167,7 +171,7 @@ DENY = 'deny run=["npm", "**"]; deny run=["make", "**"]'
 
 
 def test_what_flags_allowed_is_allowed_again_and_said_to_be_by_them(tmp_path: Path) -> None:
-    hearing, kept = grant_world.hearing(), Kept()
+    hearing, kept = grant_questions.evaluation_context(), Kept()
     outside = f"{Path(hearing.facts.home).parent}/elsewhere.txt"
     hearing = replace(hearing, typed=FlagRights(read=(outside,), env=(("A", "secret-value"),)), source=Source.PERSON)
     deed, verdict = recorded(kept, hearing, RunScript(f"cat {outside}", hearing.facts.workspace))
@@ -214,7 +218,7 @@ UNKNOWN: list[tuple[str, Callable[[DecisionTrail], DecisionTrail], str, str]] = 
 def test_what_is_not_recorded_is_not_guessed(
     name: str, change: Callable[[DecisionTrail], DecisionTrail], kind: str, why: str
 ) -> None:
-    hearing, kept = grant_world.hearing(), Kept()
+    hearing, kept = grant_questions.evaluation_context(), Kept()
     deed, _ = recorded(kept, hearing, RunScript("cat notes.txt", hearing.facts.workspace))
     found = rejudge(change(deed), Policy(hearing.profile, hearing.rules), kept.find)
     assert isinstance(found, NotRecorded), why
@@ -230,7 +234,7 @@ CUT = [
 
 
 def test_a_secret_in_what_a_file_will_hold_decides_nothing() -> None:
-    hearing, kept = grant_world.hearing(), Kept()
+    hearing, kept = grant_questions.evaluation_context(), Kept()
     deed, verdict = recorded(kept, hearing, WriteFile(f"{hearing.facts.workspace}/new.txt", "x"))
     masked = changed(deed, redacted=["action.content"])
     assert same(rejudge(masked, Policy(hearing.profile, hearing.rules), kept.find), verdict, masked)
@@ -240,7 +244,7 @@ def test_a_secret_in_what_a_file_will_hold_decides_nothing() -> None:
 
 @pytest.mark.parametrize(("action", "known", "why"), CUT, ids=lambda each: each if isinstance(each, str) else "")
 def test_what_was_cut_is_judged_only_where_it_decides_nothing(action: Action, known: bool, why: str) -> None:
-    hearing, kept = grant_world.hearing(), Kept()
+    hearing, kept = grant_questions.evaluation_context(), Kept()
     work = hearing.facts.workspace
     named = {name: str(getattr(action, name)).replace("@", work) for name in ("cwd", "path") if hasattr(action, name)}
     deed, verdict = recorded(kept, hearing, replace(action, **named))
@@ -332,7 +336,7 @@ def test_registries_of_no_known_scope_are_missing(scope: object) -> None:
 
 
 def test_a_session_whose_folder_is_no_path_is_of_no_policy(tmp_path: Path) -> None:
-    hearing, kept = grant_world.hearing(), Kept()
+    hearing, kept = grant_questions.evaluation_context(), Kept()
     deed, _ = recorded(kept, hearing, RunScript("cat notes.txt", hearing.facts.workspace))
     assert deed.session is not None
     odd = replace(deed, session=replace(deed.session, body={**deed.session.body, "workspace": "/w/\ud800"}))
@@ -341,12 +345,12 @@ def test_a_session_whose_folder_is_no_path_is_of_no_policy(tmp_path: Path) -> No
 
 
 def test_what_was_not_asked_then_may_be_asked_of_today_and_is_said() -> None:
-    hearing, kept = grant_world.hearing(), Kept()
+    hearing, kept = grant_questions.evaluation_context(), Kept()
     deed, _ = recorded(kept, hearing, RunScript("cat notes.txt", hearing.facts.workspace))
-    other = Policy(grant_world.profile('deny read=["docs/old/**"]'), hearing.rules)
+    other = Policy(grant_questions.profile('deny read=["docs/old/**"]'), hearing.rules)
     found = rejudge(deed, other, kept.find)
     assert found == NotRecorded("facts that were not asked for then", f"what `{hearing.facts.workspace}/docs/old` is")
-    top = Policy(grant_world.profile('deny read=["private/**", "nowhere/at/all/**"]'), hearing.rules)
+    top = Policy(grant_questions.profile('deny read=["private/**", "nowhere/at/all/**"]'), hearing.rules)
     assert isinstance(rejudge(deed, top, kept.find), NewVerdict), "what lies directly in the workspace is recorded"
     looked = rejudge(deed, other, kept.find, now=hearing.facts.look)
     assert isinstance(looked, NewVerdict)
@@ -414,9 +418,9 @@ def mutated(value: object, draw: random.Random) -> object:
 def test_a_log_that_somebody_else_wrote_breaks_nothing(seed: int) -> None:
     """Whatever stands in its records: an answer, or that there is none."""
     draw = random.Random(seed)
-    hearing, kept = grant_world.hearing(), Kept()
+    hearing, kept = grant_questions.evaluation_context(), Kept()
     hearing = replace(hearing, typed=FlagRights(read=("/etc/x",)), source=Source.PERSON)
-    policy = Policy(grant_world.profile('deny write=["docs/**"]; ask run=["git", "push"]'), hearing.rules)
+    policy = Policy(grant_questions.profile('deny write=["docs/**"]; ask run=["git", "push"]'), hearing.rules)
     for script in ("cat notes.txt", "git push origin", "npm test > docs/a.md", "rm docs/*", "npm install left-pad"):
         deed, _ = recorded(kept, hearing, RunScript(script, hearing.facts.workspace))
         parts = dict(kept.parts)

@@ -23,7 +23,7 @@ from runner.frontends.ci.run import Run
 from sandbox.inside.files.diff import Effort
 from tests.support.job import Job, bash, say
 from tests.support.patch_rows import nothing_secret
-from tests.support.review_world import BARE, base, sh
+from tests.support.review_workspaces import BARE, base, sh
 
 __all__ = ("base",)  # a fixture
 

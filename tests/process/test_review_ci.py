@@ -10,8 +10,8 @@ import pytest
 from runner.changes.review.session import reviewed
 from runner.config import load
 from tests.support import forked_agent
-from tests.support.review_world import base, git_apply, sh, tree
-from tests.support.undo_world import picture
+from tests.support.review_workspaces import base, git_apply, sh, tree
+from tests.support.undo_workspace import picture
 
 __all__ = ("base",)  # a fixture
 AGENT = os.path.join(os.path.dirname(sys.executable), "agent")

@@ -16,7 +16,7 @@ import pytest
 
 from runner.changes.review.workspace_copy import CopyError, copied
 from tests.support.places import ROOT
-from tests.support.undo_world import as_nobody, picture
+from tests.support.undo_workspace import as_nobody, picture
 
 
 @pytest.fixture

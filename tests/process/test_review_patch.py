@@ -17,7 +17,7 @@ from runner.changes.review.workspace_copy import copied
 from runner.config import load
 from sandbox.inside.files.diff import Effort
 from tests.support.patch_rows import ROWS, nothing_secret
-from tests.support.review_world import BARE, TREES, base, git_apply, make, sh, tree
+from tests.support.review_workspaces import BARE, TREES, base, git_apply, make, sh, tree
 
 __all__ = ("base",)  # a fixture
 

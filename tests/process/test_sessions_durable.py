@@ -19,7 +19,7 @@ from runner.sessions.history import history_of, index
 from runner.sessions.open import SessionTarget
 from runner.sessions.store import JournalError, SessionError, Store
 from tests.support.places import ROOT
-from tests.support.session_files import ID, begun, calls, new_store, result, run_of, says, talk, user
+from tests.support.session_files import ID, calls, new_journal, new_store, result, run_of, sample_session, says, user
 
 OTHER = "fedcba9876543210"
 NOBODY = 65534
@@ -87,7 +87,7 @@ def test_a_kill_at_any_moment_loses_no_more_than_the_line_being_written(tmp_path
 def test_a_kill_within_a_write_leaves_a_torn_line_that_the_next_one_takes_away(tmp_path: Path) -> None:
     """Every length that a line may have been cut to."""
     store = new_store(tmp_path / "state")
-    path = talk(store)
+    path = sample_session(store)
     whole = path.read_bytes()
     before = history(store)
     last = whole.splitlines(keepends=True)[-1]
@@ -169,7 +169,7 @@ def test_a_disk_that_refuses_only_when_it_is_told_to_keep_writes_no_line_twice(
     """fsync(2): with delayed allocation, a quota or a network file system is full only then. No such disk is at hand,
     so the answer of the system call alone is made up."""
     store = new_store(tmp_path / "state")
-    journal = begun(store)
+    journal = new_journal(store)
     journal.message(user("before"))
 
     def full(handle: int) -> None:
@@ -189,7 +189,7 @@ def test_a_disk_that_refuses_only_when_it_is_told_to_keep_writes_no_line_twice(
 @pytest.mark.threat("T82")
 def test_a_file_that_was_removed_under_a_run_takes_nothing_in_silence(tmp_path: Path) -> None:
     store = new_store(tmp_path / "state")
-    journal = begun(store)
+    journal = new_journal(store)
     journal.message(user("before"))
     store.path(ID).unlink()
     with pytest.raises(JournalError, match="somebody removed it"):
@@ -229,7 +229,7 @@ def test_what_cannot_be_kept_at_the_end_is_said(tmp_path: Path) -> None:
 @pytest.mark.threat("T82")
 def test_a_second_process_is_refused_by_name_and_may_fork(tmp_path: Path) -> None:
     store = new_store(tmp_path / "state")
-    talk(store)
+    sample_session(store)
     script = """
         import sys, time
         from pathlib import Path
@@ -263,7 +263,7 @@ def test_a_second_process_is_refused_by_name_and_may_fork(tmp_path: Path) -> Non
 
 def test_a_session_that_is_refused_or_closed_is_free_again(tmp_path: Path) -> None:
     store = new_store(tmp_path / "state")
-    path = talk(store)
+    path = sample_session(store)
     whole = path.read_bytes()
     path.write_bytes(whole + b"oops\n")
     kept = []
@@ -280,7 +280,7 @@ def test_a_session_that_is_refused_or_closed_is_free_again(tmp_path: Path) -> No
 
 def test_children_do_not_inherit_the_lock(tmp_path: Path) -> None:
     store = new_store(tmp_path / "state")
-    talk(store)
+    sample_session(store)
     file = store.open(ID)
     child = subprocess.Popen(["sleep", "60"], close_fds=False)
     try:
@@ -293,7 +293,7 @@ def test_children_do_not_inherit_the_lock(tmp_path: Path) -> None:
 
 def test_a_session_that_is_written_by_another_can_be_read(tmp_path: Path) -> None:
     store = new_store(tmp_path / "state")
-    journal = begun(store)
+    journal = new_journal(store)
     journal.message(user("x"))
     journal.message(calls("a"))
     with store.reading(ID) as file:
@@ -339,7 +339,7 @@ def test_what_others_could_have_put_there_is_refused(
     if "another user" in told and os.geteuid() != 0:
         pytest.skip("only root can give a file away")
     store = new_store(tmp_path / "state")
-    path = talk(store)
+    path = sample_session(store)
     at = {"sessions": path.parent.parent, "key": path.parent, "file": path}[which]
     spoil(at)  # type: ignore[operator]  # a function of the table
     for attempt in (lambda: SessionTarget.resumed(store, ID), lambda: SessionTarget.forked(store, ID, store)):
@@ -348,7 +348,7 @@ def test_what_others_could_have_put_there_is_refused(
         problem = refused.value.problem
         assert told in f"{problem.what} {problem.why}", why
     if which != "file":
-        journal = begun(store, OTHER)
+        journal = new_journal(store, OTHER)
         with pytest.raises(JournalError):
             journal.message(user("x"))
         assert not (path.parent / f"{OTHER}.jsonl").exists(), "nothing new is put there either"
@@ -357,7 +357,7 @@ def test_what_others_could_have_put_there_is_refused(
 
 def test_what_others_may_read_becomes_private(tmp_path: Path) -> None:
     store = new_store(tmp_path / "state")
-    path = talk(store)
+    path = sample_session(store)
     for place in (path, path.parent, path.parent.parent):
         place.chmod(0o755)
     SessionTarget.resumed(store, ID).close()
@@ -368,7 +368,7 @@ def test_a_clock_that_goes_back_breaks_nothing(tmp_path: Path, monkeypatch: pyte
     store = new_store(tmp_path / "state")
     now = 2e9
     monkeypatch.setattr("runner.sessions.entries.time.time", lambda: now)
-    journal = begun(store)
+    journal = new_journal(store)
     for number in range(5):
         now -= 1e8
         journal.message(user(str(number)))
@@ -379,7 +379,7 @@ def test_a_clock_that_goes_back_breaks_nothing(tmp_path: Path, monkeypatch: pyte
 def test_a_lock_that_somebody_else_takes_is_respected(tmp_path: Path) -> None:
     """Also one of our own process, and of any program: `flock FILE` in a shell."""
     store = new_store(tmp_path / "state")
-    path = talk(store)
+    path = sample_session(store)
     with open(path, "rb") as file:
         fcntl.flock(file, fcntl.LOCK_SH)
         with pytest.raises(SessionError):

@@ -26,7 +26,7 @@ from runner.gate.flag_rights import MOST, notices, parse_flag_rights
 from runner.gate.request import GateArgs
 from runner.problems import Exit, Stopped
 from tests.support import forked_agent
-from tests.support.permission_world import BOOK, machine, profile, ruling
+from tests.support.permission_machine import BOOK, machine, profile, ruling
 
 AGENT = str(Path(sys.executable).parent / "agent")
 A, Q, D = Ruling.ALLOW, Ruling.ASK, Ruling.DENY

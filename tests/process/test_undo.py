@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.undo_world import Picture, World, as_nobody
+from tests.support.undo_workspace import Picture, UndoWorkspace, as_nobody
 
 GIT = """git init -q -b main .; git config user.name a; git config user.email a@example.org
 echo one > a; mkdir src; echo code > src/m.py; git add -A; git commit -qm one
@@ -72,7 +72,7 @@ def base() -> Iterator[Path]:
 
 
 def there_and_back(base: Path, before: str, action: str) -> None:
-    world = World(base)
+    world = UndoWorkspace(base)
     world.sh(before)
     first = world.picture()
     assert world.act(action) is not None

@@ -24,7 +24,7 @@ from runner.changes.undo.snapshot import Snapshotter
 from runner.secrets import registry
 from runner.secrets.secret import Secret
 from tests.support.places import ROOT
-from tests.support.undo_world import WORK, World, as_nobody
+from tests.support.undo_workspace import WORK, UndoWorkspace, as_nobody
 
 # fmt: off
 # what there was, actions of the model and (after `!`) of somebody else, in order; what an undo of all leaves, with the
@@ -60,7 +60,7 @@ def base() -> Iterator[Path]:
 def test_what_others_did_is_never_lost(
     base: Path, before: str, acts: list[str], left: dict[str, str], forced: dict[str, str | None], why: str
 ) -> None:
-    world = World(base)
+    world = UndoWorkspace(base)
     world.sh(before)
     for act in acts:
         world.sh(act[1:]) if act.startswith("!") else world.act(act)
@@ -84,7 +84,7 @@ def test_what_others_did_is_never_lost(
 
 
 def test_steps_are_counted_and_go_further_back(base: Path) -> None:
-    world = World(base)
+    world = UndoWorkspace(base)
     for number in range(4):
         assert world.act(f"echo {number} > a") == number + 1
     assert world.act("true") is None, "what changed nothing is no step"
@@ -103,7 +103,7 @@ def test_steps_are_counted_and_go_further_back(base: Path) -> None:
 
 
 def test_a_look_keeps_nothing_and_makes_nothing(base: Path) -> None:
-    world = World(base)
+    world = UndoWorkspace(base)
     world.sh("echo 1 > a")
     for action in (RunScript("cat a", str(world.w)), ReadFile(str(world.w / "a"))):
         assert asyncio.run(world.keeper.before(world.permit(action), "look", "1")) is None
@@ -111,7 +111,7 @@ def test_a_look_keeps_nothing_and_makes_nothing(base: Path) -> None:
 
 
 def test_a_file_tool_keeps_one_file_and_not_the_whole_folder(base: Path) -> None:
-    world = World(base)
+    world = UndoWorkspace(base)
     world.sh("echo 1 > a; mkdir other; head -c 100000 /dev/urandom > other/big")
     world.write("a", "2")
     world.write("new/deep/b", "b")
@@ -124,7 +124,7 @@ def test_a_file_tool_keeps_one_file_and_not_the_whole_folder(base: Path) -> None
 
 @pytest.mark.threat("T75")
 def test_a_secret_is_never_kept(base: Path) -> None:
-    world = World(base)
+    world = UndoWorkspace(base)
     world.sh("echo s3cret-canary > .env; ln -s .env link; mkdir d; echo s3cret-canary > d/server.key; echo 1 > a")
     world.act("echo 2 > a; cp .env new.pem; rm .env d/server.key")
     taken = world.undo()
@@ -141,7 +141,7 @@ def test_a_key_that_is_known_is_not_kept_wherever_it_stands(base: Path, size: in
     """A key that somebody pasted into a file: what was done to the others is taken back."""
     registry.forget()
     Secret("s3cret-canary-0123")
-    world = World(base)
+    world = UndoWorkspace(base)
     (world.w / "notes").write_bytes(b"x" * (size - 9 if size else 0) + b"s3cret-canary-0123" + b"y" * size)
     world.sh("echo 1 > a")
     world.act("echo 2 > a; echo more >> notes; cp notes other")
@@ -171,7 +171,7 @@ AUTO_RUN = [
 def test_what_programs_run_by_themselves_is_not_written_by_an_undo(
     base: Path, before: str, action: str, path: str
 ) -> None:
-    world = World(base)
+    world = UndoWorkspace(base)
     world.sh(before)
     was = world.picture()
     world.act(f"{action}; echo x > a")
@@ -199,7 +199,7 @@ PLANTED = [
 @pytest.mark.threat("T75")
 @pytest.mark.parametrize(("before", "action", "left"), PLANTED, ids=[row[1] for row in PLANTED])
 def test_what_a_command_planted_goes(base: Path, before: str, action: str, left: set[str]) -> None:
-    world = World(base)
+    world = UndoWorkspace(base)
     world.sh(before)
     was = world.picture().keys()
     world.act(action)
@@ -210,7 +210,7 @@ def test_what_a_command_planted_goes(base: Path, before: str, action: str, left:
 @pytest.mark.threat("T75")
 def test_a_folder_that_becomes_a_repository_by_an_undo_runs_nothing(base: Path) -> None:
     """`hooks` are plain files until a HEAD lies beside them: what then runs is set aside, as if a command had made it."""
-    world = World(base)
+    world = UndoWorkspace(base)
     world.sh("mkdir -p e/hooks e/objects e/refs; echo evil > e/hooks/post-checkout; echo 'ref: refs/heads/x' > e/HEAD")
     world.act("rm -r e/hooks e/HEAD")
     world.act("true > z")
@@ -242,7 +242,7 @@ BROUGHT_TOGETHER = [
 def test_an_undo_brings_no_repository_together(
     base: Path, before: str, action: str, since: str, left: set[str], why: str
 ) -> None:
-    world = World(base)
+    world = UndoWorkspace(base)
     world.sh(before)
     world.act("true > z")
     world.act(action)
@@ -258,7 +258,7 @@ def test_an_undo_brings_no_repository_together(
 @pytest.mark.threat("T16")
 def test_a_redo_brings_no_repository_together(base: Path) -> None:
     """An undo takes a planted repository away, as far as it is kept; taking that back is no way to plant it again."""
-    world = World(base)
+    world = UndoWorkspace(base)
     world.act("true > z")
     world.act("mkdir -p e/objects e/refs; echo x > e/refs/x; echo ref: refs/heads/x > e/HEAD; echo evil > e/config")
     assert world.undo().whole
@@ -272,7 +272,7 @@ def test_a_redo_brings_no_repository_together(base: Path) -> None:
 @pytest.mark.parametrize("before", ["mkdir src; echo x > src/a; echo x > src/b", "mkdir src"], ids=["full", "empty"])
 def test_a_folder_that_was_hidden_under_a_name_nobody_looks_into_brings_nothing_along(base: Path, before: str) -> None:
     """Moving `node_modules` back would be quicker, and would plant in `src` whatever was put into it meanwhile."""
-    world = World(base)
+    world = UndoWorkspace(base)
     world.sh(before)
     world.act("true > z")
     was = world.picture().keys()
@@ -308,7 +308,7 @@ LEFT_OUT = [
 def test_what_is_not_kept_is_said_and_what_is_there_stays(
     base: Path, before: str, action: str, left: dict[str, str], there: dict[str, str], why: str
 ) -> None:
-    world = World(base, "[undo]\nfile = 50000\n")
+    world = UndoWorkspace(base, "[undo]\nfile = 50000\n")
     world.sh(before)
     world.act("echo first > start")
     world.act(action)
@@ -323,7 +323,7 @@ def test_what_is_not_kept_is_said_and_what_is_there_stays(
 
 
 def test_a_move_of_what_is_not_kept_goes_both_ways(base: Path) -> None:
-    world = World(base)
+    world = UndoWorkspace(base)
     world.sh("mkdir -p node_modules; echo 1 > node_modules/i")
     world.act("echo first > start")
     world.act("mv node_modules mods")
@@ -337,7 +337,7 @@ def test_a_move_of_what_is_not_kept_goes_both_ways(base: Path) -> None:
 
 
 def test_the_oldest_go_first(base: Path) -> None:
-    world = World(base, "[undo]\nsteps = 3\nsize = 300000\n")
+    world = UndoWorkspace(base, "[undo]\nsteps = 3\nsize = 300000\n")
     for number in range(6):
         world.act(f"echo {number} > a")
     with pytest.raises(UndoError, match="only 3"):
@@ -353,7 +353,7 @@ def test_the_oldest_go_first(base: Path) -> None:
 @pytest.mark.threat("T75")
 def test_nothing_goes_without_a_word(base: Path) -> None:
     """Whoever deletes a folder and fills the store afterwards must not have it forgotten in silence."""
-    world = World(base, "[undo]\nsize = 300000\nsteps = 4\n")
+    world = UndoWorkspace(base, "[undo]\nsize = 300000\nsteps = 4\n")
     world.sh("mkdir src; for i in 1 2 3; do head -c 50000 /dev/urandom > src/$i; done")
     world.act("echo start > a")
     world.act("rm -r src")
@@ -369,25 +369,25 @@ def test_nothing_goes_without_a_word(base: Path) -> None:
 
 
 def test_what_there_is_no_room_for_is_said_before_the_action(base: Path) -> None:
-    world = World(base, "[undo]\nsize = 100000\n")
+    world = UndoWorkspace(base, "[undo]\nsize = 100000\n")
     world.sh("head -c 90000 /dev/urandom > one; head -c 80000 /dev/urandom > two; echo small > a")
     asyncio.run(world.keeper.before(world.permit(RunScript(WORK, str(world.w))), "x", "1"))
     assert world.said == ["`agent undo` cannot bring back `one`: there was no room for it"], "the largest goes first"
 
 
 def test_too_many_files_are_said_and_with_required_nothing_runs(base: Path) -> None:
-    world = World(base, "[undo]\nfiles = 10\n")
+    world = UndoWorkspace(base, "[undo]\nfiles = 10\n")
     world.sh("touch f{1..20}")
     assert world.act("rm f1") is None
     assert "what this action changes cannot be undone: there are more files" in world.said[0]
-    strict = World(base, "[undo]\nfiles = 10\nrequired = true\n")
+    strict = UndoWorkspace(base, "[undo]\nfiles = 10\nrequired = true\n")
     with pytest.raises(UndoError, match="nothing was run"):
         strict.act("rm f2")
     assert (world.w / "f2").exists()
 
 
 def test_switched_off_it_keeps_nothing(base: Path) -> None:
-    world = World(base, "[undo]\nenabled = false\n")
+    world = UndoWorkspace(base, "[undo]\nenabled = false\n")
     assert world.act("echo 1 > a") is None
     assert not (base / "state" / "snapshots").exists()
 
@@ -396,7 +396,7 @@ _KILLED = """
 import asyncio, os, signal, sys
 sys.path.insert(0, {root!r})
 from pathlib import Path
-from tests.support.undo_world import WORK, World
+from tests.support.undo_workspace import WORK, World
 from policy.model.action import RunScript
 import runner.changes.undo.apply as restore, runner.changes.undo.snapshot as taking
 world = World(Path({base!r}), "")
@@ -416,7 +416,7 @@ DEATHS = [
 
 @pytest.mark.parametrize(("script", "why"), DEATHS, ids=[row[1] for row in DEATHS])
 def test_a_runner_that_is_killed_leaves_every_file_old_or_new_and_it_is_said(base: Path, script: str, why: str) -> None:
-    world = World(base)
+    world = UndoWorkspace(base)
     world.sh("echo 1 > a; echo 1 > b")
     text = _KILLED.format(root=str(ROOT), base=str(base), script=script)
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, timeout=60)
@@ -436,7 +436,7 @@ def test_a_runner_that_is_killed_leaves_every_file_old_or_new_and_it_is_said(bas
 
 
 def test_what_came_after_a_killed_action_is_not_overwritten_unasked(base: Path) -> None:
-    world = World(base)
+    world = UndoWorkspace(base)
     world.sh("echo 1 > a")
     asyncio.run(world.keeper.before(world.permit(RunScript(WORK, str(world.w))), "x", "1"))
     world.keeper.close()  # as death does: the locks are gone, the step is open
@@ -449,7 +449,7 @@ def test_what_came_after_a_killed_action_is_not_overwritten_unasked(base: Path) 
 
 
 def test_two_agents_in_one_workspace(base: Path) -> None:
-    world = World(base)
+    world = UndoWorkspace(base)
     other = world.another()
     world.sh("echo 1 > a; echo 1 > b")
     permit = world.permit(RunScript(WORK, str(world.w)))
@@ -471,7 +471,7 @@ def test_two_agents_in_one_workspace(base: Path) -> None:
 
 
 def test_a_session_goes_on_when_all_was_forgotten_meanwhile(base: Path) -> None:
-    world = World(base)
+    world = UndoWorkspace(base)
     world.act("echo 1 > a")
     store = world.store()
     store.close()
@@ -482,7 +482,7 @@ def test_a_session_goes_on_when_all_was_forgotten_meanwhile(base: Path) -> None:
 
 
 def test_two_sessions_one_after_the_other(base: Path) -> None:
-    world = World(base)
+    world = UndoWorkspace(base)
     other = world.another()
     for number, keeper in enumerate((world.keeper, other, world.keeper, other)):
         assert world.act(f"echo {number} > a; echo {number} > b{number}", keeper) == number + 1
@@ -492,7 +492,7 @@ def test_two_sessions_one_after_the_other(base: Path) -> None:
 
 
 def test_what_changes_while_it_is_read_is_not_kept_half(base: Path) -> None:
-    world = World(base)
+    world = UndoWorkspace(base)
     world.sh("head -c 3000000 /dev/zero > grows; echo 1 > a")
     stop = threading.Event()
 
@@ -516,7 +516,7 @@ def test_what_changes_while_it_is_read_is_not_kept_half(base: Path) -> None:
 @pytest.mark.threat("T75")
 def test_a_folder_that_is_swapped_for_a_link_all_the_time_leads_nowhere(base: Path) -> None:
     """Somebody with the workspace swaps a folder and a link to a folder outside, while snapshots and undos go on."""
-    world = World(base)
+    world = UndoWorkspace(base)
     outside = base / "outside"
     outside.mkdir()
     (outside / "f").write_text("outside-canary")
@@ -549,7 +549,7 @@ def test_a_folder_that_is_swapped_for_a_link_all_the_time_leads_nowhere(base: Pa
 
 
 def test_a_damaged_copy_is_told_and_nothing_is_written(base: Path) -> None:
-    world = World(base)
+    world = UndoWorkspace(base)
     world.sh("echo one > a; head -c 2000000 /dev/zero > big")
     world.act("echo two > a; rm big")
     for path in (base / "state").glob("snapshots/*/*.pack"):
@@ -561,7 +561,7 @@ def test_a_damaged_copy_is_told_and_nothing_is_written(base: Path) -> None:
 
 
 def test_a_damaged_list_is_set_aside_and_told(base: Path) -> None:
-    world = World(base)
+    world = UndoWorkspace(base)
     world.act("echo 1 > a")
     world.keeper.close()
     (steps,) = (base / "state").glob("snapshots/*/steps.db")
@@ -577,7 +577,7 @@ def test_a_damaged_list_is_set_aside_and_told(base: Path) -> None:
 
 @pytest.mark.threat("T75")
 def test_nobody_hides_a_deletion_behind_too_many_files(base: Path) -> None:
-    world = World(base, "[undo]\nfiles = 50\n")
+    world = UndoWorkspace(base, "[undo]\nfiles = 50\n")
     world.sh("mkdir src; echo 1 > src/a; echo 1 > b")
     world.act("echo 2 > b")
     assert world.act("rm -r src; echo 3 > b; touch f{1..60}") is not None
@@ -592,7 +592,7 @@ def test_nor_behind_a_full_disk(base: Path) -> None:
     (base / "state").mkdir(mode=0o700)
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m,mode=0700", "tmpfs", str(base / "state")], check=True)
     try:
-        world = World(base)
+        world = UndoWorkspace(base)
         world.sh("mkdir src; echo 1 > src/a; echo 1 > b")
         assert world.act("rm -r src; echo 2 > b; for i in $(seq 60); do head -c 100000 /dev/urandom > f$i; done")
         assert any("is not kept" in line for line in world.said), world.said
@@ -606,7 +606,7 @@ def test_nor_behind_a_full_disk(base: Path) -> None:
 
 
 def test_a_folder_elsewhere_that_is_gone_is_told(base: Path) -> None:
-    world = World(base)
+    world = UndoWorkspace(base)
     out = base / "out"
     out.mkdir()
     (out / "x").write_text("1")
@@ -627,7 +627,7 @@ def test_a_full_disk_is_told_and_the_action_runs(base: Path) -> None:
     (base / "state").mkdir(mode=0o700)
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m,mode=0700", "tmpfs", str(base / "state")], check=True)
     try:
-        world = World(base)
+        world = UndoWorkspace(base)
         world.sh("for i in $(seq 40); do head -c 100000 /dev/urandom > f$i; done; echo 1 > a")
         assert world.act("echo 2 > a") is None
         assert (world.w / "a").read_text() == "2\n"
@@ -656,7 +656,7 @@ def test_on_other_file_systems(base: Path, kind: str, make: str) -> None:
     else:
         subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(mount)], check=True)
     try:
-        world = World(mount)
+        world = UndoWorkspace(mount)
         world.sh("head -c 50000000 /dev/urandom > big; echo 1 > a; mkdir d; echo x > d/x")
         was = world.picture()
         os.sync()
@@ -675,7 +675,7 @@ def test_on_other_file_systems(base: Path, kind: str, make: str) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
 def test_a_folder_that_is_closed_to_us_is_told(base: Path) -> None:
     def work() -> None:
-        world = World(base)
+        world = UndoWorkspace(base)
         world.sh("mkdir d e; echo 1 > d/x; echo 1 > a; chmod 000 e")
         world.act("echo 2 > a; chmod 000 d")
         assert world.undo().whole
@@ -686,7 +686,7 @@ def test_a_folder_that_is_closed_to_us_is_told(base: Path) -> None:
 
 
 def test_cancelling_a_first_look_ends_it(base: Path) -> None:
-    world = World(base)
+    world = UndoWorkspace(base)
     world.sh("for i in $(seq 30); do mkdir d$i; for j in $(seq 100); do echo $i $j > d$i/f$j; done; done")
     begun, kept, real = threading.Event(), list[int](), Snapshotter._content
 

@@ -12,7 +12,7 @@ from runner.changes.undo.store import Step, Store
 from runner.events import Display
 from runner.frontends.slash.command import Command
 from runner.frontends.slash.files import COMMANDS
-from tests.support.undo_world import World
+from tests.support.undo_workspace import UndoWorkspace
 
 
 class Slow:
@@ -31,14 +31,14 @@ class Slow:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    world = World(tmp_path)
+def world(tmp_path: Path) -> UndoWorkspace:
+    world = UndoWorkspace(tmp_path)
     world.sh("echo one > a")
     world.act("echo two > a")
     return world
 
 
-def test_nothing_is_closed_under_a_reader(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_closed_under_a_reader(world: UndoWorkspace, monkeypatch: pytest.MonkeyPatch) -> None:
     slow = Slow(monkeypatch)
     found: list[list[str]] = []
     reading = threading.Thread(target=lambda: found.append(world.keeper.diff()))
@@ -54,7 +54,7 @@ def test_nothing_is_closed_under_a_reader(world: World, monkeypatch: pytest.Monk
     assert [line for line in found[0] if line.startswith(("-o", "+t"))] == ["-one", "+two"]
 
 
-def test_an_undo_that_was_stopped_is_done_and_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_undo_that_was_stopped_is_done_and_told(world: UndoWorkspace, monkeypatch: pytest.MonkeyPatch) -> None:
     undo = next(each for each in COMMANDS if each.name == "undo")
     events: list[object] = []
     ctx = SimpleNamespace(undo=world.keeper, emit=events.append)

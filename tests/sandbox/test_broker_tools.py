@@ -18,7 +18,7 @@ import pytest
 
 from policy.model.credential import telling
 from tests.support.credential_rows import rows
-from tests.support.egress_world import certificate
+from tests.support.egress_network import certificate
 from tests.support.git_forge import Forge
 from tests.support.sandbox_bench import SYSTEM, USERS, Bench, make
 

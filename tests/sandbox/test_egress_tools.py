@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.egress_world import certificate
+from tests.support.egress_network import certificate
 from tests.support.git_forge import ADDRESS, NAME, OTHER, Forge
 from tests.support.sandbox_bench import SYSTEM, USERS, Bench, make
 

@@ -15,7 +15,7 @@ import pytest
 
 from policy.model.frozen import dataclass
 from tests.support import forked_agent
-from tests.support.egress_world import certificate
+from tests.support.egress_network import certificate
 from tests.support.sandbox_bench import USERS
 from tests.support.secret_service import harness
 

@@ -17,7 +17,7 @@ from tests.sandbox.test_egress_sandbox import (  # noqa: F401  # pytest finds th
     test_without_a_host_there_is_no_proxy,
 )
 from tests.support.container_bench import Containers, Dock
-from tests.support.egress_world import Server, certificate, serving
+from tests.support.egress_network import Server, certificate, serving
 
 
 def test_a_container_is_lent_a_credential(bench: Containers, tmp_path: Path) -> None:

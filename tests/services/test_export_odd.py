@@ -15,8 +15,8 @@ from runner.audit.chain import Record
 from runner.audit.decisions import DecisionTrail
 from runner.audit.export import otlp, sarif, table
 from runner.audit.export.page import document
-from tests.support.record_world import SHOP, story
 from tests.support.report_browser import ABOUT, in_browser, opened
+from tests.support.sample_decisions import SHOP, sample_log
 from tests.support.sarif_checks import valid
 
 ODD: tuple[object, ...] = (
@@ -49,7 +49,7 @@ def odd(seed: int, most: int) -> list[DecisionTrail]:
     """The story, each time with one place of one of its bodies changed to something that does not belong there."""
     dice = random.Random(seed)
     cases = []
-    for deed in story().deeds:
+    for deed in sample_log().deeds:
         for name in ("record", "session", "finished"):
             record: Record | None = getattr(deed, name)
             if record is not None:

@@ -16,7 +16,7 @@ from runner.audit.export.table import jsonl_lines as lines
 from runner.problems import Stopped
 from tests.support.audit_records import fill
 from tests.support.otlp_server import GOOD, Answer, collector, partial, values
-from tests.support.record_world import HOSTILE, hostile, many, story
+from tests.support.sample_decisions import HOSTILE, hostile_log, ordinary_decisions, sample_log
 
 AGENT = str(Path(sys.executable).parent / "agent")
 
@@ -31,7 +31,7 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_decision_is_a_log_record() -> None:
-    told = story()
+    told = sample_log()
     with collector() as seen:
         sent = otlp.send(told.deeds, otlp.endpoint(seen.address, {}))
     assert (sent.records, sent.requests, len(seen.requests)) == (8, 1, 1)
@@ -87,7 +87,7 @@ def test_every_decision_is_a_log_record() -> None:
 def test_a_session_is_a_resource(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=ci")
     with collector() as seen:
-        otlp.send(story().deeds, f"{seen.address}/v1/logs")
+        otlp.send(sample_log().deeds, f"{seen.address}/v1/logs")
     found = {
         str(values(each.resource.attributes)["service.instance.id"]): values(each.resource.attributes)
         for each in seen.resources
@@ -102,7 +102,7 @@ def test_a_session_is_a_resource(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_batches_are_of_a_size_that_collectors_take() -> None:
     with collector() as seen:
-        sent = otlp.send(many(1_200), f"{seen.address}/v1/logs")
+        sent = otlp.send(ordinary_decisions(1_200), f"{seen.address}/v1/logs")
     assert sent.records == 1_200 == len(seen.records)
     assert sent.requests == len(seen.requests) > 2
     assert max(request.ByteSize() for _, _, request in seen.requests) < 4 << 20
@@ -112,7 +112,7 @@ def test_batches_are_of_a_size_that_collectors_take() -> None:
 @pytest.mark.threat("T87")
 def test_hostile_text_arrives_as_it_was_and_moves_no_cursor_in_what_is_shown() -> None:
     with collector() as seen:
-        otlp.send(hostile().deeds, f"{seen.address}/v1/logs")
+        otlp.send(hostile_log().deeds, f"{seen.address}/v1/logs")
     assert len(seen.records) == 3 * len(HOSTILE)
     for log in seen.records:
         assert log.body.string_value.isprintable()
@@ -127,7 +127,7 @@ def test_headers_and_compression_come_from_the_environment_alone(monkeypatch: py
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20s3cret,x-tenant=7")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip")
     with collector() as seen:
-        otlp.send(story().deeds, f"{seen.address}/v1/logs")
+        otlp.send(sample_log().deeds, f"{seen.address}/v1/logs")
     _, headers, _ = seen.requests[0]
     assert (headers["authorization"], headers["x-tenant"], headers["content-encoding"]) == (
         "Bearer s3cret",
@@ -153,10 +153,10 @@ ANSWERS: list[tuple[Answer, str, str]] = [
 @pytest.mark.parametrize(("answer", "why", "fix"), ANSWERS, ids=[row[1][:24] for row in ANSWERS])
 def test_what_a_collector_does_not_take_is_said(answer: Answer, why: str, fix: str) -> None:
     with collector(lambda number: answer) as seen, pytest.raises(otlp.Unsent) as caught:
-        otlp.send(story().deeds, f"{seen.address}/v1/logs")
+        otlp.send(sample_log().deeds, f"{seen.address}/v1/logs")
     assert caught.value.problem.why == why
     assert fix in caught.value.problem.fix
-    assert (caught.value.sent.records, caught.value.first) == (0, story().deeds[0].record.body["time"])
+    assert (caught.value.sent.records, caught.value.first) == (0, sample_log().deeds[0].record.body["time"])
     assert "/elsewhere" not in {path for path, _, _ in seen.requests}
 
 
@@ -183,7 +183,7 @@ def test_what_a_collector_answers_is_counted_while_it_is_unpacked(
     body: bytes, fields: tuple[tuple[str, str], ...], why: str, status: int
 ) -> None:
     with collector(lambda number: (status, GOOD[1], body), fields) as seen, pytest.raises(otlp.Unsent) as caught:
-        otlp.send(story().deeds, f"{seen.address}/v1/logs")
+        otlp.send(sample_log().deeds, f"{seen.address}/v1/logs")
     if why == "too old":
         why = {200: why, 307: "it wants the record", 400: "it answered 400"}[status]
     assert caught.value.problem.why.startswith(why)
@@ -194,12 +194,12 @@ def test_nobody_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as silent:  # its port is nobody else's meanwhile
         silent.bind(("127.0.0.1", 0))
         with pytest.raises(otlp.Unsent) as caught:
-            otlp.send(story().deeds, f"http://127.0.0.1:{silent.getsockname()[1]}/v1/logs")
+            otlp.send(sample_log().deeds, f"http://127.0.0.1:{silent.getsockname()[1]}/v1/logs")
     assert caught.value.problem.why == "nobody listens there"
 
 
 def test_a_failure_in_the_middle_says_where_to_go_on() -> None:
-    deeds = list(many(1_200))
+    deeds = list(ordinary_decisions(1_200))
     with collector(lambda number: GOOD if number == 0 else (400, "text/plain", b"full")) as seen:
         with pytest.raises(otlp.Unsent) as caught:
             otlp.send(deeds, f"{seen.address}/v1/logs")

@@ -20,8 +20,8 @@ from runner.audit.verify import verify
 from tests.support import forked_agent
 from tests.support.audit_records import fill
 from tests.support.places import ROOT
-from tests.support.record_world import HOSTILE, Story, hostile, many, story
 from tests.support.report_browser import ABOUT, in_browser, opened
+from tests.support.sample_decisions import HOSTILE, SampleLog, hostile_log, ordinary_decisions, sample_log
 
 AGENT = str(Path(sys.executable).parent / "agent")
 expect.set_options(timeout=60_000)
@@ -59,7 +59,7 @@ def test_the_page_is_shipped() -> None:
 @pytest.mark.threat("T88")
 def test_no_character_of_the_file_itself_is_a_models() -> None:
     """Without a browser: between the marks of the data is ASCII JSON in which no markup can begin."""
-    text = document(hostile().deeds, ABOUT)
+    text = document(hostile_log().deeds, ABOUT)
     assert text.isascii() or not re.search(
         r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069]", text
     )
@@ -72,7 +72,7 @@ def test_no_character_of_the_file_itself_is_a_models() -> None:
 @in_browser
 @pytest.mark.threat("T88")
 def test_nothing_that_a_model_wrote_does_anything(browser: Browser, tmp_path: Path) -> None:
-    seen = opened(browser, tmp_path, hostile().deeds)
+    seen = opened(browser, tmp_path, hostile_log().deeds)
     page = seen.page
     marks = page.evaluate(
         "[document.scripts.length, document.images.length, document.querySelectorAll('a, iframe, object, embed, link, base').length]"
@@ -111,7 +111,7 @@ def test_nothing_that_a_model_wrote_does_anything(browser: Browser, tmp_path: Pa
 @pytest.mark.threat("T88")
 @pytest.mark.parametrize("text", HOSTILE[:8])
 def test_an_address_that_was_made_up_does_nothing(browser: Browser, tmp_path: Path, text: str) -> None:
-    seen = opened(browser, tmp_path, story().deeds)
+    seen = opened(browser, tmp_path, sample_log().deeds)
     seen.page.evaluate(
         "text => { for (const name of ['text', 'tier', 'rule', 'host', 'session', 'order', 'from', 'id', 'page', 'verdict', '__proto__']) location.hash += '&' + name + '=' + encodeURIComponent(text.replace(/[\\ud800-\\udfff]/g, '')); }",
         text,
@@ -150,7 +150,7 @@ FILTERS = [
 
 @in_browser
 def test_filters_filter(browser: Browser, tmp_path: Path) -> None:
-    seen = opened(browser, tmp_path, story().deeds)
+    seen = opened(browser, tmp_path, sample_log().deeds)
     page = seen.page
     everything = [13, 10, 9, 7, 6, 11, 4, 2]
     assert seen.ids() == everything, "denials first, newest first among them"
@@ -180,7 +180,7 @@ def test_filters_filter(browser: Browser, tmp_path: Path) -> None:
 
 @in_browser
 def test_filters_hold_together_and_in_the_address(browser: Browser, tmp_path: Path) -> None:
-    seen = opened(browser, tmp_path, story().deeds)
+    seen = opened(browser, tmp_path, sample_log().deeds)
     page = seen.page
     page.click("button.toggle.denied")
     page.click("#plot-tiers [data-name=secret]")
@@ -204,7 +204,7 @@ def test_filters_hold_together_and_in_the_address(browser: Browser, tmp_path: Pa
 
 @in_browser
 def test_plots_have_the_numbers_of_the_record(browser: Browser, tmp_path: Path) -> None:
-    seen = opened(browser, tmp_path, story().deeds)
+    seen = opened(browser, tmp_path, sample_log().deeds)
     assert seen.bars("#plot-tiers") == {
         "secret": [2, 0, 0], "malformed": [1, 0, 0], "write-outside": [1, 0, 0], "dangerous": [1, 0, 0],
         "network": [0, 1, 0], "write": [0, 0, 1], "read": [0, 0, 1],
@@ -251,7 +251,7 @@ def test_plots_have_the_numbers_of_the_record(browser: Browser, tmp_path: Path) 
 
 @in_browser
 def test_a_decision_is_shown_whole(browser: Browser, tmp_path: Path) -> None:
-    seen = opened(browser, tmp_path, story().deeds)
+    seen = opened(browser, tmp_path, sample_log().deeds)
     page = seen.page
     page.click("#r9")
     assert page.inner_text("#detail .script mark") == "sh"
@@ -275,7 +275,7 @@ def test_a_decision_is_shown_whole(browser: Browser, tmp_path: Path) -> None:
 
 @in_browser
 def test_it_is_used_without_a_mouse_and_by_a_screen_reader(browser: Browser, tmp_path: Path) -> None:
-    seen = opened(browser, tmp_path, story().deeds)
+    seen = opened(browser, tmp_path, sample_log().deeds)
     page = seen.page
     page.keyboard.press("/")
     page.keyboard.type("ssh")
@@ -296,7 +296,7 @@ def test_it_is_used_without_a_mouse_and_by_a_screen_reader(browser: Browser, tmp
     assert nameless == []
     assert page.get_attribute("#found", "aria-live") == "polite"
     assert "5 denied" in str(
-        opened(browser, tmp_path, story().deeds).page.get_attribute("#plot-time svg", "aria-label")
+        opened(browser, tmp_path, sample_log().deeds).page.get_attribute("#plot-time svg", "aria-label")
     )
     assert seen.bad == []
     page.close()
@@ -304,7 +304,7 @@ def test_it_is_used_without_a_mouse_and_by_a_screen_reader(browser: Browser, tmp
 
 @in_browser
 def test_a_small_screen_paper_and_the_dark(browser: Browser, tmp_path: Path) -> None:
-    seen = opened(browser, tmp_path, story().deeds, color_scheme="dark")
+    seen = opened(browser, tmp_path, sample_log().deeds, color_scheme="dark")
     page = seen.page
     ground = "getComputedStyle(document.body).backgroundColor"
     dark = page.evaluate(ground)
@@ -330,7 +330,7 @@ def test_a_log_that_was_changed_is_said_first(browser: Browser, tmp_path: Path) 
     about = About(
         "ringfence 0.1.0", "2026-03-11T08:00:00Z", "/log/audit.db", broken="Record 4: <b>changed</b>.", left=True
     )
-    seen = opened(browser, tmp_path, story().deeds, about)
+    seen = opened(browser, tmp_path, sample_log().deeds, about)
     first, second = seen.page.locator(".alert").all_inner_texts()
     assert first.startswith("The log does not hold. Record 4: <b>changed</b>.")
     assert "older ones were left out" in second
@@ -340,7 +340,7 @@ def test_a_log_that_was_changed_is_said_first(browser: Browser, tmp_path: Path) 
 
 
 def test_long_texts_are_cut_and_their_length_is_said(tmp_path: Path) -> None:
-    told = story()
+    told = sample_log()
     told.refused("aaaa000011112222", "bash", "x" * 100_000, Problem("a", "b", "c"))
     text = document(told.deeds, ABOUT)
     assert "x" * 4_000 in text
@@ -350,7 +350,7 @@ def test_long_texts_are_cut_and_their_length_is_said(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("length", [3_000, 20_000], ids=["long", "longer than what is recorded"])
 def test_a_report_of_long_texts_stays_within_its_budget(length: int) -> None:
-    told = Story()
+    told = SampleLog()
     told.session("aaaa000011112222")
     for number in range(400):
         told.refused(
@@ -361,7 +361,7 @@ def test_a_report_of_long_texts_stays_within_its_budget(length: int) -> None:
 
 @in_browser
 def test_ten_thousand_decisions_are_less_than_five_megabytes_and_usable(browser: Browser, tmp_path: Path) -> None:
-    deeds = list(many(10_000))
+    deeds = list(ordinary_decisions(10_000))
     seen = opened(browser, tmp_path, deeds)
     page = seen.page
     size = (tmp_path / "report.html").stat().st_size

@@ -22,7 +22,7 @@ from runner.sessions.open import SessionTarget
 from runner.sessions.store import Store
 
 
-class Person:
+class ScriptedUser:
     """Types the given lines; an exception in their place is raised, a callable is done before the next line."""
 
     def __init__(self, *lines: str | BaseException | Callable[[], None]) -> None:
@@ -42,8 +42,8 @@ def bash(script: str) -> Turn:
     return Turn(calls=(ToolCall("", "bash", {"command": script}),))
 
 
-def talk(
-    base: Path, turns: list[Turn], person: Person, emit: Callable[[Event], None], context: Context | None = None
+def play_conversation(
+    base: Path, turns: list[Turn], person: ScriptedUser, emit: Callable[[Event], None], context: Context | None = None
 ) -> int:
     workspace, home = base / "w", base / "home"
     workspace.mkdir(exist_ok=True)
@@ -68,7 +68,7 @@ def talk(
     return asyncio.run(work())
 
 
-def told(events: list[Event]) -> str:
+def shown_text(events: list[Event]) -> str:
     """Return the text that the user sees beside the model's text and calls."""
     seen = []
     for event in events:

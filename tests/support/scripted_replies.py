@@ -20,7 +20,7 @@ from runner.messages import (
     ToolCall,
     Usage,
 )
-from tests.support.loop_stage import FakeSandbox, Make, busy, stage  # noqa: F401  # the fixture
+from tests.support.loop_harness import FakeSandbox, Make, busy, stage  # noqa: F401  # the fixture
 
 Wait = Callable[[], Awaitable[object]]
 

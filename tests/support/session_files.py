@@ -36,13 +36,13 @@ def new_store(state: Path) -> Store:
     return Store.of(state, "/w")
 
 
-def begun(store: Store, id: str = ID, mask: Mask | None = None) -> Journal:
+def new_journal(store: Store, id: str = ID, mask: Mask | None = None) -> Journal:
     return SessionTarget(store).journal(run_of(store, id), mask)
 
 
-def talk(store: Store, id: str = ID) -> Path:
+def sample_session(store: Store, id: str = ID) -> Path:
     """A session of one prompt, one turn with two calls, and an answer: lines 1 to 8, as they are numbered."""
-    journal = begun(store, id)
+    journal = new_journal(store, id)
     journal.message(user("first"))  # lines 1 and 2 are the head and the run; this is 3
     journal.message(calls("a", "b", text="I look."))
     journal.result(1, result("b", "of b"))

@@ -21,7 +21,7 @@ MARK = "the tests failed in tests/test_paint.py"
 USED = Usage(900, 90)
 
 
-class Clerk:
+class SummaryProvider:
     """A provider that answers each request with the next of `answers`, then with the last for ever; or raises it. An
     event is set, and then nothing comes."""
 
@@ -54,5 +54,5 @@ class Clerk:
         return "".join(block.text for message in self.requests[-1].messages for block in message.content)  # type: ignore[union-attr]  # a person's texts
 
 
-def said(text: str) -> UserMessage:
+def user_message(text: str) -> UserMessage:
     return UserMessage((TextBlock(text),))

@@ -20,7 +20,7 @@ from runner.approval.approver import Answer, Edited, Halt, No, Question, Termina
 from runner.approval.card import card
 from runner.approval.remember_options import NOTHING
 from runner.events import Event, Notice
-from tests.support.terminal_person import Person
+from tests.support.terminal_user import ScriptedUser
 
 SCRIPT = "curl https://api.example.test/v1"
 REASON = Reason(Tier.NETWORK, "`curl` talks to api.example.test", RuleRef(RuleKind.COMMAND, "net", 4), SourceSpan(0, 4))
@@ -36,7 +36,7 @@ def question(script: str = SCRIPT, *, terms: Terms | None = None) -> Ask:
 
 def asked(*lines: str | BaseException, ask: Ask | None = None) -> tuple[Answer, str]:
     screen = io.StringIO()
-    terminal = Terminal(Console(file=screen, width=80), Person(*lines))
+    terminal = Terminal(Console(file=screen, width=80), ScriptedUser(*lines))
     answer = asyncio.run(terminal.ask(ask or question()))
     return answer, " ".join(screen.getvalue().split())  # where lines break is not what these tests are about
 
@@ -68,7 +68,7 @@ def test_what_counts_as_a_yes(lines: tuple[str | BaseException, ...], answer: An
 def put(*questions: Ask, typed: tuple[str | BaseException, ...]) -> tuple[tuple[Answer, ...], str]:
     """A list of questions, as the loop puts them."""
     screen = io.StringIO()
-    terminal = Terminal(Console(file=screen, width=80), Person(*typed))
+    terminal = Terminal(Console(file=screen, width=80), ScriptedUser(*typed))
     asked_ = [Question(str(place), ask, NOTHING, card(ask)) for place, ask in enumerate(questions)]
     return asyncio.run(terminal.ask_all(asked_)), " ".join(screen.getvalue().split())
 

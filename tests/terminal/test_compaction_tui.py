@@ -12,7 +12,7 @@ from runner.providers import Opened
 from tests.support.json_front import Front
 from tests.support.model_server import Delta, serving
 from tests.support.screen_harness import AGENT, ScreenHarness, leave
-from tests.support.summaries import Clerk
+from tests.support.summaries import SummaryProvider
 from tests.support.tmux import Tmux
 
 
@@ -50,7 +50,7 @@ def test_a_program_that_does_not_wait_for_notes_loses_nothing(folder: Path) -> N
     """A prompt right behind /compact ended JSON mode."""
     long = "word " * 4_000
 
-    clerk = Clerk(long, long, "noted", "after the notes")
+    clerk = SummaryProvider(long, long, "noted", "after the notes")
 
     async def work() -> tuple[Front, Exit]:
         front = Front()

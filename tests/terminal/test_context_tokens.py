@@ -21,7 +21,7 @@ from runner.messages import (
 )
 from runner.problems import Exit
 from runner.providers.scripted import Turn
-from tests.support.conversation import Person, talk, told
+from tests.support.conversation import ScriptedUser, play_conversation, shown_text
 
 
 def said(text: str) -> UserMessage:
@@ -114,8 +114,11 @@ def test_another_model_has_not_counted_yet() -> None:
 def test_a_session_that_is_gone_on_with_remembers_the_providers_count(tmp_path: Path) -> None:
     seen: list[Event] = []
     counted = Usage(input=5_000, cache_read=70, output=7)
-    assert talk(tmp_path, [Turn("one", usage=counted)], Person("hello", "/quit"), seen.append) == Exit.DONE
+    assert (
+        play_conversation(tmp_path, [Turn("one", usage=counted)], ScriptedUser("hello", "/quit"), seen.append)
+        == Exit.DONE
+    )
     after: list[Event] = []
-    lines = Person("/resume", "1", "/context", "more", "/quit")
-    assert talk(tmp_path, [Turn("two", usage=counted)], lines, after.append) == Exit.DONE
-    assert "the next request is 5,077 tokens" in told(after), "to the token, since nothing came since"
+    lines = ScriptedUser("/resume", "1", "/context", "more", "/quit")
+    assert play_conversation(tmp_path, [Turn("two", usage=counted)], lines, after.append) == Exit.DONE
+    assert "the next request is 5,077 tokens" in shown_text(after), "to the token, since nothing came since"

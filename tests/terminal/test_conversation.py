@@ -15,13 +15,16 @@ from runner.audit.log import AuditLog
 from runner.events import Event, Finished, Prompted, RunEnded, SessionStarted, VerdictReached
 from runner.problems import Exit
 from runner.providers.scripted import Turn
-from tests.support.conversation import Person, bash, talk, told
+from tests.support.conversation import ScriptedUser, bash, play_conversation, shown_text
 
 
 def test_the_talk_goes_on_and_ends_at_the_end_of_input(tmp_path: Path) -> None:
     events: list[Event] = []
     turns = [bash("echo one > kept"), Turn("done"), bash("cat kept"), Turn("done")]
-    assert talk(tmp_path, turns, Person("write it", "", "read it", EOFError()), events.append) == Exit.DONE
+    assert (
+        play_conversation(tmp_path, turns, ScriptedUser("write it", "", "read it", EOFError()), events.append)
+        == Exit.DONE
+    )
     assert isinstance(events[0], SessionStarted)
     ended = [event for event in events if isinstance(event, RunEnded)]
     assert [event.reason for event in ended] == ["done", "done"], "an empty line is no turn"
@@ -34,9 +37,9 @@ def test_the_talk_goes_on_and_ends_at_the_end_of_input(tmp_path: Path) -> None:
 def test_lines_that_came_at_once_are_one_prompt_and_no_command(tmp_path: Path, first: str) -> None:
     events: list[Event] = []
     lines = f"{first}\n!touch bad\n/quit"
-    assert talk(tmp_path, [Turn("read")], Person(lines, "!", "/quit"), events.append) == Exit.DONE
+    assert play_conversation(tmp_path, [Turn("read")], ScriptedUser(lines, "!", "/quit"), events.append) == Exit.DONE
     assert [event.text for event in events if isinstance(event, Prompted)] == [lines]
-    assert "runs a command yourself" in told(events), "a `!` alone says what it is for"
+    assert "runs a command yourself" in shown_text(events), "a `!` alone says what it is for"
     assert not (tmp_path / "w" / "bad").exists()
 
 
@@ -51,7 +54,7 @@ def test_ctrl_c_stops_the_turn_and_its_child_and_the_talk_goes_on(tmp_path: Path
 
     turns = [bash("python3 -c 'import time; time.sleep(60)'"), bash("echo still here"), Turn("done")]
     before = signal.getsignal(signal.SIGINT)
-    assert talk(tmp_path, turns, Person("sleep", "go on", "/quit"), emit) == Exit.DONE
+    assert play_conversation(tmp_path, turns, ScriptedUser("sleep", "go on", "/quit"), emit) == Exit.DONE
     assert signal.getsignal(signal.SIGINT) is before
     assert [event.exit for event in events if isinstance(event, RunEnded)] == [Exit.INTERRUPTED, Exit.DONE]
     assert "still here" in [event for event in events if isinstance(event, Finished)][-1].text
@@ -129,12 +132,14 @@ def _read_until(terminal: int, wanted: bytes) -> None:
 
 def test_ctrl_c_twice_at_the_prompt_leaves(tmp_path: Path) -> None:
     events: list[Event] = []
-    person = Person(KeyboardInterrupt(), "/help", KeyboardInterrupt(), KeyboardInterrupt())
-    assert talk(tmp_path, [], person, events.append) == Exit.INTERRUPTED
+    person = ScriptedUser(KeyboardInterrupt(), "/help", KeyboardInterrupt(), KeyboardInterrupt())
+    assert play_conversation(tmp_path, [], person, events.append) == Exit.INTERRUPTED
 
 
 def test_a_changed_mode_holds_for_what_follows(tmp_path: Path) -> None:
     events: list[Event] = []
-    talk(tmp_path, [bash("echo x > made"), Turn("done")], Person("/mode plan", "write it", "/quit"), events.append)
+    play_conversation(
+        tmp_path, [bash("echo x > made"), Turn("done")], ScriptedUser("/mode plan", "write it", "/quit"), events.append
+    )
     assert not (tmp_path / "w" / "made").exists()
     assert [event.cell.mode for event in events if isinstance(event, VerdictReached)] == [Mode.PLAN]

@@ -24,22 +24,22 @@ from runner.changes.review.workspace_copy import copied
 from runner.changes.undo.scope import inventory_of, secret_of
 from tests.support import forked_agent
 from tests.support.patch_rows import ROWS, nothing_secret
-from tests.support.review_world import BARE, TREES, base, git_apply, make, sh, tree
+from tests.support.review_workspaces import BARE, TREES, base, git_apply, make, sh, tree
 from tests.support.terminal import Terminal
-from tests.support.undo_world import World
+from tests.support.undo_workspace import UndoWorkspace
 
 __all__ = ("base",)  # a fixture
 AGENT = os.path.join(os.path.dirname(sys.executable), "agent")
 
 
-def planned(world: World, patch: bytes, *, reverse: bool = False) -> Plan:
+def planned(world: UndoWorkspace, patch: bytes, *, reverse: bool = False) -> Plan:
     sections: tuple[Section, ...] = read(patch)
     if reverse:
         sections = tuple(section.reversed() for section in reversed(sections))
     return plan(str(world.w), sections, secret_of(world.ground))
 
 
-def applied(world: World, patch: bytes, *, reverse: bool = False) -> Applied:
+def applied(world: UndoWorkspace, patch: bytes, *, reverse: bool = False) -> Applied:
     found = planned(world, patch, reverse=reverse)
     assert found.problems == ()
     store = world.store()
@@ -53,7 +53,7 @@ def applied(world: World, patch: bytes, *, reverse: bool = False) -> Applied:
 def test_the_patch_makes_the_original_what_the_copy_is(
     base: Path, before: str, work: str, files: dict[str, str], why: str
 ) -> None:
-    world = World(base)
+    world = UndoWorkspace(base)
     sh(world.w, before)
     copy = copied(str(world.w), str(base))
     sh(copy.path, work)
@@ -95,7 +95,7 @@ def test_law_what_git_writes_is_understood(
     """Any two trees, and the patch that Git makes of them: both of us answer the same."""
     top = Path(tempfile.mkdtemp(dir=base))
     (top / "w").mkdir()
-    world = World(top)
+    world = UndoWorkspace(top)
     make(world.w, before)
     sh(
         world.w,
@@ -171,7 +171,7 @@ CHANGE = b"diff --git a/a b/a\nold mode 100644\nnew mode 100755\n--- a/a\n+++ b/
 
 @pytest.mark.parametrize("patch", [COPY + CHANGE, CHANGE + COPY], ids=["before", "after"])
 def test_a_copy_is_of_what_was_there_before_the_patch(base: Path, patch: bytes) -> None:
-    world = World(base)
+    world = UndoWorkspace(base)
     (base / "git").mkdir()
     for each in (world.w, base / "git"):
         sh(each, "echo 1 > a")
@@ -218,7 +218,7 @@ ESCAPES: list[tuple[str, bytes, str, str]] = [
 @pytest.mark.parametrize(("before", "patch", "path", "why"), ESCAPES, ids=[f"{row[2]}: {row[3]}" for row in ESCAPES])
 def test_what_no_patch_may_do(base: Path, before: str, patch: bytes, path: str, why: str) -> None:
     (base / "out").write_text("secret\n")
-    world = World(base)
+    world = UndoWorkspace(base)
     sh(world.w, before)
     was = tree(world.w) if "fifo" not in before else {}
     assert planned(world, patch).problems == ((path, why),)
@@ -327,7 +327,7 @@ def test_law_no_damage_does_more_than_be_refused(base: Path, data: st.DataObject
 
 
 def test_it_is_all_or_nothing(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(base)
+    world = UndoWorkspace(base)
     sh(world.w, "echo 1 > a; echo 1 > b; mkdir d; echo 1 > d/x")
     copy = copied(str(world.w), str(base))
     sh(copy.path, "echo 2 > a; echo 2 > z; rm -r d; mkdir n; echo 2 > n/x")
@@ -348,7 +348,7 @@ def test_it_is_all_or_nothing(base: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_change_in_between_is_not_overwritten(base: Path) -> None:
-    world = World(base)
+    world = UndoWorkspace(base)
     sh(world.w, "echo 1 > a; echo 1 > b")
     copy = copied(str(world.w), str(base))
     sh(copy.path, "echo 2 > a; echo 2 > b")
@@ -365,7 +365,7 @@ def test_a_change_in_between_is_not_overwritten(base: Path) -> None:
 @pytest.mark.threat("T95")
 def test_what_makes_a_warning_in_between_stops_it(base: Path) -> None:
     """Somebody makes the rest of a repository while a person looks at a patch that adds one file."""
-    world = World(base)
+    world = UndoWorkspace(base)
     sh(world.w, f"mkdir sub; printf {EVIL!r} > sub/config")
     found = planned(world, REF)
     sh(world.w, "mkdir sub/objects sub/refs")
@@ -379,7 +379,7 @@ def test_what_makes_a_warning_in_between_stops_it(base: Path) -> None:
 
 def test_a_file_with_two_names_is_written_under_one(base: Path) -> None:
     """THREAT T18: nothing is written into a file that lies elsewhere as well."""
-    world = World(base)
+    world = UndoWorkspace(base)
     sh(world.w, "echo 1 > ../elsewhere; ln ../elsewhere a")
     applied(world, b"--- a/a\n+++ b/a\n@@ -1 +1 @@\n-1\n+2\n")
     assert ((world.w / "a").read_text(), (base / "elsewhere").read_text()) == ("2\n", "1\n")
@@ -395,7 +395,7 @@ LASTING = [
 
 @pytest.mark.parametrize(("before", "patch", "lasting"), LASTING)
 def test_what_cannot_be_taken_back_is_named(base: Path, before: str, patch: bytes, lasting: tuple[str, ...]) -> None:
-    world = World(base)
+    world = UndoWorkspace(base)
     sh(world.w, before)
     was = tree(world.w)
     assert applied(world, patch).lasting == lasting
@@ -403,7 +403,7 @@ def test_what_cannot_be_taken_back_is_named(base: Path, before: str, patch: byte
     assert tree(world.w) == was
 
 
-def agent(world: World, *words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[str]:
+def agent(world: UndoWorkspace, *words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[str]:
     done = forked_agent.run(
         [AGENT, *words], cwd=world.w, env=world.environ, input=stdin, capture_output=True, timeout=60
     )
@@ -415,7 +415,7 @@ BOTH = new("a") + b"--- /dev/null\n+++ b/b\n@@ -0,0 +1 @@\n+\x1b[2Jhi\xe2\x80\xa
 
 @pytest.mark.threat("T95")
 def test_the_command(base: Path) -> None:
-    world = World(base)
+    world = UndoWorkspace(base)
     (base / "p").write_bytes(BOTH)
     checked = agent(world, "apply", "--check", "../p")
     assert (checked.returncode, list(world.w.iterdir())) == (0, [])
@@ -442,7 +442,7 @@ def test_the_command(base: Path) -> None:
     ("typed", "code", "done"), [("yes\n", 0, True), ("no\n", 1, False), ("\n", 1, False), ("\x04", 1, False)]
 )
 def test_the_question(base: Path, typed: str, code: int, done: bool) -> None:
-    world = World(base)
+    world = UndoWorkspace(base)
     (base / "p").write_bytes(BOTH)
     terminal = Terminal([AGENT, "apply", "../p"], world.w, {**world.environ, "TERM": "xterm"})
     try:
@@ -470,7 +470,7 @@ SEVERE = [
 @pytest.mark.threat("T95")
 @pytest.mark.parametrize(("patch", "words"), SEVERE, ids=[row[1] for row in SEVERE])
 def test_a_yes_that_nobody_gave_at_a_terminal_is_not_enough(base: Path, patch: bytes, words: str) -> None:
-    world = World(base)
+    world = UndoWorkspace(base)
     done = agent(world, "apply", "-", "--yes", stdin=patch)
     assert (done.returncode, os.listdir(world.w)) == (1, [])
     assert words in done.stderr
@@ -491,7 +491,7 @@ USAGE = [
 
 @pytest.mark.parametrize(("words", "code", "said"), USAGE)
 def test_mistakes(base: Path, words: tuple[str, ...], code: int, said: str) -> None:
-    world = World(base)
+    world = UndoWorkspace(base)
     (base / "p").write_bytes(new("a"))
     (base / "no").write_text("hello\n")
     done = agent(world, *words)
@@ -579,7 +579,7 @@ PLANTS: list[tuple[str, bytes, set[str], str]] = [
 def test_a_repository_that_a_patch_brings_together_is_warned_of(
     base: Path, before: str, patch: bytes, warned: set[str], why: str
 ) -> None:
-    world = World(base)
+    world = UndoWorkspace(base)
     sh(world.w, before)
     was = tree(world.w)
     checked = agent(world, "apply", "--check", "--json", "-", stdin=patch)
@@ -616,7 +616,7 @@ TAKES: list[tuple[str, bytes, str]] = [
 @pytest.mark.threat("T95")
 @pytest.mark.parametrize(("before", "patch", "why"), TAKES, ids=[row[2] for row in TAKES])
 def test_no_patch_takes_a_secret_along(base: Path, before: str, patch: bytes, why: str) -> None:
-    world = World(base, '[[rule]]\nverdict = "deny"\nread = ["denied/**"]\nwhy = "kept apart"\n')
+    world = UndoWorkspace(base, '[[rule]]\nverdict = "deny"\nread = ["denied/**"]\nwhy = "kept apart"\n')
     sh(world.w, f"printf 'first\\n{SECRET}\\nlast\\n' > .env; {before}")
     was = tree(world.w)
     turned = ("--reverse",) if why == "reversed" else ()
@@ -639,7 +639,7 @@ SHOWS = [
 @pytest.mark.threat("T04")
 @pytest.mark.parametrize("patch", SHOWS)
 def test_of_a_secret_only_what_the_patch_says_is_shown(base: Path, patch: bytes) -> None:
-    world = World(base)
+    world = UndoWorkspace(base)
     sh(world.w, f"printf 'first\\n{SECRET}\\nlast\\n' > .env")
     for words, code in ((("--check",), 0), (("--check", "--json"), 0), (("--yes",), 1), (("--yes", "--anyway"), 0)):
         done = agent(world, "apply", *words, "-", stdin=patch)
@@ -690,7 +690,7 @@ def test_law_no_patch_makes_git_obey_anything_without_a_warning(
     """Any two trees of the pieces of a repository: where a patch makes the real Git obey settings, it was warned of."""
     top = Path(tempfile.mkdtemp(dir=base))
     (top / "w").mkdir()
-    world = World(top)
+    world = UndoWorkspace(top)
     make(world.w, _fitting(before))
     sh(world.w, "git init -q .")  # what lies around counts for nothing
     was = _obeyed(world.w)

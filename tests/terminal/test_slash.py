@@ -15,7 +15,7 @@ from runner.frontends.slash.registry import COMMANDS
 from runner.messages import Usage
 from runner.problems import Exit
 from runner.providers.scripted import Turn
-from tests.support.conversation import Person, bash, talk, told
+from tests.support.conversation import ScriptedUser, bash, play_conversation, shown_text
 
 # fmt: off
 SAID: list[tuple[str, str, str]] = [
@@ -67,14 +67,17 @@ SAID: list[tuple[str, str, str]] = [
 @pytest.mark.parametrize(("line", "wanted", "why"), SAID, ids=[f"{line}: {why}" for line, _, why in SAID])
 def test_a_command_says(tmp_path: Path, line: str, wanted: str, why: str) -> None:
     events: list[Event] = []
-    assert talk(tmp_path, [], Person(line, "2" if line == "/model" else "", "/quit"), events.append) == Exit.DONE
-    assert wanted in told(events), why
+    assert (
+        play_conversation(tmp_path, [], ScriptedUser(line, "2" if line == "/model" else "", "/quit"), events.append)
+        == Exit.DONE
+    )
+    assert wanted in shown_text(events), why
     assert not [event for event in events if isinstance(event, RunEnded)], "the model is not asked"
 
 
 def play(base: Path, turns: list[Turn], *lines: str | Callable[[], None]) -> list[Event]:
     events: list[Event] = []
-    assert talk(base, turns, Person(*lines, "/quit"), events.append) == Exit.DONE
+    assert play_conversation(base, turns, ScriptedUser(*lines, "/quit"), events.append) == Exit.DONE
     return events
 
 
@@ -170,7 +173,7 @@ def test_a_session_that_is_gone_on_with_knows_all_of_it(
     play(tmp_path, TWO, "!true", "first", "second")
     play(tmp_path, [bash("echo other > other"), Turn("done")], "of another session")
     events = play(tmp_path, [Turn("done")], "/resume", "2", *lines)
-    assert wanted in told(events), why
+    assert wanted in shown_text(events), why
     assert sorted(each.name for each in (tmp_path / "w").iterdir()) == sorted([*files, "other"]), why
 
 
@@ -178,8 +181,8 @@ def test_what_a_session_cost_is_that_of_all_its_runs(tmp_path: Path) -> None:
     used = Usage(input=900, output=40)
     play(tmp_path, [Turn("one", usage=used)], "first")
     events = play(tmp_path, [Turn("two", usage=used)], "/resume", "1", "second", "/cost")
-    assert "sent      900 tokens" in told(events)
-    assert "session   1800 tokens in, 80 out" in told(events)
+    assert "sent      900 tokens" in shown_text(events)
+    assert "session   1800 tokens in, 80 out" in shown_text(events)
 
 
 def test_a_list_of_steps_that_cannot_be_read_is_told(tmp_path: Path) -> None:
@@ -189,7 +192,7 @@ def test_a_list_of_steps_that_cannot_be_read_is_told(tmp_path: Path) -> None:
         each.unlink()
     steps.mkdir()
     events = play(tmp_path, [], "/resume", "1", "/diff", "/undo", "/rewind")
-    assert told(events).count("is a directory") == 3
+    assert shown_text(events).count("is a directory") == 3
     assert sorted(each.name for each in (tmp_path / "w").iterdir()) == ["one", "two"]
 
 
@@ -197,11 +200,11 @@ def test_a_rewind_is_kept_at_once_and_the_copy_of_a_session_is_no_part_of_it(tmp
     play(tmp_path, TWO, "first", "second")
     play(tmp_path, [bash("echo 3 > three"), Turn("done")], "/resume", "1", "/fork", "third")
     copy = play(tmp_path, [], "/resume", "1", "/diff", "/rewind", "1", "2")
-    assert "+3" in told(copy)
+    assert "+3" in shown_text(copy)
     events = play(tmp_path, [], "/resume", "1", "/rewind", "", "/clear", "/resume", "2", "/diff", "/rewind", "2", "1")
     resumed = [event for event in events if isinstance(event, Resumed)]
     assert [event.last for event in resumed] == ["second", "second"], "nothing was said after it"
-    assert "+3" not in told(events)
+    assert "+3" not in shown_text(events)
     assert sorted(each.name for each in (tmp_path / "w").iterdir()) == ["three"], "which is the copy's"
 
 
@@ -219,7 +222,7 @@ def test_an_export_is_a_new_file(tmp_path: Path, words: str, name: str) -> None:
 @pytest.mark.parametrize("name", ["a\0b", "a\ud800"])
 def test_a_name_that_no_file_has_is_told(tmp_path: Path, name: str) -> None:
     events = play(tmp_path, [Turn("one"), Turn("two")], "first", f"/export md {name}", "second")
-    assert "cannot be used" in told(events)
+    assert "cannot be used" in shown_text(events)
     assert [event.reason for event in events if isinstance(event, RunEnded)] == ["done", "done"]
 
 
@@ -236,8 +239,8 @@ def test_a_command_of_ones_own_is_sent(tmp_path: Path) -> None:
     (commands / "greet.md").write_text("Say hello to $1.")
     (commands / "Bad.md").write_text("x")
     events = play(tmp_path, [Turn("hello")], "/help greet", "/greet Ann", "/resume")
-    assert "Bad.md" in told(events)
-    assert f"from: {commands}/greet.md" in told(events)
+    assert "Bad.md" in shown_text(events)
+    assert f"from: {commands}/greet.md" in shown_text(events)
     (sent,) = [event.text for event in events if isinstance(event, Prompted)]
     assert sent == "Say hello to Ann."
 
@@ -245,9 +248,9 @@ def test_a_command_of_ones_own_is_sent(tmp_path: Path) -> None:
 def test_a_skill_is_handed_over(tmp_path: Path) -> None:
     skill = Skill("fix", "How to fix", "/skills/fix/SKILL.md", "yours", "Look twice.")
     events: list[Event] = []
-    person = Person("/help skill:fix", "/skill:fix the build", "/quit")
-    assert talk(tmp_path, [Turn("done")], person, events.append, Context(skills=(skill,))) == Exit.DONE
-    assert "How to fix" in told(events)
+    person = ScriptedUser("/help skill:fix", "/skill:fix the build", "/quit")
+    assert play_conversation(tmp_path, [Turn("done")], person, events.append, Context(skills=(skill,))) == Exit.DONE
+    assert "How to fix" in shown_text(events)
     (sent,) = [event.text for event in events if isinstance(event, Prompted)]
     assert "Look twice." in sent
     assert sent.endswith("the build")
@@ -257,7 +260,7 @@ def test_a_person_reads_what_was_typed_and_the_model_what_it_stands_for(tmp_path
     def at(turns: list[Turn], *lines: str) -> list[Event]:
         events: list[Event] = []
         context = Context(skills=(Skill("fix", "How to fix", "/skills/fix/SKILL.md", "yours", "Look twice."),))
-        assert talk(tmp_path, turns, Person(*lines, "/quit"), events.append, context) == Exit.DONE
+        assert play_conversation(tmp_path, turns, ScriptedUser(*lines, "/quit"), events.append, context) == Exit.DONE
         return events
 
     first = at([Turn("done")] * 2, "!true", "/skill:fix the build", "/init briefly")

@@ -16,7 +16,7 @@ from runner.frontends.tui.screen import Screen
 from runner.frontends.tui.theme import DARK, LIGHT, PLAIN, Theme, theme_for
 from runner.messages import Usage
 from runner.text.sanitize import visible
-from tests.support.cards import shown as card_of
+from tests.support.cards import card_of
 from tests.support.places import TESTS
 from tests.support.screen_story import STORY, finished, judged
 from tests.support.tmux import Tmux

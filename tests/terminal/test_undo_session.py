@@ -16,7 +16,7 @@ from runner.events import Event, Finished
 from runner.problems import Exit
 from runner.providers.scripted import Turn
 from tests.support import forked_agent
-from tests.support.conversation import Person, bash, talk, told
+from tests.support.conversation import ScriptedUser, bash, play_conversation, shown_text
 from tests.support.tmux import Tmux
 
 AGENT = str(Path(sys.executable).with_name("agent"))
@@ -205,7 +205,7 @@ def test_undo_in_a_talk_and_the_model_is_told(tmp_path: Path) -> None:
         bash("cat d/kept"),
         Turn("done"),
     ]
-    person = Person(
+    person = ScriptedUser(
         "write it",
         lambda: seen.append((w / "more").exists()),
         "/undo",
@@ -217,9 +217,9 @@ def test_undo_in_a_talk_and_the_model_is_told(tmp_path: Path) -> None:
         lambda: seen.append(not (w / "d").exists()),
         "/quit",
     )
-    assert talk(tmp_path, turns, person, events.append) == Exit.DONE
+    assert play_conversation(tmp_path, turns, person, events.append) == Exit.DONE
     assert seen == [True, True, True]
-    said = told(events)
+    said = shown_text(events)
     assert "took back 2: $ echo two > d/kept; echo > more" in said
     assert "no number of actions" in said
     assert "only 1 action that is kept here" in said

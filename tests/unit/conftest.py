@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.loop_stage import stage
+from tests.support.loop_harness import stage
 
 __all__ = ["stage"]  # fixtures
 

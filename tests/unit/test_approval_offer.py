@@ -12,18 +12,18 @@ from runner.approval.approver import Answer, No, Terminal, Yes
 from runner.approval.remember_options import NOTHING, Offer
 from runner.approval.remembered import offer
 from runner.gate.grants.store import GrantStore, Keep
-from tests.support.grant_world import hearing, question
-from tests.support.terminal_person import Person
+from tests.support.grant_questions import evaluation_context, question
+from tests.support.terminal_user import ScriptedUser
 
 ASK = question("npm test")
 STORE = GrantStore(None, GrantHolder("/w", "main", "s"), lambda text: None)
-OFFER = offer(hearing(), ASK, (GrantScope.SESSION, GrantScope.PROJECT), STORE)
+OFFER = offer(evaluation_context(), ASK, (GrantScope.SESSION, GrantScope.PROJECT), STORE)
 DAY = 86_400.0
 
 
 def asked(*lines: str, given: Offer = OFFER) -> tuple[Answer, str]:
     screen = io.StringIO()
-    terminal = Terminal(Console(file=screen, width=200), Person(*lines))
+    terminal = Terminal(Console(file=screen, width=200), ScriptedUser(*lines))
     return asyncio.run(terminal.ask(ASK, given)), screen.getvalue()
 
 

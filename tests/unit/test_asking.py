@@ -17,22 +17,22 @@ from runner.frontends.plain.transcript import Transcript
 from runner.gate.grants.store import Keep
 from runner.problems import Exit
 from runner.providers.scripted import Turn
-from tests.support import loop_stage
-from tests.support.loop_stage import DONE, NETWORK, READ, WORK, Make, Stage, bash, call
+from tests.support import loop_harness
+from tests.support.loop_harness import DONE, NETWORK, READ, WORK, LoopHarness, Make, bash, call
 from tests.support.panels import Panel, Script
 
-stage = loop_stage.stage
+stage = loop_harness.stage
 
 
 def yes(_: Question) -> Answer:
     return Yes()
 
 
-def calls(found: Stage, kind: type[QuestionAsked] | type[QuestionAnswered]) -> list[str]:
+def calls(found: LoopHarness, kind: type[QuestionAsked] | type[QuestionAnswered]) -> list[str]:
     return [event.call for event in found.events if isinstance(event, kind)]
 
 
-def ask_in(stage: Make, panel: Panel, *turns: Turn, mode: Mode = Mode.DEFAULT) -> Stage:
+def ask_in(stage: Make, panel: Panel, *turns: Turn, mode: Mode = Mode.DEFAULT) -> LoopHarness:
     found = stage(*turns, DONE, approver=panel, mode=mode, unattended=False)
     found.play()
     return found
@@ -254,7 +254,7 @@ def test_an_edit_of_what_only_reads_by_then_runs_alone(stage: Make, tmp_path: Pa
 
 
 def test_an_approver_without_lists_is_asked_one_by_one(stage: Make) -> None:
-    person = loop_stage.Person(Yes())
+    person = loop_harness.FixedApprover(Yes())
     found = stage(bash(WORK, NETWORK), DONE, approver=person, mode=Mode.DEFAULT, unattended=False)
     found.play()
     assert [ask.assessment.action.script for ask in person.asked] == [WORK, NETWORK]  # type: ignore[union-attr]  # scripts

@@ -19,13 +19,13 @@ from runner.providers.scripted import Turn
 from sandbox.backend import Outcome, Violation
 from sandbox.egress.dialer import Dialer
 from sandbox.linux.violations import explain
-from tests.support import loop_stage
-from tests.support.grant_world import hearing, settled
-from tests.support.loop_stage import DONE, WORK, Make, Stage, bash
+from tests.support import loop_harness
+from tests.support.grant_questions import evaluation_context, resolution
+from tests.support.loop_harness import DONE, WORK, LoopHarness, Make, bash
 from tests.support.panels import Panel
-from tests.support.permission_world import PROFILE, machine, profile
+from tests.support.permission_machine import PROFILE, machine, profile
 
-stage = loop_stage.stage
+stage = loop_harness.stage
 HERE, HOME = machine().workspace, machine().home
 TOP = str(Path(HOME).parent)
 SCRIPT = RunScript("npm test", HERE)
@@ -90,7 +90,7 @@ NEVER = [
 def test_exactly_the_right_that_was_missing(
     words: str, tier: Tier, where: str, gained: tuple[str, ...], why: str
 ) -> None:
-    at, extra = hearing(), extra_of(words)
+    at, extra = evaluation_context(), extra_of(words)
     assert extra is not None
     ask = ask_for(at, SCRIPT, had(at), extra)
     assert ask is not None, why
@@ -105,7 +105,7 @@ def test_exactly_the_right_that_was_missing(
 @pytest.mark.parametrize("mode", [Mode.DEFAULT, Mode.TRUST_PROJECT, Mode.DANGEROUSLY])
 @pytest.mark.parametrize(("words", "why"), NEVER, ids=[why for _, why in NEVER])
 def test_what_nobody_may_say_yes_to_is_not_offered(words: str, why: str, mode: Mode) -> None:
-    at, extra = hearing(mode), extra_of(words)
+    at, extra = evaluation_context(mode), extra_of(words)
     assert extra is None or ask_for(at, SCRIPT, had(at), extra) is None, why
 
 
@@ -116,17 +116,17 @@ def test_a_link_to_a_secret_is_a_secret(tmp_path: Path) -> None:
     link = Path(TOP) / "log" / "harmless"
     link.unlink(missing_ok=True)
     link.symlink_to(Path(HOME) / ".ssh" / "id_rsa")
-    at = hearing()
+    at = evaluation_context()
     assert ask_for(at, SCRIPT, had(at), ExtraRight("--read", str(link))) is None
     link.unlink()
 
 
 # fmt: off
 STRICT = [
-    (replace(hearing(Mode.PLAN)),                        "plan changes nothing"),
-    (hearing(Mode.DONT_ASK),                             "nobody wants to be asked"),
-    (replace(hearing(), unattended=True),                "nobody is there"),
-    (replace(hearing(), profile=profile(f'deny read=["{TOP}/log/**"]')), "a rule denies it"),
+    (replace(evaluation_context(Mode.PLAN)),                        "plan changes nothing"),
+    (evaluation_context(Mode.DONT_ASK),                             "nobody wants to be asked"),
+    (replace(evaluation_context(), unattended=True),                "nobody is there"),
+    (replace(evaluation_context(), profile=profile(f'deny read=["{TOP}/log/**"]')), "a rule denies it"),
 ]
 # fmt: on
 
@@ -134,21 +134,21 @@ STRICT = [
 @pytest.mark.threat("T109")
 @pytest.mark.parametrize(("at", "why"), STRICT, ids=[why for _, why in STRICT])
 def test_where_nothing_is_asked_nothing_is_offered(at: EvaluationContext, why: str) -> None:
-    before = had(hearing())
+    before = had(evaluation_context())
     assert ask_for(at, SCRIPT, before, ExtraRight("--read", f"{TOP}/log/syslog")) is None, why
 
 
 @pytest.mark.threat("T109")
 def test_rights_that_have_grown_meanwhile_are_not_given_along() -> None:
     """The terms of the second run are those of the first, and the one right."""
-    at = hearing()
+    at = evaluation_context()
     less = replace(had(at), limits=replace(had(at).limits, wall=1.0))
     assert ask_for(at, SCRIPT, less, ExtraRight("--read", f"{TOP}/log/syslog")) is None
 
 
 def test_a_remembered_yes_gives_no_further_right() -> None:
     assert PROFILE.permissions == ()
-    assert settled("npm test", ()).by == ()
+    assert resolution("npm test", ()).by == ()
 
 
 # ---- through the loop
@@ -165,7 +165,7 @@ class Stopping:
         return Outcome(1, stderr=b"no", violations=(stopped,))
 
 
-def played(stage: Make, panel: Panel, path: Path, mode: Mode = Mode.TRUST_PROJECT, *turns: Turn) -> Stage:
+def played(stage: Make, panel: Panel, path: Path, mode: Mode = Mode.TRUST_PROJECT, *turns: Turn) -> LoopHarness:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("x\n")
     found = stage(
@@ -219,7 +219,7 @@ def test_a_registry_and_where_its_files_lie_are_asked_for_one_after_the_other(st
 
 @pytest.mark.threat("T109")
 def test_where_no_host_can_be_named_before_it_runs_none_is_open() -> None:
-    at, script = hearing(), RunScript("npm install left-pad", HERE)
+    at, script = evaluation_context(), RunScript("npm install left-pad", HERE)
     _, first = at.evaluate(script)
     assert isinstance(first, Ask)
     assert first.terms.hosts == (UNNAMED,)
@@ -338,7 +338,7 @@ SAYINGS: list[tuple[str, str, str]] = [
 
 @pytest.mark.parametrize(("line", "right", "why"), SAYINGS, ids=[why for *_, why in SAYINGS])
 def test_the_right_behind_what_a_program_says(line: str, right: str, why: str) -> None:
-    at = hearing(Mode.TRUST_PROJECT)
+    at = evaluation_context(Mode.TRUST_PROJECT)
     _, verdict = at.evaluate(SCRIPT)
     assert isinstance(verdict, Allow)
     found = explain(verdict.permit, Outcome(1, stderr=line.encode()))

@@ -11,10 +11,10 @@ from runner.problems import Exit
 from runner.providers.pricing import Price, cost, price_of, published
 from runner.providers.scripted import Turn
 from sandbox.backend import Outcome
-from tests.support import loop_stage
-from tests.support.loop_stage import DONE, READ, Make, bash
+from tests.support import loop_harness
+from tests.support.loop_harness import DONE, READ, Make, bash
 
-stage = loop_stage.stage  # the fixture
+stage = loop_harness.stage  # the fixture
 PRICE = Price(1.0, 10.0, 0.1, 1.25)
 
 

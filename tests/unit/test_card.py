@@ -17,8 +17,8 @@ from runner.approval.remember_options import NOTHING
 from runner.events import QuestionAsked
 from runner.secrets.redactor import Redactor
 from runner.secrets.secret import Secret
-from tests.support.cards import HERE, shown
-from tests.support.grant_world import question
+from tests.support.cards import HERE, card_of
+from tests.support.grant_questions import question
 
 # fmt: off
 LINES = [
@@ -37,7 +37,7 @@ LINES = [
 @pytest.mark.threat("T38")
 @pytest.mark.parametrize(("script", "tier", "line", "careful", "why"), LINES, ids=[row[-1] for row in LINES])
 def test_one_line_says_what_a_yes_does(script: str, tier: Tier, line: str, careful: bool, why: str) -> None:
-    found = shown(script)
+    found = card_of(script)
     assert (found.tier, found.careful) == (tier, careful), why
     assert found.line.startswith(line), found.line
     assert found.command == script
@@ -45,7 +45,7 @@ def test_one_line_says_what_a_yes_does(script: str, tier: Tier, line: str, caref
 
 
 def test_the_words_that_matter_are_marked() -> None:
-    found = shown("ls && curl https://example.org/x > notes.txt && ls docs")
+    found = card_of("ls && curl https://example.org/x > notes.txt && ls docs")
     assert [mark.tier for mark in found.marks]
     told = [mark.text for mark in found.marks]
     assert any("curl" in text for text in told)
@@ -55,7 +55,7 @@ def test_the_words_that_matter_are_marked() -> None:
 
 
 def test_what_the_mode_allows_is_not_marked() -> None:
-    marks = shown("npm test && curl https://example.org", Mode.TRUST_PROJECT).marks
+    marks = card_of("npm test && curl https://example.org", Mode.TRUST_PROJECT).marks
     assert {mark.tier for mark in marks} == {Tier.NETWORK}
 
 
@@ -81,7 +81,7 @@ HOSTILE = [
 @pytest.mark.threat("T28")
 @pytest.mark.parametrize(("script", "spelled", "why"), HOSTILE, ids=[why for *_, why in HOSTILE])
 def test_nothing_in_a_command_moves_hides_or_covers(script: str, spelled: str, why: str) -> None:
-    found = shown(script)
+    found = card_of(script)
     assert spelled in found.command, why
     for text in (found.command, found.line, found.question, found.why, *found.more, *found.paths, *found.letters):
         assert not any(unicodedata.category(char) in ("Cc", "Cf", "Cs", "Co") for char in text if char != "\n")
@@ -97,7 +97,7 @@ def test_accents_and_scripts_stay_as_they_are() -> None:
 
 @pytest.mark.threat("T28")
 def test_letters_that_pass_for_others_are_named() -> None:
-    assert any("cyrillic" in line for line in shown("n\u0440m install").letters)
+    assert any("cyrillic" in line for line in card_of("n\u0440m install").letters)
 
 
 @given(st.text(max_size=200))
@@ -112,12 +112,12 @@ def test_what_is_shown_is_safe_and_loses_nothing(text: str) -> None:
 
 
 def test_every_path_that_a_command_names_is_listed() -> None:
-    found = shown("rm src/x.py docs/a.md && touch new.txt")
+    found = card_of("rm src/x.py docs/a.md && touch new.txt")
     assert found.paths == ("deletes src/x.py", "deletes docs/a.md", "changes new.txt")
 
 
 def test_very_many_paths_are_counted() -> None:
-    found = shown("touch " + " ".join(f"f{number}" for number in range(80)))
+    found = card_of("touch " + " ".join(f"f{number}" for number in range(80)))
     assert len(found.paths) == 51
     assert found.paths[-1] == "and 30 more"
 
@@ -143,7 +143,7 @@ DIFFS = [
 def test_a_file_change_is_a_diff(
     action: WriteFile | EditFile, before: str | None, lines: tuple[str, ...], counts: object, note: str, why: str
 ) -> None:
-    found = shown(action, before=before).change
+    found = card_of(action, before=before).change
     assert found is not None
     assert found.lines == lines, why
     assert (found.added, found.removed, found.new) == counts
@@ -151,18 +151,20 @@ def test_a_file_change_is_a_diff(
 
 
 def test_a_huge_change_says_what_it_leaves_out() -> None:
-    found = shown(WriteFile(f"{HERE}/notes.txt", "".join(f"{n}\n" for n in range(50_000))), before="x\n" * 9000).change
+    found = card_of(
+        WriteFile(f"{HERE}/notes.txt", "".join(f"{n}\n" for n in range(50_000))), before="x\n" * 9000
+    ).change
     assert found is not None
     assert found.note == "too long to compare: all of 9000 lines are replaced"
     assert found.lines[-1] == "+49999", "the end is always there"
     assert "@@ 46000 lines are not shown @@" in found.lines
-    long = shown(WriteFile(f"{HERE}/notes.txt", "y" * 100_000), before="").change
+    long = card_of(WriteFile(f"{HERE}/notes.txt", "y" * 100_000), before="").change
     assert long is not None
     assert "characters more⟩" in long.lines[0]
 
 
 def test_the_choices_say_exactly_what_they_grant() -> None:
-    found = shown("npm test")
+    found = card_of("npm test")
     assert [pick.keys for pick in found.choices[:2]] == [("s",), ("p",)]
     assert "`npm test`" in found.choices[0].words
     assert found.choices[0].where == "in this session"
@@ -171,18 +173,18 @@ def test_the_choices_say_exactly_what_they_grant() -> None:
 
 
 def test_where_nothing_may_be_remembered_nothing_is_offered() -> None:
-    assert not [pick for pick in shown("sudo ls").choices if pick.yes]
+    assert not [pick for pick in card_of("sudo ls").choices if pick.yes]
     assert card(question("npm test"), NOTHING).choices == ()
 
 
 def test_a_program_without_a_shell_is_shown_quoted() -> None:
-    found = shown(RunArgv(("npm", "run", "a b"), HERE))
+    found = card_of(RunArgv(("npm", "run", "a b"), HERE))
     assert found.command == "$ npm run 'a b'"
     assert not found.editable
 
 
 def test_as_json_is_plain_and_whole() -> None:
-    found = shown("curl https://example.org/x > notes.txt")
+    found = card_of("curl https://example.org/x > notes.txt")
     told = json.loads(json.dumps(found.as_json()))
     assert told["tier"] == "network"
     assert told["marks"]
@@ -194,7 +196,7 @@ def test_as_json_is_plain_and_whole() -> None:
 
 def test_marks_over_a_masked_command_are_dropped() -> None:
     """An event passes the redactor, which makes texts shorter; marks must not point at other words then."""
-    found = shown("curl -H 'X: hunter2hunter2' https://example.org/x")
+    found = card_of("curl -H 'X: hunter2hunter2' https://example.org/x")
     masked = Redactor((Secret("hunter2hunter2"),)).mask(QuestionAsked("1.1", "q", found))
     assert masked.card is not None
     assert "hunter2hunter2" not in masked.line()
@@ -204,5 +206,5 @@ def test_marks_over_a_masked_command_are_dropped() -> None:
 
 def test_a_card_without_facts_says_the_same_of_paths() -> None:
     ask: Ask = question("rm src/x.py")
-    assert card(ask).line == shown("rm src/x.py").line
+    assert card(ask).line == card_of("rm src/x.py").line
     assert card(replace(ask, question="a\nb")).question == "a␊b"

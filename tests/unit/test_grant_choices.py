@@ -6,8 +6,16 @@ from policy.grants.offers import never
 from policy.model.action import Action, ListFolder, ReadFile, RunArgv, WriteFile
 from policy.model.tier import Mode
 from policy.model.verdict import Allow, Ask
-from tests.support.grant_world import TOP, action, agreed, hearing, offered, question, settled
-from tests.support.permission_world import machine
+from tests.support.grant_questions import (
+    TOP,
+    action,
+    approved_grants,
+    evaluation_context,
+    offered_choices,
+    question,
+    resolution,
+)
+from tests.support.permission_machine import machine
 
 WORK = machine().workspace
 
@@ -79,15 +87,15 @@ OFFERED: list[tuple[Action | str, tuple[str, ...], str]] = [
 
 @pytest.mark.parametrize(("given", "expected", "why"), OFFERED, ids=[why for _, _, why in OFFERED])
 def test_what_is_offered(given: Action | str, expected: tuple[str, ...], why: str) -> None:
-    _, verdict = hearing().evaluate(action(given))
+    _, verdict = evaluation_context().evaluate(action(given))
     assert isinstance(verdict, Ask)
-    assert tuple(offered(given)) == expected
+    assert tuple(offered_choices(given)) == expected
 
 
 @pytest.mark.parametrize("given", [row[0] for row in OFFERED if row[1]], ids=[row[2] for row in OFFERED if row[1]])
 def test_every_choice_covers_its_question_and_shows_what_it_does_not_cover(given: Action | str) -> None:
-    for words, choice in offered(given).items():
-        verdict = settled(given, agreed(given, words)).verdict
+    for words, choice in offered_choices(given).items():
+        verdict = resolution(given, approved_grants(given, words)).verdict
         assert isinstance(verdict, Allow)
         assert verdict.permit.terms == question(given).terms
         many = 1 if isinstance(given, RunArgv | ListFolder) else 2
@@ -101,9 +109,9 @@ NOT_REMEMBERED = [
 
 @pytest.mark.parametrize(("mode", "rules", "why"), NOT_REMEMBERED, ids=[why for *_, why in NOT_REMEMBERED])
 def test_no_answer_takes_the_place_of_a_rule_that_asks(mode: Mode, rules: str, why: str) -> None:
-    given = agreed("npm test", "exactly `npm test`")
-    assert offered("npm test", hearing(mode, rules)) == {}
-    assert isinstance(settled("npm test", given, hearing(mode, rules)).verdict, Ask)
+    given = approved_grants("npm test", "exactly `npm test`")
+    assert offered_choices("npm test", evaluation_context(mode, rules)) == {}
+    assert isinstance(resolution("npm test", given, evaluation_context(mode, rules)).verdict, Ask)
 
 
 # fmt: off
@@ -120,5 +128,5 @@ NEVER = [
 
 @pytest.mark.parametrize(("given", "words", "why"), NEVER, ids=[why for *_, why in NEVER])
 def test_what_a_remembered_no_is_about(given: str, words: str, why: str) -> None:
-    found = never(hearing(), question(given))
+    found = never(evaluation_context(), question(given))
     assert (found.words if found else "") == words

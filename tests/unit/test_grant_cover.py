@@ -18,20 +18,20 @@ from policy.model.matrix import Ruling
 from policy.model.tier import Mode, Tier
 from policy.model.verdict import Allow, Ask, Deny
 from tests.support.command_samples import COMMANDS
-from tests.support.grant_world import TOP, action, agreed, hearing, question, settled
-from tests.support.permission_world import machine
+from tests.support.grant_questions import TOP, action, approved_grants, evaluation_context, question, resolution
+from tests.support.permission_machine import machine
 
 WORK = machine().workspace
-TEST = agreed("npm test", "exactly `npm test`")
-FLAGS = agreed("npm test", "`npm test` with any flags")
-RUN = agreed("npm run build", "`npm run *`")
-MAKE = agreed("make test", "`make test` with any flags")
-PERL = agreed("perl -e 'print 1'", "`perl -e 'print 1'` with any further flags")
-CURL = agreed("curl https://api.example.com/x", "`curl *`, talking to api.example.com")
-TOUCH = agreed("touch docs/x", "`touch *`, changing files in docs/")
-WRITE = agreed(WriteFile(f"{WORK}/docs/n.md", "x"), "changing files in docs/ by the file tools")
-LOG = agreed(f"cat {TOP}/log/syslog", "`cat *`, reading files in @TOP/log/")
-EXACT_TOUCH = agreed("touch docs/x", "exactly `touch docs/x`")
+TEST = approved_grants("npm test", "exactly `npm test`")
+FLAGS = approved_grants("npm test", "`npm test` with any flags")
+RUN = approved_grants("npm run build", "`npm run *`")
+MAKE = approved_grants("make test", "`make test` with any flags")
+PERL = approved_grants("perl -e 'print 1'", "`perl -e 'print 1'` with any further flags")
+CURL = approved_grants("curl https://api.example.com/x", "`curl *`, talking to api.example.com")
+TOUCH = approved_grants("touch docs/x", "`touch *`, changing files in docs/")
+WRITE = approved_grants(WriteFile(f"{WORK}/docs/n.md", "x"), "changing files in docs/ by the file tools")
+LOG = approved_grants(f"cat {TOP}/log/syslog", "`cat *`, reading files in @TOP/log/")
+EXACT_TOUCH = approved_grants("touch docs/x", "exactly `touch docs/x`")
 
 # fmt: off
 COVERED: list[tuple[tuple[Grant, ...], Action | str, str]] = [
@@ -207,7 +207,7 @@ NOT_COVERED: list[tuple[tuple[Grant, ...], Action | str, str]] = [
 @pytest.mark.parametrize(("grants", "tried", "why"), COVERED, ids=[why for *_, why in COVERED])
 def test_a_grant_covers_what_was_agreed_to(grants: tuple[Grant, ...], tried: Action | str, why: str) -> None:
     asked = question(tried)
-    found = settled(tried, grants)
+    found = resolution(tried, grants)
     assert isinstance(found.verdict, Allow)
     assert found.verdict.permit.terms == asked.terms
     assert str(found.verdict.reason.rule) in {f"grant:{grant.id}" for grant in grants}
@@ -219,9 +219,9 @@ def test_a_grant_covers_what_was_agreed_to(grants: tuple[Grant, ...], tried: Act
     ("grants", "tried", "why"), NOT_COVERED, ids=[f"{index}: {why}" for index, (*_, why) in enumerate(NOT_COVERED)]
 )
 def test_a_grant_covers_nothing_else(grants: tuple[Grant, ...], tried: Action | str, why: str) -> None:
-    before = hearing().evaluate(action(tried))[1]
+    before = evaluation_context().evaluate(action(tried))[1]
     assert not isinstance(before, Allow), "it must need an answer, or this shows nothing"
-    after = settled(tried, grants).verdict
+    after = resolution(tried, grants).verdict
     assert type(after) is type(before)
 
 
@@ -254,16 +254,16 @@ def test_a_grant_is_for_whom_it_was_given(why: str) -> None:
 @pytest.mark.threat("T76")
 def test_a_program_that_leads_elsewhere_now_is_another() -> None:
     """`npm` was granted while it was the system's; now the first one on the path lies in the workspace, or is a link."""
-    assert isinstance(settled("npm test", TEST).verdict, Allow)
+    assert isinstance(resolution("npm test", TEST).verdict, Allow)
     for found in (f"{WORK}/bin/npm", "/opt/other/npm", None):
         facts = replace(machine(), which={"npm": found}.get)
-        verdict = settled("npm test", TEST, hearing(facts=facts)).verdict
+        verdict = resolution("npm test", TEST, evaluation_context(facts=facts)).verdict
         assert not isinstance(verdict, Allow), found
     moved = replace(
         machine(),
         look=lambda path: PathFact("/opt/evil", Kind.FILE) if path == "/usr/bin/npm" else machine().look(path),
     )
-    assert not isinstance(settled("npm test", TEST, hearing(facts=moved)).verdict, Allow)
+    assert not isinstance(resolution("npm test", TEST, evaluation_context(facts=moved)).verdict, Allow)
 
 
 # Modes, floors and rules
@@ -272,8 +272,8 @@ def test_a_program_that_leads_elsewhere_now_is_another() -> None:
 @pytest.mark.threat("T76")
 @pytest.mark.parametrize("mode", Mode)
 def test_a_mode_that_denies_is_not_softened(mode: Mode) -> None:
-    before = hearing(mode).evaluate(action("npm test"))[1]
-    after = settled("npm test", TEST, hearing(mode)).verdict
+    before = evaluation_context(mode).evaluate(action("npm test"))[1]
+    after = resolution("npm test", TEST, evaluation_context(mode)).verdict
     assert isinstance(after, Allow if isinstance(before, Ask) else type(before))
 
 
@@ -294,12 +294,12 @@ def test_not_even_a_forged_grant_lifts_what_is_dangerous_secret_or_denied(script
     what = replace(TEST[0].what, tiers=FORGED, shape=replace(TEST[0].what.shape, words=words, program=""))
     grants = [replace(TEST[0], what=replace(what, shape=replace(what.shape, program=program)))
               for program in ("", f"/usr/bin/{words[0]}")]  # fmt: skip
-    assert not isinstance(settled(script, grants).verdict, Allow)
+    assert not isinstance(resolution(script, grants).verdict, Allow)
 
 
 @pytest.mark.threat("T76")
 def test_a_rule_that_denies_outranks_a_grant() -> None:
-    assert isinstance(settled("npm test", TEST, hearing(rules='deny run=["npm", "**"]')).verdict, Deny)
+    assert isinstance(resolution("npm test", TEST, evaluation_context(rules='deny run=["npm", "**"]')).verdict, Deny)
 
 
 # A remembered no
@@ -320,11 +320,11 @@ NO = [
 @pytest.mark.parametrize("mode", [Mode.DEFAULT, Mode.TRUST_PROJECT, Mode.DANGEROUSLY])
 @pytest.mark.parametrize(("asked", "tried", "refused", "why"), NO, ids=[why for *_, why in NO])
 def test_a_remembered_no_holds_in_every_mode(asked: str, tried: str, refused: bool, why: str, mode: Mode) -> None:
-    found = never(hearing(), question(asked))
+    found = never(evaluation_context(), question(asked))
     assert found is not None
     no = replace(drafted(found.whats[0], "g7"), ruling=Ruling.DENY, reason="not today")
     allowed = replace(TEST[0], id="g8")
-    result = settled(tried, (allowed, no), hearing(mode))
+    result = resolution(tried, (allowed, no), evaluation_context(mode))
     assert isinstance(result.verdict, Deny) is refused
     if refused and isinstance(result.verdict, Deny):
         assert result.by == (no,)
@@ -335,17 +335,17 @@ def test_a_remembered_no_holds_in_every_mode(asked: str, tried: str, refused: bo
 @pytest.mark.threat("T77")
 def test_what_may_be_what_a_no_is_about_is_asked_first() -> None:
     no = replace(drafted(TEST[0].what, "g7"), ruling=Ruling.DENY)
-    at = hearing(Mode.TRUST_PROJECT)
+    at = evaluation_context(Mode.TRUST_PROJECT)
     assert isinstance(at.evaluate(action("npm $x"))[1], Allow)
-    assert isinstance(settled("npm $x", (no,), at).verdict, Ask | Deny)
+    assert isinstance(resolution("npm $x", (no,), at).verdict, Ask | Deny)
     alone = replace(at, unattended=True)
-    assert isinstance(settled("npm $x", (no,), alone).verdict, Deny)
+    assert isinstance(resolution("npm $x", (no,), alone).verdict, Deny)
 
 
 def test_which_of_several_grants_is_used_does_not_depend_on_their_order() -> None:
     counted, free = replace(TEST[0], id="ga", uses=1), replace(FLAGS[0], id="gz")
     for grants in ((counted, free), (free, counted)):
-        assert settled("npm test", grants).by == (free,), "what is without bound goes first, so no use is wasted"
+        assert resolution("npm test", grants).by == (free,), "what is without bound goes first, so no use is wasted"
 
 
 # Laws
@@ -355,7 +355,7 @@ ASKED = (
     "npm test", "npm run build", "curl https://api.example.com/x", "git commit -m x", "touch docs/x", "python3 src/x.py", "./bin/tool x",
     "cat @TOP/log/syslog", "rm -rf docs", "echo hi > docs/x", "npm test > out.log", "cd sub && npm test", "frobnicate a", "sed -i s/a/b/ docs/a.md",
 )  # fmt: skip
-EVERY = {script: choices(hearing(), question(script)) for script in ASKED}
+EVERY = {script: choices(evaluation_context(), question(script)) for script in ASKED}
 GRANTS = tuple(
     tuple(drafted(what, f"g{index}") for index, what in enumerate(choice.whats))
     for found in EVERY.values()
@@ -381,7 +381,7 @@ def allowed_by(script: str, grants: tuple[Grant, ...], at: EvaluationContext) ->
 def test_law_adding_a_command_never_makes_a_script_more_covered(
     script: str, grants: tuple[Grant, ...], mode: Mode, join: str, more: str
 ) -> None:
-    at = hearing(mode)
+    at = evaluation_context(mode)
     if isinstance(at.evaluate(action(script))[1], Ask) and allowed_by(script, grants, at) is None:
         assert allowed_by(script + join + more, grants, at) is None
         assert allowed_by(more + join + script, grants, at) is None
@@ -393,7 +393,7 @@ def test_law_adding_a_command_never_makes_a_script_more_covered(
 def test_law_a_covered_script_holds_only_what_the_grants_are_about_and_gets_only_what_was_asked(
     script: str, grants: tuple[Grant, ...], mode: Mode
 ) -> None:
-    at = hearing(mode)
+    at = evaluation_context(mode)
     allow = allowed_by(script, grants, at)
     if allow is None:
         return
@@ -437,7 +437,7 @@ def test_law_what_is_shown_as_not_covered_never_is(script: str) -> None:
     for choice in EVERY[script]:
         grants = tuple(drafted(what, f"g{index}") for index, what in enumerate(choice.whats))
         for words in choice.not_covered:
-            assert not isinstance(settled(words.strip("`"), grants).verdict, Allow), words
+            assert not isinstance(resolution(words.strip("`"), grants).verdict, Allow), words
             shown += 1
     assert shown or not EVERY[script]
 
@@ -453,4 +453,4 @@ def test_law_an_assessment_above_the_ceiling_is_not_covered(script: str, tier: T
     whats = [replace(what, tiers=tuple(each for each in what.tiers if each is not tier)) for what in choice.whats]
     grants = tuple(drafted(what, f"g{index}") for index, what in enumerate(whats))
     touched = any(tier in what.tiers for what in choice.whats)
-    assert (allowed_by(script, grants, hearing()) is None) or not touched
+    assert (allowed_by(script, grants, evaluation_context()) is None) or not touched

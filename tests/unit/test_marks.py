@@ -15,8 +15,8 @@ from runner.providers.scripted import ScriptedProvider, Turn
 from runner.sessions.journal import Journal
 from runner.sessions.open import SessionTarget
 from runner.sessions.rewind import RewindPoint
-from tests.support.loop_stage import Make, bash
-from tests.support.session_files import ID, begun, new_store, run_of
+from tests.support.loop_harness import Make, bash
+from tests.support.session_files import ID, new_journal, new_store, run_of
 
 STEPS = ("prompt", "steered", "queued", "command", "nothing left", "shell", "mode", "rewind", "reopen", "fork", "early")
 
@@ -102,7 +102,7 @@ def test_law_a_later_process_knows_the_same_prompts(stage: Make, tmp_path: Path)
     @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
     def holds(steps: list[tuple[str, int]]) -> None:
         store = new_store(tmp_path / str(next(numbers)))
-        played = Played(Conversation(found.ctx, []), store, begun(store))
+        played = Played(Conversation(found.ctx, []), store, new_journal(store))
 
         async def work() -> None:
             async with asyncio.timeout(60):

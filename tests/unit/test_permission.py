@@ -9,7 +9,7 @@ from policy.model.matrix import Ruling
 from policy.model.permission_rule import Source
 from policy.model.tier import Mode, Tier
 from policy.model.verdict import UNNAMED, Allow, Ask, Deny
-from tests.support.permission_world import assess, judge, machine, ruling
+from tests.support.permission_machine import assess, judge, machine, ruling
 
 A, Q, D = Ruling.ALLOW, Ruling.ASK, Ruling.DENY
 T, P, N = Mode.TRUST_PROJECT, Mode.PLAN, Mode.DONT_ASK
@@ -425,7 +425,7 @@ def test_the_denied_list_looks_at_every_program_that_it_may_be() -> None:
 
     from policy.classify import classify
     from policy.model.action import RunScript
-    from tests.support.permission_world import BOOK, PROFILE
+    from tests.support.permission_machine import BOOK, PROFILE
 
     strict = replace(PROFILE, denied=(("rm", "-rf", "*"),))
     script = RunScript("for c in ls rm; do $c -rf src; done", machine().workspace)

@@ -7,7 +7,7 @@ import pytest
 from policy.model.permission_rule import Layer
 from policy.permission.finding import RuleFinding, Severity
 from policy.permission.lint import check
-from tests.support.permission_world import BOOK, PROFILE, rules
+from tests.support.permission_machine import BOOK, PROFILE, rules
 from tests.support.places import ROOT
 
 DAY = date(2026, 6, 1)

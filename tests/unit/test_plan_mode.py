@@ -17,7 +17,7 @@ from runner.events import Changed, Denied, Finished, MalformedCall, PlanProposed
 from runner.messages import ToolCall
 from runner.problems import Exit
 from runner.providers.scripted import Turn
-from tests.support.loop_stage import DONE, Make, bash
+from tests.support.loop_harness import DONE, Make, bash
 
 PLAN = "# Plan\n1. write it"
 

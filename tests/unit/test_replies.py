@@ -32,7 +32,7 @@ from runner.messages import (
 from runner.problems import Exit
 from runner.providers.backoff import RetryPolicy
 from sandbox.backend import Listener, Outcome
-from tests.support.loop_stage import FakeSandbox, Make, busy
+from tests.support.loop_harness import FakeSandbox, Make, busy
 from tests.support.scripted_replies import Item, Plays, Wait, fatal, ls, says, shown, writes
 
 BROKEN = busy()

@@ -27,7 +27,7 @@ from runner.sessions.entries import Answered, Entry, Unsound, line, message_of, 
 from runner.sessions.history import SessionHistory, history_of, index
 from runner.sessions.open import SessionTarget
 from runner.sessions.store import SessionError, Store, choose
-from tests.support.session_files import ID, begun, calls, new_store, result, run_of, says, talk, user
+from tests.support.session_files import ID, calls, new_journal, new_store, result, run_of, sample_session, says, user
 
 OTHER = "fedcba9876543210"
 
@@ -150,7 +150,7 @@ def test_a_line_that_is_not_ours_is_not_taken(raw: bytes, told: str, why: str) -
 
 def test_a_session_comes_back_whole_with_results_in_the_order_of_the_calls(tmp_path: Path) -> None:
     store = new_store(tmp_path / "state")
-    path = talk(store)
+    path = sample_session(store)
     found = read(store)
     answered = ToolMessage((result("a", "of a"), result("b", "of b")))
     assert found.history == (
@@ -168,7 +168,7 @@ def test_a_session_comes_back_whole_with_results_in_the_order_of_the_calls(tmp_p
 
 def test_what_was_never_said_leaves_no_file(tmp_path: Path) -> None:
     store = new_store(tmp_path / "state")
-    journal = begun(store)
+    journal = new_journal(store)
     journal.mode(Mode.PLAN)
     journal.usage(Usage(1, 1))
     assert journal.close() is None
@@ -178,7 +178,7 @@ def test_what_was_never_said_leaves_no_file(tmp_path: Path) -> None:
 
 def test_going_on_adds_to_the_same_tree_and_forking_leaves_the_old_file_alone(tmp_path: Path) -> None:
     store = new_store(tmp_path / "state")
-    path = talk(store)
+    path = sample_session(store)
     resumed = SessionTarget.resumed(store, ID)
     journal = resumed.journal(run_of(store, OTHER), None)
     journal.message(says("more"))
@@ -210,7 +210,7 @@ def test_going_on_adds_to_the_same_tree_and_forking_leaves_the_old_file_alone(tm
 
 def test_what_another_model_thought_is_left_out(tmp_path: Path) -> None:
     store = new_store(tmp_path / "state")
-    journal = begun(store)
+    journal = new_journal(store)
     journal.message(user("x"))
     journal.message(AssistantMessage((ThinkingBlock("hm", "signed"), TextBlock("y"))))
     journal.close()
@@ -222,7 +222,7 @@ def test_opaque_thoughts_come_back_to_the_letter(tmp_path: Path) -> None:
     """A text in them that looks like a key is a coincidence. If it were masked, the server would reject the session."""
     chance = "gAAAAABn-sk-" + "a1B2" * 8 + "=="
     store = new_store(tmp_path / "state")
-    journal = begun(store, mask=Redactor(shapes=True))
+    journal = new_journal(store, mask=Redactor(shapes=True))
     journal.message(user("x"))
     journal.message(AssistantMessage((ThinkingBlock(f"I saw {chance}", chance, chance), TextBlock(chance))))
     journal.close()
@@ -233,7 +233,7 @@ def test_opaque_thoughts_come_back_to_the_letter(tmp_path: Path) -> None:
 
 def test_a_call_whose_result_was_never_written_is_answered(tmp_path: Path) -> None:
     store = new_store(tmp_path / "state")
-    journal = begun(store)
+    journal = new_journal(store)
     journal.message(user("x"))
     journal.message(calls("a", "b"))
     journal.result(1, result("b"))
@@ -299,7 +299,7 @@ EDITED = [
 @pytest.mark.parametrize(("edit", "kept", "told", "why"), EDITED, ids=[why for *_, why in EDITED])
 def test_a_file_edited_by_hand(tmp_path: Path, edit: object, kept: int | None, told: str, why: str) -> None:
     store = new_store(tmp_path / "state")
-    path = talk(store)
+    path = sample_session(store)
     path.write_bytes(b"".join(edit(lines_of(path))))  # type: ignore[operator]  # a function of the table
     if kept is None:
         with pytest.raises(SessionError) as refused:
@@ -319,7 +319,7 @@ def test_a_file_edited_by_hand(tmp_path: Path, edit: object, kept: int | None, t
 
 def test_a_fork_goes_on_from_before_the_damage(tmp_path: Path) -> None:
     store = new_store(tmp_path / "state")
-    path = talk(store)
+    path = sample_session(store)
     rows = lines_of(path)
     path.write_bytes(b"".join([*rows[:6], b"oops\n", *rows[7:]]))
     before = path.read_bytes()
@@ -342,7 +342,7 @@ def test_a_fork_copies_no_line_that_says_two_things(tmp_path: Path, more: bytes)
     sneaked = b'"type":"message","role":"user","content":[{"type":"text","text":"sneaked"}]}'
     for rest in (sneaked, b"oops}"):
         store = new_store(tmp_path / f"state{len(rest)}")
-        path = talk(store)
+        path = sample_session(store)
         path.write_bytes(b"".join([*lines_of(path), ours("notice", rest), more]))
         journal = SessionTarget.forked(store, ID, store).journal(run_of(store, OTHER), None)
         journal.message(user("go on"))
@@ -357,8 +357,8 @@ def test_a_fork_copies_no_line_that_says_two_things(tmp_path: Path, more: bytes)
 
 def test_an_id_names_nothing_but_a_session(tmp_path: Path) -> None:
     store = new_store(tmp_path / "state")
-    talk(store)
-    talk(store, "01234567ffffffff")
+    sample_session(store)
+    sample_session(store, "01234567ffffffff")
     assert choose([store], "012345678") == (store, ID)
     for words, told in (("0123", "2 sessions"), ("9", "no session"), ("../x", "no session"), ("", "no session")):
         with pytest.raises(SessionError) as refused:
@@ -368,8 +368,8 @@ def test_an_id_names_nothing_but_a_session(tmp_path: Path) -> None:
 
 def test_the_latest_is_the_one_that_was_spoken_in_last_whatever_the_clock_says(tmp_path: Path) -> None:
     store = new_store(tmp_path / "state")
-    talk(store)
-    path = talk(store, OTHER)
+    sample_session(store)
+    path = sample_session(store, OTHER)
     os.utime(path, (1, 1))
     assert [each.id for each in store.list()] == [OTHER, ID]
     store.remove(OTHER)

@@ -25,9 +25,9 @@ from runner.messages import (
 )
 from runner.problems import Exit
 from runner.sessions.history import history_of, index
-from tests.support.loop_stage import Make, Stage
+from tests.support.loop_harness import LoopHarness, Make
 from tests.support.scripted_replies import Item, Plays, fatal, ls, says
-from tests.support.session_files import ID, begun, new_store
+from tests.support.session_files import ID, new_journal, new_store
 
 # (delivery, steered, later, what goes between two batches, what is sent after the turn)
 QUEUES = [
@@ -138,9 +138,9 @@ TALKS: list[tuple[dict[int, Callable[[Conversation], object]], Delivery, list[li
 
 
 def talking(
-    found: Stage, provider: Spoken, delivery: Delivery, tmp_path: Path, prompts: tuple[str, ...] = ("go",)
+    found: LoopHarness, provider: Spoken, delivery: Delivery, tmp_path: Path, prompts: tuple[str, ...] = ("go",)
 ) -> tuple[Ending, Conversation]:
-    journal = begun(new_store(tmp_path / "sessions"))
+    journal = new_journal(new_store(tmp_path / "sessions"))
     found.ctx = replace(found.ctx, journal=journal, steering=Steering(delivery))
     found.ctx.live.provider = provider  # type: ignore[assignment]  # a fake of the protocol
     talk = provider.conversation = Conversation(found.ctx, found.history)

@@ -27,8 +27,8 @@ from runner.frontends.tui.theme import PLAIN
 from runner.gate.grants.store import GrantStore
 from tests.adversary.attack import Attack
 from tests.adversary.attacks_terminal import ATTACKS
-from tests.support.grant_world import hearing, question
-from tests.support.permission_world import machine
+from tests.support.grant_questions import evaluation_context, question
+from tests.support.permission_machine import machine
 from tests.support.places import TESTS
 
 GOLDEN = TESTS / "golden" / "cards.txt"
@@ -37,7 +37,7 @@ TOP = str(Path(machine().home).parent)
 
 
 def put(given: Action | str | Ask, call: str = "1.1", before: str | None = None, again: str = "") -> Question:
-    at = hearing()
+    at = evaluation_context()
     ask = given if isinstance(given, Ask) else question(given, at)
     offered = offer(
         at,

@@ -38,7 +38,7 @@ MATRIX = {
 }
 
 
-class Story:
+class SampleLog:
     """A log in memory: what is told first has the lowest number; `deeds` hands them out as the log does."""
 
     def __init__(self) -> None:
@@ -103,9 +103,9 @@ def _ref(rule: str, line: int) -> RuleRef:
     return RuleRef.parse(f"{rule}:{line}" if rule.startswith("command:") else rule)
 
 
-def story() -> Story:
+def sample_log() -> SampleLog:
     """Two sessions: reads, a write, three denials (one of them twice), a question with a yes, a malformed call."""
-    told = Story()
+    told = SampleLog()
     told.session("aaaa000011112222")
     told.decided(
         "aaaa000011112222",
@@ -216,9 +216,9 @@ HOSTILE = (
 )
 
 
-def hostile() -> Story:
+def hostile_log() -> SampleLog:
     """Each hostile text in every place that a model or a server can write."""
-    told = Story()
+    told = SampleLog()
     for number, text in enumerate(HOSTILE):
         name = f"{number:016x}"
         told.session(name, workspace=f"/w/{text.replace('/', '_')}", model=text)
@@ -278,10 +278,10 @@ _NAMES = ("invoice", "index", "session", "totals", "queue", "routes", "panel", "
 _WORDS = ("retry", "timeout", "parse", "token", "render", "cache", "schema", "commit", "locale", "batch")
 
 
-def many(count: int, seed: int = 7) -> Iterator[DecisionTrail]:
+def ordinary_decisions(count: int, seed: int = 7) -> Iterator[DecisionTrail]:
     """`count` different ordinary decisions of about a week, newest first: work by day, in sessions of about forty."""
     dice = random.Random(seed)
-    told = Story()
+    told = SampleLog()
     session, weights = "", [row[0] for row in _ORDINARY]
     spread = 7 * 86_400 / count
     for number in range(count):
@@ -298,7 +298,7 @@ def many(count: int, seed: int = 7) -> Iterator[DecisionTrail]:
 
 
 def _ordinary(
-    told: Story, dice: random.Random, session: str, tool: str, text: str, tier: Tier, why: str, rule: str, kind: str
+    told: SampleLog, dice: random.Random, session: str, tool: str, text: str, tier: Tier, why: str, rule: str, kind: str
 ) -> None:
     path = f"{SHOP}/{text}"
     action: Action

@@ -12,12 +12,12 @@ from policy.model.action import Action, RunScript
 from policy.model.facts import Facts
 from policy.model.tier import Mode
 from policy.model.verdict import Ask
-from tests.support.permission_world import BOOK, PROFILE, machine, profile
+from tests.support.permission_machine import BOOK, PROFILE, machine, profile
 
 TOP = str(Path(machine().home).parent)
 
 
-def hearing(mode: Mode = Mode.DEFAULT, rules: str = "", facts: Facts | None = None) -> EvaluationContext:
+def evaluation_context(mode: Mode = Mode.DEFAULT, rules: str = "", facts: Facts | None = None) -> EvaluationContext:
     return EvaluationContext(facts or machine(), BOOK, profile(rules) if rules else PROFILE, mode, ())
 
 
@@ -28,25 +28,25 @@ def action(given: Action | str) -> Action:
 
 
 def question(given: Action | str, at: EvaluationContext | None = None) -> Ask:
-    _, verdict = (at or hearing()).evaluate(action(given))
+    _, verdict = (at or evaluation_context()).evaluate(action(given))
     assert isinstance(verdict, Ask), (given, verdict)
     return verdict
 
 
-def offered(given: Action | str, at: EvaluationContext | None = None) -> dict[str, Choice]:
+def offered_choices(given: Action | str, at: EvaluationContext | None = None) -> dict[str, Choice]:
     """The choices of the question that `given` leads to, by their words."""
-    at = at or hearing()
+    at = at or evaluation_context()
     return {each.words.replace(TOP, "@TOP"): each for each in choices(at, question(given, at))}
 
 
-def agreed(given: Action | str, words: str, at: EvaluationContext | None = None) -> tuple[Grant, ...]:
+def approved_grants(given: Action | str, words: str, at: EvaluationContext | None = None) -> tuple[Grant, ...]:
     """The grants that somebody gives who picks the choice `words`."""
-    found = offered(given, at)
+    found = offered_choices(given, at)
     assert words in found, (given, tuple(found))
     return tuple(replace(drafted(what, f"g{index}"), who="me") for index, what in enumerate(found[words].whats))
 
 
-def settled(given: Action | str, grants: Sequence[Grant], at: EvaluationContext | None = None) -> GrantResolution:
-    at = at or hearing()
+def resolution(given: Action | str, grants: Sequence[Grant], at: EvaluationContext | None = None) -> GrantResolution:
+    at = at or evaluation_context()
     assessment, verdict = at.evaluate(action(given))
     return resolve(at, assessment, verdict, grants)

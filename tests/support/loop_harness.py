@@ -90,7 +90,7 @@ class FakeSandbox:
         return None
 
 
-class Person:
+class FixedApprover:
     """Answers every question the same way."""
 
     name = "person"
@@ -105,7 +105,7 @@ class Person:
 
 
 @dataclass
-class Stage:
+class LoopHarness:
     """One run context in a fresh folder, and everything that came out of it."""
 
     ctx: RunContext
@@ -129,7 +129,7 @@ class Stage:
         return [event for event in self.events if isinstance(event, kinds)]
 
 
-Make = Callable[..., Stage]
+Make = Callable[..., LoopHarness]
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ def stage(tmp_path: Path) -> Make:
         mode: Mode = Mode.TRUST_PROJECT,
         unattended: bool = True,
         bounds: RunLimits | None = None,
-    ) -> Stage:
+    ) -> LoopHarness:
         workspace, home = tmp_path / "w", tmp_path / "home"
         workspace.mkdir()
         home.mkdir()
@@ -176,7 +176,7 @@ def stage(tmp_path: Path) -> Make:
             emit=events.append,
             redactor=Redactor(),
         )
-        return Stage(ctx, sandbox, events, [], audit)
+        return LoopHarness(ctx, sandbox, events, [], audit)
 
     return make
 

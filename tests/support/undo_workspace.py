@@ -27,7 +27,7 @@ Picture = dict[bytes, tuple[object, ...]]
 WORK = "python3 -c pass"  # opaque code, so all of the workspace may be written
 
 
-class World:
+class UndoWorkspace:
     """A workspace `w`, a home and our folders below `base`. `said`: what the user was told."""
 
     def __init__(self, base: Path, config: str = "") -> None:

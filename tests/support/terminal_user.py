@@ -1,7 +1,7 @@
 """A person who answers questions at a pseudo-terminal."""
 
 
-class Person:
+class ScriptedUser:
     """Types the given lines; an exception in their place is raised."""
 
     def __init__(self, *lines: str | BaseException) -> None:
