@@ -10,6 +10,7 @@ import typer
 
 from runner.cli.app import app
 from runner.frontends.slash.registry import COMMANDS
+from tests.support.language_findings import REJECTED, REJECTED_WORD
 from tests.support.places import ROOT
 
 GLOSSARY = ROOT / "docs" / "glossary.md"
@@ -20,9 +21,6 @@ PAGES = [
     for page in (ROOT / "README.md", ROOT / "SECURITY.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/**/*.md")))
     if page not in LEFT_OUT and page.name not in ("commands.md", "threat-tests.md")
 ]
-TABLE = GLOSSARY.read_text("utf-8").partition("## Words that are not used")[2]
-BANNED = [word for word in re.findall(r"^\| (.+?) \| .+ \|$", TABLE, re.MULTILINE) if word not in ("instead of", "---")]
-PATTERN = re.compile(r"\b(" + "|".join(word.replace(" ", r"\s+") for word in BANNED) + r")\b", re.IGNORECASE)
 
 
 def prose(text: str) -> str:
@@ -32,14 +30,14 @@ def prose(text: str) -> str:
 
 
 def test_the_glossary_lists_the_words() -> None:
-    assert len(BANNED) >= 12
-    assert PATTERN.search("Whoever starts a\ntalk") is not None
+    assert len(REJECTED) >= 12
+    assert REJECTED_WORD.search("Whoever starts a\ntalk") is not None
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_no_page_uses_a_rejected_word(page: Path) -> None:
     text = prose(page.read_text("utf-8"))
-    found = [(text.count("\n", 0, hit.start()) + 1, hit[0]) for hit in PATTERN.finditer(text)]
+    found = [(text.count("\n", 0, hit.start()) + 1, hit[0]) for hit in REJECTED_WORD.finditer(text)]
     assert found == [], "docs/glossary.md names the word to use"
 
 
@@ -54,7 +52,7 @@ def helps(command: click.Command, name: str) -> Iterator[tuple[str, str]]:
 def test_no_help_text_uses_a_rejected_word() -> None:
     texts = [*helps(typer.main.get_command(app), "agent"), *((one.name, one.summary) for one in COMMANDS)]
     assert len(texts) > 200
-    assert [(name, hit[0]) for name, text in texts for hit in [PATTERN.search(text)] if hit] == []
+    assert [(name, hit[0]) for name, text in texts for hit in [REJECTED_WORD.search(text)] if hit] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())

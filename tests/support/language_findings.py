@@ -1,0 +1,148 @@
+"""Findings about the language of the source code, and the baseline that allows the old ones.
+
+`python -m tests.support.language_findings` writes `language_baseline.txt` again from the present findings.
+"""
+
+import ast
+import re
+import tokenize
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from io import StringIO
+
+from tests.support.places import ROOT
+
+BASELINE = ROOT / "tests" / "support" / "language_baseline.txt"
+PRODUCT = ("policy", "runner", "sandbox", "tools")
+
+# A docstring that begins with one of these words is the answer to a question that the reader has to guess, such as
+# "Whether it is open." It needs a verb or a noun that defines: "Return True if the log is open."
+FRAGMENTS = (
+    *("What", "Whether", "Where", "Who", "Whom", "Whose", "How", "Why", "Which"),
+    *("The same", "Neither", "As", "Those", "Its", "One that"),
+)
+FRAGMENT = re.compile(rf"({'|'.join(FRAGMENTS)})\b")
+
+_GLOSSARY = (ROOT / "docs" / "glossary.md").read_text("utf-8").partition("## Words that are not used")[2]
+REJECTED = [
+    word for word in re.findall(r"^\| (.+?) \| .+ \|$", _GLOSSARY, re.MULTILINE) if word not in ("instead of", "---")
+]
+_ANY = "|".join(word.replace(" ", r"\s+") for word in REJECTED)
+REJECTED_WORD = re.compile(rf"\b({_ANY})\b", re.IGNORECASE)
+
+HEADER = f"""\
+# Findings of tests/unit/test_source_language.py that are older than the test. The list only gets shorter.
+#   docstring PATH COUNT   docstrings that begin with a fragment such as {FRAGMENTS[0]} or {FRAGMENTS[1]}
+#   word PATH COUNT        words that docs/glossary.md replaces, in docstrings, comments and texts
+#   class NAME COUNT       modules that define a public class of this name; each was named for its own package only
+# After an improvement: python -m tests.support.language_findings
+"""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One fault of the language. `subject` is the path of a module or the name of a class."""
+
+    kind: str
+    subject: str
+    place: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.kind}: {self.text}"
+
+
+def modules(*folders: str) -> Iterator[tuple[str, str]]:
+    """Yield the path relative to the project, and the text, of every module below the folders."""
+    for folder in folders:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            yield path.relative_to(ROOT).as_posix(), path.read_text("utf-8")
+
+
+def docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield the line and the text of every docstring."""
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            text = ast.get_docstring(node)
+            if text is not None:
+                yield node.body[0].lineno, text
+
+
+def prose(source: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield the line and the text of every comment block, and of every string with white space in it.
+
+    The strings include docstrings, help texts and error messages. A word in backticks is code and left out.
+    """
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and re.search(r"\s", node.value):
+            yield node.lineno, node.value
+    last, block = -2, ""
+    for token in tokenize.generate_tokens(StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            line, text = token.start[0], token.string.lstrip("# ")
+            if line != last + 1 and block:
+                yield last, block
+                block = ""
+            last, block = line, f"{block} {text}"
+    if block:
+        yield last, block
+
+
+def fragments(path: str, tree: ast.Module) -> Iterator[Finding]:
+    """Yield every docstring that begins with a word of FRAGMENTS."""
+    for line, text in docstrings(tree):
+        if FRAGMENT.match(text):
+            yield Finding("docstring", path, f"{path}:{line}", text.partition("\n")[0])
+
+
+def rejected_words(path: str, source: str, tree: ast.Module) -> Iterator[Finding]:
+    """Yield every use of a word that the glossary replaces."""
+    for line, text in prose(source, tree):
+        for hit in REJECTED_WORD.finditer(re.sub(r"`[^`\n]*`", "``", text)):
+            yield Finding("word", path, f"{path}:{line}", hit[0])
+
+
+def repeated_classes() -> Iterator[Finding]:
+    """Yield every definition of a public class whose name is defined in several modules of the product."""
+    places: dict[str, list[str]] = {}
+    for path, source in modules(*PRODUCT):
+        for node in ast.parse(source).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(f"{path}:{node.lineno}")
+    for name, found in sorted(places.items()):
+        if len(found) > 1:
+            yield from (Finding("class", name, place, name) for place in found)
+
+
+@cache
+def findings() -> tuple[Finding, ...]:
+    """Return the findings in the product and, for the docstrings and words, in the tests too."""
+    found = list(repeated_classes())
+    for path, source in modules(*PRODUCT, "tests"):
+        tree = ast.parse(source)
+        found += fragments(path, tree)
+        if not path.startswith("tests/") or path.startswith("tests/support/"):
+            found += rejected_words(path, source, tree)
+    return tuple(found)
+
+
+def counted(found: Iterable[Finding]) -> Counter[tuple[str, str]]:
+    """Return the number of findings by kind and subject."""
+    return Counter((each.kind, each.subject) for each in found)
+
+
+def baseline() -> Counter[tuple[str, str]]:
+    """Return the numbers that the baseline file allows."""
+    rows = [line.split(" ") for line in BASELINE.read_text("utf-8").splitlines() if not line.startswith("#")]
+    return Counter({(kind, subject): int(count) for kind, subject, count in rows})
+
+
+def main() -> None:
+    rows = sorted(f"{kind} {subject} {count}\n" for (kind, subject), count in counted(findings()).items())
+    BASELINE.write_text(HEADER + "".join(rows), "utf-8")
+
+
+if __name__ == "__main__":
+    main()
