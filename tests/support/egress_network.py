@@ -1,4 +1,4 @@
-"""Around the egress proxy: real servers on loopback, certificates of our own, names that lead where a test wants."""
+"""The network around the egress proxy: servers on loopback, certificates, and a name server with given answers."""
 
 import asyncio
 import contextlib

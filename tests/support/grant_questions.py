@@ -1,4 +1,4 @@
-"""The machine of the rules' tests, with somebody who asks, agrees, and comes again."""
+"""Questions about scripts on the machine of the rules' tests, with the choices to remember an answer."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -34,13 +34,13 @@ def question(given: Action | str, at: EvaluationContext | None = None) -> Ask:
 
 
 def offered_choices(given: Action | str, at: EvaluationContext | None = None) -> dict[str, Choice]:
-    """The choices of the question that `given` leads to, by their words."""
+    """Return the choices of the question that `given` leads to, by their words."""
     at = at or evaluation_context()
     return {each.words.replace(TOP, "@TOP"): each for each in choices(at, question(given, at))}
 
 
 def approved_grants(given: Action | str, words: str, at: EvaluationContext | None = None) -> tuple[Grant, ...]:
-    """The grants that somebody gives who picks the choice `words`."""
+    """Return the grants that a user gives by picking the choice `words`."""
     found = offered_choices(given, at)
     assert words in found, (given, tuple(found))
     return tuple(replace(drafted(what, f"g{index}"), who="me") for index, what in enumerate(found[words].whats))

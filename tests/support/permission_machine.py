@@ -1,4 +1,4 @@
-"""A real folder and a set of rules written as users write them: what the tests of the rules judge by."""
+"""A folder on the disk and rules as users write them, with the classification and decision of scripts there."""
 
 import atexit
 import os

@@ -23,8 +23,11 @@ class Cluster:
 
 
 def _free(ports: range) -> int:
-    """One of `ports` that nobody listens at: below those that the kernel gives to whoever wants any, as Ray's own parts
-    do between our look and its use."""
+    """Return one of `ports` at which no process listens.
+
+    The ports lie below the range from which the kernel assigns free ports, because other parts of Ray could get a port
+    of that range between this check and its use.
+    """
     for port in ports:
         with socket.socket() as taken, suppress(OSError):
             taken.bind(("0.0.0.0", port))  # nothing is said there, and nobody listens

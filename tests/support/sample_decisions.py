@@ -1,4 +1,4 @@
-"""Deeds for tests of the exports: a small story with one of everything, hostile ones, and as many ordinary as wanted."""
+"""Decisions for the tests of the exports: a sample log with one decision of each kind, hostile and ordinary ones."""
 
 import hashlib
 import random
@@ -39,7 +39,7 @@ MATRIX = {
 
 
 class SampleLog:
-    """A log in memory: what is told first has the lowest number; `deeds` hands them out as the log does."""
+    """A log in memory with rising record numbers. `deeds` returns the newest first, as the log does."""
 
     def __init__(self) -> None:
         self.count, self.clock = 0, BEGIN
@@ -104,7 +104,7 @@ def _ref(rule: str, line: int) -> RuleRef:
 
 
 def sample_log() -> SampleLog:
-    """Two sessions: reads, a write, three denials (one of them twice), a question with a yes, a malformed call."""
+    """Two sessions: reads, a write, three denials (one of them twice), an approved question, a malformed call."""
     told = SampleLog()
     told.session("aaaa000011112222")
     told.decided(

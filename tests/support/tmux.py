@@ -91,7 +91,7 @@ class Tmux:
         return self.until("")
 
     def until_whole(self, holds: Callable[[str], bool]) -> str:
-        """`whole`, once it is as wanted: while somebody draws, a screen may be half of one and half of the next."""
+        """`whole`, once it is as wanted: while a program draws, a screen may be half of one and half of the next."""
         end = time.monotonic() + 60
         while not holds(screen := self.whole()):
             assert time.monotonic() < end, screen
