@@ -234,8 +234,8 @@ def test_another_program_that_fills_the_disk_does_not_end_the_command(bench: Ben
 @pytest.mark.threat("T14")
 @in_every_way
 def test_files_in_memory_that_ended_one_command_do_not_burden_the_next(bench: Bench, counted: str) -> None:
-    limits = {"memory": 256 * M, "wall": 20.0}
-    fill = f"head -c 120M /dev/zero > /dev/shm/a; head -c 120M /dev/zero > ~/b; {PY} 'import time; x = bytearray(60 << 20); time.sleep(9)'"
+    limits = {"memory": 256 * M, "wall": 90.0}
+    fill = f"head -c 120M /dev/zero > /dev/shm/a; head -c 120M /dev/zero > ~/b; {PY} 'import time; x = bytearray(60 << 20); time.sleep(80)'"
     assert bench.run(fill, limits=limits, counted=counted)["ended"] == "memory"
     answer = bench.run(f"ls /dev/shm; {PY} 'x = bytearray(150 << 20); print(len(x))'", limits=limits, counted=counted)
     assert answer["out"] == f"{150 * M}\n", answer

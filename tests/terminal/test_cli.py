@@ -370,7 +370,7 @@ MISTAKES = [
     (("make the tests pass",), 2, 'agent run "make the tests pass"'),
     (("--mode", "plan", "exec", "ls"), 2, "write `agent exec [options] ...`"),
     (("--unattended", "audit"), 2, "write `agent audit [options] ...`"),
-    (("--mode", "nope"), 2, "agent: invalid value for `--mode`: `nope` is not one of `plan`"),
+    (("--mode", "nope"), 2, "agent: there is no mode `nope`\n  why: the modes are plan, default"),
     (("run", "two", "prompts"), 2, "put the whole prompt in quotes"),
     (("run", "--provider", "openai", "--model", "anthropic:x", "hi"), 2, "`anthropic:x` is not a model of `openai`"),
     (("run",), 2, "there is no prompt"),
