@@ -21,7 +21,6 @@ from typing import Any
 from tests.adversary.attack import Attack, Call
 from tests.adversary.attacks import ATTACKS
 from tests.adversary.outcome import Told, matched, recorded, texts
-from tests.support import forked_agent
 from tests.support.model_server import serving
 from tests.support.sandbox_bench import NOBODY, ROOT
 from tests.support.tmux import Tmux
@@ -269,7 +268,7 @@ class Arena:
         return wrong
 
     def _agent(self, *words: str) -> str:
-        done = forked_agent.run(
+        done = subprocess.run(
             [AGENT, *words],
             cwd="/",
             env=self.environ,

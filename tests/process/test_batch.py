@@ -34,7 +34,6 @@ from runner.frontends.batch.tasklist import Defaults, parse
 from runner.problems import Exit, Stopped
 from runner.secrets import registry
 from runner.text.gunzip import PackedError
-from tests.support import forked_agent
 
 AGENT = str(Path(sys.executable).with_name("agent"))
 QUICK = """
@@ -82,7 +81,7 @@ class Harness:
         return [AGENT, "batch", "tasks.jsonl", "--cwd", str(self.work), "--mode", "trust-project", *model, *more]
 
     def run(self, *more: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-        done = forked_agent.run(
+        done = subprocess.run(
             self.words(*more),
             cwd=self.base,
             env=self.environ,
@@ -195,7 +194,7 @@ def test_what_is_left_of_the_money_is_nothing_that_a_task_asks_for(harness: Harn
 
 def test_a_list_on_standard_input_is_checked(harness: Harness) -> None:
     for asked in (("run", "-", "--dry-run", "--out", "tasks.batch"), ("check", "-")):
-        done = forked_agent.run(
+        done = subprocess.run(
             [AGENT, "batch", *asked, "--cwd", str(harness.work)],
             cwd=harness.base,
             env=harness.environ,
@@ -304,7 +303,7 @@ def test_a_task_finds_nothing_of_another_and_changes_nothing_of_it(harness: Harn
     for path in harness.out.rglob("*"):
         assert path.is_dir() or "forged by" not in path.read_text() or path.name == "second.jsonl"
     assert not (harness.out / "forged").exists()
-    audit = forked_agent.run(
+    audit = subprocess.run(
         [AGENT, "audit", "verify"], env=harness.environ, cwd=harness.base, capture_output=True, text=True
     )
     assert audit.returncode == 0, audit.stderr

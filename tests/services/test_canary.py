@@ -78,7 +78,7 @@ AFTERWARDS = [
 @pytest.mark.parametrize("user", USERS)
 @pytest.mark.parametrize("form", [["--json"], []], ids=["events", "transcript"])
 def test_law_a_canary_leaves_in_its_header_alone(user: str, form: list[str], model: ModelServer) -> None:
-    with harness(user) as place, place.secret_service():
+    with harness(user, executed=True) as place, place.secret_service():
         assert place.agent("auth", "login", "openai", "--account", "work", stdin=KEY).returncode == 0
         told = {
             "OPENAI_BASE_URL": model.url,

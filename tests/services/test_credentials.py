@@ -129,7 +129,7 @@ def model() -> Iterator[ModelServer]:
 
 @pytest.fixture(params=USERS)
 def place(request: pytest.FixtureRequest) -> Iterator[KeyringHarness]:
-    with harness(request.param) as made:
+    with harness(request.param, executed=True) as made:
         yield made
 
 

@@ -3,6 +3,9 @@
 Such a process has its own pid, descriptors, environment, working folder and exit status, like one that was started by
 execve(2); only the 0.3 s of processor time for the imports are saved. Each command has tests that start it by execve(2)
 as well, and everything that a terminal, a signal or the start-up itself is part of is tested in that way only.
+
+/proc/PID/environ and cmdline of such a process are those of the process that it was forked from. Tests that look there,
+and tests of attacks, which may look there, start `agent` by execve(2).
 """
 
 import atexit

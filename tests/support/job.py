@@ -8,8 +8,6 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.support import forked_agent
-
 AGENT = str(Path(sys.executable).with_name("agent"))
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # Each is looked for in everything that a run leaves.
@@ -84,7 +82,7 @@ class Job:
         return f"scripted:{path}"
 
     def ci(self, *words: str, stdin: bytes | None = None, cwd: Path | None = None) -> "Done":
-        done = forked_agent.run(
+        done = subprocess.run(
             [AGENT, "ci", *words],
             cwd=cwd or self.work,
             env=self.environ,

@@ -86,9 +86,13 @@ def postgres() -> Iterator[Server]:
 
 
 def _free_port() -> int:
-    """Below those that the kernel gives to connections: nobody takes it by chance before the server does."""
+    """Return a free port below those that the kernel gives to connections, so that no connection takes the port.
+
+    Each process begins at a port of its own, because two test workers may ask at the same time.
+    """
     lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    for port in range(lowest - 1, 1023, -1):
+    first = lowest - 1 - os.getpid() * 7 % (lowest // 2)
+    for port in (*range(first, 1023, -1), *range(lowest - 1, first, -1)):
         with socket.socket() as found, contextlib.suppress(OSError):
             found.bind(("127.0.0.1", port))
             return port

@@ -51,10 +51,15 @@ while True:
 
 
 class KeyringHarness:
-    """A home, and the command `agent` in it as one user. `environ` is all that a command is given."""
+    """A home, and the command `agent` in it as one user. `environ` is all that a command is given.
 
-    def __init__(self, user: str, base: Path) -> None:
+    With `executed`, each `agent` is started by execve(2), so that /proc shows its own arguments and environment.
+    Otherwise `agent` is a fork of a process that has imported the product, which saves time.
+    """
+
+    def __init__(self, user: str, base: Path, *, executed: bool = False) -> None:
         self.user, self.base = user, base
+        self._run = subprocess.run if executed else forked_agent.run
         self.home, self.work, runtime = base / "home", base / "home" / "work", base / "run"
         for folder in (self.work, runtime):
             folder.mkdir(parents=True)
@@ -72,7 +77,7 @@ class KeyringHarness:
     def agent(
         self, *words: str, stdin: str | bytes = b"", env: dict[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
-        done = forked_agent.run(
+        done = self._run(
             [*self.command, *words], input=stdin.encode() if isinstance(stdin, str) else stdin, capture_output=True,
             env={**self.environ, **(env or {})}, cwd=self.work, timeout=180, **self.who,
         )  # fmt: skip
@@ -85,7 +90,7 @@ class KeyringHarness:
             if len(self.command) > 1
             else [sys.executable, "-c", program, *words]
         )
-        done = forked_agent.run(
+        done = subprocess.run(
             argv, input=stdin, env=self.environ, cwd=self.work, capture_output=True, text=True, timeout=180, **self.who
         )
         assert done.returncode == 0, done.stderr
@@ -209,11 +214,11 @@ class Service:
 
 
 @contextlib.contextmanager
-def harness(user: str) -> Iterator[KeyringHarness]:
+def harness(user: str, *, executed: bool = False) -> Iterator[KeyringHarness]:
     with tempfile.TemporaryDirectory(prefix="keyring-", dir="/var/tmp") as folder:
         base = Path(folder)
         base.chmod(0o755)
-        yield KeyringHarness(user, base)
+        yield KeyringHarness(user, base, executed=executed)
 
 
 @contextlib.contextmanager
