@@ -78,7 +78,7 @@ def test_what_policy_let_run_the_kernel_contained(shown: Shown) -> None:
 
 @pytest.mark.threat("T05")
 def test_the_decoys_are_as_they_were_and_nothing_is_beside_them(shown: Shown) -> None:
-    content = tomllib.loads(files("runner").joinpath("demo_data/repo.toml").read_text("utf-8"))
+    content = tomllib.loads(files("runner.cli").joinpath("demo_data/repo.toml").read_text("utf-8"))
     home = {str(path.relative_to(shown.stage.home)) for path in shown.stage.home.rglob("*") if path.is_file()}
     assert home == set(content["home"])
     assert not list(shown.stage.elsewhere.iterdir())

@@ -202,11 +202,11 @@ def test_what_cannot_be_kept_at_the_end_is_said(tmp_path: Path) -> None:
     script = """
         import resource, sys
         from pathlib import Path
-        from tests.support.session_files import begun, new_store, user
+        from tests.support.session_files import new_journal, new_store, user
         from runner.events import Notice
         import signal
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        journal = begun(new_store(Path(sys.argv[1])))
+        journal = new_journal(new_store(Path(sys.argv[1])))
         journal.message(user("x"))
         size = journal._lines.path.stat().st_size
         resource.setrlimit(resource.RLIMIT_FSIZE, (size + 10, size + 10))

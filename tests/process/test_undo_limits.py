@@ -396,10 +396,10 @@ _KILLED = """
 import asyncio, os, signal, sys
 sys.path.insert(0, {root!r})
 from pathlib import Path
-from tests.support.undo_workspace import WORK, World
+from tests.support.undo_workspace import WORK, UndoWorkspace
 from policy.model.action import RunScript
 import runner.changes.undo.apply as restore, runner.changes.undo.snapshot as taking
-world = World(Path({base!r}), "")
+world = UndoWorkspace(Path({base!r}), "")
 die = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 {script}
 """

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import datetime
+import errno
 import ipaddress
 import socket
 import ssl
@@ -125,7 +126,15 @@ async def serving(
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(tls)
         context.sni_callback = lambda _, name, __: server.names.append(name)  # type: ignore[assignment, misc]  # a list's None is an answer
-    made = await asyncio.start_server(serve, address, port, ssl=context)
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                made = await asyncio.start_server(serve, address, port, ssl=context)
+                break
+            except OSError as error:
+                if not port or error.errno != errno.EADDRINUSE:
+                    raise
+                await asyncio.sleep(0.05)  # another program of this machine has the well-known port for a moment
     server.port = made.sockets[0].getsockname()[1]
     try:
         yield server

@@ -7,7 +7,10 @@ The module uses the standard library only, because it also runs confined.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Hashable, Sequence
+
+TYPE_CHECKING = False  # the name that type checkers know; typing and collections would double the import
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Sequence
 
 CONTEXT = 3  # lines around a change
 DIFF_LINES = 120  # lines of a diff that `unified` returns
@@ -37,7 +40,7 @@ class Effort:
 
     __slots__ = ("left", "over")
 
-    def __init__(self, steps: int, over: Callable[[], bool] = _never) -> None:
+    def __init__(self, steps: int, over: "Callable[[], bool]" = _never) -> None:
         self.left = steps
         self.over = over
 
@@ -65,7 +68,7 @@ def _lines(text: str) -> list[str]:
     return [*lines, last + _NO_END] if last else lines
 
 
-def unified_rows(old: Sequence[str], new: Sequence[str]) -> list[str]:
+def unified_rows(old: "Sequence[str]", new: "Sequence[str]") -> list[str]:
     """Return the hunks of a unified diff without the two lines that name the files."""
     rows: list[str] = []
     for group in grouped(changes(old, new, Effort(_QUICK))):
@@ -81,7 +84,7 @@ def unified_rows(old: Sequence[str], new: Sequence[str]) -> list[str]:
     return [part for row in rows for part in row.split("\n")]
 
 
-def grouped(stretches: Sequence[Stretch]) -> list[list[Stretch]]:
+def grouped(stretches: "Sequence[Stretch]") -> list[list[Stretch]]:
     """Return the stretches in hunks: two stretches share a hunk if at most 2 * CONTEXT equal lines are between them."""
     groups: list[list[Stretch]] = []
     for stretch in stretches:
@@ -92,7 +95,7 @@ def grouped(stretches: Sequence[Stretch]) -> list[list[Stretch]]:
     return groups
 
 
-def around(group: Sequence[Stretch], old_count: int) -> Stretch:
+def around(group: "Sequence[Stretch]", old_count: int) -> Stretch:
     """Return the lines that the hunk of `group` covers: the stretches and up to CONTEXT equal lines at both ends."""
     start, end = max(group[0][0] - CONTEXT, 0), min(group[-1][1] + CONTEXT, old_count)
     return start, end, group[0][2] - (group[0][0] - start), group[-1][3] + end - group[-1][1]
@@ -106,7 +109,7 @@ def _range(start: int, stop: int) -> str:
     return f"{start + 1 if count else start},{count}"
 
 
-def changes(old: Sequence[Hashable], new: Sequence[Hashable], effort: Effort) -> list[Stretch]:
+def changes(old: "Sequence[Hashable]", new: "Sequence[Hashable]", effort: Effort) -> list[Stretch]:
     """Return the stretches that differ, in order. A stretch that would need too much effort counts as replaced."""
     numbers: dict[Hashable, int] = {}
     a = [numbers.setdefault(line, len(numbers)) for line in old]
