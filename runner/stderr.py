@@ -7,8 +7,8 @@ from typing import TextIO
 
 from policy.model.verdict import Problem
 from runner.problems import ISSUES
+from runner.secrets.from_environment import from_environment
 from runner.secrets.redactor import masked
-from runner.secrets.registry import from_environment
 
 
 def coloured(stream: TextIO) -> bool:

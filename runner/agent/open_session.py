@@ -40,8 +40,8 @@ from runner.messages import Thinking
 from runner.providers import Opened
 from runner.providers.pricing import Price, price_of
 from runner.secrets.broker.session import injector_for, with_bundle
+from runner.secrets.from_environment import from_environment
 from runner.secrets.redactor import Redactor
-from runner.secrets.registry import from_environment
 from runner.sessions.journal import Journal
 from runner.sessions.open import Run, SessionTarget
 from runner.state.output_store import OutputStore

@@ -114,7 +114,7 @@ def _ground(cwd: str | None) -> "tuple[SnapshotScope, Settings]":
     from runner.config import load
     from runner.facts.gather import gather
     from runner.gate.gate import folder, refuse_folder
-    from runner.secrets.registry import from_environment
+    from runner.secrets.from_environment import from_environment
     from runner.state import paths
 
     from_environment(os.environ)

@@ -21,8 +21,8 @@ from runner.config.settings import Layer
 from runner.config.trust.notices import condensed
 from runner.gate.gate import folder
 from runner.problems import Exit, usage
+from runner.secrets.from_environment import from_environment
 from runner.secrets.redactor import masked
-from runner.secrets.registry import from_environment
 from runner.state import paths as places
 from runner.state.workspace import workspace_of
 from runner.stderr import say

@@ -107,7 +107,7 @@ def _open(cwd: str | None) -> "tuple[SnapshotScope, Store | None]":
     from runner.config import load
     from runner.facts.gather import gather
     from runner.gate.gate import folder
-    from runner.secrets.registry import from_environment
+    from runner.secrets.from_environment import from_environment
     from runner.state import paths
 
     from_environment(os.environ)  # taking back keeps what it replaces, and no copy of a secret is made

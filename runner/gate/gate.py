@@ -32,7 +32,7 @@ from runner.facts.environment import child_environment
 from runner.facts.gather import gather, unfit_folder
 from runner.gate.request import GateArgs
 from runner.problems import usage
-from runner.secrets.registry import from_environment
+from runner.secrets.from_environment import from_environment
 
 if TYPE_CHECKING:
     from policy.permission.flag_rights import FlagRights

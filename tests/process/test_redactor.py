@@ -33,8 +33,9 @@ from runner.events import (
 )
 from runner.messages import AssistantMessage, TextBlock, ThinkingBlock, ToolCall, Usage
 from runner.secrets import registry
+from runner.secrets.from_environment import from_environment
 from runner.secrets.redactor import Redactor
-from runner.secrets.registry import MASK, SHORTEST, from_environment
+from runner.secrets.registry import MASK, SHORTEST
 from runner.secrets.secret import Secret
 from runner.stderr import print_problem, say
 from sandbox.backend import Outcome, Violation

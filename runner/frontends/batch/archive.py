@@ -18,8 +18,8 @@ from policy.model.verdict import Problem
 from runner.frontends.batch.store import Result
 from runner.frontends.batch.task import Task
 from runner.problems import Exit, Stopped
+from runner.secrets.from_environment import from_environment
 from runner.secrets.redactor import masked
-from runner.secrets.registry import from_environment
 from runner.text.gunzip import gunzip
 
 LARGEST = 512 << 20  # bytes of an archive, packed

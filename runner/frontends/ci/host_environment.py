@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 
 from policy.model.profile import Profile
 from policy.model.secret_paths import inside
-from runner.secrets.registry import from_environment, speaks_of_one
+from runner.secrets.from_environment import from_environment, speaks_of_one
 
 # THREAT: whatever the configuration lists, these enter no command. `CI` itself does: programs ask for it.
 NEVER = (

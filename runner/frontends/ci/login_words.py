@@ -8,8 +8,9 @@ import re
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 
+from runner.secrets.from_environment import speaks_of_one
 from runner.secrets.redactor import shaped
-from runner.secrets.registry import SHORTEST, speaks_of_one
+from runner.secrets.registry import SHORTEST
 
 _NO_WORDS = ("x-oauth-basic", "x-token-auth")  # in place of a password, where the name is the token
 _SIGNED = ("SIGNATURE", "SIG", "JWT")  # names of parameters, beside those that a variable could have
