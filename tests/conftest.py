@@ -16,7 +16,7 @@ from tests.support.places import TESTS
 from tests.support.sandbox_bench import USERS, Bench, make
 
 FOLDERS = ("sandbox", "services", "terminal", "process", "laws", "unit")  # in the order in which they run
-# Tests of one group run one after the other in one worker. `sandbox` is the group of the tests that share a bench, count
+# Groups of tests, for runs with `--dist loadgroup`; `make test` gives each file to one worker. `sandbox` is the group of the tests that share a bench, count
 # processes and descriptors of a user, or look at files that sandboxes of other tests have in /var/tmp.
 SHARED = {"docked": "docker", "benches": "sandbox"}  # by fixture
 ALONE = {
@@ -24,6 +24,10 @@ ALONE = {
     "test_cgroup": "sandbox",
     "test_sandbox_many": "sandbox",
     "test_broker_exec": "sandbox",
+    # These look for a key in every process of the machine, and have processes that hold one.
+    "test_credentials": "keys",
+    "test_canary": "keys",
+    "test_keyring": "keys",
 }
 
 # A job runner may start us with Ctrl-C ignored, and what we start would inherit that: the product respects it.
@@ -53,6 +57,7 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("few" if config.getoption("--smoke") else "busy")
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist, which reads the groups from the marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark each test with the name of its folder and its group, put the longest folders first, and select for `--smoke`."""
     folders: dict[pytest.Item, str] = {}
