@@ -21,7 +21,7 @@ from runner.agent.event_stream import Answering, stop
 from runner.agent.run_options import RunArgs
 from runner.agent.startup import SessionStart, prepare_start
 from runner.approval.approver import Unattended
-from runner.engine.limit_flags import BudgetFlags
+from runner.engine.limit_settings import BudgetFlags
 from runner.problems import usage
 from runner.sessions.selection import SessionSelection
 

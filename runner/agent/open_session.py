@@ -23,10 +23,9 @@ from runner.config.amounts import apply_limits
 from runner.config.compaction_levels import Disorder, levels_of
 from runner.engine.compaction.summarizer import Summarizer
 from runner.engine.compaction.view import ConversationView
-from runner.engine.context.context import Context
-from runner.engine.context.environment_note import surroundings
+from runner.engine.context.context import Context, surroundings
 from runner.engine.event_redaction import RedactingEmitter
-from runner.engine.model_pool import OpenModels
+from runner.engine.model_access import OpenModels
 from runner.engine.run_context import LiveSettings, RunContext
 from runner.engine.run_limits import RunLimits
 from runner.engine.steering import Delivery, Steering

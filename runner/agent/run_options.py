@@ -5,7 +5,7 @@ from dataclasses import field
 from policy.model.frozen import dataclass
 from policy.model.tier import Mode
 from runner.agent.options import Given, least, parse_backend, parse_mode
-from runner.engine.limit_flags import BudgetFlags
+from runner.engine.limit_settings import BudgetFlags
 from runner.providers.key_source import KeyFlags
 from runner.sessions.selection import SessionSelection, parse_selection
 

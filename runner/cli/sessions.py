@@ -102,8 +102,7 @@ def show(id: ID, json: JSON = False) -> int:
         agent sessions show 3f2a
         agent sessions show 3f2a --json | jq 'select(.verdict == "deny")'
     """
-    from runner.sessions.export import as_lines, as_text
-    from runner.sessions.lookup import reading
+    from runner.sessions.export import as_lines, as_text, reading
 
     with reading(_state(), id) as session:
         for line in as_lines(session) if json else as_text(session):
@@ -128,7 +127,7 @@ def export(
         agent sessions export 3f2a --format html -o talk.html
         agent sessions export 3f2a > talk.md
     """
-    from runner.sessions.lookup import FORMATS, reading, write_new
+    from runner.sessions.export import FORMATS, reading, write_new
 
     writer = FORMATS[format.value]
     with reading(_state(), id) as session:

@@ -9,18 +9,17 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import field, replace
 
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem
 from runner.engine.budget import MOST_ANSWERED, BudgetMeter
 from runner.engine.context.usage import after
-from runner.engine.fallback import Fallback
 from runner.engine.model_access import ModelAccess
-from runner.engine.overlap import OverlapFilter, last_words
+from runner.engine.partial_reply import BROKEN, CUT, OverlapFilter, PartialReply
 from runner.engine.run_context import RunContext
+from runner.engine.run_limits import RunLimits
 from runner.engine.tool_calls import bounded
-from runner.events import CallBegun, ModelText, ModelThinking, Notice, Retrying
+from runner.events import CallBegun, Changed, ModelText, ModelThinking, Notice, Retrying
 from runner.messages import (
     AssistantMessage,
     CallOpened,
@@ -32,19 +31,74 @@ from runner.messages import (
     Reply,
     Request,
     Stop,
-    TextBlock,
     TextDelta,
-    ThinkingBlock,
     ThinkingDelta,
     ToolCall,
     Usage,
-    UserMessage,
     has_thoughts,
     without_thoughts,
 )
+from runner.problems import Stopped
 from runner.providers.catalog import facts_of
-from runner.secrets.redactor import Redactor
-from runner.text.model_text import whole_text
+from runner.secrets.secret import SecretError
+
+
+@dataclass(frozen=True, slots=True)
+class _Replaced:
+    """The chosen model, and the name of the fallback model that replaced it."""
+
+    provider: Provider
+    model: str
+    limits: RunLimits
+    named: str
+    by: str
+
+
+class Fallback:
+    """The state of the fallback in one run. A run falls back once: it ends if the second model is busy, too."""
+
+    def __init__(self) -> None:
+        self._tried = False
+        self._replaced: _Replaced | None = None
+
+    def ready(self, ctx: RunContext) -> bool:
+        """Return True if a fallback model is set that was not tried yet and is not the model in use."""
+        return not self._tried and ctx.fallback not in ("", ctx.live.named) and ctx.models is not None
+
+    def take(self, ctx: RunContext, why: str) -> bool:
+        """Use the fallback model from the next request on, and say so.
+
+        Return False if there is none, or if it cannot be opened or paid for.
+        """
+        if not self.ready(ctx) or ctx.models is None:
+            return False
+        self._tried = True
+        try:
+            opened = ctx.models.get(ctx.fallback)
+            limits = ctx.models.limits(ctx.live.limits, opened)
+        except (ProviderError, SecretError, Stopped) as error:
+            problem = error.problem
+            ctx.emit(Notice(f"the fallback model `{ctx.fallback}` cannot go on: {problem.what}: {problem.why}"))
+            return False
+        live, was, now = ctx.live, ctx.live.named, opened.named
+        if now == was:
+            return False
+        self._replaced = _Replaced(live.provider, live.model, live.limits, was, now)
+        live.use_model(opened.provider, opened.model, limits)
+        ctx.journal.model(now, limits.price)
+        ctx.emit(Changed("model", was, now, why))
+        return True
+
+    def over(self, ctx: RunContext, messages: list[Message]) -> None:
+        """Return to the chosen model at the end of the run, unless the user chose another one in the meantime."""
+        replaced = self._replaced
+        if replaced is None or ctx.live.named != replaced.by:
+            return
+        ctx.live.use_model(replaced.provider, replaced.model, replaced.limits)
+        without_thoughts(messages)
+        ctx.gauge.another()
+        ctx.journal.model(replaced.named, replaced.limits.price)
+        ctx.emit(Changed("model", replaced.by, replaced.named, "the next prompt goes to it again"))
 
 
 class Completion:
@@ -320,66 +374,3 @@ class Completion:
 def _identity(access: ModelAccess) -> tuple[Provider, str]:
     """Return what tells one model from another."""
     return access.provider, access.model
-
-
-BROKEN, CUT = "Your answer broke off here", "Your answer was cut here, at the most tokens that one may have"
-_GO_ON = """\
-[{why}. Nobody wrote this: it is a note of the program. All that you wrote above has reached its reader; go on from \
-there, without a word about it. Begin by repeating exactly the last words that arrived, so that the two parts fit, and \
-then write what follows.{lost} The last words, a quotation and nobody's wish:]
-{words}"""
-_LOST = " A tool call that was not complete is lost: make it again after the text."
-
-
-@dataclass(slots=True)
-class PartialReply:
-    """The received part of an answer.
-
-    Attributes:
-        kept: The text of earlier requests, which was shown.
-        said: The pieces of text of this request, which were shown.
-        calls: The complete calls.
-        begun: True if anything was received for this request.
-        calling: True if the answer ended within a call.
-        why: The reason why the answer ended.
-    """
-
-    kept: str = ""
-    said: list[str] = field(default_factory=list)
-    calls: list[ToolCall] = field(default_factory=list)
-    begun: bool = False
-    calling: bool = False
-    why: str = BROKEN
-
-    @property
-    def text(self) -> str:
-        """Return all text that was shown."""
-        return whole_text((self.kept, *self.said))
-
-    @property
-    def message(self) -> AssistantMessage:
-        """Return a message with the text and the complete calls."""
-        text = (TextBlock(self.text),) if self.text.strip() else ()
-        return AssistantMessage((*text, *self.calls))
-
-    def joined(self, reply: Reply) -> Reply:
-        """Return `reply`, which completes the answer, with the text that was shown before."""
-        if not self.kept:
-            return reply
-        thoughts = tuple(block for block in reply.message.content if isinstance(block, ThinkingBlock))
-        text = (TextBlock(self.text),) if self.text else ()
-        return replace(reply, message=AssistantMessage((*thoughts, *text, *reply.message.calls)))
-
-    def ended(self, why: str) -> None:
-        """Note that a request ended before the answer was complete."""
-        self.kept, self.why, self.begun = self.text, why, False
-        self.said.clear()
-
-    def resumed(self, redactor: Redactor) -> tuple[Message, ...]:
-        """Return the messages that ask the model to continue, or an empty tuple if no text was received."""
-        if not self.kept.strip():
-            return ()
-        kept = redactor.mask(AssistantMessage((TextBlock(self.kept),)))
-        words = last_words(redactor.text(self.kept))
-        note = _GO_ON.format(why=self.why, lost=_LOST if self.calling else "", words=words)
-        return kept, UserMessage((TextBlock(note),))

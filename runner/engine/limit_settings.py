@@ -1,9 +1,10 @@
-"""Limits of one run, from command-line flags and settings."""
+"""Limits of one run, from command-line options and settings."""
 
 from dataclasses import replace
 
+from policy.model.frozen import dataclass
+from policy.toml.schema import Value
 from runner.config import Settings
-from runner.engine.limit_flags import BudgetFlags
 from runner.engine.run_limits import RunLimits
 from runner.problems import usage
 from runner.providers import Opened
@@ -11,6 +12,35 @@ from runner.providers.pricing import price_of, published
 
 # What holds for an unattended pipeline where nobody said anything. The amount of money holds where a price is known.
 PIPELINE = RunLimits(seconds=30 * 60, tokens=2_000_000, money=5.0, output=50 << 20)
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetFlags:
+    """The limit options as typed. `turns` is the value of `--max-turns`, `timeout` that of `--timeout`."""
+
+    turns: int | None = None
+    tokens: int | None = None
+    cost: str | None = None
+    timeout: str | None = None
+    output: str | None = None
+    denials: int | None = None
+
+    def given_options(self) -> tuple[tuple[str, str, Value], ...]:
+        """Return the name, option and value of each given option except `--max-turns`. Raise a usage error."""
+        from runner.config.amounts import parse_bytes, parse_money, parse_seconds
+
+        found: list[tuple[str, str, Value]] = []
+        if self.tokens is not None:
+            found.append(("tokens", "--max-tokens", self.tokens))
+        if self.cost is not None:
+            found.append(("money", "--max-cost", parse_money(self.cost)))
+        if self.timeout is not None:
+            found.append(("time", "--timeout", parse_seconds(self.timeout, "--timeout")))
+        if self.output is not None:
+            found.append(("output", "--max-output", parse_bytes(self.output, "--max-output")))
+        if self.denials is not None:
+            found.append(("denials", "--max-denials", self.denials))
+        return tuple(found)
 
 
 def bounds(flags: BudgetFlags, settings: Settings, usual: RunLimits | None = None) -> RunLimits:

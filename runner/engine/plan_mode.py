@@ -9,7 +9,7 @@ import time
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem
 from runner.approval.plan_answer import WAYS, Leave, Stay
-from runner.engine.plan_tool import LONGEST, NAME, plan_tool
+from runner.engine.context.system_prompt import LONGEST_PLAN, PLAN_TOOL, plan_tool
 from runner.engine.run_context import RunContext
 from runner.engine.tool_calls import Call
 from runner.engine.tool_results import CallResult, refused
@@ -30,13 +30,13 @@ def proposal(call: Call, ctx: RunContext) -> Proposal | CallResult | None:
 
     Return None for a call of another tool, and if the plan tool is not offered.
     """
-    if call.name != NAME or not plan_tool(ctx.live.mode, unattended=ctx.unattended):
+    if call.name != PLAN_TOOL or not plan_tool(ctx.live.mode, unattended=ctx.unattended):
         return None
     arguments = call.of.arguments or {}
     plan = arguments.get("plan")
-    if not isinstance(plan, str) or not plan.strip() or len(plan) > LONGEST or set(arguments) != {"plan"}:
-        why = f"it takes one argument `plan`, a text of 1 to {LONGEST:,} characters"
-        problem = Problem("the plan cannot be read", why, f"call `{NAME}` again with the plan alone")
+    if not isinstance(plan, str) or not plan.strip() or len(plan) > LONGEST_PLAN or set(arguments) != {"plan"}:
+        why = f"it takes one argument `plan`, a text of 1 to {LONGEST_PLAN:,} characters"
+        problem = Problem("the plan cannot be read", why, f"call `{PLAN_TOOL}` again with the plan alone")
         ctx.emit(MalformedCall(call.key, call.name, problem))
         return CallResult(refused(call, problem, ctx))
     return Proposal(call, ctx.redactor.text(plan))

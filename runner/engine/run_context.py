@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from policy.model.frozen import dataclass
 from runner.engine.context.context import Context, tool_specs
 from runner.engine.context.refusal_hints import Refusals
+from runner.engine.context.system_prompt import plan_tool
 from runner.engine.context.tokens import ContextMeter
 from runner.engine.model_access import ModelAccess
-from runner.engine.plan_tool import plan_tool
 from runner.engine.run_limits import RunLimits
 from runner.engine.steering import Steering
 from runner.messages import Thinking
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from runner.changes.undo.recorder import SnapshotRecorder
     from runner.engine.compaction.view import ConversationView
     from runner.engine.context.context import Part
-    from runner.engine.model_pool import OpenModels
+    from runner.engine.model_access import OpenModels
     from runner.events import Emit, SessionStarted
     from runner.gate.grants.store import GrantStore
     from runner.messages import Message, Provider, ToolSpec

@@ -1,4 +1,4 @@
-"""Export of a session as plain text, Markdown, one HTML file, or its own lines.
+"""Lookup of a session for display, and its export as plain text, Markdown, one HTML file, or its own lines.
 
 THREAT T74: models, files and commands chose most of this text. All of it passes `visible`. In Markdown it stands in
 fences longer than any inside; in HTML it is escaped, and the page allows no script, no request and no frame.
@@ -6,18 +6,23 @@ fences longer than any inside; in HTML it is escaped, and the page allows no scr
 
 import base64
 import html
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 from policy.model.frozen import dataclass
+from policy.model.verdict import Problem
 from runner.messages import ImageBlock
-from runner.sessions.entries import line
-from runner.sessions.history import SessionHistory
+from runner.problems import Exit, Stopped, usage
+from runner.sessions.entries import Unsound, line
+from runner.sessions.history import SessionHistory, history_of, index, no_session
 from runner.sessions.reader import Part, parts, totals
+from runner.sessions.store import Store, choose
 from runner.sessions.tree import Tree
 from runner.text.sanitize import one_line, visible
 
-_TITLE = 300  # characters of a heading
 _NAMES = {"user": "You", "model": "Model", "thinking": "Thinking", "tool": "Call", "note": "Note"}
 
 
@@ -180,3 +185,37 @@ dl { display: grid; grid-template-columns: max-content 1fr; gap: 0 1rem; margin:
 dd { margin: 0; overflow-wrap: anywhere } .note { color: var(--dim); font-size: .9em } img { max-width: 100% }
 summary { cursor: pointer; color: var(--dim); font-size: .9em }
 """
+
+
+FORMATS: dict[str, Callable[[Session], Iterator[str]]] = {"md": as_markdown, "html": as_html, "jsonl": as_lines}
+
+
+@contextmanager
+def reading(state: Path, words: str) -> Iterator[Session]:
+    """Yield the session whose id begins with `words`. Raise SessionError, also for a line that turns out to be
+    invalid."""
+    store, id = choose(Store.all(state), words)
+    with store.reading(id) as file:
+        tree = index(file, id)
+        try:
+            yield Session(tree, history_of(tree, id, lenient=True))
+        except Unsound as error:
+            raise no_session(id, str(error)) from None
+
+
+def write_new(path: Path, lines: Iterable[str]) -> int:
+    """Write `lines` to a new file that only the user can read, and return their number. Raise Stopped."""
+    count = 0
+    try:
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+            for line in lines:
+                file.write(f"{line.encode('utf-8', 'replace').decode()}\n")
+                count += 1
+    except FileExistsError:
+        raise usage(f"`{path}` exists", "nothing is written over", "name a new file") from None
+    except ValueError:  # NUL, or half a character
+        raise usage("the name of that file cannot be used", "no file has such a name", "name another file") from None
+    except OSError as error:
+        why = (error.strerror or "the system refused it").lower()
+        raise Stopped(Problem(f"`{path}` could not be written", why, "name another file"), Exit.FAILED) from None
+    return count

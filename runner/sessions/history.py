@@ -21,8 +21,17 @@ from runner.messages import (
     Usage,
     UserMessage,
 )
-from runner.sessions.compaction_record import CompactionRecord
-from runner.sessions.entries import VERSION, Answered, Entry, Unsound, answers, message_of, parse, usual
+from runner.sessions.entries import (
+    VERSION,
+    Answered,
+    CompactionRecord,
+    Entry,
+    Unsound,
+    answers,
+    message_of,
+    parse,
+    usual,
+)
 from runner.sessions.rewind import RewindPoint, rewind_points, text_of, typed_of
 from runner.sessions.store import SessionError
 from runner.sessions.tree import Tree

@@ -17,8 +17,7 @@ from policy.model.verdict import Problem
 from runner.events import Emit, ErrorRaised, Event, Notice, RunEnded
 from runner.messages import AssistantMessage, ToolResult, Usage, UserMessage
 from runner.providers.pricing import Price, cost
-from runner.sessions.compaction_record import CompactionRecord
-from runner.sessions.entries import Body, Entry, line, now, of_message, of_result
+from runner.sessions.entries import Body, CompactionRecord, Entry, line, now, of_message, of_result
 from runner.sessions.store import JournalError, SessionError, written_problem
 
 _DURABLE = ("session", "message", "grant", "snapshot")

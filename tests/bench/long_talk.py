@@ -6,7 +6,7 @@ import time
 from runner.engine.compaction.view import ConversationView
 from runner.engine.context.tokens import ContextMeter
 from runner.messages import AssistantMessage, Message, TextBlock, ToolCall, ToolMessage, ToolResult, UserMessage
-from runner.sessions.compaction_record import CompactionRecord
+from runner.sessions.entries import CompactionRecord
 
 TURNS = 1_000
 OUTPUT = "test_something.py::test_case PASSED\n" * 140  # 5 KB

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from policy.model.verdict import Permit, Problem
-from runner.engine.run_limits import RunLimits
+from runner.engine.run_limits import RetryPolicy, RunLimits
 from runner.engine.steering import Delivery, Steering
 from runner.events import Denied, Event, Finished, MalformedCall, Steered, ToolProposed
 from runner.loop import Ending, run
@@ -37,7 +37,6 @@ from runner.messages import (
     UserMessage,
 )
 from runner.problems import Exit
-from runner.providers.backoff import RetryPolicy
 from runner.sessions.history import history_of, index
 from tests.support.loop_harness import LoopHarness, Make
 from tests.support.scripted_replies import fatal, shown

@@ -18,9 +18,9 @@ from runner.engine.compaction.shorten_history import kept_from, shorten
 from runner.engine.compaction.summarizer import Summarizer
 from runner.engine.compaction.view import ConversationView
 from runner.engine.context.tokens import ContextMeter, weight_of
-from runner.engine.model_pool import OpenModels
+from runner.engine.model_access import OpenModels
 from runner.engine.run_context import RunContext
-from runner.engine.run_limits import RunLimits
+from runner.engine.run_limits import RetryPolicy, RunLimits
 from runner.events import Compacted, ContextUsed, Denied, Notice, Retrying
 from runner.messages import (
     AssistantMessage,
@@ -39,12 +39,11 @@ from runner.messages import (
 )
 from runner.problems import Exit
 from runner.providers import Opened, open_provider
-from runner.providers.backoff import RetryPolicy
 from runner.providers.endpoint import SetupError
 from runner.providers.pricing import Price
 from runner.providers.scripted import Turn
 from runner.secrets.redactor import Redactor
-from runner.sessions.compaction_record import CompactionRecord
+from runner.sessions.entries import CompactionRecord
 from runner.sessions.history import history_of, index
 from runner.sessions.rewind import OWN
 from runner.text.untrusted import marked

@@ -13,8 +13,8 @@ from runner.agent.conversation import Conversation
 from runner.agent.run_options import RunArgs
 from runner.agent.startup import opener
 from runner.config import load
-from runner.engine.model_pool import OpenModels
-from runner.engine.run_limits import RunLimits
+from runner.engine.model_access import OpenModels
+from runner.engine.run_limits import RetryPolicy, RunLimits
 from runner.events import Changed, Notice, Retrying
 from runner.loop import Ending
 from runner.messages import (
@@ -31,7 +31,6 @@ from runner.messages import (
 )
 from runner.problems import Exit, usage
 from runner.providers import Opened
-from runner.providers.backoff import RetryPolicy
 from runner.providers.endpoint import SetupError
 from runner.providers.key_source import KeyFlags
 from runner.providers.pricing import Price

@@ -14,7 +14,7 @@ from policy.model.tier import Mode
 from policy.model.verdict import Permit, Problem
 from runner.approval.approver import Halt, No, Yes
 from runner.audit.log import AuditLog
-from runner.engine.run_limits import RunLimits
+from runner.engine.run_limits import RetryPolicy, RunLimits
 from runner.events import (
     CallBegun,
     CommandOutput,
@@ -42,7 +42,6 @@ from runner.messages import (
     ToolMessage,
 )
 from runner.problems import Exit
-from runner.providers.backoff import RetryPolicy
 from runner.providers.scripted import ScriptedProvider, Turn
 from sandbox.backend import Listener, Outcome, SandboxUnavailable, Violation
 from sandbox.linux.backend import Linux

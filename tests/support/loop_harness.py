@@ -17,7 +17,7 @@ from runner.audit.log import AuditLog
 from runner.audit.records import SessionInfo
 from runner.config import load
 from runner.engine.run_context import LiveSettings, RunContext
-from runner.engine.run_limits import RunLimits
+from runner.engine.run_limits import RetryPolicy, RunLimits
 from runner.events import (
     Event,
 )
@@ -33,7 +33,6 @@ from runner.messages import (
     ToolMessage,
     ToolResult,
 )
-from runner.providers.backoff import RetryPolicy
 from runner.providers.scripted import ScriptedProvider, Turn
 from runner.secrets.redactor import Redactor
 from runner.state.output_store import OutputStore

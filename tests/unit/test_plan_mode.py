@@ -12,7 +12,7 @@ from runner.audit.decisions import deeds
 from runner.audit.export.sarif import document
 from runner.audit.log import AuditLog
 from runner.audit.stores.store import AuditError
-from runner.engine.plan_tool import LONGEST, NAME, plan_tool
+from runner.engine.context.system_prompt import LONGEST_PLAN, PLAN_TOOL, plan_tool
 from runner.events import Changed, Denied, Finished, MalformedCall, PlanProposed, QuestionAnswered
 from runner.messages import ToolCall
 from runner.problems import Exit
@@ -40,7 +40,7 @@ class Person:
 
 
 def proposing(**arguments: object) -> Turn:
-    return Turn(calls=(ToolCall("", NAME, dict(arguments)),))
+    return Turn(calls=(ToolCall("", PLAN_TOOL, dict(arguments)),))
 
 
 # fmt: off
@@ -109,7 +109,7 @@ BROKEN = [
     ({"plan": "  "},                           "an empty plan"),
     ({"plan": 3},                              "no text"),
     ({"plan": PLAN, "mode": "dangerously"},    "a word that is not the model's to say"),
-    ({"plan": "x" * (LONGEST + 1)},            "a plan as long as a book"),
+    ({"plan": "x" * (LONGEST_PLAN + 1)},            "a plan as long as a book"),
 ]
 # fmt: on
 

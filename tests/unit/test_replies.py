@@ -9,7 +9,7 @@ import pytest
 from policy.model.verdict import Permit, Problem
 from runner.audit.log import AuditLog
 from runner.engine.compaction.view import ConversationView
-from runner.engine.run_limits import RunLimits
+from runner.engine.run_limits import RetryPolicy, RunLimits
 from runner.events import CallBegun, Finished, Notice, Retrying, ToolProposed
 from runner.loop import Ending, run
 from runner.messages import (
@@ -30,7 +30,6 @@ from runner.messages import (
     has_thoughts,
 )
 from runner.problems import Exit
-from runner.providers.backoff import RetryPolicy
 from sandbox.backend import Listener, Outcome
 from tests.support.loop_harness import FakeSandbox, Make, busy
 from tests.support.scripted_replies import Item, Plays, Wait, fatal, ls, says, shown, writes

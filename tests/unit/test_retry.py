@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policy.model.verdict import Problem
+from runner.engine.run_limits import RetryPolicy
 from runner.events import ModelText, Retrying
 from runner.frontends.tui.status import Wait
 from runner.frontends.wording import wait_words
 from runner.messages import WAITING_HELPS, Failure
-from runner.providers.backoff import RetryPolicy
 
 USUAL = RetryPolicy()
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.engine.overlap import OverlapFilter, last_words
+from runner.engine.partial_reply import OverlapFilter, last_words
 
 BEFORE = "First I read the makefile, and then I was about to"
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from runner.engine.compaction.truncate import middle_out
+from runner.engine.compaction.shorten_history import middle_out
 from runner.engine.context.tokens import weight
 from runner.messages import (
     AssistantMessage,

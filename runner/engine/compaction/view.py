@@ -26,7 +26,7 @@ from runner.messages import (
     without_thoughts,
 )
 from runner.providers.catalog import facts_of
-from runner.sessions.compaction_record import CompactionRecord
+from runner.sessions.entries import CompactionRecord
 
 if TYPE_CHECKING:
     from runner.engine.budget import BudgetMeter

@@ -1,11 +1,27 @@
-"""The system prompt: the instructions of the program about the work and about the gate."""
+"""The texts of the program for the model: the system prompt, and the tool by which a model hands over its plan."""
 
 from typing import TYPE_CHECKING
 
 from policy.model.tier import Mode
+from runner.messages import ToolSpec
 
 if TYPE_CHECKING:
     from runner.engine.run_limits import RunLimits
+
+PLAN_TOOL = "propose_plan"
+LONGEST_PLAN = 64 << 10  # characters of a plan; a longer text is refused
+PLAN_SPEC = ToolSpec(
+    PLAN_TOOL,
+    "Hand your finished plan to the user and ask to leave plan mode. Call it once you have looked at everything that "
+    "matters. The plan is Markdown: what you will change and where, in which order, how you will check it, and what is "
+    "open. The user reads it and says yes, or what to change.",
+    {
+        "type": "object",
+        "properties": {"plan": {"type": "string", "description": "The plan, as Markdown."}},
+        "required": ["plan"],
+        "additionalProperties": False,
+    },
+)
 
 # A SYSTEM.md takes the place of this, and of nothing else.
 BASE = """\
@@ -58,3 +74,8 @@ def gate(cwd: str, mode: Mode, limits: "RunLimits | None") -> str:
     """Return the text about the gate in `mode`. `limits` are those of an unattended run, else None."""
     alone = _ALONE.format(row=limits.row, total=limits.total) if limits is not None else ""
     return _GATE.format(cwd=cwd, mode=mode.value, meaning=MEANING[mode], alone=alone)
+
+
+def plan_tool(mode: Mode, *, unattended: bool) -> tuple[ToolSpec, ...]:
+    """Return the specification of the tool in plan mode if a person can answer, else an empty tuple."""
+    return (PLAN_SPEC,) if mode is Mode.PLAN and not unattended else ()

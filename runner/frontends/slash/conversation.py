@@ -122,7 +122,7 @@ async def _cost(words: str, host: CommandHost) -> None:
 
 def _used(session: str, host: CommandHost) -> str:
     """Return the usage of all runs of the session, including prompts that were rewound."""
-    from runner.sessions.lookup import reading
+    from runner.sessions.export import reading
     from runner.sessions.reader import totals
     from runner.state.paths import state_dir
 

@@ -124,7 +124,7 @@ async def _export(words: str, host: CommandHost) -> None:
     """Write this session for readers elsewhere: Markdown, HTML or its entries."""
     from pathlib import Path
 
-    from runner.sessions.lookup import FORMATS, reading, write_new
+    from runner.sessions.export import FORMATS, reading, write_new
     from runner.state.paths import state_dir
 
     parts = words.split(maxsplit=1)
