@@ -33,6 +33,7 @@ from runner.facts.gather import gather, unfit_folder
 from runner.gate.request import GateArgs
 from runner.problems import usage
 from runner.secrets.from_environment import from_environment
+from runner.state.paths import private
 
 if TYPE_CHECKING:
     from policy.permission.flag_rights import FlagRights
@@ -184,3 +185,8 @@ def refuse_folder(cwd: str, environ: Mapping[str, str], profile: Profile) -> Non
     floor = unfit_folder(cwd, environ, profile)
     if floor is not None:
         raise usage(f"`{cwd}` cannot be worked in", floor.why, floor.fix)
+
+
+def answers_kept() -> bool:
+    """Return True if an answer was ever remembered. Only one file is looked up, and no module is loaded."""
+    return os.path.lexists(f"{private(os.environ)[0]}/grants.json")

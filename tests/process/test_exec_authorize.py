@@ -8,8 +8,8 @@ import pytest
 from policy.model.tier import Mode, Tier
 from policy.model.verdict import Allow, Deny
 from runner.audit.fact_recorder import FactRecorder
-from runner.frontends.exec.case import Case
 from runner.frontends.exec.command import _judge
+from runner.frontends.exec.report import Case
 from runner.gate.gate import open_gate
 from runner.gate.request import GateArgs
 

@@ -14,12 +14,11 @@ from policy.model.permission_rule import Source
 from policy.model.tier import Tier
 from policy.model.verdict import Allow, Ask, Deny, Problem
 from runner.audit.fact_recorder import FactRecorder
-from runner.frontends.exec.case import Case
-from runner.frontends.exec.report import EventReport, PlainReport, Report
-from runner.gate.gate import Gate, nobody_there, open_gate, refuse_folder
+from runner.frontends.exec.report import Case, EventReport, PlainReport, Report
+from runner.gate.gate import Gate, answers_kept, nobody_there, open_gate, refuse_folder
 from runner.gate.request import GateArgs
 from runner.problems import Exit, Stopped
-from runner.state.paths import cache_dir, private
+from runner.state.paths import cache_dir
 from runner.stderr import say
 from runner.text.sanitize import visible
 from sandbox.backend import Level
@@ -106,11 +105,6 @@ def _judge(gate: Gate, action: Action, noted: FactRecorder, *, attended: bool) -
     asked = recall(gate, assessment, verdict, Source.PERSON, unattended=not attended)
     noted.parts()  # read now: a question may stand for minutes
     return authorize_at_terminal(gate, asked, noted, attended=attended)
-
-
-def answers_kept() -> bool:
-    """Return True if an answer was ever remembered. Only one file is looked up, and no module is loaded."""
-    return os.path.lexists(f"{private(os.environ)[0]}/grants.json")
 
 
 def _read_stdin(deadline: float) -> bytes | None:

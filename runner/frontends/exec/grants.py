@@ -20,7 +20,7 @@ from runner.approval.remembered import GrantLookup, keep, offer, recalled
 from runner.audit.fact_recorder import FactRecorder
 from runner.engine.authorize import Evaluation, authorize
 from runner.facts.gather import gather
-from runner.frontends.exec.case import Case
+from runner.frontends.exec.report import Case
 from runner.gate.gate import Gate
 from runner.gate.grants.store import GrantStore, Keep
 from runner.state.paths import state_dir

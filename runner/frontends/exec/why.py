@@ -54,7 +54,7 @@ def _answered(
 ) -> "tuple[Assessment, Verdict]":
     """Return the verdict after remembered answers are applied. Nothing is asked, consumed or stored."""
     from policy.model.permission_rule import Source
-    from runner.frontends.exec.command import answers_kept
+    from runner.gate.gate import answers_kept
 
     if not answers_kept():
         return assessment, verdict
