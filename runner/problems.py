@@ -1,7 +1,8 @@
-"""Exit codes, and the mapping from exceptions to the Problem and exit code with which the program ends."""
+"""The ends of the program: exit codes, signals, and the mapping from exceptions to a Problem and an exit code."""
 
 import errno
 import os
+import signal
 from enum import IntEnum
 
 from policy.model.verdict import Problem, ProblemError
@@ -74,3 +75,21 @@ def _is_process_limit(error: BaseException) -> bool:
     from sandbox.process_limit import ProcessLimitReached  # loaded already where a process was started
 
     return isinstance(error, ProcessLimitReached)
+
+
+def ending_signals() -> tuple[int, ...]:
+    """Return every signal but SIGINT that ends a program by default and that the parent process does not have ignored,
+    as nohup(1) does with SIGHUP. The runner handles them, so that no terminal stays raw and no command keeps running.
+    """
+    # SOURCE: signal(7), "Standard signals". Left as they are: signals that no program can handle, that end nothing, or
+    # that Python ignores (EPIPE and EFBIG are errors), and those by which the kernel reports a faulty instruction, to
+    # which a returning handler would go back for ever.
+    others = frozenset(
+        getattr(signal, name, None)
+        for name in (
+            "SIGKILL", "SIGSTOP", "SIGTSTP", "SIGTTIN", "SIGTTOU", "SIGCONT", "SIGCHLD", "SIGURG", "SIGWINCH",
+            "SIGINFO", "SIGPIPE", "SIGXFSZ", "SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGTRAP", "SIGSYS", "SIGINT",
+        )
+    )  # fmt: skip
+    every = sorted(int(number) for number in signal.valid_signals() if number not in others)
+    return tuple(number for number in every if signal.getsignal(number) is not signal.SIG_IGN)

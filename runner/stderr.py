@@ -7,8 +7,8 @@ from typing import TextIO
 
 from policy.model.verdict import Problem
 from runner.problems import ISSUES
-from runner.secrets.from_environment import from_environment
 from runner.secrets.redactor import masked
+from runner.secrets.secret import register_environment
 
 
 def coloured(stream: TextIO) -> bool:
@@ -38,7 +38,7 @@ def say(text: str) -> None:
 
 def _tell(text: str) -> None:
     """Write `text` to stderr. The caller has already spelled out control characters in untrusted parts."""
-    from_environment(os.environ)  # what was typed wrongly may be one; most messages come before any run
+    register_environment(os.environ)  # what was typed wrongly may be one; most messages come before any run
     # Nor is a key shown that was typed in the wrong place (`agent auth login KEY`): it has no place to be known from.
     from runner.secrets.redactor import Redactor
 

@@ -32,19 +32,19 @@ from runner.engine.steering import Delivery, Steering
 from runner.events import Emit, Notice
 from runner.facts.environment import child_environment
 from runner.facts.gather import gather
-from runner.facts.git.head import head_commit
 from runner.gate.grants.codec import to_json
 from runner.gate.grants.store import GrantStore
 from runner.messages import Thinking
 from runner.providers import Opened
 from runner.providers.pricing import Price, price_of
 from runner.secrets.broker.session import injector_for, with_bundle
-from runner.secrets.from_environment import from_environment
 from runner.secrets.redactor import Redactor
+from runner.secrets.secret import register_environment
 from runner.sessions.journal import Journal
 from runner.sessions.open import Run, SessionTarget
 from runner.state.output_store import OutputStore
 from runner.state.paths import cache_dir, state_dir
+from runner.state.workspace import head_commit
 from sandbox.backend import Level
 from sandbox.backends import open_backend
 
@@ -99,7 +99,7 @@ async def open_session(
     minimum = Level(options.least.upper()) if options.least else settings.sandbox_minimum
     mode = options.mode or settings.mode or Mode.DEFAULT
     state = state_dir(environ)
-    from_environment(environ)
+    register_environment(environ)
     redactor = Redactor(model.secrets, live=True, shapes=True)
     emit = RedactingEmitter(redactor, emit)
     async with contextlib.AsyncExitStack() as stack:

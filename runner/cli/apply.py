@@ -114,10 +114,10 @@ def _ground(cwd: str | None) -> "tuple[SnapshotScope, Settings]":
     from runner.config import load
     from runner.facts.gather import gather
     from runner.gate.gate import folder, refuse_folder
-    from runner.secrets.from_environment import from_environment
+    from runner.secrets.secret import register_environment
     from runner.state import paths
 
-    from_environment(os.environ)
+    register_environment(os.environ)
     here = folder(cwd)
     settings = load(here, os.environ, unattended=True)
     refuse_folder(str(here), os.environ, settings.profile)

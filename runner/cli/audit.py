@@ -214,8 +214,7 @@ def _known(config: str | None) -> "Known":
     """Return the rules in effect in this folder, and the packaged ones."""
     from policy.rules.rule_file import chunks
     from runner.audit.reports.stats import Known
-    from runner.gate.gate import open_gate
-    from runner.gate.request import GateArgs
+    from runner.gate.gate import GateArgs, open_gate
 
     gate, _ = open_gate(GateArgs(script="", argv=None, config=config), os.environ)
     rules = gate.settings.rules
@@ -303,8 +302,7 @@ def suggest(query: Query, least: LEAST = 1, limit: LOOKED_AT = 1000, json: JSON 
     from runner.audit.reports.replay_policies import Policies
     from runner.audit.reports.suggest import Search
     from runner.audit.reports.suggest_text import report_json, report_text
-    from runner.gate.gate import open_gate
-    from runner.gate.request import GateArgs
+    from runner.gate.gate import GateArgs, open_gate
     from runner.state.paths import config_file
 
     path = log_path(file)

@@ -13,16 +13,16 @@ from policy.toml.schema import Path as KeyPath
 from policy.toml.schema import dotted, value_type_of
 from runner.config import Settings, load
 from runner.config.amounts import apply_limits
-from runner.config.load import WHOSE, files, flag_settings, with_flags
+from runner.config.load import WHOSE, files, flag_settings, settings_bytes, with_flags
 from runner.config.origins import origins
-from runner.config.read_file import ConfigError, as_text, settings_bytes
+from runner.config.read_layer import as_text
 from runner.config.schema import SHAPES, Key, key_of
-from runner.config.settings import Layer
+from runner.config.settings import ConfigError, Layer
 from runner.config.trust.notices import condensed
 from runner.gate.gate import folder
 from runner.problems import Exit, usage
-from runner.secrets.from_environment import from_environment
 from runner.secrets.redactor import masked
+from runner.secrets.secret import register_environment
 from runner.state import paths as places
 from runner.state.workspace import workspace_of
 from runner.stderr import say
@@ -194,7 +194,7 @@ def run_init(*, user: bool, force: bool, cwd: str | None) -> int:
 
 def _print(text: str) -> None:
     """Print values with secrets masked: the caller's shell may have replaced a variable by a secret."""
-    from_environment(os.environ)
+    register_environment(os.environ)
     print(masked(text))
 
 

@@ -124,8 +124,7 @@ def add(
     from policy.model.permission_rule import Source
     from policy.model.verdict import Ask, Deny
     from runner.frontends.exec.grants import recall
-    from runner.gate.gate import open_gate
-    from runner.gate.request import GateArgs
+    from runner.gate.gate import GateArgs, open_gate
 
     gate, action = open_gate(GateArgs(script=script, argv=None, cwd=workspace, mode=mode), os.environ)
     assessment, verdict = gate.evaluate(action, unattended=False)

@@ -5,7 +5,7 @@ import sys
 
 TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`
 if TYPE_CHECKING:
-    from runner.gate.request import GateArgs
+    from runner.gate.gate import GateArgs
 
 
 def main() -> int:

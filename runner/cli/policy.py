@@ -65,8 +65,7 @@ def number(cwd: CWD = None, config: CONFIG = None, unattended: UNATTENDED = Fals
     import os
 
     from policy.rules.fingerprint import fingerprint
-    from runner.gate.gate import open_gate
-    from runner.gate.request import GateArgs
+    from runner.gate.gate import GateArgs, open_gate
 
     args = GateArgs(script="", argv=None, cwd=cwd, config=config, unattended=unattended)
     settings = open_gate(args, os.environ)[0].settings

@@ -107,10 +107,10 @@ def _open(cwd: str | None) -> "tuple[SnapshotScope, Store | None]":
     from runner.config import load
     from runner.facts.gather import gather
     from runner.gate.gate import folder
-    from runner.secrets.from_environment import from_environment
+    from runner.secrets.secret import register_environment
     from runner.state import paths
 
-    from_environment(os.environ)  # taking back keeps what it replaces, and no copy of a secret is made
+    register_environment(os.environ)  # taking back keeps what it replaces, and no copy of a secret is made
     here = folder(cwd)
     settings = load(here, os.environ, unattended=True)
     facts = gather(str(here), os.environ, settings.profile)

@@ -6,5 +6,5 @@
 
 from runner.config.load import load as load
 from runner.config.load import shipped as shipped
-from runner.config.read_file import ConfigError as ConfigError
+from runner.config.settings import ConfigError as ConfigError
 from runner.config.settings import Settings as Settings

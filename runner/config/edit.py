@@ -8,10 +8,10 @@ from policy.model.verdict import Problem
 from policy.toml.lines import StatementKind, lines_of, statements
 from policy.toml.schema import Path as KeyPath
 from policy.toml.schema import TomlError, ValueType, dotted, parse, value_of
-from runner.config.environment import plain
 from runner.config.migrations import MIGRATIONS, VERSION, renew
-from runner.config.read_file import ConfigError
+from runner.config.read_layer import plain
 from runner.config.schema import Key
+from runner.config.settings import ConfigError
 from runner.config.toml_value import toml
 from runner.config.validators import version_up_to
 

@@ -12,13 +12,11 @@ from policy.model.verdict import Problem
 from policy.permission.dead_rules import faults as rule_faults
 from policy.permission.file import permissions
 from policy.toml.schema import TomlDocument
-from runner.config.environment import given
-from runner.config.load import ELSEWHERE, PREFIX, SYSTEM_FILE, WHOSE, files, packaged
+from runner.config.load import ELSEWHERE, SYSTEM_FILE, WHOSE, files, packaged, setting_variables, settings_bytes
 from runner.config.merge import over
 from runner.config.origins import origins
-from runner.config.read_file import ConfigError, as_text, settings_bytes
-from runner.config.read_layer import given_as, read_all
-from runner.config.settings import Given, Layer, Settings
+from runner.config.read_layer import as_text, given_as, read_all, read_variable
+from runner.config.settings import ConfigError, Given, Layer, Settings
 
 MOST = 100  # faults of one file that are told
 _PLACE = re.compile(r"^(?P<file>.+?):(?P<line>\d+):? (?P<text>.*)$", re.DOTALL)
@@ -97,9 +95,9 @@ def _checked(
         if len(told) > MOST:
             told = [*told[:MOST], Fault(str(path), 0, f"there is more; only the first {MOST} are told", "")]
         found += told
-    for name in sorted(name for name in environ if name.startswith(PREFIX) and name not in ELSEWHERE):
+    for name in setting_variables(environ):
         try:
-            settings = over(settings, given(name, environ[name], ELSEWHERE))
+            settings = over(settings, read_variable(name, environ[name], ELSEWHERE))
             sources.append(name)
         except ConfigError as error:
             found.append(Fault(name, 0, f"{error.problem.what}: {error.problem.why}", error.problem.fix))

@@ -1,12 +1,17 @@
-"""Reading every layer: packaged < system < user < project < local < `--config` < environment (< flags).
+"""Reading of every layer: packaged < system < user < project < local < `--config` < environment (< flags).
+
+Files must not be pipes or files that another user can write, and those of a repository must not be symbolic links.
 
 Checked by hand: a schema library would cost more start-up time than the whole of `agent exec`.
 """
 
+import errno
 import os
+import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import policy
 import profiles
@@ -18,15 +23,16 @@ from policy.toml.profile import ProfileError, parse_profile
 from policy.toml.schema import Path as KeyPath
 from policy.toml.schema import TomlDocument, TomlError, Value
 from runner.config.personal_settings import personal
-from runner.config.read_file import ConfigError, Whose, settings_bytes
-from runner.config.settings import Given, Layer, Settings
+from runner.config.settings import ConfigError, Given, Layer, Settings
 from runner.state import paths
 from runner.state.workspace import workspace_of
+from sandbox.inside.regular_file import NotRegularError, open_regular, read_descriptor
 
+Whose = Literal["system", "user", "repository", "named"]
+_LARGEST = 1 << 20  # bytes of one configuration file
 SYSTEM_FILE = Path("/etc/ringfence/config.toml")
 PROJECT_FILE = ".ringfence/config.toml"
 LOCAL_FILE = ".ringfence/config.local.toml"
-PREFIX = "RINGFENCE_"
 ELSEWHERE = ("RINGFENCE_STATE_DIR", "RINGFENCE_CONFIG_DIR", "RINGFENCE_CACHE_DIR", "RINGFENCE_BATCH_DIR")
 WHOSE: Mapping[Layer, Whose] = {
     Layer.SYSTEM: "system",
@@ -71,12 +77,10 @@ def load(
                     settings = _with_file(settings, layer, own, unattended, {}, named=True)
                 continue
             settings = _with_file(settings, layer, path, unattended, trusted or {})
-        names = sorted(name for name in environ if name.startswith(PREFIX) and name not in ELSEWHERE)
-        if names:
-            from runner.config.environment import given_by
+        for name in setting_variables(environ):
+            from runner.config.read_layer import read_variable  # only if there is a variable
 
-            for given in given_by(names, environ, ELSEWHERE):
-                settings = _over(settings, given)
+            settings = _over(settings, read_variable(name, environ[name], ELSEWHERE))
     except TomlError as error:
         raise ConfigError(error.problem) from None
     return _with_personal(settings, cwd, environ)
@@ -99,6 +103,11 @@ def files(
     if top / PROJECT_FILE != user:
         found += [(Layer.PROJECT, top / PROJECT_FILE), (Layer.LOCAL, top / LOCAL_FILE)]
     return found if config is None else [*found, (Layer.NAMED, config)]
+
+
+def setting_variables(environ: Mapping[str, str]) -> list[str]:
+    """Return the names of the environment variables that set a key, in order."""
+    return sorted(name for name in environ if name.startswith("RINGFENCE_") and name not in ELSEWHERE)
 
 
 def shipped(config: Path | None = None) -> Settings:
@@ -134,6 +143,71 @@ def _over(settings: Settings, given: Given) -> Settings:
     from runner.config.merge import over
 
     return over(settings, given)
+
+
+def settings_bytes(path: Path, whose: Whose) -> bytes | None:
+    """Return the content of a configuration file; None if the file does not exist. Raises ConfigError.
+
+    Files of the system and the user may be links, but no other user may be able to write or replace them. A file named
+    on the command line may have any owner. A repository's file must not be a link or be reached through one, because it
+    could make the program read, or wait for, something else. The `path` of a repository's file is `REAL
+    FOLDER/.ringfence/NAME`.
+    """
+    try:
+        handle, found = _open_below(path) if whose == "repository" else open_regular(path, follow=True)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except NotRegularError:
+        raise _refused(path, "it is not a plain file", "make it one, or remove it") from None
+    except (OSError, ValueError) as error:
+        link = whose == "repository" and os.path.islink(path)  # false where its folder cannot be entered
+        why = "it is a link" if link else (getattr(error, "strerror", None) or "its name is not valid").lower()
+        raise _refused(path, why, "make it a plain file that you may read, or remove it") from None
+    try:
+        if whose in ("system", "user"):
+            _owned(path, found, whose)
+        data = read_descriptor(handle, _LARGEST + 1)
+    except OSError as error:
+        raise _refused(path, (error.strerror or "it cannot be read").lower(), "check the disk it lies on") from None
+    finally:
+        os.close(handle)
+    if len(data) > _LARGEST:
+        raise _refused(path, "it is longer than 1 MiB", "shorten it")
+    return data
+
+
+def _open_below(path: Path) -> tuple[int, os.stat_result]:
+    """Open a file of the repository below the descriptor of its folder, so that nobody can exchange the folder."""
+    try:
+        folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR) and path.parent.is_symlink():
+            raise _refused(path, "it lies behind a link", "make its folder a real one, or remove it") from None
+        raise
+    try:
+        return open_regular(path.name, follow=False, dir_fd=folder)
+    finally:
+        os.close(folder)
+
+
+def _owned(path: Path, found: os.stat_result, whose: Whose) -> None:
+    """Check the owner of a file, and that no other user can change or replace the file. Raises ConfigError."""
+    if found.st_mode & stat.S_IWOTH:
+        raise _refused(path, "everybody may write to it", f"look at what it says, then run `chmod o-w {path}`")
+    if found.st_uid not in ((0,) if whose == "system" else (0, os.geteuid())):
+        why = f"it belongs to another user (uid {found.st_uid})"
+        raise _refused(path, why, f"run `chown root {path}`" if whose == "system" else "take it over, or remove it")
+    if whose == "system" and found.st_mode & stat.S_IWGRP and found.st_gid != 0:
+        why = f"a group may write to it (gid {found.st_gid})"
+        raise _refused(path, why, f"look at what it says, then run `chmod g-w {path}`")
+    above = os.stat(path.parent)
+    if above.st_mode & stat.S_IWOTH and not above.st_mode & stat.S_ISVTX:
+        why = "everybody may put another in its place"
+        raise _refused(path, why, f"look at what it says, then run `chmod o-w {path.parent}`")
+
+
+def _refused(path: Path, why: str, fix: str) -> ConfigError:
+    return ConfigError(Problem(f"`{path}` cannot be used", why, fix))
 
 
 PACKAGED = "profiles/default.toml"

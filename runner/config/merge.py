@@ -14,9 +14,8 @@ from policy.permission.file import permissions
 from policy.toml.profile import limits, patterns, texts
 from policy.toml.schema import Path as KeyPath
 from policy.toml.schema import TomlDocument, TomlEntry, Value, dotted
-from runner.config.read_file import ConfigError
 from runner.config.schema import Key, Widens, key_of, list_of
-from runner.config.settings import Given, Settings
+from runner.config.settings import ConfigError, Given, Settings
 from sandbox.backend import Level
 
 

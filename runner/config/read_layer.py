@@ -1,16 +1,18 @@
-"""One file against the table of keys: what can be used of it, and everything that is wrong with the rest."""
+"""Reader of one file or one variable `RINGFENCE_*` against the table of keys: the usable part, and all faults."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
+from policy.model.verdict import Problem
 from policy.toml.schema import Path as KeyPath
-from policy.toml.schema import TomlDocument, TomlError, validate
+from policy.toml.schema import TomlDocument, TomlError, ValueType, validate, value_of
 from runner.config.migrations import renew
-from runner.config.read_file import as_text
-from runner.config.schema import ENTRIES, SHAPES, Fault, key_of, list_of
-from runner.config.settings import Given, Layer
+from runner.config.schema import ENTRIES, SHAPES, VARIABLES, Fault, key_of, list_of
+from runner.config.settings import ConfigError, Given, Layer
+
+_PREFIX = "RINGFENCE_"
 
 
 def read_layer(data: bytes, path: Path, layer: Layer, trusted: Mapping[str, str]) -> Given:
@@ -62,3 +64,50 @@ def read_all(text: str, source: str, *, most: int) -> tuple[TomlDocument, list[T
                 several[allowed].error_at("", f"a file holds at most {allowed} {name}s", "say more with fewer")
             )
     return replace(document, values=values, entries=tuple(entries)), faults[:most]
+
+
+def as_text(data: bytes, path: Path) -> str:
+    """Return the bytes of a file as text without a UTF-8 byte order mark. Raises ConfigError."""
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        problem = Problem(f"`{path}` cannot be used", f"line {line} is not UTF-8 text", "save it as UTF-8")
+        raise ConfigError(problem) from None
+
+
+def read_variable(name: str, text: str, elsewhere: Sequence[str]) -> Given:
+    """Return the setting of a variable `RINGFENCE_*`. `elsewhere` names variables that other code reads.
+
+    Raises ConfigError.
+    """
+    key = VARIABLES.get(name)
+    if key is None:
+        raise _no_variable(name, elsewhere)
+    what = f"`{name}={text}` cannot be used"
+    value = value_of(text if key.shape is ValueType.TEXT else plain(text), key.shape)
+    if value is None:
+        raise ConfigError(Problem(what, f"it must be {key.shape.value}", f"correct or unset {name}"))
+    if fault := key.fault(value):
+        raise ConfigError(Problem(what, *fault))
+    return Given(Layer.ENVIRONMENT, TomlDocument(name, "", {key.path: value}))
+
+
+def plain(text: str) -> int | float | bool | str:
+    """Return the number or switch in `text`; `text` itself (a size such as `2 GiB`, or a mistake) for another text."""
+    if text in ("true", "false"):
+        return text == "true"
+    try:
+        return int(text) if len(text) < 19 and text.isdecimal() else float(text)
+    except ValueError:
+        return text
+
+
+def _no_variable(name: str, elsewhere: Sequence[str]) -> ConfigError:
+    from difflib import get_close_matches
+
+    known = [*VARIABLES, *elsewhere]
+    # Without the part that all of them share, which would make any two of them look alike.
+    near = get_close_matches(name.removeprefix(_PREFIX), [each.removeprefix(_PREFIX) for each in known], n=1)
+    fix = f"did you mean `{_PREFIX}{near[0]}`?" if near else f"unset it; the names are {', '.join(known)}"
+    return ConfigError(Problem(f"the variable `{name}` cannot be used", "there is no such setting", fix))

@@ -9,11 +9,16 @@ from policy.model.frozen import dataclass
 from policy.model.permission_rule import Layer as RuleLayer
 from policy.model.profile import Profile
 from policy.model.tier import Mode
+from policy.model.verdict import ProblemError
 from policy.rules.rulebook import RuleBook
-from policy.toml.schema import Path, TomlDocument, TomlEntry, Value
 from policy.toml.schema import Path as KeyPath
+from policy.toml.schema import TomlDocument, TomlEntry, Value
 from sandbox.backend import Level
 from sandbox.container.options import Choice
+
+
+class ConfigError(ProblemError):
+    """Settings that cannot be used. `problem` names the file, line and key, or the variable."""
 
 
 class Layer(StrEnum):
@@ -60,15 +65,15 @@ class Given:
     document: TomlDocument
     sha256: str = ""
     trusted: bool = False
-    flags: tuple[tuple[Path, str], ...] = ()
-    left_out: frozenset[Path] = frozenset()
+    flags: tuple[tuple[KeyPath, str], ...] = ()
+    left_out: frozenset[KeyPath] = frozenset()
 
     @property
     def bound(self) -> bool:
         """Return True if these values may only tighten."""
         return self.layer.came_along and not self.trusted
 
-    def place(self, path: Path) -> tuple[str, int]:
+    def place(self, path: KeyPath) -> tuple[str, int]:
         """Return file and line of a key. A variable or an option has the line 0."""
         if not self.document.text:
             return dict(self.flags).get(path, self.document.source), 0
@@ -97,7 +102,7 @@ class Origin:
         return f"{self.source}:{self.line}" if self.line else self.source
 
 
-Origins = Mapping[Path, tuple[Origin, ...]]
+Origins = Mapping[KeyPath, tuple[Origin, ...]]
 
 
 @dataclass(frozen=True, slots=True)

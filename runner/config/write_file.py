@@ -6,7 +6,7 @@ import stat
 from pathlib import Path
 
 from policy.model.verdict import Problem
-from runner.config.read_file import ConfigError
+from runner.config.settings import ConfigError
 
 
 def write(path: Path, text: str, *, own: bool, new: bool = False) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from runner.state.ending_signals import ending_signals
+from runner.problems import ending_signals
 
 
 def end_by_signals() -> Callable[[], None]:

@@ -9,7 +9,6 @@ from policy.model.host_words import nearby
 from policy.model.matrix import Ruling
 from policy.model.tier import Mode, Tier
 from policy.model.verdict import Allow, Ask, Cell, Deny, Problem, Terms, Verdict
-from runner.gate.suggest import no_rule_lifts
 from runner.gate.wording import RULING_WORDS, action_words, cell_words, terms_words
 from runner.text.sanitize import visible
 
@@ -254,6 +253,8 @@ def _ways(
 ) -> tuple[str, ...]:
     if ruling is Ruling.ALLOW:
         return ()
+    from runner.gate.suggest import no_rule_lifts  # nothing is suggested for an allowed action
+
     ways = []
     if ruling is Ruling.ASK:
         ways.append("say yes when asked, at a terminal")

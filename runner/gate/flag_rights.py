@@ -9,7 +9,6 @@ from policy.interpreter.variable_rules import undoing
 from policy.model.verdict import Problem
 from policy.permission.flag_rights import FlagRights
 from policy.toml.profile import names_credential
-from runner.gate.request import GateArgs
 from runner.problems import Exit, Stopped, usage
 
 MOST = 200  # of each; a list as long as that is nothing that somebody typed
@@ -18,20 +17,28 @@ _SCRATCH = "/tmp"  # noqa: S108  # the machine's, which is never inside
 _NAME = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789"
 
 
-def parse_flag_rights(args: GateArgs, cwd: str, home: str) -> FlagRights:
-    """Return the rights that the flags of `args` grant. Raises a usage error for a flag that cannot be intended.
+def parse_flag_rights(
+    cwd: str,
+    home: str,
+    *,
+    read: tuple[str, ...] = (),
+    write: tuple[str, ...] = (),
+    hosts: tuple[str, ...] = (),
+    env: tuple[str, ...] = (),
+) -> FlagRights:
+    """Return the rights that flags with these values grant. Raises a usage error for a flag that cannot be intended.
 
     A relative path starts at `cwd`, `~` is `home`; both are real folders.
     """
-    for name, given in (("--read", args.read), ("--write", args.write), ("--host", args.hosts), ("--env", args.env)):
+    for name, given in (("--read", read), ("--write", write), ("--host", hosts), ("--env", env)):
         if len(given) > MOST:
             why = f"there are {len(given)} of them, and more than {MOST} is nothing that a person checks"
             raise usage(f"there are too many `{name}`", why, "name a folder that holds them, or write a rule")
     return FlagRights(
-        read=tuple(dict.fromkeys(_path("--read", text, cwd, home) for text in args.read)),
-        write=tuple(dict.fromkeys(_path("--write", text, cwd, home) for text in args.write)),
-        hosts=tuple(dict.fromkeys(map(_host, args.hosts))),
-        env=tuple(sorted(dict(map(_variable, args.env)).items())),
+        read=tuple(dict.fromkeys(_path("--read", text, cwd, home) for text in read)),
+        write=tuple(dict.fromkeys(_path("--write", text, cwd, home) for text in write)),
+        hosts=tuple(dict.fromkeys(map(_host, hosts))),
+        env=tuple(sorted(dict(map(_variable, env)).items())),
     )
 
 

@@ -30,13 +30,40 @@ from runner.config import Settings, load
 from runner.config.load import flag_settings, with_flags
 from runner.facts.environment import child_environment
 from runner.facts.gather import gather, unfit_folder
-from runner.gate.request import GateArgs
 from runner.problems import usage
-from runner.secrets.from_environment import from_environment
+from runner.secrets.secret import register_environment
 from runner.state.paths import private
 
 if TYPE_CHECKING:
     from policy.permission.flag_rights import FlagRights
+
+
+@dataclass(frozen=True, slots=True)
+class GateArgs:
+    """Arguments of `agent exec`, `agent why` or `agent sandbox show`, which name one action to judge.
+
+    Exactly one of `script` and `argv` is given, unless `tool` is not `bash`, or for `sandbox show`.
+    `read`, `write`, `hosts` and `env` are the values as typed.
+    """
+
+    script: str | None
+    argv: tuple[str, ...] | None
+    mode: Mode | None = None
+    unattended: bool = False
+    cwd: str | None = None
+    config: str | None = None
+    json: bool = False
+    limits: tuple[str, ...] = ()
+    timeout: str | None = None
+    backend: str | None = None
+    least: str | None = None  # `full` or `partial`: what --require and --accept-partial say
+    unix: bool = False
+    tool: str | None = None
+    path: str | None = None
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    env: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +114,7 @@ def ruling(verdict: Verdict) -> Ruling:
 
 def open_gate(args: GateArgs, environ: Mapping[str, str]) -> tuple[Gate, Action]:
     """Read the configuration and the state of the machine, and return a gate and the action of `args`."""
-    from_environment(environ)  # what was typed may hold one
+    register_environment(environ)  # what was typed may hold one
     cwd = folder(args.cwd)
     config = Path(args.config) if args.config else None
     unattended = nobody_there(args.unattended)
@@ -134,7 +161,7 @@ def open_gate(args: GateArgs, environ: Mapping[str, str]) -> tuple[Gate, Action]
         return Gate(settings, facts, environment, limits, mode, str(cwd), args.backend), action
     from runner.gate.flag_rights import notices, parse_flag_rights  # only where somebody typed some
 
-    given = parse_flag_rights(args, str(cwd), facts.home)
+    given = parse_flag_rights(str(cwd), facts.home, read=args.read, write=args.write, hosts=args.hosts, env=args.env)
     settings = replace(settings, notices=(*settings.notices, *notices(given)))
     environment = tuple(sorted((dict(environment) | dict(given.env)).items()))
     return Gate(settings, facts, environment, limits, mode, str(cwd), args.backend, given), action

@@ -16,8 +16,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 
 from policy.model.frozen import dataclass
+from runner.problems import ending_signals
 from runner.secrets.secret import LONGEST, Secret, usable
-from runner.state.ending_signals import ending_signals
 
 PATIENCE = 10.0  # seconds
 _PIECES = re.compile(r"[\s=:,;&|<>()'\"@]+")  # between the paths in one word

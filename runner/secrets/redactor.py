@@ -12,9 +12,7 @@ from enum import Enum
 from functools import cache
 from typing import TypeVar, cast
 
-from runner.secrets import registry
-from runner.secrets.encodings import begun, decoded_views, encoded_forms
-from runner.secrets.registry import MASK, SHORTEST, Revealable
+from runner.secrets.secret import MASK, SHORTEST, Secret, masked_secrets, registered_count
 
 T = TypeVar("T")
 
@@ -30,7 +28,7 @@ class Redactor:
     With `shapes`, strings that have the form of a key are masked, too.
     """
 
-    def __init__(self, secrets: Iterable[Revealable] = (), *, live: bool = False, shapes: bool = False) -> None:
+    def __init__(self, secrets: Iterable[Secret] = (), *, live: bool = False, shapes: bool = False) -> None:
         self._given = tuple(secret for secret in secrets if len(secret.reveal()) >= SHORTEST)
         self._live, self._shapes = live, shapes
         self._seen = -1
@@ -76,10 +74,14 @@ class Redactor:
 
     @property
     def _forms(self) -> tuple[str, ...]:
-        now = registry.count() if self._live else 0
+        now = registered_count() if self._live else 0
         if now != self._seen:
-            secrets = (*self._given, *(registry.everything() if self._live else ()))
-            self._known = tuple(dict.fromkeys(form for secret in secrets for form in encoded_forms(secret.reveal())))
+            self._known = ()
+            if secrets := (*self._given, *(masked_secrets() if self._live else ())):
+                from runner.secrets.encodings import encoded_forms  # most runs know no secret
+
+                forms = (form for secret in secrets for form in encoded_forms(secret.reveal()))
+                self._known = tuple(dict.fromkeys(forms))
             self._seen = now
         return self._known
 
@@ -106,14 +108,17 @@ class Redactor:
         return "".join([*shown, text[at:end]]), text[end:]
 
     def _spans(self, text: str, least: int) -> Iterator[tuple[int, int]]:
-        for view in decoded_views(text, self._longest) if self._forms else ():
-            read, ways = view.text, None
-            for form in self._forms:
-                at = read.find(form)
-                while at >= 0:
-                    starts, ends = ways = ways or view.origins()
-                    yield starts[at], ends[at + len(form) - 1]
-                    at = read.find(form, at + 1)
+        if self._forms:
+            from runner.secrets.encodings import decoded_views
+
+            for view in decoded_views(text, self._longest):
+                read, ways = view.text, None
+                for form in self._forms:
+                    at = read.find(form)
+                    while at >= 0:
+                        starts, ends = ways = ways or view.origins()
+                        yield starts[at], ends[at + len(form) - 1]
+                        at = read.find(form, at + 1)
         if self._shapes:
             yield from shaped(text, least)
 
@@ -121,6 +126,8 @@ class Redactor:
         """Return the position from `least` on where the end of `text` may begin a secret, or the length of `text`."""
         first = len(text)
         if self._forms:
+            from runner.secrets.encodings import begun, decoded_views
+
             start = max(least, len(text) - self._longest * _WIDEST)
             for view in decoded_views(text[start:], self._longest):
                 if not view.to_end:

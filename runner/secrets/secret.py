@@ -1,16 +1,19 @@
-"""The value type that carries a credential to a provider's header.
+"""The value type that carries a credential to a provider's header, and the list of all values of this process.
 
 Flow: `runner/secrets/resolve.py` -> `Secret` -> `runner/providers/connection.py`. Beside the providers, only the
 keyring, when a key is stored, and `runner/secrets/redactor.py`, to mask it, read a value.
+
+A `Secret` registers itself when it is created and stays registered as long as the process runs: text that contains the
+secret may be written later than the last use of the key.
 """
 
-import hmac
+from collections.abc import Iterator, Mapping
 from typing import NoReturn
 
 from policy.model.verdict import ProblemError
-from runner.secrets import registry
-from runner.secrets.registry import MASK as MASK
 
+MASK = "[secret]"
+SHORTEST = 12  # characters; servers without keys are given words such as `ollama`, which would ruin ordinary text
 LONGEST = 8192  # characters of a key; servers take no longer header
 
 
@@ -31,7 +34,8 @@ class Secret:
         if not value:
             raise ValueError("a secret is not empty")
         object.__setattr__(self, "_door", lambda: value)
-        registry.register(self)
+        if self not in _registered:
+            _registered.append(self)
 
     def reveal(self) -> str:
         """Return the value. Every call outside the providers, the keyring and the redactor is a defect."""
@@ -53,7 +57,9 @@ class Secret:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Secret):
             return NotImplemented
-        return hmac.compare_digest(_bytes(self), _bytes(other))
+        from hmac import compare_digest  # most runs hold at most one secret
+
+        return compare_digest(_bytes(self), _bytes(other))
 
     __hash__ = None  # type: ignore[assignment]  # a hash would be a fingerprint of the value
 
@@ -65,6 +71,9 @@ class Secret:
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         raise TypeError("a secret cannot be pickled")
+
+
+_registered: list[Secret] = []  # by order of arrival
 
 
 def _bytes(secret: Secret) -> bytes:
@@ -85,3 +94,65 @@ def usable(value: str) -> Secret | None:
 def store_command(provider: str) -> str:
     """Return the command that stores a key."""
     return f"agent auth login {provider}"
+
+
+def registered_count() -> int:
+    """Return the number of registered secrets. The number only grows, so a change means that there are new ones."""
+    return len(_registered)
+
+
+def masked_secrets() -> tuple[Secret, ...]:
+    """Return all registered secrets that are long enough to be masked."""
+    return tuple(secret for secret in _registered if len(secret.reveal()) >= SHORTEST)
+
+
+def longest_masked() -> int:
+    """Return the length in bytes of the longest secret that is masked."""
+    return max((len(secret.reveal().encode()) for secret in masked_secrets()), default=0)
+
+
+def holds_masked(data: bytes | bytearray) -> bool:
+    """Return True if `data` contains the plain value of a secret that is masked."""
+    return any(secret.reveal().encode() in data for secret in masked_secrets())
+
+
+def forget_registered() -> None:
+    """Empty the registry. For tests, which create many secrets in one process."""
+    _registered.clear()
+
+
+# Parts of a variable's name: `NPM_TOKEN`, `DB_PASSWORD`, `AWS_SECRET_ACCESS_KEY`, `GITHUB_PAT`.
+_PARTS = frozenset(
+    ("PASSWD", "PASS", "PASSPHRASE", "PWD", "CREDENTIAL", "CREDENTIALS", "AUTH", "PAT", "COOKIE", "TOKENS", "SECRETS")
+)
+_ENDS = ("TOKEN", "SECRET", "PASSWORD", "KEY")  # of a part: `GHTOKEN`, `PGPASSWORD`, `APIKEY`
+
+
+def register_environment(environ: Mapping[str, str]) -> None:
+    """Register every value that has the name of a secret, and every password in an address."""
+    for value in _values(environ):
+        if len(value) >= SHORTEST:
+            Secret(value)
+
+
+def _values(environ: Mapping[str, str]) -> Iterator[str]:
+    for name, value in environ.items():
+        if len(value) < SHORTEST:
+            continue
+        if names_secret(name) and not value.startswith(("/", "~")):  # a path to a key is none
+            yield value.strip()
+        if "://" in value and "@" in value:
+            yield from _logins(value)
+
+
+def names_secret(name: str) -> bool:
+    """Return True if a variable with this name holds a secret or the location of one."""
+    return any(part in _PARTS or part.endswith(_ENDS) for part in name.upper().split("_"))
+
+
+def _logins(value: str) -> Iterator[str]:
+    """Yield the passwords in addresses such as `https://name:password@host` (RFC 3986, userinfo)."""
+    for rest in value.split("://")[1:]:
+        login, at, _ = rest.partition("/")[0].rpartition("@")
+        if at and ":" in login:
+            yield login.partition(":")[2]

@@ -17,7 +17,7 @@ from runner.audit.stores.store import AuditError
 from runner.config.amounts import apply_limits, parse_seconds
 from runner.frontends.exec.argv import parse_gate, wants_help
 from runner.frontends.exec.report import ending
-from runner.gate.request import GateArgs
+from runner.gate.gate import GateArgs
 from runner.messages import ProviderError
 from runner.problems import Exit, Stopped, known_problem
 from runner.providers.endpoint import SetupError

@@ -10,8 +10,7 @@ from policy.model.verdict import Allow, Deny
 from runner.audit.fact_recorder import FactRecorder
 from runner.frontends.exec.command import _judge
 from runner.frontends.exec.report import Case
-from runner.gate.gate import open_gate
-from runner.gate.request import GateArgs
+from runner.gate.gate import GateArgs, open_gate
 
 Change = Callable[[Path], None]
 

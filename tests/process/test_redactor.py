@@ -32,11 +32,8 @@ from runner.events import (
     ToolProposed,
 )
 from runner.messages import AssistantMessage, TextBlock, ThinkingBlock, ToolCall, Usage
-from runner.secrets import registry
-from runner.secrets.from_environment import from_environment
 from runner.secrets.redactor import Redactor
-from runner.secrets.registry import MASK, SHORTEST
-from runner.secrets.secret import Secret
+from runner.secrets.secret import MASK, SHORTEST, Secret, forget_registered, register_environment
 from runner.stderr import print_problem, say
 from sandbox.backend import Outcome, Violation
 from tests.support import forked_agent
@@ -233,16 +230,16 @@ ENVIRONMENT: list[tuple[str, str, str | None, str]] = [
     ("name", "value", "secret", "why"), ENVIRONMENT, ids=[f"{n}: {w}" for n, _, _, w in ENVIRONMENT]
 )
 def test_the_environment_tells_of_secrets(name: str, value: str, secret: str | None, why: str) -> None:
-    registry.forget()
-    from_environment({name: value})
+    forget_registered()
+    register_environment({name: value})
     redactor = Redactor(live=True)
     assert redactor.text(f"it is {value}") == f"it is {value.replace(secret or '-', MASK if secret else '-')}", why
-    registry.forget()
+    forget_registered()
 
 
 @pytest.mark.threat("T48")
 def test_a_secret_that_is_found_later_is_masked_from_then_on() -> None:
-    registry.forget()
+    forget_registered()
     redactor = Redactor(live=True)
     assert redactor.text(f"a {KEY}") == f"a {KEY}"
     stream = redactor.stream()
@@ -250,7 +247,7 @@ def test_a_secret_that_is_found_later_is_masked_from_then_on() -> None:
     Secret(KEY)
     assert redactor.text(f"a {KEY}") == f"a {MASK}", "nobody had to hand it over"
     assert stream.feed(f"{KEY} it is") + stream.end() == f"{MASK} it is"
-    registry.forget()
+    forget_registered()
 
 
 @pytest.mark.threat("T48")

@@ -22,7 +22,7 @@ from policy.model.action import (
     WriteFile,
 )
 from policy.model.verdict import Problem
-from runner.secrets.registry import MASK
+from runner.secrets.secret import MASK
 from sandbox.backend import Outcome, Violation
 from sandbox.inside.files.operations import perform
 from tests.support.places import TESTS

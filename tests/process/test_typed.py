@@ -23,7 +23,6 @@ from policy.model.verdict import Allow, Ask, Deny, Rights, Verdict
 from policy.permission.flag_rights import FlagRights
 from runner.frontends.exec.argv import without_values
 from runner.gate.flag_rights import MOST, notices, parse_flag_rights
-from runner.gate.request import GateArgs
 from runner.problems import Exit, Stopped
 from tests.support import forked_agent
 from tests.support.permission_machine import BOOK, machine, profile, ruling
@@ -224,28 +223,23 @@ REFUSED = [
 @pytest.mark.threat("T69")
 @pytest.mark.parametrize(("field", "text", "said", "why"), REFUSED, ids=[f"{row[0]}-{row[1]!r}" for row in REFUSED])
 def test_what_cannot_be_meant_is_a_usage_error(field: str, text: str, said: str, why: str, place: Path) -> None:
-    args = replace(GateArgs("ls", None), **{field: (text,)})
     with pytest.raises(Stopped) as caught:
-        parse_flag_rights(args, str(place / "work"), str(place / "home"))
+        parse_flag_rights(str(place / "work"), str(place / "home"), **{field: (text,)})
     assert caught.value.code == Exit.USAGE
     assert said in str(caught.value.problem), why
 
 
 def test_paths_are_what_they_lead_to(place: Path) -> None:
     work, home = place / "work", place / "home"
-    args = GateArgs("ls", None, read=("a.txt", "./docs/../a.txt", "~/.ssh"), write=(f"{work}/docs/",))
-    found = parse_flag_rights(args, str(work), str(home))
+    read, write = ("a.txt", "./docs/../a.txt", "~/.ssh"), (f"{work}/docs/",)
+    found = parse_flag_rights(str(work), str(home), read=read, write=write)
     assert found.read == (str(work / "a.txt"), str(home / ".ssh"))
     assert found.write == (str(work / "docs"),)
-    hosts = parse_flag_rights(
-        GateArgs("ls", None, hosts=("X.Org.", "x.org", "[2001:DB8::1]:443")), str(work), str(home)
-    ).hosts
+    hosts = parse_flag_rights(str(work), str(home), hosts=("X.Org.", "x.org", "[2001:DB8::1]:443")).hosts
     assert hosts == ("x.org", "[2001:db8::1]:443")
     with pytest.raises(Stopped, match="too many"):
-        parse_flag_rights(GateArgs("ls", None, read=("a.txt",) * (MOST + 1)), str(work), str(home))
-    assert parse_flag_rights(
-        GateArgs("ls", None, read=(os.fsdecode(os.fsencode(work) + b"/docs"),)), str(work), str(home)
-    ).read
+        parse_flag_rights(str(work), str(home), read=("a.txt",) * (MOST + 1))
+    assert parse_flag_rights(str(work), str(home), read=(os.fsdecode(os.fsencode(work) + b"/docs"),)).read
 
 
 @pytest.mark.parametrize(

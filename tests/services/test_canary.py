@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from runner.secrets.encodings import decoded_views, encoded_forms
-from runner.secrets.registry import MASK
+from runner.secrets.secret import MASK
 from tests.support.model_server import Delta, ModelServer, calling, serving
 from tests.support.sandbox_bench import USERS
 from tests.support.secret_service import harness

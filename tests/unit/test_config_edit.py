@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from policy.toml.schema import value_of
 from runner.config.edit import migrated, with_value, without
 from runner.config.migrations import VERSION, renew
-from runner.config.read_file import ConfigError
 from runner.config.read_layer import read_all
 from runner.config.schema import KEYS
+from runner.config.settings import ConfigError
 from runner.config.toml_value import toml
 from tests.support.config_strategies import documents, good
 

@@ -11,7 +11,7 @@ from policy.model.tier import Mode
 from runner.audit.decisions import DecisionTrail
 from runner.audit.reports.replay import NotRecorded, Policy
 from runner.config import Settings, load
-from runner.config.load import ELSEWHERE, LOCAL_FILE, PREFIX, PROJECT_FILE, SYSTEM_FILE
+from runner.config.load import LOCAL_FILE, PROJECT_FILE, SYSTEM_FILE, setting_variables
 from runner.problems import usage
 from runner.state.paths import config_file
 
@@ -52,7 +52,7 @@ class Policies:
         self._environ = environ
         self._own = own
         if own is not None:
-            kept = {name: value for name, value in environ.items() if not name.startswith(PREFIX) or name in ELSEWHERE}
+            kept = {name: environ[name] for name in environ.keys() - setting_variables(environ)}
             self._environ = kept
         self._mode = mode
         self._matrix = matrix

@@ -17,7 +17,7 @@ from runner.changes.review.deadline import never
 from runner.changes.review.gitignore import Ignored, kept_by_git
 from runner.changes.review.patch_quoting import LINK, Side, changed, node_of, renamed
 from runner.changes.review.workspace_copy import Copy
-from runner.secrets import registry
+from runner.secrets.secret import holds_masked
 from runner.text.sanitize import visible
 from sandbox.inside.files.diff import Effort
 from sandbox.workspace.folder_cache import SHORT_MARGIN
@@ -218,7 +218,7 @@ class _Work:
             return
         if old == new or self._others(path, secret):
             return
-        if secret or any(registry.held_in(side.data) for side in (old, new) if side is not None):
+        if secret or any(holds_masked(side.data) for side in (old, new) if side is not None):
             self.secrets.append(path)
         elif any(tree_diff.like_git(name) for name in path.split("/")):
             self.unfit.append((path, "some systems take this name for Git's own folder"))

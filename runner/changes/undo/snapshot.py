@@ -14,7 +14,7 @@ from runner.changes.undo.blobs import LARGE, BlobPlace
 from runner.changes.undo.change_scan import Index, Rules, Seen, Stopped, TooMany, scan, scan_paths
 from runner.changes.undo.file_state import Change, Entry, Kind, entry_of, same
 from runner.changes.undo.store import Store
-from runner.secrets import registry
+from runner.secrets.secret import holds_masked, longest_masked
 from sandbox.workspace.folder_cache import SHORT_MARGIN
 
 
@@ -163,7 +163,7 @@ class Snapshotter:
             data += more
         if len(data) != size:
             return None
-        if registry.held_in(data):
+        if holds_masked(data):
             raise _HoldsSecret
         digest = hashlib.sha256(data).digest()
         if digest not in places and store.place(digest) is None:
@@ -225,9 +225,9 @@ def _kept_already(known: Index, folder: str, name: str, size: int) -> bool:
 
 def _hashed(handle: int, size: int) -> bytes | None:
     digest, left = hashlib.sha256(), size + 1
-    before, overlap = b"", max(registry.longest() - 1, 0)
+    before, overlap = b"", max(longest_masked() - 1, 0)
     while left and (data := os.read(handle, min(left, 1 << 20))):
-        if overlap and registry.held_in(before + data):
+        if overlap and holds_masked(before + data):
             raise _HoldsSecret
         before = (before + data)[-overlap:] if overlap else b""
         digest.update(data)

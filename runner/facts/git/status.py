@@ -5,8 +5,7 @@ import stat
 import struct
 
 from policy.model.frozen import dataclass
-from runner.facts.git.head import head_commit, small_file
-from runner.state.workspace import git_folder
+from runner.state.workspace import git_folder, head_commit, small_file
 from runner.text.sanitize import one_line
 from sandbox.inside.regular_file import open_regular, read_descriptor, read_whole
 

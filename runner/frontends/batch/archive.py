@@ -18,8 +18,8 @@ from policy.model.verdict import Problem
 from runner.frontends.batch.store import Result
 from runner.frontends.batch.task import Task
 from runner.problems import Exit, Stopped
-from runner.secrets.from_environment import from_environment
 from runner.secrets.redactor import masked
+from runner.secrets.secret import register_environment
 from runner.text.gunzip import gunzip
 
 LARGEST = 512 << 20  # bytes of an archive, packed
@@ -58,7 +58,7 @@ class Answer:
 
 def parcel(task: Task, number: int, version: str, cwd: str, digest: str, options: tuple[str, ...] = ()) -> Parcel:
     """Return a task for another machine, without secrets that were pasted into it."""
-    from_environment(os.environ)
+    register_environment(os.environ)
     metadata = json.loads(masked(json.dumps(task.metadata)))
     safe = replace(task, prompt=masked(task.prompt), metadata=metadata)
     return Parcel(safe, number, version, cwd, digest, options)

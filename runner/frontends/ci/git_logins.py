@@ -17,8 +17,7 @@ from runner.changes import safe_open
 from runner.frontends.ci import login_words
 from runner.frontends.ci.login_words import Text
 from runner.problems import usage
-from runner.secrets import registry
-from runner.secrets.secret import Secret
+from runner.secrets.secret import SHORTEST, Secret
 from sandbox.inside.regular_file import read_start
 from sandbox.workspace.git_settings import UncertainSettingsError, git_folders, included_by
 
@@ -85,7 +84,7 @@ def credentials(workspace: str) -> tuple[StoredLogin, ...]:
             found.append(StoredLogin(shown, key, working))
             for part in {words, *words.split()[:_MOST_LOGINS]}:
                 # Of a program that prints one, the first line and the names of files are none.
-                if len(part) >= registry.SHORTEST and not part.startswith("#!") and not os.path.lexists(part):
+                if len(part) >= SHORTEST and not part.startswith("#!") and not os.path.lexists(part):
                     Secret(part)
     return tuple(found)
 

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 
 from policy.model.profile import Profile
 from policy.model.secret_paths import inside
-from runner.secrets.from_environment import from_environment, speaks_of_one
+from runner.secrets.secret import names_secret, register_environment
 
 # THREAT: whatever the configuration lists, these enter no command. `CI` itself does: programs ask for it.
 NEVER = (
@@ -36,7 +36,7 @@ def command_environment(environ: Mapping[str, str], *, keep: Collection[str] = (
     `keep` are the variables that the user's own `[[credential]]` tables name, for the proxy. The redactor learns every
     removed value that looks like a secret first.
     """
-    from_environment(environ)
+    register_environment(environ)
     return {
         name: value
         for name, value in environ.items()
@@ -60,7 +60,7 @@ def deny_job_files(profile: Profile, environ: Mapping[str, str], workspace: str)
     if daemon.startswith("unix:///"):
         found |= {os.path.realpath(daemon.removeprefix("unix://"))}
     for name, text in environ.items():
-        if name in _POINTING or speaks_of_one(name):
+        if name in _POINTING or names_secret(name):
             for path in text.split(":"):
                 real = os.path.realpath(path) if path.startswith("/") else "/"
                 if not inside(workspace, real) and os.path.lexists(real):

@@ -8,9 +8,8 @@ import re
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 
-from runner.secrets.from_environment import speaks_of_one
 from runner.secrets.redactor import shaped
-from runner.secrets.registry import SHORTEST
+from runner.secrets.secret import SHORTEST, names_secret
 
 _NO_WORDS = ("x-oauth-basic", "x-token-auth")  # in place of a password, where the name is the token
 _SIGNED = ("SIGNATURE", "SIG", "JWT")  # names of parameters, beside those that a variable could have
@@ -177,7 +176,7 @@ def _password(found: re.Match[str]) -> str:
 
 def _speaks(name: str) -> bool:
     name = name.replace("-", "_").replace(".", "_")
-    return speaks_of_one(name) or name.upper().endswith(_SIGNED)
+    return names_secret(name) or name.upper().endswith(_SIGNED)
 
 
 def _any(found: re.Match[str]) -> bool:

@@ -30,8 +30,7 @@ from runner.frontends.ci.workflow import JobLog
 from runner.frontends.ci.write_outputs import OutputContent, write_outputs
 from runner.frontends.launch import on_stdout, play, prompt_text, transcript
 from runner.gate.gate import refuse_folder
-from runner.problems import Exit, Stopped, known_problem
-from runner.state.ending_signals import ending_signals
+from runner.problems import Exit, Stopped, ending_signals, known_problem
 from runner.stderr import print_problem, unexpected
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from policy.model.frozen import dataclass
 from runner.agent.run_options import RunArgs
 from runner.frontends.ci.output_files import Outlets, no_link
 from runner.frontends.ci.run import Run
-from runner.problems import usage
-from runner.state.ending_signals import ending_signals
+from runner.problems import ending_signals, usage
 
 
 @dataclass(frozen=True, slots=True)

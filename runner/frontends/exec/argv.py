@@ -2,9 +2,13 @@
 (`runner/agent/options.py`).
 """
 
+from typing import TYPE_CHECKING
+
 from runner.agent.options import FILE_TOOLS, Given, least, options_of, parse_backend, parse_mode
-from runner.gate.request import GateArgs
 from runner.problems import usage
+
+if TYPE_CHECKING:
+    from runner.gate.gate import GateArgs
 
 
 def wants_help(words: list[str]) -> bool:
@@ -27,7 +31,7 @@ def without_values(words: list[str]) -> list[str]:
     return kept
 
 
-def parse_gate(command: str, words: list[str]) -> GateArgs:
+def parse_gate(command: str, words: list[str]) -> "GateArgs":
     """Parse the words after `exec`, `why` or `sandbox show`. Raises a usage error that says what to type instead."""
     known, found = options_of(command), list[tuple[str, str]]()
     plain: list[str] = []
@@ -59,6 +63,8 @@ def parse_gate(command: str, words: list[str]) -> GateArgs:
     bare = command == "sandbox show" and not plain and argv is None  # the rights that there are, whatever runs
     if not bare and (tool is None or argv is not None or len(plain) > 1):
         _check_form(command, plain, argv)
+    from runner.gate.gate import GateArgs  # slow to import: help texts and usage errors need no gate
+
     return GateArgs(
         script=plain[0] if plain else None,
         argv=argv,

@@ -15,8 +15,7 @@ from policy.model.tier import Tier
 from policy.model.verdict import Allow, Ask, Deny, Problem
 from runner.audit.fact_recorder import FactRecorder
 from runner.frontends.exec.report import Case, EventReport, PlainReport, Report
-from runner.gate.gate import Gate, answers_kept, nobody_there, open_gate, refuse_folder
-from runner.gate.request import GateArgs
+from runner.gate.gate import Gate, GateArgs, answers_kept, nobody_there, open_gate, refuse_folder
 from runner.problems import Exit, Stopped
 from runner.state.paths import cache_dir
 from runner.stderr import say

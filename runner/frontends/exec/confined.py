@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from policy.model.verdict import Allow, Terms
 from runner.audit.records import Ran
 from runner.frontends.exec.report import Case, Report
-from runner.problems import Exit, Stopped
-from runner.state.ending_signals import ending_signals
+from runner.problems import Exit, Stopped, ending_signals
 from runner.state.paths import cache_dir, state_dir
 from runner.stderr import print_problem
 from sandbox.backend import Backend, Enforcement, Level, Outcome, interrupted_connections

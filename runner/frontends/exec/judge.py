@@ -11,8 +11,7 @@ from policy.model.assessment import Assessment, Reason
 from policy.model.tier import Mode
 from policy.model.verdict import Verdict
 from runner.gate.explain import reason_json
-from runner.gate.gate import open_gate, ruling
-from runner.gate.request import GateArgs
+from runner.gate.gate import GateArgs, open_gate, ruling
 from runner.problems import Exit, usage
 from runner.stderr import say
 

@@ -16,11 +16,11 @@ from policy.model.verdict import Allow, Deny, Limits, Problem
 from policy.rules.fingerprint import fingerprint
 from runner.audit.fact_recorder import FactRecorder
 from runner.audit.records import Answer, Decision, SessionInfo
-from runner.facts.git.head import head_commit
 from runner.frontends.exec.argv import without_values
 from runner.gate.gate import Gate
 from runner.problems import Exit, Stopped
-from runner.secrets import registry
+from runner.secrets.secret import registered_count
+from runner.state.workspace import head_commit
 from runner.stderr import print_problem, say, unwritten
 from sandbox.backend import MOST_TOLD, Enforcement, Outcome
 
@@ -239,7 +239,7 @@ class EventReport:
 
 def _masking(*, shapes: bool) -> "dict[int, Stream]":
     """Return the maskers of stdout and stderr, one for each; an empty value if there is nothing to mask."""
-    if not shapes and not registry.count():
+    if not shapes and not registered_count():
         return {}
     from runner.secrets.redactor import Redactor
 

@@ -13,8 +13,7 @@ from policy.model.tier import Tier
 from policy.model.verdict import Ask, Deny, Rights, Terms, Verdict
 from policy.terms import Floor, terms_for
 from runner.gate.explain import names_of
-from runner.gate.gate import Gate, open_gate, ruling
-from runner.gate.request import GateArgs
+from runner.gate.gate import Gate, GateArgs, open_gate, ruling
 from runner.gate.wording import RULING_WORDS, terms_words
 from runner.problems import Exit, Stopped
 from runner.secrets.redactor import masked

@@ -3,7 +3,7 @@
 import os
 from typing import TYPE_CHECKING
 
-from runner.gate.request import GateArgs
+from runner.gate.gate import GateArgs
 
 if TYPE_CHECKING:
     from policy.model.assessment import Assessment

@@ -6,7 +6,7 @@ import signal
 from collections.abc import Iterator
 
 from runner.frontends.terminal.probe import at_terminal
-from runner.state.ending_signals import ending_signals
+from runner.problems import ending_signals
 
 TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`
 if TYPE_CHECKING:

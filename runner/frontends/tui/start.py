@@ -21,8 +21,7 @@ from runner.frontends.tui.files import Files
 from runner.frontends.tui.history import Remembered
 from runner.frontends.tui.keys import suspend
 from runner.frontends.tui.renderer import canvas
-from runner.problems import Exit
-from runner.state.ending_signals import ending_signals
+from runner.problems import Exit, ending_signals
 from runner.stderr import say
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from policy.model.matrix import Ruling
 from policy.model.tier import Mode
 from policy.model.verdict import Deny, Verdict
 from runner.config import Settings, load, shipped
-from runner.gate.gate import Gate, folder, ruling
+from runner.gate.gate import Gate, GateArgs, folder, open_gate, ruling
 from runner.gate.policy_tools.reference_machine import EXAMPLE_FILES, WORKSPACE, model_facts
 from runner.gate.policy_tools.tables import Expectation, Table, parse_table, wanted_word
 from runner.gate.wording import cell_words
@@ -174,9 +174,6 @@ def _bench(own: bool, mode: Mode | None, config: str | None, cwd: str | None) ->
     """
     path = Path(config) if config else None
     if cwd is not None:
-        from runner.gate.gate import open_gate
-        from runner.gate.request import GateArgs
-
         gate, _ = open_gate(GateArgs(script="", argv=None, cwd=cwd, config=config), os.environ)
         return Bench(gate.settings, mode, gate)
     if own:

@@ -12,7 +12,7 @@ from policy.model.verdict import Problem
 from policy.permission.finding import Severity
 from policy.permission.lint import check
 from runner.config import Settings, load, shipped
-from runner.config.read_file import ConfigError
+from runner.config.settings import ConfigError
 from runner.gate.gate import folder
 from runner.problems import Exit
 from runner.text.phrases import many
