@@ -1,40 +1,50 @@
-"""The Anthropic Messages API: its event stream as a Reply.
+"""The Anthropic Messages API: messages as JSON requests, and the event stream as a Reply.
 
 Usage counts are disjoint: `input` excludes what was read from or written to the cache.
 
-Newer models bind a thought to everything before it, and refuse a conversation whose beginning has changed since: the
-mode is another, or old turns were summed up. Such a request is sent again at once, with leave to pass the bound
-thoughts over, and so are all that follow. SOURCE: platform.claude.com/docs/en/build-with-claude/preserved-thinking.
+Newer models bind a thinking block to everything before it, and refuse a conversation whose beginning has changed since:
+another mode was chosen, or old turns were summarized. Such a request is sent again at once, with permission to ignore
+the bound thinking blocks, and so are all later requests.
+SOURCE: platform.claude.com/docs/en/build-with-claude/preserved-thinking.
+
+Four points are marked for the prompt cache, which is as many as there may be: the tools, the system text, and the last
+two turns of the user. The last marked turn of one request is the second last in the next, which reads the cache there.
+SOURCE: platform.claude.com/docs/en/build-with-claude/prompt-caching, /thinking, /effort, /extended-thinking.
 """
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import assert_never
 
 from runner.messages import (
     AssistantMessage,
     CallOpened,
     CallReady,
+    ImageBlock,
+    Message,
     ProviderError,
     Reply,
     Request,
     Stop,
     TextBlock,
     TextDelta,
+    Thinking,
     ThinkingBlock,
     ThinkingDelta,
     ToolCall,
-    Usage,
+    ToolMessage,
+    ToolResult,
+    UserMessage,
 )
-from runner.providers.anthropic_body import betas, request_body
-from runner.providers.connection import Connection, KeyHeader
-from runner.providers.endpoint import Endpoint, Timeouts
-from runner.providers.error_reason import Said, said_by
+from runner.providers.catalog import SHARES, ThinkingKind, facts_of
+from runner.providers.connection import WireRequest
+from runner.providers.endpoint import Endpoint
+from runner.providers.error_reason import ErrorReason, reason_of
 from runner.providers.failures import Failures
 from runner.providers.sse import SseEvent
-from runner.providers.stream import Exchange, HttpProvider, Piece
-from runner.secrets.secret import Secret
-from runner.text.model_text import count_of, parse_arguments, parse_object, whole_text
+from runner.providers.stream import AnswerParser, HttpProvider, Piece
+from runner.text.model_text import Json, count_of, parse_call, whole_text
 
 VERSION = "2023-06-01"
 _BOUND = re.compile("bound to a different conversation")
@@ -62,39 +72,6 @@ ERROR_STATUS = {
     "overloaded_error": 529,
 }
 
-Json = dict[str, object]
-
-
-class AnthropicProvider(HttpProvider):
-    name = "anthropic"
-
-    def __init__(self, endpoint: Endpoint, secret: Secret | None, timeouts: Timeouts | None = None) -> None:
-        path = "messages" if endpoint.url.endswith("/v1") else "v1/messages"
-        connection = Connection(
-            Failures(self.name, endpoint, secret, timeouts or Timeouts()),
-            path,
-            auth=KeyHeader("x-api-key", "", secret) if secret else None,
-            headers={"anthropic-version": VERSION},
-        )
-        super().__init__(connection)
-        self._unbound = False
-
-    def exchange(self, request: Request) -> Exchange:
-        parser = _Answer(self._connection.failures, request.model)
-        body = request_body(request, unbound=self._unbound)
-        return Exchange(request.model, body, parser, _is_last, headers=betas(body))
-
-    def retry_without(self, error: ProviderError) -> bool:
-        """Return True, and let the server skip bound thinking blocks from now on, if the server refuses one."""
-        if self._unbound or error.status != 400 or not _BOUND.search(error.server_message):
-            return False
-        self._unbound = True
-        return True
-
-
-def _is_last(event: SseEvent) -> bool:
-    return event.event == "message_stop"
-
 
 @dataclass(slots=True)
 class _Block:
@@ -109,27 +86,21 @@ class _Block:
     ended: bool = False
 
 
-class _Answer:
-    """Accumulates one event stream."""
-
-    finished = False  # nothing but the last event ends the answer
+class _AnthropicAnswer(AnswerParser):
+    """Parser of one event stream. Only the last event ends the answer."""
 
     def __init__(self, failures: Failures, model: str) -> None:
-        self._failures = failures
-        self._model = model
+        super().__init__(failures, model)
         self._blocks: dict[int, _Block] = {}
-        self._usage = Usage()
         self._stop = ""
         self._complete = False
 
+    def is_last(self, event: SseEvent) -> bool:
+        return event.event == "message_stop"
+
     def take(self, event: SseEvent) -> Iterator[Piece]:
-        """Yield the parts that `event` completes. Unknown events and fields are ignored, as the API requires of
-        clients.
-        """
-        content = parse_object(event.data)
+        content = self._object(event)
         match content:
-            case None:
-                raise self._failures.malformed("an event in it is not JSON")
             case {"type": "content_block_delta", "index": int(index), "delta": dict(delta)}:
                 yield from self._grow(index, str(delta.get("type")), delta)
             case {"type": "content_block_start", "index": int(index), "content_block": dict(new)}:
@@ -149,11 +120,8 @@ class _Answer:
                 raise self._error(content)
             case {"type": "content_block_delta" | "content_block_start"}:
                 raise self._failures.malformed("a content event in it lacks what such events have")
-            case _:
-                pass
 
     def reply(self) -> Reply:
-        """Return the whole answer. Raises ProviderError if the stream ended early."""
         if not self._complete:
             open_call = any(block.kind == "tool_use" for block in self._blocks.values())
             raise self._failures.truncated("inside a tool call" if open_call else "before the answer did")
@@ -207,8 +175,6 @@ class _Answer:
                 pass
             case _, "text_delta" | "thinking_delta" | "signature_delta" | "input_json_delta", _:
                 raise self._failures.malformed("a part in it does not fit its block")
-            case _:
-                pass
 
     def _end(self, index: int) -> Iterator[Piece]:
         block = self._blocks.get(index)
@@ -216,26 +182,23 @@ class _Answer:
             return
         block.ended = True
         # Without arguments it may have been cut before the first: only the end of the answer tells.
-        if block.kind == "tool_use" and any(block.text):
-            call = _finished(block)
-            if isinstance(call, ToolCall) and call.arguments is not None:
-                yield CallReady(call)
+        if any(block.text) and isinstance(call := _finished(block), ToolCall) and call.arguments is not None:
+            yield CallReady(call)
 
     def _count(self, usage: object) -> None:
         # Counts are totals so far: a later one replaces an earlier one, an absent one leaves it.
-        old = self._usage
-        fresh = {
+        counts = {
             "input": count_of(usage, "input_tokens"),
             "output": count_of(usage, "output_tokens"),
             "cache_read": count_of(usage, "cache_read_input_tokens"),
             "cache_write": count_of(usage, "cache_creation_input_tokens"),
         }
-        self._usage = replace(old, **{name: value for name, value in fresh.items() if value is not None})
+        self._usage = replace(self._usage, **{name: count for name, count in counts.items() if count is not None})
 
     def _error(self, content: Json) -> ProviderError:
         error = content.get("error")
-        said = said_by(error) if isinstance(error, dict) else Said()
-        return self._failures.status(said.status(ERROR_STATUS), said, self._model, late=True)
+        reason = reason_of(error) if isinstance(error, dict) else ErrorReason()
+        return self._failures.status(reason.status(ERROR_STATUS), reason, self._model, late=True)
 
 
 def _finished(block: _Block) -> TextBlock | ThinkingBlock | ToolCall | None:
@@ -248,7 +211,166 @@ def _finished(block: _Block) -> TextBlock | ThinkingBlock | ToolCall | None:
         case "redacted_thinking":
             return ThinkingBlock("", redacted=block.redacted)
         case "tool_use":
-            arguments = parse_arguments(text)
-            return ToolCall(block.id, block.name, arguments, "" if arguments is not None else text)
+            return parse_call(block.id, block.name, text)
         case _:
             return None
+
+
+class AnthropicProvider(HttpProvider):
+    name = "anthropic"
+    parser = _AnthropicAnswer
+    key_header = ("x-api-key", "")
+    headers = (("anthropic-version", VERSION),)
+    _unbound = False
+
+    def path(self, endpoint: Endpoint) -> str:
+        return "messages" if endpoint.url.endswith("/v1") else "v1/messages"
+
+    def wire_request(self, request: Request) -> WireRequest:
+        body = request_body(request, unbound=self._unbound)
+        return WireRequest(request.model, body, headers=betas(body))
+
+    def retry_without(self, error: ProviderError) -> bool:
+        """Return True, and let the server skip bound thinking blocks from now on, if the server refuses one."""
+        if self._unbound or error.status != 400 or not _BOUND.search(error.server_message):
+            return False
+        self._unbound = True
+        return True
+
+
+# ---- requests
+
+TURNS_CACHED = 2  # at the end of the conversation; with tools and system text the most that a request may mark
+LEAST_BUDGET = 1024  # tokens of thinking; the server takes no fewer, and no more than `max_tokens` either
+
+BINDING = "thinking-binding-controls-2026-08-01"  # leave to pass bound thoughts over
+INTERLEAVED = "interleaved-thinking-2025-05-14"  # older models think between two calls, too, as newer ones do anyway
+
+
+def request_body(request: Request, *, unbound: bool = False) -> Json:
+    """Return the JSON body for `request`.
+
+    With `unbound`, the server ignores thinking blocks that are bound to another beginning of the conversation;
+    otherwise it refuses them.
+    """
+    messages = [wire for message in request.messages if (wire := _message(message))["content"]]
+    body: Json = {"model": request.model, "max_tokens": request.max_tokens, "stream": True, "messages": messages}
+    if request.system.strip():
+        body["system"] = [_cached({"type": "text", "text": request.system})]
+    if request.tools:
+        tools: list[Json] = [
+            {"name": tool.name, "description": tool.description, "input_schema": tool.schema} for tool in request.tools
+        ]
+        body["tools"] = [*tools[:-1], _cached(tools[-1])]
+    for message in [each for each in messages if each["role"] == "user"][-TURNS_CACHED:]:
+        if isinstance(content := message["content"], list):
+            content[-1] = _cached(content[-1])
+    return {**body, **_thinking(request, messages, unbound=unbound)}
+
+
+def betas(body: Json) -> dict[str, str]:
+    """Return the header for the beta features that `body` uses; no header if it uses none."""
+    thinking = body.get("thinking")
+    wanted: list[str] = []
+    if isinstance(thinking, dict):
+        wanted += [INTERLEAVED] * (thinking.get("type") == "enabled" and "tools" in body)
+        wanted += [BINDING] * ("block_binding" in thinking)
+    return {"anthropic-beta": ",".join(wanted)} if wanted else {}
+
+
+def _thinking(request: Request, messages: list[Json], *, unbound: bool) -> Json:
+    facts = facts_of(f"anthropic:{request.model}")
+    asked = request.thinking is not Thinking.OFF
+    body: Json = {}
+    thinking: Json = {}
+    if facts.thinking is ThinkingKind.ADAPTIVE and (asked or facts.thinks):
+        # Shown also without a request: newer models put their text between two calls into thinking blocks.
+        thinking = {"type": "adaptive", "display": "summarized"}
+        if asked:
+            body["output_config"] = {"effort": facts.effort(request.thinking)}
+    elif facts.thinking is ThinkingKind.BUDGET and asked and not _thoughtless_calls(messages):
+        budget = max(int(request.max_tokens * SHARES[request.thinking]), LEAST_BUDGET)
+        if budget + LEAST_BUDGET <= request.max_tokens:  # else there is no room for an answer
+            thinking = {"type": "enabled", "budget_tokens": budget}
+    if unbound:
+        thinking = {"type": "adaptive", **thinking, "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
+    return {**body, "thinking": thinking} if thinking else body
+
+
+def _thoughtless_calls(messages: list[Json]) -> bool:
+    """Return True if the calls whose results are sent came without a thinking block.
+
+    Such calls are from an interrupted answer or from another model. A server with thinking enabled refuses them,
+    because the answer that contains them must begin with a thinking block.
+    """
+    for message in reversed(messages):
+        if message["role"] == "assistant" and isinstance(content := message["content"], list):
+            return content[0]["type"] not in ("thinking", "redacted_thinking") and content[-1]["type"] == "tool_use"
+    return False
+
+
+def _cached(block: Json) -> Json:
+    return {**block, "cache_control": {"type": "ephemeral"}}
+
+
+def _message(message: Message) -> Json:
+    match message:
+        case UserMessage():
+            return {"role": "user", "content": _blocks(message.content)}
+        case AssistantMessage():
+            return {"role": "assistant", "content": [wire for block in message.content if (wire := _own(block))]}
+        case ToolMessage():
+            results = [_result(result) for result in message.results]
+            return {"role": "user", "content": results + _set_apart(message.results)}
+        case never:
+            assert_never(never)
+
+
+def _blocks(content: tuple[TextBlock | ImageBlock, ...]) -> list[Json]:
+    # Blank text blocks are refused by the server, and would make every later request of the session fail too.
+    return [
+        {"type": "text", "text": block.text} if isinstance(block, TextBlock) else _image(block)
+        for block in content
+        if isinstance(block, ImageBlock) or block.text.strip()
+    ]
+
+
+def _image(block: ImageBlock) -> Json:
+    return {"type": "image", "source": {"type": "base64", "media_type": block.media_type, "data": block.data}}
+
+
+def _own(block: TextBlock | ThinkingBlock | ToolCall) -> Json | None:
+    match block:
+        case TextBlock():
+            return {"type": "text", "text": block.text} if block.text.strip() else None
+        case ThinkingBlock(signature="", redacted=data) if data:
+            return {"type": "redacted_thinking", "data": data}
+        case ThinkingBlock():
+            # Unsigned thinking, and thinking that another provider marked (theirs has a colon), is not accepted here.
+            if not block.signature or ":" in block.signature:
+                return None
+            return {"type": "thinking", "thinking": block.text, "signature": block.signature}
+        case ToolCall():
+            # Arguments that did not parse are sent as none: the server demands an object, and the result says why.
+            return {"type": "tool_use", "id": block.id, "name": block.name, "input": block.arguments or {}}
+        case never:
+            assert_never(never)
+
+
+def _result(result: ToolResult) -> Json:
+    # The server takes no images in a result that is an error; they follow it (`_set_apart`).
+    content = tuple(block for block in result.content if isinstance(block, TextBlock) or not result.is_error)
+    wire: Json = {"type": "tool_result", "tool_use_id": result.call_id, "content": _blocks(content)}
+    if result.is_error:
+        wire["is_error"] = True
+    return wire
+
+
+def _set_apart(results: tuple[ToolResult, ...]) -> list[Json]:
+    return [
+        _image(block)
+        for result in results
+        if result.is_error
+        for block in result.content
+        if isinstance(block, ImageBlock)
+    ]

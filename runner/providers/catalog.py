@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from enum import StrEnum
 from functools import cache
+from typing import Any
 
 from policy.model.frozen import dataclass
 from runner.messages import Thinking
@@ -23,6 +24,10 @@ class ThinkingKind(StrEnum):
     BUDGET = "budget"  # Anthropic and Gemini, older: a number of tokens
     EFFORT = "effort"  # OpenAI: a word
     LEVEL = "level"  # Gemini: a word
+
+
+# The part of `max_tokens` that a model may think, for a model that takes a number of tokens (BUDGET).
+SHARES = {Thinking.LOW: 1 / 8, Thinking.MEDIUM: 1 / 4, Thinking.HIGH: 1 / 2, Thinking.MAX: 3 / 4}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,19 +85,5 @@ def _table() -> tuple[Mapping[str, ModelFacts], Mapping[str, ModelFacts]]:
     return models, {name: _facts(row) for name, row in data["vendor"].items()}
 
 
-def _facts(row: Mapping[str, str | int]) -> ModelFacts:
-    kind = ThinkingKind(str(row["thinking"]))
-    small = str(row["small"]) if "small" in row else None
-    return ModelFacts(
-        _count(row, "window"),
-        _count(row, "output"),
-        kind,
-        str(row["most"]),
-        small,
-        bool(row.get("thinks")),
-        _count(row, "request"),
-    )
-
-
-def _count(row: Mapping[str, str | int], key: str) -> int | None:
-    return int(row[key]) if key in row else None
+def _facts(row: Mapping[str, Any]) -> ModelFacts:
+    return ModelFacts(**{**row, "thinking": ThinkingKind(row["thinking"])})

@@ -13,12 +13,14 @@ from contextlib import aclosing, suppress
 
 import httpx
 
+from policy.model.frozen import dataclass
 from runner.messages import ProviderError
-from runner.providers.error_reason import said_in, wait_of
+from runner.providers.error_reason import reason_in, wait_of
 from runner.providers.failures import Failures
 from runner.providers.sse import EventTooLarge, SseEvent, SseParser
 from runner.secrets.secret import Secret
 from runner.text.gunzip import Gunzip, PackedError, PackedTooLarge, layer_of
+from runner.text.model_text import wire_json
 
 ANSWER_LIMIT = 64 << 20  # bytes of one whole answer, packed and unpacked
 ERROR_LIMIT = 64 << 10  # bytes of an error body that are read
@@ -52,17 +54,27 @@ class KeyHeader(httpx.Auth):
         yield request
 
 
-class Connection:
+@dataclass(frozen=True, slots=True)
+class WireRequest:
+    """One request to a model in its wire format.
+
+    Attributes:
+        model: name of the model, for error messages.
+        body: JSON of the request.
+        below: text that is appended to the URL.
+        headers: headers of this request alone.
+    """
+
+    model: str
+    body: Mapping[str, object]
+    below: str = ""
+    headers: Mapping[str, str] | None = None
+
+
+class ProviderConnection:
     """A connection pool for one URL below an endpoint. Connections are kept and reused until `close`."""
 
-    def __init__(
-        self,
-        failures: Failures,
-        path: str,
-        *,
-        auth: KeyHeader | None,
-        headers: Mapping[str, str],
-    ) -> None:
+    def __init__(self, failures: Failures, path: str, auth: KeyHeader | None, headers: Mapping[str, str]) -> None:
         self.failures = failures
         self._url = f"{failures.endpoint.url}/{path}"
         self._auth = auth
@@ -79,28 +91,19 @@ class Connection:
         if self._client is not None:
             await self._client.aclose()
 
-    async def events(
-        self,
-        body: bytes,
-        model: str,
-        last: Callable[[SseEvent], bool],
-        *,
-        below: str = "",
-        headers: Mapping[str, str] | None = None,
-    ) -> AsyncGenerator[SseEvent, None]:
+    async def events(self, request: WireRequest, last: Callable[[SseEvent], bool]) -> AsyncGenerator[SseEvent, None]:
         """Yield the events of one answer, up to the one that `last` recognizes or the end of the stream.
 
-        `below` is appended to the URL; `headers` belong to this request alone. Closing the generator or cancelling the
-        task closes the connection. Raises ProviderError.
+        Closing the generator or cancelling the task closes the connection. Raises ProviderError.
         """
         failure: ProviderError
         try:
-            async with aclosing(self._exchange(body, model, last, below, headers or {})) as events:
+            async with aclosing(self._exchange(request, last)) as events:
                 async for event in events:
                     yield event
             return
         except (EventTooLarge, PackedTooLarge):
-            failure = self.failures.too_large()
+            failure = self.failures.malformed("it is larger than any answer of a model")
         except PackedError as error:
             failure = self.failures.malformed(f"it {error}")
         except TimeoutError:
@@ -111,18 +114,16 @@ class Connection:
         # so it must not become the context of the new exception.
         raise failure
 
-    async def _exchange(
-        self, body: bytes, model: str, last: Callable[[SseEvent], bool], below: str, headers: Mapping[str, str]
-    ) -> AsyncGenerator[SseEvent, None]:
+    async def _exchange(self, request: WireRequest, last: Callable[[SseEvent], bool]) -> AsyncGenerator[SseEvent, None]:
+        content = wire_json(request.body)
         client = self._open()
         deadline = asyncio.get_running_loop().time() + self.failures.timeouts.total
-        request = client.build_request(
-            "POST", f"{self._url}{below}", content=body, headers={**self._headers, **headers}
-        )
+        headers = {**self._headers, **(request.headers or {})}
+        post = client.build_request("POST", f"{self._url}{request.below}", content=content, headers=headers)
         async with asyncio.timeout_at(deadline):
-            response = await client.send(request, stream=True, auth=self._auth, follow_redirects=False)
+            response = await client.send(post, stream=True, auth=self._auth, follow_redirects=False)
         try:
-            await self._check(response, model)
+            await self._check(response, request.model)
             parser = SseParser()
             async with aclosing(_unpacked(response, ANSWER_LIMIT)) as chunks:
                 while True:
@@ -149,7 +150,7 @@ class Connection:
         if response.status_code == 200:
             raise self.failures.not_a_stream(kind, body, model)
         wait = wait_of(response.headers, time.time())
-        raise self.failures.status(response.status_code, said_in(body), model, wait=wait)
+        raise self.failures.status(response.status_code, reason_in(body), model, wait=wait)
 
     def _open(self) -> httpx.AsyncClient:
         if self._client is None:

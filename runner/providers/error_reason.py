@@ -45,7 +45,7 @@ _LONGEST = 10 * 24 * 3600.0  # seconds; more is no wish to wait but nonsense
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ErrorReason:
     """The reason in one error.
 
     Attributes:
@@ -68,30 +68,30 @@ class Said:
         return next((known[word] for word in (self.code, *self.details) if word in known), 500)
 
 
-def said_in(body: bytes) -> Said:
+def reason_in(body: bytes) -> ErrorReason:
     """Return the reason in an error body of any of the usual shapes."""
     text = body.decode("utf-8", "replace").strip()
     content = parse_object(text.removeprefix("[").removesuffix("]") if text.startswith("[") else text)
     match content:
         case {"error": dict(error)}:
-            return said_by(error)
+            return reason_of(error)
         case {"error": str(message)} | {"message": str(message)} | {"detail": str(message)}:
-            return Said(message)
+            return ErrorReason(message)
         case {} if not content:
-            return Said()
+            return ErrorReason()
         case None if "<html" in text[:1000].lower() or "<!doctype" in text[:1000].lower():
-            return Said("a web page came back, not an API's answer")
+            return ErrorReason("a web page came back, not an API's answer")
         case _:
-            return Said(text)
+            return ErrorReason(text)
 
 
-def said_by(error: Mapping[str, object]) -> Said:
+def reason_of(error: Mapping[str, object]) -> ErrorReason:
     """Return the reason in an error object of OpenAI, Anthropic or Gemini."""
     words = [error.get("code"), error.get("type"), error.get("status")]
     named = [word for word in words if isinstance(word, str) and word]
     message = error.get("message")
     details, wait = _details(error.get("details"))
-    return Said(
+    return ErrorReason(
         message if isinstance(message, str) else "",
         named[0] if named else str(error.get("code") or ""),
         (*named[1:], *details),
@@ -99,7 +99,7 @@ def said_by(error: Mapping[str, object]) -> Said:
     )
 
 
-def failure_of(status: int, said: Said) -> Failure:
+def failure_of(status: int, said: ErrorReason) -> Failure:
     """Return the class of an error with that HTTP status, or with the status that the error has outside a stream."""
     if said.one_of(OUT_OF_CREDIT) or said.one_of(WRONG_KEY) or status in (401, 402, 403):
         return Failure.AUTH
@@ -122,12 +122,12 @@ def window_of(message: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def about_thoughts(said: Said) -> bool:
+def about_thoughts(said: ErrorReason) -> bool:
     """Return True if the server refuses the signatures of earlier thinking blocks."""
     return _THOUGHTS.match(f"{said.code} {said.message}") is not None
 
 
-def about_images(status: int, failure: Failure, said: Said) -> bool:
+def about_images(status: int, failure: Failure, said: ErrorReason) -> bool:
     """Return True if a server may have refused a request for an image in it: its error says so, or names no reason."""
     if status == 413 or (failure is Failure.FATAL and status in (400, 415, 422)):
         return True

@@ -7,24 +7,23 @@ Shortening first could leave half a key.
 
 import socket
 import ssl
-from collections.abc import AsyncGenerator, Iterator, Mapping
-from contextlib import aclosing
+from collections.abc import Iterator, Mapping
 from typing import assert_never
 
 import httpx
 
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem
-from runner.messages import WAITING_HELPS, Failure, ProviderError, StreamEvent
+from runner.messages import WAITING_HELPS, Failure, ProviderError
 from runner.providers.endpoint import Endpoint, Timeouts
 from runner.providers.error_reason import (
     OUT_OF_CREDIT,
     WRONG_KEY,
-    Said,
+    ErrorReason,
     about_images,
     about_thoughts,
     failure_of,
-    said_in,
+    reason_in,
     window_of,
 )
 from runner.secrets.redactor import Redactor
@@ -46,7 +45,7 @@ class Failures:
     timeouts: Timeouts
 
     def status(
-        self, status: int, said: Said, model: str, *, late: bool = False, wait: float | None = None
+        self, status: int, said: ErrorReason, model: str, *, late: bool = False, wait: float | None = None
     ) -> ProviderError:
         """Return the error for a status other than 200 or, with `late`, for an error inside an answer that began with
         200.
@@ -68,7 +67,7 @@ class Failures:
         error.images = about_images(status, failure, said)
         return error
 
-    def _words(self, status: int, said: Said, failure: Failure, model: str) -> tuple[str, str]:
+    def _words(self, status: int, said: ErrorReason, failure: Failure, model: str) -> tuple[str, str]:
         """Return what happened and what the user can do."""
         who, later = f"`{self.name}`", "wait a little, then try again"
         match failure:
@@ -103,7 +102,7 @@ class Failures:
         """
         content = parse_object(body)
         if content and content.get("error"):
-            return self.status(500, said_in(body), model, late=True)
+            return self.status(500, reason_in(body), model, late=True)
         why = f"it answered with `{self._quote(kind)}` instead of an event stream"
         fix = f"check the base URL `{self.endpoint.url}`, and proxies and login pages on the way"
         return _error(f"`{self.name}` did not stream an answer", why, fix)
@@ -125,9 +124,6 @@ class Failures:
                 return text
             case _:
                 raise self.malformed(f"`{key}` in it is not text")
-
-    def too_large(self) -> ProviderError:
-        return self.malformed("it is larger than any answer of a model")
 
     def overtime(self) -> ProviderError:
         why = f"the answer was not complete after {self.timeouts.total:g} seconds"
@@ -203,22 +199,6 @@ class Failures:
     def _quote(self, text: str) -> str:
         masked = Redactor((self.secret,) if self.secret else (), live=True).text(text)
         return one_line(" ".join(masked.split()), QUOTE_LIMIT).rstrip(".")
-
-
-async def unframed(events: AsyncGenerator[StreamEvent, None]) -> AsyncGenerator[StreamEvent, None]:
-    """Yield the same events, and raise a ProviderError without the stack frames that it passed.
-
-    Variables of these frames hold text of the server, which may contain the key that was sent, and some tools print the
-    variables of every frame.
-    """
-    try:
-        async with aclosing(events):
-            async for event in events:
-                yield event
-        return
-    except ProviderError as error:
-        failure = error.with_traceback(None)
-    raise failure
 
 
 def _error(

@@ -1,39 +1,49 @@
-"""The Gemini API of Google AI: its stream of partial answers as a Reply.
+"""The Gemini API of Google AI: messages as JSON requests, and the stream of partial answers as a Reply.
 
 Usage counts are disjoint: `input` excludes what was read from the cache, and `output` has the thoughts in it.
 SOURCE: ai.google.dev/api/generate-content (streamGenerateContent, FinishReason, UsageMetadata).
+
+A model's thoughts stay with their server but for a signature, which belongs to one part of what it said: a text, or the
+first of several calls. It lies in a ThinkingBlock without text before that part (`MARK`, the model, the signature), and
+goes back with it; newer models refuse a call without one. A call that another model made has none that this one could
+read, and takes the word that Google publishes for that.
+What the protocol lacks is done as in `openai`: images of results follow, numbered, in a message of the user.
+SOURCE: ai.google.dev/api/generate-content, /gemini-api/docs/thought-signatures, /thinking, /function-calling.
 """
 
 import json
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import assert_never
 from urllib.parse import quote
 
 from runner.messages import (
     AssistantMessage,
     CallOpened,
     CallReady,
-    ProviderError,
+    ImageBlock,
+    Message,
     Reply,
     Request,
     Stop,
     TextBlock,
     TextDelta,
+    Thinking,
     ThinkingBlock,
     ThinkingDelta,
     ToolCall,
-    Usage,
+    ToolMessage,
+    UserMessage,
 )
-from runner.providers.connection import Connection, KeyHeader
-from runner.providers.endpoint import Endpoint, Timeouts
-from runner.providers.error_reason import Said, said_by
+from runner.providers.catalog import SHARES, ThinkingKind, facts_of
+from runner.providers.connection import WireRequest
+from runner.providers.endpoint import Endpoint
 from runner.providers.failures import Failures
-from runner.providers.gemini_body import request_body, signed
+from runner.providers.openai import result_text
 from runner.providers.sse import SseEvent
-from runner.providers.stream import Exchange, HttpProvider, Piece
-from runner.secrets.secret import Secret
-from runner.text.model_text import count_of, parse_arguments, parse_object, whole_text
+from runner.providers.stream import AnswerParser, HttpProvider, Piece
+from runner.text.model_text import Json, count_of, parse_call, whole_text
 
 VERSIONS = ("/v1beta", "/v1", "/v1alpha")
 
@@ -44,55 +54,25 @@ STOPS = {
 }
 UNREADABLE = ("MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "MALFORMED_RESPONSE")  # the same request may do better
 
-Json = dict[str, object]
 
-
-class GeminiProvider(HttpProvider):
-    name = "gemini"
-
-    def __init__(self, endpoint: Endpoint, secret: Secret | None, timeouts: Timeouts | None = None) -> None:
-        connection = Connection(
-            Failures(self.name, endpoint, secret, timeouts or Timeouts()),
-            "models" if endpoint.url.endswith(VERSIONS) else "v1beta/models",
-            auth=KeyHeader("x-goog-api-key", "", secret) if secret else None,
-            headers={},
-        )
-        super().__init__(connection)
-
-    def exchange(self, request: Request) -> Exchange:
-        parser = _Answer(self._connection.failures, request.model)
-        below = f"/{quote(request.model.removeprefix('models/'), safe='')}:streamGenerateContent?alt=sse"
-        return Exchange(request.model, request_body(request), parser, _is_last, below=below)
-
-
-def _is_last(event: SseEvent) -> bool:
-    return event.data.strip() == "[DONE]"  # Google's own servers just end
-
-
-class _Answer:
-    """Accumulates one stream of partial answers. `finished` says that the server gave a finish reason."""
+class _GeminiAnswer(AnswerParser):
+    """Parser of one stream of partial answers."""
 
     def __init__(self, failures: Failures, model: str) -> None:
-        self._failures = failures
-        self._model = model
+        super().__init__(failures, model)
         self._content: list[TextBlock | ThinkingBlock | ToolCall] = []
         self._pieces: list[str] = []  # of the text or thought that is still growing
         self._thinks = False  # whether that is a thought
-        self._usage = Usage()
         self._stop = ""
         self._ids: set[str] = set()
         self._called = False
-        self.finished = False
 
     def take(self, event: SseEvent) -> Iterator[Piece]:
-        """Yield the parts that `event` completes. Unknown parts and fields are ignored."""
-        if _is_last(event):
+        if self.is_last(event):
             return
-        chunk = parse_object(event.data)
-        if chunk is None:
-            raise self._failures.malformed("an event in it is not JSON")
+        chunk = self._object(event)
         if "error" in chunk:
-            raise self._error(chunk["error"])
+            raise self._coded_error(chunk["error"], {})
         self._count(chunk.get("usageMetadata"))
         match chunk.get("candidates"):
             case [dict(candidate), *_]:
@@ -113,7 +93,6 @@ class _Answer:
                 raise self._failures.malformed("a part of the answer in it lacks what such parts have")
 
     def reply(self) -> Reply:
-        """Return the whole answer. Raises ProviderError if the stream ended early."""
         self._settle()
         if not self.finished:
             raise self._failures.truncated("inside a turn of calls" if self._called else "before the answer did")
@@ -148,8 +127,6 @@ class _Answer:
                     self._settle(signed(self._model, str(part["thoughtSignature"])) if thinks else "")
             case {"functionCall": _} | {"text": _}:
                 raise self._failures.malformed("a part in it lacks what such parts have")
-            case _:
-                pass
 
     def _sign(self, part: Json) -> None:
         """Keep the signature of a part before it."""
@@ -172,9 +149,7 @@ class _Answer:
             id_ = f"call_{secrets.token_hex(8)}"
         self._ids.add(id_)
         self._called = True
-        raw = json.dumps(call.get("args") or {}, ensure_ascii=False)
-        arguments = parse_arguments(raw)
-        return ToolCall(id_, name, arguments, "" if arguments is not None else raw)
+        return parse_call(id_, name, json.dumps(call.get("args") or {}, ensure_ascii=False))
 
     def _finish(self, reason: object) -> None:
         if isinstance(reason, str) and reason and reason != "FINISH_REASON_UNSPECIFIED":
@@ -193,8 +168,132 @@ class _Answer:
         if said is not None or thought is not None:
             self._usage = replace(self._usage, output=(said or 0) + (thought or 0))
 
-    def _error(self, error: object) -> ProviderError:
-        said = said_by(error) if isinstance(error, dict) else Said(error if isinstance(error, str) else "")
-        code = error.get("code") if isinstance(error, dict) else None
-        status = code if isinstance(code, int) and 400 <= code < 600 else 500
-        return self._failures.status(status, said, self._model, late=True)
+
+class GeminiProvider(HttpProvider):
+    name = "gemini"
+    parser = _GeminiAnswer
+    key_header = ("x-goog-api-key", "")
+
+    def path(self, endpoint: Endpoint) -> str:
+        return "models" if endpoint.url.endswith(VERSIONS) else "v1beta/models"
+
+    def wire_request(self, request: Request) -> WireRequest:
+        below = f"/{quote(request.model.removeprefix('models/'), safe='')}:streamGenerateContent?alt=sse"
+        return WireRequest(request.model, request_body(request), below)
+
+
+# ---- requests
+
+MARK = "gemini:"
+UNSIGNED = "skip_thought_signature_validator"
+BUDGETS = (512, 24_576)  # tokens of thinking, least and most, that every model takes which counts them
+
+
+def request_body(request: Request) -> Json:
+    """Return the JSON body for `request`. The model is in the URL."""
+    facts = facts_of(f"gemini:{request.model}")
+    level = facts.thinking is ThinkingKind.LEVEL
+    names: dict[str, str] = {}
+    contents = [
+        content for message in request.messages for content in _contents(message, request.model, names, signs=level)
+    ]
+    config: Json = {"maxOutputTokens": request.max_tokens}
+    if request.thinking is not Thinking.OFF and level:
+        config["thinkingConfig"] = {"includeThoughts": True, "thinkingLevel": facts.effort(request.thinking).upper()}
+    elif request.thinking is not Thinking.OFF and facts.thinking is ThinkingKind.BUDGET:
+        budget = min(max(int(request.max_tokens * SHARES[request.thinking]), BUDGETS[0]), BUDGETS[1])
+        config["thinkingConfig"] = {"includeThoughts": True, "thinkingBudget": budget}
+    body: Json = {"contents": contents, "generationConfig": config}
+    if request.system.strip():
+        body["systemInstruction"] = {"parts": [{"text": request.system}]}
+    if request.tools:
+        declared = [
+            {"name": tool.name, "description": tool.description, "parametersJsonSchema": tool.schema}
+            for tool in request.tools
+        ]
+        body["tools"] = [{"functionDeclarations": declared}]
+    return body
+
+
+def signed(model: str, signature: str) -> str:
+    """Return the signature of a block that sends `signature` back to `model`."""
+    return f"{MARK}{model}:{signature}"
+
+
+def _contents(message: Message, model: str, names: dict[str, str], *, signs: bool) -> Iterator[Json]:
+    """Yield the contents for one message.
+
+    `names` contains the tool of each call so far, which the result of the call names too. With `signs`, calls need
+    signatures.
+    """
+    match message:
+        case UserMessage():
+            if parts := _parts(message.content):
+                yield {"role": "user", "parts": parts}
+        case AssistantMessage():
+            names |= {call.id: call.name for call in message.calls}
+            if parts := list(_own(message, model, signs=signs)):
+                yield {"role": "model", "parts": parts}
+        case ToolMessage():
+            yield from _results(message, names)
+        case never:
+            assert_never(never)
+
+
+def _parts(blocks: Sequence[TextBlock | ImageBlock]) -> list[Json]:
+    return [
+        {"text": block.text}
+        if isinstance(block, TextBlock)
+        else {"inlineData": {"mimeType": block.media_type, "data": block.data}}
+        for block in blocks
+        if isinstance(block, ImageBlock) or block.text.strip()
+    ]
+
+
+def _own(message: AssistantMessage, model: str, *, signs: bool) -> Iterator[Json]:
+    signature = ""
+    called = False
+    for block in message.content:
+        match block:
+            case ThinkingBlock():
+                found = _signature(block, model)
+                if block.text and found:
+                    yield {"text": block.text, "thought": True, "thoughtSignature": found}
+                elif found:
+                    signature = found
+                continue
+            case TextBlock():
+                if not block.text.strip() and not signature:
+                    continue
+                part: Json = {"text": block.text}
+            case ToolCall():
+                # Arguments that did not parse are sent as none, as the other providers do.
+                part = {"functionCall": {"id": block.id, "name": block.name, "args": block.arguments or {}}}
+                if signs and not called and not signature:
+                    signature = UNSIGNED
+                called = True
+            case never:
+                assert_never(never)
+        yield {**part, "thoughtSignature": signature} if signature else part
+        signature = ""
+    if signature:  # it came alone, after all that was said
+        yield {"text": "", "thoughtSignature": signature}
+
+
+def _signature(block: ThinkingBlock, model: str) -> str:
+    """Return the signature of a block that came from `model` by this API; empty for another block."""
+    of, _, signature = block.signature.removeprefix(MARK).rpartition(":")
+    return signature if block.signature.startswith(MARK) and of == model else ""
+
+
+def _results(message: ToolMessage, names: Mapping[str, str]) -> Iterator[Json]:
+    parts: list[Json] = []
+    images: list[TextBlock | ImageBlock] = []
+    for result in message.results:
+        response: Json = {"error" if result.is_error else "output": result_text(result, images)}
+        name = names.get(result.call_id, "unknown")
+        parts.append({"functionResponse": {"id": result.call_id, "name": name, "response": response}})
+    if parts:
+        yield {"role": "user", "parts": parts}
+    if images:
+        yield {"role": "user", "parts": _parts(images)}

@@ -1,33 +1,45 @@
 """The OpenAI Chat Completions API, as OpenAI and many others serve it: OpenRouter, Ollama, vLLM, llama.cpp.
 
-Usage counts are disjoint: `input` excludes what was read from or written to the cache.
+Messages become JSON requests, and the event stream becomes a Reply. Usage counts are disjoint: `input` excludes what
+was read from or written to the cache.
+
+What the protocol lacks, and what is done instead:
+- a tool result has no error flag: its text starts with `TOOL_FAILED`;
+- a tool result holds text only: its images follow, numbered, in a user message right after the turn's results;
+- there is no field for thinking: servers stream it as `reasoning_content` or `reasoning`. Some of them demand it back
+  beside tool calls, so it returns there, under the name it came with, and is left out everywhere else.
 """
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
+from typing import assert_never
 
 from runner.messages import (
     AssistantMessage,
-    ProviderError,
+    ImageBlock,
+    Message,
     Reply,
     Request,
     Stop,
     TextBlock,
     TextDelta,
+    Thinking,
     ThinkingBlock,
     ThinkingDelta,
     ToolCall,
+    ToolMessage,
+    ToolResult,
     Usage,
+    UserMessage,
 )
-from runner.providers.connection import Connection, KeyHeader
-from runner.providers.endpoint import Endpoint, Timeouts
-from runner.providers.error_reason import Said, said_by
+from runner.providers.catalog import ThinkingKind, facts_of
+from runner.providers.connection import WireRequest
+from runner.providers.endpoint import Endpoint
 from runner.providers.failures import Failures
-from runner.providers.openai_body import MARK, request_body
 from runner.providers.openai_calls import Calls
 from runner.providers.sse import SseEvent
-from runner.providers.stream import Exchange, HttpProvider, Piece
-from runner.secrets.secret import Secret
-from runner.text.model_text import count_of, parse_object, whole_text
+from runner.providers.stream import AnswerParser, HttpProvider, Piece
+from runner.text.model_text import Json, count_of, whole_text
 
 REASONING = ("reasoning_content", "reasoning")
 
@@ -53,58 +65,29 @@ ERROR_STATUS = {
     "slow_down": 503,
 }
 
-Json = dict[str, object]
 
-
-class OpenAiProvider(HttpProvider):
-    name = "openai"
-
-    def __init__(self, endpoint: Endpoint, secret: Secret | None, timeouts: Timeouts | None = None) -> None:
-        self._own_server = endpoint.host.endswith((".openai.com", ".openai.azure.com"))
-        connection = Connection(
-            Failures(self.name, endpoint, secret, timeouts or Timeouts()),
-            "chat/completions",
-            auth=KeyHeader("authorization", "Bearer ", secret) if secret else None,
-            headers={},
-        )
-        super().__init__(connection)
-
-    def exchange(self, request: Request) -> Exchange:
-        parser = _Answer(self._connection.failures, request.model)
-        return Exchange(request.model, request_body(request, own_server=self._own_server), parser, _is_last)
-
-
-def _is_last(event: SseEvent) -> bool:
-    return event.data.strip() == "[DONE]"
-
-
-class _Answer:
-    """Accumulates one stream of chunks. `finished` says that the server gave a finish reason."""
+class _ChatAnswer(AnswerParser):
+    """Parser of one stream of chunks."""
 
     def __init__(self, failures: Failures, model: str) -> None:
-        self._failures = failures
-        self._model = model
+        super().__init__(failures, model)
         self._text: list[str] = []
         self._thinking: list[str] = []
         self._thinking_field = ""
         self._refused = False
         self._calls = Calls(failures)
-        self._usage = Usage()
         self._stop = ""
         self._done = False
-        self.finished = False
 
     def take(self, event: SseEvent) -> Iterator[Piece]:
-        """Yield the parts that `event` completes. Unknown fields are ignored."""
-        if _is_last(event):
+        if self.is_last(event):
             self._done = True
             return
-        chunk = parse_object(event.data)
-        if chunk is None:
-            raise self._failures.malformed("an event in it is not JSON")
+        chunk = self._object(event)
         if (error := chunk.get("error")) or event.event == "error":
-            raise self._error(error or chunk)
-        self._count(chunk.get("usage"))
+            raise self._coded_error(error or chunk, ERROR_STATUS)
+        if isinstance(usage := chunk.get("usage"), dict):
+            self._usage = usage_of(usage, "prompt", "completion")
         match chunk.get("choices"):
             case [{"delta": dict(delta)} as choice, *_] if isinstance(choice, dict):
                 yield from self._grow(delta)
@@ -117,7 +100,6 @@ class _Answer:
                 raise self._failures.malformed("a chunk in it lacks what chunks have")
 
     def reply(self) -> Reply:
-        """Return the whole answer. Raises ProviderError if the stream ended early."""
         if not (self.finished or self._done):
             raise self._failures.truncated("inside a tool call" if self._calls else "before the answer did")
         if not (self.finished or self._text or self._thinking or self._calls):
@@ -165,17 +147,131 @@ class _Answer:
             if not again:
                 yield from self._calls.ready(self._stopped())
 
-    def _count(self, usage: object) -> None:
-        if not isinstance(usage, dict):
-            return
-        details = usage.get("prompt_tokens_details")
-        read, written = count_of(details, "cached_tokens") or 0, count_of(details, "cache_write_tokens") or 0
-        prompt = count_of(usage, "prompt_tokens") or 0
-        output = count_of(usage, "completion_tokens") or 0
-        self._usage = Usage(max(prompt - read - written, 0), output, read, written)
 
-    def _error(self, error: object) -> ProviderError:
-        said = said_by(error) if isinstance(error, dict) else Said(error if isinstance(error, str) else "")
-        code = error.get("code") if isinstance(error, dict) else None
-        status = code if isinstance(code, int) and 400 <= code < 600 else said.status(ERROR_STATUS)
-        return self._failures.status(status, said, self._model, late=True)
+def usage_of(usage: object, sent: str, answered: str) -> Usage:
+    """Return the disjoint counts of OpenAI's APIs. `sent` and `answered` are their words for the two kinds of token."""
+    details = usage.get(f"{sent}_tokens_details") if isinstance(usage, dict) else None
+    read, written = count_of(details, "cached_tokens") or 0, count_of(details, "cache_write_tokens") or 0
+    total, output = count_of(usage, f"{sent}_tokens") or 0, count_of(usage, f"{answered}_tokens") or 0
+    return Usage(max(total - read - written, 0), output, read, written)
+
+
+class OpenAiProvider(HttpProvider):
+    name = "openai"
+    parser = _ChatAnswer
+
+    def path(self, endpoint: Endpoint) -> str:
+        return "chat/completions"
+
+    def wire_request(self, request: Request) -> WireRequest:
+        own_server = self._failures.endpoint.host.endswith((".openai.com", ".openai.azure.com"))
+        return WireRequest(request.model, request_body(request, own_server=own_server))
+
+
+# ---- requests
+
+TOOL_FAILED = "[this tool call failed]"
+MARK = "openai:"  # before the field name, in the signature of a ThinkingBlock that came from here
+
+
+def request_body(request: Request, *, own_server: bool) -> Json:
+    """Return the JSON body for `request`. OpenAI's own servers name the token limit differently from all other
+    servers.
+    """
+    messages: list[Json] = [{"role": "system", "content": request.system}] if request.system.strip() else []
+    for message in request.messages:
+        messages.extend(_messages(message))
+    body: Json = {
+        "model": request.model,
+        "max_completion_tokens" if own_server else "max_tokens": request.max_tokens,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "messages": messages,
+    }
+    if request.tools:
+        body["tools"] = [
+            {
+                "type": "function",
+                "function": {"name": tool.name, "description": tool.description, "parameters": tool.schema},
+            }
+            for tool in request.tools
+        ]
+    facts = facts_of(f"openai:{request.model}")
+    if request.thinking is not Thinking.OFF and facts.thinking is ThinkingKind.EFFORT:
+        body["reasoning_effort"] = facts.effort(request.thinking)
+    return body
+
+
+def _messages(message: Message) -> list[Json]:
+    match message:
+        case UserMessage():
+            content = _content(message.content)
+            return [{"role": "user", "content": content}] if content else []
+        case AssistantMessage():
+            return _own(message)
+        case ToolMessage():
+            return _results(message)
+        case never:
+            assert_never(never)
+
+
+def _content(blocks: Sequence[TextBlock | ImageBlock]) -> str | list[Json]:
+    if any(isinstance(block, ImageBlock) for block in blocks):
+        return [_part(block) for block in blocks if isinstance(block, ImageBlock) or block.text.strip()]
+    return "\n\n".join(block.text for block in blocks if isinstance(block, TextBlock) and block.text.strip())
+
+
+def _part(block: TextBlock | ImageBlock) -> Json:
+    if isinstance(block, TextBlock):
+        return {"type": "text", "text": block.text}
+    return {"type": "image_url", "image_url": {"url": data_url(block)}}
+
+
+def data_url(image: ImageBlock) -> str:
+    """Return the image as a `data:` URL."""
+    return f"data:{image.media_type};base64,{image.data}"
+
+
+def _own(message: AssistantMessage) -> list[Json]:
+    text = "\n\n".join(block.text for block in message.content if isinstance(block, TextBlock) and block.text.strip())
+    if not message.calls:
+        return [{"role": "assistant", "content": text}] if text else []
+    wire: Json = {"role": "assistant", "content": text or None}
+    for block in message.content:
+        if isinstance(block, ThinkingBlock) and block.signature.startswith(MARK):
+            wire[block.signature.removeprefix(MARK)] = block.text
+    wire["tool_calls"] = [
+        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments_json(call)}}
+        for call in message.calls
+    ]
+    return [wire]
+
+
+def arguments_json(call: ToolCall) -> str:
+    """Return the arguments as JSON.
+
+    Arguments that did not parse are sent as none: servers that parse them again would fail every later request.
+    """
+    return json.dumps(call.arguments or {}, ensure_ascii=False, allow_nan=False)
+
+
+def _results(message: ToolMessage) -> list[Json]:
+    wire: list[Json] = []
+    images: list[TextBlock | ImageBlock] = []
+    for result in message.results:
+        text = result_text(result, images, head=TOOL_FAILED if result.is_error else "")
+        wire.append({"role": "tool", "tool_call_id": result.call_id, "content": text})
+    return [*wire, {"role": "user", "content": _content(images)}] if images else wire
+
+
+def result_text(result: ToolResult, images: list[TextBlock | ImageBlock], *, head: str = "") -> str:
+    """Return the text of a result below `head`. Its images are added to `images`, each after the label in the text."""
+    lines = [head]
+    for block in result.content:
+        if isinstance(block, TextBlock):
+            lines.append(block.text)
+        else:
+            label = f"[image {len(images) // 2 + 1}]"
+            lines.append(f"{label} follows in the next message")
+            images += [TextBlock(label), block]
+    return "\n".join(line for line in lines if line.strip()) or "(no output)"

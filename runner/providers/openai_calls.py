@@ -7,9 +7,7 @@ from dataclasses import dataclass, field
 
 from runner.messages import CallOpened, CallReady, Stop, ToolCall
 from runner.providers.failures import Failures
-from runner.text.model_text import Closing, parse_arguments, whole_text
-
-Json = dict[str, object]
+from runner.text.model_text import Closing, parse_call, whole_text
 
 
 @dataclass(slots=True)
@@ -115,7 +113,6 @@ class Calls:
 
     def _finished(self, call: _Call, stop: Stop) -> ToolCall:
         text = whole_text(call.arguments)
-        arguments = parse_arguments(text)
         if not text and stop is not Stop.TOOLS and call is self._calls[-1]:
-            arguments = None  # cut before its first argument: that is not "no arguments"
-        return ToolCall(call.id, call.name, arguments, "" if arguments is not None else text)
+            return ToolCall(call.id, call.name, None)  # cut before its first argument: that is not "no arguments"
+        return parse_call(call.id, call.name, text)

@@ -1,77 +1,60 @@
-"""The OpenAI Responses API: its event stream as a Reply.
+"""The OpenAI Responses API: messages as JSON requests, and the event stream as a Reply.
 
-OpenAI's own servers are asked by it: their newer models call tools by no other. Servers that speak OpenAI's protocol
-mean Chat Completions (`openai`), unless the setting `provider.openai.api` says otherwise.
+OpenAI's own servers are asked by this API, because their newer models call tools by no other. Other servers with
+OpenAI's protocol mean Chat Completions (`openai`), unless the setting `provider.openai.api` says otherwise.
 Usage counts are disjoint: `input` excludes what was read from or written to the cache.
 SOURCE: developers.openai.com/api/reference/resources/responses/streaming-events.
+
+Nothing is stored at the server (`store` is off), so everything goes back that the model needs: its reasoning, encrypted
+as it came, and the phase of what it said. Both lie in the signature of a ThinkingBlock (`MARK`, then JSON), with the
+model that they are from: another cannot read them. What the model thought in words is the block's text alone, where
+secrets are masked. What the protocol lacks is done as in `openai`: the text of a result that is an error starts with
+`TOOL_FAILED`.
+SOURCE: developers.openai.com/api/docs/guides/reasoning (encrypted reasoning items), /migrate-to-responses,
+/api/reference/resources/responses.
 """
 
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import assert_never
 
 from runner.messages import (
     AssistantMessage,
     CallOpened,
     CallReady,
+    ImageBlock,
+    Message,
     ProviderError,
     Reply,
     Request,
     Stop,
     TextBlock,
     TextDelta,
+    Thinking,
     ThinkingBlock,
     ThinkingDelta,
     ToolCall,
-    Usage,
+    ToolMessage,
+    ToolResult,
+    UserMessage,
 )
-from runner.providers.connection import Connection, KeyHeader
-from runner.providers.endpoint import Endpoint, Timeouts
-from runner.providers.error_reason import Said, said_by
+from runner.providers.catalog import ThinkingKind, facts_of
+from runner.providers.connection import WireRequest
+from runner.providers.endpoint import Endpoint
+from runner.providers.error_reason import ErrorReason, reason_of
 from runner.providers.failures import Failures
-from runner.providers.openai import ERROR_STATUS
-from runner.providers.responses_body import PHASES, request_body, signed
+from runner.providers.openai import ERROR_STATUS, TOOL_FAILED, arguments_json, data_url, usage_of
 from runner.providers.sse import SseEvent
-from runner.providers.stream import Exchange, HttpProvider, Piece
-from runner.secrets.secret import Secret
-from runner.text.model_text import count_of, parse_arguments, parse_object, whole_text
+from runner.providers.stream import AnswerParser, HttpProvider, Piece
+from runner.text.model_text import Json, parse_call, parse_object, whole_text
 
 INCOMPLETE = {"max_output_tokens": Stop.LENGTH, "content_filter": Stop.REFUSAL}
 # Of what is wrong with the request, told in the stream: asking again gives the same.
 _OURS = re.compile(r"(?:invalid|image|unsupported|empty|failed_to|bio|misalignment|data_residency)_.*")
 _UNVERIFIED = re.compile(r"reasoning[. ]summar")
 _LAST = re.compile(r'"type"\s*:\s*"(?:response\.(?:completed|incomplete|failed)|error)"')
-
-Json = dict[str, object]
-
-
-class ResponsesProvider(HttpProvider):
-    name = "openai"
-
-    def __init__(self, endpoint: Endpoint, secret: Secret | None, timeouts: Timeouts | None = None) -> None:
-        connection = Connection(
-            Failures(self.name, endpoint, secret, timeouts or Timeouts()),
-            "responses",
-            auth=KeyHeader("authorization", "Bearer ", secret) if secret else None,
-            headers={},
-        )
-        super().__init__(connection)
-        self._summaries = True
-
-    def exchange(self, request: Request) -> Exchange:
-        parser = _Answer(self._connection.failures, request.model)
-        return Exchange(request.model, request_body(request, summaries=self._summaries), parser, _is_last)
-
-    def retry_without(self, error: ProviderError) -> bool:
-        """Return True, and ask for no summaries from now on, if the server refuses to summarize the reasoning."""
-        if not self._summaries or error.status != 400 or not _UNVERIFIED.search(error.server_message):
-            return False
-        self._summaries = False
-        return True
-
-
-def _is_last(event: SseEvent) -> bool:
-    return event.data.strip() == "[DONE]" or _LAST.search(event.data[:200]) is not None
 
 
 @dataclass(slots=True)
@@ -88,28 +71,24 @@ class _Item:
     ready: ToolCall | None = None
 
 
-class _Answer:
-    """Accumulates one event stream."""
-
-    finished = False  # nothing but the last event ends the answer
+class _ResponsesAnswer(AnswerParser):
+    """Parser of one event stream. Only the last event ends the answer."""
 
     def __init__(self, failures: Failures, model: str) -> None:
-        self._failures = failures
-        self._model = model
+        super().__init__(failures, model)
         self._items: dict[int, _Item] = {}
         self._ids: set[str] = set()
-        self._usage = Usage()
         self._stop: Stop | None = None
         self._refused = False
 
+    def is_last(self, event: SseEvent) -> bool:
+        return super().is_last(event) or _LAST.search(event.data[:200]) is not None
+
     def take(self, event: SseEvent) -> Iterator[Piece]:
-        """Yield the parts that `event` completes. Unknown events and fields are ignored."""
-        if event.data.strip() == "[DONE]":
+        if super().is_last(event):
             return
-        content = parse_object(event.data)
+        content = self._object(event)
         match content:
-            case None:
-                raise self._failures.malformed("an event in it is not JSON")
             case {"type": "response.output_item.added", "output_index": int(index), "item": dict(item)}:
                 yield from self._begin(index, item)
             case {"type": "response.output_item.done", "output_index": int(index), "item": dict(item)}:
@@ -126,11 +105,8 @@ class _Answer:
                 raise self._error(error)
             case {"type": str(kind)} if kind.endswith(".delta") or kind.startswith("response.output_item."):
                 raise self._failures.malformed("an event in it lacks what such events have")
-            case _:
-                pass
 
     def reply(self) -> Reply:
-        """Return the whole answer. Raises ProviderError if the stream ended early."""
         items = [self._items[index] for index in sorted(self._items)]
         calls = any(item.kind == "function_call" for item in items)
         if self._stop is None:
@@ -173,8 +149,6 @@ class _Answer:
                     yield ThinkingDelta(text)
             case _Item(kind="function_call"), "response.function_call_arguments.delta":
                 item.text.append(text)
-            case _:
-                pass
 
     def _end(self, index: int, whole: Json) -> Iterator[Piece]:
         """Yield what the end of an item adds. The event repeats the whole item, for servers that sent no parts
@@ -202,18 +176,14 @@ class _Answer:
             case "function_call":
                 if isinstance(arguments := whole.get("arguments"), str):
                     item.text = [arguments]
-                call = self._call(item, whole_text(item.text))
+                call = parse_call(item.id, item.name, whole_text(item.text))
                 if whole.get("status") != "incomplete" and call.arguments is not None and any(item.text):
                     item.ready = call
                     yield CallReady(call)
         item.ended = True
 
     def _finish(self, kind: str, response: Json) -> None:
-        usage = response.get("usage")
-        details = usage.get("input_tokens_details") if isinstance(usage, dict) else None
-        read, written = count_of(details, "cached_tokens") or 0, count_of(details, "cache_write_tokens") or 0
-        sent, output = count_of(usage, "input_tokens") or 0, count_of(usage, "output_tokens") or 0
-        self._usage = Usage(max(sent - read - written, 0), output, read, written)
+        self._usage = usage_of(response.get("usage"), "input", "output")
         match kind, response.get("incomplete_details"):
             case "response.completed", _:
                 self._stop = Stop.END
@@ -235,18 +205,15 @@ class _Answer:
                     yield ThinkingBlock(text, signed(self._model, item.kept) if item.kept else "")
             case "function_call":
                 cut = not text and stop is not Stop.TOOLS  # before its first argument: that is not "no arguments"
-                yield item.ready or (ToolCall(item.id, item.name, None) if cut else self._call(item, text))
-
-    def _call(self, item: _Item, text: str) -> ToolCall:
-        arguments = parse_arguments(text)
-        return ToolCall(item.id, item.name, arguments, "" if arguments is not None else text)
+                whole = ToolCall(item.id, item.name, None) if cut else parse_call(item.id, item.name, text)
+                yield item.ready or whole
 
     def _error(self, error: object) -> ProviderError:
-        said = said_by(error) if isinstance(error, dict) else Said()
-        status = said.status(ERROR_STATUS)
-        if status == 500 and _OURS.fullmatch(said.code):
+        reason = reason_of(error) if isinstance(error, dict) else ErrorReason()
+        status = reason.status(ERROR_STATUS)
+        if status == 500 and _OURS.fullmatch(reason.code):
             status = 400
-        return self._failures.status(status, said, self._model, late=True)
+        return self._failures.status(status, reason, self._model, late=True)
 
 
 def _texts(parts: object) -> Iterator[tuple[str, str]]:
@@ -257,5 +224,144 @@ def _texts(parts: object) -> Iterator[tuple[str, str]]:
                 yield "refusal", text
             case {"type": "output_text" | "summary_text" as kind, "text": str(text)}:
                 yield kind, text
-            case _:
-                pass
+
+
+class ResponsesProvider(HttpProvider):
+    name = "openai"
+    parser = _ResponsesAnswer
+    _summaries = True
+
+    def path(self, endpoint: Endpoint) -> str:
+        return "responses"
+
+    def wire_request(self, request: Request) -> WireRequest:
+        return WireRequest(request.model, request_body(request, summaries=self._summaries))
+
+    def retry_without(self, error: ProviderError) -> bool:
+        """Return True, and ask for no summaries from now on, if the server refuses to summarize the reasoning."""
+        if not self._summaries or error.status != 400 or not _UNVERIFIED.search(error.server_message):
+            return False
+        self._summaries = False
+        return True
+
+
+# ---- requests
+
+MARK = "responses:"
+PHASES = ("commentary", "final_answer")
+
+
+def request_body(request: Request, *, summaries: bool = True) -> Json:
+    """Return the JSON body for `request`.
+
+    With `summaries`, the server is asked for summaries of the thinking, which OpenAI sends to verified organizations
+    only.
+    """
+    facts = facts_of(f"openai:{request.model}")
+    body: Json = {
+        "model": request.model,
+        "max_output_tokens": request.max_tokens,
+        "stream": True,
+        "store": False,
+        "input": [item for message in request.messages for item in _items(message, request.model)],
+    }
+    if request.system.strip():
+        body["instructions"] = request.system
+    if facts.window is not None and facts.thinking is ThinkingKind.EFFORT:  # a model that does not reason refuses it
+        body["include"] = ["reasoning.encrypted_content"]
+    if request.tools:
+        body["tools"] = [
+            {
+                "type": "function",
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": tool.schema,
+                "strict": False,
+            }
+            for tool in request.tools
+        ]
+    if request.thinking is not Thinking.OFF and facts.thinking is ThinkingKind.EFFORT:
+        reasoning: Json = {"effort": facts.effort(request.thinking)}
+        body["reasoning"] = {**reasoning, "summary": "auto"} if summaries else reasoning
+    return body
+
+
+def signed(model: str, kept: Json) -> str:
+    """Return the signature of a block that sends `kept` back to `model`."""
+    return MARK + json.dumps({"model": model, **kept}, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def _items(message: Message, model: str) -> Iterator[Json]:
+    match message:
+        case UserMessage():
+            if content := _content(message.content):
+                yield {"type": "message", "role": "user", "content": content}
+        case AssistantMessage():
+            yield from _own(message, model)
+        case ToolMessage():
+            for result in message.results:
+                yield {"type": "function_call_output", "call_id": result.call_id, "output": _output(result)}
+        case never:
+            assert_never(never)
+
+
+def _content(blocks: Sequence[TextBlock | ImageBlock]) -> list[Json]:
+    return [
+        {"type": "input_text", "text": block.text}
+        if isinstance(block, TextBlock)
+        else {"type": "input_image", "detail": "auto", "image_url": data_url(block)}
+        for block in blocks
+        if isinstance(block, ImageBlock) or block.text.strip()
+    ]
+
+
+def _own(message: AssistantMessage, model: str) -> Iterator[Json]:
+    item: Json
+    reasoning: Json | None = None  # goes before what it led to; without that, the server takes none
+    phase = ""
+    for block in message.content:
+        match block:
+            case ThinkingBlock():
+                kept = _kept(block, model)
+                if isinstance(thought := kept.get("item"), dict):
+                    summary = [{"type": "summary_text", "text": block.text}] if block.text else []
+                    reasoning = {"type": "reasoning", **thought, "summary": summary}
+                phase = said if (said := kept.get("phase")) in PHASES and isinstance(said, str) else phase
+                continue
+            case TextBlock(text):
+                if not text.strip():
+                    continue
+                item = {"type": "message", "role": "assistant", "content": text, **({"phase": phase} if phase else {})}
+                phase = ""
+            case ToolCall():
+                item = {
+                    "type": "function_call",
+                    "call_id": block.id,
+                    "name": block.name,
+                    "arguments": arguments_json(block),
+                }
+            case never:
+                assert_never(never)
+        if reasoning is not None:
+            yield reasoning
+            reasoning = None
+        yield item
+
+
+def _kept(block: ThinkingBlock, model: str) -> Json:
+    """Return the data in the signature of a block that came from `model` by this API; an empty object for another
+    block.
+    """
+    if not block.signature.startswith(MARK):
+        return {}
+    kept = parse_object(block.signature.removeprefix(MARK)) or {}
+    return kept if kept.get("model") == model else {}
+
+
+def _output(result: ToolResult) -> str | list[Json]:
+    failed = (TextBlock(TOOL_FAILED),) if result.is_error else ()
+    blocks = (*failed, *result.content)
+    if any(isinstance(block, ImageBlock) for block in blocks):
+        return _content(blocks)
+    text = "\n".join(block.text for block in blocks if isinstance(block, TextBlock) and block.text.strip())
+    return text or "(no output)"

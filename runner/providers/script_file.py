@@ -11,7 +11,7 @@ from policy.model.verdict import Problem
 from runner.messages import Stop, ToolCall, Usage
 from runner.providers.endpoint import SetupError
 from runner.providers.scripted import Turn
-from runner.text.model_text import parse_arguments
+from runner.text.model_text import parse_call
 
 SIZE_LIMIT = 16 << 20  # bytes
 
@@ -122,8 +122,7 @@ def _call(path: Path, number: int, entry: CallEntry) -> ToolCall:
         raise _unread(path, f"turn {number}: a call has both `arguments` and `raw`", "leave one of them out")
     if entry.raw is None:
         return ToolCall("", entry.name, entry.arguments or {})
-    arguments = parse_arguments(entry.raw)
-    return ToolCall("", entry.name, arguments, "" if arguments is not None else entry.raw)
+    return parse_call("", entry.name, entry.raw)
 
 
 def _place(loc: tuple[int | str, ...]) -> tuple[str, str]:

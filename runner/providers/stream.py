@@ -1,11 +1,9 @@
-"""Stream of one answer: requests go out by a Connection, stream events and at last a Reply come back."""
+"""Stream of one answer: requests go out by a connection, stream events and at last a Reply come back."""
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing
-from typing import Protocol
 
-from policy.model.frozen import dataclass
 from runner.messages import (
     CallOpened,
     CallReady,
@@ -15,67 +13,60 @@ from runner.messages import (
     StreamEvent,
     TextDelta,
     ThinkingDelta,
+    Usage,
 )
-from runner.providers.connection import Connection
-from runner.providers.failures import unframed
+from runner.providers.connection import KeyHeader, ProviderConnection, WireRequest
+from runner.providers.endpoint import Endpoint, Timeouts
+from runner.providers.error_reason import ErrorReason, reason_of
+from runner.providers.failures import Failures
 from runner.providers.sse import SseEvent
-from runner.text.model_text import wire_json
+from runner.secrets.secret import Secret
+from runner.text.model_text import Json, parse_object
 
 Piece = TextDelta | ThinkingDelta | CallOpened | CallReady
 
 
-class AnswerParser(Protocol):
-    """Parser of one event stream."""
-
-    @property
-    def finished(self) -> bool:
-        """Return True if the server has told why the answer ended, so that a broken connection loses no content."""
-        ...
-
-    def take(self, event: SseEvent) -> Iterator[Piece]:
-        """Yield the parts of the answer that `event` completes. Raise ProviderError if the event is malformed."""
-        ...
-
-    def reply(self) -> Reply:
-        """Return the whole answer. Raise ProviderError if the stream ended early."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Exchange:
-    """One request as HTTP and the parser of its answer.
+class AnswerParser(ABC):
+    """Parser of one event stream, which accumulates the answer.
 
     Attributes:
-        model: name of the model, for error messages.
-        body: JSON of the request.
-        parser: parser of the answer.
-        last: returns True for the last event of the stream.
-        below: text that is appended to the URL.
-        headers: headers of this request alone.
+        finished: True if the server has told why the answer ended, so that a broken connection loses no content.
     """
 
-    model: str
-    body: Mapping[str, object]
-    parser: AnswerParser
-    last: Callable[[SseEvent], bool]
-    below: str = ""
-    headers: Mapping[str, str] | None = None
+    finished = False
 
+    def __init__(self, failures: Failures, model: str) -> None:
+        self._failures = failures
+        self._model = model
+        self._usage = Usage()
 
-async def events_to_reply(connection: Connection, exchange: Exchange) -> AsyncGenerator[StreamEvent, None]:
-    """Send the request, yield the parts of the answer as they arrive, then the Reply. Raise ProviderError."""
-    body, parser = wire_json(exchange.body), exchange.parser
-    try:
-        async with aclosing(
-            connection.events(body, exchange.model, exchange.last, below=exchange.below, headers=exchange.headers)
-        ) as events:
-            async for event in events:
-                for piece in parser.take(event):
-                    yield piece
-    except ProviderError:
-        if not parser.finished:
-            raise
-    yield parser.reply()
+    def is_last(self, event: SseEvent) -> bool:
+        """Return True for the last event of the stream. Some servers send none and close the connection."""
+        return event.data.strip() == "[DONE]"
+
+    @abstractmethod
+    def take(self, event: SseEvent) -> Iterator[Piece]:
+        """Yield the parts of the answer that `event` completes. Raise ProviderError if the event is malformed.
+
+        Unknown events, parts and fields are ignored, as the APIs require of clients.
+        """
+
+    @abstractmethod
+    def reply(self) -> Reply:
+        """Return the whole answer. Raise ProviderError if the stream ended early."""
+
+    def _object(self, event: SseEvent) -> Json:
+        content = parse_object(event.data)
+        if content is None:
+            raise self._failures.malformed("an event in it is not JSON")
+        return content
+
+    def _coded_error(self, error: object, known: Mapping[str, int]) -> ProviderError:
+        """Return the error for an error object, or text, whose code is an HTTP status or a word in `known`."""
+        reason = reason_of(error) if isinstance(error, dict) else ErrorReason(error if isinstance(error, str) else "")
+        code = error.get("code") if isinstance(error, dict) else None
+        status = code if isinstance(code, int) and 400 <= code < 600 else reason.status(known)
+        return self._failures.status(status, reason, self._model, late=True)
 
 
 class HttpProvider(ABC):
@@ -83,46 +74,77 @@ class HttpProvider(ABC):
 
     Attributes:
         name: name of the provider in `provider:model`.
+        parser: class of the parsers of its answers.
+        key_header: header that contains the key, and the text before the key.
+        headers: further headers of every request.
     """
 
     name: str
+    parser: type[AnswerParser]
+    key_header = ("authorization", "Bearer ")
+    headers: tuple[tuple[str, str], ...] = ()
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    def __init__(self, endpoint: Endpoint, secret: Secret | None, timeouts: Timeouts | None = None) -> None:
+        self._failures = Failures(self.name, endpoint, secret, timeouts or Timeouts())
+        auth = KeyHeader(*self.key_header, secret) if secret else None
+        self._connection = ProviderConnection(self._failures, self.path(endpoint), auth, dict(self.headers))
 
-    def stream(self, request: Request) -> AsyncGenerator[StreamEvent, None]:
+    @abstractmethod
+    def path(self, endpoint: Endpoint) -> str:
+        """Return the path of requests below `endpoint`."""
+
+    @abstractmethod
+    def wire_request(self, request: Request) -> WireRequest:
+        """Return `request` in the wire format."""
+
+    def retry_without(self, error: ProviderError) -> bool:
+        """Return True once, and leave a feature out of all later requests, if `error` refuses that feature."""
+        return False
+
+    async def stream(self, request: Request) -> AsyncGenerator[StreamEvent, None]:
         """Yield text and thinking as they arrive, then the Reply. Closing the generator closes the connection.
 
-        Raises ProviderError.
+        Raise ProviderError without the stack frames that it passed: their variables hold text of the server, which may
+        contain the key that was sent, and some tools print the variables of every frame.
         """
-        return unframed(self._attempts(request))
+        try:
+            async with aclosing(self._attempts(request)) as events:
+                async for event in events:
+                    yield event
+            return
+        except ProviderError as error:
+            failure = error.with_traceback(None)
+        raise failure
 
     async def close(self) -> None:
         """Close the connection."""
         await self._connection.close()
-
-    @abstractmethod
-    def exchange(self, request: Request) -> Exchange:
-        """Return `request` in the wire format and a new parser for the answer."""
-
-    def retry_without(self, error: ProviderError) -> bool:
-        """Return True, and leave a feature out of all later requests, if `error` refuses that feature."""
-        return False
 
     async def _attempts(self, request: Request) -> AsyncGenerator[StreamEvent, None]:
         """Send the request. If the server refuses a feature before the answer begins, send it once more without that
         feature.
         """
         begun = False
+        while True:
+            try:
+                async with aclosing(self._answer(request)) as events:
+                    async for event in events:
+                        begun = True
+                        yield event
+                return
+            except ProviderError as error:
+                if begun or not self.retry_without(error):
+                    raise
+
+    async def _answer(self, request: Request) -> AsyncGenerator[StreamEvent, None]:
+        """Send the request, yield the parts of the answer as they arrive, then the Reply. Raise ProviderError."""
+        parser = self.parser(self._failures, request.model)
         try:
-            async with aclosing(events_to_reply(self._connection, self.exchange(request))) as events:
+            async with aclosing(self._connection.events(self.wire_request(request), parser.is_last)) as events:
                 async for event in events:
-                    begun = True
-                    yield event
-            return
-        except ProviderError as error:
-            if begun or not self.retry_without(error):
+                    for piece in parser.take(event):
+                        yield piece
+        except ProviderError:
+            if not parser.finished:
                 raise
-        async with aclosing(events_to_reply(self._connection, self.exchange(request))) as events:
-            async for event in events:
-                yield event
+        yield parser.reply()

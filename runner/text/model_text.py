@@ -1,10 +1,14 @@
-"""Text that a model or its server wrote, read without trust: JSON objects, tool arguments, and plain Unicode."""
+"""Text that a model or its server wrote, read without trust: JSON objects, tool calls, and plain Unicode."""
 
 import json
 import math
 import re
 from collections.abc import Iterable, Mapping
 from typing import NoReturn
+
+from runner.messages import ToolCall
+
+Json = dict[str, object]
 
 _MARKS = re.compile(r'["\\\\{}\[\]]')
 _MOST_TOKENS = 1 << 40  # of any answer: with more, nothing could be added up, and no session file could be read again
@@ -39,6 +43,12 @@ def parse_arguments(raw: str) -> dict[str, object] | None:
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) and shallow(value) else None
+
+
+def parse_call(id: str, name: str, raw: str) -> ToolCall:
+    """Return the tool call with the arguments in `raw`. The call keeps `raw` if its arguments are invalid."""
+    arguments = parse_arguments(raw)
+    return ToolCall(id, name, arguments, "" if arguments is not None else raw)
 
 
 def _crowded(text: str | bytes) -> bool:

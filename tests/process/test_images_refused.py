@@ -23,7 +23,7 @@ from runner.messages import (
     images_in,
 )
 from runner.problems import Exit
-from runner.providers.error_reason import Said, about_images
+from runner.providers.error_reason import ErrorReason, about_images
 from tests.support.images import png
 from tests.support.loop_harness import Make
 from tests.support.reply_servers import DONE, Answer, Server, _event, agent, began, ended, of
@@ -116,27 +116,27 @@ def test_the_model_is_told_and_may_read_it_again(stage: Make) -> None:
 
 
 # fmt: off
-WORDS: list[tuple[int, Failure, Said, bool, str]] = [
-    (400, Failure.FATAL,      Said("messages.2.content.0.image.source.base64: invalid"), True,  "Anthropic names it"),
-    (400, Failure.FATAL,      Said("Could not process image", "invalid_request_error"),  True,  "Anthropic"),
-    (400, Failure.FATAL,      Said("", "image_parse_error"),                             True,  "OpenAI's code"),
-    (400, Failure.FATAL,      Said("Unable to process input image. Please retry"),       True,  "Gemini"),
-    (404, Failure.FATAL,      Said("No endpoints found that support image input"),       True,  "OpenRouter"),
-    (500, Failure.RETRYABLE,  Said("image input is not supported - hint: provide the mmproj"), True, "llama.cpp"),
-    (400, Failure.FATAL,      Said("bad request"),                                       True,  "it says nothing better"),
-    (415, Failure.FATAL,      Said(),                                                    True,  "nor does this"),
-    (413, Failure.CONTEXT,    Said("Request Entity Too Large"),                          True,  "images are what is large"),
-    (400, Failure.CONTEXT,    Said("prompt is too long: 210000 tokens > 200000"),        False, "too many words"),
-    (500, Failure.RETRYABLE,  Said("internal error"),                                    False, "broken"),
-    (404, Failure.FATAL,      Said("404 page not found"),                                False, "a wrong address"),
-    (401, Failure.AUTH,       Said("no access to images"),                               False, "the key"),
-    (529, Failure.OVERLOADED, Said("too many images at once"),                           False, "waiting helps"),
+WORDS: list[tuple[int, Failure, ErrorReason, bool, str]] = [
+    (400, Failure.FATAL,      ErrorReason("messages.2.content.0.image.source.base64: invalid"), True,  "Anthropic names it"),
+    (400, Failure.FATAL,      ErrorReason("Could not process image", "invalid_request_error"),  True,  "Anthropic"),
+    (400, Failure.FATAL,      ErrorReason("", "image_parse_error"),                             True,  "OpenAI's code"),
+    (400, Failure.FATAL,      ErrorReason("Unable to process input image. Please retry"),       True,  "Gemini"),
+    (404, Failure.FATAL,      ErrorReason("No endpoints found that support image input"),       True,  "OpenRouter"),
+    (500, Failure.RETRYABLE,  ErrorReason("image input is not supported - hint: provide the mmproj"), True, "llama.cpp"),
+    (400, Failure.FATAL,      ErrorReason("bad request"),                                       True,  "it says nothing better"),
+    (415, Failure.FATAL,      ErrorReason(),                                                    True,  "nor does this"),
+    (413, Failure.CONTEXT,    ErrorReason("Request Entity Too Large"),                          True,  "images are what is large"),
+    (400, Failure.CONTEXT,    ErrorReason("prompt is too long: 210000 tokens > 200000"),        False, "too many words"),
+    (500, Failure.RETRYABLE,  ErrorReason("internal error"),                                    False, "broken"),
+    (404, Failure.FATAL,      ErrorReason("404 page not found"),                                False, "a wrong address"),
+    (401, Failure.AUTH,       ErrorReason("no access to images"),                               False, "the key"),
+    (529, Failure.OVERLOADED, ErrorReason("too many images at once"),                           False, "waiting helps"),
 ]
 # fmt: on
 
 
 @pytest.mark.parametrize(("status", "failure", "said", "expected", "why"), WORDS, ids=[row[4] for row in WORDS])
-def test_what_is_about_images(status: int, failure: Failure, said: Said, expected: bool, why: str) -> None:
+def test_what_is_about_images(status: int, failure: Failure, said: ErrorReason, expected: bool, why: str) -> None:
     assert about_images(status, failure, said) is expected, why
 
 

@@ -19,7 +19,7 @@ import pytest
 from runner.messages import Failure, Provider, ProviderError, Reply, TextDelta
 from runner.providers.anthropic import AnthropicProvider
 from runner.providers.endpoint import Timeouts, parse_endpoint
-from runner.providers.error_reason import Said, about_thoughts, wait_of, window_of
+from runner.providers.error_reason import ErrorReason, about_thoughts, wait_of, window_of
 from runner.providers.openai import OpenAiProvider
 from runner.secrets.secret import Secret
 from runner.text.gunzip import STEP
@@ -248,7 +248,7 @@ def only_in_the_header(received: list) -> None:
     ],
 )
 def test_what_is_about_the_marks_of_thoughts(message: str, code: str, expected: bool) -> None:
-    assert about_thoughts(Said(message, code)) is expected
+    assert about_thoughts(ErrorReason(message, code)) is expected
 
 
 @pytest.mark.threat("T21")

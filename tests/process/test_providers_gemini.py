@@ -32,8 +32,7 @@ from runner.messages import (
     UserMessage,
 )
 from runner.providers.endpoint import parse_endpoint
-from runner.providers.gemini import GeminiProvider
-from runner.providers.gemini_body import UNSIGNED, request_body, signed
+from runner.providers.gemini import UNSIGNED, GeminiProvider, request_body, signed
 from runner.secrets.secret import Secret
 from tests.wire import loopback
 

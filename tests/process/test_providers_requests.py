@@ -21,8 +21,8 @@ from runner.messages import (
     ToolSpec,
     UserMessage,
 )
-from runner.providers import anthropic_body as our_anthropic
-from runner.providers import openai_body as our_openai
+from runner.providers import anthropic as our_anthropic
+from runner.providers import openai as our_openai
 from runner.providers.anthropic import AnthropicProvider
 from runner.providers.endpoint import parse_endpoint
 from runner.secrets.secret import Secret

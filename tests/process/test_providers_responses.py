@@ -30,7 +30,7 @@ from runner.messages import (
     Usage,
     UserMessage,
 )
-from runner.providers.responses_body import request_body, signed
+from runner.providers.responses import request_body, signed
 from tests.wire import loopback, vendors
 
 HELLO, exchange, reply_of = loopback.HELLO, loopback.exchange, loopback.reply_of

@@ -16,7 +16,7 @@ from pydantic import ConfigDict, TypeAdapter
 from typing_extensions import TypedDict, is_typeddict
 
 from runner.messages import AssistantMessage, Reply, Request, Stop, TextBlock, ThinkingBlock, ToolCall, Usage
-from runner.providers.responses_body import signed
+from runner.providers.responses import signed
 from tests.wire.loopback import KEY, Loopback, ask, make, reply_of, stream
 
 # Loading a certificate store for every client would take most of the time.
