@@ -8,7 +8,7 @@
 import asyncio
 
 from policy.model.frozen import dataclass
-from runner.audit.stores.store import AuditError
+from runner.audit.chain import AuditError
 from runner.engine.budget import BudgetExceeded, Limit
 from runner.engine.execute import execute_call
 from runner.engine.judge import judge_call

@@ -13,8 +13,7 @@ from policy.model.tier import Mode
 from policy.model.verdict import Problem
 from policy.rules.fingerprint import fingerprint
 from runner.approval.approver import Approver
-from runner.audit import location
-from runner.audit.location import open_log
+from runner.audit.log import log_place, open_log
 from runner.audit.records import SessionInfo
 from runner.audit.session_totals import SessionTotals
 from runner.changes.undo.settings import snapshot_recorder
@@ -139,7 +138,7 @@ async def open_session(
         if address := settings.value("audit", "otlp"):
             from runner.audit.otlp_stream import start_stream
 
-            sent, clear = start_stream(location.of(settings, environ), session, str(address))
+            sent, clear = start_stream(log_place(settings, environ), session, str(address))
             stack.callback(lambda: _emit_notice(sent(), told))
             _emit_notice(clear, emit)
         emit = ends.watch(emit)

@@ -13,7 +13,7 @@ from policy.model.matrix import Ruling
 from policy.model.tier import Tier
 from policy.model.verdict import Allow, Ask, Deny, Verdict
 from runner.approval.remember_options import Offer, where_words
-from runner.audit.records import Answer
+from runner.audit.records import RecordedAnswer
 from runner.gate.grants.store import GrantStore, Keep
 from runner.gate.grants.text import about
 from runner.gate.wording import action_words
@@ -44,12 +44,12 @@ class GrantLookup:
         return tuple(grant.id for grant in self.by)
 
     @property
-    def answer(self) -> Answer | None:
+    def answer(self) -> RecordedAnswer | None:
         """Return the answer of a grant for the record, or None if no grant answered a question."""
         if self.question is None or not self.by or isinstance(self.verdict, Ask):
             return None
         by = f"{'grant' if isinstance(self.verdict, Allow) else 'remembered no'} {', '.join(self.names)}"
-        return Answer(self.question.question, isinstance(self.verdict, Allow), by)
+        return RecordedAnswer(self.question.question, isinstance(self.verdict, Allow), by)
 
 
 def recalled(context: EvaluationContext, assessment: Assessment, verdict: Verdict, store: GrantStore) -> GrantLookup:

@@ -1,20 +1,32 @@
-"""Hash chain of audit records: canonical form, hashes and signed statements, the same for every store. No I/O.
+"""Hash chain of audit records, and the interface of a store that keeps one.
 
-`hash = sha256(hash of the previous record || canonical bytes)`; the first record follows 32 zero bytes.
+`hash = sha256(hash of the previous record || canonical bytes)`; the first record follows 32 zero bytes. Canonical form,
+redaction, chaining, checkpoints, signatures, proofs and the meaning of filters are the same for every store: see
+`checkpoint`, `log`, `verify` and `query`. Every failure is an AuditError: when writing failed, the action must not run.
+The store `sqlite` is always available.
 """
 
 import hashlib
 import json
-from collections.abc import Callable
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 from policy.model.frozen import dataclass
+from policy.model.verdict import Problem, ProblemError
+from runner.problems import Exit
+
+if TYPE_CHECKING:
+    from runner.audit.query import Query
 
 ZERO = "0" * 64
 NAME = 16  # characters of the first record's hash: they name the chain, in every copy of it
 
 
 def canonical(body: dict[str, object]) -> str:
-    """Return `value` as canonical JSON: ASCII (lone surrogates and NUL are escaped), sorted keys, no spaces, no NaN."""
+    """Return `body` as canonical JSON: ASCII (lone surrogates and NUL are escaped), sorted keys, no spaces, no NaN."""
     return json.dumps(body, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
@@ -26,37 +38,6 @@ def seal(previous: str, text: str) -> str:
 def digest(said: dict[str, object]) -> str:
     """Return the name of a note that several records share."""
     return hashlib.sha256(canonical(said).encode("ascii")).hexdigest()
-
-
-def cleaned(body: dict[str, object], redact: Callable[[str], str]) -> tuple[dict[str, object], list[str]]:
-    """Return `body` without secrets, and the names of the fields that held one, such as `action.script`."""
-    lost: dict[str, None] = {}
-
-    def clean(text: str, place: str) -> str:
-        shown = redact(text)
-        if shown != text:
-            lost[place] = None
-        return shown
-
-    def each(value: object, place: str) -> object:
-        match value:
-            case str():
-                return clean(value, place)
-            case list():
-                return [each(item, place) for item in value]
-            case dict():
-                shown = {key: clean(key, place) for key in value}  # a path may be a key, and hold one
-                return {shown[key]: each(item, f"{place}.{shown[key]}") for key, item in value.items()}
-            case _:
-                return value
-
-    return {key: each(value, key) for key, value in body.items()}, list(lost)
-
-
-def statement(body: dict[str, object]) -> bytes:
-    """Return the bytes that the signature of a checkpoint, a tombstone or a seal covers: all fields but `signature`."""
-    rest = {key: value for key, value in body.items() if key != "signature"}
-    return b"ringfence audit 1\n" + canonical(rest).encode("ascii")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,58 +63,151 @@ class Record:
         return str(self.body.get("kind", ""))
 
 
-@dataclass(frozen=True, slots=True)
-class Chain:
-    """A verified chain.
+# What a number, a text or an object that is none of these leads to. Whoever owns the file can write anything into it.
+ODD = (TypeError, ValueError, AttributeError, KeyError, OverflowError, RecursionError, sqlite3.DatabaseError)
 
-    Attributes:
-        count: number of its records
-        hash: hash of the last record
-        root: root of the Merkle tree over all records
-        pruned: number of removed records, which a tombstone replaces
-        checkpoints: number of checkpoints
-        signed: number of records that the last signed checkpoint covers
-        keys: public keys of all signatures; nothing proves whose keys these are
-    """
+
+class AuditError(ProblemError):
+    """Failure to open, read or write the log. When writing failed, the action must not run."""
+
+    exit_code: ClassVar[int] = Exit.FAILED
+
+
+@contextmanager
+def sound(what: str) -> Iterator[None]:
+    """Convert errors about records that nobody has verified to AuditError."""
+    try:
+        yield
+    except ODD:
+        raise AuditError(
+            Problem(what, "it holds what this program does not write", "run `agent audit verify`")
+        ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """End of a chain: number and hash of the last record. `log` names the chain; it is empty before the first
+    record."""
 
     log: str
-    count: int
+    number: int
     hash: str
-    root: str
-    pruned: int = 0
-    checkpoints: int = 0
-    signed: int = 0
-    keys: tuple[str, ...] = ()
-
-    @property
-    def head(self) -> str:
-        return f"{self.count}:{self.hash}"
 
 
-@dataclass(frozen=True, slots=True)
-class VerifiedLog:
-    """Result of a verification in which every record holds: of one chain, or of several in a merged file.
+class Row(NamedTuple):
+    """Stored record. `number` counts in its chain, `id` in the store: they are equal unless logs were merged.
 
-    Keep the heads elsewhere to be able to prove later that no record was cut off.
-    """
-
-    chains: tuple[Chain, ...]
-
-    @property
-    def count(self) -> int:
-        return sum(chain.count for chain in self.chains)
-
-    @property
-    def head(self) -> str:
-        """Return the head of the only chain of a log; `0:000...` for an empty log."""
-        return self.chains[0].head if self.chains else f"0:{ZERO}"
-
-
-@dataclass(frozen=True, slots=True)
-class BrokenChain:
-    """Result of a failed verification. `id` is the first record that does not hold, and 0 if the store itself does not;
-    `why` is the reason.
+    A row is a tuple, because a verification creates a million of them.
     """
 
     id: int
-    why: str
+    log: str
+    number: int
+    hash: str
+    body: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Selection of at most `limit` records of these kinds (all if empty), with ids up to `first` and above `after`."""
+
+    kinds: tuple[str, ...] = ()
+    query: "Query | None" = None
+    first: int | None = None
+    after: int | None = None
+    limit: int | None = None
+
+
+class Span(NamedTuple):
+    """Extent of a session in the chain, whether its end is recorded, and the time of its last record."""
+
+    session: str
+    first: int
+    last: int
+    ended: bool
+    time: str
+
+
+class Writing(Protocol):
+    """One transaction. A block that succeeds makes it durable; a block that fails changes nothing."""
+
+    head: Head
+
+    def add(self, digest: str, text: str) -> int:
+        """Append the record that follows `head`, move `head` to it, and return its id."""
+
+    def remove(self, last: int) -> None:
+        """Remove the records up to the number `last`."""
+
+
+def append(writing: Writing, body: dict[str, object]) -> int:
+    """Append `body` to the chain as one more sealed record, inside a transaction, and return the record's id."""
+    text = canonical(body)
+    return writing.add(seal(writing.head.hash, text), text)
+
+
+class Walk(Protocol):
+    """All records in one snapshot."""
+
+    heads: tuple[Head, ...]
+    count: int
+
+    def rows(self) -> Iterator[Row]: ...
+
+
+class Store(Protocol):
+    """Store of a log. `name` is its name for people; `schema` is the version of its format.
+
+    Attributes:
+        merged: the store holds several chains, and nothing is appended to it
+        marks: checkpoints can be appended
+
+    Methods for writing:
+        writing: one exclusive transaction, all or nothing, durable when it ends; it offers the `head` of the chain,
+            `add` for records and `remove` for the oldest ones
+        shrink: return the space of removed records to the file system
+
+    Methods for reading:
+        select: newest first; may return more than the query wants (`Query.matches` decides), never less
+        hashes: hashes of a range of a chain, oldest first
+        walking: all records, oldest first, and the heads, in one snapshot
+        older: the part of the chain that is older than a time
+        spans: the sessions that begin in that part
+
+    Methods for checks:
+        strays: index columns that differ from the bodies
+        unreadable: an object in the place of a table, so that reading it could run any definition
+        faults: what in the tables, indexes and settings is not as this program creates it
+        cautions: rights of others on the store that they do not need, such as rights in a database
+    """
+
+    name: str
+    schema: int
+    merged: bool
+
+    @property
+    def marks(self) -> bool: ...
+    def writing(self, failure: str) -> AbstractContextManager[Writing]: ...
+    def select(self, wanted: Wanted) -> Iterator[Row]: ...
+    def get(self, number: int) -> Row | None: ...
+    def outcome_of(self, decided: int) -> Row | None: ...
+    def cause_of(self, finished: int) -> Row | None: ...
+    def named(self, kind: str, name: str) -> Row | None: ...
+    def latest(self, kind: str, log: str = "") -> Row | None: ...
+    def hashes(self, first: int, last: int, log: str = "") -> Iterator[str]: ...
+    def older(self, before: str) -> tuple[int, int]: ...
+    def spans(self, last: int) -> Iterator[Span]: ...
+    def walking(self) -> AbstractContextManager[Walk]: ...
+    def strays(self) -> int | None: ...
+    def unreadable(self) -> str: ...
+    def faults(self) -> str: ...
+    def cautions(self) -> tuple[str, ...]: ...
+    def shrink(self) -> None: ...
+    def close(self) -> None: ...
+
+
+def now(seconds: float | None = None) -> str:
+    """Return the current time, or the time `seconds` after 1970, in UTC as records spell it."""
+    at = time.time() if seconds is None else seconds
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at)) + f".{int(at * 1000) % 1000:03d}Z"

@@ -6,8 +6,7 @@ from contextlib import suppress
 from json import loads
 from typing import TYPE_CHECKING
 
-from runner.audit.encode import now
-from runner.audit.stores.store import ODD, AuditError, Row, Store, append
+from runner.audit.chain import ODD, AuditError, Row, Store, append, now
 
 if TYPE_CHECKING:
     from runner.audit.signing import Signer

@@ -2,42 +2,32 @@
 
 The chain is the proof that no record was changed, and every `EVERY` records a checkpoint holds the root of a Merkle
 tree over all before it, signed where a key is. Without a key, or a head noted elsewhere, nobody can prove that the
-*end* was not cut off and the rest written anew. What a store does and what is the same over all stores: see `store`.
+*end* was not cut off and the rest written anew. `chain` defines the interface of a store, and what all
+stores share.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from json import loads
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from policy.model.verdict import Problem
-from runner.audit.chain import Record, canonical, cleaned, digest, seal
-from runner.audit.records import (
-    Decision,
-    Patching,
-    Planned,
-    Ran,
-    Refusal,
-    SessionEnd,
-    SessionInfo,
-    applied_body,
-    decided_body,
-    ended_body,
-    facts_body,
-    finished_body,
-    planned_body,
-    refused_body,
-    session_body,
-)
+from runner.audit.chain import AuditError, Record, Row, Store, Wanted, append, canonical, digest, now, seal
+from runner.audit.records import finished_body
 from runner.audit.stores.sqlite import SqliteStore
-from runner.audit.stores.store import AuditError, Row, Store, Wanted, append
-from sandbox.backend import Outcome
+from runner.state.paths import state_dir
 
 if TYPE_CHECKING:
     from runner.audit.query import Query
+    from runner.audit.records import Decision, Patching, Ran, RecordedPlan, Refusal, SessionEnd, SessionInfo
     from runner.audit.signing import Signer
+    from runner.config import Settings
+    from sandbox.backend import Outcome
 
+FILE = "audit.db"
 EVERY = 512  # records between two checkpoints
+
+Place = Path | str  # a file, or the URL of a database
 
 
 class AuditLog:
@@ -60,7 +50,7 @@ class AuditLog:
     @classmethod
     def open(
         cls,
-        place: Path | str,
+        place: Place,
         *,
         redact: Callable[[str], str] | None = None,
         signer: "Callable[[], Signer] | None" = None,
@@ -70,7 +60,7 @@ class AuditLog:
         return cls(store, redact=redact, signer=signer)
 
     @classmethod
-    def open_to_read(cls, place: Path | str, *, whatever: bool = False) -> "AuditLog":
+    def open_to_read(cls, place: Place, *, whatever: bool = False) -> "AuditLog":
         """Open an existing log for reading only; a file also as a copy in a read-only folder.
 
         A file whose tables this program did not make is refused, unless `whatever` is asked for, to verify it.
@@ -93,19 +83,19 @@ class AuditLog:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def session(self, info: SessionInfo) -> str:
+    def session(self, info: "SessionInfo") -> str:
         """Record that a session began; answers its id, which `decided` and `refused` want."""
         import os
 
         name = os.urandom(8).hex()
-        self._append(session_body(name, info), "the session could not be recorded, so nothing was run")
+        self._append(info.body(name), "the session could not be recorded, so nothing was run")
         return name
 
-    def decided(self, session: str, decision: Decision) -> int:
+    def decided(self, session: str, decision: "Decision") -> int:
         """Record a verdict, durable before return; answers the record's id. Raises AuditError: then nothing may run."""
         notes = decision.noted.parts() if decision.noted is not None else ()
         failure = "the decision could not be recorded, so nothing was run"
-        return self._append(decided_body(session, decision), failure, notes)
+        return self._append(decision.body(session), failure, notes)
 
     def facts(self, name: str) -> dict[str, object] | None:
         """Return the content of one of the `facts` that a `decided` record names; None if the log lacks it or it was
@@ -115,11 +105,11 @@ class AuditLog:
         said = found.body.get("said") if found else None
         return said if isinstance(said, dict) and digest(said) == name else None
 
-    def refused(self, session: str, refusal: Refusal) -> int:
+    def refused(self, session: str, refusal: "Refusal") -> int:
         """Record a tool call that never became an action (malformed arguments, unknown tool)."""
-        return self._append(refused_body(session, refusal), "the refusal could not be recorded")
+        return self._append(refusal.body(session), "the refusal could not be recorded")
 
-    def finished(self, decided: int, outcome: Outcome, ran: Ran | None = None) -> int:
+    def finished(self, decided: int, outcome: "Outcome", ran: "Ran | None" = None) -> int:
         """Record what became of the action that record `decided` allowed."""
         number = self._append(finished_body(decided, outcome, ran), "the outcome of an action could not be recorded")
         last = self.store.latest("checkpoint")
@@ -127,17 +117,17 @@ class AuditLog:
             self.checkpoint()
         return number
 
-    def applied(self, session: str, patching: Patching) -> int:
+    def applied(self, session: str, patching: "Patching") -> int:
         """Record that a person puts a patch into the workspace. Raises AuditError: then nothing may be changed."""
-        return self._append(applied_body(session, patching), "the patch could not be recorded, so nothing was changed")
+        return self._append(patching.body(session), "the patch could not be recorded, so nothing was changed")
 
-    def planned(self, session: str, planned: Planned) -> int:
+    def planned(self, session: str, planned: "RecordedPlan") -> int:
         """Record what a person said to a plan. Raises AuditError: then the mode may not change."""
-        return self._append(planned_body(session, planned), "the answer to a plan could not be recorded, so it is a no")
+        return self._append(planned.body(session), "the answer to a plan could not be recorded, so it is a no")
 
-    def ended(self, session: str, end: SessionEnd) -> int:
+    def ended(self, session: str, end: "SessionEnd") -> int:
         """Record how a session ended, and leave a checkpoint after it."""
-        number = self._append(ended_body(session, end), "the end of the session could not be recorded")
+        number = self._append(end.body(session), "the end of the session could not be recorded")
         self.checkpoint()
         return number
 
@@ -198,7 +188,7 @@ class AuditLog:
         with self.store.writing(failure) as writing:
             for name, note in said.items():
                 if self.store.named("facts", name) is None:
-                    append(writing, facts_body(name, note))
+                    append(writing, {"kind": "facts", "time": now(), "sha256": name, "said": note})
             return writing.add(seal(writing.head.hash, text), text)
 
     def _known(self, row: Row | None) -> Record | None:
@@ -225,3 +215,71 @@ def _database(url: str, *, write: bool) -> Store:
         fix = "install it with: pip install 'ringfence[fleet]'"
         raise AuditError(Problem(what, "it is an extra, which few need", fix)) from None
     return PostgresStore.open(url, write=write)
+
+
+def cleaned(body: dict[str, object], redact: Callable[[str], str]) -> tuple[dict[str, object], list[str]]:
+    """Return `body` without secrets, and the names of the fields that held one, such as `action.script`."""
+    lost: dict[str, None] = {}
+
+    def clean(text: str, place: str) -> str:
+        shown = redact(text)
+        if shown != text:
+            lost[place] = None
+        return shown
+
+    def each(value: object, place: str) -> object:
+        match value:
+            case str():
+                return clean(value, place)
+            case list():
+                return [each(item, place) for item in value]
+            case dict():
+                shown = {key: clean(key, place) for key in value}  # a path may be a key, and hold one
+                return {shown[key]: each(item, f"{place}.{shown[key]}") for key, item in value.items()}
+            case _:
+                return value
+
+    return {key: each(value, key) for key, value in body.items()}, list(lost)
+
+
+def is_url(text: str) -> bool:
+    return "://" in text
+
+
+def log_place(settings: "Settings", environ: Mapping[str, str]) -> Place:
+    """Return the location of the log for a session with these settings. Raises PlaceError."""
+    url = settings.values.get(("audit", "url"))  # without the table of keys, which most starts need not load
+    return str(url) if url else state_dir(environ) / FILE
+
+
+def log_exists(place: Place) -> bool:
+    """Return True if there may be something to read. A database itself reports that it is empty."""
+    return not isinstance(place, Path) or place.exists()
+
+
+def own_log_place(environ: Mapping[str, str]) -> Place:
+    """Return the location of this user's log, for commands that only read. Raises ConfigError and PlaceError."""
+    from runner.config import load
+
+    return log_place(load(Path.cwd(), environ, unattended=True), environ)
+
+
+def open_log(
+    settings: "Settings", environ: Mapping[str, str], *, redact: Callable[[str], str] | None = None
+) -> AuditLog:
+    """Open the log of these settings for appending, with redaction and, if `audit.sign` is set, with signatures.
+
+    `redact` replaces the default redaction: the session of a model knows more secrets. Raises AuditError or PlaceError;
+    then no action may run.
+    """
+    from runner.secrets.redactor import Redactor
+
+    signer: Callable[[], Signer] | None = None
+    if settings.values.get(("audit", "sign")) is True:
+        from runner.audit.signing import required_signer  # most logs are not signed
+
+        signer = required_signer
+
+    # The command line may contain a key, for example one that the caller's shell put in the place of a variable.
+    redact = redact or Redactor(live=True, shapes=True).text
+    return AuditLog.open(log_place(settings, environ), redact=redact, signer=signer)

@@ -14,11 +14,10 @@ from pathlib import Path
 
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem
-from runner.audit.chain import BrokenChain
+from runner.audit.chain import AuditError, Head, Row, Store, Walk
 from runner.audit.checkpoint import tree_of
 from runner.audit.stores.sqlite import write_merged
-from runner.audit.stores.store import AuditError, Head, Row, Store, Walk
-from runner.audit.verify import Expected, Progress, verify
+from runner.audit.verify import BrokenChain, Expected, Progress, verify
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,11 @@ import threading
 from collections.abc import Callable
 
 from policy.model.verdict import Problem
+from runner.audit.chain import AuditError
 from runner.audit.decisions import DECISIONS, DecisionTrail
 from runner.audit.export.otlp import BATCH, Collector, Sent, Unsent, endpoint, in_clear
-from runner.audit.location import Place
-from runner.audit.log import AuditLog
+from runner.audit.log import AuditLog, Place
 from runner.audit.query import Query
-from runner.audit.stores.store import AuditError
 from runner.problems import Stopped
 from runner.text.phrases import many
 

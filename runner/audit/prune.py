@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem
+from runner.audit.chain import AuditError, Store, Wanted, append, now, sound
 from runner.audit.checkpoint import grown
-from runner.audit.encode import now
 from runner.audit.log import AuditLog
-from runner.audit.stores.store import AuditError, Store, Wanted, append, sound
 from runner.version import VERSION
 
 if TYPE_CHECKING:

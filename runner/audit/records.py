@@ -1,25 +1,33 @@
-"""Kinds of audit records and the fields of each, as bodies for JSON. Their values are encoded by `encode`."""
+"""Kinds of audit records, the fields of each, and their encoding as bodies for JSON.
 
+Long texts are cut and keep their length and SHA-256. Values of environment variables are left out, because a user may
+pass a token through. The digest of the terms covers these values nevertheless.
+"""
+
+import hashlib
 import os
 import sys
 import time
-from typing import TYPE_CHECKING
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
 
 from policy.model.action import Action
 from policy.model.assessment import Assessment, Effect, EffectKind, Reason, Scope
 from policy.model.frozen import dataclass
 from policy.model.permission_rule import Source
 from policy.model.tier import Tier
-from policy.model.verdict import Allow, Deny, Problem
-from runner.audit import encode
-from runner.audit.encode import now
+from policy.model.verdict import Allow, Deny, Problem, Terms
+from runner.audit.chain import now
 from runner.version import VERSION
 from sandbox.backend import Enforcement, Outcome
 
 if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
     from policy.grants.grant import Grant
     from runner.audit.fact_recorder import FactRecorder
 
+TEXT_KEPT = 16_384  # characters of one text
 LISTED = 200  # reasons, effects, violations of one record
 
 
@@ -40,9 +48,34 @@ class SessionInfo:
     apart: tuple[str, ...] = ()  # places that were put out of reach for this run, whatever the configuration says
     hashes: tuple[tuple[str, str], ...] = ()  # of the files among `sources`: name, SHA-256 of the bytes that were read
 
+    def body(self, session: str) -> dict[str, object]:
+        """Return the body of the record that the session with this id began."""
+        system = os.uname()
+        return {
+            **_head("session", session),
+            "program": f"ringfence {VERSION}",
+            "python": sys.version.split()[0],
+            "kernel": " ".join((system.sysname, system.release, system.machine)),
+            "user": os.geteuid(),
+            "process": os.getpid(),
+            "mode": self.mode,
+            "unattended": self.unattended,
+            "model": self.model,
+            "workspace": self.workspace,
+            "commit": self.commit,
+            "policy": self.policy,
+            "original": self.original or None,
+            "apart": list(self.apart),
+            "offset": time.localtime().tm_gmtoff,
+            "sources": list(self.sources),
+            "hashes": dict(self.hashes),
+            "argv": [bounded(word) for word in self.argv],
+            "enforcement": _enforcement(self.enforcement),
+        }
+
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class RecordedAnswer:
     """Answer of a person to a question.
 
     Attributes:
@@ -55,6 +88,16 @@ class Answer:
     by: str
     feedback: str | None = None
     seconds: float | None = None
+
+    def body(self) -> dict[str, object]:
+        """Return the field `answer` of a record."""
+        return {
+            "question": bounded(self.question),
+            "yes": self.yes,
+            "by": self.by,
+            "feedback": bounded(self.feedback) if self.feedback is not None else None,
+            "seconds": round(self.seconds, 3) if self.seconds is not None else None,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +117,7 @@ class Decision:
     assessment: Assessment
     verdict: Allow | Deny
     backend: str
-    answer: Answer | None = None
+    answer: RecordedAnswer | None = None
     typed: tuple[str, ...] = ()
     grants: tuple[str, ...] = ()
     granted: "tuple[Grant, ...]" = ()
@@ -83,6 +126,39 @@ class Decision:
     noted: "FactRecorder | None" = None  # what was asked of the machine on the way
     proposed: Action | None = None  # what the model wanted, where a person put something else in its place
     model: str = ""  # `provider:model` that wanted it; empty where no model did
+
+    def body(self, session: str) -> dict[str, object]:
+        """Return the body of the record of this decision."""
+        assessment, verdict, cell = self.assessment, self.verdict, self.verdict.cell
+        terms = verdict.permit.terms if isinstance(verdict, Allow) else None
+        of_users = dict.fromkeys((*assessment.asked, *assessment.covered.values()))  # each that asks, or allows a part
+        return {
+            **_head("decided", session),
+            "tool": self.tool,
+            "source": self.source.value,
+            "action": action_body(assessment.action),
+            "tree": bounded(assessment.tree),
+            "effects": [_effect(effect) for effect in assessment.effects[:LISTED]],
+            "tiers": [tier.label for tier in assessment.tiers],
+            "reasons": [_reason(reason) for reason in assessment.reasons[:LISTED]],
+            "rules": [_reason(rule) for rule in list(of_users)[:LISTED]],
+            "counts": {"effects": len(assessment.effects), "reasons": len(assessment.reasons)},
+            "mode": cell.mode.value,
+            "cell": {"tier": cell.tier.label, "mode": cell.mode.value, "ruling": cell.ruling.name.lower()},
+            "verdict": "allow" if isinstance(verdict, Allow) else "deny",
+            "because": _reason(verdict.reason),
+            "problem": _problem(verdict.problem if isinstance(verdict, Deny) else None),
+            "terms": _terms(terms) if terms is not None else None,
+            "digest": terms.digest if terms is not None else None,
+            "backend": self.backend,
+            "answer": self.answer.body() if self.answer is not None else None,
+            "typed": [bounded(word) for word in self.typed],
+            "grants": list(self.grants),
+            "granted": _granted(self.granted),
+            "reach": self.reach,
+            **({"proposed": action_body(self.proposed)} if self.proposed is not None else {}),
+            **({"model": bounded(self.model)} if self.model else {}),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +192,17 @@ class SessionEnd:
     usage: tuple[tuple[str, int], ...]
     cost: float | None = None
 
+    def body(self, session: str) -> dict[str, object]:
+        """Return the body of the last record of a session."""
+        return {
+            **_head("ended", session),
+            "exit": self.exit,
+            "reason": bounded(self.reason),
+            "turns": self.turns,
+            "usage": dict(self.usage),
+            "cost": self.cost,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
@@ -124,6 +211,16 @@ class Refusal:
     tool: str
     arguments: str
     problem: Problem
+
+    def body(self, session: str) -> dict[str, object]:
+        """Return the body of the record of this refusal."""
+        return {
+            **_head("refused", session),
+            "tool": bounded(self.tool),
+            "arguments": bounded(self.arguments),
+            "verdict": "deny",
+            "problem": _problem(self.problem),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +240,34 @@ class Patching:
     workspace: str
     files: tuple[tuple[str, str], ...]
 
+    def body(self, session: str) -> dict[str, object]:
+        """Return the body of a decision that a person made by applying a patch. A `finished` record has its outcome."""
+        kinds = {"deleted": EffectKind.DELETES}
+        effects = [
+            Effect(kinds.get(how, EffectKind.WRITES), f"{self.workspace}/{path}", Scope.WORKSPACE)
+            for path, how in self.files[:LISTED]
+        ]
+        tier = Tier.WRITE.label
+        action = {"type": "ApplyPatch", "path": bounded(self.name), "sha256": self.sha256, "reverse": self.reverse}
+        many = f"{len(self.files)} file{'s' * (len(self.files) != 1)}"
+        return {
+            **_head("applied", session),
+            "tool": "apply",
+            "action": action,
+            "effects": [_effect(effect) for effect in effects],
+            "tiers": [tier],
+            "counts": {"effects": len(self.files)},
+            "mode": "person",
+            "cell": {"tier": tier, "mode": "person", "ruling": "allow"},
+            "verdict": "allow",
+            "because": {"tier": tier, "text": f"a person put a patch into {many}", "rule": "", "span": None},
+            "answer": {"question": "apply it?", "yes": True, "by": self.by, "feedback": None},
+            "backend": "none",
+        }
+
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class RecordedPlan:
     """Answer of a person to a plan.
 
     Attributes:
@@ -159,190 +281,120 @@ class Planned:
     feedback: str | None = None
     seconds: float | None = None
 
-
-def session_body(name: str, info: SessionInfo) -> dict[str, object]:
-    return {
-        "kind": "session",
-        "time": now(),
-        "session": name,
-        "program": f"ringfence {VERSION}",
-        "python": sys.version.split()[0],
-        "kernel": " ".join((os.uname().sysname, os.uname().release, os.uname().machine)),
-        "user": os.geteuid(),
-        "process": os.getpid(),
-        "mode": info.mode,
-        "unattended": info.unattended,
-        "model": info.model,
-        "workspace": info.workspace,
-        "commit": info.commit,
-        "policy": info.policy,
-        "original": info.original or None,
-        "apart": list(info.apart),
-        "offset": time.localtime().tm_gmtoff,
-        "sources": list(info.sources),
-        "hashes": dict(info.hashes),
-        "argv": [encode.text(word) for word in info.argv],
-        "enforcement": encode.enforcement(info.enforcement) if info.enforcement else None,
-    }
-
-
-def decided_body(session: str, decision: Decision) -> dict[str, object]:
-    assessment, verdict = decision.assessment, decision.verdict
-    cell = verdict.cell
-    terms = verdict.permit.terms if isinstance(verdict, Allow) else None
-    return {
-        "kind": "decided",
-        "time": now(),
-        "session": session,
-        "tool": decision.tool,
-        "source": decision.source.value,
-        "action": encode.action(assessment.action),
-        "tree": encode.text(assessment.tree),
-        "effects": [encode.effect(effect) for effect in assessment.effects[:LISTED]],
-        "tiers": [tier.label for tier in assessment.tiers],
-        "reasons": [encode.reason(reason) for reason in assessment.reasons[:LISTED]],
-        "rules": [encode.reason(rule) for rule in _of_users(assessment)[:LISTED]],
-        "counts": {"effects": len(assessment.effects), "reasons": len(assessment.reasons)},
-        "mode": cell.mode.value,
-        "cell": {"tier": cell.tier.label, "mode": cell.mode.value, "ruling": cell.ruling.name.lower()},
-        "verdict": "allow" if isinstance(verdict, Allow) else "deny",
-        "because": encode.reason(verdict.reason),
-        "problem": encode.problem(verdict.problem) if isinstance(verdict, Deny) else None,
-        "terms": encode.terms(terms) if terms is not None else None,
-        "digest": terms.digest if terms is not None else None,
-        "backend": decision.backend,
-        "answer": _answer(decision.answer),
-        "typed": [encode.text(word) for word in decision.typed],
-        "grants": list(decision.grants),
-        "granted": encode.granted(decision.granted),
-        "reach": decision.reach,
-        **({"proposed": encode.action(decision.proposed)} if decision.proposed is not None else {}),
-        **({"model": encode.text(decision.model)} if decision.model else {}),
-    }
-
-
-def facts_body(name: str, said: dict[str, object]) -> dict[str, object]:
-    """Return a part of the facts that decisions used. `name` is its SHA-256, by which decisions refer to it."""
-    return {"kind": "facts", "time": now(), "sha256": name, "said": said}
-
-
-def _of_users(assessment: Assessment) -> list[Reason]:
-    """Return the statements of the users' own rules: each that asks, and each that allows a part."""
-    return list(dict.fromkeys((*assessment.asked, *assessment.covered.values())))
-
-
-def refused_body(session: str, refusal: Refusal) -> dict[str, object]:
-    return {
-        "kind": "refused",
-        "time": now(),
-        "session": session,
-        "tool": encode.text(refusal.tool),
-        "arguments": encode.text(refusal.arguments),
-        "verdict": "deny",
-        "problem": encode.problem(refusal.problem),
-    }
+    def body(self, session: str) -> dict[str, object]:
+        """Return the body of the answer to a plan. It runs nothing, but later actions are judged in another mode."""
+        text = f"the plan was accepted: {self.into} from here on" if self.into else "another plan is wanted"
+        answer = RecordedAnswer("leave plan mode?", self.into is not None, self.by, self.feedback, self.seconds)
+        return {
+            **_head("planned", session),
+            "tool": "propose_plan",
+            "action": {"type": "LeavePlan", "plan": bounded(self.plan), "into": self.into},
+            "tiers": [],
+            "mode": "plan",
+            "cell": {"tier": "plan", "mode": "plan", "ruling": "ask"},
+            "verdict": "allow" if self.into is not None else "deny",
+            "because": {"tier": "plan", "text": text, "rule": "", "span": None},
+            "answer": answer.body(),
+            "backend": "none",
+        }
 
 
 def finished_body(decided: int, outcome: Outcome, ran: Ran | None = None) -> dict[str, object]:
-    changed = ran.changed if ran is not None else None
+    """Return the body of the outcome of the action that record `decided` allowed."""
+    started, given, changed = (now(ran.started), ran.given, ran.changed) if ran is not None else (None, None, None)
     used = outcome.used
     return {
         "kind": "finished",
         "time": now(),
         "decided": decided,
-        "started": now(ran.started) if ran is not None else None,
+        "started": started,
         "status": outcome.status,
         "seconds": round(outcome.seconds, 6),
         "ended_by": outcome.ended_by,
-        "bytes": {
-            "stdin": ran.given if ran is not None else None,
-            "stdout": len(outcome.stdout),
-            "stderr": len(outcome.stderr),
-        },
+        "bytes": {"stdin": given, "stdout": len(outcome.stdout), "stderr": len(outcome.stderr)},
         "used": {"cpu": round(used.cpu, 3), "memory": used.memory} if used is not None else None,
-        "changed": [{"path": encode.text(path), "how": how} for path, how in (changed or ())[:LISTED]],
+        "changed": [{"path": bounded(path), "how": how} for path, how in (changed or ())[:LISTED]],
         "changes": len(changed) if changed is not None else None,
         "truncated": outcome.truncated,
-        "problem": encode.problem(outcome.problem) if outcome.problem else None,
+        "problem": _problem(outcome.problem),
         "violations": [
             {
-                **{"what": encode.text(item.what), "path": encode.text(item.path), "fix": encode.text(item.fix)},
-                **{"inferred": item.inferred, "layer": item.layer},
+                "what": bounded(item.what),
+                "path": bounded(item.path),
+                "fix": bounded(item.fix),
+                "inferred": item.inferred,
+                "layer": item.layer,
             }
             for item in outcome.violations[:LISTED]
         ],
-        "connections": [encode.connection(item) for item in outcome.connections[:LISTED]],
+        "connections": [
+            {**_values(item), "host": bounded(item.host), "asked": bounded(item.asked), "why": bounded(item.why)}
+            for item in outcome.connections[:LISTED]
+        ],
         "connected": len(outcome.connections),
-        "enforcement": encode.enforcement(outcome.enforcement) if outcome.enforcement else None,
+        "enforcement": _enforcement(outcome.enforcement),
     }
 
 
-def applied_body(session: str, patching: Patching) -> dict[str, object]:
-    """Return the body of a decision that a person made by applying a patch. A `finished` record has its outcome."""
-    kinds = {how: EffectKind.DELETES if how == "deleted" else EffectKind.WRITES for _, how in patching.files}
-    effects = [
-        encode.effect(Effect(kinds[how], f"{patching.workspace}/{path}", Scope.WORKSPACE))
-        for path, how in patching.files[:LISTED]
-    ]
-    many = f"{len(patching.files)} file{'s' * (len(patching.files) != 1)}"
-    return {
-        "kind": "applied",
-        "time": now(),
-        "session": session,
-        "tool": "apply",
-        "action": {
-            **{"type": "ApplyPatch", "path": encode.text(patching.name)},
-            **{"sha256": patching.sha256, "reverse": patching.reverse},
-        },
-        "effects": effects,
-        "tiers": [Tier.WRITE.label],
-        "counts": {"effects": len(patching.files)},
-        "mode": "person",
-        "cell": {"tier": Tier.WRITE.label, "mode": "person", "ruling": "allow"},
-        "verdict": "allow",
-        "because": {"tier": Tier.WRITE.label, "text": f"a person put a patch into {many}", "rule": "", "span": None},
-        "answer": {"question": "apply it?", "yes": True, "by": patching.by, "feedback": None},
-        "backend": "none",
-    }
+def bounded(text: str) -> object:
+    """Return the text, or its beginning together with the length and SHA-256 of the whole."""
+    if len(text) <= TEXT_KEPT:
+        return text
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return {"cut": text[:TEXT_KEPT], "length": len(text), "sha256": digest}
 
 
-def planned_body(session: str, planned: Planned) -> dict[str, object]:
-    """Return the body of the answer to a plan. It runs nothing, but later actions are judged in another mode."""
-    text = f"the plan was accepted: {planned.into} from here on" if planned.into else "another plan is wanted"
-    answer = Answer("leave plan mode?", planned.into is not None, planned.by, planned.feedback, planned.seconds)
-    return {
-        "kind": "planned",
-        "time": now(),
-        "session": session,
-        "tool": "propose_plan",
-        "action": {"type": "LeavePlan", "plan": encode.text(planned.plan), "into": planned.into},
-        "tiers": [],
-        "mode": "plan",
-        "cell": {"tier": "plan", "mode": "plan", "ruling": "ask"},
-        "verdict": "allow" if planned.into is not None else "deny",
-        "because": {"tier": "plan", "text": text, "rule": "", "span": None},
-        "answer": _answer(answer),
-        "backend": "none",
-    }
+def action_body(action: Action) -> dict[str, object]:
+    """Return the field `action` of a record."""
+    body: dict[str, object] = {"type": action.kind}
+    for name, value in _values(action).items():
+        if isinstance(value, tuple):  # argv: cut as one text, so that a million words stay one short record
+            whole = sum(len(word) + 1 for word in value) > TEXT_KEPT
+            body[name] = bounded("\0".join(value)) if whole else list(value)
+        else:
+            body[name] = bounded(value) if isinstance(value, str) else value
+    return body
 
 
-def ended_body(session: str, end: SessionEnd) -> dict[str, object]:
-    return {
-        "kind": "ended",
-        "time": now(),
-        "session": session,
-        "exit": end.exit,
-        "reason": encode.text(end.reason),
-        "turns": end.turns,
-        "usage": dict(end.usage),
-        "cost": end.cost,
-    }
+def _head(kind: str, session: str) -> dict[str, object]:
+    return {"kind": kind, "time": now(), "session": session}
 
 
-def _answer(answer: Answer | None) -> dict[str, object] | None:
-    if answer is None:
+def _values(item: "DataclassInstance") -> dict[str, Any]:
+    return {field.name: getattr(item, field.name) for field in fields(item)}
+
+
+def _effect(effect: Effect) -> dict[str, object]:
+    target = bounded(effect.target)
+    return {"kind": effect.kind.value, "target": target, "scope": effect.scope.value, "exact": effect.exact}
+
+
+def _reason(reason: Reason) -> dict[str, object]:
+    span = [reason.span.start, reason.span.end] if reason.span else None
+    return {"tier": reason.tier.label, "text": bounded(reason.text), "rule": str(reason.rule), "span": span}
+
+
+def _problem(problem: Problem | None) -> dict[str, object] | None:
+    return {name: bounded(text) for name, text in _values(problem).items()} if problem else None
+
+
+def _granted(grants: "tuple[Grant, ...]") -> list[dict[str, object]]:
+    if not grants:
+        return []
+    from runner.gate.grants.codec import to_json  # few actions rest on one
+
+    return [to_json(grant) for grant in grants]
+
+
+def _enforcement(report: Enforcement | None) -> dict[str, object] | None:
+    if report is None:
         return None
-    feedback = encode.text(answer.feedback) if answer.feedback is not None else None
-    seconds = round(answer.seconds, 3) if answer.seconds is not None else None
-    said = {"question": encode.text(answer.question), "yes": answer.yes, "by": answer.by}
-    return {**said, "feedback": feedback, "seconds": seconds}
+    missing = list(report.missing)
+    return {**_values(report), "level": report.level.value, "checks": dict(report.checks), "missing": missing}
+
+
+def _terms(terms: Terms) -> dict[str, object]:
+    values = _values(terms)
+    lists = {name: list(value) for name, value in values.items() if isinstance(value, tuple)}
+    env = [name for name, _ in terms.env]
+    return {**values, **lists, "rights": terms.rights.value, "env": env, "limits": _values(terms.limits)}

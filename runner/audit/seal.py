@@ -10,10 +10,9 @@ from json import loads
 from typing import TYPE_CHECKING
 
 from policy.model.verdict import Problem
+from runner.audit.chain import AuditError, Store, Wanted, now, sound
 from runner.audit.checkpoint import grown
-from runner.audit.encode import now
 from runner.audit.signing import PUBLIC, has_valid_signature
-from runner.audit.stores.store import AuditError, Store, Wanted, sound
 from runner.audit.verify import ExpectedRecord
 from runner.version import VERSION
 

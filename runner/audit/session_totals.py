@@ -4,9 +4,9 @@ import asyncio
 from types import TracebackType
 
 from policy.model.verdict import Problem
+from runner.audit.chain import AuditError
 from runner.audit.log import AuditLog
 from runner.audit.records import SessionEnd
-from runner.audit.stores.store import AuditError
 from runner.events import Emit, Event, RunEnded
 from runner.messages import Usage
 from runner.problems import Exit

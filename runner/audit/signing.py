@@ -1,15 +1,14 @@
 """Ed25519 signatures of checkpoints, tombstones and seals. Only making or checking one loads `cryptography`.
 
 A signed body names its public key (`key`, hexadecimal) and ends with `signature`, over all the rest of it. SOURCE:
-RFC 8032; what a signature is over is `chain.statement`.
+RFC 8032; the signed bytes are those of `statement`.
 """
 
 import re
 from typing import TYPE_CHECKING
 
 from policy.model.verdict import Problem
-from runner.audit.chain import statement
-from runner.audit.stores.store import AuditError
+from runner.audit.chain import AuditError, canonical
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -91,3 +90,9 @@ def new_signer() -> "Signer":
     secret = Secret(Ed25519PrivateKey.generate().private_bytes_raw().hex())
     KeyringStore().write(ITEM, DEFAULT, secret)
     return Signer(secret)
+
+
+def statement(body: dict[str, object]) -> bytes:
+    """Return the bytes that the signature of a checkpoint, a tombstone or a seal covers: all fields but `signature`."""
+    rest = {key: value for key, value in body.items() if key != "signature"}
+    return b"ringfence audit 1\n" + canonical(rest).encode("ascii")

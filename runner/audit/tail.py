@@ -6,12 +6,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from runner.audit.chain import Record
+from runner.audit.chain import AuditError, Record
 from runner.audit.decisions import DECISIONS, DecisionTrail, deeds, trail_of
-from runner.audit.location import Place
-from runner.audit.log import AuditLog
+from runner.audit.log import AuditLog, Place
 from runner.audit.query import Query
-from runner.audit.stores.store import AuditError
 
 POLL = 0.25  # seconds between two looks
 _PATIENCE = 40  # looks at a file that cannot be read, such as one that is being made, before that is an error

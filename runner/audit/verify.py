@@ -9,13 +9,69 @@ from collections.abc import Callable, Iterator
 from json import loads
 
 from policy.model.frozen import dataclass
-from runner.audit.chain import NAME, ZERO, BrokenChain, Chain, VerifiedLog, seal
+from runner.audit.chain import NAME, ODD, ZERO, AuditError, Head, Row, Store, Walk, seal
 from runner.audit.checkpoint import Tree, leaf, tree_of
-from runner.audit.stores.store import ODD, AuditError, Head, Row, Store, Walk
 
 _TOLD = 8192  # records between two calls of `progress`
 
 Progress = Callable[[int, int], None]  # records done, records in all
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """A verified chain.
+
+    Attributes:
+        count: number of its records
+        hash: hash of the last record
+        root: root of the Merkle tree over all records
+        pruned: number of removed records, which a tombstone replaces
+        checkpoints: number of checkpoints
+        signed: number of records that the last signed checkpoint covers
+        keys: public keys of all signatures; nothing proves whose keys these are
+    """
+
+    log: str
+    count: int
+    hash: str
+    root: str
+    pruned: int = 0
+    checkpoints: int = 0
+    signed: int = 0
+    keys: tuple[str, ...] = ()
+
+    @property
+    def head(self) -> str:
+        return f"{self.count}:{self.hash}"
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedLog:
+    """Result of a verification in which every record holds: of one chain, or of several in a merged file.
+
+    Keep the heads elsewhere to be able to prove later that no record was cut off.
+    """
+
+    chains: tuple[Chain, ...]
+
+    @property
+    def count(self) -> int:
+        return sum(chain.count for chain in self.chains)
+
+    @property
+    def head(self) -> str:
+        """Return the head of the only chain of a log; `0:000...` for an empty log."""
+        return self.chains[0].head if self.chains else f"0:{ZERO}"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenChain:
+    """Result of a failed verification. `id` is the first record that does not hold, and 0 if the store itself does not;
+    `why` is the reason.
+    """
+
+    id: int
+    why: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -207,7 +207,7 @@ def _apply(
     import hashlib
     from time import monotonic
 
-    from runner.audit.location import open_log
+    from runner.audit.log import open_log
     from runner.audit.records import Patching, SessionInfo
     from runner.changes.review.apply import apply
     from runner.changes.review.patch_parser import PatchError

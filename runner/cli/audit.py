@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runner.audit.location import is_there
 from runner.audit.query import Query
 from runner.cli.audit_analysis import export, replay
 from runner.cli.audit_filters import FILE, filtered, log_path, sessions, terminal_width
@@ -79,10 +78,10 @@ def listing(query: Query, json: JSON = False, limit: LIMIT = LISTED, file: FILE 
 
 def _list(query: Query, json: bool, limit: int, file: str | None) -> int:
     from runner.audit.list_view import json_lines, lines
-    from runner.audit.log import AuditLog
+    from runner.audit.log import AuditLog, log_exists
 
     path = log_path(file)
-    if not is_there(path):
+    if not log_exists(path):
         if not json:
             print("nothing was decided yet")
         return Exit.DONE
@@ -171,12 +170,12 @@ def stats(query: Query, top: TOP = 10, json: JSON = False, config: CONFIG = None
         agent audit stats --json | jq '.never.own'
     """
     from runner.audit.list_view import nothing
-    from runner.audit.log import AuditLog
+    from runner.audit.log import AuditLog, log_exists
     from runner.audit.reports.stats import Stats, stats_json, stats_text
 
     path = log_path(file)
     found = Stats(top)
-    if is_there(path):
+    if log_exists(path):
         with AuditLog.open_to_read(path) as log:
             for deed in _told(log, query):
                 found.add(deed)
@@ -297,8 +296,7 @@ def suggest(query: Query, least: LEAST = 1, limit: LOOKED_AT = 1000, json: JSON 
     from policy.rules.rulebook import parse_examples
     from runner.audit.decisions import deeds
     from runner.audit.list_view import nothing
-    from runner.audit.location import is_there
-    from runner.audit.log import AuditLog
+    from runner.audit.log import AuditLog, log_exists
     from runner.audit.reports.replay_policies import Policies
     from runner.audit.reports.suggest import Search
     from runner.audit.reports.suggest_text import report_json, report_text
@@ -306,7 +304,7 @@ def suggest(query: Query, least: LEAST = 1, limit: LOOKED_AT = 1000, json: JSON 
     from runner.state.paths import config_file
 
     path = log_path(file)
-    if file is None and not is_there(path):
+    if file is None and not log_exists(path):
         print('{"looked": 0, "more": false, "suggestions": [], "left": []}' if json else nothing(None))
         return Exit.DONE
     gate, _ = open_gate(GateArgs(script="", argv=None), os.environ)

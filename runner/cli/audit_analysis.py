@@ -16,7 +16,6 @@ import typer
 from policy.model.tier import Mode
 from policy.model.verdict import Problem
 from runner.audit.decisions import DecisionTrail, deeds
-from runner.audit.location import Place, is_there
 from runner.audit.query import Query
 from runner.cli.audit_filters import FILE, log_path, terminal_width
 from runner.cli.gate import FLAG, JSON
@@ -26,7 +25,7 @@ from runner.stderr import coloured
 if TYPE_CHECKING:
     from policy.model.matrix import Matrix
     from policy.model.tier import Tier
-    from runner.audit.log import AuditLog
+    from runner.audit.log import AuditLog, Place
 
 
 class Format(StrEnum):
@@ -111,7 +110,7 @@ def export(
     return Exit.DONE
 
 
-def _send(path: Place, query: Query, limit: int | None, given: str | None) -> int:
+def _send(path: "Place", query: Query, limit: int | None, given: str | None) -> int:
     from runner.audit.export import otlp
     from runner.audit.export.out import counted
     from runner.audit.log import AuditLog
@@ -157,10 +156,9 @@ def _lines(
 
 
 def _page(log: "AuditLog", query: Query, limit: int | None) -> Generator[str, None, None]:
-    from runner.audit.chain import VerifiedLog
     from runner.audit.export.out import counted
     from runner.audit.export.page import MOST, About, document
-    from runner.audit.verify import verify
+    from runner.audit.verify import VerifiedLog, verify
     from runner.version import VERSION
 
     most = limit or MOST
@@ -266,7 +264,7 @@ def replay(
     from policy.rules.fingerprint import fingerprint
     from runner.audit.decisions import deeds
     from runner.audit.export.out import counted
-    from runner.audit.log import AuditLog
+    from runner.audit.log import AuditLog, log_exists
     from runner.audit.reports.replay import NotRecorded, Replay
     from runner.audit.reports.replay_policies import Policies, configuration
     from runner.audit.reports.replay_report import Replayed, document, lines
@@ -279,7 +277,7 @@ def replay(
     here = policies.here(folder(None))
     found = Replayed()
     path = log_path(file)
-    if is_there(path):
+    if log_exists(path):
         with AuditLog.open_to_read(path) as log, closing(counted(deeds(log, query, limit=limit), "replayed")) as every:
             cases = Replay(log.facts, look_at if look else None)
             for deed in every:

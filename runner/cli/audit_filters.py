@@ -7,14 +7,16 @@ import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from policy.model.tier import Mode, Tier
-from runner.audit.location import Place, is_url, own
 from runner.audit.query import Query
 from runner.problems import usage
+
+if TYPE_CHECKING:
+    from runner.audit.log import Place
 
 VERDICTS = ("allow", "deny")
 TIERS = tuple(tier.label for tier in Tier)
@@ -36,8 +38,8 @@ def _tools(incomplete: str) -> list[str]:
 
 def sessions(incomplete: str) -> list[str]:
     """Return the newest session ids for completion. Never raises: without a readable log there are none."""
+    from runner.audit.chain import AuditError
     from runner.audit.log import AuditLog
-    from runner.audit.stores.store import AuditError
     from runner.state.paths import PlaceError, private
 
     try:
@@ -86,12 +88,14 @@ def _parameter(name: str, flag: str = "") -> inspect.Parameter:
 FILTERS = tuple(_parameter(name) for name in _TEXTS)
 
 
-def log_path(file: str | None) -> Place:
+def log_path(file: str | None) -> "Place":
     """Return the log to read: `file`, which may be a URL, or this user's own. Raises a usage error if it does not
     exist.
     """
+    from runner.audit.log import is_url, own_log_place  # `agent --help` reads no log
+
     if file is None:
-        return own(os.environ)
+        return own_log_place(os.environ)
     if is_url(file):
         return file
     if not os.path.isfile(file):

@@ -17,9 +17,8 @@ from runner.text.phrases import many
 from runner.text.sanitize import visible
 
 if TYPE_CHECKING:
-    from runner.audit.chain import BrokenChain, Chain, VerifiedLog
-    from runner.audit.location import Place
-    from runner.audit.verify import ExpectedRecord
+    from runner.audit.log import Place
+    from runner.audit.verify import BrokenChain, Chain, ExpectedRecord, VerifiedLog
 
 
 def verify(
@@ -49,9 +48,8 @@ def verify(
         agent audit verify --seal audit.seal --json --file audit.db
         agent audit verify --public-key "$(cat the-key)"
     """
-    from runner.audit.chain import BrokenChain, VerifiedLog
     from runner.audit.log import AuditLog
-    from runner.audit.verify import Expected, ExpectedRecord
+    from runner.audit.verify import BrokenChain, Expected, ExpectedRecord, VerifiedLog
     from runner.audit.verify import verify as verified
 
     if expect is not None and not re.fullmatch("[0-9]{1,18}:[0-9a-f]{64}", expect):
@@ -128,7 +126,7 @@ def _json(result: "VerifiedLog | BrokenChain") -> str:
     from dataclasses import asdict
     from json import dumps
 
-    from runner.audit.chain import VerifiedLog
+    from runner.audit.verify import VerifiedLog
 
     if not isinstance(result, VerifiedLog):
         return dumps({"sealed": False, **asdict(result)})
@@ -172,8 +170,8 @@ def new(
         agent audit key new --replace
     """
     from policy.model.verdict import Problem
+    from runner.audit.chain import AuditError
     from runner.audit.signing import new_signer, stored_signer
-    from runner.audit.stores.store import AuditError
     from runner.secrets.keyring_store import KeyringFailed
 
     try:
@@ -268,11 +266,11 @@ def prune(
         agent audit prune --older-than 90d --dry-run
         agent audit prune --older-than 90d --yes
     """
+    from runner.audit.chain import AuditError
     from runner.audit.log import AuditLog
     from runner.audit.prune import plan
     from runner.audit.prune import prune as pruned
     from runner.audit.signing import stored_signer
-    from runner.audit.stores.store import AuditError
     from runner.cli.audit_filters import moment
 
     clock = datetime.now(UTC)

@@ -23,7 +23,7 @@ def doctor(json: JSON = False, accept_partial: ACCEPT = False, require: REQUIRE 
         agent doctor --json | jq '.findings[] | select(.state != "ok")'
     """
     from runner.agent.options import least
-    from runner.audit.location import of as audit_place
+    from runner.audit.log import log_place as audit_place
     from runner.config import load
     from runner.doctor.models import models
     from runner.doctor.report import examine, record, render, verdict

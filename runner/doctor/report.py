@@ -314,8 +314,8 @@ def _keyring() -> Finding:
 
 def record(url: str) -> Finding:
     """Check that the record in a database can be read, and name the roles that could stop it."""
+    from runner.audit.chain import AuditError
     from runner.audit.log import AuditLog
-    from runner.audit.stores.store import AuditError
 
     try:
         with AuditLog.open_to_read(url) as log:

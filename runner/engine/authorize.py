@@ -77,7 +77,7 @@ class Authorization:
 
     evaluation: Evaluation
     verdict: Allow | Deny
-    answer: records.Answer | None = None
+    answer: records.RecordedAnswer | None = None
     names: tuple[str, ...] = ()
     by: tuple[Grant, ...] = ()
     proposed: Action | None = None
@@ -153,7 +153,7 @@ async def authorize(evaluation: Evaluation, requester: Requester, early: EarlyAn
             case No(feedback, wanted):
                 requester.answered(False, feedback)
                 names = _remember(found.context, question.ask, wanted, requester)
-                said = records.Answer(question.ask.question, False, requester.approver, feedback, seconds)
+                said = records.RecordedAnswer(question.ask.question, False, requester.approver, feedback, seconds)
                 no = refuse(question.ask, feedback, requester.approver)
                 return Authorization(evaluation, no, said, names, (), proposed)
             case Edited(script):
@@ -168,7 +168,7 @@ async def authorize(evaluation: Evaluation, requester: Requester, early: EarlyAn
                 if isinstance(now.verdict, Ask) and _same(question, now.verdict, now):
                     requester.answered(True, None)
                     names = _remember(now.recalled.context, now.verdict, wanted, requester)
-                    said = records.Answer(question.ask.question, True, requester.approver, None, seconds)
+                    said = records.RecordedAnswer(question.ask.question, True, requester.approver, None, seconds)
                     return Authorization(now, approve(now.verdict), said, names, (), proposed)
                 evaluation, again = now, _CHANGED
 

@@ -47,14 +47,14 @@ async def propose(asked: Proposal, ctx: RunContext) -> CallResult:
 
     Raise AuditError if the answer cannot be recorded.
     """
-    from runner.audit.records import Planned  # a terminal asks for its first key before any plan
+    from runner.audit.records import RecordedPlan  # a terminal asks for its first key before any plan
 
     ctx.emit(PlanProposed(asked.call.key, asked.plan))
     began = time.monotonic()
     answer = await ctx.approver.leave_plan(asked.plan)
     into = answer.mode.value if isinstance(answer, Leave) and answer.mode in WAYS else None
     feedback = answer.feedback if isinstance(answer, Stay) else None
-    said = Planned(asked.plan, into, ctx.approver.name, feedback, time.monotonic() - began)
+    said = RecordedPlan(asked.plan, into, ctx.approver.name, feedback, time.monotonic() - began)
     ctx.audit.planned(ctx.session, said)
     match answer:
         case Leave(mode) if mode in WAYS:

@@ -17,15 +17,13 @@ from hypothesis import strategies as st
 
 from policy.model.action import RunArgv, RunScript
 from policy.model.verdict import Problem
-from runner.audit.chain import VerifiedLog
+from runner.audit.chain import AuditError
 from runner.audit.decisions import record_named
-from runner.audit.encode import TEXT_KEPT
 from runner.audit.list_view import json_lines, lines, whole
 from runner.audit.log import AuditLog
 from runner.audit.query import Query
-from runner.audit.records import Refusal
-from runner.audit.stores.store import AuditError
-from runner.audit.verify import verify
+from runner.audit.records import TEXT_KEPT, Refusal
+from runner.audit.verify import VerifiedLog, verify
 from sandbox.backend import Connection, Outcome, Violation
 from tests.support.audit_records import TERMS, allowed, denied, fill, info
 

@@ -13,16 +13,14 @@ import pytest
 
 from policy.model.action import RunScript
 from runner.audit import merge as merge_module
-from runner.audit.chain import BrokenChain, VerifiedLog, seal
+from runner.audit.chain import AuditError, now, seal
 from runner.audit.decisions import deeds, trail_of
-from runner.audit.encode import now
 from runner.audit.log import AuditLog
 from runner.audit.merge import merge
 from runner.audit.prune import Plan, prune
 from runner.audit.query import Query
 from runner.audit.stores.sqlite import write_merged
-from runner.audit.stores.store import AuditError
-from runner.audit.verify import Expected, ExpectedRecord, verify
+from runner.audit.verify import BrokenChain, Expected, ExpectedRecord, VerifiedLog, verify
 from sandbox.backend import Outcome
 from tests.support import forked_agent
 from tests.support.audit_records import allowed, fill, info, refusal, unfenced

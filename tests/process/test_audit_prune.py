@@ -18,14 +18,13 @@ from policy.model.action import RunScript
 from runner.audit import checkpoint as checkpoint_module
 from runner.audit import prune as prune_module
 from runner.audit import records
-from runner.audit.chain import VerifiedLog
+from runner.audit.chain import AuditError, Writing, append
 from runner.audit.decisions import deeds
 from runner.audit.log import AuditLog
 from runner.audit.prune import Plan, plan, prune
 from runner.audit.records import SessionEnd
 from runner.audit.stores import sqlite_file
-from runner.audit.stores.store import AuditError, Writing, append
-from runner.audit.verify import ExpectedRecord, verify
+from runner.audit.verify import ExpectedRecord, VerifiedLog, verify
 from sandbox.backend import Outcome
 from tests.support import forked_agent
 from tests.support.audit_records import allowed, info, refusal, unfenced

@@ -18,13 +18,12 @@ from pathlib import Path
 
 import pytest
 
-from runner.audit.chain import ZERO, BrokenChain, VerifiedLog, seal
+from runner.audit.chain import ZERO, AuditError, seal
 from runner.audit.decisions import deeds
 from runner.audit.log import AuditLog
 from runner.audit.prune import plan
 from runner.audit.seal import sealed
-from runner.audit.stores.store import AuditError
-from runner.audit.verify import Expected, ExpectedRecord, verify
+from runner.audit.verify import BrokenChain, Expected, ExpectedRecord, VerifiedLog, verify
 from tests.support.audit_records import fence_down, fill, refusal, unfenced
 from tests.support.places import ROOT
 from tests.support.sandbox_bench import USERS

@@ -18,7 +18,7 @@ from policy.model.verdict import Allow, Ask
 from runner.audit.chain import Record, canonical
 from runner.audit.decisions import DecisionTrail
 from runner.audit.fact_recorder import FactRecorder
-from runner.audit.records import Answer, Decision, SessionInfo, decided_body, session_body
+from runner.audit.records import Decision, RecordedAnswer, SessionInfo
 from runner.audit.reports.replay import Policy
 from runner.audit.reports.suggest import Report, Search
 from runner.audit.reports.suggest_rules import SuggestedRule, read, together, wider
@@ -53,7 +53,7 @@ class World:
         assessment, verdict = heard.evaluate(grant_questions.action(given), unattended=answer == NOBODY)
         said = None
         if isinstance(verdict, Ask):
-            said = Answer(verdict.question, answer == YES, "terminal", None, 2.0)
+            said = RecordedAnswer(verdict.question, answer == YES, "terminal", None, 2.0)
             verdict = approve(verdict) if answer == YES else refuse(verdict, "no")
         assert not isinstance(verdict, Ask)
         decision = Decision("bash", assessment, verdict, "T1", said, noted=noted)
@@ -62,9 +62,9 @@ class World:
             names.append(str(len(self.parts)))
             self.parts[names[-1]] = json.loads(canonical(part))
         number = 10 * len(self.deeds) + 2
-        body = {**json.loads(canonical(decided_body("s", decision))), "facts": names, **changed}
+        body = {**json.loads(canonical(decision.body("s"))), "facts": names, **changed}
         info = SessionInfo(mode.value, heard.facts.workspace, answer == NOBODY, None)
-        session = Record(1, "", json.loads(canonical(session_body("s", info))))
+        session = Record(1, "", json.loads(canonical(info.body("s"))))
         self.deeds.insert(0, DecisionTrail(Record(number, "", body), session, None))
         return number
 

@@ -12,12 +12,11 @@ from pathlib import Path
 import pytest
 
 from policy.model.verdict import Problem
-from runner.audit.chain import Record
+from runner.audit.chain import AuditError, Record, append
 from runner.audit.decisions import DecisionTrail
 from runner.audit.log import AuditLog
 from runner.audit.query import Query
 from runner.audit.records import Refusal, SessionInfo
-from runner.audit.stores.store import AuditError, append
 from runner.audit.tail import Follower
 from sandbox.backend import Outcome
 from tests.support import forked_agent

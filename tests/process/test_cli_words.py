@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from policy.model.tier import Mode
 from policy.model.verdict import Limits, Problem, limit_names
 from runner.agent.options import OPTIONS, Given, options_of
-from runner.audit.stores.store import AuditError
+from runner.audit.chain import AuditError
 from runner.config.amounts import apply_limits, parse_seconds
 from runner.frontends.exec.argv import parse_gate, wants_help
 from runner.frontends.exec.report import ending

@@ -15,9 +15,8 @@ from pathlib import Path
 import pytest
 
 from policy.model.tier import Tier
-from runner.audit.chain import VerifiedLog
 from runner.audit.log import AuditLog
-from runner.audit.verify import verify
+from runner.audit.verify import VerifiedLog, verify
 from runner.cli.demo import demo
 from runner.cli.demo_repository import KEY, TOKEN, Stage, fresh_folder, git, lay_out
 from runner.events import Denied, Event, Finished, RunEnded, SessionStarted

@@ -20,7 +20,7 @@ from policy.rules.fingerprint import fingerprint
 from policy.rules.rulebook import RuleBook
 from runner.audit.fact_recorder import FactRecorder
 from runner.audit.log import AuditLog
-from runner.audit.records import Answer, Decision, Patching, Planned, Ran, Refusal, SessionEnd, SessionInfo
+from runner.audit.records import Decision, Patching, Ran, RecordedAnswer, RecordedPlan, Refusal, SessionEnd, SessionInfo
 from runner.audit.verify import verify
 from runner.config import shipped
 from runner.secrets.redactor import Redactor
@@ -64,7 +64,7 @@ def everything(path: Path) -> None:
     _, ask = replace(hearing, facts=noted.facts).evaluate(RunScript("npm test > docs/a.md", hearing.facts.workspace))
     assert isinstance(ask, Ask)
     grants = grant_questions.approved_grants("npm test", "exactly `npm test`")
-    answer = Answer(ask.question, True, "terminal", "fine", 2.5)
+    answer = RecordedAnswer(ask.question, True, "terminal", "fine", 2.5)
     problem = Problem("a", "b", "c")
     seen = grant_questions.resolution("npm test", grants)
     made = Connection("h", 443, "tunnel", "192.0.2.1", True, "", 1, 2, 0.5, "token")
@@ -101,7 +101,7 @@ def everything(path: Path) -> None:
         )
         log.finished(2, outcome, Ran(0.0, 3, (("/w/a", "added"),)))
         log.applied(session, Patching("p", "00", "terminal", False, "/w", (("a", "added"),)))
-        log.planned(session, Planned("# a", "default", "terminal", "go", 1.0))
+        log.planned(session, RecordedPlan("# a", "default", "terminal", "go", 1.0))
         log.ended(session, SessionEnd(0, "done", 1, (("input", 2),), 0.1))
 
 

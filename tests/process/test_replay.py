@@ -25,10 +25,9 @@ from policy.model.verdict import Allow, Ask, Verdict
 from policy.permission.flag_rights import FlagRights
 from runner.audit.chain import Record, canonical
 from runner.audit.decisions import DecisionTrail
-from runner.audit.encode import TEXT_KEPT
 from runner.audit.fact_recorder import MOST, FactRecorder
 from runner.audit.fact_replay import Recorded
-from runner.audit.records import Answer, Decision, SessionInfo, decided_body, session_body
+from runner.audit.records import TEXT_KEPT, Decision, RecordedAnswer, SessionInfo, decided_body, session_body
 from runner.audit.reports.replay import NewVerdict, NotRecorded, Policy, rejudge, ruled, ruled_then
 from runner.audit.reports.replay_policies import Policies
 from runner.audit.reports.replay_report import Replayed, lines
@@ -78,7 +77,7 @@ def recorded(
     assessment, verdict = judged(replace(hearing, facts=noted.facts), action, reach)
     said, final = None, verdict
     if isinstance(verdict, Ask):
-        said, final = Answer(verdict.question, True, "terminal", None, 1.5), approve(verdict)
+        said, final = RecordedAnswer(verdict.question, True, "terminal", None, 1.5), approve(verdict)
     assert not isinstance(final, Ask)
     words = hearing.typed.words if hearing.typed else ()
     decision = Decision("bash", assessment, final, "T1", said, words, (), (), hearing.source, reach, noted)
@@ -152,7 +151,7 @@ def test_what_a_grant_allowed_is_allowed_again_and_said_to_be_by_it(script: str,
     settled = resolve(heard, assessment, verdict, grants)
     assert isinstance(verdict, Ask)
     assert isinstance(settled.verdict, Allow), why
-    answer = Answer(verdict.question, True, f"grant {grants[0].id}")
+    answer = RecordedAnswer(verdict.question, True, f"grant {grants[0].id}")
     names = tuple(each.id for each in settled.by)
     decision = Decision("bash", settled.assessment, settled.verdict, "T1", answer, (), names, settled.by, noted=noted)
     deed = kept.deed(decision)

@@ -13,15 +13,14 @@ import pytest
 
 from policy.model.action import ReadFile, RunScript
 from policy.model.tier import Mode
-from runner.audit.chain import BrokenChain, VerifiedLog, canonical
+from runner.audit.chain import AuditError, append, canonical
 from runner.audit.decisions import deeds
 from runner.audit.index_columns import IndexColumns, index_columns_of
 from runner.audit.log import AuditLog
 from runner.audit.prune import Plan, plan, prune
 from runner.audit.query import Query
 from runner.audit.stores.postgres import PostgresStore
-from runner.audit.stores.store import AuditError, append
-from runner.audit.verify import verify
+from runner.audit.verify import BrokenChain, VerifiedLog, verify
 from runner.doctor.report import State, record
 from sandbox.backend import Outcome
 from tests.support import forked_agent

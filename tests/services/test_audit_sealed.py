@@ -14,13 +14,12 @@ from hypothesis import strategies as st
 
 from policy.model.verdict import Problem
 from runner.audit import log as log_module
-from runner.audit.chain import BrokenChain, canonical, statement
+from runner.audit.chain import AuditError, canonical
 from runner.audit.checkpoint import Tree, leaf
 from runner.audit.log import AuditLog
 from runner.audit.seal import read_seal, sealed
-from runner.audit.signing import Signer, has_valid_signature
-from runner.audit.stores.store import AuditError
-from runner.audit.verify import ExpectedRecord
+from runner.audit.signing import Signer, has_valid_signature, statement
+from runner.audit.verify import BrokenChain, ExpectedRecord
 from runner.secrets.secret import Secret
 from tests.support import forked_agent
 from tests.support.audit_records import fill, refusal, unfenced

@@ -13,7 +13,7 @@ from policy.model.tier import Mode, Tier
 from policy.model.verdict import _MINT as MINT
 from policy.model.verdict import Allow, Cell, Deny, Permit, Problem, Rights, Terms
 from runner.audit.log import AuditLog
-from runner.audit.records import Answer, Decision, Refusal, SessionInfo
+from runner.audit.records import Decision, RecordedAnswer, Refusal, SessionInfo
 from sandbox.backend import Enforcement, Level, Outcome
 
 TERMS = Terms(Rights.READ_ONLY, "/w", "/home/u", env=(("PATH", "/usr/bin"), ("TOKEN", "hunter2")))
@@ -43,7 +43,7 @@ def denied(action: Action, mode: Mode = Mode.DEFAULT) -> Decision:
     cell = Cell(Tier.SECRET, mode, Ruling.DENY)
     problem = Problem("it reads a secret", "keys stay with you", "run it yourself")
     return Decision(
-        "bash", seen, Deny(problem, cell, seen.reasons[0]), "none", Answer("really?", False, "terminal", "no!")
+        "bash", seen, Deny(problem, cell, seen.reasons[0]), "none", RecordedAnswer("really?", False, "terminal", "no!")
     )
 
 

@@ -14,7 +14,15 @@ from policy.model.verdict import _MINT as MINT
 from policy.model.verdict import Allow, Cell, Deny, Permit, Problem, Rights, Terms
 from runner.audit.chain import Record
 from runner.audit.decisions import DecisionTrail
-from runner.audit.records import Answer, Decision, Refusal, SessionInfo, decided_body, finished_body, refused_body
+from runner.audit.records import (
+    Decision,
+    RecordedAnswer,
+    Refusal,
+    SessionInfo,
+    decided_body,
+    finished_body,
+    refused_body,
+)
 from runner.audit.records import session_body as begun
 from sandbox.backend import Connection, Enforcement, Level, Outcome, Violation
 
@@ -73,7 +81,7 @@ class SampleLog:
         tool: str = "bash",
         terms: Terms | None = None,
         problem: Problem | None = None,
-        answer: Answer | None = None,
+        answer: RecordedAnswer | None = None,
         outcome: Outcome | None = None,
         grants: tuple[str, ...] = (),
     ) -> DecisionTrail:
@@ -154,7 +162,7 @@ def sample_log() -> SampleLog:
         (Effect(EffectKind.WRITES, f"{SHOP}/.git/hooks/pre-commit", Scope.WORKSPACE),),
         tool="write",
         problem=Problem("the write was refused", "other programs run it", "do it yourself"),
-        answer=Answer("write the hook?", False, "terminal", "no, never"),
+        answer=RecordedAnswer("write the hook?", False, "terminal", "no, never"),
     )
     told.decided(
         "bbbb333344445555",
@@ -163,7 +171,7 @@ def sample_log() -> SampleLog:
         (Effect(EffectKind.CONNECTS, "pypi.example:443"), Effect(EffectKind.WRITES, f"{SHOP}/.venv", Scope.WORKSPACE)),
         tool="exec",
         terms=WORK,
-        answer=Answer("connect to pypi.example?", True, "terminal"),
+        answer=RecordedAnswer("connect to pypi.example?", True, "terminal"),
         grants=("g12",),
         outcome=Outcome(
             1,
@@ -229,7 +237,7 @@ def hostile_log() -> SampleLog:
             (Effect(EffectKind.CONNECTS, text), Effect(EffectKind.WRITES, f"{SHOP}/{text}", Scope.WORKSPACE)),
             tool=text,
             problem=Problem(text, text, text),
-            answer=Answer(text, False, text, text),
+            answer=RecordedAnswer(text, False, text, text),
             grants=(text,),
         )
         told.decided(
@@ -329,7 +337,7 @@ def _ordinary(
     if refused:
         problem = Problem(f"`{text}` was refused", why, "leave it to a person, or do it another way")
     elif tier is Tier.NETWORK:
-        answer = Answer(f"{why}?", True, "terminal", seconds=2.5)
+        answer = RecordedAnswer(f"{why}?", True, "terminal", seconds=2.5)
     stopped = dice.random() < 0.01
     violations = (Violation("writes /home/ann/.cache/pip", "/home/ann/.cache/pip", "add --write", False, "landlock"),)
     ended = Outcome(int(stopped), b"x" * dice.randrange(900), b"", dice.random(), None, False,

@@ -4,10 +4,10 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from runner.audit.chain import BrokenChain, Chain, VerifiedLog, canonical, seal
+from runner.audit.chain import canonical, seal
 from runner.audit.log import AuditLog
 from runner.audit.signing import Signer
-from runner.audit.verify import Expected, verify
+from runner.audit.verify import BrokenChain, Chain, Expected, VerifiedLog, verify
 from runner.secrets.secret import Secret
 from tests.support.audit_records import fence_down
 

@@ -8,13 +8,12 @@ import pytest
 
 from policy.model.action import RunScript
 from policy.model.tier import Mode
-from runner.audit.chain import VerifiedLog
+from runner.audit.chain import AuditError
 from runner.audit.decisions import deeds
 from runner.audit.log import AuditLog
 from runner.audit.query import Query
 from runner.audit.stores.sqlite_file import SCHEMA
-from runner.audit.stores.store import AuditError
-from runner.audit.verify import verify
+from runner.audit.verify import VerifiedLog, verify
 from sandbox.backend import Outcome
 from tests.support.audit_records import allowed, denied, fill, info, refusal
 

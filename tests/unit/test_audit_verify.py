@@ -7,13 +7,12 @@ import pytest
 
 from policy.model.action import ReadFile, RunScript
 from policy.model.verdict import Problem
-from runner.audit.chain import BrokenChain, VerifiedLog
+from runner.audit.chain import AuditError
 from runner.audit.list_view import lines
 from runner.audit.log import AuditLog
 from runner.audit.query import Query
 from runner.audit.records import Refusal
-from runner.audit.stores.store import AuditError
-from runner.audit.verify import Expected, ExpectedRecord, verify
+from runner.audit.verify import BrokenChain, Expected, ExpectedRecord, VerifiedLog, verify
 from sandbox.backend import Outcome
 from tests.support.audit_records import allowed, denied, fill, info, unfenced
 

@@ -8,10 +8,10 @@ from policy.model.tier import Mode
 from policy.model.verdict import Problem
 from runner.approval.approver import Answer, Yes
 from runner.approval.plan_answer import Leave, PlanAnswer, Stay, answered
+from runner.audit.chain import AuditError
 from runner.audit.decisions import deeds
 from runner.audit.export.sarif import document
 from runner.audit.log import AuditLog
-from runner.audit.stores.store import AuditError
 from runner.engine.context.system_prompt import LONGEST_PLAN, PLAN_TOOL, plan_tool
 from runner.events import Changed, Denied, Finished, MalformedCall, PlanProposed, QuestionAnswered
 from runner.messages import ToolCall

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from policy.model import builtin_rules
 from policy.model.action import ACTIONS, ReadFile
 from policy.model.assessment import RuleKind, RuleRef
-from runner.audit import encode
 from runner.audit.decode import action_of
 from runner.audit.legacy import current, current_rule, rule_beginnings
+from runner.audit.records import action_body
 from sandbox.request import file_request
 
 # reference, text form, why
@@ -99,5 +99,5 @@ def test_an_action_s_kind_is_the_name_that_records_have_whatever_its_class_is_ca
         "RunScript", "RunArgv", "ReadFile", "WriteFile", "EditFile", "ListFolder", "GlobFiles", "GrepFiles"
     ]  # fmt: skip
     renamed = type("Renamed", (ReadFile,), {})("/w/a")
-    assert encode.action(renamed)["type"] == file_request(renamed)["op"] == "ReadFile"
-    assert action_of({"action": encode.action(renamed)}) == ReadFile("/w/a")
+    assert action_body(renamed)["type"] == file_request(renamed)["op"] == "ReadFile"
+    assert action_of({"action": action_body(renamed)}) == ReadFile("/w/a")

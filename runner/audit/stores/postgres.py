@@ -11,7 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from runner.audit.chain import NAME
+from runner.audit.chain import NAME, Head, Row, Span, Wanted
 from runner.audit.index_columns import IndexColumns, holdable, index_columns_of
 from runner.audit.stores.postgres_schema import LOCKS_HEAD, TAKES_HEAD, replaced, too_wide, unlike, uses
 from runner.audit.stores.postgres_server import (
@@ -25,7 +25,6 @@ from runner.audit.stores.postgres_server import (
     speaking,
     understand,
 )
-from runner.audit.stores.store import Head, Row, Span, Wanted
 
 _PAGE = 500  # records that are fetched at once
 _WALKED = 5000  # of a walk over all
@@ -34,7 +33,7 @@ _ROW = sa.select(RECORDS.c.id, _CHAIN, RECORDS.c.id, RECORDS.c.hash, RECORDS.c.b
 
 
 class PostgresStore:
-    """An open database with the methods of `store.Store`."""
+    """An open database with the methods of `chain.Store`."""
 
     schema = SCHEMA
     merged = False
@@ -214,7 +213,7 @@ class PostgresStore:
 
 
 class PostgresWriting:
-    """One transaction; see `store.Writing`."""
+    """One transaction; see `chain.Writing`."""
 
     def __init__(self, connection: sa.Connection, head: Head, *, by_function: bool) -> None:
         self._connection = connection
@@ -242,7 +241,7 @@ class PostgresWriting:
 
 
 class PostgresWalk:
-    """All records in one snapshot; see `store.Walk`."""
+    """All records in one snapshot; see `chain.Walk`."""
 
     def __init__(self, connection: sa.Connection) -> None:
         self._connection = connection

@@ -16,10 +16,9 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from policy.model.verdict import Problem
-from runner.audit.chain import ZERO
+from runner.audit.chain import ZERO, AuditError
 from runner.audit.index_columns import IndexColumns
 from runner.audit.stores.postgres_schema import install
-from runner.audit.stores.store import AuditError
 
 SCHEMA = 1
 OWN = 1  # the chain that is appended to

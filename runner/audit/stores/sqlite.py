@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from runner.audit.chain import NAME, ZERO
+from runner.audit.chain import NAME, ZERO, Head, Row, Span, Wanted
 from runner.audit.stores.sqlite_file import (
     CARDS,
     FENCE,
@@ -29,7 +29,6 @@ from runner.audit.stores.sqlite_file import (
     understand,
     unlike,
 )
-from runner.audit.stores.store import Head, Row, Span, Wanted
 
 _OWN = 1  # the chain that is appended to
 
@@ -46,7 +45,7 @@ _INSERT = f"INSERT INTO cards (id, log, number, {NAMES}) SELECT ?2, ?3, ?4, {VAL
 
 
 class SqliteStore:
-    """An open file with the methods of `store.Store`."""
+    """An open file with the methods of `chain.Store`."""
 
     schema = SCHEMA
     marks = True
@@ -231,7 +230,7 @@ class SqliteStore:
 
 
 class SqliteWriting:
-    """An open transaction; see `store.Writing`."""
+    """An open transaction; see `chain.Writing`."""
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
@@ -259,7 +258,7 @@ class SqliteWriting:
 
 
 class SqliteWalk:
-    """All records in one snapshot; see `store.Walk`."""
+    """All records in one snapshot; see `chain.Walk`."""
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database

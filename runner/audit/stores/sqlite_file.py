@@ -21,8 +21,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from policy.model.verdict import Problem
-from runner.audit.chain import NAME
-from runner.audit.stores.store import AuditError
+from runner.audit.chain import NAME, AuditError
 
 NO_LOG = "it holds no log: another program made it, or nothing was written to it yet"
 SCHEMA = 2  # `PRAGMA user_version`; 0 is a new file, or one of the first format

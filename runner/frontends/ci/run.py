@@ -15,7 +15,7 @@ from policy.model.tier import Mode
 from policy.model.verdict import Problem
 from runner.agent.run_options import RunArgs
 from runner.agent.startup import chosen_model, opener, prepare_options, with_session
-from runner.audit import location
+from runner.audit.log import Place, log_place
 from runner.changes.review.deadline import Deadline
 from runner.config import shipped
 from runner.engine.budget import Limit
@@ -69,7 +69,7 @@ class Run:
         self._began = time.monotonic()
         self._deadline: Deadline | None = None  # of the look at what changed, once it began
         self._cut = False  # that look was ended by its deadline
-        self._place: location.Place | None = None  # of the log; None while nothing was opened
+        self._place: Place | None = None  # of the log; None while nothing was opened
 
     def work(self, prompt: str | None, prompt_file: Path | None) -> int:
         """Do the run, up to the last line of stdout, and return the exit code. The files are written however the run
@@ -111,7 +111,7 @@ class Run:
         refuse_folder(self._workspace, os.environ, shipped().profile)  # before all of it is looked through
         git_logins.refuse(git_logins.credentials(self._workspace), review=bool(self._review))
         options, settings = prepare_options(args, True, repository=args.trust_config is not None, usual=PIPELINE)
-        self._place = location.of(settings, os.environ)
+        self._place = log_place(settings, os.environ)
         self._bounds = options.bounds
         profile = host_environment.deny_job_files(settings.profile, os.environ, self._workspace)
         settings = replace(
@@ -285,7 +285,7 @@ class Run:
         )
 
     def _story(self) -> SessionRecord:
-        from runner.audit.stores.store import AuditError
+        from runner.audit.chain import AuditError
 
         if self._place is None or self._started is None:
             return SessionRecord()

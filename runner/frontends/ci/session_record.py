@@ -4,8 +4,7 @@ from policy.model.frozen import dataclass
 from runner.audit.chain import Record
 from runner.audit.decisions import DECISIONS, DecisionTrail
 from runner.audit.export import reading
-from runner.audit.location import Place
-from runner.audit.log import AuditLog
+from runner.audit.log import AuditLog, Place
 
 _LONGEST = 2000  # characters of an action; the log has all of it
 

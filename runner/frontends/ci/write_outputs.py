@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem
-from runner.audit import location as place
+from runner.audit.log import Place
 from runner.engine.run_limits import RunLimits
 from runner.events import SessionStarted
 from runner.frontends.ci.output_files import Outlets
@@ -36,7 +36,7 @@ class OutputContent:
     """
 
     story: SessionRecord
-    place: place.Place | None
+    place: Place | None
     started: SessionStarted | None
     workspace: str
     bounds: RunLimits
@@ -48,11 +48,11 @@ class OutputContent:
 
     def seal(self) -> dict[str, object]:
         """Return the seal of the log as it is now. Raise AuditError."""
-        from runner.audit.log import AuditLog
+        from runner.audit.log import AuditLog, own_log_place
         from runner.audit.seal import sealed
         from runner.audit.signing import stored_signer
 
-        with AuditLog.open_to_read(self.place or place.own(os.environ)) as log:
+        with AuditLog.open_to_read(self.place or own_log_place(os.environ)) as log:
             return sealed(log.store, stored_signer)
 
     def sarif(self, result: Result) -> dict[str, object]:
@@ -72,7 +72,7 @@ class OutputContent:
 
 def write_outputs(result: Result, remains: OutputContent, outlets: Outlets, shown: Callable[[Problem], None]) -> Result:
     """Write every file that was asked for; the result says, and `shown` is told, what could not be written."""
-    from runner.audit.stores.store import AuditError
+    from runner.audit.chain import AuditError
 
     failed: list[Problem] = []
 

@@ -46,7 +46,7 @@ def run_exec(args: GateArgs, spare: "SpareHelper") -> int:
     report: Report = EventReport() if args.json else PlainReport()
     match case.verdict:
         case Deny() as verdict:
-            from runner.audit.location import open_log
+            from runner.audit.log import open_log
 
             with open_log(case.gate.settings, os.environ) as audit:
                 session = audit.session(case.session(None, case.policy()))

@@ -38,7 +38,7 @@ async def confine(
     The canary runs first: the session record contains its result.
     """
     async with _boundary(wanted, verdict.permit.terms, ahead, case.gate.settings.container, lend) as opening:
-        from runner.audit.location import open_log
+        from runner.audit.log import open_log
 
         with open_log(case.gate.settings, os.environ) as audit:
             policy = case.policy()  # while the helper locks itself in

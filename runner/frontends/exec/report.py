@@ -15,7 +15,7 @@ from policy.model.permission_rule import Source
 from policy.model.verdict import Allow, Deny, Limits, Problem
 from policy.rules.fingerprint import fingerprint
 from runner.audit.fact_recorder import FactRecorder
-from runner.audit.records import Answer, Decision, SessionInfo
+from runner.audit.records import Decision, RecordedAnswer, SessionInfo
 from runner.frontends.exec.argv import without_values
 from runner.gate.gate import Gate
 from runner.problems import Exit, Stopped
@@ -56,7 +56,7 @@ class Case:
     gate: Gate
     assessment: Assessment
     verdict: Allow | Deny
-    answer: Answer | None
+    answer: RecordedAnswer | None
     attended: bool
     noted: FactRecorder
     grants: tuple[str, ...] = ()

@@ -19,15 +19,14 @@ _VERDICTS = {"denied": ("deny",), "allowed": ("allow",)}
 
 async def _audit(words: str, host: CommandHost) -> None:
     """Show the decisions of this session, or one of them in full if a number is given."""
-    from runner.audit import location
     from runner.audit.decisions import record_named, trail_of
     from runner.audit.detail_view import deed_text, record_text
     from runner.audit.list_view import lines
-    from runner.audit.log import AuditLog
+    from runner.audit.log import AuditLog, log_place
     from runner.audit.query import Query
 
     session = host.conversation.ctx.session
-    where = location.of(host.settings, host.environ)
+    where = log_place(host.settings, host.environ)
 
     def listed() -> list[str]:
         query = Query(sessions=(session,), verdicts=_VERDICTS.get(words, ()), asked=words == "asked")
