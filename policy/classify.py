@@ -20,8 +20,7 @@ from policy.model.action import (
     RunScript,
     WriteFile,
 )
-from policy.model.assessment import Assessment, Effect, EffectKind, Reason
-from policy.model.builtin_rules import (
+from policy.model.assessment import (
     EMPTY_COMMAND,
     EMPTY_SCRIPT,
     FILE_TOOL,
@@ -29,10 +28,13 @@ from policy.model.builtin_rules import (
     RELATIVE_PATH,
     TIME_LIMIT,
     UNREADABLE_SCRIPT,
+    Assessment,
+    Effect,
+    EffectKind,
+    Reason,
 )
 from policy.model.facts import Facts
-from policy.model.permission_rule import Source
-from policy.model.profile import Profile
+from policy.model.profile import Profile, Source
 from policy.model.tier import Tier
 from policy.rules.rule import Role
 from policy.rules.rulebook import RuleBook

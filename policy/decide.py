@@ -4,13 +4,10 @@ Permits are created only here and in `grants`.
 """
 
 from policy.describe.phrases import named, near, plain
-from policy.describe.summary import question, secrets_read, summarize
-from policy.model.assessment import Assessment, Reason, RuleKind
-from policy.model.builtin_rules import NO_REASON, RIGHTS_FLOOR
+from policy.model.assessment import NO_REASON, RIGHTS_FLOOR, Assessment, Reason, RuleKind
 from policy.model.facts import Facts
-from policy.model.matrix import MATRIX, Matrix, Ruling
 from policy.model.profile import Profile
-from policy.model.tier import Mode, Tier
+from policy.model.tier import MATRIX, Matrix, Mode, Ruling, Tier
 from policy.model.verdict import _MINT, Allow, Ask, Cell, Deny, Limits, Permit, Problem, Verdict
 from policy.terms import Floor, terms_for
 
@@ -51,6 +48,8 @@ def decide(
         case Ruling.ALLOW:
             return Allow(Permit(assessment.action, terms, _MINT), cell, reason)
         case Ruling.ASK if not unattended:
+            from policy.describe.summary import question  # only for a question, as in the functions of refusals
+
             rule_text = f"{_first_up(_reason_text(reason))}. " if reason in assessment.asked else ""
             return Ask(assessment, terms, cell, reason, rule_text + question(assessment, terms, facts))
         case _:
@@ -129,8 +128,9 @@ def _floor_problem(assessment: Assessment, facts: Facts, tier: Tier, reason: Rea
     if tier is Tier.DENIED:
         fix = f"use another command, or take the pattern out of `[deny] commands` in your configuration, or {_YOURSELF}"
         return Problem(what, f"{_reason_text(reason)}; no mode allows that", fix)
-    said = secrets_read(assessment, facts)
-    why = said or _reason_text(reason)
+    from policy.describe.summary import secrets_read
+
+    why = secrets_read(assessment, facts) or _reason_text(reason)
     return Problem(what, f"{why}; no mode allows that", _YOURSELF)
 
 
@@ -140,6 +140,8 @@ def _problem(assessment: Assessment, facts: Facts, cell: Cell, reason: Reason) -
         here = "mode `dont-ask` never asks" if cell.mode is Mode.DONT_ASK else "nobody is there to be asked"
         fix = "a person at a terminal is asked first; without one, do it another way or leave it to a person"
         return Problem(f"{named(assessment.action, facts)} was refused", f"{_reason_text(reason)}; {here}", fix)
+    from policy.describe.summary import summarize
+
     asks = cell.ruling is Ruling.ASK
     because = "needs a yes, and nobody is there to give one" if asks else "is not allowed"
     why = f"it {summarize(assessment, facts)}; in mode `{cell.mode.value}` tier `{cell.tier.label}` {because}"

@@ -9,8 +9,7 @@ from typing import ClassVar
 from policy.model.action import Action
 from policy.model.assessment import RuleRef
 from policy.model.frozen import dataclass
-from policy.model.matrix import Ruling
-from policy.model.tier import Mode, Tier
+from policy.model.tier import Mode, Ruling, Tier
 from policy.model.verdict import Cell, Problem
 from runner.messages import Failure, Usage
 from sandbox.backend import Connection, Enforcement, Violation

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import Literal as Of
 
+from policy.model.abstract_word import SourceSpan
 from policy.model.frozen import dataclass
-from policy.model.span import SourceSpan
 
 
 @dataclass(frozen=True, slots=True)

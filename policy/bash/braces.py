@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from policy.bash.ast import Glob, Parameter, Part, Text, Tilde, Word
-from policy.model.span import SourceSpan
+from policy.model.abstract_word import SourceSpan
 
 _MOST = 100
 

@@ -25,7 +25,7 @@ from policy.bash.ast import (
 from policy.bash.parser_switches import objection_to_function, objection_to_variable
 from policy.bash.test_expression import conditions
 from policy.bash.words import Where, Words
-from policy.model.span import SourceSpan
+from policy.model.abstract_word import SourceSpan
 
 _RESERVED = r"if|then|elif|else|fi|for|while|until|do|done|case|esac|select|function|time|coproc|in|\[\[|\]\]|!|\{|\}"
 KEYWORD = re.compile(rf"({_RESERVED})(?=[ \t\n;|&()]|[<>](?!\()|\Z)")

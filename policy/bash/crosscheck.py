@@ -46,7 +46,7 @@ from policy.bash.ast import (
     outputs,
 )
 from policy.bash.plain_scan import Found, outline
-from policy.model.span import SourceSpan
+from policy.model.abstract_word import SourceSpan
 
 _SAYS: Final = {
     "command": "a command",

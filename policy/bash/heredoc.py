@@ -5,7 +5,7 @@ import re
 from policy.bash.ast import Part, Text, Word
 from policy.bash.scanner import COST_OF_NESTING, Skipped
 from policy.bash.words import Words
-from policy.model.span import SourceSpan
+from policy.model.abstract_word import SourceSpan
 
 _DELIMITER = re.compile(
     r"""(?:(?P<bare>[A-Za-z0-9_.][A-Za-z0-9_.-]*)"""

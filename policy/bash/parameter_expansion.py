@@ -10,7 +10,7 @@ import re
 from policy.bash.ast import ASSIGNS, Expansion, Glob, Part, Text, Tilde, Word
 from policy.bash.parser_switches import objection_to_variable
 from policy.bash.words import BRACKET, STARS, Words
-from policy.model.span import SourceSpan
+from policy.model.abstract_word import SourceSpan
 
 _NUMBER = r"(?:0|[1-9][0-9]{0,8})"
 _NAME = re.compile(

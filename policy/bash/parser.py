@@ -34,7 +34,7 @@ from policy.bash.parser_switches import objection_to_command, objection_to_varia
 from policy.bash.prescan import objection
 from policy.bash.scanner import RefusalError
 from policy.bash.words import Where
-from policy.model.span import SourceSpan
+from policy.model.abstract_word import SourceSpan
 
 _ARRAY = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=(?=\()")
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=")

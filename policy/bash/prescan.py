@@ -1,9 +1,11 @@
-"""Conditions for the whole text before it is parsed: size, characters, and names that change the grammar."""
+"""Conditions for the whole text before it is parsed: size, characters, names that change the grammar, and forms that
+other shells read differently: in `sh -c TEXT` the same words may be other commands, files and values.
+"""
 
 import re
 
 from policy.bash.ast import Opaque
-from policy.model.span import SourceSpan
+from policy.model.abstract_word import SourceSpan
 
 MOST_CHARACTERS = 16 * 1024
 
@@ -58,3 +60,46 @@ def splits_somewhere(text: str) -> bool:
 
 def _code(character: str) -> str:
     return f"U+{ord(character):04X}"
+
+
+# `[[ a > b ]]` writes the file `b` in dash, `((a))` runs `a`, and `x+=1` is a command. Looked for as plain text,
+# quoted or not: a question too many is better than another language.
+_ONLY_BASH = (
+    r"(?P<test>\[\[(?=\s)|(?<=\s)\]\])"
+    r"|(?P<arithmetic>\(\((?<!\$\(\())"
+    r"|(?P<process>[<>]\()"
+    r"|(?P<string><<<)"
+    r"|(?P<both>&>|>&(?![0-9-])|\|&)"
+    r"|(?P<quoting>\$['\"])"
+    r"|(?P<append>[A-Za-z0-9_]\+=)"
+    r"|(?P<array>=\()"
+    r"|(?P<name>(?<![\w-])(?:time|function|select|coproc|declare|typeset|source|let|local|shopt|mapfile|readarray)(?![\w-]))"
+    r"|(?P<parameter>\$\{[A-Za-z0-9_@*]+(?:\[|[/^,@]|:[ 0-9]))"
+    r"|(?P<braces>(?<!\$)\{(?:[^\s{}\"'\\$]|\\.|\$(?!\{)|\$\{[^{}]{0,99}\}|\"[^\"]{0,99}\"|'[^']{0,99}'){0,99}?(?:,|\.\.))"
+    r"|(?P<negated>\[\^)"
+    r"|(?P<tilde>~[+-])"
+    r"|(?P<counting>\+\+|--(?=[^ ]*\)\)))"
+)
+_NAMES = {
+    "test": "`[[`",
+    "arithmetic": "`((`",
+    "process": "`<(`",
+    "string": "`<<<`",
+    "both": "`&>`",
+    "quoting": "`$'..'`",
+    "append": "`+=`",
+    "array": "an array",
+    "parameter": "a `${..}` form",
+    "braces": "`{a,b}`",
+    "negated": "`[^..]`",
+    "tilde": "`~+`",
+    "counting": "`++`",
+}
+
+
+def objection_elsewhere(text: str) -> str | None:
+    """Return the part of `text` that another shell than bash reads differently, as text for the user, or None."""
+    found = re.search(_ONLY_BASH, text)  # compiled at the first script for another shell
+    if found is None:
+        return None
+    return _NAMES.get(found.lastgroup or "", f"`{found[0]}`")

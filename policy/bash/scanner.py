@@ -2,8 +2,8 @@
 
 import re
 
+from policy.model.abstract_word import SourceSpan
 from policy.model.frozen import dataclass
-from policy.model.span import SourceSpan
 
 DEEPEST = 8  # compound commands and substitutions together
 MOST_WORDS = 1000  # with commands and lines; the witness needs about 25 us for each, and this bounds a decision

@@ -4,10 +4,9 @@ elsewhere) are refused.
 
 import re
 
-from policy.bash.ast import NUMERIC, Condition, Expansion, Joint, Substitution, Text, Word
-from policy.bash.numbers import evaluated, is_number
+from policy.bash.ast import NUMERIC, Arithmetic, Condition, Expansion, Joint, Parameter, Substitution, Text, Word
 from policy.bash.words import Where, Words
-from policy.model.span import SourceSpan
+from policy.model.abstract_word import SourceSpan
 
 _UNARY = frozenset(f"-{letter}" for letter in "bcdefghknprstuwxzGLNOS")
 _BINARY = re.compile(r"(==|=~|=|!=|<|>|-(?:eq|ne|lt|le|gt|ge|nt|ot|ef))(?=[ \t])")
@@ -125,3 +124,31 @@ def _numbers(words: Words, operands: tuple[Word, ...]) -> None:
             raise words.refusal(
                 "a comparison of numbers with anything but numbers", operand.span.start, operand.span.end
             )
+
+
+_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
+_NAME_OR_POSITION = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[1-9]")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_COUNTS = frozenset("#?$")
+
+
+def is_number(word: Word) -> bool:
+    """Return True if the word is certainly a whole number."""
+    literal = word.literal
+    if literal is not None:
+        return _NUMBER.fullmatch(literal) is not None
+    if len(word.parts) != 1:
+        return False
+    (part,) = word.parts
+    return isinstance(part, Arithmetic) or (isinstance(part, Parameter) and (part.length or part.name in _COUNTS))
+
+
+def evaluated(word: Word) -> str | None:
+    """Return the name whose value is evaluated when this word is: `x` or `$x`, or None."""
+    if len(word.parts) != 1:
+        return None
+    (part,) = word.parts
+    if isinstance(part, Text):
+        return part.text if _VARIABLE.fullmatch(part.text) else None
+    plain = isinstance(part, Parameter) and not part.length and not part.subscript
+    return part.name if isinstance(part, Parameter) and plain and _NAME_OR_POSITION.fullmatch(part.name) else None

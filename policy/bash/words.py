@@ -23,7 +23,7 @@ from policy.bash.ast import (
 from policy.bash.braces import BRACED, THEMSELVES, expand, spread
 from policy.bash.prescan import splits_somewhere
 from policy.bash.scanner import Cursor
-from policy.model.span import SourceSpan
+from policy.model.abstract_word import SourceSpan
 
 
 class Where(Enum):

@@ -1,7 +1,6 @@
 """The permission matrix as text for `agent policy matrix`."""
 
-from policy.model.matrix import MATRIX, Ruling
-from policy.model.tier import Mode, Tier
+from policy.model.tier import MATRIX, Mode, Ruling, Tier
 
 _WORDS = {Ruling.ALLOW: "allow", Ruling.ASK: "ask", Ruling.DENY: "deny"}
 _NOTES = """\

@@ -6,11 +6,18 @@ The summary is chosen by tiers, effects and consequences. The text of a reason i
 import re
 from collections.abc import Callable, Iterable, Iterator
 
-from policy.describe.phrases import MOST_NAMED, Around, joined, listed, named, near, plain, powers
-from policy.describe.secret_kinds import secret_kind
+from policy.describe.phrases import MOST_NAMED, Around, joined, listed, named, near, plain, powers, secret_kind
 from policy.model.action import RunScript
-from policy.model.assessment import Assessment, Effect, EffectKind, Reason, Scope
-from policy.model.consequence import CONSEQUENCE_TEXTS, PATH_CONSEQUENCES, Consequence
+from policy.model.assessment import (
+    CONSEQUENCE_TEXTS,
+    PATH_CONSEQUENCES,
+    Assessment,
+    Consequence,
+    Effect,
+    EffectKind,
+    Reason,
+    Scope,
+)
 from policy.model.facts import Kind, PathFact
 from policy.model.host_words import nearby
 from policy.model.tier import Tier

@@ -6,15 +6,13 @@ from dataclasses import replace
 from policy.describe.phrases import named, near, plain
 from policy.evaluation import EvaluationContext
 from policy.model.action import Action
-from policy.model.assessment import Reason
-from policy.model.builtin_rules import ADDITIONAL_RIGHT
+from policy.model.assessment import ADDITIONAL_RIGHT, Reason
 from policy.model.facts import Facts, Kind
 from policy.model.frozen import dataclass
 from policy.model.host_rule import host_rule
 from policy.model.host_words import nearby
-from policy.model.matrix import MATRIX, Ruling
 from policy.model.secret_paths import inside
-from policy.model.tier import Tier
+from policy.model.tier import MATRIX, Ruling, Tier
 from policy.model.verdict import UNNAMED, Ask, Cell, Deny, Problem, Terms
 from policy.permission.flag_rights import FlagRights
 

@@ -5,12 +5,10 @@ from enum import StrEnum
 
 from policy.describe.phrases import joined, plain
 from policy.model.assessment import RuleKind, RuleRef
-from policy.model.command_pattern import HOLE, CommandPattern
+from policy.model.command_pattern import HOLE, CommandPattern, is_flag
 from policy.model.frozen import dataclass
-from policy.model.matrix import Ruling
-from policy.model.permission_rule import Layer, PermissionRule, Tool
-from policy.model.tier import Tier
-from policy.model.word_patterns import is_flag
+from policy.model.profile import Layer, PermissionRule, Tool
+from policy.model.tier import Ruling, Tier
 
 MAIN = "main"  # the agent that the user instructs; agents that it starts have other names
 EVERYWHERE = ""  # the workspace of a grant of scope `user`

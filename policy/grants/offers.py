@@ -11,14 +11,12 @@ from policy.grants.near_misses import misses
 from policy.grants.resolve import covering
 from policy.model.action import RunArgv, RunScript
 from policy.model.assessment import Assessment, Effect, EffectKind, Reason, Scope, Step
-from policy.model.command_pattern import HOLE, CommandPattern, program_of
+from policy.model.command_pattern import HOLE, CommandPattern, is_flag, program_of
 from policy.model.facts import Facts, Kind
 from policy.model.frozen import dataclass
-from policy.model.matrix import Ruling
-from policy.model.permission_rule import Tool
-from policy.model.tier import Mode, Tier
+from policy.model.profile import Tool
+from policy.model.tier import Mode, Ruling, Tier
 from policy.model.verdict import Ask, Deny
-from policy.model.word_patterns import is_flag
 from policy.permission.allow import NEVER
 from policy.permission.paths import absolute
 

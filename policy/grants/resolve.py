@@ -11,8 +11,7 @@ from policy.evaluation import EvaluationContext
 from policy.grants.grant import Grant
 from policy.model.assessment import Assessment
 from policy.model.frozen import dataclass
-from policy.model.matrix import Ruling
-from policy.model.tier import Tier
+from policy.model.tier import Ruling, Tier
 from policy.model.verdict import _MINT, Allow, Ask, Deny, Permit, Problem, Verdict
 
 PERSON = "terminal"  # the author of an answer at a terminal

@@ -11,7 +11,7 @@ from policy.interpreter.options import parse
 from policy.interpreter.shell_state import ExitStates, State
 from policy.interpreter.traps import Trap
 from policy.model.abstract_word import ANYTHING, AbstractWord, literal
-from policy.model.consequence import Consequence
+from policy.model.assessment import Consequence
 from policy.model.tier import Tier
 from policy.rules.rule import Role
 

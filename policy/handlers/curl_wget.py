@@ -7,7 +7,7 @@ from policy.interpreter.command_call import Call
 from policy.interpreter.judge_command import judge
 from policy.interpreter.options import parse
 from policy.model.abstract_word import AbstractWord, literal
-from policy.model.consequence import Consequence
+from policy.model.assessment import Consequence
 from policy.model.host_words import ADDRESS
 from policy.rules.rule import Role
 

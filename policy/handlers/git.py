@@ -14,8 +14,7 @@ from policy.interpreter.command_call import Call
 from policy.interpreter.judge_command import descend, judge
 from policy.interpreter.options import ParsedOptions, parse
 from policy.model.abstract_word import literal
-from policy.model.assessment import EffectKind, Scope
-from policy.model.consequence import Consequence
+from policy.model.assessment import Consequence, EffectKind, Scope
 from policy.model.facts import Kind
 from policy.model.host_words import endpoint
 from policy.model.tier import Tier

@@ -8,7 +8,7 @@ from policy.interpreter.judge_command import judge, looks_only, port_of
 from policy.interpreter.operand_roles import apply, connect
 from policy.interpreter.options import ParsedOptions, parse
 from policy.model.abstract_word import AbstractWord, below, literal
-from policy.model.consequence import Consequence
+from policy.model.assessment import Consequence
 from policy.model.host_words import elsewhere
 from policy.model.tier import Tier
 from policy.rules.rule import Operands, Role

@@ -5,8 +5,7 @@ import re
 from policy.interpreter.command_call import Call
 from policy.interpreter.judge_command import judge
 from policy.model.abstract_word import literal
-from policy.model.assessment import EffectKind
-from policy.model.consequence import Consequence
+from policy.model.assessment import Consequence, EffectKind
 from policy.model.facts import Kind
 from policy.model.tier import Tier
 

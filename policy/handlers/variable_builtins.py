@@ -7,8 +7,7 @@ from policy.handlers.echo_printf import printed
 from policy.interpreter.command_call import Call
 from policy.interpreter.options import ParsedOptions, parse
 from policy.interpreter.shell_state import UNDEFINED, ExitStates
-from policy.model.abstract_word import ANYTHING, NUMBER, AbstractWord, join, literal, tokens
-from policy.model.span import SourceSpan
+from policy.model.abstract_word import ANYTHING, NUMBER, AbstractWord, SourceSpan, join, literal, tokens
 from policy.model.tier import Tier
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -7,7 +7,7 @@ from policy.interpreter.command_call import Call
 from policy.interpreter.operand_roles import apply, enter
 from policy.interpreter.options import parse
 from policy.model.abstract_word import ANYTHING, AbstractWord, literal, tokens
-from policy.model.consequence import Consequence
+from policy.model.assessment import Consequence
 from policy.model.tier import Tier
 from policy.rules.rule import Role
 

@@ -16,13 +16,13 @@ from policy.model.abstract_word import (
     MOST_HINTS,
     NUMBER,
     AbstractWord,
+    SourceSpan,
     concatenate,
     join,
     literal,
 )
-from policy.model.builtin_rules import INTEGER_VARIABLE, SPECIAL_VARIABLE
+from policy.model.assessment import INTEGER_VARIABLE, SPECIAL_VARIABLE
 from policy.model.profile import Profile
-from policy.model.span import SourceSpan
 
 _DECLARATION = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 _MOVING = frozenset(["SECONDS", "OPTIND"])  # bash changes them by itself

@@ -10,11 +10,9 @@ from policy.interpreter.redirections import Redirections
 from policy.interpreter.shell_state import CommandResult, ExecutionFrame, ExitStates, State
 from policy.interpreter.traps import TrapTable
 from policy.interpreter.unread_script import find_secrets
-from policy.model.abstract_word import AbstractWord, literal, tokens
-from policy.model.assessment import EffectKind, Reason, RuleRef, Scope
-from policy.model.consequence import Consequence
+from policy.model.abstract_word import AbstractWord, SourceSpan, literal, tokens
+from policy.model.assessment import Consequence, EffectKind, Reason, RuleRef, Scope
 from policy.model.facts import Facts
-from policy.model.span import SourceSpan
 from policy.model.tier import Tier
 from policy.rules.rule import CommandRule, Role
 
@@ -150,7 +148,7 @@ class Call:
             self.findings.suspect(Role.READ, word, self.state.cwds, self.rule.ref, word.span or self.span)
 
     def connects(self, host: str, word: AbstractWord | None = None, scope: Scope = Scope.NONE) -> None:
-        """Report a connection to `host` (as from `policy.model.host_words.endpoint`), which settings of `scope`
+        """Report a connection to `host` (as from `policy.model.host_rule.endpoint`), which settings of `scope`
         name.
         """
         span = (word.span if word else None) or self.span

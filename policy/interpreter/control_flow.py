@@ -27,7 +27,6 @@ from policy.bash.ast import (
     Test,
     While,
 )
-from policy.bash.numbers import evaluated
 from policy.interpreter.arithmetic import is_number
 from policy.interpreter.assignments import Variables
 from policy.interpreter.expansion import Expander
@@ -50,7 +49,7 @@ from policy.model.abstract_word import (
     join,
     literal,
 )
-from policy.model.builtin_rules import ARITHMETIC_COMMAND, CASE_COMMAND, CONDITION
+from policy.model.assessment import ARITHMETIC_COMMAND, CASE_COMMAND, CONDITION
 from policy.model.tier import Tier
 from policy.rules.rule import Role
 
@@ -221,6 +220,8 @@ class ControlFlow:
                     for each in (operand, *map(literal, operand.likely_texts)):
                         self._findings.access_path(Role.TREE, each, state.cwds, CONDITION, frame.place(piece.span))
             elif piece.operator in NUMERIC:
+                from policy.bash.test_expression import evaluated  # loaded with every script, not with a plain command
+
                 for word, operand in zip(piece.words, operands, strict=True):
                     name = evaluated(word)
                     if name is not None:

@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 
-from policy.model.abstract_word import AbstractWord, literal
+from policy.model.abstract_word import AbstractWord, SourceSpan, literal
 from policy.model.assessment import Reason, RuleKind, RuleRef
 from policy.model.profile import Profile
-from policy.model.span import SourceSpan
 from policy.model.tier import Tier
 
 _UNTOLD = AbstractWord()  # one word, known only when it runs
@@ -19,7 +18,7 @@ def denied_reason(words: Sequence[str | None], profile: Profile, span: SourceSpa
     """
     if not profile.denied or not words or words[0] is None:
         return None
-    from policy.model.word_patterns import broad  # only if a pattern is denied
+    from policy.model.command_pattern import broad  # only if a pattern is denied
 
     senses = [literal(word) if word is not None else _UNTOLD for word in words]
     for pattern in profile.denied:

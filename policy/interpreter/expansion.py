@@ -36,6 +36,7 @@ from policy.model.abstract_word import (
     MOST_MAYBE,
     NOTHING,
     AbstractWord,
+    SourceSpan,
     concatenate,
     fields,
     join,
@@ -43,7 +44,7 @@ from policy.model.abstract_word import (
     tokens,
     unquoted,
 )
-from policy.model.builtin_rules import (
+from policy.model.assessment import (
     AMBIGUOUS_WORD,
     ARITHMETIC_EVALUATION,
     ARRAY_INDEX,
@@ -53,7 +54,6 @@ from policy.model.builtin_rules import (
 )
 from policy.model.facts import Facts, Kind
 from policy.model.frozen import dataclass
-from policy.model.span import SourceSpan
 from policy.model.tier import Tier
 from policy.rules.rule import Role
 

@@ -2,15 +2,12 @@
 
 from collections.abc import Callable
 
-from policy.describe.phrases import plain
-from policy.describe.secret_kinds import secret_kind
+from policy.describe.phrases import plain, secret_kind
 from policy.interpreter.path_classifier import Device, PathClassifier, ResolvedPath, socket_host
 from policy.interpreter.step_builder import StepBuilder
-from policy.model.abstract_word import AbstractWord
-from policy.model.assessment import Effect, EffectKind, Reason, RuleRef, Scope, Step
-from policy.model.consequence import Consequence
+from policy.model.abstract_word import AbstractWord, SourceSpan
+from policy.model.assessment import Consequence, Effect, EffectKind, Reason, RuleRef, Scope, Step
 from policy.model.facts import Kind
-from policy.model.span import SourceSpan
 from policy.model.tier import Tier
 from policy.rules.rule import Role
 

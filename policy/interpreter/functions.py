@@ -15,9 +15,8 @@ from policy.interpreter.shell_state import (
     join_states,
 )
 from policy.interpreter.traps import TrapTable
-from policy.model.abstract_word import ANYTHING, AbstractWord
-from policy.model.builtin_rules import FUNCTION_CALL_LIMIT, FUNCTION_DEFINITION
-from policy.model.span import SourceSpan
+from policy.model.abstract_word import ANYTHING, AbstractWord, SourceSpan
+from policy.model.assessment import FUNCTION_CALL_LIMIT, FUNCTION_DEFINITION
 from policy.model.tier import Tier
 
 MOST_DEEP = 8  # calls within calls

@@ -29,9 +29,8 @@ from policy.interpreter.step_builder import StepBuilder
 from policy.interpreter.traps import TrapTable
 from policy.interpreter.unread_script import refuse
 from policy.interpreter.variable_rules import Standing, standing
-from policy.model.abstract_word import ANYTHING, AbstractWord, join, literal
-from policy.model.assessment import EffectKind, RuleRef
-from policy.model.builtin_rules import (
+from policy.model.abstract_word import ANYTHING, AbstractWord, SourceSpan, join, literal
+from policy.model.assessment import (
     AMBIGUOUS_COMMAND,
     ASSIGNMENT,
     COMPUTED_PROGRAM_NAME,
@@ -39,11 +38,12 @@ from policy.model.builtin_rules import (
     REDIRECTION,
     UNLISTED_PROGRAM,
     WORKSPACE_PROGRAM,
+    Consequence,
+    EffectKind,
+    RuleRef,
 )
-from policy.model.consequence import Consequence
 from policy.model.facts import Facts
 from policy.model.profile import Profile
-from policy.model.span import SourceSpan
 from policy.model.tier import Tier
 from policy.rules.rule import CommandRule, Role
 from policy.rules.rulebook import RuleBook
@@ -344,7 +344,7 @@ class Interpreter:
         self, script: str, state: State, frame: ExecutionFrame, span: SourceSpan | None, rule: RuleRef
     ) -> None:
         """Interpret bash text that a command runs (`bash -c`) in a shell of its own, with the arguments of `state`."""
-        from policy.bash.posix_differences import objection_elsewhere  # with the reader, only where there is a script
+        from policy.bash.prescan import objection_elsewhere  # with the reader, only where there is a script
 
         self.classifier.budget.spend(len(script) // 4)
         objection = None if frame.program in _BASH else objection_elsewhere(script)

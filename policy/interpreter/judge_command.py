@@ -8,8 +8,7 @@ from policy.interpreter.command_call import Call
 from policy.interpreter.operand_roles import LOCAL_URL, apply, enter, scan
 from policy.interpreter.options import ParsedOptions, parse
 from policy.model.abstract_word import AbstractWord, literal, tokens
-from policy.model.assessment import EffectKind, Scope
-from policy.model.consequence import CONSEQUENCE_TEXTS, FLAG_CONSEQUENCES, Consequence
+from policy.model.assessment import CONSEQUENCE_TEXTS, FLAG_CONSEQUENCES, Consequence, EffectKind, Scope
 from policy.model.facts import Kind
 from policy.model.secret_paths import inside
 from policy.model.tier import Tier

@@ -6,7 +6,7 @@ The results only serve to find secrets: they make no verdict milder.
 import re
 from collections.abc import Iterable
 
-from policy.describe.secret_kinds import secret_kind
+from policy.describe.phrases import secret_kind
 from policy.interpreter.command_call import Call
 from policy.interpreter.options import ParsedOptions
 from policy.model.abstract_word import AbstractWord, tokens

@@ -5,22 +5,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from policy.describe.secret_kinds import secret_kind
+from policy.describe.phrases import secret_kind
 from policy.interpreter.command_call import Call
 from policy.interpreter.shell_state import State
 from policy.model.abstract_word import AbstractWord, literal
-from policy.model.assessment import EffectKind, Reason, Scope
-from policy.model.consequence import Consequence
-from policy.model.host_words import (
-    ADDRESS,
-    LOGIN,
-    SENT_FILE,
-    WHOLE_HOST,
-    elsewhere,
-    endpoint,
-    mounted,
-)
-from policy.model.login_files import sometimes
+from policy.model.assessment import Consequence, EffectKind, Reason, Scope
+from policy.model.host_words import ADDRESS, LOGIN, SENT_FILE, WHOLE_HOST, elsewhere, endpoint, mounted
+from policy.model.secret_names import sometimes
 from policy.model.tier import Tier
 from policy.rules.rule import Role
 

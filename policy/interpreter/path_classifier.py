@@ -10,8 +10,8 @@ from policy.model.assessment import Scope
 from policy.model.facts import Facts, Kind
 from policy.model.frozen import dataclass
 from policy.model.host_words import endpoint
-from policy.model.login_files import sometimes
 from policy.model.profile import Profile
+from policy.model.secret_names import sometimes
 from policy.model.secret_paths import Secrets, inside
 
 HARMLESS = frozenset(

@@ -7,9 +7,8 @@ from policy.bash.ast import Redirect, RedirectOp
 from policy.interpreter.expansion import Expander
 from policy.interpreter.findings import Findings
 from policy.interpreter.shell_state import ExecutionFrame, State
-from policy.model.abstract_word import AbstractWord, literal
-from policy.model.builtin_rules import INHERITED_DESCRIPTOR, REDIRECTION
-from policy.model.span import SourceSpan
+from policy.model.abstract_word import AbstractWord, SourceSpan, literal
+from policy.model.assessment import INHERITED_DESCRIPTOR, REDIRECTION
 from policy.rules.rule import Role
 
 MOST_OUTPUT = 24  # texts that commands are known to print

@@ -5,9 +5,8 @@ from dataclasses import field, replace
 from typing import NamedTuple
 
 from policy.bash.ast import Group, Subshell
-from policy.model.abstract_word import ANYTHING, NOTHING, AbstractWord, join
+from policy.model.abstract_word import ANYTHING, NOTHING, AbstractWord, SourceSpan, join
 from policy.model.frozen import dataclass
-from policy.model.span import SourceSpan
 
 MOST_FOLDERS = 6
 

@@ -5,10 +5,9 @@ from dataclasses import replace
 
 from policy.interpreter.findings import Findings
 from policy.interpreter.shell_state import UNDEFINED, Defined, ExecutionFrame, ExitStates, State
-from policy.model.abstract_word import ANYTHING, AbstractWord, join
+from policy.model.abstract_word import ANYTHING, AbstractWord, SourceSpan, join
 from policy.model.assessment import RuleRef
 from policy.model.frozen import dataclass
-from policy.model.span import SourceSpan
 
 MOST_TRAPS = 12
 

@@ -2,14 +2,13 @@
 
 import re
 
-from policy.describe.secret_kinds import secret_kind
+from policy.describe.phrases import secret_kind
 from policy.interpreter.findings import Findings
 from policy.interpreter.shell_state import State
 from policy.interpreter.step_builder import StepBuilder
-from policy.model.abstract_word import literal
+from policy.model.abstract_word import SourceSpan, literal
 from policy.model.assessment import RuleRef, Scope
 from policy.model.facts import Facts
-from policy.model.span import SourceSpan
 from policy.model.tier import Tier
 from policy.rules.rule import Role
 

@@ -5,12 +5,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from policy.model.frozen import dataclass
-from policy.model.span import SourceSpan
 
 MOST_MAYBE = 41  # one more than is ever tried, so that nothing is cut without a word
 MOST_TEXT = 16 * 1024  # no value is followed beyond that
 MOST_HINTS = 24  # likely texts that are only looked at for secrets
 LIMIT = 12  # more possible texts than this are "known only when it runs"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSpan:
+    """Half-open range of code points in the script: `script[start:end]`."""
+
+    start: int
+    end: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,92 @@ from collections.abc import Mapping
 from dataclasses import field
 from enum import StrEnum
 
-from policy.model.abstract_word import AbstractWord
+from policy.model.abstract_word import AbstractWord, SourceSpan
 from policy.model.action import Action
-from policy.model.consequence import Consequence
 from policy.model.frozen import dataclass
-from policy.model.span import SourceSpan
 from policy.model.tier import Tier
+
+
+class Consequence(StrEnum):
+    """One kind of harm or change. The summary is chosen by consequences, never by the text of a reason.
+
+    A rule sets one with `does = "moves"`; code that reports a reason passes one with it. A reason without a consequence
+    is summarized by its own text.
+    """
+
+    # fmt: off
+    MOVES                 = "moves"                   # renames files: what it deletes is found elsewhere
+    CHANGES_FILES         = "changes-files"           # changes files without naming them
+    RUNS_CODE             = "runs-code"               # runs or builds code that stands somewhere
+    RUNS_DOWNLOADED       = "runs-downloaded"         # fetches code, or rules that are code, and runs them
+    RUNS_PROJECT_PROGRAM  = "runs-project-program"    # starts a program that the project has installed
+    STARTS_EDITOR         = "starts-editor"           # starts an editor, from which other programs can be started
+    STARTS_PROGRAMS       = "starts-programs"         # starts other programs from a text of its own language
+    TRANSFERS             = "transfers"               # copies, sends or does something on another machine
+    NEEDS_ADMINISTRATOR   = "needs-administrator"     # has the rights of the administrator
+    IRREVERSIBLE          = "irreversible"            # cannot be undone, or goes around a protection
+    DISCARDS_CHANGES      = "discards-changes"        # throws away all changes that are not committed
+    DISCARDS_STASH_ENTRY  = "discards-stash-entry"    # throws away changes that Git put aside
+    DISCARDS_STASH        = "discards-stash"          # throws away all changes that Git put aside
+    DELETES_UNTRACKED     = "deletes-untracked"       # deletes files that Git does not track
+    DELETES_BRANCHES      = "deletes-branches"        # deletes branches of this repository, merged or not
+    OVERWRITES_BRANCH     = "overwrites-branch"       # overwrites or deletes a branch on the server
+    OVERWRITES_COMMITS    = "overwrites-commits"      # overwrites commits on the server
+    DELETES_REMOTE        = "deletes-remote"          # deletes branches on the server
+    MIRRORS               = "mirrors"                 # makes the server a copy of this repository
+    # Set by code alone: about the path that the reason names.
+    WRITES_PATH           = "writes-path"             # writes or changes the path
+    DELETES_PATH          = "deletes-path"            # deletes the path
+    WRITES_FILES          = "writes-files"            # writes files anywhere in the workspace
+    CHANGES_WORKSPACE     = "changes-workspace"       # changes every file in the workspace
+    DELETES_WORKSPACE     = "deletes-workspace"       # deletes everything in the workspace
+    CHANGES_ROOT          = "changes-root"            # changes the root folder of the system
+    # fmt: on
+
+
+PATH_CONSEQUENCES = frozenset(
+    (
+        Consequence.WRITES_PATH,
+        Consequence.DELETES_PATH,
+        Consequence.WRITES_FILES,
+        Consequence.CHANGES_WORKSPACE,
+        Consequence.DELETES_WORKSPACE,
+        Consequence.CHANGES_ROOT,
+    )
+)
+# The consequences that a rule file may set: `moves` -> MOVES.
+RULE_CONSEQUENCES = {each.value: each for each in Consequence if each not in PATH_CONSEQUENCES}
+
+# fmt: off
+# The end of a sentence about the action, for consequences with a more specific text than "cannot be undone".
+CONSEQUENCE_TEXTS = {
+    Consequence.DISCARDS_CHANGES:     "throws away uncommitted changes",
+    Consequence.DISCARDS_STASH_ENTRY: "throws away changes that were put aside",
+    Consequence.DISCARDS_STASH:       "throws away all changes that were put aside",
+    Consequence.DELETES_UNTRACKED:    "deletes files that Git does not track",
+    Consequence.DELETES_BRANCHES:     "deletes branches, merged or not",
+    Consequence.OVERWRITES_COMMITS:   "overwrites commits on the server",
+    Consequence.DELETES_REMOTE:       "deletes branches on the server",
+    Consequence.MIRRORS:              "makes the server a copy of this repository, and deletes what is only there",
+}
+# Flags with such a consequence, each after the command that it belongs to.
+FLAG_CONSEQUENCES = {
+    "git reset --hard":             Consequence.DISCARDS_CHANGES,
+    "git checkout -f":              Consequence.DISCARDS_CHANGES,
+    "git checkout --force":         Consequence.DISCARDS_CHANGES,
+    "git switch -f":                Consequence.DISCARDS_CHANGES,
+    "git switch --force":           Consequence.DISCARDS_CHANGES,
+    "git switch --discard-changes": Consequence.DISCARDS_CHANGES,
+    "git push --force":             Consequence.OVERWRITES_COMMITS,
+    "git push -f":                  Consequence.OVERWRITES_COMMITS,
+    "git push --force-with-lease":  Consequence.OVERWRITES_COMMITS,
+    "git push --mirror":            Consequence.MIRRORS,
+    "git push --prune":             Consequence.DELETES_REMOTE,
+    "git push --delete":            Consequence.DELETES_REMOTE,
+    "git push -d":                  Consequence.DELETES_REMOTE,
+    "git branch -D":                Consequence.DELETES_BRANCHES,
+}
+# fmt: on
 
 
 class EffectKind(StrEnum):
@@ -52,7 +132,7 @@ class Effect:
 class RuleKind(StrEnum):
     """The origin of a rule. The values of BUILTIN, COMMAND and GRANT begin the text of a reference."""
 
-    BUILTIN = "builtin"  # a check that is written in code; `policy/model/builtin_rules.py` lists all of them
+    BUILTIN = "builtin"  # a check that is written in code; `policy/model/assessment.py` lists all of them
     COMMAND = "command"  # a table of a rule file that comes with the program
     USER = "user"  # a rule in a configuration file, whichever layer the file belongs to
     GRANT = "grant"  # a remembered answer
@@ -193,3 +273,50 @@ class Assessment:
         """Return the tiers that apply, worst first. Never empty: without any reason the tier is `unknown`."""
         found = sorted({reason.tier for reason in self.reasons}, reverse=True)
         return tuple(found) or (Tier.UNKNOWN,)
+
+
+def _check(name: str) -> RuleRef:
+    return RuleRef(RuleKind.BUILTIN, name)
+
+
+# fmt: off
+# The request as a whole
+EMPTY_COMMAND           = _check("classification/empty-command")
+EMPTY_SCRIPT            = _check("classification/empty-script")
+FILE_TOOL               = _check("classification/file-tool")
+GATE_FAILURE            = _check("classification/gate-failure")
+RELATIVE_PATH           = _check("classification/relative-path")
+TIME_LIMIT              = _check("classification/time-limit")
+UNREADABLE_SCRIPT       = _check("classification/unreadable-script")
+
+# Commands, redirections and control flow of a script
+AMBIGUOUS_COMMAND       = _check("shell-syntax/ambiguous-command")
+ARITHMETIC_COMMAND      = _check("shell-syntax/arithmetic-command")
+ASSIGNMENT              = _check("shell-syntax/assignment")
+CASE_COMMAND            = _check("shell-syntax/case-command")
+COMPUTED_PROGRAM_NAME   = _check("shell-syntax/computed-program-name")
+CONDITION               = _check("shell-syntax/condition")
+FUNCTION_CALL_LIMIT     = _check("shell-syntax/function-call-limit")
+FUNCTION_DEFINITION     = _check("shell-syntax/function-definition")
+INHERITED_DESCRIPTOR    = _check("shell-syntax/inherited-descriptor")
+INTEGER_VARIABLE        = _check("shell-syntax/integer-variable")
+PROGRAM_BY_PATH         = _check("shell-syntax/program-by-path")
+REDIRECTION             = _check("shell-syntax/redirection")
+SPECIAL_VARIABLE        = _check("shell-syntax/special-variable")
+TOO_MANY_WORDS          = _check("shell-syntax/too-many-words")
+UNLISTED_PROGRAM        = _check("shell-syntax/unlisted-program")
+WORKSPACE_PROGRAM       = _check("shell-syntax/workspace-program")
+
+# Expansion of words
+AMBIGUOUS_WORD          = _check("word-expansion/ambiguous-word")
+ARRAY_INDEX             = _check("word-expansion/array-index")
+ARITHMETIC_EVALUATION   = _check("word-expansion/arithmetic-evaluation")
+PATTERN_LISTING         = _check("word-expansion/pattern-listing")
+UNKNOWN_HOME            = _check("word-expansion/unknown-home")
+
+# Verdicts
+ADDITIONAL_RIGHT        = _check("escalation/additional-right")
+NO_REASON               = _check("decision/no-reason")
+RIGHTS_FLOOR            = _check("rights/floor")
+SANDBOX_SHOW            = _check("sandbox-show/shown-rights")
+# fmt: on

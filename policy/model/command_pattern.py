@@ -1,10 +1,14 @@
 """The pattern of the one command that a grant is about, or of an effect that belongs to no command."""
 
 import re
+from collections.abc import Iterable, Sequence
+from itertools import islice
 
+from policy.model.abstract_word import AbstractWord, literal
 from policy.model.assessment import Step
 from policy.model.facts import Facts
 from policy.model.frozen import dataclass
+from policy.model.glob import glob
 
 HOLE = "*"  # as a word: any one word that is no flag
 # THREAT T76: what hangs on a flag may be code (`--eval=..`, `-e..`), another program or another place (`-C/`).
@@ -56,3 +60,134 @@ def program_of(name: str, folder: str, facts: Facts) -> str:
         return facts.look(name if name.startswith("/") else f"{folder.rstrip('/')}/{name}").real
     found = facts.which(name) if name else None
     return facts.look(found).real if found else ""
+
+
+Pattern = tuple[tuple[str, ...], ...]  # one entry a word, each with its alternatives
+
+_LONGEST_CLUSTER = 4
+_MOST_STARTS = 20  # certain words that follow a later one follow the first, too; this is for those not known
+_COMMANDS = re.compile(r"[\n;|&]+")
+_BLANKS = re.compile(r"[\s()`'\"<>{},\[\]]+")
+
+
+def exact(words: Sequence[str], pattern: Pattern, *, more: bool) -> bool:
+    """Return True if the pattern matches the whole command, word by word and in order."""
+    fits = len(words) >= len(pattern) if more else len(words) == len(pattern)
+    return fits and all(_among(word, wanted) for word, wanted in zip(words, pattern, strict=False))
+
+
+def broad(words: Sequence[AbstractWord], pattern: Pattern, name: int = 1) -> bool:
+    """Return True if the pattern may match the command, whatever other words the command has.
+
+    The program may be written with its folder. Flags match in any order, short ones in any cluster, long ones
+    abbreviated or with a value; the other words must occur among the operands in their order. The first `name` words
+    are known to be the program and its subcommands, and are compared one by one. A word that is known only at run time
+    may be any flag, unless it cannot be a flag, and may be the operand at its position. A spelling of a flag that the
+    pattern does not contain is not found. INVARIANT: the same commands match with and without a final `**`.
+    """
+    if not words or not pattern or not _program(words[0], pattern[0]):
+        return False
+    rest = words[1:]
+    given = _flags(text for word in rest for text in word.texts)
+    unclear = any(not word.plain for word in rest if word.text is None)
+    wanted = []
+    for alternatives in pattern[1:]:
+        flags = [text for text in alternatives if is_flag(text)]
+        if flags and (unclear or any(_flag_given(flag, given) for flag in flags)):
+            continue
+        others = tuple(text for text in alternatives if not is_flag(text))
+        if not others:
+            return False
+        wanted.append(others)
+    for word, alternatives in zip(rest[: name - 1], wanted, strict=False):
+        if not may_be(word, alternatives):
+            return False
+    operands = [word for word in rest[name - 1 :] if word.text is None or not is_flag(word.text)]
+    return _in_order(operands, wanted[name - 1 :])
+
+
+def mentions(text: str, pattern: Pattern) -> bool:
+    """Return True if one line of a text that could not be parsed contains the words of the pattern, in the way a
+    command would.
+    """
+    if not any("*" in program or "?" in program or program in text for program in pattern[0]):
+        return False
+    for command in _COMMANDS.split(text):
+        whole = [word for word in _BLANKS.split(command) if word]
+        parts = [part for word in whole for part in word.split("=") if part]  # `--exec=rm`
+        for found in (whole, parts) if len(parts) > len(whole) else (whole,):
+            # The first is enough: what stands after a later one stands after it, too.
+            start = next((at for at, word in enumerate(found) if _program(literal(word), pattern[0])), None)
+            if start is not None and broad([literal(word) for word in found[start:]], pattern):
+                return True
+    return False
+
+
+def passed_on(words: Sequence[AbstractWord], pattern: Pattern) -> bool:
+    """Return True if words that a program may run contain those of the pattern, also inside one word."""
+    starts = islice((at for at, word in enumerate(words) if _program(word, pattern[0])), _MOST_STARTS)
+    if any(broad(words[at:], pattern) for at in starts):
+        return True
+    return any(mentions(text, pattern) for word in words for text in word.texts)
+
+
+def may_be(word: AbstractWord, alternatives: Sequence[str]) -> bool:
+    """Return True if `word` may be one of `alternatives`."""
+    if word.texts:
+        return any(_among(text, alternatives) for text in word.texts)
+    if any(_among(text, alternatives) for text in word.likely_texts):
+        return True
+    for wanted in alternatives:
+        start = re.split(r"[*?]", wanted, maxsplit=1)[0]
+        if start.startswith(word.head) or word.head.startswith(start):
+            return True
+    return False
+
+
+def is_flag(word: str) -> bool:
+    return len(word) > 1 and word[0] in "-+"
+
+
+def _program(word: AbstractWord, alternatives: Sequence[str]) -> bool:
+    return any(_among(text, alternatives) or _among(text.rpartition("/")[2], alternatives) for text in word.texts)
+
+
+def _among(text: str, alternatives: Sequence[str]) -> bool:
+    return any(glob(text, wanted) for wanted in alternatives)
+
+
+def _in_order(operands: list[AbstractWord], wanted: list[tuple[str, ...]]) -> bool:
+    found = 0
+    for place, word in enumerate(operands):
+        if found == len(wanted):
+            break
+        if word.texts:
+            found += may_be(word, wanted[found])
+        elif found == place and may_be(word, wanted[found]):
+            if word.may_split:
+                return True  # it may become all the words that are still wanted
+            found += 1
+    return found == len(wanted)
+
+
+def _flags(texts: Iterable[str]) -> frozenset[str]:
+    """Return every flag as written, without its value, and every letter of a cluster: `-rf` is also `-r` and `-f`."""
+    flags = [text for text in texts if is_flag(text)]
+    return frozenset(
+        [
+            *flags,
+            *(text.partition("=")[0] for text in flags),
+            *(f"{text[0]}{letter}" for text in flags if text[1] != text[0] for letter in text[1:]),
+        ]
+    )
+
+
+def _flag_given(flag: str, given: frozenset[str]) -> bool:
+    if any(glob(text, flag) for text in given):
+        return True
+    letters = flag[1:]
+    if letters[0] == "-":
+        return any(len(text) > 3 and text[:2] == "--" and flag.startswith(text) for text in given)
+    # `-rf` is a cluster; `-delete` and `-exec` are words of their own.
+    cluster = letters.isalnum() and len(set(letters)) == len(letters) <= _LONGEST_CLUSTER
+    return cluster and all(f"{flag[0]}{letter}" in given for letter in letters)

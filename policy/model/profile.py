@@ -1,14 +1,101 @@
-"""Preferences: the limits and path lists of a session. Facts about commands are in `policy/commands`."""
+"""Preferences: the users' own rules, and the limits and path lists of a session.
 
-from dataclasses import field
+Facts about commands are in `policy/commands`.
+"""
+
+from dataclasses import field, fields, replace
+from datetime import date
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from policy.model.assessment import RuleRef
 from policy.model.frozen import dataclass
-from policy.model.permission_rule import PermissionRule
+from policy.model.tier import Ruling, Tier
 from policy.model.verdict import Limits
 
 if TYPE_CHECKING:
+    from policy.model.command_pattern import CommandPattern
     from policy.model.credential import Credential
+
+REST = "**"  # as the last word of `run`: any further words
+
+
+class Layer(StrEnum):
+    """The owner of the file that contains a rule. Rules of the repository may only ask and deny until their content is
+    trusted.
+    """
+
+    SYSTEM = "system"
+    USER = "user"
+    REPOSITORY = "repository"
+    TRUSTED = "trusted"  # the repository's, whose content the user trusts
+    NAMED = "named"  # by `--config`
+    TYPED = "typed"  # by flags of this one action, such as `--host`
+    GRANT = "grant"  # a remembered answer of a user
+
+
+class Source(StrEnum):
+    """The author of an action."""
+
+    MODEL = "model"
+    PERSON = "person"  # typed by a person: `agent exec`
+
+
+class Tool(StrEnum):
+    """The tool that an action uses; `bash` stands for every command, with a shell or without."""
+
+    BASH = "bash"
+    READ = "read"
+    WRITE = "write"
+    EDIT = "edit"
+    GLOB = "glob"
+    GREP = "grep"
+    LS = "ls"
+
+
+@dataclass(frozen=True, slots=True)
+class PermissionRule:
+    """One `[[rule]]`. A key that is not set (an empty tuple, None) restricts nothing.
+
+    Attributes:
+        run: one entry for each word, each with its alternatives; `*` and `?` match within a word.
+        more: True if any further words may follow.
+        read: path patterns as written.
+        write: path patterns as written.
+        host: host patterns in lower case. One of `read`, `write` and `host` must match; all other keys must match
+            together.
+        until: the last day on which the rule applies.
+        shape: the one command that a grant is about, more exact than `run` can be.
+    """
+
+    verdict: Ruling
+    ref: RuleRef
+    layer: Layer
+    run: tuple[tuple[str, ...], ...] = ()
+    more: bool = False
+    tool: tuple[Tool, ...] = ()
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
+    host: tuple[str, ...] = ()
+    tier: tuple[Tier, ...] = ()
+    source: tuple[Source, ...] = ()
+    why: str = ""
+    until: date | None = None
+    shape: "CommandPattern | None" = None
+
+    def expired(self, today: date | None) -> bool:
+        """Return True if the rule has expired. If the day is unknown, rules that allow are expired, and the others are
+        not.
+        """
+        if self.until is None:
+            return False
+        return today > self.until if today is not None else self.verdict is Ruling.ALLOW
+
+    @property
+    def pattern(self) -> str:
+        """Return `run` as text: `npm run {build,lint} **`."""
+        words = [word[0] if len(word) == 1 else "{" + ",".join(word) + "}" for word in self.run]
+        return " ".join([*words, *([REST] if self.more else [])])
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,3 +135,44 @@ class Profile:
     credentials: "tuple[Credential, ...]" = ()
     bundle: str = ""
     personal: tuple[str, ...] = ()
+
+
+def narrow(base: Profile, by: Profile) -> Profile:
+    """Return `base` with every setting of `by` that is stricter. INVARIANT: the result never allows what `base` does
+    not.
+
+    Secret, locked and denied lists grow; public, readable and passed-through lists shrink; every limit is the lower
+    one. The rules of `by` that ask and deny are added.
+    """
+    return replace(
+        base,
+        secret_home=_both(base.secret_home, by.secret_home),
+        secret_paths=_both(base.secret_paths, by.secret_paths),
+        secret_names=_both(base.secret_names, by.secret_names),
+        public_names=_shared(base.public_names, by.public_names),
+        locked=_both(base.locked, by.locked),
+        personal=_both(base.personal, by.personal),
+        system=_shared(base.system, by.system),
+        etc=_shared(base.etc, by.etc),
+        environment=_shared(base.environment, by.environment),
+        denied=tuple(dict.fromkeys((*base.denied, *by.denied))),
+        permissions=tuple(
+            dict.fromkeys((*base.permissions, *(rule for rule in by.permissions if rule.verdict is not Ruling.ALLOW)))
+        ),
+        limits=lower(base.limits, by.limits),
+        unix_sockets=base.unix_sockets and by.unix_sockets,
+    )
+
+
+def lower(base: Limits, by: Limits) -> Limits:
+    """Return the lower one of each limit."""
+    names = [field.name for field in fields(Limits)]
+    return Limits(**{name: min(getattr(base, name), getattr(by, name)) for name in names})
+
+
+def _both(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*first, *second)))
+
+
+def _shared(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(entry for entry in first if entry in second)

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from dataclasses import field, replace
 from typing import Any
 
-from policy.model.backup_names import originals
 from policy.model.frozen import dataclass
 from policy.model.glob import glob
 from policy.model.profile import Profile
+from policy.model.secret_names import originals
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 
 from policy.model.assessment import Assessment, Effect, EffectKind, Reason, Scope, Step
+from policy.model.command_pattern import exact
 from policy.model.facts import Facts
-from policy.model.permission_rule import Layer, PermissionRule
+from policy.model.profile import Layer, PermissionRule
 from policy.model.secret_paths import inside
 from policy.model.tier import Tier
-from policy.model.word_patterns import exact
 from policy.permission.describe import about, whose
 from policy.permission.hosts import opens
 from policy.permission.paths import covers, meant

@@ -4,14 +4,12 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 
-from policy.describe.secret_kinds import secret_kind
-from policy.model.matrix import Ruling
-from policy.model.permission_rule import REST, Layer, PermissionRule, Tool
-from policy.model.profile import Profile
+from policy.describe.phrases import secret_kind
+from policy.model.command_pattern import is_flag
+from policy.model.profile import REST, Layer, PermissionRule, Profile, Tool
 from policy.model.secret_paths import Secrets
-from policy.model.tier import Tier
+from policy.model.tier import Ruling, Tier
 from policy.model.verdict import Problem
-from policy.model.word_patterns import is_flag
 from policy.permission.allow import NEVER
 from policy.permission.finding import RuleFinding, Severity
 from policy.rules.rule import CommandRule

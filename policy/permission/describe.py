@@ -2,8 +2,8 @@
 
 from policy.describe.phrases import near
 from policy.model.facts import Facts
-from policy.model.matrix import Ruling
-from policy.model.permission_rule import Layer, PermissionRule
+from policy.model.profile import Layer, PermissionRule
+from policy.model.tier import Ruling
 
 _OWNERS = {
     Layer.SYSTEM: "the system's rule",

@@ -6,9 +6,8 @@ from enum import StrEnum
 from typing import TypeVar
 
 from policy.model.assessment import RuleKind, RuleRef
-from policy.model.matrix import Ruling
-from policy.model.permission_rule import REST, Layer, PermissionRule, Source, Tool
-from policy.model.tier import Tier
+from policy.model.profile import REST, Layer, PermissionRule, Source, Tool
+from policy.model.tier import Ruling, Tier
 from policy.toml.profile import texts
 from policy.toml.schema import TomlDocument, TomlEntry, ValueType
 

@@ -2,15 +2,13 @@
 
 from dataclasses import replace
 
-from policy.describe.secret_kinds import secret_kind
+from policy.describe.phrases import secret_kind
 from policy.interpreter.path_classifier import PathClassifier
 from policy.model.assessment import Assessment, Effect, EffectKind, Reason, RuleKind, RuleRef, Scope
 from policy.model.facts import Facts
 from policy.model.frozen import dataclass
-from policy.model.matrix import Ruling
-from policy.model.permission_rule import Layer, PermissionRule
-from policy.model.profile import Profile
-from policy.model.tier import Tier
+from policy.model.profile import Layer, PermissionRule, Profile
+from policy.model.tier import Ruling, Tier
 
 _ASKED = {"--read": EffectKind.READS, "--write": EffectKind.WRITES}
 _VERBS = {EffectKind.READS: "reads", EffectKind.WRITES: "changes"}

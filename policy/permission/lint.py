@@ -5,12 +5,10 @@ to.
 from collections.abc import Iterator, Sequence
 from datetime import date
 
+from policy.model.command_pattern import is_flag
 from policy.model.facts import Facts, Kind, PathFact
-from policy.model.matrix import Ruling
-from policy.model.permission_rule import PermissionRule
-from policy.model.profile import Profile
-from policy.model.tier import Tier
-from policy.model.word_patterns import is_flag
+from policy.model.profile import PermissionRule, Profile
+from policy.model.tier import Ruling, Tier
 from policy.permission.dead_rules import faults, follow
 from policy.permission.finding import RuleFinding as RuleFinding
 from policy.permission.finding import Severity as Severity

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from enum import IntEnum
 
-from policy.model.abstract_word import AbstractWord, literal
+from policy.model.abstract_word import AbstractWord, SourceSpan, literal
 from policy.model.action import (
     Action,
     EditFile,
@@ -17,13 +17,11 @@ from policy.model.action import (
     WriteFile,
 )
 from policy.model.assessment import Assessment, Effect, EffectKind, Reason, Scope, Step
+from policy.model.command_pattern import broad, mentions, passed_on
 from policy.model.facts import Facts, Kind
 from policy.model.frozen import dataclass
-from policy.model.matrix import Ruling
-from policy.model.permission_rule import PermissionRule, Source, Tool
-from policy.model.span import SourceSpan
-from policy.model.tier import Tier
-from policy.model.word_patterns import broad, mentions, passed_on
+from policy.model.profile import PermissionRule, Source, Tool
+from policy.model.tier import Ruling, Tier
 from policy.permission.allow import Opened, covered
 from policy.permission.describe import about, whose
 from policy.permission.hosts import meets

@@ -3,9 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from policy.model.glob import glob
-from policy.model.matrix import Ruling
-from policy.model.permission_rule import Layer, PermissionRule
-from policy.model.tier import Tier
+from policy.model.profile import Layer, PermissionRule
+from policy.model.tier import Ruling, Tier
 from policy.permission.finding import RuleFinding, Severity
 
 

@@ -5,8 +5,8 @@ code.
 from collections.abc import Iterable
 
 from policy.model.facts import Facts
-from policy.model.matrix import Ruling
-from policy.model.permission_rule import PermissionRule
+from policy.model.profile import PermissionRule
+from policy.model.tier import Ruling
 from policy.permission.paths import parts_of, touches
 
 ANYWHERE = "**"

@@ -5,8 +5,7 @@ from dataclasses import field, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
-from policy.model.assessment import RuleRef
-from policy.model.consequence import Consequence
+from policy.model.assessment import Consequence, RuleRef
 from policy.model.frozen import dataclass
 from policy.model.tier import Tier
 

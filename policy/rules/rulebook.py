@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 
-from policy.model.assessment import RuleRef
-from policy.model.consequence import RULE_CONSEQUENCES, Consequence
+from policy.model.assessment import RULE_CONSEQUENCES, Consequence, RuleRef
 from policy.model.frozen import dataclass
 from policy.model.tier import Tier
 from policy.rules.rule import GRAMMARS, CommandRule, Flag, Operands, Role

@@ -6,12 +6,11 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import field, replace
 from pathlib import Path
 
+from policy.evaluation import fingerprint
 from policy.grants.grant import MAIN, GrantHolder
 from policy.model.frozen import dataclass
-from policy.model.matrix import Ruling
-from policy.model.tier import Mode
+from policy.model.tier import Mode, Ruling
 from policy.model.verdict import Problem
-from policy.rules.fingerprint import fingerprint
 from runner.approval.approver import Approver
 from runner.audit.log import log_place, open_log
 from runner.audit.records import SessionInfo

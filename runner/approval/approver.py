@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from policy.model.action import RunScript
 from policy.model.frozen import dataclass
-from policy.model.matrix import Ruling
+from policy.model.tier import Ruling
 from policy.model.verdict import Ask
 from runner.approval.plan_answer import QUESTION, PlanAnswer, Stay, answered
 from runner.approval.remember_options import HELP, NOTHING, Offer

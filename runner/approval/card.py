@@ -8,8 +8,7 @@ from policy.describe.summary import caveats, summarize
 from policy.model.action import Action, EditFile, RunScript, WriteFile
 from policy.model.assessment import Assessment, EffectKind
 from policy.model.facts import Kind
-from policy.model.matrix import MATRIX, Ruling
-from policy.model.tier import Tier
+from policy.model.tier import MATRIX, Ruling, Tier
 from policy.model.verdict import Ask
 from runner.approval.card_text import marked, safe, safe_line
 from runner.approval.remember_options import NOTHING, Offer, where_words

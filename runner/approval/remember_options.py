@@ -7,7 +7,7 @@ import re
 from policy.grants.grant import GrantScope
 from policy.grants.offers import Choice
 from policy.model.frozen import dataclass
-from policy.model.matrix import Ruling
+from policy.model.tier import Ruling
 from runner.gate.grants.store import USUAL_LIFE, Keep
 from runner.text.sanitize import one_line
 

@@ -9,8 +9,7 @@ from policy.grants.offers import choices, never
 from policy.grants.resolve import covering, resolve
 from policy.model.assessment import Assessment
 from policy.model.frozen import dataclass
-from policy.model.matrix import Ruling
-from policy.model.tier import Tier
+from policy.model.tier import Ruling, Tier
 from policy.model.verdict import Allow, Ask, Deny, Verdict
 from runner.approval.remember_options import Offer, where_words
 from runner.audit.records import RecordedAnswer

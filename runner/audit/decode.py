@@ -6,11 +6,10 @@ it was recorded ends with an ellipsis.
 
 from dataclasses import MISSING, fields, replace
 
+from policy.model.abstract_word import SourceSpan
 from policy.model.action import ACTIONS, Action
 from policy.model.assessment import Effect, EffectKind, Reason, RuleRef, Scope
-from policy.model.matrix import Ruling
-from policy.model.span import SourceSpan
-from policy.model.tier import Mode, Tier
+from policy.model.tier import Mode, Ruling, Tier
 from policy.model.verdict import Cell, Limits, Problem, Rights, Terms
 from runner.audit.fields import Body, items, mapping, number, text, texts
 from runner.gate.explain import Explanation

@@ -17,8 +17,7 @@ from itertools import islice
 from typing import TypeVar
 
 from policy.model.assessment import Scope
-from policy.model.facts import Facts, Kind, PathFact
-from policy.model.git_remotes import Remotes
+from policy.model.facts import Facts, Kind, PathFact, Remotes
 from policy.model.profile import Profile
 
 MOST = 48 << 10  # characters of what was asked about one action

@@ -8,8 +8,7 @@ from datetime import date
 from typing import TypeVar
 
 from policy.model.assessment import Scope
-from policy.model.facts import Facts, Kind, PathFact
-from policy.model.git_remotes import Remotes
+from policy.model.facts import Facts, Kind, PathFact, Remotes
 
 _Value = TypeVar("_Value")
 _KINDS = {kind.value: kind for kind in Kind}

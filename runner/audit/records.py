@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from policy.model.action import Action
 from policy.model.assessment import Assessment, Effect, EffectKind, Reason, Scope
 from policy.model.frozen import dataclass
-from policy.model.permission_rule import Source
+from policy.model.profile import Source
 from policy.model.tier import Tier
 from policy.model.verdict import Allow, Deny, Problem, Terms
 from runner.audit.chain import now

@@ -23,8 +23,7 @@ from runner.problems import Exit, Stopped, usage
 from runner.stderr import coloured
 
 if TYPE_CHECKING:
-    from policy.model.matrix import Matrix
-    from policy.model.tier import Tier
+    from policy.model.tier import Matrix, Tier
     from runner.audit.log import AuditLog, Place
 
 
@@ -261,7 +260,7 @@ def replay(
         agent audit replay --matrix network=deny --json | jq .counts
         agent audit replay --policy new.toml --fail-above execute --strict
     """
-    from policy.rules.fingerprint import fingerprint
+    from policy.evaluation import fingerprint
     from runner.audit.decisions import deeds
     from runner.audit.export.out import counted
     from runner.audit.log import AuditLog, log_exists
@@ -313,9 +312,8 @@ def _tier(name: str) -> "Tier":
 
 def _matrix(given: list[str]) -> "Matrix":
     """Return the matrix with these cells replaced. No cell lifts a floor: `secret` and `denied` stay as they are."""
-    from policy.model.matrix import MATRIX as STANDING
-    from policy.model.matrix import Ruling
-    from policy.model.tier import Tier
+    from policy.model.tier import MATRIX as STANDING
+    from policy.model.tier import Ruling, Tier
 
     rulings = {ruling.name.lower(): ruling for ruling in Ruling}
     made = {tier: dict(row) for tier, row in STANDING.items()}

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from policy.grants.grant import Grant, GrantScope
-from policy.model.matrix import Ruling
+from policy.model.tier import Ruling
 from policy.model.verdict import Problem
 from runner.cli.gate import FLAG, JSON, MODE
 from runner.gate.grants.text import about, labelled_fields, lines
@@ -121,7 +121,7 @@ def add(
         agent grants add 'npm test' p 7d because of the release
         agent grants add 'git commit -m x' d
     """
-    from policy.model.permission_rule import Source
+    from policy.model.profile import Source
     from policy.model.verdict import Ask, Deny
     from runner.frontends.exec.grants import recall
     from runner.gate.gate import GateArgs, open_gate

@@ -64,7 +64,7 @@ def number(cwd: CWD = None, config: CONFIG = None, unattended: UNATTENDED = Fals
     """
     import os
 
-    from policy.rules.fingerprint import fingerprint
+    from policy.evaluation import fingerprint
     from runner.gate.gate import GateArgs, open_gate
 
     args = GateArgs(script="", argv=None, cwd=cwd, config=config, unattended=unattended)

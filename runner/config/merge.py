@@ -4,9 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import date
 
-from policy.model.narrowing import narrow
-from policy.model.permission_rule import PermissionRule
-from policy.model.profile import Profile
+from policy.model.profile import PermissionRule, Profile, narrow
 from policy.model.tier import Mode
 from policy.model.verdict import Problem
 from policy.permission.dead_rules import faults

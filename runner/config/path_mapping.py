@@ -5,8 +5,8 @@ from dataclasses import replace
 from functools import lru_cache
 
 from policy.model.glob import glob
-from policy.model.matrix import Ruling
-from policy.model.permission_rule import PermissionRule
+from policy.model.profile import PermissionRule
+from policy.model.tier import Ruling
 from policy.permission.paths import parts_of
 from policy.toml.schema import Path as KeyPath
 from policy.toml.schema import Value

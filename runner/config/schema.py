@@ -9,7 +9,7 @@ from dataclasses import field
 from enum import Enum
 
 from policy.model.frozen import dataclass
-from policy.model.permission_rule import Source, Tool
+from policy.model.profile import Source, Tool
 from policy.model.tier import Mode, Tier
 from policy.permission.file import KEYS as RULE_KEYS
 from policy.permission.file import MOST as MOST_RULES

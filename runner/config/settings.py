@@ -6,7 +6,7 @@ from dataclasses import field
 from enum import StrEnum
 
 from policy.model.frozen import dataclass
-from policy.model.permission_rule import Layer as RuleLayer
+from policy.model.profile import Layer as RuleLayer
 from policy.model.profile import Profile
 from policy.model.tier import Mode
 from policy.model.verdict import ProblemError

@@ -2,9 +2,8 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from policy.model.narrowing import no_looser
-from policy.model.permission_rule import Layer
-from policy.model.tier import Mode
+from policy.model.profile import Layer
+from policy.model.tier import Mode, no_looser
 from policy.toml.profile import list_fault, patterns_fault
 from policy.toml.schema import Path as KeyPath
 from policy.toml.schema import TomlDocument, TomlEntry, Value

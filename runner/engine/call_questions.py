@@ -10,7 +10,7 @@ from policy.evaluation import EvaluationContext
 from policy.grants.grant import GrantScope
 from policy.model.action import Action, RunScript
 from policy.model.frozen import dataclass
-from policy.model.matrix import Ruling
+from policy.model.tier import Ruling
 from policy.model.verdict import Allow, Ask, Deny, Verdict
 from runner.approval.approver import Answer, Halt, Question, ask_approver
 from runner.approval.card import card

@@ -9,8 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 from policy.model.assessment import Scope
-from policy.model.facts import Facts, Kind, PathFact
-from policy.model.git_remotes import Remotes
+from policy.model.facts import Facts, Kind, PathFact, Remotes
 from policy.model.profile import Profile
 from policy.model.secret_paths import Secrets, inside
 from policy.terms import Floor, workspace_floor

@@ -6,8 +6,7 @@ from policy.model.action import Action, RunScript
 from policy.model.assessment import Assessment, Effect, EffectKind, Reason, RuleKind
 from policy.model.frozen import dataclass
 from policy.model.host_words import nearby
-from policy.model.matrix import Ruling
-from policy.model.tier import Mode, Tier
+from policy.model.tier import Mode, Ruling, Tier
 from policy.model.verdict import Allow, Ask, Cell, Deny, Problem, Terms, Verdict
 from runner.gate.wording import RULING_WORDS, action_words, cell_words, terms_words
 from runner.text.sanitize import visible

@@ -21,10 +21,8 @@ from policy.model.action import (
 from policy.model.assessment import Assessment
 from policy.model.facts import Facts
 from policy.model.frozen import dataclass
-from policy.model.matrix import Ruling
-from policy.model.permission_rule import Source
-from policy.model.profile import Profile
-from policy.model.tier import Mode
+from policy.model.profile import Profile, Source
+from policy.model.tier import Mode, Ruling
 from policy.model.verdict import Allow, Ask, Limits, Verdict
 from runner.config import Settings, load
 from runner.config.load import flag_settings, with_flags

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from policy.model.assessment import Assessment, Effect, EffectKind, Reason, Scope, Step
 from policy.model.host_words import nearby
-from policy.model.permission_rule import Layer, PermissionRule
+from policy.model.profile import Layer, PermissionRule
 from policy.model.tier import Tier
 
 _BEYOND = (Tier.DANGEROUS, Tier.MCP_EXTERNAL, Tier.AGENT_SPAWN, Tier.SECRET, Tier.DENIED)

@@ -13,7 +13,7 @@ from policy.model.action import (
     RunScript,
     WriteFile,
 )
-from policy.model.matrix import Ruling
+from policy.model.tier import Ruling
 from policy.model.verdict import Cell, Rights, Terms
 
 RULING_WORDS = {Ruling.ALLOW: "allowed", Ruling.ASK: "asks", Ruling.DENY: "denied"}

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from policy.model.frozen import dataclass
-from policy.model.matrix import Ruling
+from policy.model.tier import Ruling
 from runner.audit.legacy import current_rule
 from runner.messages import ImageBlock, TextBlock, ThinkingBlock, ToolCall, UserMessage
 from runner.sessions.entries import Answered, Entry, message_of

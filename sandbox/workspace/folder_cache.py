@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable
 from itertools import count
 from pathlib import Path
 
-from policy.model.login_files import sometimes
+from policy.model.secret_names import sometimes
 from sandbox.workspace.git_files import SHAPE, like_repository
 
 MARGIN = 2_500_000_000  # nanoseconds: the coarsest clock of a local file system (FAT) ticks every two seconds

@@ -2,7 +2,7 @@
 
 import os
 
-from policy.model.login_files import MOST, holds_login, sometimes
+from policy.model.secret_names import MOST, holds_login, sometimes
 from sandbox.inside.regular_file import NotRegularError, open_regular, read_descriptor
 
 

@@ -14,8 +14,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from policy.model.backup_names import originals
 from policy.model.frozen import dataclass
+from policy.model.secret_names import originals
 from policy.model.secret_paths import paired
 from sandbox.workspace.folder_cache import (
     CLOSED,

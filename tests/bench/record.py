@@ -7,11 +7,10 @@ import sys
 import time
 from pathlib import Path
 
+from policy.model.abstract_word import SourceSpan
 from policy.model.action import RunScript
 from policy.model.assessment import Assessment, Effect, EffectKind, Reason, RuleKind, RuleRef, Scope
-from policy.model.matrix import Ruling
-from policy.model.span import SourceSpan
-from policy.model.tier import Mode, Tier
+from policy.model.tier import Mode, Ruling, Tier
 from policy.model.verdict import _MINT, Allow, Cell, Deny, Permit, Problem, Rights, Terms
 from runner.audit.chain import canonical, seal
 from runner.audit.log import AuditLog

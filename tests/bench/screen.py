@@ -11,8 +11,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from policy.model.action import EditFile
-from policy.model.matrix import Ruling
-from policy.model.tier import Tier
+from policy.model.tier import Ruling, Tier
 from runner.events import ModelText, ToolProposed
 from runner.frontends.tui.screen import Screen
 from runner.frontends.tui.theme import DARK

@@ -26,10 +26,9 @@ from policy.describe.summary import summarize
 from policy.model.action import Action, RunScript
 from policy.model.assessment import Assessment, EffectKind, Reason, RuleKind, RuleRef, Scope
 from policy.model.facts import Facts, Kind, PathFact
-from policy.model.matrix import Ruling
 from policy.model.profile import Profile
 from policy.model.secret_paths import inside
-from policy.model.tier import Mode, Tier
+from policy.model.tier import Mode, Ruling, Tier
 from policy.model.verdict import Allow, Ask, Deny, Limits, Rights, Terms, Verdict
 from policy.rules.rulebook import RuleBook, parse_examples
 from policy.terms import Floor, terms_for
@@ -233,7 +232,7 @@ def joins(first: str, second: str) -> Iterator[str]:
 
 def narrowed(script: str, by: Profile) -> Iterator[str]:
     """Yield every mode in which the settings of a repository make a verdict less strict."""
-    from policy.model.narrowing import narrow
+    from policy.model.profile import narrow
 
     strict = narrow(profile(), by)
     for mode in (Mode.DEFAULT, Mode.DANGEROUSLY):

@@ -10,9 +10,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from policy.model.matrix import Ruling
-from policy.model.narrowing import no_looser
-from policy.model.tier import Mode
+from policy.model.tier import Mode, Ruling, no_looser
 from runner.config import ConfigError, Settings, load
 from runner.config.merge import standing
 from runner.config.schema import Widens, key_of, list_of

@@ -12,13 +12,14 @@ import pytest
 from policy.classify import classify
 from policy.describe.summary import summarize
 from policy.model.action import RunScript
-from policy.model.assessment import Assessment, Reason
-from policy.model.consequence import (
+from policy.model.assessment import (
     CONSEQUENCE_TEXTS,
     FLAG_CONSEQUENCES,
     PATH_CONSEQUENCES,
     RULE_CONSEQUENCES,
+    Assessment,
     Consequence,
+    Reason,
 )
 from policy.model.tier import Mode, Tier
 from policy.model.verdict import Ask

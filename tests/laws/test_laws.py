@@ -8,6 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from policy.model.abstract_word import SourceSpan
 from policy.model.action import (
     EditFile,
     GrepFiles,
@@ -18,11 +19,8 @@ from policy.model.action import (
     WriteFile,
 )
 from policy.model.assessment import Assessment, Effect, EffectKind, Reason, RuleKind, RuleRef, Scope
-from policy.model.matrix import Ruling
-from policy.model.permission_rule import Layer, PermissionRule, Tool
-from policy.model.profile import Profile
-from policy.model.span import SourceSpan
-from policy.model.tier import Mode, Tier
+from policy.model.profile import Layer, PermissionRule, Profile, Tool
+from policy.model.tier import Mode, Ruling, Tier
 from policy.model.verdict import Ask
 from tests.fuzz import fuzz_policy as fuzz
 

@@ -12,15 +12,12 @@ from policy.decide import decide
 from policy.model.abstract_word import AbstractWord, literal
 from policy.model.action import RunScript
 from policy.model.assessment import Assessment, RuleKind, RuleRef
+from policy.model.command_pattern import broad, exact
 from policy.model.glob import glob
 from policy.model.host_rule import HostRule, authority, host_rule
-from policy.model.matrix import Ruling
-from policy.model.narrowing import narrow
-from policy.model.permission_rule import Layer, PermissionRule, Source, Tool
-from policy.model.profile import Profile
-from policy.model.tier import Mode, Tier
+from policy.model.profile import Layer, PermissionRule, Profile, Source, Tool, narrow
+from policy.model.tier import Mode, Ruling, Tier
 from policy.model.verdict import Allow
-from policy.model.word_patterns import broad, exact
 from policy.permission import match
 from policy.permission.finding import Severity
 from policy.permission.lint import check

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from policy.model.matrix import Ruling
-from policy.model.permission_rule import Layer
-from policy.model.tier import Mode
+from policy.model.profile import Layer
+from policy.model.tier import Mode, Ruling
 from policy.toml.schema import too_deep
 from runner.config import ConfigError, load
 from runner.config.origins import origins

@@ -13,7 +13,7 @@ from types import ModuleType
 import pytest
 import typer
 
-from policy.model.permission_rule import Layer
+from policy.model.profile import Layer
 from policy.permission.file import LISTS, permissions
 from policy.permission.finding import Severity
 from policy.permission.lint import check

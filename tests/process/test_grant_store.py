@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from policy.grants.grant import EVERYWHERE, Grant, GrantHolder, GrantScope, GrantSubject
 from policy.model.command_pattern import HOLE, CommandPattern
-from policy.model.matrix import Ruling
-from policy.model.permission_rule import Tool
-from policy.model.tier import Tier
+from policy.model.profile import Tool
+from policy.model.tier import Ruling, Tier
 from policy.permission.allow import NEVER
 from runner.gate.grants.codec import from_json, to_json
 from runner.gate.grants.store import NAME, USUAL_LIFE, GrantStore, Keep, pruned

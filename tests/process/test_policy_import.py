@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policy.model.abstract_word import literal
-from policy.model.matrix import Ruling
-from policy.model.permission_rule import Layer, PermissionRule
-from policy.model.word_patterns import broad, exact
+from policy.model.command_pattern import broad, exact
+from policy.model.profile import Layer, PermissionRule
+from policy.model.tier import Ruling
 from policy.permission.file import LISTS, permissions
 from policy.permission.finding import Severity
 from policy.permission.lint import check

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.model.matrix import Ruling
-from policy.model.tier import Mode, Tier
+from policy.model.tier import Mode, Ruling, Tier
 from runner.config import shipped
 from runner.config.toml_tables import read_items
 from runner.gate.policy_tools.expectations import Bench, effect_words, judge_one, shipped_tables

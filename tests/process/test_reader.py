@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from policy.bash.ast import Command, Opaque, Redirect, RedirectOp, Script, Substitution
 from policy.bash.parser import read
 from policy.bash.printer import show
-from policy.model.span import SourceSpan
+from policy.model.abstract_word import SourceSpan
 
 # fmt: off
 SHAPES: tuple[tuple[str, str, str], ...] = (

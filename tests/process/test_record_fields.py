@@ -12,11 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from policy.evaluation import fingerprint
 from policy.model.action import RunScript
-from policy.model.matrix import MATRIX, Ruling
-from policy.model.tier import Mode, Tier
+from policy.model.tier import MATRIX, Mode, Ruling, Tier
 from policy.model.verdict import Ask, Deny, Problem
-from policy.rules.fingerprint import fingerprint
 from policy.rules.rulebook import RuleBook
 from runner.audit.fact_recorder import FactRecorder
 from runner.audit.log import AuditLog

@@ -13,10 +13,8 @@ from policy.classify import classify
 from policy.decide import decide
 from policy.model.action import RunScript
 from policy.model.assessment import EffectKind, Scope
-from policy.model.facts import Facts
-from policy.model.git_remotes import Remotes
-from policy.model.matrix import Ruling
-from policy.model.tier import Mode
+from policy.model.facts import Facts, Remotes
+from policy.model.tier import Mode, Ruling
 from policy.model.verdict import Allow, Ask, Deny
 from runner.facts.gather import gather
 from runner.facts.git.remotes import remotes

@@ -17,9 +17,8 @@ from policy.grants.grant import MAIN, GrantScope
 from policy.grants.resolve import approve, resolve
 from policy.model.action import Action, EditFile, ReadFile, RunArgv, RunScript, WriteFile
 from policy.model.assessment import Assessment
-from policy.model.facts import Kind, PathFact
-from policy.model.git_remotes import Remotes
-from policy.model.permission_rule import Source
+from policy.model.facts import Kind, PathFact, Remotes
+from policy.model.profile import Source
 from policy.model.tier import Mode
 from policy.model.verdict import Allow, Ask, Verdict
 from policy.permission.flag_rights import FlagRights

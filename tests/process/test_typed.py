@@ -15,10 +15,9 @@ from policy.classify import classify
 from policy.decide import decide
 from policy.model.action import RunScript
 from policy.model.host_rule import HostRule, host_rule
-from policy.model.matrix import Ruling
-from policy.model.permission_rule import Source
+from policy.model.profile import Source
 from policy.model.secret_paths import Secrets
-from policy.model.tier import Mode, Tier
+from policy.model.tier import Mode, Ruling, Tier
 from policy.model.verdict import Allow, Ask, Deny, Rights, Verdict
 from policy.permission.flag_rights import FlagRights
 from runner.frontends.exec.argv import without_values

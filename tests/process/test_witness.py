@@ -15,7 +15,7 @@ from policy.bash import bashlex_tables
 from policy.bash.ast import Assignment, Item, Opaque, Redirect, Script, Substitution, Word
 from policy.bash.crosscheck import disagreement, sources_digest
 from policy.bash.parser import read
-from policy.model.span import SourceSpan
+from policy.model.abstract_word import SourceSpan
 from tests.support.places import ROOT
 
 

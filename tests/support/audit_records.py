@@ -5,11 +5,10 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
+from policy.model.abstract_word import SourceSpan
 from policy.model.action import Action, RunScript
 from policy.model.assessment import Assessment, Effect, EffectKind, Reason, RuleKind, RuleRef, Scope
-from policy.model.matrix import Ruling
-from policy.model.span import SourceSpan
-from policy.model.tier import Mode, Tier
+from policy.model.tier import Mode, Ruling, Tier
 from policy.model.verdict import _MINT as MINT
 from policy.model.verdict import Allow, Cell, Deny, Permit, Problem, Rights, Terms
 from runner.audit.log import AuditLog

@@ -16,10 +16,8 @@ from policy.decide import decide
 from policy.model.action import Action, RunScript
 from policy.model.assessment import Assessment
 from policy.model.facts import Facts, Kind, PathFact
-from policy.model.matrix import Ruling
-from policy.model.permission_rule import Layer, PermissionRule, Source
-from policy.model.profile import Profile
-from policy.model.tier import Mode
+from policy.model.profile import Layer, PermissionRule, Profile, Source
+from policy.model.tier import Mode, Ruling
 from policy.model.verdict import Allow, Ask, Verdict
 from policy.permission.file import LISTS, permissions
 from policy.rules.rulebook import RuleBook

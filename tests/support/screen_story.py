@@ -2,8 +2,7 @@
 
 from policy.model.action import EditFile, GrepFiles, ReadFile, RunScript, WriteFile
 from policy.model.assessment import RuleKind, RuleRef
-from policy.model.matrix import Ruling
-from policy.model.tier import Mode, Tier
+from policy.model.tier import Mode, Ruling, Tier
 from policy.model.verdict import Cell, Problem
 from runner import events
 from runner.messages import Failure, Usage

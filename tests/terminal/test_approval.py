@@ -10,11 +10,10 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from policy.model.abstract_word import SourceSpan
 from policy.model.action import RunScript, WriteFile
 from policy.model.assessment import Assessment, Effect, EffectKind, Reason, RuleKind, RuleRef, Scope
-from policy.model.matrix import Ruling
-from policy.model.span import SourceSpan
-from policy.model.tier import Mode, Tier
+from policy.model.tier import Mode, Ruling, Tier
 from policy.model.verdict import Ask, Cell, Limits, Rights, Terms
 from runner.approval.approver import Answer, Edited, Halt, No, Question, Terminal, Unattended, Yes
 from runner.approval.card import card
@@ -259,7 +258,7 @@ import asyncio, os, select, sys
 from rich.console import Console
 from policy.model.action import RunScript, WriteFile
 from policy.model.assessment import Assessment, Reason, RuleKind, RuleRef
-from policy.model.matrix import Ruling
+from policy.model.tier import Ruling
 from policy.model.tier import Mode, Tier
 from policy.model.verdict import Ask, Cell, Rights, Terms
 from runner.approval.approver import Terminal

@@ -342,8 +342,7 @@ def test_judge_names_the_line_that_is_no_question(harness: CliHarness, line: byt
 
 
 def test_the_matrix_as_json_is_the_matrix(harness: CliHarness) -> None:
-    from policy.model.matrix import MATRIX
-    from policy.model.tier import Mode, Tier
+    from policy.model.tier import MATRIX, Mode, Tier
 
     shown = json.loads(harness.agent("policy", "matrix", "--json").stdout)
     assert shown == {tier.label: {mode.value: MATRIX[tier][mode].name.lower() for mode in Mode} for tier in Tier}

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from policy.model.action import EditFile, ReadFile, RunScript
-from policy.model.matrix import Ruling
-from policy.model.tier import Tier
+from policy.model.tier import Ruling, Tier
 from runner import events
 from runner.frontends.terminal.probe import is_light
 from runner.frontends.tui.rows import Row, ansi, cells, measure, plain

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from policy.grants.grant import GrantHolder, GrantScope
-from policy.model.matrix import Ruling
+from policy.model.tier import Ruling
 from runner.approval.approver import Answer, No, Terminal, Yes
 from runner.approval.remember_options import NOTHING, Offer
 from runner.approval.remembered import offer

@@ -9,8 +9,7 @@ from rich.console import Console
 
 from policy.grants.grant import GrantScope, GrantSubject
 from policy.model.command_pattern import CommandPattern
-from policy.model.matrix import Ruling
-from policy.model.tier import Mode
+from policy.model.tier import Mode, Ruling
 from runner.approval.approver import Answer, Edited, Halt, No, Question, Yes
 from runner.events import Denied, QuestionAnswered, QuestionAsked, ToolProposed, VerdictReached
 from runner.frontends.plain.transcript import Transcript

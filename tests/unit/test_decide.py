@@ -15,10 +15,9 @@ from policy.interpreter.denied import denied_reason
 from policy.model.action import Action, ReadFile, RunArgv, RunScript, WriteFile
 from policy.model.assessment import Assessment, Effect, EffectKind, Reason, RuleKind, RuleRef, Scope
 from policy.model.facts import Facts, Kind, PathFact
-from policy.model.matrix import MATRIX, Ruling
 from policy.model.profile import Profile
 from policy.model.secret_paths import Secrets
-from policy.model.tier import Mode, Tier
+from policy.model.tier import MATRIX, Mode, Ruling, Tier
 from policy.model.verdict import Allow, Ask, Deny, Limits, Rights, Terms, Verdict
 from policy.toml.profile import parse_profile
 from tests.support.places import ROOT

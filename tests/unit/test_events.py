@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from policy.model.action import EditFile, RunScript
 from policy.model.assessment import RuleKind, RuleRef
-from policy.model.matrix import Ruling
-from policy.model.tier import Mode, Tier
+from policy.model.tier import Mode, Ruling, Tier
 from policy.model.verdict import Cell, Problem
 from runner import events
 from runner.messages import Failure, Usage

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from policy.model.abstract_word import SourceSpan
 from policy.model.action import Action, RunArgv, RunScript, WriteFile
 from policy.model.assessment import Assessment, Effect, EffectKind, Reason, RuleKind, RuleRef, Scope
-from policy.model.matrix import Ruling
-from policy.model.span import SourceSpan
-from policy.model.tier import Mode, Tier
+from policy.model.tier import Mode, Ruling, Tier
 from policy.model.verdict import _MINT as MINT
 from policy.model.verdict import Allow, Ask, Cell, Deny, Permit, Problem, Rights, Terms
 from runner.gate.explain import Explanation, caret_lines, explain, render

@@ -14,8 +14,7 @@ from policy.grants.resolve import resolve
 from policy.model.action import Action, EditFile, ReadFile, RunArgv, RunScript, WriteFile
 from policy.model.command_pattern import HOLE
 from policy.model.facts import Kind, PathFact
-from policy.model.matrix import Ruling
-from policy.model.tier import Mode, Tier
+from policy.model.tier import Mode, Ruling, Tier
 from policy.model.verdict import Allow, Ask, Deny
 from tests.support.command_samples import COMMANDS
 from tests.support.grant_questions import TOP, action, approved_grants, evaluation_context, question, resolution
@@ -416,7 +415,7 @@ def test_law_a_covered_script_holds_only_what_the_grants_are_about_and_gets_only
 
 
 def _asked(tier: Tier, mode: Mode) -> bool:
-    from policy.model.matrix import MATRIX
+    from policy.model.tier import MATRIX
 
     return MATRIX[tier][mode] is Ruling.ASK
 

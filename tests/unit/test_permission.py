@@ -5,9 +5,8 @@ from datetime import date
 import pytest
 
 from policy.model.action import Action, EditFile, GrepFiles, ReadFile, RunArgv, WriteFile
-from policy.model.matrix import Ruling
-from policy.model.permission_rule import Source
-from policy.model.tier import Mode, Tier
+from policy.model.profile import Source
+from policy.model.tier import Mode, Ruling, Tier
 from policy.model.verdict import UNNAMED, Allow, Ask, Deny
 from tests.support.permission_machine import assess, judge, machine, ruling
 

@@ -4,7 +4,7 @@ from datetime import date
 
 import pytest
 
-from policy.model.permission_rule import Layer
+from policy.model.profile import Layer
 from policy.permission.finding import RuleFinding, Severity
 from policy.permission.lint import check
 from tests.support.permission_machine import BOOK, PROFILE, rules

@@ -5,10 +5,8 @@ from datetime import date
 import pytest
 
 from policy.model.assessment import RuleKind, RuleRef
-from policy.model.matrix import Ruling
-from policy.model.narrowing import narrow
-from policy.model.permission_rule import Layer, PermissionRule, Source, Tool
-from policy.model.tier import Tier
+from policy.model.profile import Layer, PermissionRule, Source, Tool, narrow
+from policy.model.tier import Ruling, Tier
 from policy.permission.file import LISTS, permissions
 from policy.toml.profile import parse_profile
 from policy.toml.schema import TomlError, read

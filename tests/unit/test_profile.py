@@ -10,12 +10,9 @@ from hypothesis import strategies as st
 from policy.model.assessment import RuleKind, RuleRef
 from policy.model.credential import Credential
 from policy.model.host_rule import HostRule
-from policy.model.matrix import MATRIX, Ruling
-from policy.model.narrowing import lower, narrow, no_looser
-from policy.model.permission_rule import Layer, PermissionRule
-from policy.model.profile import Profile
+from policy.model.profile import Layer, PermissionRule, Profile, lower, narrow
 from policy.model.secret_paths import Secrets
-from policy.model.tier import Mode
+from policy.model.tier import MATRIX, Mode, Ruling, no_looser
 from policy.model.verdict import Limits, limit_names
 from policy.toml.profile import LIMITS, ProfileError, parse_profile
 from tests.support.places import ROOT

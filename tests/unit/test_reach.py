@@ -5,8 +5,7 @@ import pytest
 from policy.evaluation import within_backend
 from policy.model.action import RunScript
 from policy.model.assessment import Assessment, Effect, EffectKind, Reason, RuleKind, RuleRef
-from policy.model.matrix import Ruling
-from policy.model.tier import Mode, Tier
+from policy.model.tier import Mode, Ruling, Tier
 from policy.model.verdict import (
     _MINT,
     Allow,

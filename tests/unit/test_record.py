@@ -10,8 +10,8 @@ import pytest
 
 from policy.bash.ast import Text
 from policy.model import frozen
+from policy.model.abstract_word import SourceSpan
 from policy.model.action import RunArgv, RunScript
-from policy.model.span import SourceSpan
 from policy.model.verdict import Limits
 
 

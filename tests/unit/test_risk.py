@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from policy.classify import classify
 from policy.describe.summary import summarize
 from policy.model.action import EditFile, GrepFiles, ListFolder, ReadFile, RunArgv, WriteFile
-from policy.model.assessment import Assessment, Effect, EffectKind, Reason, RuleKind, RuleRef, Scope
-from policy.model.consequence import Consequence
+from policy.model.assessment import Assessment, Consequence, Effect, EffectKind, Reason, RuleKind, RuleRef, Scope
 from policy.model.tier import Tier
 from tests.fuzz import fuzz_policy as fuzz
 from tests.support.places import TESTS

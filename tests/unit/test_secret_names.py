@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from policy.classify import classify
 from policy.model.action import RunScript
-from policy.model.backup_names import originals
-from policy.model.login_files import MOST, holds_login
+from policy.model.secret_names import MOST, holds_login, originals
 from policy.model.secret_paths import Secrets
 from policy.model.tier import Tier
 from sandbox.workspace.folder_cache import Trees

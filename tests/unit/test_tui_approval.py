@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from policy.grants.grant import GrantHolder, GrantScope
 from policy.model.action import Action, EditFile, WriteFile
 from policy.model.assessment import Reason, RuleKind, RuleRef
-from policy.model.matrix import Ruling
-from policy.model.tier import Mode, Tier
+from policy.model.tier import Mode, Ruling, Tier
 from policy.model.verdict import Ask, Cell
 from runner.approval.approver import Answer, Edited, Halt, No, Question, Yes
 from runner.approval.card import card

@@ -13,10 +13,8 @@ from policy.model.action import ACTIONS, Action
 from policy.model.assessment import Assessment
 from policy.model.facts import PathFact
 from policy.model.frozen import dataclass
-from policy.model.matrix import MATRIX, Matrix, Ruling
-from policy.model.permission_rule import Source
-from policy.model.profile import Profile
-from policy.model.tier import Mode
+from policy.model.profile import Profile, Source
+from policy.model.tier import MATRIX, Matrix, Mode, Ruling
 from policy.model.verdict import Allow, Ask, Verdict
 from policy.permission.flag_rights import FlagRights
 from policy.rules.rulebook import RuleBook

@@ -6,8 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from policy.model.frozen import dataclass
-from policy.model.matrix import MATRIX, Matrix
-from policy.model.tier import Mode
+from policy.model.tier import MATRIX, Matrix, Mode
 from runner.audit.decisions import DecisionTrail
 from runner.audit.reports.replay import NotRecorded, Policy
 from runner.config import Settings, load

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Iterator
 from enum import StrEnum
 
 from policy.model.frozen import dataclass
-from policy.model.matrix import Ruling
-from policy.model.tier import Tier
+from policy.model.tier import Ruling, Tier
 from runner.audit.decisions import DecisionTrail
 from runner.audit.export import reading
 from runner.audit.reports.replay import NOT_ASKED, NewVerdict, NotRecorded, ruled, ruled_then

@@ -13,7 +13,7 @@ from policy.decide import open_reasons
 from policy.evaluation import EvaluationContext
 from policy.model.action import RunScript
 from policy.model.frozen import dataclass
-from policy.model.permission_rule import PermissionRule
+from policy.model.profile import PermissionRule
 from policy.model.tier import Mode, Tier
 from policy.model.verdict import Allow, Deny
 from policy.permission.finding import RuleFinding, Severity

@@ -3,7 +3,7 @@
 import os
 
 from policy.languages.git_config import Setting
-from policy.model.git_remotes import USUAL, Remotes
+from policy.model.facts import USUAL, Remotes
 from sandbox.workspace.git_settings import (
     UncertainSettingsError,
     git_folders,

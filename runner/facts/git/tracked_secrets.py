@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from policy.model.frozen import dataclass
-from policy.model.login_files import MOST, holds_login, sometimes
 from policy.model.profile import Profile
+from policy.model.secret_names import MOST, holds_login, sometimes
 from policy.model.secret_paths import Secrets
 from runner.facts.git.objects import ID, Entry, Objects, Unreadable, whole
 from runner.facts.git.revision import Revisions

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from policy.model.action import Action
-from policy.model.permission_rule import Source
+from policy.model.profile import Source
 from policy.model.tier import Tier
 from policy.model.verdict import Allow, Ask, Deny, Problem
 from runner.audit.fact_recorder import FactRecorder

@@ -12,7 +12,7 @@ from policy.evaluation import EvaluationContext
 from policy.grants.grant import MAIN, GrantHolder, GrantScope
 from policy.model.action import Action, RunScript
 from policy.model.assessment import Assessment
-from policy.model.permission_rule import Source
+from policy.model.profile import Source
 from policy.model.verdict import Ask, Verdict
 from runner.approval.approver import Answer, Question
 from runner.approval.remember_options import Offer

@@ -9,11 +9,11 @@ import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Protocol
 
+from policy.evaluation import fingerprint
 from policy.model.assessment import Assessment
 from policy.model.frozen import dataclass
-from policy.model.permission_rule import Source
+from policy.model.profile import Source
 from policy.model.verdict import Allow, Deny, Limits, Problem
-from policy.rules.fingerprint import fingerprint
 from runner.audit.fact_recorder import FactRecorder
 from runner.audit.records import Decision, RecordedAnswer, SessionInfo
 from runner.frontends.exec.argv import without_values

@@ -5,11 +5,9 @@ import os
 from dataclasses import asdict, replace
 
 from policy.model.action import RunArgv
-from policy.model.assessment import Assessment, Effect, EffectKind, Reason, Scope
-from policy.model.builtin_rules import SANDBOX_SHOW
+from policy.model.assessment import SANDBOX_SHOW, Assessment, Effect, EffectKind, Reason, Scope
 from policy.model.frozen import dataclass
-from policy.model.matrix import Ruling
-from policy.model.tier import Tier
+from policy.model.tier import Ruling, Tier
 from policy.model.verdict import Ask, Deny, Rights, Terms, Verdict
 from policy.terms import Floor, terms_for
 from runner.gate.explain import names_of

@@ -53,7 +53,7 @@ def _answered(
     gate: "Gate", assessment: "Assessment", verdict: "Verdict", *, unattended: bool
 ) -> "tuple[Assessment, Verdict]":
     """Return the verdict after remembered answers are applied. Nothing is asked, consumed or stored."""
-    from policy.model.permission_rule import Source
+    from policy.model.profile import Source
     from runner.gate.gate import answers_kept
 
     if not answers_kept():

@@ -4,8 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 from policy.model.frozen import dataclass
-from policy.model.matrix import Ruling
-from policy.model.tier import Mode
+from policy.model.tier import Mode, Ruling
 from policy.model.verdict import Ask, Problem, ProblemError
 from runner.approval.approver import Answer, Edited, Halt, No, Question, Yes
 from runner.approval.plan_answer import QUESTION, WAYS, Leave, PlanAnswer, Stay

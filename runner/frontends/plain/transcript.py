@@ -11,8 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from policy.model.action import Action, EditFile, RunArgv, RunScript, WriteFile
-from policy.model.matrix import Ruling
-from policy.model.tier import Tier
+from policy.model.tier import Ruling, Tier
 from policy.model.verdict import Problem
 from runner.events import (
     CallBegun,

@@ -5,9 +5,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from policy.model.matrix import MATRIX, Ruling
-from policy.model.permission_rule import PermissionRule
-from policy.model.tier import Tier
+from policy.model.profile import PermissionRule
+from policy.model.tier import MATRIX, Ruling, Tier
 from runner.frontends.slash.command import Command, CommandHost, Mistake, say
 from runner.gate.gate import Gate
 from runner.gate.grants.text import lines as grant_lines

@@ -11,8 +11,7 @@ from policy.model.action import (
     RunScript,
     WriteFile,
 )
-from policy.model.matrix import Ruling
-from policy.model.tier import Tier
+from policy.model.tier import Ruling, Tier
 from policy.model.verdict import Problem
 from runner.events import Denied, Finished, MalformedCall, QuestionAnswered, VerdictReached
 from runner.frontends.tui.diff import diff_rows

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import assert_never
 
-from policy.model.matrix import Ruling
+from policy.model.tier import Ruling
 from policy.model.verdict import Problem
 from runner.events import (
     CallBegun,

@@ -2,8 +2,7 @@
 
 import math
 
-from policy.model.matrix import MATRIX, Ruling
-from policy.model.tier import Mode, Tier
+from policy.model.tier import MATRIX, Mode, Ruling, Tier
 from runner.events import Changed, ContextUsed, Event, ModelText, ModelThinking, Retrying, RunEnded, SessionStarted
 from runner.frontends.tui.fragments import Fragments, cells, fit
 from runner.frontends.wording import wait_words

@@ -7,9 +7,8 @@ from typing import TypeVar
 
 from policy.grants.grant import Grant, GrantScope, GrantSubject
 from policy.model.command_pattern import HOLE, CommandPattern
-from policy.model.matrix import Ruling
-from policy.model.permission_rule import Tool
-from policy.model.tier import Tier
+from policy.model.profile import Tool
+from policy.model.tier import Ruling, Tier
 from policy.permission.allow import NEVER
 
 _ID = re.compile(r"g[0-9a-f]{8}")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from policy.grants.grant import EVERYWHERE, Grant, GrantHolder, GrantScope, GrantSubject
 from policy.model.frozen import dataclass
-from policy.model.matrix import Ruling
+from policy.model.tier import Ruling
 from runner.gate.grants.codec import from_json, to_json
 from runner.state.json_file import Held, StateError, StateFile
 

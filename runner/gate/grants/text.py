@@ -3,7 +3,7 @@
 import time
 
 from policy.grants.grant import Grant, GrantScope
-from policy.model.matrix import Ruling
+from policy.model.tier import Ruling
 
 
 def lines(grant: Grant, now: float, here: str) -> list[str]:

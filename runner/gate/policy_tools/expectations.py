@@ -11,8 +11,7 @@ from pathlib import Path
 from policy.model.assessment import Assessment, Effect
 from policy.model.facts import Facts
 from policy.model.frozen import dataclass
-from policy.model.matrix import Ruling
-from policy.model.tier import Mode
+from policy.model.tier import Mode, Ruling
 from policy.model.verdict import Deny, Verdict
 from runner.config import Settings, load, shipped
 from runner.gate.gate import Gate, GateArgs, folder, open_gate, ruling
@@ -185,7 +184,7 @@ def _with_rules(settings: Settings, table: Table) -> Settings:
     """Return the configuration with the table's own `[[rule]]`s over it."""
     if not table.rules:
         return settings
-    from policy.model.permission_rule import Layer
+    from policy.model.profile import Layer
     from policy.permission.file import LISTS, permissions
     from policy.toml.schema import TomlError, read
 

@@ -63,7 +63,7 @@ def run_import(name: str, kind: Kind | None, *, as_json_too: bool, out: str | No
 
 def sound(found: Import, settings: "Settings") -> Import:
     """Keep only rules that can be loaded and take effect. The others are listed with the error."""
-    from policy.model.permission_rule import Layer
+    from policy.model.profile import Layer
     from policy.permission.dead_rules import faults
     from policy.permission.file import LISTS, MOST, permissions
     from policy.toml.schema import TomlError, read

@@ -18,9 +18,8 @@ from policy.model.action import (
 )
 from policy.model.facts import Facts
 from policy.model.frozen import dataclass
-from policy.model.matrix import Ruling
-from policy.model.permission_rule import Source, Tool
-from policy.model.tier import Mode, Tier
+from policy.model.profile import Source, Tool
+from policy.model.tier import Mode, Ruling, Tier
 from runner.config.toml_tables import Item, read_items, unknown_key, wrong
 from runner.gate.policy_tools.reference_machine import FILES
 from runner.problems import usage

@@ -3,7 +3,7 @@
 import json
 import re
 
-from policy.model.matrix import Ruling
+from policy.model.tier import Ruling
 from runner.gate.policy_tools.importers.result import REST, Carried, Import, Origin
 from runner.gate.policy_tools.importers.wildcards import NotWords, plain, starred
 from runner.problems import usage

@@ -6,7 +6,7 @@ import re
 import shlex
 
 from policy.model.frozen import dataclass
-from policy.model.matrix import Ruling
+from policy.model.tier import Ruling
 from runner.gate.policy_tools.importers.result import (
     REST,
     WILD,

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from policy.model.matrix import Ruling
+from policy.model.tier import Ruling
 from runner.config.toml_tables import Item, read_items
 from runner.gate.policy_tools.importers.result import REST, Carried, Import, Origin, Word
 from runner.gate.policy_tools.importers.wildcards import NotWords, plain

@@ -5,7 +5,7 @@ from dataclasses import field
 from json import dumps
 
 from policy.model.frozen import dataclass
-from policy.model.matrix import Ruling
+from policy.model.tier import Ruling
 from runner.text.phrases import many
 from runner.text.sanitize import one_line
 

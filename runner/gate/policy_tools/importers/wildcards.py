@@ -3,7 +3,7 @@
 import re
 import shlex
 
-from policy.model.matrix import Ruling
+from policy.model.tier import Ruling
 from runner.gate.policy_tools.importers.result import REST, WILD, Word
 
 # What would make more than one command of it, or a word that only the run decides.
