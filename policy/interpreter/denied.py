@@ -14,7 +14,7 @@ def denied_reason(words: Sequence[str | None], profile: Profile, span: SourceSpa
     """Return the reason if one simple command is on the denied list. Call it for every command of a script.
 
     `words` are decoded; None stands for a word that only the moment of running decides. The words meet as those of a
-    `[[rule]]` that denies (`word_patterns.broad`); a last `*` is any rest. When in doubt it matches.
+    `[[rule]]` that denies (`command_pattern.broad`); a last `*` is any rest. When in doubt it matches.
     """
     if not profile.denied or not words or words[0] is None:
         return None

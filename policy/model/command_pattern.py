@@ -1,4 +1,7 @@
-"""The pattern of the one command that a grant is about, or of an effect that belongs to no command."""
+"""Patterns of commands: the pattern of the one command that a grant is about, and the word patterns of rules.
+
+Word patterns match exactly for rules that allow, and broadly for rules that forbid.
+"""
 
 import re
 from collections.abc import Iterable, Sequence

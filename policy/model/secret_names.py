@@ -1,4 +1,4 @@
-"""The names of copies that editors, version control and file managers make, and the names they were made from."""
+"""Names of secret files: copies that editors, version control and file managers make, and files that hold logins."""
 
 import re
 from functools import lru_cache
