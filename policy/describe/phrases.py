@@ -126,7 +126,7 @@ def joined(items: Sequence[str]) -> str:
     return " and ".join([", ".join(items[:-1]), items[-1]] if len(items) > 1 else items)
 
 
-UNKNOWN_SECRET = "a private key or credential store"
+UNKNOWN_KIND = "a private key or credential store"
 
 _HISTORY = r"\.\w*_history|\.zhistory|\.history|\.histfile|\.lesshst|\.viminfo|shada|atuin|\.zsh_sessions"
 _BROWSERS = (
@@ -160,7 +160,7 @@ def secret_kind(path: str) -> str:
     full = path if path.startswith("/") else f"/{path.removeprefix('~/')}"
     folder, _, name = full.rpartition("/")
     likely = (full, *(f"{folder}/{each}" for each in originals(name)))
-    return next((words for each in likely for pattern, words in _compiled() if pattern.search(each)), UNKNOWN_SECRET)
+    return next((words for each in likely for pattern, words in _compiled() if pattern.search(each)), UNKNOWN_KIND)
 
 
 @cache

@@ -106,7 +106,7 @@ class Facts:
             workspace; a folder ends with a slash), or None if unknown. The parts: `index`; `assumed index`, the entries
             that are assumed to be unchanged; `history`; `tree of REVISION`; and `change of REVISION` (the trees of that
             commit and of its parents).
-        login: returns True if a file of settings, such as `.npmrc`, contains a login now (`secret_names` has the names).
+        login: returns True if a file of settings, such as `.npmrc`, contains a login now (see `secret_names`).
         names: returns the entries of a folder, or None if the list would be incomplete.
     """
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from policy.describe.phrases import UNKNOWN_SECRET, secret_kind
+from policy.describe.phrases import UNKNOWN_KIND, secret_kind
 
 # fmt: off
 KINDS = (
@@ -20,8 +20,8 @@ KINDS = (
     ("/proc/1/environ",                "the environment of another program",          "another program"),
     ("/run/docker.sock",               "control of containers that is as good as root", "a socket"),
     ("/home/me/.mozilla/firefox/x",    "saved sessions and passwords of a browser or mail program", "a profile"),
-    ("/home/me/.aws/credentials",      UNKNOWN_SECRET,                                "the usual words"),
-    ("/w/my.environment",              UNKNOWN_SECRET,                                "only the end of a name counts"),
+    ("/home/me/.aws/credentials",      UNKNOWN_KIND,                                "the usual words"),
+    ("/w/my.environment",              UNKNOWN_KIND,                                "only the end of a name counts"),
 )
 # fmt: on
 
