@@ -16,19 +16,20 @@ from tests.support.places import TESTS
 from tests.support.sandbox_bench import USERS, Bench, make
 
 FOLDERS = ("sandbox", "services", "terminal", "process", "laws", "unit")  # in the order in which they run
-# Groups of tests, for runs with `--dist loadgroup`; `make test` gives each file to one worker. `sandbox` is the group of the tests that share a bench, count
-# processes and descriptors of a user, or look at files that sandboxes of other tests have in /var/tmp.
-SHARED = {"docked": "docker", "benches": "sandbox"}  # by fixture
-ALONE = {
-    "test_limits": "sandbox",
-    "test_cgroup": "sandbox",
-    "test_sandbox_many": "sandbox",
-    "test_broker_exec": "sandbox",
+# Files whose tests run one after the other in one worker. All other files are distributed over the workers one by one.
+GROUPS = {
+    # These count the processes, the cgroups or the free space of the machine.
+    "test_limits": "counts",
+    "test_cgroup": "counts",
+    "test_sandbox_many": "counts",
+    "test_broker_exec": "counts",
     # These look for a key in every process of the machine, and have processes that hold one.
     "test_credentials": "keys",
     "test_canary": "keys",
     "test_keyring": "keys",
 }
+# Files with a costly fixture for several rows each: the rows with the same text before the colon in their id share a worker.
+SHARED_ROWS = {"test_attacks"}
 
 # A job runner may start us with Ctrl-C ignored, and what we start would inherit that: the product respects it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -57,16 +58,26 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("few" if config.getoption("--smoke") else "busy")
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist, which reads the groups from the marks
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """Return a scheduler for pytest-xdist that gives each file, or each group of `GROUPS`, to one worker, in order."""
+    from xdist.scheduler import LoadScopeScheduling  # only with -n
+
+    class FileScheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file, _, test = nodeid.partition("::")
+            name = file.rpartition("/")[2].removesuffix(".py")
+            return test.partition(":")[0] if name in SHARED_ROWS else GROUPS.get(name, file)
+
+    config.option.loadscopereorder = False  # `pytest_collection_modifyitems` has put the longest folders first
+    return FileScheduling(config, log)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark each test with the name of its folder and its group, put the longest folders first, and select for `--smoke`."""
+    """Mark each test with the name of its folder, put the longest folders first, and select for `--smoke`."""
     folders: dict[pytest.Item, str] = {}
     for item in items:
         folders[item] = item.path.relative_to(TESTS).parts[0]
         item.add_marker(folders[item])
-        names = getattr(item, "fixturenames", ())
-        shared = [group for name, group in SHARED.items() if name in names]
-        item.add_marker(pytest.mark.xdist_group((shared or [ALONE.get(item.path.stem, item.path.stem)])[0]))
     items.sort(key=lambda item: FOLDERS.index(folders[item]))
     if config.getoption("--smoke"):
         functions: set[str] = set()

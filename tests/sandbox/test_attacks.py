@@ -39,9 +39,7 @@ def outcomes(user: str, number: int) -> dict[str, Told]:
 @pytest.mark.parametrize(
     ("attack", "user", "share"),
     [
-        pytest.param(
-            attack, user, number, id=f"{attack.id}-{user}", marks=pytest.mark.xdist_group(f"attacks-{user}-{number}")
-        )
+        pytest.param(attack, user, number, id=f"{user}-{number}:{attack.id}")
         for user, number in SHARES
         for attack in shares(ATTACKS)[number]
     ],
