@@ -47,7 +47,7 @@ for line in open("/proc/partitions").read().split("\\n")[2:]:
     A("read-masked-umount", "read", "by taking away what covers it", 'for flags in (0, 2, 8): print(libc.umount2(b".env", flags), libc.umount2(b"deep/down/server.pem", flags))\nshow(".env")'),
     A("read-masked-userns", "read", "the same as root of a user namespace", 'print(libc.unshare(0x10020000))\nprint(libc.umount2(b".env", 2))\nshow(".env")'),
     A("read-masked-git", "read", "by asking Git for it", "git --no-pager diff --no-index /dev/null .env; git hash-object -w .env | xargs git cat-file -p; tar cf - .env deep | grep -a -o 'decoy-[0-9a-f]*'", "sh"),
-    A("read-launcher-environment", "read", "the variables of whoever started us", 'print([each[::-1] for each in os.environ.values() if each.startswith("decoy-")])\neach(*(lambda p=p: print(open(f"/proc/{p}/environ", "rb").read()[::-1]) for p in os.listdir("/proc") if p.isdigit()))'),
+    A("read-launcher-environment", "read", "the variables of the process that started the command", 'print([each[::-1] for each in os.environ.values() if each.startswith("decoy-")])\neach(*(lambda p=p: print(open(f"/proc/{p}/environ", "rb").read()[::-1]) for p in os.listdir("/proc") if p.isdigit()))'),
     A("read-command-lines", "read", "the words of other commands", 'each(*(lambda p=p: show(f"/proc/{p}/cmdline") for p in os.listdir("/proc") if p.isdigit()))'),
     A("read-victim-memory", "read", "the memory of another process", '''
 for line in open(f"/proc/{W['victim']}/maps"):

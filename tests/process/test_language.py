@@ -13,13 +13,13 @@ from runner.frontends.slash.registry import COMMANDS
 from tests.support.language_findings import REJECTED, REJECTED_WORD
 from tests.support.places import ROOT
 
-GLOSSARY = ROOT / "docs" / "glossary.md"
-# Lists that quote the tests.
-LEFT_OUT = {GLOSSARY, *(ROOT / "docs" / name for name in ("security/attacks.md", "security/escapes.md"))}
 PAGES = [
-    page
-    for page in (ROOT / "README.md", ROOT / "SECURITY.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/**/*.md")))
-    if page not in LEFT_OUT and page.name not in ("commands.md", "threat-tests.md")
+    *(ROOT / name for name in ("README.md", "SECURITY.md", "CONTRIBUTING.md", "CHANGELOG.md", "tests/README.md")),
+    *(
+        page
+        for page in sorted(ROOT.glob("docs/**/*.md"))
+        if page.name not in ("glossary.md", "commands.md", "threat-tests.md")
+    ),
 ]
 
 

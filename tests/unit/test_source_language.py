@@ -74,3 +74,13 @@ def test_a_package_says_what_it_imports_and_where_to_start(path: Path) -> None:
     names = re.findall(r"`([^`]+\.py)`", start[1])
     assert names
     assert [name for name in names if not (path.parent / name).is_file() and not (ROOT / name).is_file()] == []
+
+
+RULES = [*sorted((ROOT / "policy" / "commands").glob("*.toml")), *sorted((ROOT / "profiles").rglob("*.toml"))]
+
+
+@pytest.mark.parametrize("path", RULES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_no_rule_file_uses_a_rejected_word(path: Path) -> None:
+    text = path.read_text("utf-8")
+    hits = [(text[: hit.start()].count("\n") + 1, hit[0]) for hit in REJECTED_WORD.finditer(text)]
+    assert hits == []
