@@ -13,9 +13,9 @@ from runner.engine.budget import BudgetExceeded, Limit
 from runner.engine.execute import execute_call
 from runner.engine.judge import judge_call
 from runner.engine.run_context import RunContext
-from runner.engine.tool_calls import Call
+from runner.engine.tool_calls import ModelCall
 from runner.engine.tool_results import CallResult
-from runner.engine.turns import Turns
+from runner.engine.turns import TurnLoop
 from runner.events import Denied, ErrorRaised, Prompted, RunEnded
 from runner.messages import Message, ProviderError, TextBlock, Usage, UserMessage
 from runner.problems import Exit
@@ -26,7 +26,7 @@ from sandbox.backend import SandboxUnavailable
 BREAKS = (ProviderError, SandboxUnavailable, AuditError, JournalError)
 
 
-async def handle_call(call: Call, ctx: RunContext) -> CallResult:
+async def handle_call(call: ModelCall, ctx: RunContext) -> CallResult:
     """Take one call from the model all the way to a recorded result."""
     judged = judge_call(call, ctx)
     return judged if isinstance(judged, CallResult) else await execute_call(judged, ctx)
@@ -61,7 +61,7 @@ async def run(prompt: str, ctx: RunContext, history: list[Message] | None = None
     `history` is extended in place and stays complete (every call has its result), so that a conversation can continue.
     `typed` is shown to users in place of the prompt if it is not empty.
     """
-    work = Turns(ctx, [] if history is None else history)
+    work = TurnLoop(ctx, [] if history is None else history)
     prompt = ctx.redactor.text(prompt)  # a user who pastes a key does not mean to send it
     ctx.emit(Prompted(prompt, ctx.redactor.text(typed)))
     asked = UserMessage((TextBlock(prompt),))
@@ -91,7 +91,7 @@ async def run(prompt: str, ctx: RunContext, history: list[Message] | None = None
     return _over(work, ctx, exit, reason, limit)
 
 
-def _over(work: Turns, ctx: RunContext, exit: Exit, reason: str, limit: Limit | None) -> Ending:
+def _over(work: TurnLoop, ctx: RunContext, exit: Exit, reason: str, limit: Limit | None) -> Ending:
     work.over()
     spent = work.spent
     ending = Ending(exit, reason, spent.turns, spent.usage, tuple(work.denied), limit, spent.money)

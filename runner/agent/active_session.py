@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from runner.config import Settings
     from runner.engine.run_context import RunContext
     from runner.events import Emit
-    from runner.providers import Opened
+    from runner.providers import OpenModel
     from runner.sessions.open import SessionTarget
 
 T = TypeVar("T")
@@ -106,7 +106,7 @@ class ActiveSession:
         await self._enter(options, replace(start.settings, notices=()), _present(self._models).get(model))
         return self.conversation
 
-    async def _enter(self, options: "SessionOptions", settings: "Settings", model: "Opened") -> None:
+    async def _enter(self, options: "SessionOptions", settings: "Settings", model: "OpenModel") -> None:
         """Open a session, and only then close the previous session."""
         from runner.agent.open_session import open_session
 

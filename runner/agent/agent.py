@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from runner.config import Settings
     from runner.events import Emit, Event
     from runner.loop import Ending
-    from runner.providers import Opened
+    from runner.providers import OpenModel
 
 
 class Agent:
@@ -45,7 +45,7 @@ class Agent:
         self,
         cwd: str | Path | None = None,
         *,
-        model: "str | Opened | None" = None,
+        model: "str | OpenModel | None" = None,
         mode: Mode | str | None = None,
         approver: "Approver | Decide | None" = None,
         emit: "Emit | None" = None,

@@ -13,7 +13,7 @@ from policy.model.frozen import dataclass
 from policy.model.verdict import Problem
 from runner.config.agentfiles import instructions
 from runner.config.agentfiles.skills import FILE, Broken, Skill, chosen, skills_in
-from runner.engine.context.context import Context, Text
+from runner.engine.context.context import Context, SourcedText
 from runner.problems import Exit, Stopped
 from runner.state import paths
 from runner.text.sanitize import one_line, visible
@@ -59,7 +59,7 @@ def read_context(inventory: "Inventory | None", environ: Mapping[str, str], *, s
     )
 
 
-def read_own_text(path: str) -> Text | None:
+def read_own_text(path: str) -> SourcedText | None:
     """Return the text of one of the user's own files; None if there is none. Links are followed. Raise Stopped."""
     try:
         handle, found = open_regular(path, follow=True)
@@ -81,14 +81,14 @@ def read_own_text(path: str) -> Text | None:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
         raise _unfit(path, "it is not UTF-8 text") from None
-    return Text(path, visible(text, prose=True)) if text.strip() else None
+    return SourcedText(path, visible(text, prose=True)) if text.strip() else None
 
 
 def _unfit(path: str, why: str) -> Stopped:
     return Stopped(Problem(f"`{path}` cannot be given to the model", why, "mend it, or move it away"), Exit.USAGE)
 
 
-def _prompts(inventory: "Inventory") -> dict[str, Text]:
+def _prompts(inventory: "Inventory") -> dict[str, SourcedText]:
     """Return the trusted prompt files by name. A file that is too long is left out: the question named its length."""
     from runner.config.trust.inventory import Kind
 
@@ -96,7 +96,7 @@ def _prompts(inventory: "Inventory") -> dict[str, Text]:
     for entry in inventory.entries:
         data = inventory.contents.get(entry.path, b"")
         if entry.kind is Kind.PROMPT and data.strip():
-            found[os.path.basename(entry.path)] = Text(entry.path, visible(data.decode("utf-8"), prose=True))
+            found[os.path.basename(entry.path)] = SourcedText(entry.path, visible(data.decode("utf-8"), prose=True))
     return found
 
 

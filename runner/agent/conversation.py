@@ -8,7 +8,7 @@ from policy.model.verdict import Problem
 from runner.engine.budget import BudgetMeter
 from runner.engine.run_context import RunContext
 from runner.engine.steering import UserInput
-from runner.engine.tool_calls import Call
+from runner.engine.tool_calls import ModelCall
 from runner.events import Changed, ErrorRaised, Notice, Prompted, Queued, RunEnded, Unqueued
 from runner.loop import BREAKS, Ending, handle_call, run
 from runner.messages import Message, TextBlock, Thinking, ToolCall, Usage, UserMessage, without_thoughts
@@ -163,7 +163,7 @@ class Conversation:
     async def _shell(self, key: str, script: str) -> str:
         """Return the text about the command for the model."""
         try:
-            report = await handle_call(Call(key, ToolCall(key, "bash", {"command": script})), self.ctx)
+            report = await handle_call(ModelCall(key, ToolCall(key, "bash", {"command": script})), self.ctx)
         except BREAKS as error:
             self.ctx.emit(ErrorRaised(error.problem))
             return f"not done: {error.problem}"

@@ -33,13 +33,13 @@ from runner.facts.gather import gather
 from runner.gate.grants.codec import to_json
 from runner.gate.grants.store import GrantStore
 from runner.messages import Thinking
-from runner.providers import Opened
+from runner.providers import OpenModel
 from runner.providers.pricing import Price, price_of
 from runner.secrets.broker.session import injector_for, with_bundle
 from runner.secrets.redactor import Redactor
 from runner.secrets.secret import register_environment
 from runner.sessions.journal import Journal
-from runner.sessions.open import Run, SessionTarget
+from runner.sessions.open import SessionRun, SessionTarget
 from runner.state.output_store import OutputStore
 from runner.state.paths import cache_dir, state_dir
 from runner.state.workspace import head_commit
@@ -73,10 +73,10 @@ async def open_session(
     settings: Settings,
     environ: Mapping[str, str],
     *,
-    model: Opened,
+    model: OpenModel,
     approver: Approver,
     emit: Emit,
-    opener: Callable[[str], Opened] | None = None,
+    opener: Callable[[str], OpenModel] | None = None,
     models: OpenModels | None = None,
 ) -> AsyncIterator[RunContext]:
     """Open the sandbox and the record of a session, and yield its RunContext. Leaving ends every child process.
@@ -143,7 +143,7 @@ async def open_session(
         emit = ends.watch(emit)
         journal = Journal()
         if options.beginning is not None:
-            run = Run(session, facts.workspace, cwd, mode.value, str(info.model), options.unattended)
+            run = SessionRun(session, facts.workspace, cwd, mode.value, str(info.model), options.unattended)
             journal = options.beginning.journal(run, redactor, _prices(info.model, options.bounds))
             stack.callback(options.beginning.close)
             stack.callback(_end, journal, emit)
@@ -227,7 +227,7 @@ def _view_of(settings: Settings) -> ConversationView:
     if isinstance(levels, Disorder):
         raise ConfigError(levels.problem)
 
-    def price(opened: Opened) -> Price | None:
+    def price(opened: OpenModel) -> Price | None:
         return price_of(opened.named, settings, vendor=opened.vendors)
 
     def window(spec: str) -> int | None:

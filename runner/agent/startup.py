@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from runner.config import Settings
     from runner.config.trust.prompt import Asker
     from runner.engine.run_limits import RunLimits
-    from runner.providers import Opened
+    from runner.providers import OpenModel
     from runner.secrets.secret import Secret
 
 
@@ -36,8 +36,8 @@ class SessionStart:
     options: "SessionOptions"
     settings: "Settings"
     environ: Mapping[str, str]
-    model: "Opened"
-    opener: "Callable[[str], Opened] | None" = None
+    model: "OpenModel"
+    opener: "Callable[[str], OpenModel] | None" = None
 
 
 def prepare_start(
@@ -46,7 +46,7 @@ def prepare_start(
     unattended: bool,
     asks: bool = True,
     asker: "Asker | None" = None,
-    model: "Opened | None" = None,
+    model: "OpenModel | None" = None,
 ) -> SessionStart:
     """Return the values for the first session, before anything is opened. The disk is read.
 
@@ -59,7 +59,9 @@ def prepare_start(
     return SessionStart(options, settings, os.environ, model, opener(args, settings, options.cwd, model))
 
 
-def with_session(args: RunArgs, options: "SessionOptions", settings: "Settings", model: "Opened") -> "SessionOptions":
+def with_session(
+    args: RunArgs, options: "SessionOptions", settings: "Settings", model: "OpenModel"
+) -> "SessionOptions":
     """Return `options` with the session to continue and the price of the model.
 
     Called before anything is opened, so that a list to pick a session from disturbs nothing.
@@ -143,7 +145,7 @@ def prepare_options(
     return options, settings
 
 
-def chosen_model(args: RunArgs, settings: "Settings", cwd: Path, given: "Secret | None" = None) -> "Opened":
+def chosen_model(args: RunArgs, settings: "Settings", cwd: Path, given: "Secret | None" = None) -> "OpenModel":
     """Open the model that options and settings name. `given` is the key that was read from standard input before."""
     from runner.providers import PROVIDERS, open_provider
 
@@ -172,14 +174,14 @@ def chosen_model(args: RunArgs, settings: "Settings", cwd: Path, given: "Secret 
     return open_provider(spec, base_url=url, environ=os.environ, key=key, api=str(api) if api else None)
 
 
-def opener(args: RunArgs, settings: "Settings", cwd: Path, first: "Opened") -> "Callable[[str], Opened]":
+def opener(args: RunArgs, settings: "Settings", cwd: Path, first: "OpenModel") -> "Callable[[str], OpenModel]":
     """Return a function that opens another model in the session that began with `first`.
 
     THREAT T21: the options about the key (--api-key-stdin, --account) are about the provider of the first model. The
     server of another provider is never sent that key. Standard input is not read again.
     """
 
-    def another(spec: str) -> "Opened":
+    def another(spec: str) -> "OpenModel":
         same = spec.strip().partition(":")[0] == first.provider.name
         flags = args.key if same and not args.key.from_stdin else KeyFlags()
         stdin_key = first.secrets[0] if same and args.key.from_stdin and first.secrets else None

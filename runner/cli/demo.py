@@ -21,13 +21,13 @@ from runner.audit.query import Query
 from runner.cli.demo_repository import KEY, TOKEN, Stage, fresh_folder, git, lay_out
 from runner.config import load
 from runner.engine.run_context import RunContext
-from runner.engine.tool_calls import Call
+from runner.engine.tool_calls import ModelCall
 from runner.events import Emit
 from runner.frontends.launch import on_stdout
 from runner.loop import Ending, handle_call, run
 from runner.messages import Message, TextBlock, ToolCall
 from runner.problems import Exit
-from runner.providers import Opened
+from runner.providers import OpenModel
 from runner.providers.script_file import read_script
 from runner.providers.scripted import ScriptedProvider
 from runner.stderr import coloured
@@ -68,7 +68,7 @@ async def demo(stage: Stage, emit: Emit) -> int:
 
     listener = await asyncio.start_server(notice, "127.0.0.1", 0)
     port = listener.sockets[0].getsockname()[1]
-    model = Opened(ScriptedProvider(read_script(_script(stage, port))), "demo")
+    model = OpenModel(ScriptedProvider(read_script(_script(stage, port))), "demo")
     options = SessionOptions(stage.workspace, unattended=True, mode=Mode.TRUST_PROJECT, argv=("agent", "demo"))
     history: list[Message] = []
     async with (
@@ -107,7 +107,7 @@ def _contained(stage: Stage, history: list[Message], reached: list[str], ending:
 
 async def _tests_pass(ctx: RunContext) -> bool:
     """Run the project's tests once more, through the same gate: the model's code is not run anywhere else."""
-    call = Call("check", ToolCall("check", "bash", {"command": TESTS}))
+    call = ModelCall("check", ToolCall("check", "bash", {"command": TESTS}))
     ended: list[int] = []
 
     def listen(event: object) -> None:

@@ -14,7 +14,7 @@ from runner.cli.gate import FLAG, JSON
 from runner.problems import Exit, usage
 
 if TYPE_CHECKING:
-    from runner.sessions.store import Store
+    from runner.sessions.store import SessionStore
 
 sessions_app = typer.Typer(no_args_is_help=False, invoke_without_command=True, rich_markup_mode="markdown")
 
@@ -68,11 +68,11 @@ def listing(all: ALL = False, json: JSON = False, cwd: CWD = None) -> int:
         agent sessions list
         agent sessions list --all --json | jq -r 'select(.turns > 20) | .id'
     """
-    from runner.sessions.store import Store
+    from runner.sessions.store import SessionStore
     from runner.sessions.summary import row, summarize_sessions
     from runner.text.sanitize import one_line
 
-    stores = Store.all(_state()) if all else [_store(cwd)]
+    stores = SessionStore.all(_state()) if all else [_store(cwd)]
     empty = True
     for store in stores:
         where = None
@@ -160,17 +160,17 @@ def remove(
         agent sessions rm 3f2a 77b0
         agent sessions rm --older-than 30d --all
     """
-    from runner.sessions.store import SessionError, Store, choose, remove_session
+    from runner.sessions.store import SessionError, SessionStore, choose, remove_session
 
     state = _state()
     if bool(ids) == (older_than is not None):
         why = "either ids say it, or `--older-than`" if ids else "neither an id nor `--older-than` was given"
         raise usage("it is not clear what to remove", why, "see `agent sessions list`")
     if ids:
-        chosen = list(dict.fromkeys(choose(Store.all(state), words) for words in ids))
+        chosen = list(dict.fromkeys(choose(SessionStore.all(state), words) for words in ids))
     else:
         before = time.time() - _age(older_than or "")
-        stores = Store.all(state) if all else [_store(cwd)]
+        stores = SessionStore.all(state) if all else [_store(cwd)]
         chosen = [(store, found.id) for store in stores for found in store.list() if found.written < before]
     code = Exit.DONE
     for store, id in chosen:
@@ -200,13 +200,13 @@ def _state() -> Path:
     return state_dir(os.environ)
 
 
-def _store(cwd: str | None) -> "Store":
+def _store(cwd: str | None) -> "SessionStore":
     from runner.gate.gate import folder
-    from runner.sessions.store import Store
+    from runner.sessions.store import SessionStore
     from runner.state.paths import home
     from runner.state.workspace import workspace_of
 
-    return Store.of(_state(), workspace_of(str(folder(cwd)), os.path.realpath(home(os.environ))))
+    return SessionStore.of(_state(), workspace_of(str(folder(cwd)), os.path.realpath(home(os.environ))))
 
 
 def _width() -> int:

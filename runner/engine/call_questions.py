@@ -18,7 +18,7 @@ from runner.approval.remembered import offer
 from runner.engine.authorize import Authorization, EarlyAnswer, Evaluation, authorize, text_before
 from runner.engine.judge import evaluate_action, judge_action
 from runner.engine.run_context import RunContext
-from runner.engine.tool_calls import Call, Judgement, Planned, plan
+from runner.engine.tool_calls import Judgement, ModelCall, Planned, plan
 from runner.events import Notice, QuestionAnswered, QuestionAsked, ToolProposed, VerdictReached
 from runner.gate.grants.store import GrantStore
 from runner.text.sanitize import one_line
@@ -37,7 +37,7 @@ class CallRequester:
     """The requester of the action of one call. It reports every step as an event."""
 
     ctx: RunContext
-    call: Call
+    call: ModelCall
 
     @property
     def approver(self) -> str:
@@ -88,7 +88,7 @@ class CallRequester:
         self.ctx.emit(Notice(text))
 
 
-async def ask_ahead(calls: Sequence[Call], ctx: RunContext) -> Mapping[str, EarlyAnswer]:
+async def ask_ahead(calls: Sequence[ModelCall], ctx: RunContext) -> Mapping[str, EarlyAnswer]:
     """Put the questions of a whole turn as one list, and return the answers by the keys of the calls.
 
     Return an empty mapping if there are fewer than two questions: a single question is asked when its call is due.

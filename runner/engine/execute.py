@@ -14,7 +14,7 @@ from runner.engine.call_questions import authorize_call
 from runner.engine.escalation import request_escalation
 from runner.engine.plan_mode import Proposal, propose
 from runner.engine.run_context import RunContext
-from runner.engine.tool_calls import Call, Judgement, Planned
+from runner.engine.tool_calls import Judgement, ModelCall, Planned
 from runner.engine.tool_results import (
     CallResult,
     again,
@@ -26,7 +26,7 @@ from runner.engine.tool_results import (
 )
 from runner.events import Notice
 from runner.gate.wording import action_words, cell_words
-from runner.sessions.journal import Verdict
+from runner.sessions.journal import CallVerdict
 from runner.text.sanitize import one_line
 from sandbox.backend import Outcome, interrupted_connections
 
@@ -125,7 +125,9 @@ async def _run_recorded(permit: Permit, number: int, planned: Planned, ctx: RunC
     return await _run(permit, number, planned.call, ctx, look)
 
 
-async def _run(permit: Permit, number: int, call: Call, ctx: RunContext, look: Callable[[], ChangedFiles]) -> Outcome:
+async def _run(
+    permit: Permit, number: int, call: ModelCall, ctx: RunContext, look: Callable[[], ChangedFiles]
+) -> Outcome:
     """Run the permit and record the outcome, even if an exception ends the run, with the changes that `look` finds."""
     started, began = time.monotonic(), time.time()
     try:
@@ -146,10 +148,10 @@ async def _run(permit: Permit, number: int, call: Call, ctx: RunContext, look: C
 _LONGEST = 1000  # characters of an action; the message that proposed it holds all of it
 
 
-def verdict_of(planned: Planned, decision: Decision, record: int, cwd: str) -> Verdict:
+def verdict_of(planned: Planned, decision: Decision, record: int, cwd: str) -> CallVerdict:
     """Return the journal entry of the decision with the number `record`."""
     verdict, said = decision.verdict, decision.answer
-    return Verdict(
+    return CallVerdict(
         call=planned.call.of.id,
         tool=planned.call.name,
         action=one_line(action_words(planned.action, cwd), _LONGEST),

@@ -9,24 +9,24 @@ from runner.audit.fact_recorder import FactRecorder
 from runner.engine.authorize import Evaluation
 from runner.engine.plan_mode import Proposal, proposal
 from runner.engine.run_context import RunContext
-from runner.engine.tool_calls import Call, Judgement, Planned, plan, raw_arguments
+from runner.engine.tool_calls import Judgement, ModelCall, Planned, plan, raw_arguments
 from runner.engine.tool_results import CallResult, refused
 from runner.events import MalformedCall, ToolProposed
 
 
-def judge_call(call: Call, ctx: RunContext) -> Judgement | Proposal | CallResult:
+def judge_call(call: ModelCall, ctx: RunContext) -> Judgement | Proposal | CallResult:
     """Evaluate `call` and announce it. Return the result at once if the call cannot become an action."""
     found = proposal(call, ctx)
     return announce(call, evaluate_call(call, ctx), ctx) if found is None else found
 
 
-def evaluate_call(call: Call, ctx: RunContext) -> Judgement | Problem:
+def evaluate_call(call: ModelCall, ctx: RunContext) -> Judgement | Problem:
     """Return the verdict on `call` as of now. No event is emitted and nothing is recorded."""
     planned = plan(call, ctx)
     return planned if isinstance(planned, Problem) else judge_action(planned, ctx)
 
 
-def announce(call: Call, evaluated: Judgement | Problem, ctx: RunContext) -> Judgement | CallResult:
+def announce(call: ModelCall, evaluated: Judgement | Problem, ctx: RunContext) -> Judgement | CallResult:
     """Emit the event of `call`. Record a call that cannot become an action, and return the result of that call."""
     if isinstance(evaluated, Judgement):
         ctx.emit(ToolProposed(call.key, call.name, evaluated.planned.action))

@@ -7,7 +7,7 @@ from policy.toml.schema import Value
 from runner.config import Settings
 from runner.engine.run_limits import RunLimits
 from runner.problems import usage
-from runner.providers import Opened
+from runner.providers import OpenModel
 from runner.providers.pricing import price_of, published
 
 # What holds for an unattended pipeline where nobody said anything. The amount of money holds where a price is known.
@@ -66,7 +66,7 @@ def bounds(flags: BudgetFlags, settings: Settings, usual: RunLimits | None = Non
     return found
 
 
-def priced(found: RunLimits, model: Opened, settings: Settings) -> RunLimits:
+def priced(found: RunLimits, model: OpenModel, settings: Settings) -> RunLimits:
     """Return the limits `found` with the price of the model.
 
     Raise a usage error if the user set a budget of money and the price of the model is unknown, because such a budget

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem
-from runner.providers import Opened
+from runner.providers import OpenModel
 from runner.providers.endpoint import SetupError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ class OpenModels:
     """A pool that opens each model once and closes all models with the session."""
 
     def __init__(
-        self, first: Opened, opener: Callable[[str], Opened] | None = None, settings: "Settings | None" = None
+        self, first: OpenModel, opener: Callable[[str], OpenModel] | None = None, settings: "Settings | None" = None
     ) -> None:
         """`settings` hold prices of models in addition to the published ones."""
         self._opener = opener
@@ -30,7 +30,7 @@ class OpenModels:
         self._opened = {first.named: first}
         self._all = [first]
 
-    def get(self, spec: str) -> Opened:
+    def get(self, spec: str) -> OpenModel:
         """Return the model `spec` (`provider:model`). Raise SetupError or SecretError."""
         if spec not in self._opened:
             if self._opener is None:
@@ -45,7 +45,7 @@ class OpenModels:
         """Return True if the model is open and its server is the vendor's own."""
         return spec in self._opened and self._opened[spec].vendors
 
-    def limits(self, limits: "RunLimits", model: Opened) -> "RunLimits":
+    def limits(self, limits: "RunLimits", model: OpenModel) -> "RunLimits":
         """Return `limits` with the price of `model`. Raise Stopped if the run has a budget of money and the price is
         unknown."""
         from runner.engine.limit_settings import priced

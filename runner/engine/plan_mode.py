@@ -11,7 +11,7 @@ from policy.model.verdict import Problem
 from runner.approval.plan_answer import WAYS, Leave, Stay
 from runner.engine.context.system_prompt import LONGEST_PLAN, PLAN_TOOL, plan_tool
 from runner.engine.run_context import RunContext
-from runner.engine.tool_calls import Call
+from runner.engine.tool_calls import ModelCall
 from runner.engine.tool_results import CallResult, refused
 from runner.events import Changed, MalformedCall, PlanProposed, QuestionAnswered
 from runner.messages import TextBlock, ToolResult
@@ -21,11 +21,11 @@ from runner.messages import TextBlock, ToolResult
 class Proposal:
     """A plan that waits for its answer."""
 
-    call: Call
+    call: ModelCall
     plan: str
 
 
-def proposal(call: Call, ctx: RunContext) -> Proposal | CallResult | None:
+def proposal(call: ModelCall, ctx: RunContext) -> Proposal | CallResult | None:
     """Return the plan that `call` hands over, or the result of an unreadable one.
 
     Return None for a call of another tool, and if the plan tool is not offered.

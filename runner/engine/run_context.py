@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from runner.audit.log import AuditLog
     from runner.changes.undo.recorder import SnapshotRecorder
     from runner.engine.compaction.view import ConversationView
-    from runner.engine.context.context import Part
+    from runner.engine.context.context import RequestPart
     from runner.engine.model_access import OpenModels
     from runner.events import Emit, SessionStarted
     from runner.gate.grants.store import GrantStore
@@ -192,7 +192,7 @@ class RunContext:
         """Return the descriptions of the tools that the model may call in the mode of now."""
         return tool_specs(self.tools) + plan_tool(self.live.mode, unattended=self.unattended)
 
-    def context_parts(self, messages: "Sequence[Message]" = ()) -> "tuple[Part, ...]":
+    def context_parts(self, messages: "Sequence[Message]" = ()) -> "tuple[RequestPart, ...]":
         """Return every part of a request with `messages`, in the order of the request."""
         return self.context.parts(self.cwd, self.live.mode, self._limits_told(), self.tool_specs(), messages)
 

@@ -24,7 +24,7 @@ def bounded(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ModelCall:
     """One call of a session.
 
     Attributes:
@@ -45,7 +45,7 @@ class Call:
 class Planned:
     """A call with the action that `tool` planned. The tool renders the outcome for the model."""
 
-    call: Call
+    call: ModelCall
     tool: Tool
     action: Action
 
@@ -73,7 +73,7 @@ class Judgement:
         return isinstance(evaluation.verdict, Allow) and evaluation.assessment.tiers == (Tier.READ,)
 
 
-def plan(call: Call, ctx: RunContext) -> Planned | Problem:
+def plan(call: ModelCall, ctx: RunContext) -> Planned | Problem:
     """Return the action that `call` asks for, or the problem: an unknown tool, broken JSON, or unfit arguments."""
     tool = find(ctx.tools, call.name)
     if isinstance(tool, Problem):
@@ -85,6 +85,6 @@ def plan(call: Call, ctx: RunContext) -> Planned | Problem:
     return action if isinstance(action, Problem) else Planned(call, tool, action)
 
 
-def raw_arguments(call: Call) -> str:
+def raw_arguments(call: ModelCall) -> str:
     """Return the arguments as the model sent them, for the record."""
     return call.of.raw or json.dumps(call.of.arguments, default=str)

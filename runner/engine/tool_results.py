@@ -7,7 +7,7 @@ from policy.grants.resolve import answerer
 from policy.model.frozen import dataclass
 from policy.model.verdict import Deny, Problem
 from runner.engine.run_context import RunContext
-from runner.engine.tool_calls import Call, Planned
+from runner.engine.tool_calls import ModelCall, Planned
 from runner.events import CommandOutput, Denied, Emit, Finished
 from runner.gate.wording import action_words
 from runner.messages import ImageBlock, TextBlock, ToolResult
@@ -34,7 +34,7 @@ class CallResult:
     output: int = 0
 
 
-def refused(call: Call, problem: Problem, ctx: RunContext, note: str | None = None) -> ToolResult:
+def refused(call: ModelCall, problem: Problem, ctx: RunContext, note: str | None = None) -> ToolResult:
     """Return a refusal with its cause and an alternative, so that the model can act on it.
 
     `note` is appended. Without a note the call could not become an action, which is counted.
@@ -115,7 +115,7 @@ def _headed(report: CallResult, told: str, ctx: RunContext) -> CallResult:
     return replace(report, result=replace(report.result, content=(head, *report.result.content)))
 
 
-def listener(call: Call, emit: Emit) -> Listener:
+def listener(call: ModelCall, emit: Emit) -> Listener:
     """Return a listener that emits output as text. A character split over two chunks stays one character."""
     decoders = {stream: codecs.getincrementaldecoder("utf-8")("replace") for stream in (1, 2)}
 

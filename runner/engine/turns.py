@@ -10,7 +10,7 @@ from runner.engine.completion import Completion
 from runner.engine.execute import execute_call
 from runner.engine.judge import announce, evaluate_call, judge_call
 from runner.engine.run_context import RunContext
-from runner.engine.tool_calls import Call, Judgement
+from runner.engine.tool_calls import Judgement, ModelCall
 from runner.engine.tool_results import CallResult
 from runner.events import Denied, Notice, Steered
 from runner.messages import (
@@ -31,7 +31,7 @@ _MOST_KEPT = 1_000  # calls of one reply that stay in the conversation, each wit
 _STOPPED = TextBlock("not run: the turn was stopped before this call was done")
 
 
-class Turns:
+class TurnLoop:
     """The turns of one run over a conversation that stays complete whatever ends the run: every call has its result.
 
     Calls that only read are executed while the model still writes, in order, up to the first call that may do more.
@@ -117,7 +117,7 @@ class Turns:
         if self._ordered or place >= self._ctx.live.limits.calls:
             return
         self._completion.notice_model_change()
-        keyed = Call(self._key(place), call)
+        keyed = ModelCall(self._key(place), call)
         evaluated = evaluate_call(keyed, self._ctx)
         if isinstance(evaluated, Judgement) and evaluated.only_reads:
             self._begun[place] = call
@@ -182,7 +182,9 @@ class Turns:
 
     async def _answer_all(self, calls: tuple[ToolCall, ...]) -> None:
         """Evaluate and run the calls in order. Calls that only read run at the same time, all others alone."""
-        keyed = [(place, Call(self._key(place), call)) for place, call in enumerate(calls) if place not in self._begun]
+        keyed = [
+            (place, ModelCall(self._key(place), call)) for place, call in enumerate(calls) if place not in self._begun
+        ]
         most = self._ctx.live.limits.calls
         early = await ask_ahead([call for place, call in keyed if place < most], self._ctx)
         for place, call in keyed:
@@ -206,7 +208,7 @@ class Turns:
             self._bound(report)
         await asyncio.gather(*self._reading)
 
-    async def _refuse(self, place: int, call: Call) -> None:
+    async def _refuse(self, place: int, call: ModelCall) -> None:
         """Refuse a call beyond the largest number of calls of a reply. It is recorded, and not evaluated."""
         most = self._ctx.live.limits.calls
         problem = Problem(

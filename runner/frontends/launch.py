@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from runner.events import Emit, Event
     from runner.frontends.jsonl.writer import JsonLines
     from runner.loop import Ending
-    from runner.providers import Opened
+    from runner.providers import OpenModel
 
 _LONGEST_PROMPT = 1 << 20
 
@@ -66,10 +66,10 @@ async def play(
     settings: "Settings",
     environ: Mapping[str, str],
     *,
-    model: "Opened",
+    model: "OpenModel",
     approver: "Approver",
     emit: "Emit",
-    opener: "Callable[[str], Opened] | None" = None,
+    opener: "Callable[[str], OpenModel] | None" = None,
     lines: "JsonLines | None" = None,
 ) -> "Ending":
     """Work on one prompt, in a new session or a continued one.

@@ -38,7 +38,7 @@ class Remote:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenModel:
     """A provider that is ready for requests.
 
     Attributes:
@@ -111,7 +111,7 @@ def open_provider(
     timeouts: Timeouts | None = None,
     key: "Wanted | None" = None,
     api: str | None = None,
-) -> Opened:
+) -> OpenModel:
     """Return the provider and the model that `spec` names: `provider:model`, or `provider` for its default model.
 
     Nothing is sent yet. `base_url` outranks the vendor's environment variable, and the variable outranks the default.
@@ -131,13 +131,13 @@ def open_provider(
             secret = _secret(name, environ, key, local=endpoint.loopback)
             made = remote.make(endpoint, secret, timeouts or Timeouts(), api)
             vendors = endpoint == parse_endpoint(remote.url)
-            return Opened(made, model or remote.model, (secret,) if secret else (), vendors)
+            return OpenModel(made, model or remote.model, (secret,) if secret else (), vendors)
         case local:
             if key is not None and (key.stdin_key or key.account):
                 raise SetupError(Problem(f"`{name}` takes no API key", "it asks no server", "leave it out"))
             if not model:
                 raise _nameless(name, "it needs a file to play", f"write `{name}:FILE`")
-            return Opened(local(model), model)
+            return OpenModel(local(model), model)
 
 
 def reached(remote: Remote, base_url: str | None, environ: Mapping[str, str]) -> Endpoint:

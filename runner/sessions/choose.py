@@ -8,7 +8,7 @@ from pathlib import Path
 from runner.problems import usage
 from runner.sessions.open import SessionTarget
 from runner.sessions.selection import SessionSelection
-from runner.sessions.store import Store, choose
+from runner.sessions.store import SessionStore, choose
 from runner.sessions.summary import SessionSummary, row, summarize_session
 from runner.state.paths import home, state_dir
 from runner.state.workspace import workspace_of
@@ -27,9 +27,9 @@ def choose_target(
     if flags.unkept:
         return None
     state = state_dir(environ)
-    store = Store.of(state, workspace_of(str(cwd), os.path.realpath(home(environ))))
+    store = SessionStore.of(state, workspace_of(str(cwd), os.path.realpath(home(environ))))
     if flags.fork is not None:
-        there, id = choose(Store.all(state), flags.fork)
+        there, id = choose(SessionStore.all(state), flags.fork)
         return SessionTarget.forked(there, id, store, model=model, upto=flags.upto)
     if flags.latest:
         found = store.list()
@@ -45,8 +45,8 @@ def choose_target(
     return SessionTarget(store)
 
 
-def _named(state: Path, store: Store, words: str) -> str:
-    there, id = choose(Store.all(state), words)
+def _named(state: Path, store: SessionStore, words: str) -> str:
+    there, id = choose(SessionStore.all(state), words)
     if there.key != store.key:
         where = summarize_session(there, id).workspace
         why = f"it belongs to `{where}`"
@@ -56,7 +56,7 @@ def _named(state: Path, store: Store, words: str) -> str:
     return id
 
 
-def _picked(store: Store, unattended: bool) -> str:
+def _picked(store: SessionStore, unattended: bool) -> str:
     """Return the session that the user names by its number in the list or by its id."""
     if unattended:
         why = "`--resume` without an id shows a list to pick from, and nobody is there to pick"

@@ -28,7 +28,7 @@ from runner.text.model_text import shallow
 
 VERSION = 1  # of the format; a file with a higher one is refused
 LONGEST = 32 << 20  # bytes of one line; images make the longest
-Body = dict[str, object]
+EntryBody = dict[str, object]
 
 
 class Unsound(Exception):
@@ -36,14 +36,14 @@ class Unsound(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class JournalEntry:
     """One valid line. `parent` is None for the first line only; `body` contains the fields of its type."""
 
     id: str
     parent: str | None
     time: str
     type: str
-    body: Body
+    body: EntryBody
 
 
 PLACES = ("cut", "lined", "trimmed", "capped")
@@ -84,7 +84,7 @@ class CompactionRecord:
         return replace(self, **{name: min(max(end - getattr(self, name), 0), end) for name in PLACES})
 
 
-Check = Callable[[object], bool]
+FieldCheck = Callable[[object], bool]
 
 
 def _text(value: object) -> bool:
@@ -131,12 +131,12 @@ def _origin(value: object) -> bool:
     )
 
 
-def _maybe(check: Check) -> Check:
+def _maybe(check: FieldCheck) -> FieldCheck:
     return lambda value: value is None or check(value)
 
 
 # fmt: off
-KINDS: dict[str, dict[str, Check]] = {
+KINDS: dict[str, dict[str, FieldCheck]] = {
     "session":  {"version": _count, "session": _name, "workspace": _text, "program": _text, "forked_from": _origin},
     "run":      {"audit": _name, "mode": _text, "model": _text, "cwd": _text, "unattended": _switch, "process": _count},
     "message":  {"role": _text, "content": lambda value: isinstance(value, list)},  # of a tool: `_ANSWER`
@@ -156,7 +156,7 @@ KINDS: dict[str, dict[str, Check]] = {
     "end":      {"exit": _count, "reason": _text, "turns": _count},
 }
 # fmt: on
-_ANSWER: dict[str, Check] = {**KINDS["message"], "place": _count, "call": _text, "error": _switch}
+_ANSWER: dict[str, FieldCheck] = {**KINDS["message"], "place": _count, "call": _text, "error": _switch}
 
 
 def _no_number(text: str) -> object:
@@ -172,13 +172,13 @@ def _finite(text: str) -> float | object:
 _scan = json.JSONDecoder(parse_constant=_no_number, parse_float=_finite).scan_once  # type: ignore[attr-defined]  # not in the stubs
 
 
-def line(entry: Entry) -> bytes:
+def line(entry: JournalEntry) -> bytes:
     """Return the line of `entry` for the file, with its newline."""
     whole = {"id": entry.id, "parentId": entry.parent, "time": entry.time, "type": entry.type, **entry.body}
     return json.dumps(whole, ensure_ascii=True, separators=(",", ":"), allow_nan=False).encode() + b"\n"
 
 
-def parse(raw: bytes) -> Entry:
+def parse(raw: bytes) -> JournalEntry:
     """Return the entry of one line. Raise Unsound."""
     if len(raw) > LONGEST:
         raise Unsound(f"it is longer than {LONGEST >> 20} MB")
@@ -204,10 +204,10 @@ def parse(raw: bytes) -> Entry:
     if not isinstance(type, str) or type not in KINDS:
         raise Unsound(f"there is no type `{str(type)[:40]}`")
     _fields(whole, _ANSWER if type == "message" and whole.get("role") == "tool" else KINDS[type])
-    return Entry(id, parent, when, type, whole)
+    return JournalEntry(id, parent, when, type, whole)
 
 
-def _fields(body: Body, checks: dict[str, Check]) -> None:
+def _fields(body: EntryBody, checks: dict[str, FieldCheck]) -> None:
     """Raise Unsound unless `body` has exactly the fields of `checks`, each with a valid value."""
     if body.keys() != checks.keys():
         for name in checks:
@@ -227,22 +227,22 @@ def now() -> str:
 
 # ---- messages
 
-Block = TextBlock | ThinkingBlock | ImageBlock | ToolCall
+MessageBlock = TextBlock | ThinkingBlock | ImageBlock | ToolCall
 
 
-def of_message(message: UserMessage | AssistantMessage) -> Body:
+def of_message(message: UserMessage | AssistantMessage) -> EntryBody:
     """Return the body of a message of the user or the model."""
     role = "user" if isinstance(message, UserMessage) else "assistant"
     return {"role": role, "content": [_of_block(block) for block in message.content]}
 
 
-def of_result(place: int, result: ToolResult) -> Body:
+def of_result(place: int, result: ToolResult) -> EntryBody:
     """Return the body of one call's result. `place` is the place of the call in its message, from 0."""
     content = [_of_block(block) for block in result.content]
     return {"role": "tool", "content": content, "place": place, "call": result.call_id, "error": result.is_error}
 
 
-def _of_block(block: Block) -> Body:
+def _of_block(block: MessageBlock) -> EntryBody:
     match block:
         case TextBlock(text):
             return {"type": "text", "text": text}
@@ -258,7 +258,7 @@ def _of_block(block: Block) -> Body:
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/]*={0,2}")
 # fmt: off
-_BLOCKS: dict[str, dict[str, Check]] = {
+_BLOCKS: dict[str, dict[str, FieldCheck]] = {
     "text":     {"text": _text},
     "thinking": {"text": _text, "signature": _text, "redacted": _text},
     "image":    {"media": lambda value: value in ("image/png", "image/jpeg", "image/gif", "image/webp"),
@@ -277,7 +277,7 @@ class Answered:
     result: ToolResult
 
 
-def message_of(body: Body) -> UserMessage | AssistantMessage | Answered:
+def message_of(body: EntryBody) -> UserMessage | AssistantMessage | Answered:
     """Return the message in the body of a valid `message` entry. Raise Unsound."""
     role, content = body["role"], body["content"]
     if not isinstance(role, str) or role not in _MAY or not isinstance(content, list):
@@ -322,7 +322,7 @@ def usual(raw: bytes) -> "UserMessage | AssistantMessage | Answered | None":
     return Answered(place, ToolResult(call, blocks, error))  # type: ignore[arg-type]
 
 
-def _block(value: object, may: tuple[str, ...]) -> Block:
+def _block(value: object, may: tuple[str, ...]) -> MessageBlock:
     if (
         isinstance(value, dict)
         and len(value) == 2

@@ -18,8 +18,8 @@ from runner.messages import ImageBlock
 from runner.problems import Exit, Stopped, usage
 from runner.sessions.entries import Unsound, line
 from runner.sessions.history import SessionHistory, history_of, index, no_session
-from runner.sessions.reader import Part, parts, totals
-from runner.sessions.store import Store, choose
+from runner.sessions.reader import SessionPart, parts, totals
+from runner.sessions.store import SessionStore, choose
 from runner.sessions.tree import Tree
 from runner.text.sanitize import one_line, visible
 
@@ -47,7 +47,7 @@ class Session:
             yield "used", used
         yield from (("note", notice) for notice in past.notices)
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[SessionPart]:
         """Yield the parts of the conversation in order. Raise Unsound."""
         return parts(self.tree, self.past.path)
 
@@ -123,7 +123,7 @@ def as_html(session: Session) -> Iterator[str]:
     yield "</body></html>"
 
 
-def _folded(part: Part) -> Iterator[str]:
+def _folded(part: SessionPart) -> Iterator[str]:
     """Yield the text of a part. Long results and the text sent for a /command are folded, other texts are not."""
     if not part.text:
         return
@@ -194,7 +194,7 @@ FORMATS: dict[str, Callable[[Session], Iterator[str]]] = {"md": as_markdown, "ht
 def reading(state: Path, words: str) -> Iterator[Session]:
     """Yield the session whose id begins with `words`. Raise SessionError, also for a line that turns out to be
     invalid."""
-    store, id = choose(Store.all(state), words)
+    store, id = choose(SessionStore.all(state), words)
     with store.reading(id) as file:
         tree = index(file, id)
         try:

@@ -25,7 +25,7 @@ from runner.sessions.entries import (
     VERSION,
     Answered,
     CompactionRecord,
-    Entry,
+    JournalEntry,
     Unsound,
     answers,
     message_of,
@@ -122,7 +122,7 @@ def history_of(tree: Tree, name: str, *, model: str = "", lenient: bool = False,
     """
     if not (tree.whole_end or lenient):
         raise _damaged(tree, name)
-    told = _Told(model)
+    told = _HistoryBuilder(model)
     path = tree.path()
     while upto and path and tree.id(path[-1]) != upto:
         path.pop()
@@ -193,12 +193,12 @@ def _counted(tree: Tree, path: Sequence[int], history: Sequence[Message]) -> Cou
     return CountedRequest(last, message, Usage(**counts), str(usage.body["model"]))
 
 
-class _Told:
+class _HistoryBuilder:
     """A builder of the history from the entries of a branch, one by one."""
 
     def __init__(self, model: str) -> None:
         self._now = model
-        self._head: Entry | None = None
+        self._head: JournalEntry | None = None
         self._messages: list[Message] = []
         self._open: tuple[ToolCall, ...] = ()  # the calls of the last message, until all are answered
         self._results: dict[int, ToolResult] = {}
@@ -217,7 +217,7 @@ class _Told:
     def name(self) -> str:
         return str(self._head.body["session"]) if self._head is not None else ""
 
-    def take(self, entry: Entry, at: int) -> None:
+    def take(self, entry: JournalEntry, at: int) -> None:
         """Add an entry. Raise Unsound, without a change, if the entry does not follow from those before it."""
         body = entry.body
         match entry.type:
@@ -278,7 +278,9 @@ class _Told:
             self._messages.append(answers(self._open, self._results))
             self._open, self._results = (), {}
 
-    def past(self, name: str, path: Sequence[int], notices: tuple[str, ...], last_entry: Entry) -> SessionHistory:
+    def past(
+        self, name: str, path: Sequence[int], notices: tuple[str, ...], last_entry: JournalEntry
+    ) -> SessionHistory:
         assert self._head is not None  # or `past` would have stopped
         body = self._head.body
         origin = body["forked_from"]

@@ -17,7 +17,7 @@ from policy.model.verdict import Problem
 from runner.events import Emit, ErrorRaised, Event, Notice, RunEnded
 from runner.messages import AssistantMessage, ToolResult, Usage, UserMessage
 from runner.providers.pricing import Price, cost
-from runner.sessions.entries import Body, CompactionRecord, Entry, line, now, of_message, of_result
+from runner.sessions.entries import CompactionRecord, EntryBody, JournalEntry, line, now, of_message, of_result
 from runner.sessions.store import JournalError, SessionError, written_problem
 
 _DURABLE = ("session", "message", "grant", "snapshot")
@@ -64,7 +64,7 @@ class Lines(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CallVerdict:
     """The decision about one call, in words. `record` is its number in the audit log."""
 
     call: str
@@ -100,11 +100,11 @@ class Journal:
         self._leaf = leaf
         self._number = number
         self._model = model
-        self._run: Body = {}
+        self._run: EntryBody = {}
         self._prices = prices or {}
         self._owed: list[tuple[bytes, bool]] = []
         self._begun = False
-        self._early: list[Verdict] | None = None  # of calls whose message is still coming
+        self._early: list[CallVerdict] | None = None  # of calls whose message is still coming
 
     @property
     def kept(self) -> str | None:
@@ -153,7 +153,7 @@ class Journal:
         self._add("message", of_result(place, result))
         self._written()
 
-    def call(self, verdict: Verdict) -> None:
+    def call(self, verdict: CallVerdict) -> None:
         """Add the decision about a call before the call runs. Raise JournalError."""
         if self._early is not None:
             self._early.append(verdict)
@@ -203,11 +203,11 @@ class Journal:
         self._prices = {**self._prices, **({model: price} if price is not None else {})}
         self._later("model", {"model": model})
 
-    def head(self, body: Body) -> None:
+    def head(self, body: EntryBody) -> None:
         """Add the first entry of a session."""
         self._later("session", body)
 
-    def run(self, body: Body) -> None:
+    def run(self, body: EntryBody) -> None:
         """Add the start of a process that works on this session."""
         self._run = body
         self._later("run", body)
@@ -244,20 +244,20 @@ class Journal:
             self._lines.close()
         return None
 
-    def _add(self, type: str, body: Body) -> None:
+    def _add(self, type: str, body: EntryBody) -> None:
         if self._lines is not None:
             self._put(type, self._masked(body))
 
     def _masked(self, value: T) -> T:
         return self._redactor.mask(value) if self._redactor is not None else value
 
-    def _put(self, type: str, masked: Body) -> None:
+    def _put(self, type: str, masked: EntryBody) -> None:
         self._number += 1
-        entry = Entry(str(self._number), self._leaf, now(), type, masked)
+        entry = JournalEntry(str(self._number), self._leaf, now(), type, masked)
         self._leaf = entry.id
         self._owed.append((line(entry), type in _DURABLE))
 
-    def _later(self, type: str, body: Body) -> None:
+    def _later(self, type: str, body: EntryBody) -> None:
         """Add an entry whose failure must not stop the caller: if it cannot be written now, the next message reports
         that.
         """
@@ -286,6 +286,6 @@ class Journal:
         return JournalError(written_problem(error, self._lines.path))
 
 
-def _body(verdict: Verdict) -> Body:
-    body: Body = {name: getattr(verdict, name) for name in Verdict.__slots__}
+def _body(verdict: CallVerdict) -> EntryBody:
+    body: EntryBody = {name: getattr(verdict, name) for name in CallVerdict.__slots__}
     return {**body, "tiers": list(verdict.tiers)}

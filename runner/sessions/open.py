@@ -8,17 +8,17 @@ from typing import BinaryIO
 
 from policy.model.frozen import dataclass
 from runner.providers.pricing import Price
-from runner.sessions.entries import VERSION, Entry, Unsound, line, now
+from runner.sessions.entries import VERSION, JournalEntry, Unsound, line, now
 from runner.sessions.history import SessionHistory, history_of, index
 from runner.sessions.journal import Journal, Mask
-from runner.sessions.store import SessionFile, Store
+from runner.sessions.store import SessionFile, SessionStore
 from runner.sessions.tree import Tree
 from runner.state.lineage import SessionLineage
 from runner.version import VERSION as PROGRAM
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class SessionRun:
     """The process that works on a session. `audit` is its name in the audit log."""
 
     audit: str
@@ -32,7 +32,7 @@ class Run:
 class SessionTarget:
     """The session file that a run writes, and the history that the run continues."""
 
-    def __init__(self, store: Store, before: SessionHistory | None = None, *, fork: bool = False) -> None:
+    def __init__(self, store: SessionStore, before: SessionHistory | None = None, *, fork: bool = False) -> None:
         """Create the target of a new session; `resumed` and `forked` create the others."""
         self.store = store
         self.past = before
@@ -42,7 +42,7 @@ class SessionTarget:
         self._source: BinaryIO | None = None
 
     @classmethod
-    def resumed(cls, store: Store, id: str, *, model: str = "") -> "SessionTarget":
+    def resumed(cls, store: SessionStore, id: str, *, model: str = "") -> "SessionTarget":
         """Return the target that continues a session, which is locked from now on. Raise SessionError."""
         file = store.open(id)
         try:
@@ -56,7 +56,9 @@ class SessionTarget:
         return made
 
     @classmethod
-    def forked(cls, store: Store, id: str, into: Store, *, model: str = "", upto: str = "") -> "SessionTarget":
+    def forked(
+        cls, store: SessionStore, id: str, into: SessionStore, *, model: str = "", upto: str = ""
+    ) -> "SessionTarget":
         """Return the target that copies a session, up to its entry `upto` if given, to a new session in `into`.
 
         The original is only read. Raise SessionError.
@@ -68,11 +70,11 @@ class SessionTarget:
         made._tree, made._source = tree, source
         return made
 
-    def journal(self, run: Run, redactor: Mask | None, prices: Mapping[str, Price] | None = None) -> Journal:
+    def journal(self, run: SessionRun, redactor: Mask | None, prices: Mapping[str, Price] | None = None) -> Journal:
         """Return the journal of `run`, which the caller has to close. Nothing is written before the first message."""
         number, leaf = (self._tree.last_id, self._leaf()) if self._tree is not None else (0, None)
         id = run.audit if self.past is None or self.fork else self.past.session
-        lines = Kept(self.store, id, self._file, self._prepare(run))
+        lines = SessionLines(self.store, id, self._file, self._prepare(run))
         journal = Journal(lines, redactor, leaf=leaf, number=number, model=run.model, prices=prices)
         if self.past is None:
             journal.head({**_head(run), "forked_from": None})
@@ -113,7 +115,7 @@ class SessionTarget:
             return self.past.leaf
         return self._tree.id(next(at for at in reversed(self.past.path) if self._tree.type(at) != "grant"))
 
-    def _prepare(self, run: Run) -> "Callable[[SessionFile], None] | None":
+    def _prepare(self, run: SessionRun) -> "Callable[[SessionFile], None] | None":
         """Return the function that prepares the file for its first new line, or None."""
         tree, before = self._tree, self.past
         if tree is None or before is None:
@@ -130,11 +132,11 @@ class SessionTarget:
         return mend
 
 
-class Kept:
+class SessionLines:
     """The lines of a session's file, which is created with the first line."""
 
     def __init__(
-        self, store: Store, id: str, file: SessionFile | None, prepare: Callable[[SessionFile], None] | None
+        self, store: SessionStore, id: str, file: SessionFile | None, prepare: Callable[[SessionFile], None] | None
     ) -> None:
         self.id = id
         self._store = store
@@ -173,11 +175,11 @@ class Kept:
             self._file.close()
 
 
-def _head(run: Run) -> dict[str, object]:
+def _head(run: SessionRun) -> dict[str, object]:
     return {"version": VERSION, "session": run.audit, "workspace": run.workspace, "program": f"ringfence {PROGRAM}"}
 
 
-def _copy(tree: Tree, before: SessionHistory, run: Run, file: SessionFile) -> None:
+def _copy(tree: Tree, before: SessionHistory, run: SessionRun, file: SessionFile) -> None:
     """Copy the branch of `before` to `file` under a new first line.
 
     Grants are not copied, because they were given to another session; `GrantStore.restore` takes over their denials. A
@@ -190,9 +192,11 @@ def _copy(tree: Tree, before: SessionHistory, run: Run, file: SessionFile) -> No
         try:
             _, entry = next(tree.entries((at,)))
         except Unsound as error:
-            entry = Entry(tree.id(at), parent, now(), "notice", {"text": f"left out of the old session: {error}"})
+            entry = JournalEntry(
+                tree.id(at), parent, now(), "notice", {"text": f"left out of the old session: {error}"}
+            )
         body = entry.body
         if entry.type == "session":
             body = {**_head(run), "forked_from": {"session": before.session, "entry": before.leaf}}
-        file.append(line(Entry(entry.id, parent, entry.time, entry.type, body)), durable=False)
+        file.append(line(JournalEntry(entry.id, parent, entry.time, entry.type, body)), durable=False)
         parent = entry.id

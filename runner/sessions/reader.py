@@ -8,12 +8,12 @@ from policy.model.frozen import dataclass
 from policy.model.tier import Ruling
 from runner.audit.legacy import current_rule
 from runner.messages import ImageBlock, TextBlock, ThinkingBlock, ToolCall, UserMessage
-from runner.sessions.entries import Answered, Entry, message_of
+from runner.sessions.entries import Answered, JournalEntry, message_of
 from runner.sessions.tree import Tree
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SessionPart:
     """One part of a session. None of its texts is safe to print unchanged.
 
     Attributes:
@@ -78,12 +78,12 @@ def totals(tree: Tree, path: Sequence[int]) -> Totals:
     return Totals(replies=replies, cost=spent, unpriced=unpriced, **counts)
 
 
-def parts(tree: Tree, path: Sequence[int]) -> Iterator[Part]:
+def parts(tree: Tree, path: Sequence[int]) -> Iterator[SessionPart]:
     """Yield the parts of the branch, in order. The text sent for a /command has that command as its title.
 
     Raise Unsound at a line with invalid content.
     """
-    held: Part | None = None
+    held: SessionPart | None = None
     for part in _parts(tree, path):
         if held is not None:
             yield replace(held, title=part.title) if part.kind == "typed" else held
@@ -94,9 +94,9 @@ def parts(tree: Tree, path: Sequence[int]) -> Iterator[Part]:
         yield held
 
 
-def _parts(tree: Tree, path: Sequence[int]) -> Iterator[Part]:
+def _parts(tree: Tree, path: Sequence[int]) -> Iterator[SessionPart]:
     calls: list[ToolCall] = []
-    verdicts: dict[str, Entry] = {}
+    verdicts: dict[str, JournalEntry] = {}
     open_: set[int] = set()
     last = ""
     for _, entry in tree.entries(path):
@@ -106,25 +106,25 @@ def _parts(tree: Tree, path: Sequence[int]) -> Iterator[Part]:
             case "session":
                 continue
             case "run":
-                yield Part("note", entry.time, f"{body['model']} in mode {body['mode']}, in {body['cwd']}")
+                yield SessionPart("note", entry.time, f"{body['model']} in mode {body['mode']}, in {body['cwd']}")
             case "typed":
-                yield Part("typed", entry.time, str(body["text"]))
+                yield SessionPart("typed", entry.time, str(body["text"]))
             case "mode":
-                yield Part("note", entry.time, f"the mode is now {body['mode']}")
+                yield SessionPart("note", entry.time, f"the mode is now {body['mode']}")
             case "compaction":
-                yield Part("note", entry.time, f"the model is shown less from here on ({body['level']})")
+                yield SessionPart("note", entry.time, f"the model is shown less from here on ({body['level']})")
             case "model":
-                yield Part("note", entry.time, f"the model is now {body['model']}")
+                yield SessionPart("note", entry.time, f"the model is now {body['model']}")
             case "notice":
-                yield Part("note", entry.time, str(body["text"]))
+                yield SessionPart("note", entry.time, str(body["text"]))
             case "end":
                 turns = f"{body['turns']} {'turn' if body['turns'] == 1 else 'turns'}"
-                yield Part("note", entry.time, f"{body['reason']} (exit {body['exit']}, {turns})")
+                yield SessionPart("note", entry.time, f"{body['reason']} (exit {body['exit']}, {turns})")
             case "grant":
-                yield Part("note", entry.time, _granted(body["grant"]))
+                yield SessionPart("note", entry.time, _granted(body["grant"]))
             case "snapshot":
                 step = f"step {body['snapshot']} of `agent undo --list`"
-                yield Part("note", entry.time, f"what this changes can be taken back: {step}")
+                yield SessionPart("note", entry.time, f"what this changes can be taken back: {step}")
             case "call":
                 verdicts[str(body["call"])] = entry
             case "message":
@@ -139,18 +139,18 @@ def _parts(tree: Tree, path: Sequence[int]) -> Iterator[Part]:
                 verdicts, open_ = {}, set(range(len(calls)))
                 for block in message.content:
                     if isinstance(block, ThinkingBlock) and block.text:
-                        yield Part("thinking", entry.time, text=block.text)
+                        yield SessionPart("thinking", entry.time, text=block.text)
                 kind = "user" if isinstance(message, UserMessage) else "model"
                 text = "\n".join(block.text for block in message.content if isinstance(block, TextBlock))
                 images = tuple(block for block in message.content if isinstance(block, ImageBlock))
                 if text or images:
-                    yield Part(kind, entry.time, text=text, images=images)
+                    yield SessionPart(kind, entry.time, text=text, images=images)
             case _:
                 continue
     yield from (_tool(calls[place], verdicts, None, last) for place in sorted(open_))
 
 
-def _tool(call: ToolCall, verdicts: dict[str, Entry], answered: Answered | None, time: str) -> Part:
+def _tool(call: ToolCall, verdicts: dict[str, JournalEntry], answered: Answered | None, time: str) -> SessionPart:
     """Return the part of one call, with its verdict and its result."""
     facts: list[tuple[str, str]] = []
     said = verdicts.get(call.id)
@@ -165,12 +165,12 @@ def _tool(call: ToolCall, verdicts: dict[str, Entry], answered: Answered | None,
             facts.append(("answer", f"{'yes' if body['answer'] else 'no'}, {body['by']}{words}"))
         facts.append(("record", f"agent audit show {body['record']}"))
     if answered is None:
-        return Part("tool", time, title, "no result was written down", facts=tuple(facts), failed=True)
+        return SessionPart("tool", time, title, "no result was written down", facts=tuple(facts), failed=True)
     content = answered.result.content
     text = "\n".join(block.text for block in content if isinstance(block, TextBlock))
     images = tuple(block for block in content if isinstance(block, ImageBlock))
     ran = said is not None and said.body["verdict"] == "allow"
-    return Part("tool", time, title, text, images, tuple(facts), answered.result.is_error, prose=ran)
+    return SessionPart("tool", time, title, text, images, tuple(facts), answered.result.is_error, prose=ran)
 
 
 def _granted(form: object) -> str:

@@ -38,7 +38,7 @@ class JournalError(SessionError):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class StoredSession:
     """A session on the disk. `written` is the time of its file's last change, in seconds since 1970."""
 
     id: str
@@ -47,7 +47,7 @@ class Found:
     size: int
 
 
-class Store:
+class SessionStore:
     """The sessions of one workspace. Their folder is created with the first session."""
 
     def __init__(self, state: Path, key: str) -> None:
@@ -55,11 +55,11 @@ class Store:
         self.key = key
 
     @classmethod
-    def of(cls, state: Path, workspace: str) -> "Store":
+    def of(cls, state: Path, workspace: str) -> "SessionStore":
         return cls(state, workspace_key(workspace))
 
     @classmethod
-    def all(cls, state: Path) -> "list[Store]":
+    def all(cls, state: Path) -> "list[SessionStore]":
         """Return the stores of all workspaces that have a folder in `state`."""
         return [cls(state, name) for name in sorted(_listing(state / "sessions")) if _KEY.fullmatch(name)]
 
@@ -70,7 +70,7 @@ class Store:
     def path(self, id: str) -> Path:
         return self.folder / f"{id}.jsonl"
 
-    def list(self) -> list[Found]:
+    def list(self) -> list[StoredSession]:
         """Return the sessions: first the one that was continued last, then the others by the time of their last
         change."""
         found = []
@@ -80,7 +80,7 @@ class Store:
                     with contextlib.suppress(FileNotFoundError):  # removed a moment ago
                         seen = os.stat(name, dir_fd=folder, follow_symlinks=False)
                         if stat.S_ISREG(seen.st_mode):
-                            found.append(Found(match[1], self.key, seen.st_mtime, seen.st_size))
+                            found.append(StoredSession(match[1], self.key, seen.st_mtime, seen.st_size))
         latest = self._latest()
         # A clock that went back changes the order of the others, never which one `--continue` takes.
         return sorted(found, key=lambda each: (each.id == latest, each.written, each.id), reverse=True)
@@ -236,7 +236,7 @@ class SessionFile:
         self.close()
 
 
-def choose(stores: list[Store], words: str) -> tuple[Store, str]:
+def choose(stores: list[SessionStore], words: str) -> tuple[SessionStore, str]:
     """Return the only session whose id begins with `words`. Raise SessionError."""
     if not re.fullmatch(r"[0-9a-f]{1,16}", words):
         why = "an id is made of the digits 0-9 and a-f, 16 at most"
@@ -357,7 +357,7 @@ def _reason(error: OSError) -> str:
     return (error.strerror or "unknown reason").lower()
 
 
-def remove_session(state: Path, store: Store, id: str) -> None:
+def remove_session(state: Path, store: SessionStore, id: str) -> None:
     """Delete the file and the outputs of the session's own runs. Raise SessionError, also if a process uses the
     session.
     """

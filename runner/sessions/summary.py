@@ -9,7 +9,7 @@ from runner.messages import UserMessage
 from runner.sessions.entries import LONGEST, VERSION, Unsound, message_of, parse
 from runner.sessions.history import cut
 from runner.sessions.rewind import said_of
-from runner.sessions.store import Found, SessionError, Store
+from runner.sessions.store import SessionError, SessionStore, StoredSession
 from runner.text.sanitize import one_line
 
 _HEAD = 200  # lines at most before the first prompt
@@ -42,9 +42,11 @@ class SessionSummary:
         return json.dumps({**fields, "written": when})
 
 
-def summarize_session(store: Store, id: str, found: Found | None = None) -> SessionSummary:
+def summarize_session(store: SessionStore, id: str, found: StoredSession | None = None) -> SessionSummary:
     """Return the summary of one session. Raise SessionError if its file cannot be opened."""
-    found = found or next((each for each in store.list() if each.id == id), None) or Found(id, store.key, 0.0, 0)
+    found = (
+        found or next((each for each in store.list() if each.id == id), None) or StoredSession(id, store.key, 0.0, 0)
+    )
     with store.reading(id) as file:
         try:
             head = parse(file.readline(LONGEST))
@@ -71,7 +73,7 @@ def summarize_session(store: Store, id: str, found: Found | None = None) -> Sess
     )
 
 
-def summarize_sessions(store: Store) -> list[SessionSummary]:
+def summarize_sessions(store: SessionStore) -> list[SessionSummary]:
     """Return the summaries of a workspace's sessions in the order of `Store.list`. A file that cannot be opened gets a
     row that says so.
     """

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator
 from typing import BinaryIO
 
 from policy.model.frozen import dataclass
-from runner.sessions.entries import LONGEST, Entry, Unsound, parse
+from runner.sessions.entries import LONGEST, JournalEntry, Unsound, parse
 
 # A line as `entries.line` begins it. Anything else (edited by hand) is parsed whole.
 _OURS = re.compile(rb'\{"id":"([0-9]{1,15})","parentId":"([0-9]{1,15})","time":"[0-9TZ:.+-]{0,40}","type":"([a-z]+)",')
@@ -187,7 +187,7 @@ class Tree:
             place = offset + len(raw)
             yield at, type, raw
 
-    def entries(self, path: Collection[int], types: Collection[str] = _TYPES) -> Iterator[tuple[int, Entry]]:
+    def entries(self, path: Collection[int], types: Collection[str] = _TYPES) -> Iterator[tuple[int, JournalEntry]]:
         """Yield the entries of `path` with one of `types`, read one at a time. Raise Unsound at the first line with
         invalid content.
         """

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from runner.messages import AssistantMessage, TextBlock, ToolCall, ToolResult, Usage, UserMessage
 from runner.secrets.redactor import Redactor
-from runner.sessions.journal import Journal, Verdict
-from runner.sessions.open import Run, SessionTarget
-from runner.sessions.store import Store
+from runner.sessions.journal import CallVerdict, Journal
+from runner.sessions.open import SessionRun, SessionTarget
+from runner.sessions.store import SessionStore
 
 HERE = Path(__file__).resolve().parent
-RUN = Run("0123456789abcdef", "/w", "/w", "default", "scripted:s", unattended=False)
+RUN = SessionRun("0123456789abcdef", "/w", "/w", "default", "scripted:s", unattended=False)
 OUTPUT = "test_something.py::test_case PASSED\n" * 12  # 430 bytes
 _RESUME = """
 import resource, sys, time
@@ -36,7 +36,7 @@ def _turn(journal: Journal, number: int) -> int:
     calls = tuple(ToolCall(f"toolu_{number}_{each}", "bash", {"command": f"pytest -q tests/{each}"}) for each in "ab")
     journal.message(AssistantMessage((TextBlock("I look at it, then I know more. " * 4), *calls)))
     for place, call in enumerate(calls):
-        journal.call(Verdict(call.id, "bash", "$ pytest -q", ("execute",), "allow", "it runs tests", "x:1", "c", 1))
+        journal.call(CallVerdict(call.id, "bash", "$ pytest -q", ("execute",), "allow", "it runs tests", "x:1", "c", 1))
         journal.result(place, ToolResult(call.id, (TextBlock(OUTPUT),)))
     journal.message(AssistantMessage((TextBlock("It is fine now. " * 10),)))
     journal.usage(Usage(2000, 50, 1600, 0))
@@ -45,7 +45,7 @@ def _turn(journal: Journal, number: int) -> int:
 
 def _large(folder: str, entries: int) -> Path:
     """A session of that many entries, by our own journal, which for once does not wait for the disk."""
-    store = Store.of(Path(folder), "/w")
+    store = SessionStore.of(Path(folder), "/w")
     journal = SessionTarget(store).journal(RUN, None)
     wait, os.fdatasync = os.fdatasync, lambda handle: None
     try:
@@ -73,8 +73,10 @@ def measure(folder: str, entries: int = 100_000, rounds: int = 5) -> dict[str, f
         )
         found.append([float(word) for word in done.stdout.split()])
     times: dict[bool, list[float]] = {True: [], False: []}
-    store = Store.of(Path(folder), "/w")
-    journal = SessionTarget(store).journal(Run("f" * 16, *list(_fields(RUN))[1:]), Redactor(live=True, shapes=True))
+    store = SessionStore.of(Path(folder), "/w")
+    journal = SessionTarget(store).journal(
+        SessionRun("f" * 16, *list(_fields(RUN))[1:]), Redactor(live=True, shapes=True)
+    )
     journal.message(UserMessage((TextBlock("x"),)))
     bare: list[float] = []
     handle = os.open(os.path.join(folder, "bare"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -104,5 +106,5 @@ def measure(folder: str, entries: int = 100_000, rounds: int = 5) -> dict[str, f
     }
 
 
-def _fields(run: Run) -> list[object]:
+def _fields(run: SessionRun) -> list[object]:
     return [run.audit, run.workspace, run.cwd, run.mode, run.model, run.unattended]

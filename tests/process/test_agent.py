@@ -47,7 +47,7 @@ from runner.messages import (
     UserMessage,
 )
 from runner.problems import Exit, Stopped
-from runner.providers import Opened
+from runner.providers import OpenModel
 from runner.providers.scripted import ScriptedProvider, Turn
 from runner.sessions.selection import SessionSelection
 from runner.sessions.store import SessionError
@@ -67,8 +67,8 @@ def bash(script: str) -> Turn:
     return Turn(calls=(ToolCall("", "bash", {"command": script}),))
 
 
-def model(*turns: Turn) -> Opened:
-    return Opened(ScriptedProvider(turns), "m")
+def model(*turns: Turn) -> OpenModel:
+    return OpenModel(ScriptedProvider(turns), "m")
 
 
 SLEEPS = "echo begun; python3 -c 'import time; time.sleep(600)'"
@@ -642,8 +642,8 @@ def test_another_model_goes_on_without_the_thoughts_of_the_first(folder: Path) -
 
     async def work() -> None:
         args = RunArgs(cwd=str(folder), mode=Mode.TRUST_PROJECT)
-        start = prepare_start(args, unattended=True, model=Opened(one, "m"))
-        start = replace(start, opener=lambda spec: Opened(two, spec.partition(":")[2]))
+        start = prepare_start(args, unattended=True, model=OpenModel(one, "m"))
+        start = replace(start, opener=lambda spec: OpenModel(two, spec.partition(":")[2]))
         async with Agent(start=lambda: start, emit=seen.append) as agent:
             talk = agent.conversation
             async for event in agent.prompt("go"):

@@ -38,7 +38,7 @@ from runner.messages import (
     without_thoughts,
 )
 from runner.problems import Exit
-from runner.providers import Opened, open_provider
+from runner.providers import OpenModel, open_provider
 from runner.providers.endpoint import SetupError
 from runner.providers.pricing import Price
 from runner.providers.scripted import Turn
@@ -535,10 +535,10 @@ def test_who_writes_the_notes(
 ) -> None:
     clerks = {spec: SummaryProvider(name=spec.partition(":")[0]) for spec in (BIG, SMALL, OTHER)}
 
-    def opened(spec: str) -> Opened:
+    def opened(spec: str) -> OpenModel:
         if spec not in clerks:
             raise SetupError(Problem("there is no such model", "nobody knows it", "name another"))
-        return Opened(clerks[spec], spec.partition(":")[2], vendors=vendors)
+        return OpenModel(clerks[spec], spec.partition(":")[2], vendors=vendors)
 
     bounds = RunLimits(money=5.0, price=Price(1.0, 2.0)) if money else RunLimits()
     table = lay(clerks[BIG], bounds=bounds)

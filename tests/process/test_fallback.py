@@ -30,7 +30,7 @@ from runner.messages import (
     Usage,
 )
 from runner.problems import Exit, usage
-from runner.providers import Opened
+from runner.providers import OpenModel
 from runner.providers.endpoint import SetupError
 from runner.providers.key_source import KeyFlags
 from runner.providers.pricing import Price
@@ -45,8 +45,8 @@ AT_ONCE = RetryPolicy(first=0, most=0)
 def two(found: LoopHarness, first: Plays, second: Plays, spec: str = "other:b") -> None:
     """A session with `first`, which falls back to `second`."""
     second.name = "other"
-    chosen = Opened(first, "m")  # type: ignore[arg-type]  # a fake of the protocol
-    models = OpenModels(chosen, lambda spec: Opened(second, spec.partition(":")[2]))  # type: ignore[arg-type]
+    chosen = OpenModel(first, "m")  # type: ignore[arg-type]  # a fake of the protocol
+    models = OpenModels(chosen, lambda spec: OpenModel(second, spec.partition(":")[2]))  # type: ignore[arg-type]
     found.ctx = replace(found.ctx, models=models, fallback=spec)
     found.ctx.live.provider = first  # type: ignore[assignment]  # a fake of the protocol
 
@@ -166,14 +166,14 @@ def test_who_turns_to_another_model_does_not_wait_for_the_busy_one(stage: Make) 
 @pytest.mark.threat("T92")
 def test_a_model_whose_price_nobody_knows_does_not_go_on_where_money_counts(stage: Make) -> None:
     class Priceless(OpenModels):
-        def limits(self, limits: RunLimits, model: Opened) -> RunLimits:
+        def limits(self, limits: RunLimits, model: OpenModel) -> RunLimits:
             raise usage("nobody knows what `other:b` costs", "it is in no list", "say it")
 
     bounds = RunLimits(patience=AT_ONCE, money=1.0, price=Price(1.0, 1.0, 1.0, 1.0))
     one, other = Plays(*[BUSY] * 9), Plays(says("done"))
     found = stage(bounds=bounds)
     two(found, one, other)
-    models = Priceless(Opened(one, "m"), lambda spec: Opened(other, "b"))  # type: ignore[arg-type]  # fakes
+    models = Priceless(OpenModel(one, "m"), lambda spec: OpenModel(other, "b"))  # type: ignore[arg-type]  # fakes
     found.ctx = replace(found.ctx, models=models)
     assert found.play().exit is Exit.FAILED
     assert other.requests == []
@@ -192,13 +192,13 @@ def test_a_fallback_that_cannot_be_opened_is_said_and_the_failure_stays(
     error: Callable[[], Exception],
     why: str,
 ) -> None:
-    def refuse(spec: str) -> Opened:
+    def refuse(spec: str) -> OpenModel:
         raise error()
 
     one = Plays(*[BUSY] * 9)
     found = stage()
     two(found, one, Plays())
-    found.ctx = replace(found.ctx, models=OpenModels(Opened(one, "m"), refuse))  # type: ignore[arg-type]  # a fake
+    found.ctx = replace(found.ctx, models=OpenModels(OpenModel(one, "m"), refuse))  # type: ignore[arg-type]  # a fake
     ending = found.play()
     assert ending.exit is Exit.FAILED
     assert ending.reason == "the provider is busy", why
@@ -235,7 +235,7 @@ def test_a_key_that_was_said_for_one_provider_goes_to_no_other(tmp_path: Path, m
     class First:
         name = "anthropic"
 
-    first = Opened(First(), "claude-opus-5", (key,))  # type: ignore[arg-type]  # a fake of the protocol
+    first = OpenModel(First(), "claude-opus-5", (key,))  # type: ignore[arg-type]  # a fake of the protocol
     settings = load(tmp_path, dict(os.environ))
     another = opener(RunArgs(key=KeyFlags(from_stdin=True)), settings, tmp_path, first)
     same = another("anthropic:claude-haiku-4-5")

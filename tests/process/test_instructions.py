@@ -20,7 +20,7 @@ from runner.engine.run_limits import RunLimits
 from runner.events import Event
 from runner.loop import run
 from runner.messages import Message, Request, TextBlock, ToolCall, UserMessage
-from runner.providers import Opened
+from runner.providers import OpenModel
 from runner.providers.scripted import ScriptedProvider, Turn
 from runner.secrets.secret import Secret
 from tests.support import forked_agent
@@ -153,7 +153,7 @@ def session(base: Path, text: str, secrets: tuple[Secret, ...] = ()) -> tuple[li
             options,
             load(workspace, environ),
             environ,
-            model=Opened(model, "m", secrets),
+            model=OpenModel(model, "m", secrets),
             approver=Unattended(events.append),
             emit=events.append,
         ) as world:

@@ -29,7 +29,7 @@ from runner.frontends.jsonl.protocol import LONGEST, Misread, Prompt, Quit, SetM
 from runner.frontends.jsonl.writer import JsonLines
 from runner.messages import ToolCall
 from runner.problems import Exit, Stopped
-from runner.providers import Opened
+from runner.providers import OpenModel
 from runner.providers.scripted import ScriptedProvider, Turn
 from tests.support.json_front import Front
 from tests.support.places import ROOT
@@ -110,7 +110,7 @@ def talk(folder: Path, turns: list[Turn], program: Talk, mode: Mode = Mode.DEFAU
         front = Front()
         questions = Questions(lambda event: agent.conversation.ctx.emit(event))
         agent = Agent(
-            folder, model=Opened(ScriptedProvider(turns), "m"), mode=mode, approver=questions, emit=front.emit
+            folder, model=OpenModel(ScriptedProvider(turns), "m"), mode=mode, approver=questions, emit=front.emit
         )
         async with agent:
             serving = asyncio.create_task(JsonMode(agent, questions, front.emit).serve(front))

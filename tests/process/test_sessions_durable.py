@@ -17,7 +17,7 @@ import pytest
 from runner.messages import Message, ToolMessage
 from runner.sessions.history import history_of, index
 from runner.sessions.open import SessionTarget
-from runner.sessions.store import JournalError, SessionError, Store
+from runner.sessions.store import JournalError, SessionError, SessionStore
 from tests.support.places import ROOT
 from tests.support.session_files import ID, calls, new_journal, new_store, result, run_of, sample_session, says, user
 
@@ -25,7 +25,7 @@ OTHER = "fedcba9876543210"
 NOBODY = 65534
 
 
-def history(store: Store, id: str = ID) -> tuple[Message, ...]:
+def history(store: SessionStore, id: str = ID) -> tuple[Message, ...]:
     with store.reading(id) as file:
         return history_of(index(file, id), id).history
 

@@ -16,10 +16,10 @@ from runner.engine.context.context import Context
 from runner.events import Changed, Display, Event, Notice
 from runner.frontends.plain.repl import converse
 from runner.messages import ToolCall
-from runner.providers import Opened
+from runner.providers import OpenModel
 from runner.providers.scripted import ScriptedProvider, Turn
 from runner.sessions.open import SessionTarget
-from runner.sessions.store import Store
+from runner.sessions.store import SessionStore
 
 
 class ScriptedUser:
@@ -50,15 +50,15 @@ def play_conversation(
     home.mkdir(exist_ok=True)
     environ = {"HOME": str(home), "PATH": os.environ["PATH"], "RINGFENCE_STATE_DIR": str(base / "state")}
     state = base / "state"
-    model = Opened(ScriptedProvider(turns), "m")
+    model = OpenModel(ScriptedProvider(turns), "m")
 
     def start() -> SessionStart:
         options = SessionOptions(workspace, unattended=False, mode=Mode.TRUST_PROJECT)
         options = replace(
-            options, context=context or Context(), beginning=SessionTarget(Store.of(state, str(workspace)))
+            options, context=context or Context(), beginning=SessionTarget(SessionStore.of(state, str(workspace)))
         )
         return SessionStart(
-            options, load(workspace, environ), environ, model, lambda spec: Opened(ScriptedProvider([]), spec)
+            options, load(workspace, environ), environ, model, lambda spec: OpenModel(ScriptedProvider([]), spec)
         )
 
     async def work() -> int:

@@ -4,14 +4,16 @@ from pathlib import Path
 
 from runner.messages import AssistantMessage, TextBlock, ToolCall, ToolResult, UserMessage
 from runner.sessions.journal import Journal, Mask
-from runner.sessions.open import Run, SessionTarget
-from runner.sessions.store import Store
+from runner.sessions.open import SessionRun, SessionTarget
+from runner.sessions.store import SessionStore
 
 ID = "0123456789abcdef"
 
 
-def run_of(store: Store, id: str = ID, *, model: str = "scripted:s", mode: str = "default", cwd: str = "/w") -> Run:
-    return Run(id, "/w", cwd, mode, model, unattended=False)
+def run_of(
+    store: SessionStore, id: str = ID, *, model: str = "scripted:s", mode: str = "default", cwd: str = "/w"
+) -> SessionRun:
+    return SessionRun(id, "/w", cwd, mode, model, unattended=False)
 
 
 def user(text: str) -> UserMessage:
@@ -31,16 +33,16 @@ def result(id: str, text: str = "done") -> ToolResult:
     return ToolResult(id, (TextBlock(text),))
 
 
-def new_store(state: Path) -> Store:
+def new_store(state: Path) -> SessionStore:
     state.mkdir(mode=0o700, exist_ok=True)
-    return Store.of(state, "/w")
+    return SessionStore.of(state, "/w")
 
 
-def new_journal(store: Store, id: str = ID, mask: Mask | None = None) -> Journal:
+def new_journal(store: SessionStore, id: str = ID, mask: Mask | None = None) -> Journal:
     return SessionTarget(store).journal(run_of(store, id), mask)
 
 
-def sample_session(store: Store, id: str = ID) -> Path:
+def sample_session(store: SessionStore, id: str = ID) -> Path:
     """A session of one prompt, one turn with two calls, and an answer: lines 1 to 8, as they are numbered."""
     journal = new_journal(store, id)
     journal.message(user("first"))  # lines 1 and 2 are the head and the run; this is 3

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from runner.sessions.store import Store
+from runner.sessions.store import SessionStore
 from tests.support import forked_agent
 
 AGENT = str(Path(sys.executable).with_name("agent"))
@@ -63,6 +63,6 @@ class SessionHarness:
         return [json.loads(line) for line in done.stdout.splitlines()]
 
     @property
-    def store(self) -> Store:
+    def store(self) -> SessionStore:
         self.state.mkdir(mode=0o700, exist_ok=True)
-        return Store.of(self.state, str(self.work))
+        return SessionStore.of(self.state, str(self.work))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from runner.messages import AssistantMessage, ImageBlock, TextBlock, ThinkingBlock, ToolCall, ToolResult
-from runner.sessions.journal import Verdict
+from runner.sessions.journal import CallVerdict
 from runner.sessions.open import SessionTarget
 from tests.support import forked_agent
 from tests.support.model_server import Delta, ModelServer, calling, serving
@@ -216,7 +216,7 @@ def hostile(harness: SessionHarness) -> SessionHarness:
         ToolCall("b", EVIL, None, EVIL),
     )
     journal.message(AssistantMessage(blocks))
-    journal.call(Verdict("a", EVIL, EVIL, (EVIL,), EVIL, EVIL, EVIL, EVIL, 1, False, EVIL, EVIL))
+    journal.call(CallVerdict("a", EVIL, EVIL, (EVIL,), EVIL, EVIL, EVIL, EVIL, 1, False, EVIL, EVIL))
     journal.result(0, ToolResult("a", (TextBlock("\n".join([EVIL] * 40)), ImageBlock("image/png", "iVBORw0KGgo="))))
     assert journal.close() is None
     return harness

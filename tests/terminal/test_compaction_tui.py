@@ -8,7 +8,7 @@ from runner.agent.agent import Agent
 from runner.frontends.jsonl.approver import Questions
 from runner.frontends.jsonl.driver import JsonMode
 from runner.problems import Exit
-from runner.providers import Opened
+from runner.providers import OpenModel
 from tests.support.json_front import Front
 from tests.support.model_server import Delta, serving
 from tests.support.screen_harness import AGENT, ScreenHarness, leave
@@ -55,7 +55,7 @@ def test_a_program_that_does_not_wait_for_notes_loses_nothing(folder: Path) -> N
     async def work() -> tuple[Front, Exit]:
         front = Front()
         questions = Questions(front.emit)
-        agent = Agent(folder, model=Opened(clerk, "m"), approver=questions, emit=front.emit)
+        agent = Agent(folder, model=OpenModel(clerk, "m"), approver=questions, emit=front.emit)
         async with agent:
             serving = asyncio.create_task(JsonMode(agent, questions, front.emit).serve(front))
             for number in (1, 2):

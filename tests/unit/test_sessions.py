@@ -23,16 +23,16 @@ from runner.messages import (
     UserMessage,
 )
 from runner.secrets.redactor import Redactor
-from runner.sessions.entries import Answered, Entry, Unsound, line, message_of, of_message, of_result, parse
+from runner.sessions.entries import Answered, JournalEntry, Unsound, line, message_of, of_message, of_result, parse
 from runner.sessions.history import SessionHistory, history_of, index
 from runner.sessions.open import SessionTarget
-from runner.sessions.store import SessionError, Store, choose
+from runner.sessions.store import SessionError, SessionStore, choose
 from tests.support.session_files import ID, calls, new_journal, new_store, result, run_of, sample_session, says, user
 
 OTHER = "fedcba9876543210"
 
 
-def read(store: Store, id: str = ID, *, lenient: bool = False, model: str = "") -> SessionHistory:
+def read(store: SessionStore, id: str = ID, *, lenient: bool = False, model: str = "") -> SessionHistory:
     with store.reading(id) as file:
         return history_of(index(file, id), id, lenient=lenient, model=model)
 
@@ -63,7 +63,7 @@ messages = st.builds(UserMessage, st.lists(texts | images, max_size=3).map(tuple
 
 @given(messages)
 def test_every_message_comes_back_as_it_was(message: UserMessage | AssistantMessage) -> None:
-    raw = line(Entry("7", "6", "2026-01-02T03:04:05.678Z", "message", of_message(message)))
+    raw = line(JournalEntry("7", "6", "2026-01-02T03:04:05.678Z", "message", of_message(message)))
     assert raw.isascii()
     assert raw.count(b"\n") == 1
     assert message_of(parse(raw).body) == message
@@ -71,7 +71,7 @@ def test_every_message_comes_back_as_it_was(message: UserMessage | AssistantMess
 
 @given(st.integers(0, 99), st.builds(ToolResult, words, st.lists(texts | images, max_size=3).map(tuple), st.booleans()))
 def test_every_result_comes_back_as_it_was(place: int, result: ToolResult) -> None:
-    raw = line(Entry("7", "6", "", "message", of_result(place, result)))
+    raw = line(JournalEntry("7", "6", "", "message", of_result(place, result)))
     assert message_of(parse(raw).body) == Answered(place, result)
 
 

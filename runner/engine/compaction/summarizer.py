@@ -12,7 +12,7 @@ from runner.engine.compaction.summary_prompt import ANSWER, cleaned, request
 from runner.engine.context.tokens import weight_of
 from runner.events import Notice, Retrying
 from runner.messages import Failure, Message, ProviderError, Reply, Request, TextBlock
-from runner.providers import Opened
+from runner.providers import OpenModel
 from runner.providers.catalog import facts_of
 from runner.secrets.secret import SecretError
 
@@ -36,7 +36,7 @@ class Summarizer:
     """
 
     chosen: str = ""
-    price: "Callable[[Opened], Price | None]" = lambda opened: None
+    price: "Callable[[OpenModel], Price | None]" = lambda opened: None
 
     async def notes(
         self,
@@ -74,12 +74,12 @@ class Summarizer:
         text = "".join(block.text for block in reply.message.content if isinstance(block, TextBlock))
         return cleaned(access.redactor.text(text)) or None
 
-    def _opened(self, access: "ModelAccess") -> "tuple[Opened, Price | None]":
+    def _opened(self, access: "ModelAccess") -> "tuple[OpenModel, Price | None]":
         """Return the small model and its price.
 
         Return the model of the conversation if there is no other, or if money is counted and the price is unknown.
         """
-        own = Opened(access.provider, access.model)
+        own = OpenModel(access.provider, access.model)
         main = access.limits.price
         if access.models is None:
             return own, main
@@ -101,7 +101,7 @@ class Summarizer:
         return small, price
 
 
-async def _reply(small: Opened, asked: Request, access: "ModelAccess") -> Reply:
+async def _reply(small: OpenModel, asked: Request, access: "ModelAccess") -> Reply:
     """Return the answer of the model, with retries if waiting helps. Raise ProviderError."""
     patience = access.limits.patience
     for attempt in count(1):
@@ -117,7 +117,7 @@ async def _reply(small: Opened, asked: Request, access: "ModelAccess") -> Reply:
     raise AssertionError
 
 
-async def _streamed(small: Opened, asked: Request) -> Reply:
+async def _streamed(small: OpenModel, asked: Request) -> Reply:
     events = small.provider.stream(asked)
     try:
         async for event in events:

@@ -55,7 +55,7 @@ def surroundings(workspace: str) -> Surroundings:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class SourcedText:
     """A file that the user wrote for the model, or trusted. `source` is its path."""
 
     source: str
@@ -63,7 +63,7 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RequestPart:
     """One part of a request.
 
     Attributes:
@@ -95,8 +95,8 @@ class Context:
         files: The names of the files that `instructions` come from.
     """
 
-    base: Text | None = None
-    added: tuple[Text, ...] = ()
+    base: SourcedText | None = None
+    added: tuple[SourcedText, ...] = ()
     skills: tuple[Skill, ...] = ()
     commands: tuple[PromptFile, ...] = ()  # of the repository; the model is told nothing of them
     surroundings: Surroundings = Surroundings()
@@ -135,31 +135,31 @@ class Context:
         limits: "RunLimits | None",
         tools: Sequence[ToolSpec],
         messages: Sequence[Message] = (),
-    ) -> tuple[Part, ...]:
+    ) -> tuple[RequestPart, ...]:
         """Return every part of a request with `tools` and `messages`, in the order of the request."""
         names = ", ".join(each.name for each in tools)
         talk = many(len(messages), "message")
         return (
-            Part("tools", "ringfence", "tools", names, round(weight_of_tools(tools))),
+            RequestPart("tools", "ringfence", "tools", names, round(weight_of_tools(tools))),
             *self._system(cwd, mode, limits),
             *self._preamble_parts(),
-            Part("conversation", talk, "conversation", "", round(sum(map(weight_of, messages)))),
+            RequestPart("conversation", talk, "conversation", "", round(sum(map(weight_of, messages)))),
         )
 
     def skill(self, name: str) -> Skill | None:
         """Return the skill of that name, or None."""
         return next((each for each in self.skills if each.name == name), None)
 
-    def _system(self, cwd: str, mode: Mode, limits: "RunLimits | None") -> tuple[Part, ...]:
-        base = self.base or Text("ringfence", BASE)
+    def _system(self, cwd: str, mode: Mode, limits: "RunLimits | None") -> tuple[RequestPart, ...]:
+        base = self.base or SourcedText("ringfence", BASE)
         rest = (
-            ("surroundings", Text("ringfence", self.surroundings.text)),
-            ("gate", Text("ringfence", gate(cwd, mode, limits))),
+            ("surroundings", SourcedText("ringfence", self.surroundings.text)),
+            ("gate", SourcedText("ringfence", gate(cwd, mode, limits))),
         )
         rows = (("base", base), *(("added", each) for each in self.added), *rest)
         return tuple(_part(name, each.source, "system", f"{each.text.strip()}\n") for name, each in rows if each.text)
 
-    def _preamble_parts(self) -> tuple[Part, ...]:
+    def _preamble_parts(self) -> tuple[RequestPart, ...]:
         git = self.surroundings.git
         rows = (
             ("instructions", ", ".join(self.files) or "the repository", self.instructions),
@@ -176,5 +176,5 @@ def tool_specs(tools: "Sequence[Tool]") -> tuple[ToolSpec, ...]:
     return tuple(ToolSpec(spec.name, spec.description, spec.schema) for spec in specs(tools))
 
 
-def _part(name: str, source: str, where: str, text: str) -> Part:
-    return Part(name, source, where, text, round(weight(text)))
+def _part(name: str, source: str, where: str, text: str) -> RequestPart:
+    return RequestPart(name, source, where, text, round(weight(text)))

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from runner.agent.open_session import SessionOptions
     from runner.changes.review.session import Review
     from runner.config import Settings
-    from runner.providers import Opened
+    from runner.providers import OpenModel
 
 
 class Run:
@@ -141,7 +141,12 @@ class Run:
                 self._taken(review)
 
     def _in_place(
-        self, prompt: str, options: "SessionOptions", settings: "Settings", environ: Mapping[str, str], model: "Opened"
+        self,
+        prompt: str,
+        options: "SessionOptions",
+        settings: "Settings",
+        environ: Mapping[str, str],
+        model: "OpenModel",
     ) -> None:
         then = changes.scan_workspace(self._workspace)
         try:
@@ -156,7 +161,12 @@ class Run:
                 self._notes.append(f"what changed cannot be told: {(error.strerror or '').lower()}")
 
     def _play(
-        self, prompt: str, options: "SessionOptions", settings: "Settings", environ: Mapping[str, str], model: "Opened"
+        self,
+        prompt: str,
+        options: "SessionOptions",
+        settings: "Settings",
+        environ: Mapping[str, str],
+        model: "OpenModel",
     ) -> None:
         from runner.approval.approver import Unattended
 

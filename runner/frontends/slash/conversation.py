@@ -14,14 +14,14 @@ _LONGEST_COPY = 50_000  # characters; xterm, kitty and others take no more than 
 
 async def _resume(words: str, host: CommandHost) -> None:
     """Go on with an earlier session of this workspace."""
-    from runner.sessions.store import Store
+    from runner.sessions.store import SessionStore
     from runner.sessions.summary import row, summarize_sessions
 
     ctx = host.conversation.ctx
     if not words:
         from runner.state.paths import state_dir
 
-        store = Store.of(state_dir(host.environ), ctx.look().workspace)
+        store = SessionStore.of(state_dir(host.environ), ctx.look().workspace)
         kept = ctx.journal.kept
         found = await asyncio.to_thread(lambda: [each for each in summarize_sessions(store) if each.id != kept])
         if not found:

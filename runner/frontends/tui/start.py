@@ -145,13 +145,13 @@ async def _picked(args: "RunArgs", app: App) -> "RunArgs | None":
     from runner.gate.gate import folder
     from runner.problems import usage
     from runner.sessions.selection import SessionSelection
-    from runner.sessions.store import Store
+    from runner.sessions.store import SessionStore
     from runner.sessions.summary import row, summarize_sessions
     from runner.state.paths import home, state_dir
     from runner.state.workspace import workspace_of
 
     workspace = workspace_of(str(folder(args.cwd)), os.path.realpath(home(os.environ)))
-    store = Store.of(state_dir(os.environ), workspace)
+    store = SessionStore.of(state_dir(os.environ), workspace)
     found = await asyncio.to_thread(lambda: list(summarize_sessions(store)))
     if not found:
         raise usage("there is nothing to resume", "no session of this workspace is kept", "leave --resume out")
