@@ -90,12 +90,12 @@ def _unfit(path: str, why: str) -> Stopped:
 
 def _prompts(inventory: "Inventory") -> dict[str, SourcedText]:
     """Return the trusted prompt files by name. A file that is too long is left out: the question named its length."""
-    from runner.config.trust.inventory import Kind
+    from runner.config.trust.inventory import EntryKind
 
     found = {}
     for entry in inventory.entries:
         data = inventory.contents.get(entry.path, b"")
-        if entry.kind is Kind.PROMPT and data.strip():
+        if entry.kind is EntryKind.PROMPT and data.strip():
             found[os.path.basename(entry.path)] = SourcedText(entry.path, visible(data.decode("utf-8"), prose=True))
     return found
 

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from runner.events import Card, Emit
-    from runner.gate.grants.store import Keep
+    from runner.gate.grants.store import RememberedAnswer
 
 
 @dataclass(frozen=True, slots=True)
 class Yes:
     """The answer yes, valid once for exactly this action. With `keep`, the answer is also remembered as `keep` says."""
 
-    keep: "Keep | None" = None
+    keep: "RememberedAnswer | None" = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class No:
     """The answer no. `feedback`, the user's own words, is sent to the model."""
 
     feedback: str | None = None
-    keep: "Keep | None" = None
+    keep: "RememberedAnswer | None" = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from policy.grants.grant import GrantScope
 from policy.grants.offers import Choice
 from policy.model.frozen import dataclass
 from policy.model.tier import Ruling
-from runner.gate.grants.store import USUAL_LIFE, Keep
+from runner.gate.grants.store import USUAL_LIFE, RememberedAnswer
 from runner.text.sanitize import one_line
 
 HELP = (
@@ -81,7 +81,7 @@ class Offer:
             found.append(f"d  no, and never {self.never.words}, {_FOREVER[self.spans[0]]}")
         return tuple(found)
 
-    def picked(self, text: str) -> Keep | str | None:
+    def picked(self, text: str) -> RememberedAnswer | str | None:
         """Return the answer to remember that a line names.
 
         Return a text if the line is invalid: a number, alone or followed by options, is not an answer, and the question
@@ -89,11 +89,14 @@ class Offer:
         """
         first, *rest = text.split()
         if first == "d" and self.never is not None:
-            return _with_options(Keep(self.never.whats, Ruling.DENY, self.spans[0]), rest)
+            return _with_options(RememberedAnswer(self.never.whats, Ruling.DENY, self.spans[0]), rest)
         for letter, choice, span in self.lettered:
             if first == letter:
-                return _with_options(Keep(choice.whats, Ruling.ALLOW, span), rest)
-        if first.isnumeric() and _with_options(Keep((), Ruling.ALLOW, GrantScope.PROJECT), rest) is not None:
+                return _with_options(RememberedAnswer(choice.whats, Ruling.ALLOW, span), rest)
+        if (
+            first.isnumeric()
+            and _with_options(RememberedAnswer((), Ruling.ALLOW, GrantScope.PROJECT), rest) is not None
+        ):
             return (
                 f"`{one_line(first, 20)}` is no answer here; answer {', '.join(['y', 'n', *self.keys.split('/')[1:]])}"
             )
@@ -103,7 +106,7 @@ class Offer:
 NOTHING = Offer((), None, ())
 
 
-def _with_options(keep: Keep, words: list[str]) -> Keep | None:
+def _with_options(keep: RememberedAnswer, words: list[str]) -> RememberedAnswer | None:
     """Return `keep` with the options typed after its letter, or None if the words are not options, such as a sentence
     that begins with one letter.
     """
@@ -126,4 +129,4 @@ def _with_options(keep: Keep, words: list[str]) -> Keep | None:
             uses = int(often[1])
         else:
             return None
-    return Keep(keep.whats, keep.ruling, span, life, uses, reason)
+    return RememberedAnswer(keep.whats, keep.ruling, span, life, uses, reason)

@@ -13,7 +13,7 @@ from policy.model.tier import Ruling, Tier
 from policy.model.verdict import Allow, Ask, Deny, Verdict
 from runner.approval.remember_options import Offer, where_words
 from runner.audit.records import RecordedAnswer
-from runner.gate.grants.store import GrantStore, Keep
+from runner.gate.grants.store import GrantStore, RememberedAnswer
 from runner.gate.grants.text import about
 from runner.gate.wording import action_words
 from runner.state.json_file import StateError
@@ -86,7 +86,9 @@ def offer(context: EvaluationContext, question: Ask, spans: Sequence[GrantScope]
     return Offer(found, forbidden, tuple(spans))
 
 
-def keep(context: EvaluationContext, question: Ask, wanted: Keep, store: GrantStore) -> tuple[tuple[str, ...], str]:
+def keep(
+    context: EvaluationContext, question: Ask, wanted: RememberedAnswer, store: GrantStore
+) -> tuple[tuple[str, ...], str]:
     """Store an answer. Return the names of the grants and a notice for the user.
 
     A yes is tried as it was stored. An answer that cannot be stored counts once, and the notice says so.

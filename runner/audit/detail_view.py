@@ -10,7 +10,7 @@ from runner.audit.decisions import DecisionTrail
 from runner.audit.decode import explanation_of, reason_of, was_cut
 from runner.audit.fields import Body, items, mapping, number, text, texts
 from runner.audit.list_view import place
-from runner.gate.explain import Section, caret_lines, sections, shown, titled
+from runner.gate.explain import ExplanationSection, caret_lines, sections, shown, titled
 from runner.text.sanitize import visible
 
 # What a section of its own tells; every other field of a record is shown as it is, so that nothing is left out.
@@ -67,7 +67,7 @@ def record_text(record: Record, *, ended: Record | None = None, colour: bool = F
     return titled(told, colour=colour)
 
 
-def _head(deed: DecisionTrail) -> Iterator[Section]:
+def _head(deed: DecisionTrail) -> Iterator[ExplanationSection]:
     body = deed.record.body
     tool = text(body.get("tool"))
     model = text(body.get("model")) or "the model"
@@ -76,7 +76,7 @@ def _head(deed: DecisionTrail) -> Iterator[Section]:
     yield f"record {deed.record.id}", shown([f"decided {_clock(body)}, {wanted}"])
 
 
-def _decision(deed: DecisionTrail) -> list[Section]:
+def _decision(deed: DecisionTrail) -> list[ExplanationSection]:
     body = deed.record.body
     workspace = text(deed.session.body.get("workspace")) if deed.session else ""
     explanation = explanation_of(body, workspace)
@@ -109,7 +109,7 @@ def _cuts(body: Body) -> Iterator[str]:
             yield f"{name} of {value.get('length')} characters, sha256 {value.get('sha256')}"
 
 
-def _answer(body: Body) -> Iterator[Section]:
+def _answer(body: Body) -> Iterator[ExplanationSection]:
     answer = mapping(body.get("answer"))
     if answer:
         lines = [text(answer.get("question")), f"{'yes' if answer.get('yes') else 'no'}, by {text(answer.get('by'))}"]
@@ -132,7 +132,7 @@ def _grant(name: str, kept: Body) -> str:
     return f"{name}: {about}, for {text(kept.get('scope'))}" if about else name
 
 
-def _enforced(deed: DecisionTrail) -> Iterator[Section]:
+def _enforced(deed: DecisionTrail) -> Iterator[ExplanationSection]:
     body = deed.record.body
     backend = text(body.get("backend"))
     report = mapping(deed.finished.body.get("enforcement")) if deed.finished else {}
@@ -160,7 +160,7 @@ def _report(report: Body) -> Iterator[str]:
         yield f"limits counted by {text(report.get('limits'))}"
 
 
-def _outcome(deed: DecisionTrail) -> Iterator[Section]:
+def _outcome(deed: DecisionTrail) -> Iterator[ExplanationSection]:
     if deed.finished is None:
         if deed.record.body.get("verdict") == "allow":
             yield "outcome", shown(["no end was recorded: it still runs, or the program was killed"])
@@ -223,7 +223,7 @@ def _count(each: Body, name: str) -> int:
     return found if isinstance(found, int) else 0
 
 
-def _session(record: Record | None) -> list[Section]:
+def _session(record: Record | None) -> list[ExplanationSection]:
     if record is None:
         return [("session", shown(["its record is not in this log"]))]
     body = record.body
@@ -259,7 +259,7 @@ def _seal(record: Record, what: str = "") -> str:
     return f"record {record.id}{place}{what}: {record.hash}"
 
 
-def _rest(title: str, body: Body, told: Iterable[str]) -> list[Section]:
+def _rest(title: str, body: Body, told: Iterable[str]) -> list[ExplanationSection]:
     """Yield the fields that no section shows. Empty fields are left out."""
     left = {name: value for name, value in body.items() if name not in told and value not in (None, "", [], {})}
     return [(title, shown([f"{name}: {_plain(value)}" for name, value in left.items()]))] if left else []

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from runner.config import Settings
     from runner.secrets.accounts import Accounts
     from runner.secrets.keyring_store import KeyringFailed
-    from runner.secrets.resolve import Search
+    from runner.secrets.resolve import KeySearch
 
 auth_app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown")
 
@@ -327,7 +327,7 @@ def _tell(notices: Iterable[str]) -> None:
         say(f"note: {visible(notice)}")
 
 
-def _show(search: "Search", known: "Accounts") -> None:
+def _show(search: "KeySearch", known: "Accounts") -> None:
     none = "no key; a server on this machine needs none" if search.local else "no key"
     source = f"the key comes from {search.found.source}" if search.found else none
     print(visible(f"{search.provider}: {source}", lines=False))
@@ -339,7 +339,7 @@ def _show(search: "Search", known: "Accounts") -> None:
         print(visible(f"  accounts   {', '.join(names)}", lines=False))
 
 
-def _as_json(search: "Search", known: "Accounts") -> dict[str, object]:
+def _as_json(search: "KeySearch", known: "Accounts") -> dict[str, object]:
     used = next((each for each in search.tried if search.found and each.state == "used"), None)
     return {
         "provider": search.provider,

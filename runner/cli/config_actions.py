@@ -17,7 +17,7 @@ from runner.config.load import WHOSE, files, flag_settings, settings_bytes, with
 from runner.config.origins import origins
 from runner.config.read_layer import as_text
 from runner.config.schema import SHAPES, Key, key_of
-from runner.config.settings import ConfigError, Layer
+from runner.config.settings import ConfigError, ConfigLayer
 from runner.config.trust.notices import condensed
 from runner.gate.gate import folder
 from runner.problems import Exit, usage
@@ -120,7 +120,7 @@ def run_set(name: str, words: list[str], *, project: bool, local: bool, cwd: str
     text = _text(file, layer)
     new = with_value(text, path, literal)
     write(file, new, own=not layer.came_along)
-    if layer is Layer.LOCAL:
+    if layer is ConfigLayer.LOCAL:
         _ignore(file.parent)
     print(visible(f"{_shown(file, cwd)}:{lines_of(new).get(path, 1)}: {dotted(path)} = {literal}", lines=False))
     try:
@@ -157,9 +157,9 @@ def run_migrate(file: str | None, *, dry: bool, cwd: str | None) -> int:
     from runner.config.edit import migrated
     from runner.config.write_file import write
 
-    wanted = [(Layer.NAMED, Path(file))] if file is not None else files(folder(cwd), os.environ)
+    wanted = [(ConfigLayer.NAMED, Path(file))] if file is not None else files(folder(cwd), os.environ)
     for layer, path in wanted:
-        if layer is Layer.SYSTEM and os.geteuid() != 0:
+        if layer is ConfigLayer.SYSTEM and os.geteuid() != 0:
             continue
         text = _text(path, layer, there=file is not None)
         if not text:
@@ -203,7 +203,7 @@ def _ignore(folder: Path) -> None:
     from runner.config.write_file import write
 
     path = folder / ".gitignore"
-    text = _text(path, Layer.PROJECT)
+    text = _text(path, ConfigLayer.PROJECT)
     if "config.local.toml" not in text.split("\n"):
         end = "" if not text or text.endswith("\n") else "\n"
         write(path, f"{text}{end}config.local.toml\n", own=False)
@@ -250,11 +250,11 @@ def _key(name: str) -> tuple[Key, KeyPath]:
     return key_of(path), path
 
 
-def _file(project: bool, local: bool, cwd: str | None) -> tuple[Path, Layer]:
+def _file(project: bool, local: bool, cwd: str | None) -> tuple[Path, ConfigLayer]:
     if project and local:
         raise usage("--project and --local name two files", "one is changed at a time", "give one of them")
-    wanted = Layer.PROJECT if project else Layer.LOCAL if local else Layer.USER
-    if wanted is Layer.USER:
+    wanted = ConfigLayer.PROJECT if project else ConfigLayer.LOCAL if local else ConfigLayer.USER
+    if wanted is ConfigLayer.USER:
         return places.config_dir(os.environ) / "config.toml", wanted
     found = dict(files(folder(cwd), os.environ)).get(wanted)
     if found is None:
@@ -264,7 +264,7 @@ def _file(project: bool, local: bool, cwd: str | None) -> tuple[Path, Layer]:
     return found, wanted
 
 
-def _text(path: Path, layer: Layer, *, there: bool = False) -> str:
+def _text(path: Path, layer: ConfigLayer, *, there: bool = False) -> str:
     data = settings_bytes(path, WHOSE.get(layer, "named"))
     if data is None and there:
         raise usage(f"`{path}` cannot be read", "there is no such file", "check the path")

@@ -7,7 +7,7 @@ import typer
 
 from policy.model.tier import Mode
 from runner.cli.gate import CONFIG, CWD, FLAG, JSON, MODE, UNATTENDED
-from runner.gate.policy_tools.import_rules import Kind
+from runner.gate.policy_tools.import_rules import AgentProduct
 
 HELP = """Look at the policy and test it: the permission matrix, tables of expected verdicts, verdicts in bulk.
 
@@ -150,7 +150,7 @@ def lint(
 def bring(
     file: Annotated[str, typer.Argument(metavar="FILE", help="The other agent's file; `-` is standard input.")],
     kind: Annotated[
-        Kind | None,
+        AgentProduct | None,
         typer.Option("--from", metavar="AGENT", help="Whose it is: claude, codex or gemini; otherwise it is guessed."),
     ] = None,
     out: Annotated[

@@ -12,8 +12,8 @@ from runner.stderr import say
 
 if TYPE_CHECKING:
     from runner.config.trust.evaluate import Brought
-    from runner.config.trust.inventory import Entry
-    from runner.config.trust.store import Answer
+    from runner.config.trust.inventory import InventoryEntry
+    from runner.config.trust.store import TrustAnswer
 
 trust_app = typer.Typer(invoke_without_command=True, rich_markup_mode="markdown")
 
@@ -49,7 +49,7 @@ def trust(context: typer.Context, json: JSON = False) -> int:
 
     if json or nobody_there(False) or not brought.counts:
         return _shown(brought, json)
-    from runner.config.trust.prompt import Said, ask, typed_line
+    from runner.config.trust.prompt import TrustReply, ask, typed_line
     from runner.config.trust.session_check import now
     from runner.config.trust.store import store_at
     from runner.config.trust.text import state_line
@@ -58,11 +58,11 @@ def trust(context: typer.Context, json: JSON = False) -> int:
     if brought.answer is not None:
         say(f"{state_line(brought)}\n")
     said = ask(brought, typed_line)
-    if said is Said.QUIT:
+    if said is TrustReply.QUIT:
         say("nothing was changed")
         return Exit.DONE
-    _tell(store_at(state_dir(os.environ)).remember(brought.inventory, yes=said is Said.YES, time=now()))
-    say("kept: it is used until one byte of it changes" if said is Said.YES else "kept: nothing of it is used")
+    _tell(store_at(state_dir(os.environ)).remember(brought.inventory, yes=said is TrustReply.YES, time=now()))
+    say("kept: it is used until one byte of it changes" if said is TrustReply.YES else "kept: nothing of it is used")
     return Exit.DONE
 
 
@@ -244,7 +244,7 @@ def _form(brought: "Brought", state: str) -> Mapping[str, object]:
     }
 
 
-def _entry(entry: "Entry") -> Mapping[str, object]:
+def _entry(entry: "InventoryEntry") -> Mapping[str, object]:
     return {
         "path": entry.path,
         "kind": entry.kind.value,
@@ -256,12 +256,12 @@ def _entry(entry: "Entry") -> Mapping[str, object]:
     }
 
 
-def _answer(answer: "Answer") -> Mapping[str, object]:
+def _answer(answer: "TrustAnswer") -> Mapping[str, object]:
     said = "yes" if answer.yes else "no"
     return {"sha256": answer.sha256, "answer": said, "time": answer.time, "entries": len(answer.entries)}
 
 
-def _still(workspace: str, answer: "Answer") -> str:
+def _still(workspace: str, answer: "TrustAnswer") -> str:
     """Return the state of the answered content: `same`, `changed`, `gone`, or `closed` to this user."""
     from runner.config.trust.session_check import look_at
     from runner.problems import Stopped

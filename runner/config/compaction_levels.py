@@ -10,7 +10,7 @@ from policy.model.verdict import Problem
 from runner.config.settings import Settings
 
 
-class Level(StrEnum):
+class CompactionLevel(StrEnum):
     """Levels of compaction, the mildest first. The names are those of the settings and of the event."""
 
     TRIM = "trim"  # long results of old calls lose their middle
@@ -31,7 +31,7 @@ class Thresholds:
     recent: int = 90
     truncate: int = 95
 
-    def reached(self, level: Level, used: float) -> bool:
+    def reached(self, level: CompactionLevel, used: float) -> bool:
         """Return True if `used`, a fraction of 1, reaches `level`."""
         least = getattr(self, level.value.replace("-", "_"), None)
         return isinstance(least, int) and used * 100 >= least
@@ -71,16 +71,21 @@ def thresholds(said: Mapping[str, int]) -> Thresholds | Disorder:
 
 # Part of the window that stays as it is, at the end of the conversation.
 KEEPS = {
-    Level.TRIM: 0.25,
-    Level.ONE_LINE: 0.20,
-    Level.SUMMARY: 0.25,
-    Level.RECENT: 0.10,
-    Level.TRUNCATE: 0.08,
-    Level.ASKED: 0.05,
+    CompactionLevel.TRIM: 0.25,
+    CompactionLevel.ONE_LINE: 0.20,
+    CompactionLevel.SUMMARY: 0.25,
+    CompactionLevel.RECENT: 0.10,
+    CompactionLevel.TRUNCATE: 0.08,
+    CompactionLevel.ASKED: 0.05,
 }
 # Part of the window that a level must save: less is not worth sending again what the provider has cached. Results that
 # lose only their middle are the most often to be had, and must save so much that there is rest before the next time.
-GAINS = {Level.TRIM: 0.15, Level.ONE_LINE: 0.10, Level.SUMMARY: 0.05, Level.RECENT: 0.05}
+GAINS = {
+    CompactionLevel.TRIM: 0.15,
+    CompactionLevel.ONE_LINE: 0.10,
+    CompactionLevel.SUMMARY: 0.05,
+    CompactionLevel.RECENT: 0.05,
+}
 
 
 def levels_of(settings: Settings) -> Thresholds | Disorder:

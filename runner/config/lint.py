@@ -16,15 +16,15 @@ from runner.config.load import ELSEWHERE, SYSTEM_FILE, WHOSE, files, packaged, s
 from runner.config.merge import over
 from runner.config.origins import origins
 from runner.config.read_layer import as_text, given_as, read_all, read_variable
-from runner.config.settings import ConfigError, Given, Layer, Settings
+from runner.config.settings import ConfigError, ConfigLayer, LayerValues, Settings
 
 MOST = 100  # faults of one file that are told
 _PLACE = re.compile(r"^(?P<file>.+?):(?P<line>\d+):? (?P<text>.*)$", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
-    """One thing that has to be mended. `line` is 0 when it is about no single line."""
+class ConfigFault:
+    """One fault to correct. `line` is 0 if the fault is about no single line."""
 
     file: str
     line: int
@@ -41,7 +41,7 @@ class Checked:
     """Result of a check: the sources, the faults, and entries without effect."""
 
     sources: tuple[str, ...]
-    faults: tuple[Fault, ...]
+    faults: tuple[ConfigFault, ...]
     notices: tuple[str, ...]
 
 
@@ -52,7 +52,7 @@ def check_file(path: Path) -> Checked:
     repository may change have no effect.
     """
     came_along = path.absolute().parent.name == ".ringfence"
-    return _checked([(Layer.NAMED, path)], {}, {}, came_along=came_along)
+    return _checked([(ConfigLayer.NAMED, path)], {}, {}, came_along=came_along)
 
 
 def check_here(
@@ -68,7 +68,7 @@ def check_here(
 
 
 def _checked(
-    layers: list[tuple[Layer, Path]],
+    layers: list[tuple[ConfigLayer, Path]],
     environ: Mapping[str, str],
     trusted: Mapping[str, str],
     *,
@@ -78,8 +78,8 @@ def _checked(
     for layer, path in layers:
         try:
             data = settings_bytes(path, WHOSE.get(layer, "named"))
-            if data is None and layer is Layer.NAMED:
-                found.append(Fault(str(path), 0, "there is no such file", "check the path"))
+            if data is None and layer is ConfigLayer.NAMED:
+                found.append(ConfigFault(str(path), 0, "there is no such file", "check the path"))
             if data is None:
                 continue
             sources.append(str(path))
@@ -90,32 +90,32 @@ def _checked(
         document, wrong = read_all(text, str(path), most=MOST + 1)
         told = [fault_of(error.problem, str(path)) for error in wrong]
         said = given_as(document, data, path, layer, trusted)
-        settings, more = _over(settings, replace(said, layer=Layer.PROJECT, trusted=True) if came_along else said)
+        settings, more = _over(settings, replace(said, layer=ConfigLayer.PROJECT, trusted=True) if came_along else said)
         told = sorted([*told, *more], key=lambda fault: fault.line)
         if len(told) > MOST:
-            told = [*told[:MOST], Fault(str(path), 0, f"there is more; only the first {MOST} are told", "")]
+            told = [*told[:MOST], ConfigFault(str(path), 0, f"there is more; only the first {MOST} are told", "")]
         found += told
     for name in setting_variables(environ):
         try:
             settings = over(settings, read_variable(name, environ[name], ELSEWHERE))
             sources.append(name)
         except ConfigError as error:
-            found.append(Fault(name, 0, f"{error.problem.what}: {error.problem.why}", error.problem.fix))
+            found.append(ConfigFault(name, 0, f"{error.problem.what}: {error.problem.why}", error.problem.fix))
     found += _out_of_order(settings)
     return Checked(tuple(sources), tuple(found), settings.notices)
 
 
-def _out_of_order(settings: Settings) -> list[Fault]:
+def _out_of_order(settings: Settings) -> list[ConfigFault]:
     """Return the fault of compaction levels that are never reached. The fault may concern several lines and files."""
     from runner.config.compaction_levels import Disorder, levels_of
 
     if not isinstance(found := levels_of(settings), Disorder):
         return []
     place, problem = origins(settings)["compaction", found.level][-1], found.problem
-    return [Fault(place.source, place.line, f"{problem.what}: {problem.why}", problem.fix)]
+    return [ConfigFault(place.source, place.line, f"{problem.what}: {problem.why}", problem.fix)]
 
 
-def _over(settings: Settings, given: Given) -> tuple[Settings, list[Fault]]:
+def _over(settings: Settings, given: LayerValues) -> tuple[Settings, list[ConfigFault]]:
     """Return the layer without entries that can never take effect, and those entries."""
     found, good = [], []
     for entry in given.document.entries:
@@ -126,19 +126,19 @@ def _over(settings: Settings, given: Given) -> tuple[Settings, list[Fault]]:
     return over(settings, replace(given, document=replace(given.document, entries=tuple(good)))), found
 
 
-def _never(source: str, entry: object, settings: Settings, given: Given) -> Iterator[Fault]:
+def _never(source: str, entry: object, settings: Settings, given: LayerValues) -> Iterator[ConfigFault]:
     """Return why one rule can never take effect. `over` decides whether a bound layer may contain the rule."""
     document = TomlDocument(source, "", {}, (entry,))  # type: ignore[arg-type]  # an Entry
-    for rule in permissions(document, Layer.NAMED.of_rules(trusted=True)):
+    for rule in permissions(document, ConfigLayer.NAMED.of_rules(trusted=True)):
         if not rule.expired(date.today()):
             for fault in rule_faults(rule, settings.rules, settings.profile):
-                yield Fault(source, rule.ref.line, f"`[[rule]]` can never take effect: {fault.text}", fault.fix)
+                yield ConfigFault(source, rule.ref.line, f"`[[rule]]` can never take effect: {fault.text}", fault.fix)
 
 
-def fault_of(problem: Problem, file: str) -> Fault:
+def fault_of(problem: Problem, file: str) -> ConfigFault:
     """Return a fault with the place separated from the text."""
     place = _PLACE.match(problem.what)
     if place and os.path.isabs(place["file"]) == os.path.isabs(file):
-        return Fault(place["file"], int(place["line"]), f"{place['text']}: {problem.why}", problem.fix)
+        return ConfigFault(place["file"], int(place["line"]), f"{place['text']}: {problem.why}", problem.fix)
     what = problem.what.removeprefix(f"`{file}` ").removeprefix(f"{file} ")
-    return Fault(file, 0, f"{what}: {problem.why}", problem.fix)
+    return ConfigFault(file, 0, f"{what}: {problem.why}", problem.fix)

@@ -23,7 +23,7 @@ from policy.toml.profile import ProfileError, parse_profile
 from policy.toml.schema import Path as KeyPath
 from policy.toml.schema import TomlDocument, TomlError, Value
 from runner.config.personal_settings import personal
-from runner.config.settings import ConfigError, Given, Layer, Settings
+from runner.config.settings import ConfigError, ConfigLayer, LayerValues, Settings
 from runner.state import paths
 from runner.state.workspace import workspace_of
 from sandbox.inside.regular_file import NotRegularError, open_regular, read_descriptor
@@ -34,15 +34,15 @@ SYSTEM_FILE = Path("/etc/ringfence/config.toml")
 PROJECT_FILE = ".ringfence/config.toml"
 LOCAL_FILE = ".ringfence/config.local.toml"
 ELSEWHERE = ("RINGFENCE_STATE_DIR", "RINGFENCE_CONFIG_DIR", "RINGFENCE_CACHE_DIR", "RINGFENCE_BATCH_DIR")
-WHOSE: Mapping[Layer, Whose] = {
-    Layer.SYSTEM: "system",
-    Layer.USER: "user",
-    Layer.PROJECT: "repository",
-    Layer.LOCAL: "repository",
+WHOSE: Mapping[ConfigLayer, Whose] = {
+    ConfigLayer.SYSTEM: "system",
+    ConfigLayer.USER: "user",
+    ConfigLayer.PROJECT: "repository",
+    ConfigLayer.LOCAL: "repository",
 }
 
 
-_OWN = (Layer.SYSTEM, Layer.USER)
+_OWN = (ConfigLayer.SYSTEM, ConfigLayer.USER)
 
 
 def load(
@@ -73,7 +73,7 @@ def load(
             if layer.came_along and not repository:
                 continue
             if own is not None and layer in _OWN:
-                if layer is Layer.USER:
+                if layer is ConfigLayer.USER:
                     settings = _with_file(settings, layer, own, unattended, {}, named=True)
                 continue
             settings = _with_file(settings, layer, path, unattended, trusted or {})
@@ -95,14 +95,14 @@ def _with_personal(settings: Settings, cwd: Path, environ: Mapping[str, str]) ->
 
 def files(
     cwd: Path, environ: Mapping[str, str], *, config: Path | None = None, system: Path = SYSTEM_FILE
-) -> list[tuple[Layer, Path]]:
+) -> list[tuple[ConfigLayer, Path]]:
     """Return the configuration files, lowest layer first. Raises places.PlaceError if no place can be named."""
     user = paths.config_file(environ)
     top = Path(workspace_of(os.path.realpath(cwd), os.path.realpath(paths.home(environ))))
-    found = [(Layer.SYSTEM, system), (Layer.USER, user)]
+    found = [(ConfigLayer.SYSTEM, system), (ConfigLayer.USER, user)]
     if top / PROJECT_FILE != user:
-        found += [(Layer.PROJECT, top / PROJECT_FILE), (Layer.LOCAL, top / LOCAL_FILE)]
-    return found if config is None else [*found, (Layer.NAMED, config)]
+        found += [(ConfigLayer.PROJECT, top / PROJECT_FILE), (ConfigLayer.LOCAL, top / LOCAL_FILE)]
+    return found if config is None else [*found, (ConfigLayer.NAMED, config)]
 
 
 def setting_variables(environ: Mapping[str, str]) -> list[str]:
@@ -113,16 +113,22 @@ def setting_variables(environ: Mapping[str, str]) -> list[str]:
 def shipped(config: Path | None = None) -> Settings:
     """Return the packaged settings with `config` on top: the same on every machine. Raises ConfigError."""
     try:
-        return packaged() if config is None else _with_file(packaged(), Layer.NAMED, config, False, {})
+        return packaged() if config is None else _with_file(packaged(), ConfigLayer.NAMED, config, False, {})
     except TomlError as error:
         raise ConfigError(error.problem) from None
 
 
 def _with_file(
-    settings: Settings, layer: Layer, path: Path, unattended: bool, trusted: Mapping[str, str], *, named: bool = False
+    settings: Settings,
+    layer: ConfigLayer,
+    path: Path,
+    unattended: bool,
+    trusted: Mapping[str, str],
+    *,
+    named: bool = False,
 ) -> Settings:
     """Add the settings of a file. A `named` file, whose path the user typed, must exist and may belong to any user."""
-    named = named or layer is Layer.NAMED
+    named = named or layer is ConfigLayer.NAMED
     try:
         data = settings_bytes(path, "named" if named else WHOSE[layer])
         if data is None:
@@ -139,7 +145,7 @@ def _with_file(
         return replace(settings, notices=(*settings.notices, notice))
 
 
-def _over(settings: Settings, given: Given) -> Settings:
+def _over(settings: Settings, given: LayerValues) -> Settings:
     from runner.config.merge import over
 
     return over(settings, given)
@@ -314,5 +320,5 @@ def with_flags(settings: Settings, flags: FlagSettings) -> Settings:
         return settings
     values = {path: value for path, (_, value) in flags.items()}
     options = tuple((path, option) for path, (option, _) in flags.items())
-    given = Given(Layer.FLAGS, TomlDocument("options", "", values), flags=options)
+    given = LayerValues(ConfigLayer.FLAGS, TomlDocument("options", "", values), flags=options)
     return replace(settings, values={**settings.values, **values}, layers=(*settings.layers, given))

@@ -13,11 +13,11 @@ from policy.toml.profile import limits, patterns, texts
 from policy.toml.schema import Path as KeyPath
 from policy.toml.schema import TomlDocument, TomlEntry, Value, dotted
 from runner.config.schema import Key, Widens, key_of, list_of
-from runner.config.settings import ConfigError, Given, Settings
+from runner.config.settings import ConfigError, LayerValues, Settings
 from sandbox.backend import Level
 
 
-def over(settings: Settings, given: Given) -> Settings:
+def over(settings: Settings, given: LayerValues) -> Settings:
     """Return `settings` with one more layer. Raises TomlError or ConfigError for a rule that can never take effect."""
     document = given.document
     values, notices, left_out = dict(settings.values), [], []
@@ -65,7 +65,7 @@ def standing(settings: Settings, path: KeyPath, key: Key) -> Value | None:
     return key.default
 
 
-def ignored(given: Given, path: KeyPath) -> str:
+def ignored(given: LayerValues, path: KeyPath) -> str:
     why = "settings that came with the repository may only tighten yours"
     if key_of(path).widens is Widens.YOURS:
         why = "no repository may say it, trusted or not"
@@ -90,7 +90,9 @@ def _added(before: Value | None, value: Value) -> Value:
     return value
 
 
-def _rules(document: TomlDocument, given: Given, settings: Settings) -> tuple[tuple[PermissionRule, ...], list[str]]:
+def _rules(
+    document: TomlDocument, given: LayerValues, settings: Settings
+) -> tuple[tuple[PermissionRule, ...], list[str]]:
     """Return the rules of one layer, and notices about expired rules.
 
     A rule that can never take effect is an error, because its author relies on the rule.

@@ -6,29 +6,29 @@ from policy.toml.schema import Path as KeyPath
 from policy.toml.schema import TomlDocument, Value, read
 from runner.config.load import PACKAGED, packaged_text
 from runner.config.schema import KEYS, SHAPES, key_of
-from runner.config.settings import Layer, Origin, Origins, Settings
+from runner.config.settings import ConfigLayer, SettingOrigin, SettingOrigins, Settings
 
 BUILT_IN = "the default"
 
 
-def origins(settings: Settings) -> Origins:
+def origins(settings: Settings) -> SettingOrigins:
     """Return, by path, all places that set the key, lowest layer first."""
-    found: dict[KeyPath, list[Origin]] = {}
+    found: dict[KeyPath, list[SettingOrigin]] = {}
     shipped = _packaged()
     for key in KEYS:
         if key.path in shipped.values:
-            place = Origin(Layer.PACKAGED, PACKAGED, shipped.line(key.path), shipped.values[key.path])
+            place = SettingOrigin(ConfigLayer.PACKAGED, PACKAGED, shipped.line(key.path), shipped.values[key.path])
             found[key.path] = [place]
         elif key.default is not None:
-            found[key.path] = [Origin(Layer.PACKAGED, BUILT_IN, 0, key.default)]
+            found[key.path] = [SettingOrigin(ConfigLayer.PACKAGED, BUILT_IN, 0, key.default)]
     for given in settings.layers:
         for path, value in given.document.values.items():
             source, line = given.place(path)
-            found.setdefault(path, []).append(Origin(given.layer, source, line, value, path in given.left_out))
+            found.setdefault(path, []).append(SettingOrigin(given.layer, source, line, value, path in given.left_out))
     return {path: tuple(places) for path, places in found.items()}
 
 
-def counts(path: KeyPath, places: tuple[Origin, ...]) -> tuple[Origin, ...]:
+def counts(path: KeyPath, places: tuple[SettingOrigin, ...]) -> tuple[SettingOrigin, ...]:
     """Return the places whose value is in force: one, or all if every layer adds to the value."""
     heard = tuple(place for place in places if not place.ignored)
     return heard if key_of(path).adds else heard[-1:]

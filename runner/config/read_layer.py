@@ -9,13 +9,14 @@ from policy.model.verdict import Problem
 from policy.toml.schema import Path as KeyPath
 from policy.toml.schema import TomlDocument, TomlError, ValueType, validate, value_of
 from runner.config.migrations import renew
-from runner.config.schema import ENTRIES, SHAPES, VARIABLES, Fault, key_of, list_of
-from runner.config.settings import ConfigError, Given, Layer
+from runner.config.schema import ENTRIES, SHAPES, VARIABLES, key_of, list_of
+from runner.config.settings import ConfigError, ConfigLayer, LayerValues
+from runner.config.validators import Fault
 
 _PREFIX = "RINGFENCE_"
 
 
-def read_layer(data: bytes, path: Path, layer: Layer, trusted: Mapping[str, str]) -> Given:
+def read_layer(data: bytes, path: Path, layer: ConfigLayer, trusted: Mapping[str, str]) -> LayerValues:
     """Return the settings of a file. Raises TomlError or ConfigError for the first fault."""
     document, faults = read_all(as_text(data, path), str(path), most=1)
     if faults:
@@ -23,10 +24,12 @@ def read_layer(data: bytes, path: Path, layer: Layer, trusted: Mapping[str, str]
     return given_as(document, data, path, layer, trusted)
 
 
-def given_as(document: TomlDocument, data: bytes, path: Path, layer: Layer, trusted: Mapping[str, str]) -> Given:
+def given_as(
+    document: TomlDocument, data: bytes, path: Path, layer: ConfigLayer, trusted: Mapping[str, str]
+) -> LayerValues:
     """Return the values of a file as a layer, which is trusted if its exact bytes are trusted."""
     digest = sha256(data).hexdigest()
-    return Given(layer, document, digest, layer.came_along and trusted.get("/".join(path.parts[-2:])) == digest)
+    return LayerValues(layer, document, digest, layer.came_along and trusted.get("/".join(path.parts[-2:])) == digest)
 
 
 def read_all(text: str, source: str, *, most: int) -> tuple[TomlDocument, list[TomlError]]:
@@ -76,7 +79,7 @@ def as_text(data: bytes, path: Path) -> str:
         raise ConfigError(problem) from None
 
 
-def read_variable(name: str, text: str, elsewhere: Sequence[str]) -> Given:
+def read_variable(name: str, text: str, elsewhere: Sequence[str]) -> LayerValues:
     """Return the setting of a variable `RINGFENCE_*`. `elsewhere` names variables that other code reads.
 
     Raises ConfigError.
@@ -90,7 +93,7 @@ def read_variable(name: str, text: str, elsewhere: Sequence[str]) -> Given:
         raise ConfigError(Problem(what, f"it must be {key.shape.value}", f"correct or unset {name}"))
     if fault := key.fault(value):
         raise ConfigError(Problem(what, *fault))
-    return Given(Layer.ENVIRONMENT, TomlDocument(name, "", {key.path: value}))
+    return LayerValues(ConfigLayer.ENVIRONMENT, TomlDocument(name, "", {key.path: value}))
 
 
 def plain(text: str) -> int | float | bool | str:

@@ -22,12 +22,12 @@ from runner.config.credential_keys import KEYS as CREDENTIAL_KEYS
 from runner.config.credential_keys import MOST as MOST_CREDENTIALS
 from runner.config.credential_keys import SAYS as CREDENTIAL_SAYS
 from runner.config.migrations import VERSION
+from runner.config.validators import Fault
 
 # As in runner/providers, whose import would cost more than reading all settings.
 REMOTE = ("anthropic", "openai", "gemini")  # those that have an address
 PROVIDERS = (*REMOTE, "scripted")
 
-Fault = tuple[str, str]  # why, and what to do
 Check = Callable[[Value], Fault | None]
 
 

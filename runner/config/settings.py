@@ -6,8 +6,7 @@ from dataclasses import field
 from enum import StrEnum
 
 from policy.model.frozen import dataclass
-from policy.model.profile import Layer as RuleLayer
-from policy.model.profile import Profile
+from policy.model.profile import Layer, Profile
 from policy.model.tier import Mode
 from policy.model.verdict import ProblemError
 from policy.rules.rulebook import RuleBook
@@ -21,7 +20,7 @@ class ConfigError(ProblemError):
     """Settings that cannot be used. `problem` names the file, line and key, or the variable."""
 
 
-class Layer(StrEnum):
+class ConfigLayer(StrEnum):
     """Later ones win. What `project` and `local` say came with the folder, and may only tighten until it is trusted."""
 
     PACKAGED = "packaged"
@@ -36,20 +35,20 @@ class Layer(StrEnum):
     @property
     def came_along(self) -> bool:
         """Return True if the author of the folder wrote the layer, and not the user."""
-        return self in (Layer.PROJECT, Layer.LOCAL)
+        return self in (ConfigLayer.PROJECT, ConfigLayer.LOCAL)
 
-    def of_rules(self, trusted: bool) -> RuleLayer:
+    def of_rules(self, trusted: bool) -> Layer:
         """Return the layer of the `[[rule]]`s of this layer."""
         if self.came_along:
-            return RuleLayer.TRUSTED if trusted else RuleLayer.REPOSITORY
-        return _OF_RULES.get(self, RuleLayer.NAMED)
+            return Layer.TRUSTED if trusted else Layer.REPOSITORY
+        return _OF_RULES.get(self, Layer.NAMED)
 
 
-_OF_RULES = {Layer.SYSTEM: RuleLayer.SYSTEM, Layer.USER: RuleLayer.USER}
+_OF_RULES = {ConfigLayer.SYSTEM: Layer.SYSTEM, ConfigLayer.USER: Layer.USER}
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class LayerValues:
     """Values from one file, variable or command line; every key is known and every value is well formed.
 
     Attributes:
@@ -61,7 +60,7 @@ class Given:
         left_out: keys that this layer may not set.
     """
 
-    layer: Layer
+    layer: ConfigLayer
     document: TomlDocument
     sha256: str = ""
     trusted: bool = False
@@ -81,7 +80,7 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class SettingOrigin:
     """One place that sets a key.
 
     Attributes:
@@ -92,7 +91,7 @@ class Origin:
         ignored: True if the layer may only tighten and the value would have widened.
     """
 
-    layer: Layer
+    layer: ConfigLayer
     source: str
     line: int
     value: object
@@ -102,7 +101,7 @@ class Origin:
         return f"{self.source}:{self.line}" if self.line else self.source
 
 
-Origins = Mapping[KeyPath, tuple[Origin, ...]]
+SettingOrigins = Mapping[KeyPath, tuple[SettingOrigin, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +140,7 @@ class Settings:
     notices: tuple[str, ...] = ()
     values: Mapping[KeyPath, Value] = field(default_factory=dict)
     lists: tuple[TomlEntry, ...] = ()
-    layers: tuple[Given, ...] = ()
+    layers: tuple[LayerValues, ...] = ()
     original: str = ""
     apart: tuple[str, ...] = ()
 

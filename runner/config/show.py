@@ -8,7 +8,7 @@ from policy.toml.schema import Path as KeyPath
 from policy.toml.schema import TomlEntry, Value, ValueType, dotted, value_type_of
 from runner.config.origins import counts, origins
 from runner.config.schema import KEYS, LISTS, SHAPES, key_of, list_of
-from runner.config.settings import Layer, Origin, Settings
+from runner.config.settings import ConfigLayer, SettingOrigin, Settings
 from runner.config.toml_value import amount, toml
 from runner.problems import usage
 from runner.text.sanitize import visible
@@ -29,8 +29,8 @@ class Shown:
 
     path: KeyPath
     value: object
-    by: tuple[Origin, ...]
-    not_by: tuple[Origin, ...]
+    by: tuple[SettingOrigin, ...]
+    not_by: tuple[SettingOrigin, ...]
 
 
 def shown(settings: Settings, name: str | None) -> tuple[Shown, ...]:
@@ -48,7 +48,7 @@ def shown(settings: Settings, name: str | None) -> tuple[Shown, ...]:
     return tuple(found)
 
 
-def entries(settings: Settings, name: str | None) -> tuple[tuple[TomlEntry, Layer], ...]:
+def entries(settings: Settings, name: str | None) -> tuple[tuple[TomlEntry, ConfigLayer], ...]:
     """Return every `[[list]]` entry in force, with its layer."""
     layers = {given.document.source: given.layer for given in settings.layers}
     return tuple((each, layers[each.source]) for each in settings.lists if name in (None, each.name))
@@ -90,7 +90,7 @@ def no_key(name: str) -> Exception:
     return usage(f"there is no key `{name}`", "no configuration can hold it", fix)
 
 
-def _value(settings: Settings, path: KeyPath, by: tuple[Origin, ...]) -> object:
+def _value(settings: Settings, path: KeyPath, by: tuple[SettingOrigin, ...]) -> object:
     if key_of(path).adds and by:
         return tuple(dict.fromkeys(entry for place in by for entry in place.value if isinstance(place.value, tuple)))  # type: ignore[attr-defined]  # a list, as `adds` says
     return by[-1].value if by else None
@@ -101,7 +101,7 @@ def _value(settings: Settings, path: KeyPath, by: tuple[Origin, ...]) -> object:
 
 def listing(
     found: Iterable[Shown],
-    lists: Iterable[tuple[TomlEntry, Layer]],
+    lists: Iterable[tuple[TomlEntry, ConfigLayer]],
     *,
     effective: bool,
     written: Mapping[str, str],
@@ -164,7 +164,7 @@ def _short(text: str, cut: bool) -> str:
     return text if not cut or len(text) <= _WIDE else f"{text[: _WIDE - 1]}…"
 
 
-def _place(place: Origin, written: Mapping[str, str]) -> str:
+def _place(place: SettingOrigin, written: Mapping[str, str]) -> str:
     return f"{near(place.source, written)}:{place.line}" if place.line else place.source
 
 
@@ -177,7 +177,9 @@ def near(path: str, written: Mapping[str, str]) -> str:
 # --- as JSON ----------------------------------------------------------------------------------------------------------
 
 
-def as_json(settings: Settings, found: Iterable[Shown], lists: Iterable[tuple[TomlEntry, Layer]]) -> dict[str, object]:
+def as_json(
+    settings: Settings, found: Iterable[Shown], lists: Iterable[tuple[TomlEntry, ConfigLayer]]
+) -> dict[str, object]:
     """Return every value with its places, as JSON."""
     return {
         "values": {
@@ -203,7 +205,7 @@ def as_json(settings: Settings, found: Iterable[Shown], lists: Iterable[tuple[To
     }
 
 
-def _origin(place: Origin) -> dict[str, object]:
+def _origin(place: SettingOrigin) -> dict[str, object]:
     return {
         "layer": str(place.layer),
         "source": place.source,

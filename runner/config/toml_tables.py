@@ -9,7 +9,7 @@ from runner.problems import Stopped, usage
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class TableItem:
     """One `[[name]]` table, or the keys above the first table.
 
     Attributes:
@@ -30,21 +30,21 @@ class Item:
         return self.lines.get(key, self.line)
 
 
-def read_items(text: str, source: str, names: Iterable[str]) -> tuple[Item, ...]:
+def read_items(text: str, source: str, names: Iterable[str]) -> tuple[TableItem, ...]:
     """Return the top-level keys as one Item, then every table of an array in `names`, in order. Raises a usage
     error.
     """
     document = load(text, source)
     known = tuple(names)
-    items = [Item("", 1, {key: value for key, value in document.items() if key not in known}, {})]
+    items = [TableItem("", 1, {key: value for key, value in document.items() if key not in known}, {})]
     waiting = {name: iter(_tables(document, name, source)) for name in known}
     lines = text.split("\n")
     for name, first, last, keys in _spans(text, known):
         if name == "":
-            items[0] = Item("", 1, items[0].values, keys)
+            items[0] = TableItem("", 1, items[0].values, keys)
         else:
             body = "\n".join(lines[first - 1 : last])
-            items.append(Item(name, first, next(waiting[name]), keys, body))
+            items.append(TableItem(name, first, next(waiting[name]), keys, body))
     if any(next(rest, None) is not None for rest in waiting.values()):
         raise usage(f"{source} cannot be used", "a list is written in one line", "write each as a [[...]] table")
     return tuple(items)
@@ -58,12 +58,12 @@ def load(text: str, source: str) -> dict[str, object]:
         raise usage(error.problem.what, error.problem.why, error.problem.fix) from None
 
 
-def wrong(source: str, item: Item, key: str, why: str, fix: str) -> Stopped:
+def wrong(source: str, item: TableItem, key: str, why: str, fix: str) -> Stopped:
     """Return a usage error about one key of one table."""
     return usage(f"{source}:{item.at(key)}: `{key}` cannot be used", why, fix)
 
 
-def unknown_key(source: str, item: Item, key: str, known: Iterable[str]) -> Stopped:
+def unknown_key(source: str, item: TableItem, key: str, known: Iterable[str]) -> Stopped:
     """Return a usage error that names the nearest known key."""
     from difflib import get_close_matches
 

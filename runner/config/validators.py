@@ -8,7 +8,7 @@ from policy.toml.profile import list_fault, patterns_fault
 from policy.toml.schema import Path as KeyPath
 from policy.toml.schema import TomlDocument, TomlEntry, Value
 
-Fault = tuple[str, str]
+Fault = tuple[str, str]  # why a value cannot be used, and what to do
 
 LIMITS_SAY = (  # as in LIMITS of policy/toml/profile.py
     "time of one command",

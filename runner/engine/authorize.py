@@ -18,7 +18,7 @@ from runner.approval.approver import Answer, Edited, Halt, No, Question, Yes
 from runner.approval.remembered import GrantLookup, consume, keep
 from runner.audit import records
 from runner.audit.fact_recorder import FactRecorder
-from runner.gate.grants.store import GrantStore, Keep
+from runner.gate.grants.store import GrantStore, RememberedAnswer
 from sandbox.inside.regular_file import read_whole
 
 _CHANGED = "what this rests on has changed since you were asked"
@@ -185,7 +185,9 @@ def _willing(answer: Answer) -> bool:
     return isinstance(answer, Yes)
 
 
-def _remember(context: EvaluationContext, ask: Ask, wanted: Keep | None, requester: Requester) -> tuple[str, ...]:
+def _remember(
+    context: EvaluationContext, ask: Ask, wanted: RememberedAnswer | None, requester: Requester
+) -> tuple[str, ...]:
     """Remember an answer if the user wants so, and return the names of the new grants for the record."""
     if wanted is None:
         return ()

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from runner.events import CommandOutput, Emit, Event, Finished, ModelText, ModelThinking, RunEnded
-from runner.secrets.redactor import Redactor, Stream
+from runner.secrets.redactor import RedactingStream, Redactor
 
 
 class RedactingEmitter:
@@ -16,7 +16,7 @@ class RedactingEmitter:
     def __init__(self, redactor: Redactor, emit: Emit) -> None:
         self._redactor = redactor
         self._emit = emit
-        self._open: dict[tuple[str, int], tuple[Stream, Callable[[str], Event]]] = {}
+        self._open: dict[tuple[str, int], tuple[RedactingStream, Callable[[str], Event]]] = {}
 
     def __call__(self, event: Event) -> None:
         match event:

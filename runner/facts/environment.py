@@ -12,7 +12,7 @@ from policy.model.secret_paths import Secrets, inside
 from runner.facts.git.drivers import Drivers
 from sandbox.inside.regular_file import read_start, read_whole
 
-Variables = tuple[tuple[str, str], ...]
+EnvVariables = tuple[tuple[str, str], ...]
 
 # A repository's own settings can name programs that Git starts. These outrank them. Filters and drivers, which have
 # names, are outranked for commands that only read (`reading`): without its clean filter, Git would commit in the clear
@@ -145,7 +145,7 @@ def reading(drivers: Drivers) -> tuple[tuple[str, str], ...]:
     return tuple(sorted((_READING | _numbered(settings, len(_GIT) + 1)).items()))
 
 
-def caching(home: str, workspace: str, system: tuple[str, ...], cache: str) -> tuple[Variables, Variables]:
+def caching(home: str, workspace: str, system: tuple[str, ...], cache: str) -> tuple[EnvVariables, EnvVariables]:
     """Return the extra variables for a command that may change the workspace: the cache of the sandbox, and more for a
     command that may fetch.
 

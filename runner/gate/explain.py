@@ -91,7 +91,7 @@ def explain(
     line: str = "",
     rule: str | None = None,
 ) -> Explanation:
-    """Build the explanation. `elsewhere` has the ruling of every mode on the same action with somebody to ask; see
+    """Build the explanation. `elsewhere` has the ruling of every mode on the same action if a user can be asked; see
     Explanation for `line` and `rule`.
     """
     terms: Terms | None = None
@@ -124,7 +124,7 @@ def explain(
     )
 
 
-Section = tuple[str, list[str]]  # a title, and its lines, safe to print on a terminal
+ExplanationSection = tuple[str, list[str]]  # a title, and its lines, safe to print on a terminal
 
 
 def render(explanation: Explanation, *, colour: bool = False, config: str = "~/.config/ringfence/config.toml") -> str:
@@ -140,7 +140,7 @@ def render(explanation: Explanation, *, colour: bool = False, config: str = "~/.
     return titled(told, colour=colour)
 
 
-def sections(explanation: Explanation) -> list[Section]:
+def sections(explanation: Explanation) -> list[ExplanationSection]:
     """Return the sections of the explanation, from the action to the rights."""
     action = explanation.action
     told = [
@@ -155,7 +155,7 @@ def sections(explanation: Explanation) -> list[Section]:
         ("verdict", shown(_verdict_words(explanation))),
     ]
     if explanation.terms is not None:
-        title = "permit" if explanation.verdict is Ruling.ALLOW else "permit, if somebody says yes"
+        title = "permit" if explanation.verdict is Ruling.ALLOW else "permit, if you approve"
         lines = [f"{name:<8} {words}" for name, words in terms_words(explanation.terms)]
         lines.append(f"{'environ':<8} {names_of(explanation.terms) or 'empty'}")
         lines.append(f"{'digest':<8} {explanation.digest or explanation.terms.digest[:16]}")
@@ -163,7 +163,7 @@ def sections(explanation: Explanation) -> list[Section]:
     return told
 
 
-def titled(told: list[Section], *, colour: bool) -> str:
+def titled(told: list[ExplanationSection], *, colour: bool) -> str:
     """Return sections as plain text; sections without lines are left out."""
     bold, end = ("\x1b[1m", "\x1b[0m") if colour else ("", "")
     return "\n".join("\n".join([f"{bold}{title}{end}", *lines]) for title, lines in told if lines)
@@ -276,7 +276,7 @@ def _ways(
     what = f"the `{cell.tier.label}` floor" if cell.tier >= Tier.SECRET else "this"
     beyond = no_rule_lifts(assessment)
     if ways and beyond is not None:
-        ways.append(f"no rule allows what is `{beyond.label}`{'' if free else ': it needs a yes each time'}")
+        ways.append(f"no rule allows what is `{beyond.label}`{'' if free else ': it needs an approval each time'}")
     denials = [str(reason.rule) for reason in assessment.reasons if reason.tier is Tier.DENIED]
     if cell.tier is Tier.DENIED and denials and not any(reason.tier is Tier.SECRET for reason in assessment.reasons):
         ways.append(f"no mode and no yes: only changing what denies it, at {' and '.join(dict.fromkeys(denials))}")

@@ -11,7 +11,7 @@ from policy.permission.flag_rights import FlagRights
 from policy.toml.profile import names_credential
 from runner.problems import Exit, Stopped, usage
 
-MOST = 200  # of each; a list as long as that is nothing that somebody typed
+MOST = 200  # of each; a list as long as that is nothing that a user typed
 _KERNEL = ("/proc", "/sys", "/dev")
 _SCRATCH = "/tmp"  # noqa: S108  # the machine's, which is never inside
 _NAME = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789"
@@ -107,7 +107,7 @@ def _led(path: str, cwd: str) -> str | None:
 
 
 def _host(text: str) -> str:
-    from policy.model.host_rule import host_rule  # only where somebody names hosts
+    from policy.model.host_rule import host_rule  # only if hosts are named
 
     found = host_rule(text)
     if isinstance(found, Problem):

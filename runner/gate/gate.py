@@ -157,7 +157,7 @@ def open_gate(args: GateArgs, environ: Mapping[str, str]) -> tuple[Gate, Action]
     mode = args.mode or settings.mode or Mode.DEFAULT
     if not (args.read or args.write or args.hosts or args.env):
         return Gate(settings, facts, environment, limits, mode, str(cwd), args.backend), action
-    from runner.gate.flag_rights import notices, parse_flag_rights  # only where somebody typed some
+    from runner.gate.flag_rights import notices, parse_flag_rights  # only if some were typed
 
     given = parse_flag_rights(str(cwd), facts.home, read=args.read, write=args.write, hosts=args.hosts, env=args.env)
     settings = replace(settings, notices=(*settings.notices, *notices(given)))
@@ -196,7 +196,7 @@ def folder(text: str | None) -> Path:
     if not path.is_dir():
         raise usage(f"`{text}` cannot be worked in", "it is not a folder", "give an existing folder with --cwd")
     if not os.access(path, os.R_OK | os.X_OK):
-        why, fix = "you may not look into it", "ask whoever owns it, or give another folder with --cwd"
+        why, fix = "you may not look into it", "ask its owner, or give another folder with --cwd"
         raise usage(f"`{text or path}` cannot be worked in", why, fix)
     return path
 

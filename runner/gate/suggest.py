@@ -12,7 +12,7 @@ from policy.model.tier import Tier
 _BEYOND = (Tier.DANGEROUS, Tier.MCP_EXTERNAL, Tier.AGENT_SPAWN, Tier.SECRET, Tier.DENIED)
 _CHANGES = (EffectKind.WRITES, EffectKind.DELETES)
 _SPECIAL = frozenset("*?")  # they mean something in a rule
-_MOST = 4  # rules; whoever needs more had better choose a mode
+_MOST = 4  # rules; for more, a mode is the better choice
 
 
 if TYPE_CHECKING:

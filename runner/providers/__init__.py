@@ -13,7 +13,7 @@ from runner.providers.endpoint import Endpoint, SetupError, Timeouts, parse_endp
 from runner.secrets.secret import Secret
 
 if TYPE_CHECKING:
-    from runner.secrets.resolve import Wanted
+    from runner.secrets.resolve import KeyRequest
 
 
 GOOGLE = "https://generativelanguage.googleapis.com"
@@ -109,7 +109,7 @@ def open_provider(
     base_url: str | None = None,
     environ: Mapping[str, str],
     timeouts: Timeouts | None = None,
-    key: "Wanted | None" = None,
+    key: "KeyRequest | None" = None,
     api: str | None = None,
 ) -> OpenModel:
     """Return the provider and the model that `spec` names: `provider:model`, or `provider` for its default model.
@@ -145,12 +145,12 @@ def reached(remote: Remote, base_url: str | None, environ: Mapping[str, str]) ->
     return parse_endpoint(base_url or environ.get(remote.variable, "").strip() or remote.url)
 
 
-def _secret(name: str, environ: Mapping[str, str], key: "Wanted | None", *, local: bool) -> Secret | None:
+def _secret(name: str, environ: Mapping[str, str], key: "KeyRequest | None", *, local: bool) -> Secret | None:
     from dataclasses import replace
 
-    from runner.secrets.resolve import Wanted, find
+    from runner.secrets.resolve import KeyRequest, find
 
-    found = find(replace(key or Wanted(), provider=name, environ=environ, local=local))
+    found = find(replace(key or KeyRequest(), provider=name, environ=environ, local=local))
     return found.secret if found else None
 
 

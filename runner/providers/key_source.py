@@ -10,7 +10,7 @@ from runner.problems import usage
 
 if TYPE_CHECKING:
     from runner.config import Settings
-    from runner.secrets.resolve import Wanted
+    from runner.secrets.resolve import KeyRequest
     from runner.secrets.secret import Secret
 
 
@@ -55,10 +55,10 @@ class KeyFlags:
 
 def wanted(
     settings: "Settings", provider: str, environ: Mapping[str, str], cwd: Path, flags: KeyFlags | None = None
-) -> "Wanted":
+) -> "KeyRequest":
     """Return all that is known about the key of `provider`; without `flags`, from the configuration alone."""
     from runner.secrets.helper_command import PATIENCE, Helper
-    from runner.secrets.resolve import Wanted
+    from runner.secrets.resolve import KeyRequest
     from runner.state import paths
     from runner.state.workspace import workspace_of
 
@@ -66,7 +66,7 @@ def wanted(
     words, seconds, account = said.get("helper"), said.get("helper_timeout", PATIENCE), said.get("account")
     argv = tuple(str(word) for word in words) if isinstance(words, tuple) else ()
     flags = flags or KeyFlags()
-    return Wanted(
+    return KeyRequest(
         provider,
         environ,
         account=flags.account,

@@ -47,9 +47,9 @@ class Redactor:
         """
         return cast(T, self._masked(value)) if self._works else value
 
-    def stream(self) -> "Stream":
+    def stream(self) -> "RedactingStream":
         """Return a stream for one text that comes in pieces."""
-        return Stream(self)
+        return RedactingStream(self)
 
     @property
     def idle(self) -> bool:
@@ -214,7 +214,7 @@ def _in_order(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     return sorted(spans, key=lambda span: (span[0], -span[1]))
 
 
-class Stream:
+class RedactingStream:
     """A text in pieces. A part that may be the beginning of a secret is held back until more text is known."""
 
     def __init__(self, redactor: Redactor) -> None:

@@ -31,7 +31,7 @@ _NAMED = "passed over, since an account was named and only the keyring knows acc
 _LOCAL = "not asked for a server on this machine, unless `--account` names one"
 
 
-class Source(StrEnum):
+class KeySource(StrEnum):
     """The sources of a credential, in the order of the search."""
 
     STDIN = "stdin"
@@ -40,7 +40,7 @@ class Source(StrEnum):
     KEYRING = "keyring"
 
 
-class State(StrEnum):
+class SourceState(StrEnum):
     """The result of one source."""
 
     USED = "used"
@@ -52,7 +52,7 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class KeyRequest:
     """A request for a credential.
 
     Attributes:
@@ -81,15 +81,15 @@ class Wanted:
 class Tried:
     """The result of one source, in words that contain no part of a value."""
 
-    source: Source
-    state: State
+    source: KeySource
+    state: SourceState
     name: str
     why: str
     fix: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundKey:
     """A credential, and its source in words."""
 
     secret: Secret
@@ -97,25 +97,25 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class KeySearch:
     """The results of all sources, in their order. `local` is True for a server on this machine."""
 
     provider: str
     tried: tuple[Tried, ...]
-    found: Found | None = None
+    found: FoundKey | None = None
     local: bool = False
 
     def broken(self) -> Tried | None:
         """Return the source that is configured and failed, or None."""
-        return next((each for each in self.tried if each.state is State.BROKEN), None)
+        return next((each for each in self.tried if each.state is SourceState.BROKEN), None)
 
     def problem(self) -> Problem:
         """Return the reason why no key was found: every source that was tried, and the available remedies."""
         what, broken, last = f"no API key for `{self.provider}`", self.broken(), self.tried[-1]
-        if broken is not None and broken.source is not Source.KEYRING:
+        if broken is not None and broken.source is not KeySource.KEYRING:
             before = "; ".join(f"{each.name}: {each.why}" for each in self.tried[: self.tried.index(broken)])
             return Problem(what, f"{broken.name}: {broken.why} (before it {before})", broken.fix)
-        fix = ways(self.provider, keyring=last.state is State.ABSENT)
+        fix = ways(self.provider, keyring=last.state is SourceState.ABSENT)
         why = "; ".join(f"{each.name}: {each.why}" for each in self.tried)
         return Problem(what, why, f"{last.fix}; or {fix}" if last.fix else fix)
 
@@ -123,14 +123,14 @@ class Search:
 def ways(provider: str, *, keyring: bool) -> str:
     """Return the ways to provide a key. The keyring is included only if it works."""
     found = [f"run `{store_command(provider)}`"] if keyring else []
-    if provider not in VARIABLES:  # what commands are lent: its own row says where it is
+    if provider not in VARIABLES:  # a credential of commands: its own row says where it is
         return f"{found[0] if found else 'unlock or start a keyring'}, or write another place into its `[[credential]]`"
     found.append(f"set `{VARIABLES[provider]}`")
     found.append(f"name a program that prints it (`helper` in `[auth.{provider}]`)")
     return f"{', '.join(found)}, or pipe it into a run with `--api-key-stdin`"
 
 
-def find(wanted: Wanted) -> Found | None:
+def find(wanted: KeyRequest) -> FoundKey | None:
     """Return the credential, or None for a server on this machine if nothing is configured and no source failed.
 
     Raise SecretError, which names every source that was tried.
@@ -141,107 +141,107 @@ def find(wanted: Wanted) -> Found | None:
     return search.found
 
 
-def look(wanted: Wanted, keyring: KeyringStore | None = None) -> Search:
+def look(wanted: KeyRequest, keyring: KeyringStore | None = None) -> KeySearch:
     """Ask one source after the other, and return the results. No exception is raised."""
     tried: list[Tried] = []
-    found: Found | None = None
-    for source in Source:
-        if tried and tried[-1].state in (State.USED, State.BROKEN, State.UNASKED):
-            tried.append(Tried(source, State.UNASKED, _name(source, wanted), "not asked"))
+    found: FoundKey | None = None
+    for source in KeySource:
+        if tried and tried[-1].state in (SourceState.USED, SourceState.BROKEN, SourceState.UNASKED):
+            tried.append(Tried(source, SourceState.UNASKED, _name(source, wanted), "not asked"))
             continue
         name, answer = _ask(source, wanted, keyring)
         if isinstance(answer, Secret):
-            found = Found(answer, name)
-            tried.append(Tried(source, State.USED, name, "the key is taken from here"))
+            found = FoundKey(answer, name)
+            tried.append(Tried(source, SourceState.USED, name, "the key is taken from here"))
         else:
             tried.append(Tried(source, answer.state, name, answer.why, answer.fix))
-    return Search(wanted.provider, tuple(tried), found, wanted.local)
+    return KeySearch(wanted.provider, tuple(tried), found, wanted.local)
 
 
 @dataclass(frozen=True, slots=True)
 class _No:
     """The reason why a source has no key."""
 
-    state: State
+    state: SourceState
     why: str
     fix: str = ""
 
 
-def _name(source: Source, wanted: Wanted) -> str:
+def _name(source: KeySource, wanted: KeyRequest) -> str:
     match source:
-        case Source.STDIN:
+        case KeySource.STDIN:
             return "`--api-key-stdin`"
-        case Source.VARIABLE:
+        case KeySource.VARIABLE:
             variable = VARIABLES.get(wanted.provider)
             return f"environment variable `{variable}`" if variable else "environment variable"
-        case Source.HELPER:
+        case KeySource.HELPER:
             return "helper command"
-        case Source.KEYRING:
+        case KeySource.KEYRING:
             return "keyring"
         case never:
             assert_never(never)
 
 
-def _ask(source: Source, wanted: Wanted, keyring: KeyringStore | None) -> tuple[str, Secret | _No]:
+def _ask(source: KeySource, wanted: KeyRequest, keyring: KeyringStore | None) -> tuple[str, Secret | _No]:
     """Return the name of the source, and its answer."""
     name = _name(source, wanted)
     match source:
-        case Source.STDIN:
-            return name, wanted.stdin_key or _No(State.ABSENT, "not given")
-        case Source.VARIABLE:
+        case KeySource.STDIN:
+            return name, wanted.stdin_key or _No(SourceState.ABSENT, "not given")
+        case KeySource.VARIABLE:
             return name, _variable(wanted)
-        case Source.HELPER:
+        case KeySource.HELPER:
             return name, _helper(wanted)
-        case Source.KEYRING:
+        case KeySource.KEYRING:
             return _keyring(wanted, keyring or KeyringStore())
         case never:
             assert_never(never)
 
 
-def _variable(wanted: Wanted) -> Secret | _No:
+def _variable(wanted: KeyRequest) -> Secret | _No:
     variable = VARIABLES.get(wanted.provider)
     if variable is None:
-        return _No(State.ABSENT, "there is none for it")
+        return _No(SourceState.ABSENT, "there is none for it")
     if not wanted.environ.get(variable, "").strip():
-        return _No(State.ABSENT, "not set")
+        return _No(SourceState.ABSENT, "not set")
     if wanted.account:
-        return _No(State.SKIPPED, _NAMED)
-    return usable(wanted.environ[variable]) or _No(State.BROKEN, _ODD, f"set `{variable}` again, or unset it")
+        return _No(SourceState.SKIPPED, _NAMED)
+    return usable(wanted.environ[variable]) or _No(SourceState.BROKEN, _ODD, f"set `{variable}` again, or unset it")
 
 
-def _helper(wanted: Wanted) -> Secret | _No:
+def _helper(wanted: KeyRequest) -> Secret | _No:
     if wanted.helper is None:
-        return _No(State.ABSENT, "none is set up")
+        return _No(SourceState.ABSENT, "none is set up")
     if wanted.account:
-        return _No(State.SKIPPED, _NAMED)
+        return _No(SourceState.SKIPPED, _NAMED)
     if wanted.local:
-        return _No(State.SKIPPED, _LOCAL)
+        return _No(SourceState.SKIPPED, _LOCAL)
     try:
         return ask_helper(wanted.helper, wanted.environ, wanted.workspace)
     except HelperFailed as error:
-        return _No(State.BROKEN, error.why, error.fix)
+        return _No(SourceState.BROKEN, error.why, error.fix)
 
 
-def _keyring(wanted: Wanted, keyring: KeyringStore) -> tuple[str, Secret | _No]:
+def _keyring(wanted: KeyRequest, keyring: KeyringStore) -> tuple[str, Secret | _No]:
     if wanted.local and not wanted.account:
-        return _name(Source.KEYRING, wanted), _No(State.SKIPPED, _LOCAL)
+        return _name(KeySource.KEYRING, wanted), _No(SourceState.SKIPPED, _LOCAL)
     known, trouble = _accounts(wanted)
     account = wanted.account or account_of(known, wanted.configured)
     name = f"keyring item `{SERVICE}` / `{item(wanted.provider, account)}`"
     if trouble is not None and account != wanted.account:
-        return name, _No(State.BROKEN, f"{trouble.what}: {trouble.why}", trouble.fix)
+        return name, _No(SourceState.BROKEN, f"{trouble.what}: {trouble.why}", trouble.fix)
     try:
         found = keyring.read(wanted.provider, account)
     except KeyringFailed as error:
-        return name, _No(State.MISSING if error.missing else State.BROKEN, error.why, error.fix)
+        return name, _No(SourceState.MISSING if error.missing else SourceState.BROKEN, error.why, error.fix)
     if found is not None:
         return name, found
     others = ", ".join(f"`{each}`" for each in known.names if each != account)
     why = f"the keyring has no account `{account}`; it has {others}" if others else "the keyring has no such item"
-    return name, _No(State.ABSENT, why, "name one of those with `--account`" if others else "")
+    return name, _No(SourceState.ABSENT, why, "name one of those with `--account`" if others else "")
 
 
-def _accounts(wanted: Wanted) -> tuple[Accounts, Problem | None]:
+def _accounts(wanted: KeyRequest) -> tuple[Accounts, Problem | None]:
     try:
         return AccountFile(wanted.environ).read().value.of(wanted.provider), None
     except (PlaceError, StateError) as error:

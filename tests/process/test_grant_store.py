@@ -17,7 +17,7 @@ from policy.model.profile import Tool
 from policy.model.tier import Ruling, Tier
 from policy.permission.allow import NEVER
 from runner.gate.grants.codec import from_json, to_json
-from runner.gate.grants.store import NAME, USUAL_LIFE, GrantStore, Keep, pruned
+from runner.gate.grants.store import NAME, USUAL_LIFE, GrantStore, RememberedAnswer, pruned
 from runner.state.json_file import StateError
 from tests.support.grant_questions import approved_grants
 
@@ -53,7 +53,7 @@ class Harness:
     def keep(
         self, span: GrantScope = GrantScope.PROJECT, *, uses: int | None = None, life: float | None = None
     ) -> Grant:
-        return self.store.keep(Keep((WHAT,), Ruling.ALLOW, span, life, uses), "$ npm test")[0]
+        return self.store.keep(RememberedAnswer((WHAT,), Ruling.ALLOW, span, life, uses), "$ npm test")[0]
 
     @property
     def names(self) -> list[str]:
@@ -102,7 +102,9 @@ def test_the_grants_of_a_session_come_back_as_they_were_last(tmp_path: Path) -> 
 def test_a_fork_forgets_no_no_and_takes_over_no_yes() -> None:
     harness = Harness(None)
     yes = harness.keep(GrantScope.SESSION)
-    no, gone = (harness.store.keep(Keep((what,), Ruling.DENY, GrantScope.SESSION), "")[0] for what in (WHAT, OTHER))
+    no, gone = (
+        harness.store.keep(RememberedAnswer((what,), Ruling.DENY, GrantScope.SESSION), "")[0] for what in (WHAT, OTHER)
+    )
     harness.store.revoke(gone.id)
     fork = Harness(None, key=GrantHolder("/w", "main", "s2"))
     held = fork.store.restore([to_json(grant) for grant in (yes, *harness.journal)], fork=True)
@@ -116,9 +118,9 @@ def test_a_fork_forgets_no_no_and_takes_over_no_yes() -> None:
 def test_what_no_reader_would_take_is_not_written_and_what_was_there_stays(tmp_path: Path, reason: str) -> None:
     """Else one pasted reason would have the whole list set aside, with every remembered no."""
     harness = Harness(tmp_path)
-    no = harness.store.keep(Keep((OTHER,), Ruling.DENY, GrantScope.PROJECT), "")[0]
+    no = harness.store.keep(RememberedAnswer((OTHER,), Ruling.DENY, GrantScope.PROJECT), "")[0]
     with pytest.raises(StateError, match="could not be read again"):
-        harness.store.keep(Keep((WHAT,), Ruling.ALLOW, GrantScope.PROJECT, reason=reason), "")
+        harness.store.keep(RememberedAnswer((WHAT,), Ruling.ALLOW, GrantScope.PROJECT, reason=reason), "")
     assert Harness(tmp_path).names == [no.id]
     assert [path.name for path in tmp_path.glob("*.corrupt-*")] == []
 
@@ -209,7 +211,7 @@ def test_time(tmp_path: Path, looks: tuple[float, ...], holds: bool, why: str, f
 @pytest.mark.threat("T78")
 def test_a_no_from_the_future_is_still_a_no(tmp_path: Path) -> None:
     harness = Harness(tmp_path, Clock(NOW + 1e6))
-    made = harness.store.keep(Keep((WHAT,), Ruling.DENY, GrantScope.PROJECT), "$ npm test")
+    made = harness.store.keep(RememberedAnswer((WHAT,), Ruling.DENY, GrantScope.PROJECT), "$ npm test")
     assert made[0].expires is None
     assert Harness(tmp_path).names == [made[0].id]
 
@@ -325,7 +327,7 @@ def test_a_live_secret_is_not_kept(tmp_path: Path) -> None:
     assert harness.store.holds_secret(replace(WHAT, shape=CommandPattern(("curl", "-H", "token: hunter2hunter2"))))
     assert not harness.store.holds_secret(WHAT)
     harness.store.keep(
-        Keep((WHAT,), Ruling.ALLOW, GrantScope.PROJECT, reason="hunter2hunter2"), "$ echo hunter2hunter2"
+        RememberedAnswer((WHAT,), Ruling.ALLOW, GrantScope.PROJECT, reason="hunter2hunter2"), "$ echo hunter2hunter2"
     )
     assert "hunter2" not in (tmp_path / NAME).read_text()
 

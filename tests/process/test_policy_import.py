@@ -21,7 +21,7 @@ from policy.permission.finding import Severity
 from policy.permission.lint import check
 from policy.toml.schema import read
 from runner.config import shipped
-from runner.gate.policy_tools.import_rules import Kind, guess, reader, report, sound
+from runner.gate.policy_tools.import_rules import AgentProduct, guess, reader, report, sound
 from runner.gate.policy_tools.importers.claude import gitignored, read_claude
 from runner.gate.policy_tools.importers.codex import read_codex
 from runner.gate.policy_tools.importers.gemini import read_gemini
@@ -119,7 +119,7 @@ CLAUDE = [
     ("deny", "Read(secrets/)", "deny read=**/secrets/**", "a folder"),
     ("deny", "Read(//**)", "deny read=/**", "everything"),
     ("deny", "Edit(/db/**)", "deny write=db/**", "whatever changes it"),
-    ("deny", "WebFetch(domain:Example.com)", "deny host=example.com", "every command that talks to it"),
+    ("deny", "WebFetch(domain:Example.com)", "deny host=example.com", "every command that connects to it"),
     ("deny", "WebFetch", "", "no such tool"),
     ("deny", "Read", "deny tool=read,grep,glob,ls", "the tools"),
     ("ask", "Bash(git push *)", "ask git push **", "a question"),
@@ -353,14 +353,14 @@ def test_paths_are_read_as_gitignore_does(pattern: str, paths: tuple[str, ...], 
 
 # text, whose it is
 GUESSES = [
-    ('{"permissions": {}}', Kind.CLAUDE),
-    ("# x\nprefix_rule(pattern=['a'])", Kind.CODEX),
-    ('[[rule]]\ntoolName = "x"\n', Kind.GEMINI),
+    ('{"permissions": {}}', AgentProduct.CLAUDE),
+    ("# x\nprefix_rule(pattern=['a'])", AgentProduct.CODEX),
+    ('[[rule]]\ntoolName = "x"\n', AgentProduct.GEMINI),
 ]
 
 
 @pytest.mark.parametrize(("text", "kind"), GUESSES)
-def test_whose_it_is_is_guessed_by_what_it_says(text: str, kind: Kind) -> None:
+def test_whose_it_is_is_guessed_by_what_it_says(text: str, kind: AgentProduct) -> None:
     assert guess(text, "x") is kind
 
 
@@ -419,7 +419,7 @@ class _Counted(str):
         return str.split(self, *given)  # type: ignore[arg-type]  # passed on
 
 
-def _work(text: str, kind: Kind) -> int:
+def _work(text: str, kind: AgentProduct) -> int:
     """Return the number of Python lines that run to import `text`, plus the number of characters that these look at."""
     steps = 0
 
@@ -441,19 +441,19 @@ def _work(text: str, kind: Kind) -> int:
     return steps + _Counted.looked
 
 
-LARGE: list[tuple[Kind, Callable[[int], str], str]] = [
-    (Kind.CLAUDE, lambda n: json.dumps({"permissions": {"allow": [f"Bash(prog{i} x:*)" for i in range(n)]}}, indent=1), "unknown programs"),
-    (Kind.CLAUDE, lambda n: json.dumps({"permissions": {"deny": [f"Read(a{i}/**)" for i in range(n)]}}, indent=1), "paths"),
-    (Kind.CLAUDE, lambda n: json.dumps({"permissions": {"allow": [f"WebFetch(domain:{i} x)" for i in range(n)]}}, indent=1), "all are left out"),
-    (Kind.CODEX, lambda n: "".join(f'prefix_rule(pattern=["git", "x{i}"], match=["git x{i} y"])\n' for i in range(n)), "examples"),
-    (Kind.CODEX, lambda n: ";".join(f'prefix_rule(pattern=["p{i}"])' for i in range(n)), "in one line"),
-    (Kind.GEMINI, lambda n: "".join(f'[[rule]]\ntoolName = "run_shell_command"\ncommandPrefix = "p{i}"\ndecision = "allow"\npriority = 1\n' for i in range(n)), "tables"),
+LARGE: list[tuple[AgentProduct, Callable[[int], str], str]] = [
+    (AgentProduct.CLAUDE, lambda n: json.dumps({"permissions": {"allow": [f"Bash(prog{i} x:*)" for i in range(n)]}}, indent=1), "unknown programs"),
+    (AgentProduct.CLAUDE, lambda n: json.dumps({"permissions": {"deny": [f"Read(a{i}/**)" for i in range(n)]}}, indent=1), "paths"),
+    (AgentProduct.CLAUDE, lambda n: json.dumps({"permissions": {"allow": [f"WebFetch(domain:{i} x)" for i in range(n)]}}, indent=1), "all are left out"),
+    (AgentProduct.CODEX, lambda n: "".join(f'prefix_rule(pattern=["git", "x{i}"], match=["git x{i} y"])\n' for i in range(n)), "examples"),
+    (AgentProduct.CODEX, lambda n: ";".join(f'prefix_rule(pattern=["p{i}"])' for i in range(n)), "in one line"),
+    (AgentProduct.GEMINI, lambda n: "".join(f'[[rule]]\ntoolName = "run_shell_command"\ncommandPrefix = "p{i}"\ndecision = "allow"\npriority = 1\n' for i in range(n)), "tables"),
 ]  # fmt: skip
 
 
 @pytest.mark.threat("T41")
 @pytest.mark.parametrize(("kind", "text", "why"), LARGE, ids=[f"{row[0]}: {row[2]}" for row in LARGE])
-def test_the_work_of_an_import_grows_with_its_rules(kind: Kind, text: Callable[[int], str], why: str) -> None:
+def test_the_work_of_an_import_grows_with_its_rules(kind: AgentProduct, text: Callable[[int], str], why: str) -> None:
     _work(text(10), kind)  # what is loaded once
     few, many = (_work(text(count), kind) for count in (60, 240))
     assert many < 5 * few, f"{few} steps for 60 rules, {many} for 240"
@@ -462,7 +462,7 @@ def test_the_work_of_an_import_grows_with_its_rules(kind: Kind, text: Callable[[
 def test_more_rules_than_a_file_may_hold_are_remarked() -> None:
     for count, said in ((1000, False), (1001, True)):
         text = json.dumps({"permissions": {"allow": [f"Bash(npm run x{i})" for i in range(count)]}})
-        found = sound(reader(Kind.CLAUDE)(text, "x"), shipped())
+        found = sound(reader(AgentProduct.CLAUDE)(text, "x"), shipped())
         assert len(found.rules) == count
         assert ("a file holds at most 1000 rules" in report(found, None, None)) is said
 

@@ -467,11 +467,11 @@ def test_no_text_of_the_repository_drives_the_terminal(harness: Harness, screen:
     harness.file(".ringfence/config.toml", 'model = "openai:\\u001b[2Jx\\u202e"\n')
     harness.file(".mcp.json", '{"mcpServers": {"a\\u001b[2J\\n": {"command": "x\\u0007\\ny"}}}')
     screen.run("trust")
-    seen = screen.until(QUESTION, "this repository brings things")
+    seen = screen.until(QUESTION, "this repository contains files")
     assert "fine␛[2J␛[Hgone" in seen
     assert "<U+202E>txt.exe" in seen
     screen.type("show")
     seen = screen.asked("␛[?1049h", f"{QUESTION} show")
-    assert "this repository brings things" in seen, "the screen was not cleared"
+    assert "this repository contains files" in seen, "the screen was not cleared"
     screen.type("quit")
     screen.until("left with 0")

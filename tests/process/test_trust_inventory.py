@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from runner.config.trust.discover import look
-from runner.config.trust.inventory import Entry, Inventory, Kind, differences
+from runner.config.trust.inventory import EntryKind, Inventory, InventoryEntry, differences
 from runner.config.trust.mcp_servers import servers
 from runner.problems import Stopped
 from tests.support.places import ROOT
@@ -103,15 +103,15 @@ def test_the_hash_is_that_of_the_content_wherever_it_lies(tmp_path: Path) -> Non
     one, other = look(str(lay(tmp_path / "a", FILES))), look(str(lay(tmp_path / "b", FILES)))
     assert one.sha256 == other.sha256
     # A written-down value: a change of the form would quietly ask everybody again.
-    entry = Entry("AGENTS.md", Kind.INSTRUCTIONS, False, 3, "0" * 64)
+    entry = InventoryEntry("AGENTS.md", EntryKind.INSTRUCTIONS, False, 3, "0" * 64)
     assert Inventory("/w", (entry,)).sha256 == "f0e8ea9c65fdb5035fedcf8b97de941aa0d7404491316a8633f53f8974ca2344"
     assert replace(entry, size=4).sha256 == entry.sha256
 
 
 @pytest.mark.parametrize("one", ["path", "kind", "executable", "sha256", "refused"])
 def test_law_each_part_of_an_entry_counts(one: str) -> None:
-    entry = Entry("AGENTS.md", Kind.INSTRUCTIONS, False, 3, "0" * 64)
-    other = {"path": "AGENTS.m", "kind": Kind.HOOK, "executable": True, "sha256": "1" * 64, "refused": "is a link"}
+    entry = InventoryEntry("AGENTS.md", EntryKind.INSTRUCTIONS, False, 3, "0" * 64)
+    other = {"path": "AGENTS.m", "kind": EntryKind.HOOK, "executable": True, "sha256": "1" * 64, "refused": "is a link"}
     changed = replace(entry, **{one: other[one]})
     assert Inventory("/w", (entry,)).sha256 != Inventory("/w", (changed,)).sha256
 
@@ -166,7 +166,7 @@ def test_what_is_no_plain_file_is_listed_and_not_read(
     found = look(str(workspace))
     assert refusals(found) == {"AGENTS.md": said}, why
     assert set(found.contents) == {"CLAUDE.md"}
-    assert found.hashes(Kind.INSTRUCTIONS).keys() == {"CLAUDE.md"}
+    assert found.hashes(EntryKind.INSTRUCTIONS).keys() == {"CLAUDE.md"}
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes devices")
@@ -291,7 +291,7 @@ def test_a_workspace_that_is_none_is_said(tmp_path: Path) -> None:
 SERVERS = [
     ('{"mcpServers": {"a": {"command": "npx", "args": ["-y", "x y"]}}}', [("a", "npx -y 'x y'")], "a command line"),
     ('{"mcpServers": {"a": {"command": "x", "env": {"KEY": "v"}}}}', [("a", "x (sets KEY)")], "a name, never a value"),
-    ('{"mcpServers": {"a": {"url": "https://h/x"}}}', [("a", "talks to https://h/x")], "a remote one"),
+    ('{"mcpServers": {"a": {"url": "https://h/x"}}}', [("a", "connects to https://h/x")], "a remote one"),
     ('{"mcpServers": {"a": {"command": ["x"]}, "b": 1}}', [("a", "not a server"), ("b", "not a server")], "odd ones"),
     ('{"mcpServers": {"a": {"command": "x", "args": [1, {"b": null}]}}}', [("a", "x 1 '{\"b\": null}'")], "odd words"),
 ]

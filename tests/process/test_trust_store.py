@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from runner.config.trust.inventory import Entry, Inventory, Kind
+from runner.config.trust.inventory import EntryKind, Inventory, InventoryEntry
 from runner.config.trust.store import TrustStore
 from runner.state.json_file import StateError
 from tests.support.places import ROOT
 
-ENTRY = Entry("AGENTS.md", Kind.INSTRUCTIONS, False, 3, "a" * 64)
+ENTRY = InventoryEntry("AGENTS.md", EntryKind.INSTRUCTIONS, False, 3, "a" * 64)
 HERE = Inventory("/w/one", (ENTRY,))
 OTHER = Inventory("/w/one", (replace(ENTRY, sha256="b" * 64),))
 

@@ -10,14 +10,21 @@ from pathlib import Path
 import pytest
 
 from runner.secrets.helper_command import Helper
-from runner.secrets.resolve import Source, State, Wanted, find, look
+from runner.secrets.resolve import KeyRequest, KeySource, SourceState, find, look
 from runner.secrets.secret import Secret, SecretError
 from tests.support.model_server import Delta, ModelServer, calling, serving
 from tests.support.sandbox_bench import USERS
 from tests.support.secret_service import KeyringHarness, harness, terminal
 
 KEY, OTHER = "sk-canary-e41b7f0c92d6", "sk-canary-0a9d5ec83b17"
-U, A, B, N, M, S = State.USED, State.ABSENT, State.BROKEN, State.UNASKED, State.MISSING, State.SKIPPED
+U, A, B, N, M, S = (
+    SourceState.USED,
+    SourceState.ABSENT,
+    SourceState.BROKEN,
+    SourceState.UNASKED,
+    SourceState.MISSING,
+    SourceState.SKIPPED,
+)
 GOOD, BAD = Helper(("printf", KEY)), Helper(("sh", "-c", "exit 3"))
 VARIABLE = {"ANTHROPIC_API_KEY": OTHER}
 
@@ -47,16 +54,16 @@ ORDER = [
 def test_the_order(
     given: dict,
     environ: dict[str, str],
-    states: tuple[State, ...],
+    states: tuple[SourceState, ...],
     why: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("DBUS_SESSION_BUS_ADDRESS", raising=False)
-    search = look(Wanted("anthropic", {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), **environ}, **given))
+    search = look(KeyRequest("anthropic", {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), **environ}, **given))
     assert tuple(each.state for each in search.tried) == states
-    assert [each.source for each in search.tried] == list(Source)
-    assert (search.found is not None) == (State.USED in states)
+    assert [each.source for each in search.tried] == list(KeySource)
+    assert (search.found is not None) == (SourceState.USED in states)
     shown = repr(search) + repr(search.tried)
     assert KEY not in shown
     assert OTHER not in shown
@@ -70,7 +77,7 @@ def test_a_refusal_names_everything_that_was_tried_and_no_value(
     monkeypatch.delenv("DBUS_SESSION_BUS_ADDRESS", raising=False)
     here = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "OPENAI_API_KEY": KEY}
     with pytest.raises(SecretError) as caught:
-        find(Wanted("anthropic", here, account="work"))
+        find(KeyRequest("anthropic", here, account="work"))
     text = str(caught.value.problem)
     for named in ("--api-key-stdin", "ANTHROPIC_API_KEY", "helper command", "`ringfence` / `anthropic:work`"):
         assert named in text
@@ -80,7 +87,7 @@ def test_a_refusal_names_everything_that_was_tried_and_no_value(
 @pytest.mark.threat("T20")
 def test_so_does_one_that_a_broken_helper_ends(tmp_path: Path) -> None:
     with pytest.raises(SecretError) as caught:
-        find(Wanted("anthropic", {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}, helper=BAD))
+        find(KeyRequest("anthropic", {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}, helper=BAD))
     assert caught.value.problem.why == (
         "helper command: it ended with exit code 3 (before it `--api-key-stdin`: not given; "
         "environment variable `ANTHROPIC_API_KEY`: not set)"
@@ -249,7 +256,7 @@ def test_no_repository_names_a_helper_or_an_account(name: str) -> None:
         assert "theirs" not in done.stdout
         shown = place.agent("trust", "show")
         assert "no repository may set it, trusted or not" in shown.stdout
-        assert "nothing in it needs a yes" in shown.stdout
+        assert "nothing in it needs an approval" in shown.stdout
         state = json.loads(place.agent("trust", "show", "--json").stdout)
         run = ("run", "--model", "openai:m", "--trust-config", state["sha256"], "hello")
         assert "no API key for `openai`" in place.agent(*run).stderr

@@ -11,7 +11,7 @@ from policy.model.tier import Ruling
 from runner.approval.approver import Answer, No, Terminal, Yes
 from runner.approval.remember_options import NOTHING, Offer
 from runner.approval.remembered import offer
-from runner.gate.grants.store import GrantStore, Keep
+from runner.gate.grants.store import GrantStore, RememberedAnswer
 from tests.support.grant_questions import evaluation_context, question
 from tests.support.terminal_user import ScriptedUser
 
@@ -29,17 +29,17 @@ def asked(*lines: str, given: Offer = OFFER) -> tuple[Answer, str]:
 
 def kept(
     choice: int, span: GrantScope, life: float | None = None, uses: int | None = None, reason: str = ""
-) -> tuple[type, Keep]:
-    return Yes, Keep(OFFER.choices[choice].whats, Ruling.ALLOW, span, life, uses, reason)
+) -> tuple[type, RememberedAnswer]:
+    return Yes, RememberedAnswer(OFFER.choices[choice].whats, Ruling.ALLOW, span, life, uses, reason)
 
 
-def never(span: GrantScope, life: float | None = None, reason: str = "") -> tuple[type, Keep]:
+def never(span: GrantScope, life: float | None = None, reason: str = "") -> tuple[type, RememberedAnswer]:
     assert OFFER.never is not None
-    return No, Keep(OFFER.never.whats, Ruling.DENY, span, life, None, reason)
+    return No, RememberedAnswer(OFFER.never.whats, Ruling.DENY, span, life, None, reason)
 
 
 # fmt: off
-PICKED: list[tuple[str, tuple[type, Keep], str]] = [
+PICKED: list[tuple[str, tuple[type, RememberedAnswer], str]] = [
     ("s",                        kept(0, GrantScope.SESSION),                           "the narrowest"),
     (" p ",                      kept(0, GrantScope.PROJECT),                           "the same for the project"),
     ("S",                        kept(1, GrantScope.SESSION),                           "with any flags"),
@@ -77,7 +77,7 @@ FEEDBACK = [
 
 @pytest.mark.threat("T35")
 @pytest.mark.parametrize(("line", "expected", "why"), PICKED, ids=[why for *_, why in PICKED])
-def test_what_is_kept(line: str, expected: tuple[type, Keep], why: str) -> None:
+def test_what_is_kept(line: str, expected: tuple[type, RememberedAnswer], why: str) -> None:
     answer, _ = asked(line)
     assert isinstance(answer, Yes | No)
     assert (type(answer), answer.keep) == expected

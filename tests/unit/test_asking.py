@@ -13,7 +13,7 @@ from policy.model.tier import Mode, Ruling
 from runner.approval.approver import Answer, Edited, Halt, No, Question, Yes
 from runner.events import Denied, QuestionAnswered, QuestionAsked, ToolProposed, VerdictReached
 from runner.frontends.plain.transcript import Transcript
-from runner.gate.grants.store import Keep
+from runner.gate.grants.store import RememberedAnswer
 from runner.problems import Exit
 from runner.providers.scripted import Turn
 from tests.support import loop_harness
@@ -138,7 +138,7 @@ def test_a_no_holds_although_the_mode_would_allow_it_by_then(stage: Make) -> Non
     assert "never that one" in found.told()[0]
 
 
-_FORGED = Keep((GrantSubject(CommandPattern(("rm",))),), Ruling.DENY, GrantScope.USER)
+_FORGED = RememberedAnswer((GrantSubject(CommandPattern(("rm",))),), Ruling.DENY, GrantScope.USER)
 # fmt: off
 NO_ANSWER: list[tuple[Script, str]] = [
     (lambda _: None,                    "nothing"),

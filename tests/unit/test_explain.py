@@ -158,7 +158,7 @@ WAYS = [
         [
             "say yes when asked, at a terminal",
             "--mode dangerously allows it, still sandboxed: for throw-away machines only",
-            "no rule allows what is `dangerous`: it needs a yes each time",
+            "no rule allows what is `dangerous`: it needs an approval each time",
         ],
         "a question: a yes, or the mode that asks nothing",
     ),

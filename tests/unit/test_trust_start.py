@@ -17,7 +17,7 @@ from runner.config import Settings
 from runner.config import load as load_everything
 from runner.config.trust.cached import remembered
 from runner.config.trust.discover import look
-from runner.config.trust.inventory import Kind
+from runner.config.trust.inventory import EntryKind
 from runner.config.trust.session_check import Wish, started, weigh
 from runner.config.trust.store import TrustStore
 from runner.config.trust.text import description, summary
@@ -126,7 +126,7 @@ def test_law_a_yes_changes_nothing_that_was_not_listed(place: Place, project: st
     place.file(".ringfence/config.local.toml", local)
     inventory = look(str(place.work))
     before = load(place.work, place.environ)
-    after = load(place.work, place.environ, trusted=inventory.hashes(Kind.CONFIGURATION))
+    after = load(place.work, place.environ, trusted=inventory.hashes(EntryKind.CONFIGURATION))
     brought, _ = weigh(inventory, before, place.environ)
     listed = {each.key for each in brought.widenings}
     keys = set(before.values) | set(after.values)
@@ -380,7 +380,7 @@ def test_a_folder_of_ours_behind_a_link_gives_nothing(place: Place) -> None:
     (place.work / ".ringfence").symlink_to(place.base / "real")
     place.answer(yes=True)
     brought, _ = weigh(look(str(place.work)), load(place.work, place.environ, unattended=True), place.environ)
-    assert brought.inventory.hashes(Kind.CONFIGURATION) == {}
+    assert brought.inventory.hashes(EntryKind.CONFIGURATION) == {}
     assert brought.counts == ()
     settings = load(place.work, place.environ, unattended=True, trusted=remembered(str(place.work), place.environ))
     assert settings.mode is None

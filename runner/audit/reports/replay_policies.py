@@ -127,12 +127,12 @@ class Policies:
     def _trusted(self, way: _Way) -> Mapping[str, str] | None:
         """Return the trusted hashes of the repository's files: those recorded then, else those trusted since."""
         if way.pinned:
-            from runner.config.trust.inventory import Kind
+            from runner.config.trust.inventory import EntryKind
             from runner.config.trust.session_check import look_at
 
             inventory = look_at(way.folder, way.folder, self._environ) if Path(way.folder).is_dir() else None
             same = inventory is not None and inventory.sha256 == way.pinned
-            return inventory.hashes(Kind.CONFIGURATION) if inventory is not None and same else None
+            return inventory.hashes(EntryKind.CONFIGURATION) if inventory is not None and same else None
         if way.unattended:
             return None
         from runner.config.trust.cached import remembered

@@ -12,7 +12,7 @@ from runner.audit.decisions import DecisionTrail
 from runner.audit.fields import Body, items, mapping, number, text
 from runner.audit.list_view import action_line
 from runner.audit.query import command_of, was_question
-from runner.gate.explain import Section, titled
+from runner.gate.explain import ExplanationSection, titled
 from runner.text.phrases import many
 from runner.text.sanitize import one_line, visible
 
@@ -191,7 +191,7 @@ def stats_text(stats: Stats, known: Known, *, colour: bool, width: int) -> str:
     whole = stats.whole
     sessions = len(stats.sessions)
     spoken = f"{stats.first[:10]} to {stats.last[:10]} (UTC)" if stats.first else ""
-    told: list[Section] = [
+    told: list[ExplanationSection] = [
         (f"{many(whole.all, 'decision')} in {many(sessions, 'session')}, {visible(spoken, lines=False)}", [""]),
         ("verdict", [f"  {count:>8}  {_share(count, whole.all)}  {name}" for name, count in _verdicts(whole)]),
         ("questions, by who answered", [_answer(stats, name) for name in ANSWERS if stats.answers[name]]),
@@ -266,7 +266,7 @@ def _counted(count: Count) -> dict[str, int]:
     return {"allow": count.allow, "deny": count.deny, "asked": count.asked, "last": count.last}
 
 
-def _table(title: str, counts: Mapping[str, Count], stats: Stats, width: int) -> Section:
+def _table(title: str, counts: Mapping[str, Count], stats: Stats, width: int) -> ExplanationSection:
     shown = stats.most(counts)
     room = max(width - 32, 20)
     lines = [f"  {count.allow:>8}  {count.deny:>6}  {count.asked:>6}  {one_line(name, room)}" for name, count in shown]
@@ -292,10 +292,10 @@ def _denied(line: str, found: tuple[Count, str, str], width: int) -> str:
     return f"  {count.deny:>6}x  {one_line(line, max(width - 13 - len(told), 30))}  ({told})"
 
 
-def _never(stats: Stats, known: Known) -> list[Section]:
+def _never(stats: Stats, known: Known) -> list[ExplanationSection]:
     """Return the rules that no decision names. A user's rule is named when it allowed, asked or denied something."""
     own = unnamed(stats, known.own)
-    told: list[Section] = []
+    told: list[ExplanationSection] = []
     if known.own:
         lines = [f"  {visible(rule, lines=False)}" for rule in own[:_NAMED]]
         lines += [f"  and {len(own) - _NAMED} more (--json)"] if len(own) > _NAMED else []

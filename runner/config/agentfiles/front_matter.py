@@ -25,7 +25,7 @@ class HeadError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class FrontMatter:
     """The parts of a file.
 
     Attributes:
@@ -39,12 +39,12 @@ class Head:
     body: str
 
 
-def front_matter(text: str) -> Head:
+def front_matter(text: str) -> FrontMatter:
     """Split a file. Without front matter all of the file is the body. Raises HeadError."""
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     lines = text.split("\n")
     if lines[0].rstrip() != "---":
-        return Head({}, (), text)
+        return FrontMatter({}, (), text)
     ends = (place for place, line in enumerate(lines[1 : _MOST_LINES + 1], 1) if line.rstrip() == "---")
     end = next(ends, None)
     if end is None:
@@ -52,7 +52,7 @@ def front_matter(text: str) -> Head:
     if sum(map(len, lines[:end])) > _LONGEST:
         raise HeadError(f"its head is longer than {_LONGEST >> 10} KiB")
     texts, others = _settings([_quoted(line) for line in lines[1:end]])
-    return Head(texts, tuple(others), "\n".join(lines[end + 1 :]).strip("\n"))
+    return FrontMatter(texts, tuple(others), "\n".join(lines[end + 1 :]).strip("\n"))
 
 
 def _quoted(line: str) -> str:

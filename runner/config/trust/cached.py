@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 
-class Remembered(Mapping[str, str]):
+class RememberedTrust(Mapping[str, str]):
     """The hashes of the configuration files of `workspace` that the user trusts as they are now; empty otherwise.
 
     All files must be unchanged since the answer: a removed file could have tightened another. Nothing is read before
@@ -41,24 +41,24 @@ class Remembered(Mapping[str, str]):
         if not there(state):
             return {}
         from runner.config.trust.discover import look
-        from runner.config.trust.inventory import Kind
+        from runner.config.trust.inventory import EntryKind
 
         answers, self.notices = store_at(state).of(self._workspace)
         if not answers:
             return {}
         inventory = look(self._workspace)
-        now = [each for each in inventory.entries if each.kind is Kind.CONFIGURATION]
+        now = [each for each in inventory.entries if each.kind is EntryKind.CONFIGURATION]
         for answer in answers:  # the latest word about these files
-            if [each for each in answer.entries if each.kind is Kind.CONFIGURATION] == now:
-                return inventory.hashes(Kind.CONFIGURATION) if answer.yes else {}
+            if [each for each in answer.entries if each.kind is EntryKind.CONFIGURATION] == now:
+                return inventory.hashes(EntryKind.CONFIGURATION) if answer.yes else {}
         return {}
 
 
-def remembered(cwd: str, environ: Mapping[str, str]) -> Remembered:
+def remembered(cwd: str, environ: Mapping[str, str]) -> RememberedTrust:
     """Return the remembered answers for a session in `cwd`, a real path."""
     import os
 
     from runner.state.paths import home
     from runner.state.workspace import workspace_of
 
-    return Remembered(workspace_of(cwd, os.path.realpath(home(environ))), environ)
+    return RememberedTrust(workspace_of(cwd, os.path.realpath(home(environ))), environ)

@@ -11,7 +11,7 @@ from hashlib import sha256
 from policy.model.frozen import dataclass
 from policy.model.secret_paths import inside
 from policy.model.verdict import Problem
-from runner.config.trust.inventory import Entry, Inventory, Kind
+from runner.config.trust.inventory import EntryKind, Inventory, InventoryEntry
 from runner.problems import Exit, Stopped
 from sandbox.inside.regular_file import NotRegularError, open_regular, read_descriptor
 
@@ -22,7 +22,7 @@ PROMPTS = (f"{OURS}/SYSTEM.md", f"{OURS}/APPEND_SYSTEM.md")
 SKILLS = (f"{OURS}/skills", ".agents/skills", ".claude/skills")  # of one name, the first counts
 COMMANDS = f"{OURS}/commands"
 SERVERS = ".mcp.json"
-_TEXTS = (Kind.INSTRUCTIONS, Kind.PROMPT)
+_TEXTS = (EntryKind.INSTRUCTIONS, EntryKind.PROMPT)
 
 LARGEST = 1 << 20  # bytes of one file
 LARGEST_PROMPT = 64 << 10  # of one that would stand in the system prompt
@@ -38,7 +38,7 @@ _ONLY_PASSED = getattr(os, "O_PATH", os.O_RDONLY)  # a folder on the way need no
 _PLAIN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
-class _TooMuch(Exception):
+class _ScanLimit(Exception):
     """More than anybody reads before saying yes."""
 
 
@@ -56,17 +56,17 @@ def look(workspace: str, *, cwd: str = "", home: str = "") -> Inventory:
         raise Stopped(Problem(f"`{workspace}` cannot be looked into", why, "check the path"), Exit.USAGE) from None
     try:
         for name in INSTRUCTIONS:
-            found.file(top, name, name, Kind.INSTRUCTIONS)
-        found.file(top, SERVERS, SERVERS, Kind.SERVERS)
-        ours = found.folder(top, OURS, OURS, Kind.CONFIGURATION)
+            found.file(top, name, name, EntryKind.INSTRUCTIONS)
+        found.file(top, SERVERS, SERVERS, EntryKind.SERVERS)
+        ours = found.folder(top, OURS, OURS, EntryKind.CONFIGURATION)
         if ours is not None:
             try:
                 for path in CONFIGURATION:
-                    found.file(ours, os.path.basename(path), path, Kind.CONFIGURATION)
+                    found.file(ours, os.path.basename(path), path, EntryKind.CONFIGURATION)
                 for path in PROMPTS:
-                    found.file(ours, os.path.basename(path), path, Kind.PROMPT)
-                _all(found, ours, f"{OURS}/hooks", Kind.HOOK)
-                _all(found, ours, COMMANDS, Kind.COMMAND)
+                    found.file(ours, os.path.basename(path), path, EntryKind.PROMPT)
+                _all(found, ours, f"{OURS}/hooks", EntryKind.HOOK)
+                _all(found, ours, COMMANDS, EntryKind.COMMAND)
             finally:
                 os.close(ours)
         for path in SKILLS:
@@ -92,14 +92,14 @@ def look_below(folder: str, name: str) -> Inventory:
         return Inventory(folder)
     try:
         for each in _names(top, most=_MOST_OWN):
-            handle = found.folder(top, each, each, Kind.SKILL) if _is_folder(top, each) else None
+            handle = found.folder(top, each, each, EntryKind.SKILL) if _is_folder(top, each) else None
             if handle is not None:
                 try:
-                    found.file(handle, name, f"{each}/{name}", Kind.SKILL)
+                    found.file(handle, name, f"{each}/{name}", EntryKind.SKILL)
                 finally:
                     os.close(handle)
-    except _TooMuch as error:
-        return Inventory(folder, (Entry("", Kind.SKILL, refused=str(error)),))
+    except _ScanLimit as error:
+        return Inventory(folder, (InventoryEntry("", EntryKind.SKILL, refused=str(error)),))
     finally:
         os.close(top)
     return Inventory(folder, tuple(found.entries[path] for path in sorted(found.entries)), found.contents)
@@ -113,7 +113,7 @@ def _is_folder(at: int, name: str) -> bool:
         return False
 
 
-def _all(found: "_Found", at: int, path: str, kind: Kind) -> None:
+def _all(found: "_Found", at: int, path: str, kind: EntryKind) -> None:
     """Add everything below the folder that is the last part of `path`, in the open folder `at`; or one entry with the
     reason why not.
     """
@@ -122,8 +122,8 @@ def _all(found: "_Found", at: int, path: str, kind: Kind) -> None:
     if handle is not None:
         try:
             below.everything(handle, path, kind, depth=1)
-        except _TooMuch as error:
-            below = _Found({path: Entry(path, kind, refused=str(error))}, {})
+        except _ScanLimit as error:
+            below = _Found({path: InventoryEntry(path, kind, refused=str(error))}, {})
         finally:
             os.close(handle)
     found.entries.update(below.entries)
@@ -134,10 +134,10 @@ def _skills(found: "_Found", top: int, path: str) -> None:
     above = os.path.dirname(path)
     if above in found.entries:
         return
-    handle = found.folder(top, above, above, Kind.SKILL)
+    handle = found.folder(top, above, above, EntryKind.SKILL)
     if handle is not None:
         try:
-            _all(found, handle, path, Kind.SKILL)
+            _all(found, handle, path, EntryKind.SKILL)
         finally:
             os.close(handle)
 
@@ -157,7 +157,7 @@ def _between(found: "_Found", top: int, names: list[str]) -> None:
             os.close(at)
             at = below
             for each in INSTRUCTIONS:
-                found.file(at, each, f"{path}{each}", Kind.INSTRUCTIONS)
+                found.file(at, each, f"{path}{each}", EntryKind.INSTRUCTIONS)
     finally:
         os.close(at)
 
@@ -178,7 +178,7 @@ def _above(found: "_Found", workspace: str, home: str) -> None:
             return
         try:
             for each in INSTRUCTIONS:
-                found.file(handle, each, f"{path}{each}", Kind.INSTRUCTIONS)
+                found.file(handle, each, f"{path}{each}", EntryKind.INSTRUCTIONS)
         finally:
             os.close(handle)
 
@@ -187,57 +187,57 @@ def _above(found: "_Found", workspace: str, home: str) -> None:
 class _Found:
     """The collected entries. Every path was opened step by step from the workspace's own folder."""
 
-    entries: dict[str, Entry]
+    entries: dict[str, InventoryEntry]
     contents: dict[str, bytes]
 
-    def file(self, at: int, name: str, path: str, kind: Kind) -> None:
+    def file(self, at: int, name: str, path: str, kind: EntryKind) -> None:
         """Take the file `name` of the folder `at`, if there is anything of that name."""
         try:
             entry, data = _read(at, name, path, kind)
         except (FileNotFoundError, NotADirectoryError):
             return
         except OSError as error:
-            entry, data = Entry(path, kind, refused=_unreadable(error)), None
+            entry, data = InventoryEntry(path, kind, refused=_unreadable(error)), None
         self.entries[path] = entry
         if data is not None:
             self.contents[path] = data
 
-    def folder(self, at: int, name: str, path: str, kind: Kind) -> int | None:
+    def folder(self, at: int, name: str, path: str, kind: EntryKind) -> int | None:
         """Open the folder `name` of the folder `at`; None when there is none, and an entry if it is no real folder."""
         try:
             mode = os.stat(name, dir_fd=at, follow_symlinks=False).st_mode
             if stat.S_ISDIR(mode):
                 return os.open(name, _PLAIN | os.O_DIRECTORY, dir_fd=at)
-            self.entries[path] = Entry(path, kind, refused=_nature(mode, "folder"))
+            self.entries[path] = InventoryEntry(path, kind, refused=_nature(mode, "folder"))
         except FileNotFoundError:
             return None
         except OSError as error:
-            self.entries[path] = Entry(path, kind, refused=_unreadable(error))
+            self.entries[path] = InventoryEntry(path, kind, refused=_unreadable(error))
         return None
 
-    def everything(self, at: int, path: str, kind: Kind, depth: int) -> None:
+    def everything(self, at: int, path: str, kind: EntryKind, depth: int) -> None:
         """Add everything below the open folder `at`. Raises _TooMuch for an unreasonable amount."""
         if depth > _DEEPEST:
-            raise _TooMuch(f"has folders more than {_DEEPEST} deep, so nothing below it was looked at")
+            raise _ScanLimit(f"has folders more than {_DEEPEST} deep, so nothing below it was looked at")
         for name in _names(at, most=_MOST - len(self.entries)):
             below = f"{path}/{name}"
             if not name.isprintable():
-                self.entries[below] = Entry(below, kind, refused="has a name that cannot be shown as it is")
+                self.entries[below] = InventoryEntry(below, kind, refused="has a name that cannot be shown as it is")
             elif (handle := self._inner(at, name, below, kind)) is not None:
                 try:
                     self.everything(handle, below, kind, depth + 1)
                 finally:
                     os.close(handle)
             if sum(map(len, self.contents.values())) > _ALL:
-                raise _TooMuch(f"holds more than {_ALL >> 20} MiB, so none of it was looked at")
+                raise _ScanLimit(f"holds more than {_ALL >> 20} MiB, so none of it was looked at")
 
-    def _inner(self, at: int, name: str, path: str, kind: Kind) -> int | None:
+    def _inner(self, at: int, name: str, path: str, kind: EntryKind) -> int | None:
         """Open what is a folder; take everything else as a file."""
         try:
             if stat.S_ISDIR(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode):
                 return self.folder(at, name, path, kind)
         except OSError as error:
-            self.entries[path] = Entry(path, kind, refused=_unreadable(error))
+            self.entries[path] = InventoryEntry(path, kind, refused=_unreadable(error))
         else:
             self.file(at, name, path, kind)
         return None
@@ -250,33 +250,33 @@ def _names(folder: int, most: int) -> list[str]:
         for each in inside:
             names.append(each.name)
             if len(names) > most:
-                raise _TooMuch(f"holds more than {max(_MOST, most):,} things, so none of them was looked at")
+                raise _ScanLimit(f"holds more than {max(_MOST, most):,} things, so none of them was looked at")
     return sorted(names)
 
 
-def _read(at: int, name: str, path: str, kind: Kind) -> tuple[Entry, bytes | None]:
+def _read(at: int, name: str, path: str, kind: EntryKind) -> tuple[InventoryEntry, bytes | None]:
     """Return the entry of one file, and its bytes unless the file is refused. Raises OSError."""
     mode = os.stat(name, dir_fd=at, follow_symlinks=False).st_mode
     if stat.S_ISLNK(mode):
-        return Entry(path, kind, refused=_nature(mode, "plain file")), None
+        return InventoryEntry(path, kind, refused=_nature(mode, "plain file")), None
     try:
         handle, status = open_regular(name, follow=False, dir_fd=at)
     except NotRegularError as error:
-        return Entry(path, kind, refused=_nature(error.mode, "plain file")), None
+        return InventoryEntry(path, kind, refused=_nature(error.mode, "plain file")), None
     try:
         if status.st_nlink > 1:  # a user who may not read a file can often link it; its text must not reach the model
-            return Entry(path, kind, refused="has another name elsewhere (a hard link)"), None
+            return InventoryEntry(path, kind, refused="has another name elsewhere (a hard link)"), None
         data = read_descriptor(handle, LARGEST + 1)
     finally:
         os.close(handle)
     executable = bool(status.st_mode & 0o111)
     if len(data) > LARGEST:
-        return Entry(path, kind, executable, refused=f"is longer than {LARGEST >> 20} MiB"), None
-    if kind is Kind.PROMPT and len(data) > LARGEST_PROMPT:
-        return Entry(path, kind, executable, refused=f"is longer than {LARGEST_PROMPT >> 10} KiB"), None
+        return InventoryEntry(path, kind, executable, refused=f"is longer than {LARGEST >> 20} MiB"), None
+    if kind is EntryKind.PROMPT and len(data) > LARGEST_PROMPT:
+        return InventoryEntry(path, kind, executable, refused=f"is longer than {LARGEST_PROMPT >> 10} KiB"), None
     if kind in _TEXTS and not _is_text(data):
-        return Entry(path, kind, executable, len(data), refused="is not UTF-8 text"), None
-    return Entry(path, kind, executable, len(data), sha256(data).hexdigest()), data
+        return InventoryEntry(path, kind, executable, len(data), refused="is not UTF-8 text"), None
+    return InventoryEntry(path, kind, executable, len(data), sha256(data).hexdigest()), data
 
 
 def _is_text(data: bytes) -> bool:

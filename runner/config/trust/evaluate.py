@@ -5,8 +5,8 @@ from runner.config.agentfiles.custom_commands import Read, of_contents
 from runner.config.agentfiles.instructions import texts
 from runner.config.agentfiles.skills import Broken, Skill, chosen, skills_in
 from runner.config.trust.discover import COMMANDS, SKILLS
-from runner.config.trust.inventory import Entry, Inventory, Kind, differences
-from runner.config.trust.store import Answer
+from runner.config.trust.inventory import EntryKind, Inventory, InventoryEntry, differences
+from runner.config.trust.store import TrustAnswer
 from runner.config.trust.widening import Widening
 
 
@@ -26,14 +26,14 @@ class Brought:
 
     inventory: Inventory
     widenings: tuple[Widening, ...] = ()
-    answers: tuple[Answer, ...] = ()
+    answers: tuple[TrustAnswer, ...] = ()
     reads: bool = True
     never: tuple[Widening, ...] = ()
     faulty: tuple[str, ...] = ()
     skilled: bool = True
 
     @property
-    def answer(self) -> Answer | None:
+    def answer(self) -> TrustAnswer | None:
         """Return the user's answer to exactly this content; None if there is none."""
         return next((each for each in self.answers if each.sha256 == self.inventory.sha256), None)
 
@@ -49,9 +49,9 @@ class Brought:
         return tuple(each.path for each in self.inventory.entries if each.path in counting)
 
     @property
-    def prompts(self) -> tuple[Entry, ...]:
+    def prompts(self) -> tuple[InventoryEntry, ...]:
         """Return the files that would change the system prompt."""
-        kind, contents = Kind.PROMPT, self.inventory.contents
+        kind, contents = EntryKind.PROMPT, self.inventory.contents
         return tuple(
             each for each in self.inventory.entries if each.kind is kind and contents.get(each.path, b"").strip()
         )
@@ -67,7 +67,7 @@ class Brought:
         return skills_of(self.inventory)
 
     @property
-    def since(self) -> tuple[Answer, tuple[tuple[str, str], ...]] | None:
+    def since(self) -> tuple[TrustAnswer, tuple[tuple[str, str], ...]] | None:
         """Return the latest approval of another content, and the changes since; None if there was no approval."""
         before = next((each for each in self.answers if each.yes), None)
         if before is None or before is self.answer:
@@ -77,13 +77,13 @@ class Brought:
 
 def commands_of(inventory: Inventory) -> Read:
     """Return the custom commands of a repository."""
-    kinds = {each.path for each in inventory.entries if each.kind is Kind.COMMAND}
+    kinds = {each.path for each in inventory.entries if each.kind is EntryKind.COMMAND}
     return of_contents({path: data for path, data in inventory.contents.items() if path in kinds}, COMMANDS)
 
 
 def skills_of(inventory: Inventory) -> tuple[tuple[Skill, ...], tuple[Broken, ...]]:
     """Return the skills of a repository. Of skills with one name the first counts."""
-    kinds = {each.path for each in inventory.entries if each.kind is Kind.SKILL}
+    kinds = {each.path for each in inventory.entries if each.kind is EntryKind.SKILL}
     groups = []
     broken: tuple[Broken, ...] = ()
     for folder in SKILLS:

@@ -12,7 +12,7 @@ from policy.model.frozen import dataclass
 _FORMAT = "ringfence-trust-2"
 
 
-class Kind(Enum):
+class EntryKind(Enum):
     """Kinds of entries."""
 
     CONFIGURATION = "configuration"
@@ -26,11 +26,17 @@ class Kind(Enum):
     @property
     def used(self) -> bool:
         """Return True if this version uses entries of this kind."""
-        return self in (Kind.CONFIGURATION, Kind.INSTRUCTIONS, Kind.PROMPT, Kind.COMMAND, Kind.SKILL)
+        return self in (
+            EntryKind.CONFIGURATION,
+            EntryKind.INSTRUCTIONS,
+            EntryKind.PROMPT,
+            EntryKind.COMMAND,
+            EntryKind.SKILL,
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class InventoryEntry:
     """One file, or anything else with the name of such a file.
 
     Attributes:
@@ -43,7 +49,7 @@ class Entry:
     """
 
     path: str
-    kind: Kind
+    kind: EntryKind
     executable: bool = False
     size: int = 0
     sha256: str = ""
@@ -61,7 +67,7 @@ class Inventory:
     """
 
     workspace: str
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[InventoryEntry, ...] = ()
     contents: Mapping[str, bytes] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -69,18 +75,18 @@ class Inventory:
         """Return one hash of all entries, which does not depend on the place of the workspace."""
         return hash_of(self.entries)
 
-    def hashes(self, kind: Kind) -> dict[str, str]:
+    def hashes(self, kind: EntryKind) -> dict[str, str]:
         """Return the hash of each readable entry of one kind, by path."""
         return {entry.path: entry.sha256 for entry in self.entries if entry.kind is kind and not entry.refused}
 
 
-def hash_of(entries: Iterable[Entry]) -> str:
+def hash_of(entries: Iterable[InventoryEntry]) -> str:
     """Return the hash of a canonical list: path, kind, executable or not, content, and why an entry is not read."""
     rows = sorted((each.path, each.kind.value, each.executable, each.sha256, each.refused) for each in entries)
     return sha256(f"{_FORMAT}\n{json.dumps(rows, separators=(',', ':'))}".encode()).hexdigest()
 
 
-def differences(before: Iterable[Entry], after: Iterable[Entry]) -> tuple[tuple[str, str], ...]:
+def differences(before: Iterable[InventoryEntry], after: Iterable[InventoryEntry]) -> tuple[tuple[str, str], ...]:
     """Return the differences as (path, what changed), in the order of the paths."""
     old, new = {each.path: each for each in before}, {each.path: each for each in after}
     found = []

@@ -32,7 +32,7 @@ def _words(server: object) -> str:
     if not isinstance(server, dict):
         return "not a server"
     if isinstance(url := server.get("url"), str):
-        return f"talks to {url}"
+        return f"connects to {url}"
     command, arguments = server.get("command"), server.get("args", [])
     if not isinstance(command, str) or not isinstance(arguments, list):
         return "not a server"

@@ -15,7 +15,7 @@ def condensed(settings: "Settings", *, mention: bool = True) -> tuple[str, ...]:
     from policy.toml.schema import dotted
     from runner.config.merge import entry_ignored, ignored
     from runner.config.schema import Widens, key_of
-    from runner.config.settings import Layer
+    from runner.config.settings import ConfigLayer
 
     said: dict[str, str] = {}
     never, files, bound = [], [], False
@@ -29,7 +29,7 @@ def condensed(settings: "Settings", *, mention: bool = True) -> tuple[str, ...]:
         if mine:
             bound = bound or given.bound
             files.append(
-                "`.ringfence/config.toml`" if given.layer is Layer.PROJECT else "`.ringfence/config.local.toml`"
+                "`.ringfence/config.toml`" if given.layer is ConfigLayer.PROJECT else "`.ringfence/config.local.toml`"
             )
         said |= mine
     others = tuple(text for text in settings.notices if text not in said)

@@ -10,7 +10,7 @@ from runner.config.trust.text import contents, description, summary
 from runner.stderr import say
 
 # Shows a prompt and returns one line without its end. Raises EOFError at the end of input.
-ReadLine = Callable[[str], str]
+LineReader = Callable[[str], str]
 
 _PROMPT = "use it, exactly as it is now? [yes / no / show / quit] "
 _EXPLAINED = """\
@@ -20,32 +20,32 @@ _EXPLAINED = """\
   quit  leave"""
 
 
-class Said(Enum):
+class TrustReply(Enum):
     YES = "yes"
     NO = "no"
     QUIT = "quit"
 
 
-Asker = Callable[[Brought], Said]  # in another way than line by line
+Asker = Callable[[Brought], TrustReply]  # in another way than line by line
 
 
-def ask(brought: Brought, read_line: ReadLine) -> Said:
+def ask(brought: Brought, read_line: LineReader) -> TrustReply:
     """Show everything and wait for a clear answer. The end of input is `quit`; nothing else is taken for one."""
-    head = "this repository brings things that count only when you trust them"
+    head = "this repository contains files that count only when you trust them"
     say("\n".join([head, *description(brought, brief=True), "", summary(brought)]))
     while True:
         try:
             text = read_line(_PROMPT).strip().lower()
         except EOFError:
             say("")
-            return Said.QUIT
+            return TrustReply.QUIT
         match text:
             case "y" | "yes":
-                return Said.YES
+                return TrustReply.YES
             case "n" | "no":
-                return Said.NO
+                return TrustReply.NO
             case "q" | "quit":
-                return Said.QUIT
+                return TrustReply.QUIT
             case "s" | "show":
                 say("\n".join([*contents(brought), ""]))
             case _:

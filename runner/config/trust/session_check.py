@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from policy.model.frozen import dataclass
 from runner.config.trust.discover import look
 from runner.config.trust.evaluate import Brought
-from runner.config.trust.inventory import Inventory, Kind, differences
-from runner.config.trust.store import Answer, TrustStore, store_at, there
+from runner.config.trust.inventory import EntryKind, Inventory, differences
+from runner.config.trust.store import TrustAnswer, TrustStore, store_at, there
 from runner.config.trust.text import named
 from runner.config.trust.widening import widenings
 from runner.problems import usage
@@ -113,12 +113,14 @@ def weigh(
     skilled: bool = True,
 ) -> tuple[Brought, tuple[str, ...]]:
     """Return the inventory with its effects and earlier answers, and notices about the file of answers."""
-    answers: tuple[Answer, ...] = ()
+    answers: tuple[TrustAnswer, ...] = ()
     notices: tuple[str, ...] = ()
     state = state_dir(environ)
     if inventory.entries and there(state):
         answers, notices = store_at(state).of(inventory.workspace)
-    readable = inventory.hashes(Kind.CONFIGURATION)  # what is refused here is never trusted, so nothing hangs on it
+    readable = inventory.hashes(
+        EntryKind.CONFIGURATION
+    )  # what is refused here is never trusted, so nothing hangs on it
     wide, vain = (widenings(settings, inventory.workspace, never=never) for never in (False, True))
     used = {given.document.source for given in settings.layers}
     brought = Brought(
@@ -140,17 +142,17 @@ def look_at(workspace: str, cwd: str, environ: Mapping[str, str]) -> Inventory:
 
 def _all_of(inventory: Inventory) -> Granted:
     return Granted(
-        inventory.hashes(Kind.CONFIGURATION), inventory, sha256=inventory.sha256 if inventory.entries else ""
+        inventory.hashes(EntryKind.CONFIGURATION), inventory, sha256=inventory.sha256 if inventory.entries else ""
     )
 
 
 def _asked(brought: Brought, store: TrustStore, asker: "Asker | None") -> tuple[bool, tuple[str, ...]]:
-    from runner.config.trust.prompt import Said, ask, typed_line
+    from runner.config.trust.prompt import TrustReply, ask, typed_line
 
     said = asker(brought) if asker is not None else ask(brought, typed_line)
-    if said is Said.QUIT:
+    if said is TrustReply.QUIT:
         raise KeyboardInterrupt
-    return said is Said.YES, store.remember(brought.inventory, yes=said is Said.YES, time=now())
+    return said is TrustReply.YES, store.remember(brought.inventory, yes=said is TrustReply.YES, time=now())
 
 
 def agree(brought: Brought, pinned: str, flag: str) -> None:

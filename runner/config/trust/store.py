@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from policy.model.frozen import dataclass
-from runner.config.trust.inventory import Entry, Inventory, Kind, hash_of
+from runner.config.trust.inventory import EntryKind, Inventory, InventoryEntry, hash_of
 from runner.state.json_file import StateFile
 
 NAME = "trust.json"
@@ -15,11 +15,11 @@ _KEPT = 12  # answers of one workspace: branches have other contents, and going 
 
 _ROWS = 20_000  # entries of all answers together: some 5 MB
 
-Answers = Mapping[str, tuple["Answer", ...]]  # by the real path of the workspace; the latest answer first
+TrustAnswers = Mapping[str, tuple["TrustAnswer", ...]]  # by the real path of the workspace; the latest answer first
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class TrustAnswer:
     """An answer about one content.
 
     Attributes:
@@ -30,7 +30,7 @@ class Answer:
 
     yes: bool
     time: str
-    entries: tuple[Entry, ...]
+    entries: tuple[InventoryEntry, ...]
 
     @property
     def sha256(self) -> str:
@@ -43,26 +43,26 @@ class TrustStore:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._file: StateFile[Answers] = StateFile(
+        self._file: StateFile[TrustAnswers] = StateFile(
             folder / NAME, "the list of what you trust", 1, dict, _parsed, lambda value: {"workspaces": _plain(value)}
         )
 
-    def all(self) -> tuple[Answers, tuple[str, ...]]:
+    def all(self) -> tuple[TrustAnswers, tuple[str, ...]]:
         """Return every answer, and notices about the file."""
         held = self._file.read()
         return held.value, held.notices
 
-    def of(self, workspace: str) -> tuple[tuple[Answer, ...], tuple[str, ...]]:
+    def of(self, workspace: str) -> tuple[tuple[TrustAnswer, ...], tuple[str, ...]]:
         """Return the answers for one workspace, the latest first, and notices about the file."""
         answers, notices = self.all()
         return answers.get(workspace, ()), notices
 
     def remember(self, inventory: Inventory, *, yes: bool, time: str) -> tuple[str, ...]:
         """Store an answer about exactly this content. It replaces an earlier answer about the same content."""
-        answer = Answer(yes, time, inventory.entries)
+        answer = TrustAnswer(yes, time, inventory.entries)
         pinned = answer.sha256
 
-        def add(before: Answers) -> tuple[Answers, None]:
+        def add(before: TrustAnswers) -> tuple[TrustAnswers, None]:
             others = [each for each in before.get(inventory.workspace, ()) if each.sha256 != pinned]
             rest = {key: value for key, value in before.items() if key != inventory.workspace}
             return _bounded({**rest, inventory.workspace: (answer, *others[: _KEPT - 1])}), None
@@ -72,7 +72,7 @@ class TrustStore:
     def forget(self, workspace: str | None) -> tuple[int, tuple[str, ...]]:
         """Take every answer for `workspace` back, or every answer there is; answers how many there were."""
 
-        def drop(before: Answers) -> tuple[Answers, int]:
+        def drop(before: TrustAnswers) -> tuple[TrustAnswers, int]:
             kept = {key: value for key, value in before.items() if workspace is not None and key != workspace}
             count = sum(map(len, before.values())) - sum(map(len, kept.values()))
             return (kept if count else before), count
@@ -89,7 +89,7 @@ def there(folder: str | Path) -> bool:
     return os.path.lexists(Path(folder) / NAME)
 
 
-def _bounded(answers: Answers) -> Answers:
+def _bounded(answers: TrustAnswers) -> TrustAnswers:
     """Return the answers without those for the oldest workspaces, if there are too many. The user is asked about these
     workspaces again.
     """
@@ -103,14 +103,14 @@ def _bounded(answers: Answers) -> Answers:
     return kept
 
 
-def _plain(answers: Answers) -> dict[str, object]:
+def _plain(answers: TrustAnswers) -> dict[str, object]:
     return {
         workspace: [{"answer": "yes" if each.yes else "no", "time": each.time, "entries": _rows(each)} for each in said]
         for workspace, said in answers.items()
     }
 
 
-def _rows(answer: Answer) -> list[dict[str, object]]:
+def _rows(answer: TrustAnswer) -> list[dict[str, object]]:
     return [
         {
             "path": each.path,
@@ -124,7 +124,7 @@ def _rows(answer: Answer) -> list[dict[str, object]]:
     ]
 
 
-def _parsed(content: dict[str, object], version: int) -> Answers:
+def _parsed(content: dict[str, object], version: int) -> TrustAnswers:
     """Parse the content of the file. Raises ValueError for anything that this module does not write."""
     workspaces = content.pop("workspaces", None)
     if content or not isinstance(workspaces, dict):
@@ -138,27 +138,27 @@ def _workspace(path: object) -> str:
     return path
 
 
-def _answer(raw: object) -> Answer:
+def _answer(raw: object) -> TrustAnswer:
     if not isinstance(raw, dict) or raw.keys() != {"answer", "time", "entries"}:
         raise ValueError("it holds an answer that is none")
     answer, time = raw["answer"], raw["time"]
     if answer not in ("yes", "no") or not isinstance(time, str):
         raise ValueError("it holds an answer that is neither yes nor no")
-    return Answer(answer == "yes", time, tuple(map(_entry, _list(raw["entries"]))))
+    return TrustAnswer(answer == "yes", time, tuple(map(_entry, _list(raw["entries"]))))
 
 
 _SHAPE = {"path": str, "kind": str, "executable": bool, "size": int, "sha256": str, "refused": str}
 
 
-def _entry(raw: object) -> Entry:
+def _entry(raw: object) -> InventoryEntry:
     if (
         not isinstance(raw, dict)
         or raw.keys() != _SHAPE.keys()
         or any(type(raw[key]) is not shape for key, shape in _SHAPE.items())
     ):
         raise ValueError("it holds an entry that is none")
-    return Entry(
-        raw["path"], Kind(raw["kind"]), raw["executable"], raw["size"], raw["sha256"], raw["refused"]
+    return InventoryEntry(
+        raw["path"], EntryKind(raw["kind"]), raw["executable"], raw["size"], raw["sha256"], raw["refused"]
     )  # Kind raises ValueError itself
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from runner.config.agentfiles.instructions import CAP, texts
 from runner.config.trust.evaluate import Brought
-from runner.config.trust.inventory import Entry, Kind
+from runner.config.trust.inventory import EntryKind, InventoryEntry
 from runner.config.trust.mcp_servers import servers
 from runner.config.trust.widening import Widening
 from runner.text.sanitize import EMOJI_SELECTORS, one_line, visible
@@ -65,7 +65,7 @@ def _sections(brought: Brought) -> Iterator[tuple[str, list[str]]]:
     known = {each.path for each in (*brought.widenings, *brought.never)} | set(brought.faulty)
     yield (
         "it only tightens your settings, which needs no yes",
-        [f"  {each.path}" for each in entries if each.kind is Kind.CONFIGURATION and each.path not in known],
+        [f"  {each.path}" for each in entries if each.kind is EntryKind.CONFIGURATION and each.path not in known],
     )
     yield "no repository may set it, trusted or not", list(map(_widening, brought.never))
     yield "it cannot be used, and counts for nothing", [f"  {path}" for path in brought.faulty]
@@ -75,7 +75,7 @@ def _sections(brought: Brought) -> Iterator[tuple[str, list[str]]]:
         [line for each in brought.prompts for line in _prompt(brought, each)],
     )
     title = "the model would read it as the words of the repository; it changes no rule"
-    told = [line for each in entries if each.kind is Kind.INSTRUCTIONS for line in _text(brought, each)]
+    told = [line for each in entries if each.kind is EntryKind.INSTRUCTIONS for line in _text(brought, each)]
     yield title if brought.reads else "texts for agents, which are switched off", told
     title = "the model would be told of these skills, and may read them; they change no rule"
     rows = [f"  {_whole(each.path)}  {one_line(each.description, _WIDE)}" for each in brought.skills[0]]
@@ -104,7 +104,7 @@ def _whole(text: str) -> str:
     return visible(text, lines=False)
 
 
-def _text(brought: Brought, entry: Entry) -> Iterator[str]:
+def _text(brought: Brought, entry: InventoryEntry) -> Iterator[str]:
     text = brought.inventory.contents[entry.path].decode("utf-8")
     hidden = _hidden(text)
     notes = [f"{entry.size:,} bytes"]
@@ -120,7 +120,7 @@ def _text(brought: Brought, entry: Entry) -> Iterator[str]:
         yield f"    | {one_line(line, _WIDE)}"
 
 
-def _prompt(brought: Brought, entry: Entry) -> Iterator[str]:
+def _prompt(brought: Brought, entry: InventoryEntry) -> Iterator[str]:
     text = brought.inventory.contents[entry.path].decode("utf-8")
     hidden = _hidden(text)
     more = f", {hidden} characters in it cannot be seen, and are spelled out" if hidden else ""
@@ -134,9 +134,9 @@ def _hidden(text: str) -> int:
     return sum(map(text.count, unseen))
 
 
-def _unused(brought: Brought, entry: Entry) -> Iterator[str]:
+def _unused(brought: Brought, entry: InventoryEntry) -> Iterator[str]:
     what = f"{entry.kind.value}{', executable' if entry.executable else ''}"
-    if entry.kind is not Kind.SERVERS:
+    if entry.kind is not EntryKind.SERVERS:
         yield f"  {_name(entry)}  {what}, {entry.size:,} bytes"
         return
     try:
@@ -171,7 +171,7 @@ def state_word(brought: Brought) -> str:
 def state_line(brought: Brought) -> str:
     answer = brought.answer
     if not brought.counts:
-        return "nothing in it needs a yes"
+        return "nothing in it needs an approval"
     if answer is None:
         return "nobody has trusted this content: nothing of it is used, except what tightens your settings"
     if answer.yes:
@@ -187,7 +187,7 @@ def named(paths: tuple[str, ...]) -> str:
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
-def _name(entry: Entry) -> str:
+def _name(entry: InventoryEntry) -> str:
     return visible(entry.path, lines=False)
 
 

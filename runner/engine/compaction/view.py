@@ -9,7 +9,7 @@ from dataclasses import replace
 from operator import is_
 from typing import TYPE_CHECKING
 
-from runner.config.compaction_levels import GAINS, KEEPS, Level, Thresholds
+from runner.config.compaction_levels import GAINS, KEEPS, CompactionLevel, Thresholds
 from runner.engine.compaction.shorten_history import kept_from, shorten, start
 from runner.engine.compaction.summarizer import Summarizer
 from runner.engine.compaction.summary_prompt import digest
@@ -64,7 +64,7 @@ class ConversationView:
             (),
             (),
         )  # what came of the last
-        self._rests: dict[Level, float] = {}
+        self._rests: dict[CompactionLevel, float] = {}
         self._proven: dict[str, int] = {}  # by model: its server found that many tokens too long
         self._stated: set[str] = set()  # those models whose server named that number
         self._refused: dict[str, dict[int, ImageBlock]] = {}  # by model, then id(): images that its server refused
@@ -170,7 +170,13 @@ class ConversationView:
         if room is None:
             return self.visible(messages)
         used = access.gauge.size(self.visible(messages)).tokens
-        for level in (Level.TRIM, Level.ONE_LINE, Level.SUMMARY, Level.RECENT, Level.TRUNCATE):
+        for level in (
+            CompactionLevel.TRIM,
+            CompactionLevel.ONE_LINE,
+            CompactionLevel.SUMMARY,
+            CompactionLevel.RECENT,
+            CompactionLevel.TRUNCATE,
+        ):
             if not self._thresholds.reached(level, used / room) or used < self._rests.get(level, 0):
                 continue
             if (done := await self._reach(level, messages, access, spent, room)) is not None:
@@ -205,9 +211,9 @@ class ConversationView:
         self._stated.discard(spec)
         room = had * _SHRINKS[min(attempt, len(_SHRINKS)) - 1]
         if attempt == 1:
-            await self._reach(Level.SUMMARY, messages, access, spent, room)
+            await self._reach(CompactionLevel.SUMMARY, messages, access, spent, room)
         if access.gauge.size(self.visible(messages)).tokens > room:
-            await self._reach(Level.TRUNCATE, messages, access, spent, room)
+            await self._reach(CompactionLevel.TRUNCATE, messages, access, spent, room)
         return self.visible(messages)
 
     async def compact(
@@ -218,7 +224,7 @@ class ConversationView:
         Return None if there is nothing to shorten. Raise ProviderError. Not to be called while a run is in progress.
         """
         room = self._room(access) or _UNKNOWN
-        return await self._reach(Level.ASKED, messages, access, spent, room, access.redactor.text(focus))
+        return await self._reach(CompactionLevel.ASKED, messages, access, spent, room, access.redactor.text(focus))
 
     def _room(self, access: "ModelAccess") -> float | None:
         window = self.window(access.named)
@@ -228,7 +234,7 @@ class ConversationView:
 
     async def _reach(
         self,
-        level: Level,
+        level: CompactionLevel,
         messages: Sequence[Message],
         access: "ModelAccess",
         spent: "BudgetMeter | None",
@@ -240,11 +246,11 @@ class ConversationView:
         fold = replace(self._fold, space=min(self._fold.space, max(int(room * _TOLD), 400)))
         kept = max(kept_from(messages, room * KEEPS[level] / access.gauge.rate), fold.cut)
         match level:
-            case Level.TRIM:
+            case CompactionLevel.TRIM:
                 fold = replace(fold, trimmed=max(kept, fold.trimmed))
-            case Level.ONE_LINE:
+            case CompactionLevel.ONE_LINE:
                 fold = replace(fold, lined=max(kept, fold.lined), trimmed=max(kept, fold.trimmed))
-            case Level.TRUNCATE:
+            case CompactionLevel.TRUNCATE:
                 fold = self._truncated(fold, messages, access, room, kept)
             case _:
                 fold = replace(fold, cut=kept)
@@ -277,9 +283,9 @@ class ConversationView:
         )
         return told
 
-    def _rest(self, level: Level, before: int, room: float) -> None:
+    def _rest(self, level: CompactionLevel, before: int, room: float) -> None:
         """Note that `level` did not help, so that it is not tried with every request."""
-        if level in (Level.TRIM, Level.ONE_LINE, Level.SUMMARY):
+        if level in (CompactionLevel.TRIM, CompactionLevel.ONE_LINE, CompactionLevel.SUMMARY):
             self._rests[level] = before + room * _REST
 
     def _gains(
@@ -289,7 +295,7 @@ class ConversationView:
         access: "ModelAccess",
         before: int,
         room: float,
-        level: Level,
+        level: CompactionLevel,
     ) -> bool:
         """Return True if `fold` removes enough to be worth sending the whole view anew."""
         if replace(fold, space=self._fold.space) == self._fold:
@@ -298,20 +304,25 @@ class ConversationView:
         return before - access.gauge.size(shorten(messages, fold)).tokens >= least
 
     async def _notes(
-        self, level: Level, old: Sequence[Message], focus: str, access: "ModelAccess", spent: "BudgetMeter | None"
+        self,
+        level: CompactionLevel,
+        old: Sequence[Message],
+        focus: str,
+        access: "ModelAccess",
+        spent: "BudgetMeter | None",
     ) -> str | None:
         """Return notes about `old` and the notes before, or None if notes are required and cannot be written."""
         why = "there is no budget for it"
         try:
             notes = await self._summarizer.notes(old, self._fold.notes, focus, access, spent, self.window)
         except ProviderError as error:
-            if level is Level.ASKED:
+            if level is CompactionLevel.ASKED:
                 raise
             notes, why = None, str(error.problem)
         if notes is not None:
             return notes
         access.emit(Notice(f"the conversation could not be summarised: {why}"))
-        return None if level is Level.SUMMARY else digest(old, self._fold.notes)
+        return None if level is CompactionLevel.SUMMARY else digest(old, self._fold.notes)
 
     def _truncated(
         self, fold: CompactionRecord, messages: Sequence[Message], access: "ModelAccess", room: float, kept: int

@@ -31,7 +31,7 @@ class Unreadable(Exception):
     """Error for content that this reader does not understand, so that nothing may be concluded from the rest."""
 
 
-Entry = tuple[bytes, bytes, bytes]  # mode in octal digits, name and id, as a tree has them
+TreeEntry = tuple[bytes, bytes, bytes]  # mode in octal digits, name and id, as a tree has them
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ class Objects:
             raise Unreadable(id.hex())
         return Commit(links[0], tuple(links[1:])) if kind == _COMMIT else Commit(None, (links[0],))
 
-    def tree(self, id: bytes) -> list[Entry] | None:
+    def tree(self, id: bytes) -> list[TreeEntry] | None:
         """Return the entries of the tree `id`; None if there is no such tree."""
         found = self._read(id)
         return None if found is None or found[0] != _TREE else _entries(found[1])
@@ -295,8 +295,8 @@ def _patched(base: bytes, delta: bytes) -> bytes:
         raise Unreadable("a delta") from error
 
 
-def _entries(data: bytes) -> list[Entry]:
-    found: list[Entry] = _ENTRY.findall(data)
+def _entries(data: bytes) -> list[TreeEntry]:
+    found: list[TreeEntry] = _ENTRY.findall(data)
     if sum(len(mode) + len(name) + 2 + ID for mode, name, _ in found) != len(data):
         raise Unreadable("a tree")
     return found

@@ -31,7 +31,7 @@ _FIELDS = struct.Struct(">8xI12xI8xI20xH")
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
+class WorktreeChanges:
     """Files of the index that differ on the disk by size or time, that are missing, and that are in conflict."""
 
     other: int = 0
@@ -60,7 +60,7 @@ def git_state(workspace: str) -> str:
     return "\n".join(lines)
 
 
-def _words(tree: Tree) -> str:
+def _words(tree: WorktreeChanges) -> str:
     rows = ((tree.other, "changed"), (tree.gone, "missing"), (tree.conflicts, "in conflict"))
     return ", ".join(f"{count} {what}" for count, what in rows if count) or "none changed"
 
@@ -87,7 +87,7 @@ def _recent(folder: str) -> list[str]:
     return found
 
 
-def compared(workspace: str, folder: str) -> Tree | None:
+def compared(workspace: str, folder: str) -> WorktreeChanges | None:
     """Compare the index with the disk. Return None if that would take long, or for an index format that is not
     supported.
     """
@@ -119,7 +119,7 @@ def compared(workspace: str, folder: str) -> Tree | None:
             now.st_mode
         ) != stat.S_IFMT(mode):
             other += 1
-    return Tree(other, gone, len(conflicts))
+    return WorktreeChanges(other, gone, len(conflicts))
 
 
 def _entry(data: bytes, at: int, version: int) -> tuple[int, bytes, int, int, int, int, bool] | None:

@@ -21,7 +21,7 @@ from policy.model.frozen import dataclass
 from policy.model.profile import Profile
 from policy.model.secret_names import MOST, holds_login, sometimes
 from policy.model.secret_paths import Secrets
-from runner.facts.git.objects import ID, Entry, Objects, Unreadable, whole
+from runner.facts.git.objects import ID, Objects, TreeEntry, Unreadable, whole
 from runner.facts.git.revision import Revisions
 from runner.state.workspace import git_folder
 
@@ -37,10 +37,12 @@ _HEX = re.compile(rb"\b[0-9a-f]{40}\b")
 _LOGINS_READ = 1  # the version of what is looked for in files of settings
 _MODULE, _FOLDER = 0o160000, 0o40000
 
-Names = tuple[str, ...] | None
+SecretNames = tuple[str, ...] | None
 
 
-def tracked(workspace: str, profile: Profile, home: str, cache: Callable[[], Path | None]) -> Callable[[str], Names]:
+def tracked(
+    workspace: str, profile: Profile, home: str, cache: Callable[[], Path | None]
+) -> Callable[[str], SecretNames]:
     """Return a function that answers which secret files are in one of these, relative to `workspace`; None when that is
     not known. It reads the disk when it is asked, and remembers its answers.
 
@@ -53,9 +55,9 @@ def tracked(workspace: str, profile: Profile, home: str, cache: Callable[[], Pat
     there is a history.
     """
     secrets = Secrets(profile, home, ())
-    known: dict[str, Names] = {}
+    known: dict[str, SecretNames] = {}
 
-    def found(where: str) -> Names:
+    def found(where: str) -> SecretNames:
         if where not in known:
             if where == "gone":
                 known[where] = gone()
@@ -66,7 +68,7 @@ def tracked(workspace: str, profile: Profile, home: str, cache: Callable[[], Pat
                 known[where] = found("history") if " of " in where else None
         return known[where]
 
-    def gone() -> Names:
+    def gone() -> SecretNames:
         history, head = found("history"), None
         with contextlib.suppress(Unreadable, OSError, ValueError):
             head = _found("tree of HEAD", workspace, secrets, cache)
@@ -75,7 +77,7 @@ def tracked(workspace: str, profile: Profile, home: str, cache: Callable[[], Pat
     return found
 
 
-def _found(where: str, workspace: str, secrets: Secrets, cache: Callable[[], Path | None]) -> Names:
+def _found(where: str, workspace: str, secrets: Secrets, cache: Callable[[], Path | None]) -> SecretNames:
     own = _git_folder(workspace)
     if own is None:
         return ()
@@ -99,7 +101,7 @@ def _found(where: str, workspace: str, secrets: Secrets, cache: Callable[[], Pat
     return _history(common, roots, secret, cache)
 
 
-def _told(names: set[str]) -> Names:
+def _told(names: set[str]) -> SecretNames:
     """Return the names in order; None for so many that they cannot be told, since a part would hide the others."""
     return tuple(sorted(names)) if len(names) <= _MOST_NAMES else None
 
@@ -186,7 +188,7 @@ class _Trees:
     def __init__(self, objects: Objects, secret: _Secret, budget: _Budget) -> None:
         self._objects, self._secret, self._budget = objects, secret, budget
         self._done: set[tuple[bytes, str]] = set()
-        self._entries: dict[str, set[Entry]] = {}
+        self._entries: dict[str, set[TreeEntry]] = {}
 
     def walk(self, id: bytes, place: str = "") -> bool:
         """Examine everything below the tree `id`. Return False when the budget was not sufficient."""
@@ -321,7 +323,7 @@ def _commit(revision: str, own: str, common: str, secret: _Secret, *, parents: b
             raise Unreadable(revision)
 
 
-def _stashed(common: str, secret: _Secret) -> Names:
+def _stashed(common: str, secret: _Secret) -> SecretNames:
     """Return the names in all that was put aside: each is a commit whose parents hold the index and new files."""
     texts = [whole(f"{common}/{name}", _LARGEST_FILE) or b"" for name in ("refs/stash", "logs/refs/stash")]
     texts += re.findall(
@@ -385,10 +387,10 @@ class _State:
     names: tuple[str, ...] = ()
 
 
-_latest: dict[str, tuple[frozenset[bytes], Names]] = {}  # of this process: the roots, and what was found
+_latest: dict[str, tuple[frozenset[bytes], SecretNames]] = {}  # of this process: the roots, and what was found
 
 
-def _history(common: str, roots: frozenset[bytes], secret: _Secret, cache: Callable[[], Path | None]) -> Names:
+def _history(common: str, roots: frozenset[bytes], secret: _Secret, cache: Callable[[], Path | None]) -> SecretNames:
     name = hashlib.sha256(f"{common}\0{secret.fingerprint}".encode("utf-8", "surrogateescape")).hexdigest()
     if name in _latest and _latest[name][0] == roots:
         return _latest[name][1]

@@ -22,7 +22,7 @@ from runner.engine.authorize import Evaluation, authorize
 from runner.facts.gather import gather
 from runner.frontends.exec.report import Case
 from runner.gate.gate import Gate
-from runner.gate.grants.store import GrantStore, Keep
+from runner.gate.grants.store import GrantStore, RememberedAnswer
 from runner.state.paths import state_dir
 from runner.stderr import say
 from runner.text.sanitize import visible
@@ -55,7 +55,7 @@ class Asked:
         question = self.found.question
         return offer(self.found.context, question, _SPANS, self.store) if question else Offer((), None, _SPANS)
 
-    def keep(self, wanted: Keep) -> tuple[tuple[str, ...], str]:
+    def keep(self, wanted: RememberedAnswer) -> tuple[tuple[str, ...], str]:
         """Remember an answer. Return the names of the grants and a notice for the user."""
         assert self.found.question is not None, "an answer belongs to a question"
         return keep(self.found.context, self.found.question, wanted, self.store)

@@ -26,7 +26,7 @@ from sandbox.backend import MOST_TOLD, Enforcement, Outcome
 
 if TYPE_CHECKING:
     from policy.grants.grant import Grant
-    from runner.secrets.redactor import Stream
+    from runner.secrets.redactor import RedactingStream
 
 # Who stopped it, for what is certain.
 _STOPPED = {
@@ -237,7 +237,7 @@ class EventReport:
         _write(1, (json.dumps(event, separators=(",", ":")) + "\n").encode())
 
 
-def _masking(*, shapes: bool) -> "dict[int, Stream]":
+def _masking(*, shapes: bool) -> "dict[int, RedactingStream]":
     """Return the maskers of stdout and stderr, one for each; an empty value if there is nothing to mask."""
     if not shapes and not registered_count():
         return {}

@@ -11,7 +11,7 @@ from runner.approval.card import card
 from runner.approval.plan_answer import PlanAnswer
 from runner.approval.remember_options import NOTHING, Offer
 from runner.config.trust.evaluate import Brought
-from runner.config.trust.prompt import Said
+from runner.config.trust.prompt import TrustReply
 from runner.config.trust.text import contents, description, summary
 from runner.events import Display
 from runner.frontends.tui.app import App
@@ -44,7 +44,7 @@ class Panels:
         return await self._app.ask(PlanQuestion())
 
 
-async def trusted(app: App, brought: Brought) -> Said:
+async def trusted(app: App, brought: Brought) -> TrustReply:
     """Ask if the repository's content may be used, exactly as it is now."""
     head = "this repository brings things that count only when you trust them"
     app.emit(Display("\n".join([head, *description(brought, brief=True), "", summary(brought)]), "text"))
@@ -57,11 +57,11 @@ async def trusted(app: App, brought: Brought) -> Said:
     while True:
         answer = await app.ask(Choice("use what the repository brings, exactly as it is now?", ways, "quit"))
         if answer != "show":
-            return Said(answer)
+            return TrustReply(answer)
         app.emit(Display("\n".join(contents(brought)), "text"))
 
 
-def asker(app: App, loop: asyncio.AbstractEventLoop, brought: Brought) -> Said:
+def asker(app: App, loop: asyncio.AbstractEventLoop, brought: Brought) -> TrustReply:
     """Ask as `trusted` does, from another thread."""
     return asyncio.run_coroutine_threadsafe(trusted(app, brought), loop).result()
 

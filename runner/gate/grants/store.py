@@ -15,13 +15,13 @@ from runner.gate.grants.codec import from_json, to_json
 from runner.state.json_file import Held, StateError, StateFile
 
 NAME = "grants.json"
-USUAL_LIFE = 30 * 86_400.0  # seconds that a yes of scope project or user holds, when nobody said how long
+USUAL_LIFE = 30 * 86_400.0  # seconds that an approval of scope project or user holds, when nobody said how long
 _VERSION = 1
 _Grants = tuple[Grant, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Keep:
+class RememberedAnswer:
     """Answer to remember.
 
     Attributes:
@@ -121,7 +121,7 @@ class GrantStore:
                 self._journal(grant)
         return True
 
-    def keep(self, wanted: Keep, script: str) -> _Grants:
+    def keep(self, wanted: RememberedAnswer, script: str) -> _Grants:
         """Remember an answer to the action `script`. Raises StateError when it cannot be written; then the answer
         applies once.
 

@@ -52,7 +52,7 @@ def labelled_fields(grant: Grant, now: float) -> list[tuple[str, str]]:
         ("program", what.shape.program),
         ("reads", ", ".join(what.read)),
         ("changes", ", ".join(what.write)),
-        ("talks to", ", ".join(what.host)),
+        ("connects to", ", ".join(what.host)),
         ("tiers", ", ".join(tier.label for tier in what.tiers)),
         ("where", "all your folders" if grant.span is GrantScope.USER else grant.workspace),
         ("agent", grant.agent if grant.ruling is Ruling.ALLOW else "every agent"),

@@ -21,11 +21,11 @@ from runner.gate.wording import cell_words
 from runner.problems import Exit, usage
 from runner.text.sanitize import visible
 
-_PATIENCE = 1.0  # seconds after which somebody at a terminal is told how far it is
+_PATIENCE = 1.0  # seconds after which the progress is shown at a terminal
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class VerdictDifference:
     """Expectation that did not hold in `mode`. `wanted` and `got` are in words."""
 
     test: Expectation
@@ -83,7 +83,7 @@ def run_tests(files: list[str], *, mode: Mode | None, config: str | None, cwd: s
     return Exit.FAILED if differences else Exit.DONE
 
 
-def judge_one(gate: Gate, test: Expectation) -> Iterator[Difference]:
+def judge_one(gate: Gate, test: Expectation) -> Iterator[VerdictDifference]:
     """Return the differences of one expectation, one for each mode in which it does not hold."""
     context = gate.context(test.proposer, unattended=test.unattended)
     assessment = context.classify(test.action(gate.facts, gate.cwd))
@@ -103,7 +103,7 @@ def judge_one(gate: Gate, test: Expectation) -> Iterator[Difference]:
         came = ruling(verdict)
         more = [wanted_word(expected)] if expected is not None and came not in expected else []
         if more or wanted:
-            yield Difference(
+            yield VerdictDifference(
                 test,
                 used,
                 (*more, *wanted),
@@ -139,7 +139,7 @@ def shipped_tables() -> Iterator[Table]:
         yield Table(source, tests, base=EXAMPLE_FILES)
 
 
-def difference_text(difference: Difference, facts: Facts) -> str:
+def difference_text(difference: VerdictDifference, facts: Facts) -> str:
     """Return one difference for people: place, expected and actual verdict, and the reasons with the words they refer
     to.
     """
@@ -224,7 +224,7 @@ def _summary(wrong: int, rows: int, count: int, files: int) -> str:
     return f"{what}: {'all as expected' if not wrong else f'{wrong} differ' if wrong > 1 else '1 differs'}"
 
 
-def _as_json(differences: Iterable[Difference], rows: int, count: int, tables: list[Table]) -> None:
+def _as_json(differences: Iterable[VerdictDifference], rows: int, count: int, tables: list[Table]) -> None:
     from json import dumps
 
     from runner.gate.explain import reason_json

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from runner.config import Settings
 
 
-class Kind(StrEnum):
+class AgentProduct(StrEnum):
     """Product that a file belongs to."""
 
     CLAUDE = "claude"
@@ -33,11 +33,15 @@ class Kind(StrEnum):
     GEMINI = "gemini"
 
 
-NAMES: Mapping[Kind, str] = {Kind.CLAUDE: "Claude Code", Kind.CODEX: "Codex", Kind.GEMINI: "Gemini CLI"}
+NAMES: Mapping[AgentProduct, str] = {
+    AgentProduct.CLAUDE: "Claude Code",
+    AgentProduct.CODEX: "Codex",
+    AgentProduct.GEMINI: "Gemini CLI",
+}
 _LARGEST = 4 << 20  # bytes of a file of rules
 
 
-def run_import(name: str, kind: Kind | None, *, as_json_too: bool, out: str | None, tests: str | None) -> int:
+def run_import(name: str, kind: AgentProduct | None, *, as_json_too: bool, out: str | None, tests: str | None) -> int:
     """Read one file, print or write the rules, and say on stderr what was left out."""
     text = _text(name)
     source = "standard input" if name == "-" else name
@@ -86,37 +90,37 @@ def sound(found: Import, settings: "Settings") -> Import:
     return found
 
 
-def reader(kind: Kind) -> Callable[[str, str], Import]:
+def reader(kind: AgentProduct) -> Callable[[str, str], Import]:
     """Return the function that reads files of this kind."""
     match kind:
-        case Kind.CLAUDE:
+        case AgentProduct.CLAUDE:
             from runner.gate.policy_tools.importers.claude import read_claude
 
             return read_claude
-        case Kind.CODEX:
+        case AgentProduct.CODEX:
             from runner.gate.policy_tools.importers.codex import read_codex
 
             return read_codex
-        case Kind.GEMINI:
+        case AgentProduct.GEMINI:
             from runner.gate.policy_tools.importers.gemini import read_gemini
 
             return read_gemini
 
 
-def guess(text: str, source: str) -> Kind:
+def guess(text: str, source: str) -> AgentProduct:
     """Return the kind of a file according to its content."""
     import re
 
     if text.lstrip().startswith("{"):
-        return Kind.CLAUDE
+        return AgentProduct.CLAUDE
     if re.search(r"^\s*(prefix_rule|host_executable|network_rule)\s*\(", text, re.MULTILINE):
-        return Kind.CODEX
+        return AgentProduct.CODEX
     if re.search(r"^\s*\[\[\s*rule\s*\]\]", text, re.MULTILINE):
         if re.search(r"^\s*verdict\s*=", text, re.MULTILINE):
             raise usage(
                 f"{source} needs no import", "its rules are ringfence's own", "look at it with `agent policy lint`"
             )
-        return Kind.GEMINI
+        return AgentProduct.GEMINI
     why = "it looks like no file of Claude Code, Codex or Gemini CLI"
     raise usage(f"{source} cannot be imported", why, "say whose it is: --from claude, codex or gemini")
 

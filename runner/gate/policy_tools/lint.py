@@ -23,7 +23,7 @@ _QUOTED = re.compile(r"`([^`]+)` (.*)\Z", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class LintFinding:
     """Remark about one line (0: the whole file). `other` is a second place, if it is about two."""
 
     severity: Severity
@@ -55,10 +55,10 @@ def run_lint(file: str | None, *, cwd: str | None, strict: bool, as_json: bool) 
     return _exit(findings, strict=strict)
 
 
-def lint_file(path: Path) -> tuple[list[Finding], tuple[str, ...]]:
+def lint_file(path: Path) -> tuple[list[LintFinding], tuple[str, ...]]:
     """Return the findings of one file over the packaged configuration, and the files that were checked."""
     if not path.exists():
-        gone = Finding(Severity.ERROR, "unusable", str(path), 0, "there is no such file", "check the path")
+        gone = LintFinding(Severity.ERROR, "unusable", str(path), 0, "there is no such file", "check the path")
         return [gone], (str(path),)
     try:
         settings = shipped(path)
@@ -67,7 +67,7 @@ def lint_file(path: Path) -> tuple[list[Finding], tuple[str, ...]]:
     return _findings(settings, (str(path),)), (str(path),)
 
 
-def lint_here(cwd: Path) -> tuple[list[Finding], tuple[str, ...]]:
+def lint_here(cwd: Path) -> tuple[list[LintFinding], tuple[str, ...]]:
     """Return the findings of the configuration of a session in `cwd`."""
     try:
         settings = load(cwd, os.environ)
@@ -78,10 +78,10 @@ def lint_here(cwd: Path) -> tuple[list[Finding], tuple[str, ...]]:
     return _findings(settings, own), own
 
 
-def _findings(settings: Settings, sources: tuple[str, ...]) -> list[Finding]:
+def _findings(settings: Settings, sources: tuple[str, ...]) -> list[LintFinding]:
     rules = settings.profile.permissions
     found = [
-        Finding(
+        LintFinding(
             severity=each.severity,
             code=each.code,
             file=each.file,
@@ -96,24 +96,26 @@ def _findings(settings: Settings, sources: tuple[str, ...]) -> list[Finding]:
     return found + [_notice(text, sources) for text in settings.notices if not text.startswith(tuple(over))]
 
 
-def _notice(text: str, sources: tuple[str, ...]) -> Finding:
+def _notice(text: str, sources: tuple[str, ...]) -> LintFinding:
     """Return a finding about a setting that the repository requested and did not get."""
     place = _PLACE.match(text)
     file, line, said = (place[1], int(place[2]), place[3]) if place else (sources[-1] if sources else "", 0, text)
-    return Finding(Severity.WARNING, "ignored", file, line, said, "")
+    return LintFinding(Severity.WARNING, "ignored", file, line, said, "")
 
 
-def _unreadable(problem: Problem, file: str) -> Finding:
+def _unreadable(problem: Problem, file: str) -> LintFinding:
     """Return a finding about a file that does not load, at the place of the error."""
     place = _PLACE.match(problem.what)
     if place:
-        return Finding(Severity.ERROR, "unusable", place[1], int(place[2]), f"{place[3]}: {problem.why}", problem.fix)
+        return LintFinding(
+            Severity.ERROR, "unusable", place[1], int(place[2]), f"{place[3]}: {problem.why}", problem.fix
+        )
     named = _QUOTED.match(problem.what)
     at, what = (named[1], named[2]) if named else (file, problem.what)
-    return Finding(Severity.ERROR, "unusable", at, 0, f"{what}: {problem.why}", problem.fix)
+    return LintFinding(Severity.ERROR, "unusable", at, 0, f"{what}: {problem.why}", problem.fix)
 
 
-def _summary(findings: Iterable[Finding], sources: tuple[str, ...]) -> str:
+def _summary(findings: Iterable[LintFinding], sources: tuple[str, ...]) -> str:
     counts = dict.fromkeys(Severity, 0)
     for finding in findings:
         counts[finding.severity] += 1
@@ -122,7 +124,7 @@ def _summary(findings: Iterable[Finding], sources: tuple[str, ...]) -> str:
     return f"{where}: {', '.join(said) if said else 'nothing to say'}"
 
 
-def _exit(findings: Iterable[Finding], *, strict: bool) -> int:
+def _exit(findings: Iterable[LintFinding], *, strict: bool) -> int:
     found = {finding.severity for finding in findings}
     if Severity.ERROR in found:
         return Exit.USAGE

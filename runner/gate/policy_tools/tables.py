@@ -20,7 +20,7 @@ from policy.model.facts import Facts
 from policy.model.frozen import dataclass
 from policy.model.profile import Source, Tool
 from policy.model.tier import Mode, Ruling, Tier
-from runner.config.toml_tables import Item, read_items, unknown_key, wrong
+from runner.config.toml_tables import TableItem, read_items, unknown_key, wrong
 from runner.gate.policy_tools.reference_machine import FILES
 from runner.problems import usage
 
@@ -51,10 +51,10 @@ _SOURCES = {source.value: source for source in Source}
 _MODES = {mode.value: mode for mode in Mode}
 _T = TypeVar("_T")
 
-Wanted = frozenset[Ruling]  # the verdicts that are as expected; `not-allow` is either of two
+ExpectedRulings = frozenset[Ruling]  # the verdicts that are as expected; `not-allow` is either of two
 
 
-def wanted_word(wanted: Wanted) -> str:
+def wanted_word(wanted: ExpectedRulings) -> str:
     """Return the expected verdict as tables write it."""
     return next(word for word, found in _RULINGS.items() if found == wanted)
 
@@ -76,7 +76,7 @@ class Expectation:
     script: str
     tool: str
     path: str
-    expected: tuple[tuple[Mode | None, Wanted], ...] = ()
+    expected: tuple[tuple[Mode | None, ExpectedRulings], ...] = ()
     tier: Tier | None = None
     effects: tuple[str, ...] = ()
     unattended: bool = False
@@ -158,7 +158,7 @@ def _toml(text: str, source: str) -> Table:
     )
 
 
-def _rules(items: Iterable[Item]) -> str:
+def _rules(items: Iterable[TableItem]) -> str:
     """Return only the rules, each on its original line, so that errors name the right place."""
     lines: list[str] = []
     for item in items:
@@ -179,11 +179,11 @@ def _json_lines(text: str, source: str) -> Table:
         if not isinstance(found, dict):
             why = "each line must be a JSON object"
             raise usage(f"{source}:{number} cannot be read", why, 'write {"cmd": "git status", "verdict": "allow"}')
-        rows.append(_row(Item("test", number, found, {}), source, False))
+        rows.append(_row(TableItem("test", number, found, {}), source, False))
     return Table(source, tuple(rows))
 
 
-def _row(item: Item, source: str, unattended: bool) -> Expectation:
+def _row(item: TableItem, source: str, unattended: bool) -> Expectation:
     for key in item.values:
         if key not in _ROW:
             raise unknown_key(source, item, key, _ROW)
@@ -231,7 +231,7 @@ def _needs(tool: str) -> str:
     return 'write run = "..."' if tool == "bash" else f'write tool = "{tool}", path = "src/main.py"'
 
 
-def _expected(item: Item, source: str) -> tuple[tuple[Mode | None, Wanted], ...]:
+def _expected(item: TableItem, source: str) -> tuple[tuple[Mode | None, ExpectedRulings], ...]:
     mode = _mode(item, source)
     both = item.values.get("verdicts")
     if both is None:
@@ -250,28 +250,28 @@ def _expected(item: Item, source: str) -> tuple[tuple[Mode | None, Wanted], ...]
     return tuple(found)
 
 
-def _id(item: Item, source: str) -> str:
+def _id(item: TableItem, source: str) -> str:
     value = item.values.get("id", "")
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise wrong(source, item, "id", "it must be a text or a number", 'write id = "..."')
     return str(value)
 
 
-def _tool(item: Item, source: str) -> str:
+def _tool(item: TableItem, source: str) -> str:
     tool = _text(item, "tool", source) or "bash"
     if tool not in TOOLS:
         raise wrong(source, item, "tool", f"there is no tool `{tool}`", _nearest(tool, TOOLS))
     return tool
 
 
-def _text(item: Item, key: str, source: str) -> str:
+def _text(item: TableItem, key: str, source: str) -> str:
     value = item.values.get(key, "")
     if not isinstance(value, str) or (key in item.values and not value and key not in ("run", "cmd")):
         raise wrong(source, item, key, "it must be a text in quotes", f'write {key} = "..."')
     return value
 
 
-def _texts(item: Item, key: str, source: str) -> tuple[str, ...]:
+def _texts(item: TableItem, key: str, source: str) -> tuple[str, ...]:
     value = item.values.get(key, [])
     if (
         not isinstance(value, list)
@@ -282,18 +282,18 @@ def _texts(item: Item, key: str, source: str) -> tuple[str, ...]:
     return tuple(value)
 
 
-def _switch(item: Item, key: str, source: str) -> bool:
+def _switch(item: TableItem, key: str, source: str) -> bool:
     value = item.values.get(key, False)
     if not isinstance(value, bool):
         raise wrong(source, item, key, "it must be true or false", f"write {key} = true")
     return value
 
 
-def _mode(item: Item, source: str) -> Mode | None:
+def _mode(item: TableItem, source: str) -> Mode | None:
     return _named(item, "mode", source, _MODES)
 
 
-def _day(item: Item, source: str) -> date | None:
+def _day(item: TableItem, source: str) -> date | None:
     value = item.values.get("today")
     if value is not None and (not isinstance(value, date) or isinstance(value, datetime)):
         raise wrong(
@@ -302,7 +302,7 @@ def _day(item: Item, source: str) -> date | None:
     return value
 
 
-def _named(item: Item, key: str, source: str, known: Mapping[str, _T]) -> _T | None:
+def _named(item: TableItem, key: str, source: str, known: Mapping[str, _T]) -> _T | None:
     value = item.values.get(key)
     if value is None:
         return None

@@ -27,7 +27,7 @@ def read_claude(text: str, source: str) -> Import:
     if not isinstance(permissions, dict):
         why = "it has no `permissions`"
         raise usage(f"{source} cannot be imported", why, "give a settings.json of Claude Code, or another --from")
-    lines = _Lines(text)
+    lines = _JsonLines(text)
     for key, verdict in _LISTS.items():
         rules = permissions.get(key, [])
         for rule in rules if isinstance(rules, list) else [rules]:
@@ -40,7 +40,7 @@ def read_claude(text: str, source: str) -> Import:
     return found
 
 
-def _rest(found: Import, permissions: dict[str, object], settings: dict[str, object], lines: "_Lines") -> None:
+def _rest(found: Import, permissions: dict[str, object], settings: dict[str, object], lines: "_JsonLines") -> None:
     for key, value in permissions.items():
         origin = Origin(lines.of(key), f"{key}: {json.dumps(value)}")
         if key in _LISTS:
@@ -168,14 +168,16 @@ def _fetch(found: Import, origin: Origin, inner: str | None, verdict: Ruling) ->
         found.leave(origin, why)
     else:
         found.carry(
-            Carried(origin, verdict, host=(host.strip().lower(),), note="it holds for every command that talks to it")
+            Carried(
+                origin, verdict, host=(host.strip().lower(),), note="it holds for every command that connects to it"
+            )
         )
 
 
 _SCALAR = re.compile(r'"(?:[^"\\]|\\.)*"|-?[0-9][0-9.eE+-]*|true|false|null')
 
 
-class _Lines:
+class _JsonLines:
     """Line numbers, from 1, of the first occurrence of each string, number and constant of a JSON text."""
 
     def __init__(self, text: str) -> None:

@@ -14,7 +14,7 @@ from runner.gate.policy_tools.importers.result import (
     Example,
     Import,
     Origin,
-    Word,
+    WordChoice,
 )
 from runner.gate.policy_tools.importers.wildcards import NotWords, literal
 from runner.problems import usage
@@ -26,7 +26,7 @@ _KEYS = ("pattern", "decision", "justification", "match", "not_match")
 
 @dataclass(frozen=True, slots=True)
 class _Prefix:
-    pattern: tuple[Word, ...]
+    pattern: tuple[WordChoice, ...]
     verdict: Ruling
 
     def fits(self, argv: tuple[str, ...]) -> bool:
@@ -121,10 +121,10 @@ def _prefix_rule(
         found.carry(Carried(short, verdict, run=(*pattern, REST), why=said, note=note))
 
 
-def _pattern(value: object) -> tuple[Word, ...]:
+def _pattern(value: object) -> tuple[WordChoice, ...]:
     if not isinstance(value, list) or not value:
         raise NotWords("it has no pattern")
-    words: list[Word] = []
+    words: list[WordChoice] = []
     for entry in value:
         alternatives = (entry,) if isinstance(entry, str) else tuple(entry) if isinstance(entry, list) else ()
         if not alternatives or not all(isinstance(text, str) and text for text in alternatives):

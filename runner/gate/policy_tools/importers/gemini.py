@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator
 
 from policy.model.tier import Ruling
-from runner.config.toml_tables import Item, read_items
-from runner.gate.policy_tools.importers.result import REST, Carried, Import, Origin, Word
+from runner.config.toml_tables import TableItem, read_items
+from runner.gate.policy_tools.importers.result import REST, Carried, Import, Origin, WordChoice
 from runner.gate.policy_tools.importers.wildcards import NotWords, plain
 from runner.problems import usage
 
@@ -54,7 +54,7 @@ def read_gemini(text: str, source: str) -> Import:
     return found
 
 
-def _rule(found: Import, item: Item) -> None:
+def _rule(found: Import, item: TableItem) -> None:
     values = item.values
     shown = ", ".join(f"{key} = {value!r}" for key, value in values.items() if key != "priority")
     origin = Origin(item.line, shown)
@@ -93,7 +93,7 @@ def _rule(found: Import, item: Item) -> None:
             found.carry_tools(origin, verdict, tools, said, note)
 
 
-def _patterns(item: Item, verdict: Ruling) -> Iterator[tuple[tuple[Word, ...], tuple[str, ...]]]:
+def _patterns(item: TableItem, verdict: Ruling) -> Iterator[tuple[tuple[WordChoice, ...], tuple[str, ...]]]:
     """Return (`run`, `tool`) of each rule that corresponds to the original one."""
     values = item.values
     names = _texts(values.get("toolName"))
@@ -124,14 +124,14 @@ def _patterns(item: Item, verdict: Ruling) -> Iterator[tuple[tuple[Word, ...], t
     yield (), tuple(dict.fromkeys(_TOOLS[name] for name in names))
 
 
-def _regex(text: str, verdict: Ruling) -> tuple[Word, ...]:
+def _regex(text: str, verdict: Ruling) -> tuple[WordChoice, ...]:
     """Return the words of a regular expression that is plain, `(a|b)`, or one of these with any text at the end.
 
     The original matches the beginning of the command's text, so a rule that denies also matches longer last words.
     """
     ends = ((" .*", True), ("\\s.*", True), ("\\b.*", True), ("\\b", True), (".*", False))
     end, whole = next((each for each in ends if text.endswith(each[0])), ("", False))
-    words: list[Word] = []
+    words: list[WordChoice] = []
     for part in re.split(r" |\\s\+?", text.removesuffix(end)):
         group = re.fullmatch(r"\((?:\?:)?([^()]*)\)", part)
         choices = group[1].split("|") if group else [part]

@@ -9,8 +9,8 @@ from policy.model.tier import Ruling
 from runner.text.phrases import many
 from runner.text.sanitize import one_line
 
-Word = tuple[str, ...]  # the alternatives of one word
-REST: Word = ("**",)
+WordChoice = tuple[str, ...]  # the alternatives of one word
+REST: WordChoice = ("**",)
 
 # A `*` or `?` of ours stands for something; a rule that allows can hold none that is meant as itself.
 WILD = "*?"
@@ -34,7 +34,7 @@ class Carried:
 
     origin: Origin
     verdict: Ruling
-    run: tuple[Word, ...] = ()
+    run: tuple[WordChoice, ...] = ()
     tool: tuple[str, ...] = ()
     read: tuple[str, ...] = ()
     write: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ class Carried:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class LeftOut:
     """Entry that was not imported, and the reason."""
 
     origin: Origin
@@ -66,14 +66,14 @@ class Import:
 
     source: str
     rules: list[Carried] = field(default_factory=list)
-    left: list[Left] = field(default_factory=list)
+    left: list[LeftOut] = field(default_factory=list)
     examples: list[Example] = field(default_factory=list)
     remarks: dict[str, None] = field(default_factory=dict)  # what holds for several rules, said once
     mode: str = ""
 
     def leave(self, origin: Origin, why: str) -> None:
-        if Left(origin, why) not in self.left[-1:]:  # one of theirs may become several of ours
-            self.left.append(Left(origin, why))
+        if LeftOut(origin, why) not in self.left[-1:]:  # one of theirs may become several of ours
+            self.left.append(LeftOut(origin, why))
 
     def carry(self, rule: Carried) -> None:
         """Add the rule, unless it would allow more than a rule can, or cannot be written."""
@@ -193,7 +193,7 @@ def _why(rule: Carried, source: str) -> str:
     return " ".join(rule.why.split()) or f"{short} in {file}"
 
 
-def _word(word: Word) -> str:
+def _word(word: WordChoice) -> str:
     return _exactly(word[0]) if len(word) == 1 else _list(word)
 
 

@@ -4,7 +4,7 @@ import re
 import shlex
 
 from policy.model.tier import Ruling
-from runner.gate.policy_tools.importers.result import REST, WILD, Word
+from runner.gate.policy_tools.importers.result import REST, WILD, WordChoice
 
 # What would make more than one command of it, or a word that only the run decides.
 _SYNTAX = re.compile(r"[;&|<>()$`\n\r#{}]|^\s*!|(^|\s)[A-Za-z_][A-Za-z0-9_]*=")
@@ -16,7 +16,7 @@ class NotWords(ValueError):
     """Error for text that is not a pattern of words; the message has the reason."""
 
 
-def plain(text: str, verdict: Ruling) -> tuple[Word, ...]:
+def plain(text: str, verdict: Ruling) -> tuple[WordChoice, ...]:
     """Return the words of a text without special characters. Raises NotWords."""
     return tuple((word,) for word in literal(_cut(text), verdict))
 
@@ -28,7 +28,7 @@ def literal(words: list[str], verdict: Ruling) -> list[str]:
     return words
 
 
-def starred(text: str, verdict: Ruling, *, goes_on: bool = False) -> tuple[list[tuple[Word, ...]], str]:
+def starred(text: str, verdict: Ruling, *, goes_on: bool = False) -> tuple[list[tuple[WordChoice, ...]], str]:
     """Return the patterns of a text in which `*` is any text including blanks, and how they differ. Raises NotWords.
 
     With `goes_on`, further words may follow. A pattern that allows never matches more than the text does, and one that
@@ -41,7 +41,7 @@ def starred(text: str, verdict: Ruling, *, goes_on: bool = False) -> tuple[list[
     if "?" in text and verdict is Ruling.ALLOW:
         raise NotWords("a `?` in it means itself, and as a rule it would cover more")
     words = [word.replace(_STAR, "*") for word in _cut(re.sub(r"\*+", _STAR, text))]
-    more: tuple[Word, ...] = (REST,) if words[-1].endswith("*") else ()
+    more: tuple[WordChoice, ...] = (REST,) if words[-1].endswith("*") else ()
     # `git log *` is also a bare `git log`, but with another `*` before it there must be something.
     bare = verdict is not Ruling.ALLOW or (text.count("*") == 1 and not goes_on)
     if words[-1] == "*" and len(words) > 1 and bare:
@@ -80,7 +80,7 @@ def _ways(word: str, *, first: bool) -> list[list[str]]:
     return ways
 
 
-def _with_flags(word: str) -> Word:
+def _with_flags(word: str) -> WordChoice:
     """Return patterns that also match flags, for a rule that denies: flags and other words are matched separately."""
     if not word.startswith("*"):
         return (word,)
