@@ -90,21 +90,22 @@ def without_thoughts(messages: list[Message]) -> None:
             messages[place] = AssistantMessage(kept or (TextBlock("[no answer]"),))
 
 
+def blocks_of(message: Message) -> Iterator[TextBlock | ThinkingBlock | ImageBlock | ToolCall]:
+    """Yield the blocks of a message, those of all results in order."""
+    contents = [each.content for each in message.results] if isinstance(message, ToolMessage) else [message.content]
+    for content in contents:
+        yield from content
+
+
+def joined_text(content: Iterable[object]) -> str:
+    """Return the text blocks of `content`, joined by newlines."""
+    return "\n".join(block.text for block in content if isinstance(block, TextBlock))
+
+
 def images_in(messages: Iterable[Message]) -> Iterator[ImageBlock]:
     """Yield the images of users' messages and of results."""
     for message in messages:
-        for content in _shown(message):
-            yield from (block for block in content if isinstance(block, ImageBlock))
-
-
-def _shown(message: Message) -> tuple[tuple[TextBlock | ImageBlock, ...], ...]:
-    match message:
-        case UserMessage(content):
-            return (content,)
-        case ToolMessage(results):
-            return tuple(result.content for result in results)
-        case _:
-            return ()
+        yield from (block for block in blocks_of(message) if isinstance(block, ImageBlock))
 
 
 def with_blocks(message: Message, made: Callable[[TextBlock | ImageBlock], TextBlock | ImageBlock]) -> Message:

@@ -11,7 +11,7 @@ from runner.engine.steering import UserInput
 from runner.engine.tool_calls import ModelCall
 from runner.events import Changed, ErrorRaised, Notice, Prompted, Queued, RunEnded, Unqueued
 from runner.loop import BREAKS, Ending, handle_call, run
-from runner.messages import Message, TextBlock, Thinking, ToolCall, Usage, UserMessage, without_thoughts
+from runner.messages import Message, TextBlock, Thinking, ToolCall, Usage, UserMessage, joined_text, without_thoughts
 from runner.problems import Exit, Stopped
 from runner.sessions.rewind import OWN, RewindPoint
 from runner.text.untrusted import marked
@@ -170,7 +170,7 @@ class Conversation:
         except asyncio.CancelledError:  # by the user, who continues the conversation
             self.ctx.emit(Notice("the command was stopped"))
             return _HALTED
-        return "\n".join(block.text for block in report.result.content if isinstance(block, TextBlock))
+        return joined_text(report.result.content)
 
     async def stopped(self) -> None:
         """Stop the run in progress, and return when it has ended."""

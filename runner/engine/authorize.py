@@ -89,40 +89,31 @@ class Requester(Protocol):
     @property
     def approver(self) -> str:
         """Return the name of the approver for the record."""
-        ...
 
     @property
     def grants(self) -> GrantStore:
         """Return the store of remembered answers."""
-        ...
 
     def evaluate(self, action: Action) -> Evaluation:
         """Return the verdict on `action` as of now."""
-        ...
 
     def decided(self, evaluation: Evaluation, verdict: Verdict) -> None:
         """Report a verdict before a question is asked."""
-        ...
 
     def question(self, context: EvaluationContext, ask: Ask, again: str) -> Question:
         """Return the question for the user. `again` is the reason why the same action is asked about once more."""
-        ...
 
     async def ask(self, question: Question) -> tuple[Answer, float]:
         """Put the question to the user, and return the answer and the time that it took in seconds."""
-        ...
 
     def answered(self, yes: bool, feedback: str | None) -> None:
         """Report an answer."""
-        ...
 
     def replaced(self, action: RunScript, script: str) -> Action:
         """Report that the user replaced the script of `action`, and return the action with the new script."""
-        ...
 
     def notice(self, text: str) -> None:
         """Show `text` to the user."""
-        ...
 
 
 async def authorize(evaluation: Evaluation, requester: Requester, early: EarlyAnswer | None = None) -> Authorization:

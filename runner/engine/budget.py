@@ -1,10 +1,10 @@
 """The budget of one run: what the run used, compared with its limits before and after each request."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from enum import StrEnum
-from typing import assert_never
+from typing import NoReturn, assert_never
 
 from runner.engine.run_limits import RunLimits
 from runner.messages import (
@@ -14,20 +14,16 @@ from runner.messages import (
     TextBlock,
     ThinkingBlock,
     ToolCall,
-    ToolMessage,
     Usage,
+    blocks_of,
 )
 from runner.problems import Exit
-from runner.providers.pricing import Price, cost
+from runner.providers.pricing import FREE, Price, cost
 
 MOST_ANSWERED = 16_384  # tokens of one answer, as long as the budget has them
 LEAST_ANSWERED = 16  # SOURCE: the least that OpenAI's API takes; less is no answer
-FREE = Price(0.0, 0.0, 0.0, 0.0)
 _BYTES = 8  # of one token at most, on average: four is usual, so this finds only what is beyond doubt
 _BYTES_AT_LEAST = 2  # likewise at least, where a server does not count
-
-
-_Block = TextBlock | ThinkingBlock | ToolCall | ImageBlock
 
 
 class Limit(StrEnum):
@@ -44,7 +40,7 @@ class Limit(StrEnum):
 class BudgetExceeded(Exception):
     """The run ends at once, because a limit was reached or the model declined to continue."""
 
-    def __init__(self, exit: Exit, reason: str, limit: Limit | None = None) -> None:
+    def __init__(self, reason: str, limit: Limit | None = None, exit: Exit = Exit.LIMIT) -> None:
         super().__init__(reason)
         self.exit = exit
         self.reason = reason
@@ -64,9 +60,8 @@ class BudgetMeter:
 
     def __init__(self, limits: RunLimits, *, unattended: bool) -> None:
         self.turns = 0
-        self.usage = Usage()  # as the provider reports it
+        self.usage = Usage()
         self._counted = Usage()
-        self._free = limits.price == FREE
         self.money: float | None = 0.0 if limits.price is not None else None
         self.output = 0
         self.denials = 0
@@ -78,9 +73,7 @@ class BudgetMeter:
     def turn(self) -> None:
         """Raise BudgetExceeded if the run may ask for no further answer."""
         if self.turns >= self._limits.turns:
-            raise BudgetExceeded(
-                Exit.LIMIT, f"stopped after {self.turns} turns, the most this run may take", Limit.TURNS
-            )
+            raise BudgetExceeded(f"stopped after {self.turns} turns, the most this run may take", Limit.TURNS)
 
     def max_answer_tokens(self, messages: Sequence[Message], wanted: int = MOST_ANSWERED) -> int:
         """Return the largest number of tokens, at most `wanted`, that the answer to a request with `messages` may have.
@@ -102,9 +95,7 @@ class BudgetMeter:
             if room < most:
                 most, limit = room, Limit.MONEY
         if most < LEAST_ANSWERED:
-            raise BudgetExceeded(
-                Exit.LIMIT, f"stopped before a request that would exceed {self._limit_text(limit)}", limit
-            )
+            raise BudgetExceeded(f"stopped before a request that would exceed {self._limit_text(limit)}", limit)
         return int(most)
 
     def answered(self, usage: Usage, messages: Sequence[Message], answer: AssistantMessage) -> None:
@@ -113,12 +104,16 @@ class BudgetMeter:
         A server's own count holds unless it is zero (then the tokens are estimated, too many rather than too few) or
         below what so much text can be (then it is raised to that): a budget must not depend on the server's word alone.
         """
+        counted = self.aside(usage, messages, answer, self._limits.price)
+        self._sent = counted.input + counted.cache_read + counted.cache_write
+
+    def aside(self, usage: Usage, sent: Sequence[Message], answer: AssistantMessage, price: Price | None) -> Usage:
+        """Charge the run for a request at `price`, and return the tokens that count."""
         self.usage = _sum(self.usage, usage)
-        if not self._free:
-            usage = _believable(usage, messages, answer)
-        self._counted = _sum(self._counted, usage)
-        self._sent = usage.input + usage.cache_read + usage.cache_write
-        self._pay(usage)
+        if price != FREE:
+            usage = _believable(usage, sent, answer)
+        self._pay(usage, price)
+        return usage
 
     def broken(self, messages: Sequence[Message], said: str) -> None:
         """Count an answer to `messages` that broke off after the text `said`.
@@ -126,23 +121,12 @@ class BudgetMeter:
         The server charged for the answer without reporting the tokens, so the tokens are estimated, too many rather
         than too few.
         """
-        if self._free:
+        if self._limits.price == FREE:
             return
         sent = self._sent or -(-_bytes(messages) // _BYTES_AT_LEAST)
-        usage = Usage(sent, -(-_length(said) // _BYTES_AT_LEAST))
-        self._counted = _sum(self._counted, usage)
-        self._pay(usage)
+        self._pay(Usage(sent, -(-_length(said) // _BYTES_AT_LEAST)), self._limits.price)
 
-    def _pay(self, usage: Usage) -> None:
-        if self.money is not None:
-            paid = cost(usage, self._limits.price)
-            self.money = self.money + paid if paid is not None else None
-
-    def aside(self, usage: Usage, sent: Sequence[Message], answer: AssistantMessage, price: Price | None) -> None:
-        """Charge the run for a side request to another model, at the price of that model."""
-        self.usage = _sum(self.usage, usage)
-        if price != FREE:
-            usage = _believable(usage, sent, answer)
+    def _pay(self, usage: Usage, price: Price | None) -> None:
         self._counted = _sum(self._counted, usage)
         if self.money is not None:
             paid = cost(usage, price)
@@ -166,31 +150,21 @@ class BudgetMeter:
         """Raise BudgetExceeded if the run used more than its limits. Calls of the last answer are then not executed."""
         limits = self._limits
         if limits.tokens is not None and self.tokens > limits.tokens:
-            raise BudgetExceeded(
-                Exit.LIMIT,
-                f"stopped after {self.tokens} tokens: {self._limit_text(Limit.TOKENS)} is used up",
-                Limit.TOKENS,
-            )
+            self._used_up(f"{self.tokens} tokens", Limit.TOKENS)
         if limits.money is not None and (self.money is None or self.money > limits.money):
-            spent = "an unknown amount" if self.money is None else f"{self.money:.4f}"
-            raise BudgetExceeded(
-                Exit.LIMIT, f"stopped after spending {spent}: {self._limit_text(Limit.MONEY)} is used up", Limit.MONEY
-            )
+            self._used_up(f"spending {'an unknown amount' if self.money is None else f'{self.money:.4f}'}", Limit.MONEY)
 
     def priced(self, price: Price | None) -> None:
         """Continue at the price of another model."""
         self._limits = replace(self._limits, price=price)
-        self._free = price == Price(0.0, 0.0, 0.0, 0.0)
         if price is None:
             self.money = None
 
     def printed(self, count: int) -> None:
         """Count `count` bytes of output. Raise BudgetExceeded if the limit is reached."""
         self.output += count
-        most = self._limits.output
-        if most is not None and self.output > most:
-            reason = f"stopped after {self.output} bytes of output: {self._limit_text(Limit.OUTPUT)} is used up"
-            raise BudgetExceeded(Exit.LIMIT, reason, Limit.OUTPUT)
+        if self._limits.output is not None and self.output > self._limits.output:
+            self._used_up(f"{self.output} bytes of output", Limit.OUTPUT)
 
     def allowed(self) -> None:
         self._row = 0
@@ -202,7 +176,7 @@ class BudgetMeter:
         limits = self._limits
         if self._unattended and (self._row >= limits.row or self.denials >= limits.total):
             count = f"{self._row} denials in a row" if self._row >= limits.row else f"{self.denials} denials"
-            raise BudgetExceeded(Exit.LIMIT, f"stopped after {count}: nobody is there to help", Limit.DENIALS)
+            raise BudgetExceeded(f"stopped after {count}: nobody is there to help", Limit.DENIALS)
 
     @property
     def tokens(self) -> int:
@@ -216,6 +190,9 @@ class BudgetMeter:
         near = limits.money is not None and self.money is not None and self.money > 0.9 * limits.money
         return Limit.MONEY if near else Limit.TOKENS
 
+    def _used_up(self, used: str, limit: Limit) -> NoReturn:
+        raise BudgetExceeded(f"stopped after {used}: {self._limit_text(limit)} is used up", limit)
+
     def _limit_text(self, limit: Limit | None) -> str:
         match limit:
             case Limit.TOKENS:
@@ -227,12 +204,7 @@ class BudgetMeter:
 
 
 def _sum(one: Usage, other: Usage) -> Usage:
-    return Usage(
-        one.input + other.input,
-        one.output + other.output,
-        one.cache_read + other.cache_read,
-        one.cache_write + other.cache_write,
-    )
+    return Usage(*(getattr(one, kind) + getattr(other, kind) for kind in Usage.__slots__))
 
 
 def _believable(usage: Usage, sent: Sequence[Message], answer: AssistantMessage) -> Usage:
@@ -254,11 +226,7 @@ def _bytes(messages: Sequence[Message]) -> int:
 
 
 def _texts(message: Message) -> Iterator[str]:
-    if isinstance(message, ToolMessage):
-        blocks: Iterable[_Block] = (block for result in message.results for block in result.content)
-    else:
-        blocks = message.content
-    for block in blocks:
+    for block in blocks_of(message):
         match block:
             case TextBlock(text) | ThinkingBlock(text):
                 yield text

@@ -15,21 +15,16 @@ from policy.model.verdict import Allow, Ask, Deny, Verdict
 from runner.approval.approver import Answer, Halt, Question, ask_approver
 from runner.approval.card import card
 from runner.approval.remembered import offer
-from runner.engine.authorize import Authorization, EarlyAnswer, Evaluation, authorize, text_before
+from runner.engine.authorize import EarlyAnswer, Evaluation, text_before
 from runner.engine.judge import evaluate_action, judge_action
 from runner.engine.run_context import RunContext
-from runner.engine.tool_calls import Judgement, ModelCall, Planned, plan
+from runner.engine.tool_calls import ModelCall, Planned, plan
 from runner.events import Notice, QuestionAnswered, QuestionAsked, ToolProposed, VerdictReached
 from runner.gate.grants.store import GrantStore
 from runner.text.sanitize import one_line
 
 _NUMBERS = itertools.count(1)  # of this process, so that a late answer names no other question
 _LONGEST = 200  # characters of the command that the user replaced
-
-
-async def authorize_call(judgement: Judgement, ctx: RunContext) -> Authorization:
-    """Decide about the action of a call. Raise asyncio.CancelledError if the user stops the turn."""
-    return await authorize(judgement.evaluation, CallRequester(ctx, judgement.planned.call), judgement.early)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem
 from runner.engine.budget import MOST_ANSWERED, BudgetMeter
-from runner.engine.context.usage import after
 from runner.engine.model_access import ModelAccess
 from runner.engine.partial_reply import BROKEN, CUT, OverlapFilter, PartialReply
 from runner.engine.run_context import RunContext
@@ -279,7 +278,9 @@ class Completion:
         ctx = self._ctx
         ctx.journal.usage(reply.usage)
         self._spent.answered(reply.usage, sent, reply.message)
-        ctx.emit(after(reply, sent, ctx.gauge, ctx.view.window(self._access.named), self._spent.money))
+        ctx.gauge.answered(reply.usage, sent, reply.message)
+        window = ctx.view.window(self._access.named)
+        ctx.emit(ctx.gauge.used((*sent, reply.message), window, self._spent.money))
 
     def _what_is_whole(self, error: ProviderError) -> Reply:
         """Return the complete calls of an answer that broke off after them. The model continues from their results."""

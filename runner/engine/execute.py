@@ -10,7 +10,8 @@ from policy.model.verdict import Allow, Deny, Permit
 from runner.audit import records
 from runner.audit.records import Decision
 from runner.changes.undo.errors import UndoError
-from runner.engine.call_questions import authorize_call
+from runner.engine.authorize import authorize
+from runner.engine.call_questions import CallRequester
 from runner.engine.escalation import request_escalation
 from runner.engine.plan_mode import Proposal, propose
 from runner.engine.run_context import RunContext
@@ -37,7 +38,7 @@ async def execute_call(judgement: Judgement | Proposal, ctx: RunContext) -> Call
     """Authorize the action, record the decision, and run the action only after the record is durable."""
     if isinstance(judgement, Proposal):
         return await propose(judgement, ctx)
-    found = await authorize_call(judgement, ctx)
+    found = await authorize(judgement.evaluation, CallRequester(ctx, judgement.planned.call), judgement.early)
     planned, verdict = replace(judgement.planned, action=found.evaluation.action), found.verdict
     judgement = replace(judgement, planned=planned)
     decision = records.Decision(

@@ -10,7 +10,7 @@ from runner.engine.run_context import RunContext
 from runner.engine.tool_calls import ModelCall, Planned
 from runner.events import CommandOutput, Denied, Emit, Finished
 from runner.gate.wording import action_words
-from runner.messages import ImageBlock, TextBlock, ToolResult
+from runner.messages import ImageBlock, TextBlock, ToolResult, joined_text
 from runner.text.sanitize import one_line
 from sandbox.backend import MOST_TOLD, Listener, Outcome
 from tools.file_result import problem_of
@@ -81,7 +81,7 @@ def finished(planned: Planned, outcome: Outcome, ctx: RunContext, record: int) -
             ended_by=outcome.ended_by,
             violations=outcome.violations,
             problem=problem,
-            text="\n".join(block.text for block in content if isinstance(block, TextBlock)),
+            text=joined_text(content),
             kept=kept[-1] if kept else None,
             connections=outcome.connections[:MOST_TOLD],
             record=record,

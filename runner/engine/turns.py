@@ -264,8 +264,8 @@ def _why_over(reply: Reply, spent: BudgetMeter) -> str:
     match reply.stop:
         case Stop.LENGTH:
             reason = "the model's answer was cut off at the most tokens it may have"
-            raise BudgetExceeded(Exit.LIMIT, reason, spent.cut_off())
+            raise BudgetExceeded(reason, spent.cut_off())
         case Stop.REFUSAL:
-            raise BudgetExceeded(Exit.FAILED, "the model declined to answer")
+            raise BudgetExceeded("the model declined to answer", exit=Exit.FAILED)
         case _:
             return "done"

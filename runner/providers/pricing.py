@@ -36,6 +36,9 @@ class Price:
         return self.long if self.long is not None and sent > self.above else self
 
 
+FREE = Price(0.0, 0.0, 0.0, 0.0)
+
+
 @dataclass(frozen=True, slots=True)
 class Published:
     """Published prices, which are part of the program."""
@@ -60,10 +63,10 @@ def cost(usage: Usage, price: Price | None) -> float | None:
 
 def prices(settings: Settings) -> dict[str, Price]:
     """Return the prices in the tables `[price."provider:model"]`, by that name."""
-    found = {}
-    for model, given in settings.named("price").items():
-        found[model] = _price({name: value for name, value in given.items() if isinstance(value, int | float)})
-    return found
+    return {
+        model: _price({kind: value for kind, value in row.items() if isinstance(value, int | float)})
+        for model, row in settings.named("price").items()
+    }
 
 
 def price_of(model: str, settings: Settings, *, vendor: bool) -> Price | None:
@@ -71,11 +74,11 @@ def price_of(model: str, settings: Settings, *, vendor: bool) -> Price | None:
 
     `vendor` is True for the vendor's own server, where published prices hold. A scripted model costs nothing.
     """
-    said = prices(settings).get(model)
-    if said is not None:
-        return said
+    configured = prices(settings).get(model)
+    if configured is not None:
+        return configured
     if model.startswith("scripted:"):
-        return Price(0.0, 0.0, 0.0, 0.0)
+        return FREE
     if not vendor:
         return None
     known = published().prices

@@ -7,7 +7,7 @@ from dataclasses import replace
 from policy.model.frozen import dataclass
 from policy.model.tier import Ruling
 from runner.audit.legacy import current_rule
-from runner.messages import ImageBlock, TextBlock, ThinkingBlock, ToolCall, UserMessage
+from runner.messages import ImageBlock, ThinkingBlock, ToolCall, UserMessage, joined_text
 from runner.sessions.entries import Answered, JournalEntry, message_of
 from runner.sessions.tree import Tree
 
@@ -141,7 +141,7 @@ def _parts(tree: Tree, path: Sequence[int]) -> Iterator[SessionPart]:
                     if isinstance(block, ThinkingBlock) and block.text:
                         yield SessionPart("thinking", entry.time, text=block.text)
                 kind = "user" if isinstance(message, UserMessage) else "model"
-                text = "\n".join(block.text for block in message.content if isinstance(block, TextBlock))
+                text = joined_text(message.content)
                 images = tuple(block for block in message.content if isinstance(block, ImageBlock))
                 if text or images:
                     yield SessionPart(kind, entry.time, text=text, images=images)
@@ -167,7 +167,7 @@ def _tool(call: ToolCall, verdicts: dict[str, JournalEntry], answered: Answered 
     if answered is None:
         return SessionPart("tool", time, title, "no result was written down", facts=tuple(facts), failed=True)
     content = answered.result.content
-    text = "\n".join(block.text for block in content if isinstance(block, TextBlock))
+    text = joined_text(content)
     images = tuple(block for block in content if isinstance(block, ImageBlock))
     ran = said is not None and said.body["verdict"] == "allow"
     return SessionPart("tool", time, title, text, images, tuple(facts), answered.result.is_error, prose=ran)

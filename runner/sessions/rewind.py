@@ -5,7 +5,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Sequence
 
 from policy.model.frozen import dataclass
-from runner.messages import Message, TextBlock, ToolMessage
+from runner.messages import Message, ToolMessage, joined_text
 from runner.sessions.entries import Unsound
 from runner.sessions.tree import Tree
 
@@ -92,4 +92,4 @@ def text_of(message: Message) -> str:
     """Return the text of a message of the user or the model, and an empty string for results."""
     if isinstance(message, ToolMessage):
         return ""
-    return "\n".join(block.text for block in message.content if isinstance(block, TextBlock))
+    return joined_text(message.content)

@@ -19,6 +19,7 @@ from runner.messages import (
     ToolCall,
     ToolMessage,
     UserMessage,
+    joined_text,
 )
 from runner.sessions.entries import CompactionRecord
 from runner.sessions.rewind import OWN
@@ -66,7 +67,7 @@ def _prompts(old: Sequence[Message], room: int) -> str:
         middle_out(text, room // 4)
         for message in old
         if isinstance(message, UserMessage)
-        and (text := "\n".join(block.text for block in message.content if isinstance(block, TextBlock)).strip())
+        and (text := joined_text(message.content).strip())
         and not text.startswith(OWN)  # what a command of theirs printed
     ]
     room -= len(texts[0]) if texts else 0
@@ -169,7 +170,7 @@ def _text(block: TextBlock, most: int) -> TextBlock:
 
 
 def _one_line(content: _Shown) -> _Shown:
-    text = "\n".join(block.text for block in content if isinstance(block, TextBlock))
+    text = joined_text(content)
     images = sum(isinstance(block, ImageBlock) for block in content)
     first = next((line.strip() for line in text.split("\n") if line.strip()), "")
     if not images and len(text) <= _LINE:

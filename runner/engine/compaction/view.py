@@ -13,7 +13,6 @@ from runner.config.compaction_levels import GAINS, KEEPS, CompactionLevel, Thres
 from runner.engine.compaction.shorten_history import kept_from, shorten, start
 from runner.engine.compaction.summarizer import Summarizer
 from runner.engine.compaction.summary_prompt import digest
-from runner.engine.context.usage import now
 from runner.events import Compacted, Notice
 from runner.messages import (
     AssistantMessage,
@@ -33,6 +32,8 @@ if TYPE_CHECKING:
     from runner.engine.model_access import ModelAccess
 
 _WHOLE = CompactionRecord()
+_LEVELS = tuple(level for level in CompactionLevel if level is not CompactionLevel.ASKED)  # the mildest first
+_RETRIED_LATER = (CompactionLevel.TRIM, CompactionLevel.ONE_LINE, CompactionLevel.SUMMARY)
 REFUSED = TextBlock("[an image was here; the model's server refused the request with it, so it is left out]")
 _ANSWER = 16_384  # tokens of the window that are left for one answer, or a fifth of the window
 _LEAST = 1_024  # tokens of an answer that are asked for even where the window seems full: we may have counted too much
@@ -56,14 +57,9 @@ class ConversationView:
         self._thresholds = thresholds or Thresholds()
         self._summarizer = summarizer or Summarizer()
         self._said = window
-        self._made: list[
-            tuple[CompactionRecord, Message]
-        ] = []  # the folds so far, each with the last message before its end
-        self._cache: tuple[CompactionRecord, tuple[Message, ...], tuple[Message, ...]] = (
-            _WHOLE,
-            (),
-            (),
-        )  # what came of the last
+        self._made: list[tuple[CompactionRecord, Message]] = []  # the folds, each with the last message before its end
+        # The last fold, the messages that it shortened, and the result.
+        self._cache: tuple[CompactionRecord, tuple[Message, ...], tuple[Message, ...]] = (_WHOLE, (), ())
         self._rests: dict[CompactionLevel, float] = {}
         self._proven: dict[str, int] = {}  # by model: its server found that many tokens too long
         self._stated: set[str] = set()  # those models whose server named that number
@@ -91,7 +87,11 @@ class ConversationView:
         window = self.window(access.named)
         if window is None:
             return None
-        return max(window - access.gauge.size(self.visible(messages)).tokens - window // 50, _LEAST)
+        return max(window - self._size(messages, access) - window // 50, _LEAST)
+
+    def _size(self, messages: Sequence[Message], access: "ModelAccess") -> int:
+        """Return the number of tokens of `visible`."""
+        return access.gauge.size(self.visible(messages)).tokens
 
     def visible(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """Return the messages to send for the whole history `messages`."""
@@ -157,9 +157,8 @@ class ConversationView:
         The entries about notes made since then are on an abandoned branch of the session file. Notes about earlier
         messages still hold, so they are written again.
         """
-        visible_now = self.visible(messages)
+        size = self._size(messages, access)  # forgets the folds beyond the end of `messages`
         if self._made:
-            size = access.gauge.size(visible_now).tokens
             access.journal.compaction("rewound", size, size, self._fold.turned(len(messages)))
 
     async def fit(
@@ -169,14 +168,8 @@ class ConversationView:
         room = self._room(access)
         if room is None:
             return self.visible(messages)
-        used = access.gauge.size(self.visible(messages)).tokens
-        for level in (
-            CompactionLevel.TRIM,
-            CompactionLevel.ONE_LINE,
-            CompactionLevel.SUMMARY,
-            CompactionLevel.RECENT,
-            CompactionLevel.TRUNCATE,
-        ):
+        used = self._size(messages, access)
+        for level in _LEVELS:
             if not self._thresholds.reached(level, used / room) or used < self._rests.get(level, 0):
                 continue
             if (done := await self._reach(level, messages, access, spent, room)) is not None:
@@ -196,13 +189,13 @@ class ConversationView:
         The context window of the model is known to be smaller from then on. `said` is the window stated by the server,
         or None. If the conversation fits into it, only the space for the answer was too large, and nothing is removed.
         """
-        had = access.gauge.size(self.visible(messages)).tokens
+        had = self._size(messages, access)
         spec = access.named
         if (
             said is not None
             and attempt == 1
             and had + _LEAST <= said - said // 50
-            and said < (self.window(access.named) or said + 1)
+            and said < (self.window(spec) or said + 1)
         ):
             self._proven[spec] = said
             self._stated.add(spec)
@@ -212,7 +205,7 @@ class ConversationView:
         room = had * _SHRINKS[min(attempt, len(_SHRINKS)) - 1]
         if attempt == 1:
             await self._reach(CompactionLevel.SUMMARY, messages, access, spent, room)
-        if access.gauge.size(self.visible(messages)).tokens > room:
+        if self._size(messages, access) > room:
             await self._reach(CompactionLevel.TRUNCATE, messages, access, spent, room)
         return self.visible(messages)
 
@@ -242,7 +235,7 @@ class ConversationView:
         focus: str = "",
     ) -> Compacted | None:
         """Apply `level` if that gains enough."""
-        before = access.gauge.size(self.visible(messages)).tokens
+        before = self._size(messages, access)
         fold = replace(self._fold, space=min(self._fold.space, max(int(room * _TOLD), 400)))
         kept = max(kept_from(messages, room * KEEPS[level] / access.gauge.rate), fold.cut)
         match level:
@@ -254,39 +247,26 @@ class ConversationView:
                 fold = self._truncated(fold, messages, access, room, kept)
             case _:
                 fold = replace(fold, cut=kept)
-                if not self._gains(fold, messages, access, before, room, level):
-                    self._rest(level, before, room)
-                    return None
-                notes = await self._notes(level, messages[self._fold.cut : kept], focus, access, spent)
-                if notes is None:
-                    self._rest(level, before, room)
-                    return None
-                fold = replace(fold, notes=notes)
+                notes = None
+                if self._gains(fold, messages, access, before, room, level):
+                    notes = await self._notes(level, messages[self._fold.cut : kept], focus, access, spent)
+                # Without notes the fold of before stays, which gains nothing.
+                fold = self._fold if notes is None else replace(fold, notes=notes)
         if not self._gains(fold, messages, access, before, room, level):
-            self._rest(level, before, room)
+            if level in _RETRIED_LATER:  # not with every request
+                self._rests[level] = before + room * _REST
             return None
         self._set(messages, fold)
         if spent is not None:
             spent.shortened()
         self._rests.clear()
-        after = access.gauge.size(self.visible(messages)).tokens
+        after = self._size(messages, access)
         told = Compacted(level.value, before, after, fold.notes if fold.cut else None)
         access.journal.compaction(level.value, before, after, fold.turned(len(messages)))
         access.emit(told)
-        access.emit(
-            now(
-                self.visible(messages),
-                access.gauge,
-                self.window(access.named),
-                spent.money if spent is not None else None,
-            )
-        )
+        cost = spent.money if spent is not None else None
+        access.emit(access.gauge.used(self.visible(messages), self.window(access.named), cost))
         return told
-
-    def _rest(self, level: CompactionLevel, before: int, room: float) -> None:
-        """Note that `level` did not help, so that it is not tried with every request."""
-        if level in (CompactionLevel.TRIM, CompactionLevel.ONE_LINE, CompactionLevel.SUMMARY):
-            self._rests[level] = before + room * _REST
 
     def _gains(
         self,

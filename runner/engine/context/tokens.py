@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import assert_never
 
 from policy.model.frozen import dataclass
+from runner.events import ContextUsed
 from runner.messages import (
     AssistantMessage,
     ImageBlock,
@@ -85,6 +86,14 @@ class ContextMeter:
         more = weighed - self._weighed
         least = round(weighed * _LEAST)  # shorter messages never make it less than themselves
         return Size(max(self._counted + round(more * self._rate), least), exact=self._ours and abs(more) < 1)
+
+    def used(self, messages: Sequence[Message], window: int | None, cost: float | None) -> ContextUsed:
+        """Return the use of the window by a request with `messages`, as an event.
+
+        `window` is the size of the window in tokens, and `cost` is the cost of the run so far; None if unknown.
+        """
+        size = self.size(messages)
+        return ContextUsed(size.tokens, window, size.exact, cost)
 
     def _weigh(self, messages: Iterable[Message]) -> float:
         """Return the estimated tokens of `messages`. Estimates of messages from the last request are reused."""
