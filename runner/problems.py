@@ -72,7 +72,7 @@ def starved(error: BaseException | None) -> tuple[Problem, Exit] | None:
 
 
 def _is_process_limit(error: BaseException) -> bool:
-    from sandbox.process_limit import ProcessLimitReached  # loaded already where a process was started
+    from sandbox.linux.helper_process import ProcessLimitReached
 
     return isinstance(error, ProcessLimitReached)
 

@@ -1,12 +1,14 @@
-"""The interface of a sandbox backend (probe, run, close), and the values that report the result of a run."""
+"""The interface of a sandbox backend (probe, run, close), the requests that it starts, and the results of a run."""
 
+import os
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import asdict, field, replace
 from enum import StrEnum
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, Self
 
+from policy.model.action import Action, RunArgv, RunScript
 from policy.model.frozen import dataclass
-from policy.model.verdict import Permit, Problem, ProblemError, Terms
+from policy.model.verdict import Limits, Permit, Problem, ProblemError, Terms
 
 
 class Level(StrEnum):
@@ -92,6 +94,9 @@ class Used:
     memory: int
 
 
+_SHELL = ("/bin/bash", "--norc", "--noprofile", "-c", "--")
+_FILE_BYTES = 64 << 20  # of a file operation's answer
+_FILE_SECONDS = 60.0
 MOST_TOLD = 200  # connections of one command that an event names; the record counts them all
 
 
@@ -150,6 +155,46 @@ class SandboxUnavailable(ProblemError):
 
     exit_code: ClassVar[int] = 4  # `Exit.SANDBOX`
 
+    @classmethod
+    def of(cls, what: str, why: str, fix: str) -> Self:
+        """Return the error with the Problem of these texts."""
+        return cls(Problem(what, why, fix))
+
+
+def helper_failed(tier: str, answer: str, said: str = "") -> SandboxUnavailable:
+    """Return the error for the line `failed ERRNO STEP` of a helper that could not confine itself.
+
+    `said` is the error text of the program that should have started the helper.
+    """
+    _, _, rest = answer.partition(" ")
+    number, _, step = rest.partition(" ")
+    why = os.strerror(int(number)) if number.isdigit() and number != "0" else "the helper ended without a word"
+    return SandboxUnavailable.of(
+        f"the {tier} sandbox cannot be built here",
+        said or f"the kernel refused to {step or 'start the helper'} ({why.lower()})",
+        "run `agent doctor`: it says what this machine lacks and the command that adds it; nothing was run",
+    )
+
+
+def leaks(tier: str, broken: tuple[str, ...]) -> SandboxUnavailable:
+    """Return the error for a canary that got out; `broken` are the checks that failed."""
+    return SandboxUnavailable.of(
+        f"the {tier} sandbox does not hold on this machine",
+        f"its canary got out: {', '.join(broken)}",
+        "run `agent doctor` for what the machine lacks; nothing was run",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerOptions:
+    """The table `[sandbox.container]`: the pinned image, the daemon's runtime and its socket. Empty values are not
+    set.
+    """
+
+    image: str = ""
+    runtime: str = ""
+    socket: str = ""
+
 
 class Backend(Protocol):
     name: str
@@ -168,3 +213,37 @@ class Backend(Protocol):
     async def close(self) -> None:
         """End every helper and remove what they left."""
         ...
+
+
+def argv_of(action: RunScript | RunArgv) -> tuple[str, ...]:
+    return (*_SHELL, action.script) if isinstance(action, RunScript) else action.argv
+
+
+def file_request(action: Action) -> dict[str, object]:
+    """Return the request that `sandbox/inside/files/operations.py` performs."""
+    return {"op": action.kind, **asdict(action)}
+
+
+def file_limits(limits: Limits) -> Limits:
+    return replace(limits, wall=min(limits.wall, _FILE_SECONDS), output=_FILE_BYTES)
+
+
+def file_outcome(status: int, data: bytes, seconds: float, ended: str | None) -> Outcome:
+    """Return the answer of a file action, or the reason why there is none."""
+    import json
+
+    failed = Problem("the file action did not finish", f"it ended with status {status}", "try again, or ask for less")
+    if ended is not None:
+        failed = Problem("the file action was ended", f"it passed the {ended} limit", "ask for less")
+        return Outcome(status or 1, seconds=seconds, ended_by=ended, problem=failed)
+    try:
+        answer = json.loads(data)
+    except ValueError:
+        answer = None
+    if not isinstance(answer, dict):
+        return Outcome(status or 1, seconds=seconds, problem=failed)
+    refusal = answer.get("problem")
+    if isinstance(refusal, dict):
+        problem = Problem(*(str(refusal.get(key, "")) for key in ("what", "why", "fix")))
+        return Outcome(1, seconds=seconds, problem=problem, data=answer)
+    return Outcome(status, seconds=seconds, data=answer)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem, Terms
-from sandbox.backend import Backend, Enforcement, Level, SandboxUnavailable
-from sandbox.container.options import Choice
+from sandbox.backend import Backend, ContainerOptions, Enforcement, Level, SandboxUnavailable
 from sandbox.linux.backend import Linux
 from sandbox.linux.launch import PrelaunchedHelper
 
@@ -17,14 +16,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class BackendArguments:
     """The arguments with which a backend is made; see `open_backend`."""
 
     cache: Path | None
     aside: Path | None
     files: bool
     ahead: PrelaunchedHelper | None
-    container: Choice
+    container: ContainerOptions
     lend: "InjectorFactory | None" = None
 
 
@@ -34,20 +33,20 @@ def _linux(tier: str) -> "Maker":
     )
 
 
-def _seatbelt(told: Wanted) -> Backend:
+def _seatbelt(told: BackendArguments) -> Backend:
     from sandbox.macos.backend import Seatbelt  # of no use elsewhere
 
     return Seatbelt(aside=told.aside)
 
 
-def _container(told: Wanted) -> Backend:
+def _container(told: BackendArguments) -> Backend:
     from sandbox.container.backend import Container  # most sessions need none
 
     return Container(told.container, cache=told.cache, aside=told.aside, lend=told.lend)
 
 
-Maker = Callable[[Wanted], Backend]
-_NOT_SAID = Choice()
+Maker = Callable[[BackendArguments], Backend]
+_NOT_SAID = ContainerOptions()
 
 BACKENDS: dict[str, Maker] = {
     "T1": _linux("T1"),
@@ -75,7 +74,7 @@ async def open_backend(
     aside: Path | None = None,
     files: bool = True,
     ahead: PrelaunchedHelper | None = None,
-    container: Choice = _NOT_SAID,
+    container: ContainerOptions = _NOT_SAID,
     lend: "InjectorFactory | None" = None,
     insisted: bool = False,
 ) -> tuple[Backend, Enforcement]:
@@ -96,14 +95,12 @@ async def open_backend(
     first: SandboxUnavailable | None = None
     for candidate in names:
         if candidate not in BACKENDS:
-            raise SandboxUnavailable(
-                Problem(
-                    f"there is no backend called `{candidate}`",
-                    f"this version has {', '.join(BACKENDS)}",
-                    "leave --backend out to get the best one",
-                )
+            raise SandboxUnavailable.of(
+                f"there is no backend called `{candidate}`",
+                f"this version has {', '.join(BACKENDS)}",
+                "leave --backend out to get the best one",
             )
-        backend = BACKENDS[candidate](Wanted(cache, aside, files, ahead, container, lend))
+        backend = BACKENDS[candidate](BackendArguments(cache, aside, files, ahead, container, lend))
         try:
             enforcement = await backend.probe(terms)
         except SandboxUnavailable as error:

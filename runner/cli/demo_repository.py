@@ -10,7 +10,7 @@ from pathlib import Path
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem
 from runner.problems import Exit, Stopped
-from sandbox.process_limit import starting_process
+from sandbox.linux.helper_process import starting_process
 
 KEY = "decoy-key-that-nobody-must-read"
 TOKEN = "decoy-token-that-nobody-must-read"  # noqa: S105  # a decoy: the demo proves that it stays unread

@@ -12,8 +12,7 @@ from policy.model.verdict import ProblemError
 from policy.rules.rulebook import RuleBook
 from policy.toml.schema import Path as KeyPath
 from policy.toml.schema import TomlDocument, TomlEntry, Value
-from sandbox.backend import Level
-from sandbox.container.options import Choice
+from sandbox.backend import ContainerOptions, Level
 
 
 class ConfigError(ProblemError):
@@ -133,7 +132,7 @@ class Settings:
     model: str | None = None
     base_urls: Mapping[str, str] = field(default_factory=dict)
     sandbox_minimum: Level = Level.FULL
-    container: Choice = field(default_factory=Choice)
+    container: ContainerOptions = field(default_factory=ContainerOptions)
     sources: tuple[str, ...] = ()
     models: Mapping[str, str] = field(default_factory=dict)
     max_turns: int | None = None

@@ -15,8 +15,7 @@ from runner.doctor.remedies import apparmor_remedy, landlock_remedy, package_com
 from runner.problems import Exit
 from runner.text.sanitize import visible
 from runner.version import VERSION
-from sandbox.backend import Enforcement, Level
-from sandbox.container.options import Choice
+from sandbox.backend import ContainerOptions, Enforcement, Level
 from sandbox.inside.syscalls import is_admin
 from sandbox.linux.interpreter_paths import bubblewrap
 
@@ -51,7 +50,7 @@ class Finding:
 
 
 def examine(
-    container: Choice = Choice(),  # noqa: B008  # frozen
+    container: ContainerOptions = ContainerOptions(),  # noqa: B008  # frozen
     lent: tuple[str, ...] = (),
 ) -> tuple[Finding, ...]:
     """Run all checks. Each backend runs a canary; nothing is changed. `lent` has the credentials of commands by
@@ -198,7 +197,7 @@ def container(named: str, marks: tuple[bool, bool], groups: str, mounts: str) ->
 def _cgroups() -> Finding:
     if sys.platform != "linux":
         return Finding("control groups", State.OK, "not on this system")
-    from sandbox.linux.cgroup.locations import usable
+    from sandbox.linux.cgroup_places import usable
 
     kept = [f"v{place.version} {', '.join(sorted(place.keeps))}" for place in usable()]
     if kept:
@@ -244,7 +243,7 @@ def _stands(name: str, enforcement: Enforcement, *, sandbox: bool) -> Finding:
     return Finding(f"sandbox {name}", state, detail, fix, sandbox=sandbox, missing=enforcement.missing)
 
 
-async def _container(choice: Choice) -> Finding:
+async def _container(choice: ContainerOptions) -> Finding:
     """Return the finding about the container backend. It is used only on request, so it never makes a machine ready."""
     from sandbox.backend import SandboxUnavailable
     from sandbox.backends import open_backend

@@ -21,7 +21,7 @@ from runner.facts.toolchains import within
 from runner.state import paths
 from runner.state.workspace import linked_repository, workspace_of
 from sandbox.workspace import tool_cache
-from sandbox.workspace.login_files import login_at
+from sandbox.workspace.secret_files import login_at
 
 _USUAL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _MOST_NAMES = 5000  # of a folder; nobody waits for more

@@ -11,27 +11,33 @@ from typing import TYPE_CHECKING, Any
 
 from policy.model.action import RunArgv, RunScript
 from policy.model.verdict import Permit, Problem, Rights, Terms
-from sandbox.backend import Backend, Enforcement, Listener, Outcome, SandboxUnavailable, interrupted_connections
-from sandbox.container import canary, create_body, leftovers, mount_guard, syscalls
+from sandbox.backend import (
+    Backend,
+    ContainerOptions,
+    Enforcement,
+    Listener,
+    Outcome,
+    SandboxUnavailable,
+    argv_of,
+    interrupted_connections,
+    leaks,
+)
+from sandbox.container import canary, create_body, mount_guard, syscalls
 from sandbox.container.container import Box
-from sandbox.container.daemon import Daemon, Image, find_image, find_socket, usual
+from sandbox.container.daemon import Daemon, Image, find_image, find_socket, labels, sweep, usual
 from sandbox.container.exec_stream import Ended
-from sandbox.container.options import Choice
 from sandbox.linux import plan_builder
-from sandbox.linux.backend import Linux
-from sandbox.linux.cgroup.locations import MEMORY, PIDS
-from sandbox.linux.helper_pool import Pool
-from sandbox.linux.launch import known_trees, make_points, survey
+from sandbox.linux.backend import Linux, watches
+from sandbox.linux.cgroup_places import MEMORY, PIDS
+from sandbox.linux.helper_pool import HelperPool
+from sandbox.linux.launch import make_points, survey
 from sandbox.linux.session_tmp import Scratch
-from sandbox.problems import leaks
-from sandbox.request import argv_of
 from sandbox.workspace import tool_cache
-from sandbox.workspace.autorun import Watch
-from sandbox.workspace.autorun_watch import Live, live_of, with_live
+from sandbox.workspace.autorun_watch import Live, with_live
 
 if TYPE_CHECKING:
     from sandbox.egress.credential_injection import InjectorFactory
-    from sandbox.egress.resolver import Resolve
+    from sandbox.egress.dialer import Resolve
 
 _LONGEST = 1 << 17  # bytes of one word: MAX_ARG_STRLEN, execve(2)
 LOCAL = ("T1", "T2", "T3")  # where file actions run, best first
@@ -52,7 +58,7 @@ class Container:
 
     def __init__(
         self,
-        choice: Choice,
+        choice: ContainerOptions,
         *,
         cache: Path | None = None,
         aside: Path | None = None,
@@ -67,7 +73,7 @@ class Container:
         self.cache = cache
         self.aside = aside
         self.files = files
-        self.pool: Pool[Box] = Pool(self._launch, self._prove, self._still_true)
+        self.pool: HelperPool[Box] = HelperPool(self._launch, self._prove, self._still_true)
         self.session = secrets.token_hex(8)
         self.daemon: Daemon | None = None
         self.image: Image | None = None
@@ -97,22 +103,24 @@ class Container:
         await self._open()
         terms = permit.terms
         box = await self.pool.take(terms)
-        watch = Watch(terms, box.scan, self.aside, known_trees(self.cache))
-        live = live_of(watch, permit, box.scan, known_trees(self.cache))
+        watch, live = watches(permit, box.scan, self.aside, self.cache)
         try:
             outcome, refused = await _with_egress(box, self._converse(box, permit, stdin, listen, live))
         except SandboxUnavailable as error:  # it may have begun: no promise that nothing ran
             connections = interrupted_connections(error)
             outcome, refused = Outcome(125, ended_by="container", problem=error.problem, connections=connections), 0
         except BaseException:
-            watch.settle()
+            if watch is not None:
+                watch.settle()
             self.pool.discard(terms, box)
             raise
         finally:
             if live is not None:
                 live.close()
         self.pool.give_back(terms, box)  # which ends it when it is of no more use
-        violations, enforcement = with_live(live, outcome.violations, watch.settle(), box.enforcement)
+        violations, enforcement = outcome.violations, box.enforcement
+        if watch is not None:
+            violations, enforcement = with_live(live, violations, watch.settle(), enforcement)
         if outcome.status != 0:
             from sandbox.linux.limits import reached  # their patterns are for commands that failed
             from sandbox.linux.violations import explain
@@ -182,16 +190,14 @@ class Container:
             if self.image is not None:
                 return
             if os.uname().machine not in syscalls.MACHINES:
-                raise SandboxUnavailable(
-                    Problem(
-                        "the container sandbox cannot be built here",
-                        f"there is no list of system calls for {os.uname().machine}",
-                        "use another machine",
-                    )
+                raise SandboxUnavailable.of(
+                    "the container sandbox cannot be built here",
+                    f"there is no list of system calls for {os.uname().machine}",
+                    "use another machine",
                 )
             self.daemon = Daemon(find_socket(self.choice.socket, os.environ))
             image = await find_image(self.daemon, self.choice.image)
-            await leftovers.sweep(self.daemon)
+            await sweep(self.daemon)
             self.image = image
 
     def _launch(self, terms: Terms) -> Box:
@@ -223,7 +229,7 @@ class Container:
             raise leaks(self.name, broken)
         box.enforcement = replace(box.enforcement, missing=(*box.enforcement.missing, *LACKS))
 
-    def _body(self, box: Box, terms: Terms) -> create_body.Body:
+    def _body(self, box: Box, terms: Terms) -> create_body.CreateBody:
         assert self.image is not None
         assert self.daemon is not None
         self.scratch = self.scratch or Scratch()
@@ -235,7 +241,7 @@ class Container:
             raise SandboxUnavailable(problem)
         if terms.cache and terms.rights is Rights.WORKSPACE_WRITE:
             tool_cache.ready(terms.cache, terms.workspace)
-        place = create_body.Place(
+        place = create_body.ContainerSettings(
             image=self.image.id,
             user=box.user,
             keeper=create_body.keeper(box.user),
@@ -244,7 +250,7 @@ class Container:
             empty_folder=f"{self.masks.path}/folder",
             profile=self._profile(terms),
             runtime=self.choice.runtime,
-            labels=leftovers.labels(self.session, self.scratch.path),
+            labels=labels(self.session, self.scratch.path),
             unset=tuple(sorted({*self.image.variables, "HOSTNAME", "PATH", "HOME"})),
             volumes=self.image.volumes,
             userns="host",
@@ -289,9 +295,7 @@ async def _with_egress(box: Box, work: Coroutine[Any, Any, tuple[Outcome, int]])
     """Return the result of `work` with all network connections of its command. No connection stays open afterwards."""
     if box.egress is None:
         return await work
-    from sandbox.egress.command_session import with_egress
-
-    (outcome, count), connections, refused = await with_egress(box.egress, work)
+    (outcome, count), connections, refused = await box.egress.around(work)
     return replace(outcome, connections=connections, violations=refused), count
 
 
@@ -324,12 +328,10 @@ def _owner(workspace: str) -> str:
     try:
         status = os.stat(workspace)
     except OSError as error:
-        raise SandboxUnavailable(
-            Problem(
-                f"the workspace `{workspace}` is not a folder",
-                (error.strerror or "it cannot be looked at").lower(),
-                "use --cwd FOLDER",
-            )
+        raise SandboxUnavailable.of(
+            f"the workspace `{workspace}` is not a folder",
+            (error.strerror or "it cannot be looked at").lower(),
+            "use --cwd FOLDER",
         ) from None
     return f"{status.st_uid}:{status.st_gid}"
 

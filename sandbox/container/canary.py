@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from policy.model.frozen import dataclass
 from policy.model.verdict import Terms
-from sandbox.container.create_body import Body
+from sandbox.container.create_body import CreateBody
 from sandbox.container.mount_guard import unescape
 from sandbox.inside import canary
 
@@ -74,7 +74,7 @@ echo "devices 1"; echo "daemon 1"; echo "over 1"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequestedContainer:
     """The properties that were requested for a container."""
 
     terms: Terms
@@ -85,16 +85,16 @@ class Asked:
     variables: frozenset[str]
 
 
-def asked(terms: Terms, user: str, body: Body, environment: Mapping[str, str]) -> Asked:
+def asked(terms: Terms, user: str, body: CreateBody, environment: Mapping[str, str]) -> RequestedContainer:
     """Return the requested properties from the body of the request that created the container."""
     host = body["HostConfig"]
     assert isinstance(host, dict)
     binds = tuple((each["Source"], each["Target"], each["ReadOnly"]) for each in host["Mounts"])
     filesystems = tuple((target, "ro" in options.split(",")) for target, options in host["Tmpfs"].items())
-    return Asked(terms, user, binds, filesystems, host["PidsLimit"], frozenset(environment))
+    return RequestedContainer(terms, user, binds, filesystems, host["PidsLimit"], frozenset(environment))
 
 
-def judge(text: str, asked: Asked) -> tuple[dict[str, bool], tuple[str, ...]]:
+def judge(text: str, asked: RequestedContainer) -> tuple[dict[str, bool], tuple[str, ...]]:
     """Return each check by name, True if the boundary held, and the protections that are not enforced or were not
     tried.
     """
@@ -135,7 +135,7 @@ def _mounts(lines: Iterable[str]) -> dict[str, _Mount]:
     return found
 
 
-def _as_asked(table: Mapping[str, _Mount], asked: Asked) -> bool:
+def _as_asked(table: Mapping[str, _Mount], asked: RequestedContainer) -> bool:
     """Return True if every mount exists with its mode, and nested binds show the same place of the same file system.
 
     THREAT T18: another command may have swapped a name for a link while the daemon, which is root, followed it.
@@ -157,7 +157,7 @@ def _as_asked(table: Mapping[str, _Mount], asked: Asked) -> bool:
     return True
 
 
-def _missing(told: Mapping[str, str], asked: Asked, checks: Mapping[str, bool]) -> tuple[str, ...]:
+def _missing(told: Mapping[str, str], asked: RequestedContainer, checks: Mapping[str, bool]) -> tuple[str, ...]:
     limits = asked.terms.limits
     # fmt: off
     wanted = {"pids": asked.pids, "memory": limits.memory, "open-files": limits.open_files, "cpu": limits.cpu}

@@ -11,13 +11,12 @@ from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from policy.model.verdict import READ_ONLY_TMP, Problem, Rights, Terms
+from policy.model.verdict import READ_ONLY_TMP, Rights, Terms
 from sandbox.backend import Enforcement, Level, Listener, SandboxUnavailable
 from sandbox.container import canary, create_body
-from sandbox.container.attach_stream import Wire, open_wire
-from sandbox.container.daemon import Daemon, Refused
-from sandbox.container.exec_stream import Ended, Running
-from sandbox.container.processes import Processes, Usage
+from sandbox.container.daemon import Daemon, DaemonRefused
+from sandbox.container.exec_stream import Ended, Running, Wire, open_wire
+from sandbox.container.processes import ContainerUsage, Processes
 from sandbox.inside import safe_rmtree
 from sandbox.inside.confine import listen
 from sandbox.linux.canary_probe import laid_out
@@ -33,8 +32,8 @@ DRAIN = 1.0  # seconds the streams may stay open after all that could hold them 
 GRACE = 0.15  # seconds for the streams to end after a limit was passed
 if TYPE_CHECKING:
     from sandbox.egress.credential_injection import Broker
+    from sandbox.egress.dialer import Resolve
     from sandbox.egress.proxy import Egress
-    from sandbox.egress.resolver import Resolve
 
 # The container's own /dev/null. What it starts has bash's `SHLVL` besides its variables.
 _OWN_INPUT = ("/bin/bash", "--norc", "--noprofile", "-c", 'exec "$@" < /dev/null', "bash")
@@ -60,7 +59,7 @@ class Box:
         self.egress: Egress | None = None  # the way out, where its terms name hosts
         self.environment = dict(terms.env)
         if terms.hosts:
-            from sandbox.egress.variables import variables  # only for the few commands that talk to somebody
+            from sandbox.egress.variables import variables  # only for the few commands that reach a host
 
             self.environment |= variables(self.environment, terms.hosts)
         self.pid = 0  # of the first process, as the daemon numbers it
@@ -75,8 +74,8 @@ class Box:
     def usable(self) -> bool:
         return self._tree is not None and not self._dead and (not self._tree.seen or self._tree.alive)
 
-    async def start(self, body: create_body.Body) -> None:
-        """Make it and wait until it runs. Raises SandboxUnavailable; whoever holds it kills it then."""
+    async def start(self, body: create_body.CreateBody) -> None:
+        """Make it and wait until it runs. Raises SandboxUnavailable; the caller kills the container then."""
         try:
             # Shielded: a container that is being made when we are cancelled must be there before it can be removed.
             self._making = asyncio.ensure_future(
@@ -96,7 +95,7 @@ class Box:
             async with asyncio.timeout(30):
                 await self._wire.read(take)
             told = await self.daemon.call(lambda client: client.inspect_container(self.name))
-        except Refused as error:
+        except DaemonRefused as error:
             raise _not_made(str(error)) from None
         except TimeoutError:
             raise _not_made("it did not come up within 30 seconds") from None
@@ -111,8 +110,8 @@ class Box:
 
     def open_egress(self, resolver: "Resolve | None", broker: "Broker | None" = None) -> None:
         """Have the runner's proxy accept on a listener inside. Raises SandboxUnavailable where none can be made."""
+        from sandbox.egress.dialer import resolve
         from sandbox.egress.proxy import Egress
-        from sandbox.egress.resolver import resolve
         from sandbox.egress.variables import PORT
 
         tree = self._tree
@@ -123,17 +122,15 @@ class Box:
         except OSError as error:
             if not self.terms.open_hosts:
                 return  # nothing was to be open: only nobody will tell whom it asked for
-            raise SandboxUnavailable(
-                Problem(
-                    f"the container sandbox cannot open the network to {', '.join(self.terms.hosts)}",
-                    f"its network cannot be entered ({(error.strerror or '').lower()}), which only root may, and it "
-                    "never opens the whole network for the sake of one host",
-                    "use T1 for commands that need a host",
-                )
+            raise SandboxUnavailable.of(
+                f"the container sandbox cannot open the network to {', '.join(self.terms.hosts)}",
+                f"its network cannot be entered ({(error.strerror or '').lower()}), which only root may, and it "
+                "never opens the whole network for the sake of one host",
+                "use T1 for commands that need a host",
             ) from None
         self.egress = Egress(listener, self.terms.hosts, resolver or resolve, broker)
 
-    async def prove(self, scratch: str, body: create_body.Body, sockets: tuple[str, ...]) -> dict[str, bool]:
+    async def prove(self, scratch: str, body: create_body.CreateBody, sockets: tuple[str, ...]) -> dict[str, bool]:
         """Let a canary try what must not work, and set `enforcement`. Answers each check by name."""
         terms = self.terms
         with contextlib.ExitStack() as stack:
@@ -182,7 +179,7 @@ class Box:
         running = Running(most, listen)
         try:
             return await self._run(running, argv, cwd, stdin, wall, alarm)
-        except Refused:
+        except DaemonRefused:
             self.kill()
             raise _gone() from None
         except BaseException:
@@ -203,7 +200,7 @@ class Box:
         tree = self._tree
         assert tree is not None
         until = time.monotonic() + wall
-        usage = Usage(self.terms.limits, tree, self.disks)
+        usage = ContainerUsage(self.terms.limits, tree, self.disks)
         variables = {**self.environment, "PWD": cwd}
         if not stdin and self.user.partition(":")[0] == "0" and argv[: len(_CANARY)] != _CANARY:
             # THREAT T05: without input the runtime gives the machine's own /dev/null, which uid 0 could close to all.
@@ -216,7 +213,7 @@ class Box:
             )
             path = f"/v{self.daemon.version}/exec/{made['Id']}/start"
             wire = await open_wire(self.daemon.socket, path, {"Detach": False, "Tty": False})
-        except Refused as error:
+        except DaemonRefused as error:
             if error.status in (404, 409) and not await self._alive():
                 raise _gone() from None
             return Ended(126, b"", b"", None, str(error))
@@ -240,7 +237,7 @@ class Box:
         return Ended(status, bytes(running.streams[0]), bytes(running.streams[1]), why, refused=tree.refused())
 
     async def _wait(
-        self, running: Running, tree: Processes, usage: Usage, number: str, until: float, alarm: Alarm | None
+        self, running: Running, tree: Processes, usage: ContainerUsage, number: str, until: float, alarm: Alarm | None
     ) -> str | None:
         """Wait until the main process has ended, and return None, or until a limit is passed, and return its name."""
         pause, watched = EARLY, False
@@ -285,7 +282,7 @@ class Box:
         try:
             async with asyncio.timeout(DRAIN):
                 told = await self.daemon.call(lambda client: client.exec_inspect(number))
-        except (Refused, TimeoutError):
+        except (DaemonRefused, TimeoutError):
             return None
         return _code(told)
 
@@ -302,7 +299,7 @@ class Box:
     async def _alive(self) -> bool:
         try:
             told = await self.daemon.call(lambda client: client.inspect_container(self.name))
-        except Refused:
+        except DaemonRefused:
             return False
         return bool(told["State"]["Running"])
 
@@ -323,10 +320,10 @@ class Box:
     async def _remove(self) -> None:
         assert self._making is not None
         await asyncio.wait({self._making})
-        self._making.exception()  # whoever asked for it has it; here it only must be over
+        self._making.exception()  # `start` has raised the error; here the call only must be over
         if self._tree is not None and self._tree.seen:
             await self._tree.clear()
-        with contextlib.suppress(Refused, SandboxUnavailable):  # it is gone, or the next start finds it
+        with contextlib.suppress(DaemonRefused, SandboxUnavailable):  # it is gone, or the next start finds it
             await self.daemon.call(lambda client: client.remove_container(self.name, force=True))
 
 
@@ -336,7 +333,7 @@ def _not_made(why: str) -> SandboxUnavailable:
         if words in why.lower():
             fix = better
             break
-    return SandboxUnavailable(Problem("the container cannot be made", why.strip().rstrip(".")[:_WORDS], fix))
+    return SandboxUnavailable.of("the container cannot be made", why.strip().rstrip(".")[:_WORDS], fix)
 
 
 _FIXES = (
@@ -355,8 +352,8 @@ def _code(told: Mapping[str, Any]) -> int | None:
 
 
 def _gone() -> SandboxUnavailable:
-    return SandboxUnavailable(
-        Problem("the container is gone", "the daemon ended it, or somebody removed it", "try again; a new one is made")
+    return SandboxUnavailable.of(
+        "the container is gone", "the daemon ended it, or another program removed it", "try again; a new one is made"
     )
 
 

@@ -12,7 +12,7 @@ from policy.model.verdict import Terms
 from sandbox.linux.plan_builder import MSGQUEUE, SIGPENDING, Look, mounts
 from sandbox.workspace.protected_paths import Scan
 
-Body = dict[str, object]
+CreateBody = dict[str, object]
 
 READY = "ready"
 # It waits for the end of its input, which the daemon closes when we are gone (`StdinOnce`): then the container ends.
@@ -45,7 +45,7 @@ READ_ONLY = ("/proc/sys",)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ContainerSettings:
     """The properties of this machine, this daemon and this session that are added to the Terms. Paths are those of the
     host.
 
@@ -82,7 +82,7 @@ def keeper(user: str) -> str:
     return f"{mine}:{mine}"
 
 
-def body(terms: Terms, found: Scan, place: Place, look: Look) -> Body:
+def body(terms: Terms, found: Scan, place: ContainerSettings, look: Look) -> CreateBody:
     """Return the container for `terms`, whose workspace is as in `found`."""
     limits = terms.limits
     binds, filesystems = _mounted(terms, found, place, look)
@@ -90,7 +90,7 @@ def body(terms: Terms, found: Scan, place: Place, look: Look) -> Body:
     ulimits = {"core": 0, "cpu": limits.cpu, "fsize": limits.largest, "nofile": limits.open_files,
                "memlock": 8 << 20, "msgqueue": MSGQUEUE, "sigpending": SIGPENDING}
     # fmt: on
-    host: Body = {
+    host: CreateBody = {
         "AutoRemove": True,
         "CapAdd": [],
         "CapDrop": ["ALL"],
@@ -139,7 +139,7 @@ def body(terms: Terms, found: Scan, place: Place, look: Look) -> Body:
     }
 
 
-def writable(made: Body) -> tuple[str, ...]:
+def writable(made: CreateBody) -> tuple[str, ...]:
     """Return the folders of the host to which commands in that container may write, without folders in one of them."""
     host = made["HostConfig"]
     assert isinstance(host, dict)
@@ -147,11 +147,13 @@ def writable(made: Body) -> tuple[str, ...]:
     return tuple(path for path in found if not any(path.startswith(f"{other}/") for other in found))
 
 
-def _mounted(terms: Terms, found: Scan, place: Place, look: Look) -> tuple[list[Body], dict[str, str]]:
+def _mounted(
+    terms: Terms, found: Scan, place: ContainerSettings, look: Look
+) -> tuple[list[CreateBody], dict[str, str]]:
     """Return binds, in the order in which they must be made, and file systems in memory."""
     uid, _, gid = place.user.partition(":")
     size = min(terms.limits.memory // 2, terms.limits.file)
-    binds: list[Body] = []
+    binds: list[CreateBody] = []
     filesystems = dict.fromkeys(place.volumes, "ro,nosuid,nodev,noexec,size=4k,mode=0755")
     for kind, source, target in mounts(replace(terms, system=()), found, look, place.scratch):
         if target.startswith("/proc/"):
@@ -171,7 +173,7 @@ def _mounted(terms: Terms, found: Scan, place: Place, look: Look) -> tuple[list[
     return binds, dict(sorted(filesystems.items()))
 
 
-def _bind(source: str, target: str, *, read_only: bool) -> Body:
+def _bind(source: str, target: str, *, read_only: bool) -> CreateBody:
     """Return a bind that is not recursive: mounts below `source` would stay writable in older daemons."""
     return {
         "Type": "bind",

@@ -1,21 +1,26 @@
 """The daemon: where its socket is, what it says of itself, and calls to it that do not hold up the event loop."""
 
 import asyncio
+import contextlib
+import fcntl
 import hashlib
 import json
 import os
 import stat
 import threading
 from collections.abc import Callable, Mapping
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 from policy.model.frozen import dataclass
-from policy.model.verdict import Problem
 from sandbox.backend import SandboxUnavailable
 
 if TYPE_CHECKING:
     import docker
 
+# Labels of a container, by which those of sessions that were killed are found at the next start.
+LABEL = "io.ringfence.session"
+_PLACE, _LOCK = "io.ringfence.place", "io.ringfence.lock"
 SECONDS = 60  # until a call is given up
 _FIX = "install one (`sudo apt-get install docker.io`) and start it (`sudo systemctl start docker`)"
 
@@ -60,7 +65,7 @@ class Daemon:
                 self.podman = any("podman" in str(part.get("Name", "")).lower() for part in parts)
             return what(client)
         except docker.errors.APIError as error:
-            raise Refused(int(error.status_code or 0), str(error.explanation or error)) from None
+            raise DaemonRefused(int(error.status_code or 0), str(error.explanation or error)) from None
         except (docker.errors.DockerException, requests.exceptions.RequestException, OSError) as error:
             raise unreachable(self.socket, error) from None
 
@@ -71,7 +76,7 @@ class Daemon:
         self._clients.clear()
 
 
-class Refused(Exception):
+class DaemonRefused(Exception):
     """The daemon said no. `status` is HTTP's."""
 
     def __init__(self, status: int, text: str) -> None:
@@ -92,23 +97,19 @@ def find_socket(chosen: str, environ: Mapping[str, str]) -> str:
     if named:
         path = named.removeprefix("unix://")
         if not path.startswith("/"):
-            raise SandboxUnavailable(
-                Problem(
-                    f"the container daemon at `{named}` cannot be used",
-                    "it may be on another machine, and containers there do not see your workspace",
-                    'name a socket of this machine: `socket = "/run/docker.sock"` under [sandbox.container]',
-                )
+            raise SandboxUnavailable.of(
+                f"the container daemon at `{named}` cannot be used",
+                "it may be on another machine, and containers there do not see your workspace",
+                'name a socket of this machine: `socket = "/run/docker.sock"` under [sandbox.container]',
             )
         if not is_socket(path):
-            raise NoDaemon(Problem(f"there is no container daemon at `{path}`", "no socket is there", _FIX))
+            raise NoDaemon.of(f"there is no container daemon at `{path}`", "no socket is there", _FIX)
         return path
     places = usual(environ)
     for path in places:
         if is_socket(path):
             return path
-    raise NoDaemon(
-        Problem("there is no container daemon", f"none of {', '.join(places)} is a socket", f"{_FIX}, or use T1")
-    )
+    raise NoDaemon.of("there is no container daemon", f"none of {', '.join(places)} is a socket", f"{_FIX}, or use T1")
 
 
 def usual(environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -143,12 +144,10 @@ def _context(environ: Mapping[str, str]) -> str:
     except FileNotFoundError:
         return ""
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise SandboxUnavailable(
-            Problem(
-                "the Docker context in use cannot be read",
-                f"a file below `{folder}` is not as expected ({error})",
-                "run `docker context use default`, or name the socket under [sandbox.container]",
-            )
+        raise SandboxUnavailable.of(
+            "the Docker context in use cannot be read",
+            f"a file below `{folder}` is not as expected ({error})",
+            "run `docker context use default`, or name the socket under [sandbox.container]",
         ) from None
 
 
@@ -160,17 +159,13 @@ def _json(path: str) -> Any:
 def unreachable(socket: str, error: BaseException) -> SandboxUnavailable:
     """Return the error for a daemon that does not answer, with the reason and a fix."""
     if "Permission denied" in str(error):
-        return SandboxUnavailable(
-            Problem(
-                f"you may not use the container daemon at `{socket}`",
-                "the socket belongs to another user or group",
-                "join its group (`sudo usermod -aG docker $USER`, which makes you as strong as root), or run a "
-                "rootless daemon",
-            )
+        return SandboxUnavailable.of(
+            f"you may not use the container daemon at `{socket}`",
+            "the socket belongs to another user or group",
+            "join its group (`sudo usermod -aG docker $USER`, which makes you as strong as root), or run a "
+            "rootless daemon",
         )
-    return SandboxUnavailable(
-        Problem(f"the container daemon at `{socket}` does not answer", str(error).lower()[:300], _FIX)
-    )
+    return SandboxUnavailable.of(f"the container daemon at `{socket}` does not answer", str(error).lower()[:300], _FIX)
 
 
 async def find_image(daemon: Daemon, name: str) -> Image:
@@ -185,7 +180,7 @@ async def find_image(daemon: Daemon, name: str) -> Image:
         )
     try:
         found = await daemon.call(lambda client: client.inspect_image(name))
-    except Refused as error:
+    except DaemonRefused as error:
         if error.status != 404:
             raise _unusable(f"the image `{name}` cannot be used", str(error), "check its name") from None
         fix = f"fetch it yourself: `docker pull {name}`"
@@ -221,4 +216,54 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 def _unusable(what: str, why: str, fix: str) -> SandboxUnavailable:
-    return SandboxUnavailable(Problem(what, why, fix))
+    return SandboxUnavailable.of(what, why, fix)
+
+
+def labels(session: str, lock: str) -> tuple[tuple[str, str], ...]:
+    """Return the labels of a container. `lock` is a folder on which the session holds a flock(2) while it lives."""
+    return ((LABEL, session), (_PLACE, machine_place()), (_LOCK, lock))
+
+
+def machine_place() -> str:
+    """Return an identifier of the boot, the mount namespace and the user in which our paths are valid.
+
+    A daemon may be shared with other machines, containers and users, whose sessions are not visible here.
+    """
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        boot = file.read().strip()
+    return f"{boot} {os.readlink('/proc/self/ns/mnt')} {os.geteuid()}"
+
+
+async def sweep(daemon: Daemon) -> tuple[str, ...]:
+    """Remove containers of sessions that were killed, and return their names. A container that cannot be removed stays.
+
+    Most containers end without this: the first process waits for the end of its input, which comes when the runner has
+    ended.
+    """
+    ours = {"label": [f"{_PLACE}={machine_place()}"]}
+    removed = []
+    for found in await daemon.call(lambda client: client.containers(all=True, filters=ours)):
+        if _is_held(str(found["Labels"].get(_LOCK, ""))):
+            continue
+        number = str(found["Id"])
+        with contextlib.suppress(DaemonRefused, SandboxUnavailable):
+            await daemon.call(methodcaller("remove_container", number, force=True, v=True))
+            removed.append(number)
+    return tuple(removed)
+
+
+def _is_held(lock: str) -> bool:
+    """Return True if the session of that folder lives. A session removes its folder at its end."""
+    try:
+        handle = os.open(lock, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(handle)
+    return False

@@ -5,7 +5,7 @@ import stat
 from collections.abc import Iterable
 
 from policy.model.secret_paths import inside
-from policy.model.verdict import Problem, Terms
+from policy.model.verdict import Terms
 from sandbox.backend import SandboxUnavailable
 
 MOST = 1_000_000  # entries looked at for a hard link
@@ -78,6 +78,6 @@ def _stat(path: str) -> os.stat_result:
 
 
 def _refused(path: str, why: str) -> SandboxUnavailable:
-    return SandboxUnavailable(
-        Problem(f"`{path}` cannot be given to a container", why, "name a narrower path, or use another folder")
+    return SandboxUnavailable.of(
+        f"`{path}` cannot be given to a container", why, "name a narrower path, or use another folder"
     )

@@ -132,7 +132,7 @@ def _read(path: str) -> str:
         return ""
 
 
-class Usage:
+class ContainerUsage:
     """The counter of one command: created at its start, checked every `pause` seconds, and once after its end."""
 
     def __init__(self, limits: Limits, processes: Processes, folders: tuple[str, ...]) -> None:

@@ -19,7 +19,7 @@ from policy.model.verdict import Rights
 
 Cube = tuple[int, int]  # (mask, value): every x with x & mask == value
 Set = tuple[Cube, ...]  # any of them
-Entry = dict[str, object]
+SyscallRule = dict[str, object]
 
 _ALL, _INT = 0xFFFFFFFFFFFFFFFF, 0xFFFFFFFF
 # fmt: off
@@ -36,7 +36,7 @@ _UNSEEN = ("clone3", "openat2")
 def profile(rights: Rights, *, unix: bool, machine: str) -> str:
     """Return the profile as JSON, equal for equal arguments. Raises KeyError for a machine without a table."""
     table = tomllib.loads((Path(str(profiles.__file__)).parent / "seccomp" / "linux.toml").read_text("utf-8"))
-    entries: list[Entry] = list(table["argument"])
+    entries: list[SyscallRule] = list(table["argument"])
     sockets = table["sockets"]
     families = [*sockets[rights.value], *(sockets["unix"] if unix else ())]
     entries.append({"calls": ["socket"], "arg": 0, "not_in": families, "errno": sockets["errno"]})
@@ -65,7 +65,7 @@ def profile(rights: Rights, *, unix: bool, machine: str) -> str:
     )
 
 
-def allowed(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
+def allowed(entries: Iterable[SyscallRule]) -> Iterator[list[SyscallRule]]:
     """Return the argument comparisons, one list for each rule, under which no entry of `entries` (all of one call)
     refuses.
     """
@@ -92,7 +92,7 @@ def _meet(one: dict[int, Cube], other: dict[int, Cube]) -> dict[int, Cube] | Non
     return met
 
 
-def _kept(entry: Entry) -> Set:
+def _kept(entry: SyscallRule) -> Set:
     """Return the set of argument values that `entry` allows."""
     if isinstance(bits := entry.get("any_bit"), int):
         return ((bits, 0),)
@@ -127,7 +127,7 @@ def _outside(refused: Set) -> Set:
     return tuple(sorted(found))
 
 
-def _refused(entry: Entry) -> Iterator[list[Entry]]:
+def _refused(entry: SyscallRule) -> Iterator[list[SyscallRule]]:
     """Return the argument comparisons, one list for each rule, under which `entry` refuses."""
     arg = _arg(entry)
     other = entry.get("only_with")
@@ -152,31 +152,33 @@ def _refused(entry: Entry) -> Iterator[list[Entry]]:
         yield []
 
 
-def _rule(names: list[str], action: str, number: int | None = None, args: list[Entry] | None = None) -> Entry:
-    told: Entry = {"names": names, "action": action}
+def _rule(
+    names: list[str], action: str, number: int | None = None, args: list[SyscallRule] | None = None
+) -> SyscallRule:
+    told: SyscallRule = {"names": names, "action": action}
     if number is not None:
         told["errnoRet"] = number
     return {**told, "args": args} if args else told
 
 
-def _masked(arg: int, cube: Cube) -> Entry:
+def _masked(arg: int, cube: Cube) -> SyscallRule:
     mask, value = cube
     if mask == _ALL:
         return _compared(arg, "SCMP_CMP_EQ", value)
     return {"index": arg, "value": mask, "valueTwo": value, "op": "SCMP_CMP_MASKED_EQ"}
 
 
-def _compared(arg: int, how: str, value: int) -> Entry:
+def _compared(arg: int, how: str, value: int) -> SyscallRule:
     return {"index": arg, "value": value, "op": how}
 
 
-def _arg(entry: Entry) -> int:
+def _arg(entry: SyscallRule) -> int:
     arg = entry["arg"]
     assert isinstance(arg, int)
     return arg
 
 
-def _calls(entry: Entry) -> list[str]:
+def _calls(entry: SyscallRule) -> list[str]:
     calls = entry["calls"]
     assert isinstance(calls, list)
     return calls

@@ -3,7 +3,7 @@
 Nothing is decrypted: the name stands in the clear, in the first message of the client.
 """
 
-from sandbox.egress.errors import Malformed
+from sandbox.egress.ledger import Malformed
 
 HANDSHAKE = 0x16
 LONGEST = 16 << 10  # bytes: a ClientHello with post-quantum keys and a ticket takes less than 8 KiB

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from policy.model.host_rule import HostRule, host_name
 from sandbox.egress import client_hello, http1, socks
 from sandbox.egress.dialer import Dialer, quoted_path
-from sandbox.egress.errors import Failed, Malformed, Refused
-from sandbox.egress.ledger import Attempt
-from sandbox.egress.relay import Count, pour, relay
+from sandbox.egress.ledger import Attempt, EgressRefused, Failed, Malformed
+from sandbox.egress.relay import ByteCounter, pour, relay
 from sandbox.egress.stream import CHUNK, Stream, first
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ class ProxyConnection:
                 await self._socks()
             else:
                 await self._http(None)
-        except Refused as error:
+        except EgressRefused as error:
             self.attempt.end(error)
         except TimeoutError:
             self.attempt.end(Failed("the connection did not say what it wants in time", host=self.attempt.host))
@@ -59,7 +58,7 @@ class ProxyConnection:
             self.attempt.end(Failed("the connection broke off", host=self.attempt.host))
             await self.client.abort()
         except Exception as error:  # the seam of a connection: a defect of ours ends it, refused, and nothing else
-            self.attempt.end(Refused(f"the proxy failed ({type(error).__name__})", host=self.attempt.host))
+            self.attempt.end(EgressRefused(f"the proxy failed ({type(error).__name__})", host=self.attempt.host))
             await self.client.abort()
 
     # ---- how they ask
@@ -81,7 +80,7 @@ class ProxyConnection:
                 raise Malformed("the SOCKS request does not name a host and port that can be told for certain")
             self._asks(host, port, "tunnel")
             await self._dial(host, port)
-        except Refused as error:
+        except EgressRefused as error:
             self.attempt.end(error)
             await client.send(socks.answer(error))
             await client.part()
@@ -106,7 +105,7 @@ class ProxyConnection:
                 await self._connect(self.dialer.naming(request.host, request.port), request.host, request.port)
             else:
                 await self._dial(request.host, request.port)
-        except Refused as error:
+        except EgressRefused as error:
             self.attempt.end(error)
             if self.answered:
                 await self.client.abort()
@@ -136,7 +135,7 @@ class ProxyConnection:
 
     # ---- plain HTTP
 
-    async def _plain(self, request: http1.Request) -> None:
+    async def _plain(self, request: http1.HttpRequest) -> None:
         self._asks(request.host, request.port, f"{request.method} {quoted_path(request.bare)}")
         if self.server is None:
             bound = await self._dial(request.host, request.port, request.method, request.bare)
@@ -146,7 +145,7 @@ class ProxyConnection:
         for path in request.paths[1:]:
             bound |= self.dialer.allowing(request.host, request.port, request.method, path).bound
         if bound and (request.overridden or request.websocket):
-            raise Refused("the request says that it is another one than it looks like", host=request.host)
+            raise EgressRefused("the request says that it is another one than it looks like", host=request.host)
         secure, added = await self._lent(request)
         server, attempt = self.server, self.attempt
         head = http1.sent(request, 443 if secure else 80, (added.header, added.value) if added else None)
@@ -164,7 +163,7 @@ class ProxyConnection:
             await self._pass_on()
         await self.client.part()
 
-    async def _lent(self, request: http1.Request) -> tuple[bool, "InjectedHeader | None"]:
+    async def _lent(self, request: http1.HttpRequest) -> tuple[bool, "InjectedHeader | None"]:
         """Return True if the server is reached over TLS (the handshake is then done), and the header to add to the
         request.
 
@@ -175,7 +174,7 @@ class ProxyConnection:
         secure = broker is not None and broker.secure(host, port)
         if broker is None or not secure:
             if port == 443:
-                raise Refused(f"port 443 of host {host} is for TLS, and this is a plain request", host=host)
+                raise EgressRefused(f"port 443 of host {host} is for TLS, and this is a plain request", host=host)
             if broker is None:
                 return False, None
         # A connection that becomes something else, or a request that servers may read as another one, gets nothing.
@@ -198,13 +197,13 @@ class ProxyConnection:
         waiting: set[asyncio.Task[None] | asyncio.Task[int]] = {body, answer}
         while answer in waiting:
             done, waiting = await asyncio.wait(waiting, timeout=IDLE / 4, return_when=asyncio.FIRST_COMPLETED)
-            if body in done and isinstance(fault := body.exception(), Refused):
+            if body in done and isinstance(fault := body.exception(), EgressRefused):
                 raise fault
             if not done and time.monotonic() - self.attempt.moved > IDLE:
                 raise Failed(f"nothing moved for {IDLE:.0f} seconds", host=self.attempt.host)
         answer.result()
 
-    async def _body(self, request: http1.Request) -> None:
+    async def _body(self, request: http1.HttpRequest) -> None:
         """Pass on exactly the body of this request, and read no further, because following data was not judged."""
         if request.length >= 0:
             await self._exactly(request.length)
@@ -241,7 +240,9 @@ class ProxyConnection:
             await self.server.send(data)
             size -= len(data)
 
-    async def _answer(self, request: http1.Request, added: "InjectedHeader | None", *, moved: tuple[str, str]) -> int:
+    async def _answer(
+        self, request: http1.HttpRequest, added: "InjectedHeader | None", *, moved: tuple[str, str]
+    ) -> int:
         """Pass on the answer, provisional heads first, until the server ends it, and return its status.
 
         Credentials that were added to the request are masked in the answer.
@@ -283,7 +284,7 @@ class ProxyConnection:
                 return status
 
     async def _piecewise(
-        self, source: Stream, target: Stream, count: Count, added: "InjectedHeader | None" = None
+        self, source: Stream, target: Stream, count: ByteCounter, added: "InjectedHeader | None" = None
     ) -> None:
         """Yield the rest of the answer in pieces. The caller sets the time limit."""
         mask = added.mask() if added else None
@@ -306,7 +307,7 @@ class ProxyConnection:
                 raise Failed(f"the answer of host {self.attempt.host} is not in chunks, as it says") from None
             while left:
                 if not (data := await server.some(left)):
-                    return  # broken off, as whoever reads our chunks will see
+                    return  # broken off, which the missing last chunk tells the client
                 left -= len(data)
                 self.attempt.receives(len(data))
                 await _chunk(client, mask.feed(data))
@@ -335,7 +336,7 @@ class ProxyConnection:
                 if kind == "other" and self._opened(host, port):
                     # Only what is judged request by request may go where a rule allows some requests.
                     self.dialer.allowing(host, port)
-        except Refused as error:
+        except EgressRefused as error:
             self.attempt.end(_about(error, host))
             await client.send(_DENIED)
             await client.part()
@@ -364,11 +365,11 @@ class ProxyConnection:
             _same(found[1], host)
             return "tls"
         if port == 443:
-            raise Refused("port 443 is for TLS, and this is something else")
+            raise EgressRefused("port 443 is for TLS, and this is something else")
         while (like := http1.looks_like(client.ahead)) is None:
             await self._must_more()
         if port == 80 and not like:
-            raise Refused("port 80 is for HTTP, and this is something else")
+            raise EgressRefused("port 80 is for HTTP, and this is something else")
         return "http" if like else "other"
 
     async def _pass_on(self) -> None:
@@ -422,12 +423,12 @@ def _same(name: str, host: str) -> None:
     found = host_name(name) or host_name(f"[{name}]")
     if name and found != host:
         said = found or "something that is no name"
-        raise Refused(f"TLS is for {said}, and the tunnel was opened", host=host, right=found or "")
+        raise EgressRefused(f"TLS is for {said}, and the tunnel was opened", host=host, right=found or "")
     if not name and not (host.startswith("[") or host.replace(".", "").isdigit()):
-        raise Refused("TLS names no host, and the tunnel was opened", host=host)
+        raise EgressRefused("TLS names no host, and the tunnel was opened", host=host)
 
 
-def _moved(request: http1.Request) -> tuple[str, str]:
+def _moved(request: http1.HttpRequest) -> tuple[str, str]:
     """Return the address prefix of a server that is reached over TLS, and its prefix for a client that asks in the
     open.
     """
@@ -435,11 +436,11 @@ def _moved(request: http1.Request) -> tuple[str, str]:
     return f"https://{named}/", f"http://{request.host}:{request.port}/"
 
 
-def _about(error: Refused, host: str) -> Refused:
-    return Refused(f"{error.what} for host {host}", host=host, right=error.right)
+def _about(error: EgressRefused, host: str) -> EgressRefused:
+    return EgressRefused(f"{error.what} for host {host}", host=host, right=error.right)
 
 
-def _page(error: Refused) -> bytes:
+def _page(error: EgressRefused) -> bytes:
     """Return an answer that shows the reason in every client: in the status line and as the page."""
     text = "".join(char if " " <= char <= "~" else "?" for char in error.what)
     body = f"{text}\n{f'A person could allow `{error.right}`.' + chr(10) if error.right else ''}".encode()

@@ -9,7 +9,6 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from policy.model.frozen import dataclass
-from policy.model.verdict import Problem
 from sandbox.backend import SandboxUnavailable
 
 if TYPE_CHECKING:
@@ -36,9 +35,9 @@ class InjectedHeader:
             data = data.replace(mask, b"*" * len(mask))
         return data
 
-    def mask(self) -> "Mask":
+    def mask(self) -> "CredentialMask":
         """Return a mask for an answer that arrives in pieces."""
-        return Mask(self)
+        return CredentialMask(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +69,11 @@ def injector_for(names: tuple[str, ...], lend: InjectorFactory | None) -> Broker
     if lend is None:
         what = f"no credential can be added here, and the command would get {', '.join(names)}"
         fix = "take it out of the configuration, or run the command under T1, T2 or a container"
-        raise SandboxUnavailable(Problem(what, "nothing in this program holds it", fix))
+        raise SandboxUnavailable.of(what, "nothing in this program holds it", fix)
     return lend(names)
 
 
-class Mask:
+class CredentialMask:
     """A filter that hides every mask in a stream of pieces of bytes. Only exact byte sequences are found.
 
     A possible beginning of a mask is held back until the following bytes are known.

@@ -5,19 +5,49 @@ the check and the connection, so a changed answer has no effect (DNS rebinding).
 """
 
 import asyncio
+import contextlib
 import os
 import socket
-from collections.abc import Iterable
+import threading
+from collections.abc import Awaitable, Callable, Iterable
 
 from policy.model.host_rule import USUAL, HostRule, host_rule
 from policy.model.verdict import UNNAMED, Problem
 from sandbox.egress.addresses import can_be_private, refusal
-from sandbox.egress.errors import Failed, Refused
-from sandbox.egress.resolver import Resolve, resolve
+from sandbox.egress.ledger import EgressRefused, Failed
+
+Resolve = Callable[[str, int], Awaitable[tuple[str, ...]]]
 
 CONNECT = 10.0  # seconds for one address
 _RESOLVING = 8  # names at one time
+_RESOLVE = 10.0  # seconds for one name
 _ADDRESSES = 6  # of one host that are tried
+
+
+async def resolve(host: str, port: int) -> tuple[str, ...]:
+    """Return the addresses of `host` from this machine's resolver, best first; empty if there are none. Raises
+    TimeoutError.
+    """
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[tuple[str, ...]] = loop.create_future()
+
+    def tell(found: tuple[str, ...]) -> None:
+        if not done.done():
+            done.set_result(found)
+
+    def look() -> None:
+        try:
+            answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
+            found = tuple(dict.fromkeys(str(answer[4][0]) for answer in answers))
+        except (OSError, UnicodeError):
+            found = ()
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody asks any more
+            loop.call_soon_threadsafe(tell, found)
+
+    # A thread that nobody waits for: a name server that is silent must not hold up the end of the program.
+    threading.Thread(target=look, daemon=True).start()
+    async with asyncio.timeout(_RESOLVE):
+        return await done
 
 
 class Dialer:
@@ -54,7 +84,7 @@ class Dialer:
             return min(found, key=lambda rule: (rule.bound, not rule.private))
         raise self._refused(host, port, "", "")
 
-    def _refused(self, host: str, port: int, method: str, path: str) -> Refused:
+    def _refused(self, host: str, port: int, method: str, path: str) -> EgressRefused:
         port_part = "" if port in USUAL else f":{port}"
         named = [rule for rule in self.rules if rule.names(host, port)]
         if named and method:
@@ -76,7 +106,7 @@ class Dialer:
             right = ""
         elif right and (any(rule.private for rule in named) or (literal and refusal(literal, private=False))):
             right += " private"
-        return Refused(what, right=right, host=host)
+        return EgressRefused(what, right=right, host=host)
 
     async def connect(self, host: str, port: int, *, private: bool) -> tuple[socket.socket, str]:
         """Return a connection and its address. Raises Refused if no rule allows it, and Failed for an error of the
@@ -86,7 +116,9 @@ class Dialer:
         for address in await self._addresses(host, port, private):
             family = socket.AF_INET6 if ":" in address else socket.AF_INET
             if not private and _own(family, address, port):
-                raise Refused(f"host {host} lies on this machine ({address})", host=host, right=_private(host, port))
+                raise EgressRefused(
+                    f"host {host} lies on this machine ({address})", host=host, right=_private(host, port)
+                )
             made = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
             try:
                 async with asyncio.timeout(CONNECT):
@@ -121,7 +153,7 @@ class Dialer:
             address, why = next(iter(wrong.items()))
             what = f"host {host} is {why}" if address == host.strip("[]") else f"host {host} leads to {address}: {why}"
             right = _private(host, port) if can_be_private(address) else ""
-            raise Refused(what, host=host, right=right)
+            raise EgressRefused(what, host=host, right=right)
         return good[:_ADDRESSES]
 
 

@@ -9,7 +9,7 @@ from urllib.parse import unquote_plus
 
 from policy.model.frozen import dataclass
 from policy.model.host_rule import authority
-from sandbox.egress.errors import Failed, Malformed
+from sandbox.egress.ledger import Failed, Malformed
 
 LONGEST = 64 << 10  # bytes of a head
 END = b"\r\n\r\n"
@@ -54,7 +54,7 @@ _OVERRIDE_PARAMETER = re.compile(r"[_-]+(http[_-]?)?(method|verb)|\$?(x[_-])?htt
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class HttpRequest:
     """One parsed HTTP/1 request.
 
     Attributes:
@@ -102,7 +102,7 @@ class Request:
         return found[2]
 
 
-def request(head: bytes, within: tuple[str, int] | None = None) -> Request:
+def request(head: bytes, within: tuple[str, int] | None = None) -> HttpRequest:
     """Read a whole head. `within`: host and port of the tunnel that it came in. Raises Malformed."""
     lines = _lines(head)
     found = _LINE.match(lines[0])
@@ -123,10 +123,10 @@ def request(head: bytes, within: tuple[str, int] | None = None) -> Request:
     websocket = "upgrade" in tokens and [value.lower() for value in upgrade] == ["websocket"] and method == "GET"
     dropped = _HOP | set(tokens)
     kept = tuple((name, value) for name, value in fields if _plain_name(name) not in dropped)
-    return Request(method, host, port, path, kept, length, websocket and not length)
+    return HttpRequest(method, host, port, path, kept, length, websocket and not length)
 
 
-def sent(request: Request, usual: int = 80, added: tuple[str, str] | None = None) -> bytes:
+def sent(request: HttpRequest, usual: int = 80, added: tuple[str, str] | None = None) -> bytes:
     """Return the head that is sent to the server, with all headers that the proxy adds.
 
     Args:

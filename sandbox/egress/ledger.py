@@ -1,12 +1,40 @@
-"""The network record of one command: every attempt, the number of bytes, and the refusals in words."""
+"""The network record of one command: every attempt, the number of bytes, and the errors that refuse a request."""
 
 import time
 
 from sandbox.backend import Connection, Violation
-from sandbox.egress.errors import Failed, Refused
 
 ATTEMPTS = 4096  # that one command may make
 UP, DOWN = 2 << 30, 32 << 30  # bytes that one command may send and receive
+
+
+class EgressRefused(Exception):
+    """The error for a request that no rule allows.
+
+    Attributes:
+        what: One sentence without a full stop.
+        fix: An action for the user, or empty.
+        right: The smallest allowlist entry that would allow the request; empty if none does.
+        host: The host of the request.
+    """
+
+    def __init__(self, what: str, *, fix: str = "", right: str = "", host: str = "", status: int = 403) -> None:
+        super().__init__(what)
+        self.what, self.fix, self.right, self.host, self.status = what, fix, right, host, status
+
+
+class Malformed(EgressRefused):
+    """The error for a request that is invalid, or that two programs may read in two ways."""
+
+    def __init__(self, what: str, status: int = 400) -> None:
+        super().__init__(what, status=status)
+
+
+class Failed(EgressRefused):
+    """The error for an allowed request for which the network failed."""
+
+    def __init__(self, what: str, *, host: str = "", fix: str = "", status: int = 502) -> None:
+        super().__init__(what, host=host, fix=fix, status=status)
 
 
 class Attempt:
@@ -32,7 +60,7 @@ class Attempt:
         self.host, self.port, self.asked, self.address = "", 0, "", ""
         self.credential = ""
         self.up = self.down = 0
-        self.error: Refused | None = None
+        self.error: EgressRefused | None = None
         self.started = self.moved = time.monotonic()
         self.seconds = -1.0
 
@@ -42,16 +70,16 @@ class Attempt:
         self.up += size
         self.ledger.up += size
         if self.ledger.up > UP:
-            raise Refused(f"the command has sent more than {UP >> 30} GB", host=self.host)
+            raise EgressRefused(f"the command has sent more than {UP >> 30} GB", host=self.host)
 
     def receives(self, size: int) -> None:
         self.moved = time.monotonic()
         self.down += size
         self.ledger.down += size
         if self.ledger.down > DOWN:
-            raise Refused(f"the command has received more than {DOWN >> 30} GB", host=self.host)
+            raise EgressRefused(f"the command has received more than {DOWN >> 30} GB", host=self.host)
 
-    def end(self, error: Refused | None) -> None:
+    def end(self, error: EgressRefused | None) -> None:
         """Set the end of the attempt. Later calls have no effect."""
         if self.seconds < 0:
             self.seconds = time.monotonic() - self.started
@@ -104,12 +132,12 @@ class Ledger:
         return tuple(found.values())
 
 
-def _refusal(error: Refused) -> Violation:
+def _refusal(error: EgressRefused) -> Violation:
     right = f"--host {error.right}" if error.right else ""
     return Violation(error.what, error.host, fix(error), False, "proxy", right)
 
 
-def fix(error: Refused) -> str:
+def fix(error: EgressRefused) -> str:
     """Return an action for the user."""
     if error.fix:
         return error.fix

@@ -6,20 +6,20 @@ One port speaks HTTP CONNECT, plain HTTP and SOCKS5; the first byte tells.
 import asyncio
 import contextlib
 import socket
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Iterable
+from typing import TYPE_CHECKING, TypeVar
 
-from sandbox.backend import Connection, Violation
+from sandbox.backend import Connection, InterruptedCommand, Violation
 from sandbox.egress.connection import ProxyConnection
-from sandbox.egress.dialer import Dialer
+from sandbox.egress.dialer import Dialer, Resolve, resolve
 from sandbox.egress.ledger import Attempt, Ledger
-from sandbox.egress.resolver import Resolve, resolve
 from sandbox.egress.stream import Stream
 
 if TYPE_CHECKING:
     from sandbox.egress.credential_injection import Broker
 
 OPEN = 48  # connections at one time; more wait to be accepted. Each takes two descriptors of the runner
+T = TypeVar("T")
 _RETRY = 0.05  # seconds until accepting is tried again when this process has no descriptor left
 
 
@@ -44,6 +44,20 @@ class Egress:
         self._ledger = Ledger()
         self._tasks: set[asyncio.Task[None]] = set()
         self._listening = self._busy = False
+
+    async def around(self, work: Awaitable[T]) -> tuple[T, tuple[Connection, ...], tuple[Violation, ...]]:
+        """Await `work` and return its result, all connections of its command, and the violations among them.
+
+        No connection of the command stays open afterwards. The cause of an exception of `work` has the connections
+        (`interrupted_connections`).
+        """
+        self.begin()
+        try:
+            done = await work
+        except BaseException as end:
+            connections, _ = await self.end()
+            raise end from InterruptedCommand(connections, end.__cause__)
+        return done, *await self.end()
 
     def begin(self) -> None:
         """Assign all following connections to a new command."""

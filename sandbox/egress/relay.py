@@ -9,25 +9,25 @@ import socket
 import time
 from collections.abc import Callable
 
-Count = Callable[[int], None]  # told of every piece; what it raises ends the relay
+ByteCounter = Callable[[int], None]  # told of every piece; what it raises ends the relay
 
 BUFFER = 128 << 10
 _AT_ONCE = 4  # pieces before others get their turn
 
 
-async def relay(one: socket.socket, other: socket.socket, up: Count, down: Count, idle: float) -> None:
+async def relay(one: socket.socket, other: socket.socket, up: ByteCounter, down: ByteCounter, idle: float) -> None:
     """Transfer in both directions until both have ended. Raises TimeoutError after `idle` seconds without data, and
     OSError.
     """
-    await _run([_Way(one, other, up), _Way(other, one, down)], idle)
+    await _run([_Direction(one, other, up), _Direction(other, one, down)], idle)
 
 
-async def pour(source: socket.socket, target: socket.socket, count: Count, idle: float) -> None:
+async def pour(source: socket.socket, target: socket.socket, count: ByteCounter, idle: float) -> None:
     """Transfer in one direction until `source` ends. The end is not passed on."""
-    await _run([_Way(source, target, count, ends=False)], idle)
+    await _run([_Direction(source, target, count, ends=False)], idle)
 
 
-async def _run(ways: list["_Way"], idle: float) -> None:
+async def _run(ways: list["_Direction"], idle: float) -> None:
     waiting = {way.done for way in ways}
     try:
         while waiting:
@@ -41,10 +41,10 @@ async def _run(ways: list["_Way"], idle: float) -> None:
             way.stop()
 
 
-class _Way:
+class _Direction:
     """One direction. `moved`: when something last went through."""
 
-    def __init__(self, source: socket.socket, target: socket.socket, count: Count, *, ends: bool = True) -> None:
+    def __init__(self, source: socket.socket, target: socket.socket, count: ByteCounter, *, ends: bool = True) -> None:
         self.source, self.target, self.count, self.ends = source, target, count, ends
         self.loop = asyncio.get_running_loop()
         self.done: asyncio.Future[None] = self.loop.create_future()
@@ -57,7 +57,7 @@ class _Way:
         if not self.done.done():
             self._end(None)
         elif not self.done.cancelled():
-            self.done.exception()  # seen by whoever waited, or about a connection that has ended anyway
+            self.done.exception()  # `_run` has raised the error, or the connection has ended anyway
 
     def _guarded(self, step: Callable[[], None]) -> None:
         try:

@@ -2,7 +2,7 @@
 
 import socket
 
-from sandbox.egress.errors import Failed, Malformed, Refused
+from sandbox.egress.ledger import EgressRefused, Failed, Malformed
 
 VERSION = 5
 GREETED = b"\x05\x00"  # no authentication needed
@@ -58,7 +58,7 @@ def request(data: bytes) -> tuple[int, str, int]:
     return end + 2, host, int.from_bytes(data[end : end + 2], "big")
 
 
-def answer(error: Refused | None) -> bytes:
+def answer(error: EgressRefused | None) -> bytes:
     """Return the reply at the end: connected, or the kind of failure."""
     if isinstance(error, Unanswerable):
         return error.answer

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import ssl
 
-from sandbox.egress.errors import Failed
+from sandbox.egress.ledger import Failed
 from sandbox.egress.stream import CHUNK, Stream
 
 ALPN = ["http/1.1"]
@@ -84,7 +84,7 @@ class Secured(Stream):
         if data:
             self._in.write(data)
         else:
-            self.cut = True  # whoever said goodbye is not read from again
+            self.cut = True  # a side that closed TLS properly is not read from again
             self._in.write_eof()
 
     async def _flush(self) -> None:

@@ -28,7 +28,7 @@ WALL = 0x40000000  # __WALL, wait(2): children of every kind
 ROOM = socket.CMSG_LEN(12)  # for three descriptors
 
 
-class Helper:
+class CommandServer:
     """One confined slot: one command at a time."""
 
     def __init__(self, control: socket.socket, plan: Plan) -> None:
@@ -315,7 +315,7 @@ def confined(control: socket.socket, plan: Plan, mapper: socket.socket | None = 
             confine.follow_parent()  # new credentials may have ended that (prctl(2))
         if settings >= 0:
             os.close(settings)
-    helper = Helper(control, plan)
+    helper = CommandServer(control, plan)
     confine.own_input()
     confine.lock_in(plan)
     if plan.tier == "T3":

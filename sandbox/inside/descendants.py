@@ -39,7 +39,9 @@ def end_descendants() -> None:
         for pid in new:
             _send(pid, signal.SIGSTOP)
         stopped |= new
-    for pid in descendants(os.getpid()):  # asked again: what ended before it was stopped may have lent its number
+    for pid in descendants(
+        os.getpid()
+    ):  # asked again: the number of a process that ended before it was stopped may be in use again
         _send(pid, signal.SIGKILL)
     try:
         while True:

@@ -104,7 +104,7 @@ class Space:
         return total
 
     def clear(self) -> None:
-        """Take what is lost for somebody else's, or for what the command may: count again when an eighth more is."""
+        """Attribute the loss to other programs or the allowed amount: count again after an eighth more."""
         self.cleared = max(self.cleared, self.lost + self.limit / 8)
 
 

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from sandbox.inside import syscalls
 from sandbox.inside.plan import Plan
 
-Expected = tuple[str, int, int, bool]  # target, device, inode, read-only
+ExpectedMount = tuple[str, int, int, bool]  # target, device, inode, read-only
 
 
-def expect(plan: Plan, empty: dict[str, str]) -> tuple[Expected, ...]:
+def expect(plan: Plan, empty: dict[str, str]) -> tuple[ExpectedMount, ...]:
     """Return the file that each bind of `plan` must show.
 
     Raises OSError for a link that is not allowed, and for a mount point that would have to be created in a folder of
@@ -45,7 +45,7 @@ def expect(plan: Plan, empty: dict[str, str]) -> tuple[Expected, ...]:
     return tuple(found)
 
 
-def check(expected: tuple[Expected, ...], real: tuple[str, ...]) -> None:
+def check(expected: tuple[ExpectedMount, ...], real: tuple[str, ...]) -> None:
     """Raise KernelError, naming the place, unless each of them is a mount of its own that shows that very file."""
     mounts: set[str] = set()
     for target, device, inode, read_only in expected:

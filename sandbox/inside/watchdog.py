@@ -17,7 +17,7 @@ from sandbox.inside.plan import Plan
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
-Halt = Callable[[signal.Signals], None]
+SignalAll = Callable[[signal.Signals], None]
 
 
 class Watchdog:
@@ -54,7 +54,7 @@ class Watchdog:
         """Return the seconds until `excess` has to be asked again."""
         return self.space.pause
 
-    def excess(self, halt: Halt) -> str | None:
+    def excess(self, halt: SignalAll) -> str | None:
         """Return the name of the limit that the whole tree has passed, None when it has passed none.
 
         `halt` sends SIGSTOP or SIGCONT to all that the command started: nothing is written while its files are counted.

@@ -1,6 +1,7 @@
 """The Linux backend: passes a permit to a confined helper for its terms, and returns the outcome."""
 
 import asyncio
+import errno
 import os
 import time
 from collections.abc import Coroutine
@@ -9,26 +10,36 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from policy.model.action import RunArgv, RunScript
-from policy.model.verdict import Permit, Rights, Terms
-from sandbox.backend import Enforcement, Level, Listener, Outcome, Used
-from sandbox.inside import canary, syscalls
+from policy.model.verdict import Permit, Problem, Rights, Terms
+from sandbox.backend import (
+    Enforcement,
+    Level,
+    Listener,
+    Outcome,
+    Used,
+    argv_of,
+    file_limits,
+    file_outcome,
+    file_request,
+    helper_failed,
+    leaks,
+)
+from sandbox.inside import syscalls
 from sandbox.linux import canary_probe, landlock
-from sandbox.linux.cgroup import group as group_module
-from sandbox.linux.cgroup.group import Group
+from sandbox.linux import cgroup as group_module
+from sandbox.linux.cgroup import ControlGroup
 from sandbox.linux.helper_handle import HelperHandle
-from sandbox.linux.helper_pool import Pool
-from sandbox.linux.landlock_log import Feed, feed, processes
-from sandbox.linux.launch import Launcher, PrelaunchedHelper, known_trees, launch, survey
+from sandbox.linux.helper_pool import HelperPool
+from sandbox.linux.launch import PrelaunchedHelper, known_trees, launch, survey
 from sandbox.linux.session_tmp import Scratch
-from sandbox.problems import GONE, file_outcome, leaks, not_started, unavailable
-from sandbox.request import argv_of, file_limits, file_request
-from sandbox.workspace.autorun import Watch
-from sandbox.workspace.autorun_watch import Live, live_of, with_live
 from sandbox.workspace.protected_paths import Scan
 
 if TYPE_CHECKING:
     from sandbox.egress.credential_injection import Broker, InjectorFactory
-    from sandbox.egress.resolver import Resolve
+    from sandbox.egress.dialer import Resolve
+    from sandbox.linux.landlock_log import Feed
+    from sandbox.workspace.autorun import Watch
+    from sandbox.workspace.autorun_watch import Live
 
 # What T3 cannot do, in words; `agent doctor` and every record of it list them.
 T3_LACKS = (
@@ -61,7 +72,6 @@ class Linux:
         aside: Path | None = None,
         files: bool = True,
         ahead: PrelaunchedHelper | None = None,
-        launcher: Launcher = launch,
         resolver: "Resolve | None" = None,
         lend: "InjectorFactory | None" = None,
     ) -> None:
@@ -70,11 +80,10 @@ class Linux:
         self.aside = aside  # where auto-run files that a command made are moved
         self.files = files  # whether file actions will be asked for; without them a helper starts sooner
         self.ahead = ahead
-        self.launcher = launcher
         self.resolver = resolver  # names to addresses for the egress proxy; None: as this machine does it
         self.lend = lend  # what credentials are added by, for terms that name some
         self.abi = syscalls.landlock_abi()
-        self.pool = Pool(self._launch, self._prove, self._still_true)
+        self.pool = HelperPool(self._launch, self._prove, self._still_true)
         self.feed: Feed | None = None
         self.scratch: Scratch | None = None  # the session's own /tmp: what one command leaves there the next one finds
 
@@ -94,17 +103,17 @@ class Linux:
         terms = permit.terms
         slot = await self.pool.take(terms)
         healthy, since = False, time.time()
-        halves = processes(slot.process.pid) if self.feed is not None else frozenset()
+        halves = self.feed.processes(slot.process.pid) if self.feed is not None else frozenset()
         try:
-            watch = Watch(terms, slot.scan, self.aside, known_trees(self.cache))
-            live = live_of(watch, permit, slot.scan, known_trees(self.cache))
+            watch, live = watches(permit, slot.scan, self.aside, self.cache)
             try:
                 outcome = await _with_egress(slot, _converse(slot, permit, stdin, listen, live))
                 refused = slot.group.refused() if outcome.status else 0
                 # What filled its private file systems would be there for the next one.
                 healthy = outcome.ended_by != "memory"
             except asyncio.CancelledError:
-                watch.settle()
+                if watch is not None:
+                    watch.settle()
                 raise
             finally:
                 if live is not None:
@@ -115,7 +124,11 @@ class Linux:
                 self.pool.give_back(terms, slot)
             else:
                 self.pool.discard(terms, slot)
-        violations, enforcement = with_live(live, outcome.violations, watch.settle(), slot.enforcement)
+        violations, enforcement = outcome.violations, slot.enforcement
+        if watch is not None:
+            from sandbox.workspace.autorun_watch import with_live
+
+            violations, enforcement = with_live(live, violations, watch.settle(), enforcement)
         if outcome.status != 0:
             from sandbox.linux.limits import reached  # their patterns are for commands that failed
             from sandbox.linux.violations import explain
@@ -153,29 +166,34 @@ class Linux:
 
     def _launch(self, terms: Terms) -> HelperHandle:
         """Return the prelaunched helper if it fits these terms; else launch a new one."""
-        self.feed = self.feed or feed()
+        if self.feed is None and os.geteuid() == 0:  # nobody else may read the log
+            from sandbox.linux.landlock_log import feed
+
+            self.feed = feed()
         taken = self.ahead.take(self.name, terms) if self.ahead and self.scratch is None and not self.files else None
         if taken is not None:
             launched, self.scratch = taken
         else:
             self.scratch = self.scratch or Scratch()
-            launched = self.launcher(self.name, terms, self.scratch, cache=self.cache, files=self.files)
+            launched = launch(self.name, terms, self.scratch, cache=self.cache, files=self.files)
         return HelperHandle.of(launched, self.name)
 
     async def _prove(self, slot: HelperHandle, terms: Terms) -> None:
         """Raise SandboxUnavailable unless the helper has confined itself and its canary failed to get out."""
         if answer := await slot.ready():
-            raise unavailable(self.name, answer, slot.complaint())
+            raise helper_failed(self.name, answer, slot.complaint())
         hosts = () if self.name == "T3" else terms.hosts  # which has compiled none
         if hosts and not slot.handed:
-            raise unavailable(self.name, "failed 0 hand over a listener")
+            raise helper_failed(self.name, "failed 0 hand over a listener")
         if hosts:
             slot.open_egress(terms.hosts, self.resolver, _broker(terms, self.lend))
         slot.enforcement = self._enforced(await canary_probe.try_out(slot, self.name, terms), slot.scan, slot.group)
-        if broken := tuple(canary.WORDS[name] for name, held in slot.enforcement.checks if not held):
-            raise leaks(self.name, broken)
+        if broken := [name for name, held in slot.enforcement.checks if not held]:
+            from sandbox.inside.canary import WORDS  # most canaries find nothing
 
-    def _enforced(self, checks: dict[str, bool], found: Scan, group: Group) -> Enforcement:
+            raise leaks(self.name, tuple(WORDS[name] for name in broken))
+
+    def _enforced(self, checks: dict[str, bool], found: Scan, group: ControlGroup) -> Enforcement:
         closed = _T3_WITHOUT_GROUP if group.held == set(group_module.ALL) else ()
         if landlock.known(self.abi).scoped:
             closed = (*closed, _T3_UNSCOPED)
@@ -187,6 +205,17 @@ class Linux:
             if found.masked:
                 missing += (f"{len(found.masked)} secret file(s) of the workspace stay readable",)
         return Enforcement(level, self.name, tuple(sorted(checks.items())), missing, group_module.words(group))
+
+
+def watches(permit: Permit, found: Scan, aside: Path | None, cache: Path | None) -> "tuple[Watch | None, Live | None]":
+    """Return the watches for auto-run files that `permit` may create: one for its end, and one while it runs."""
+    if permit.terms.rights is not Rights.WORKSPACE_WRITE:
+        return None, None
+    from sandbox.workspace.autorun import Watch  # a command that only reads creates no files
+    from sandbox.workspace.autorun_watch import live_of
+
+    watch = Watch(permit.terms, found, aside, known_trees(cache))
+    return watch, live_of(watch, permit, found, known_trees(cache))
 
 
 def _broker(terms: Terms, lend: "InjectorFactory | None") -> "Broker | None":
@@ -201,14 +230,12 @@ async def _with_egress(slot: HelperHandle, work: Coroutine[None, None, Outcome])
     """Return the outcome of `work` with all network connections of its command. No connection stays open afterwards."""
     if slot.egress is None:
         return await work
-    from sandbox.egress.command_session import with_egress
-
-    outcome, connections, refused = await with_egress(slot.egress, work)
+    outcome, connections, refused = await slot.egress.around(work)
     return replace(outcome, connections=connections, violations=refused)
 
 
 async def _converse(
-    slot: HelperHandle, permit: Permit, stdin: bytes | None, listen: Listener | None, alarm: Live | None = None
+    slot: HelperHandle, permit: Permit, stdin: bytes | None, listen: Listener | None, alarm: "Live | None" = None
 ) -> Outcome:
     """Run one action, from the request to the outcome."""
     action, limits = permit.action, permit.terms.limits
@@ -248,3 +275,30 @@ def _used(numbers: list[str]) -> Used | None:
     if len(numbers) != 2 or not all(each.isdigit() and len(each) < _DIGITS for each in numbers):
         return None
     return Used(int(numbers[0]) / 1000, int(numbers[1]) << 10)
+
+
+GONE = Problem(
+    "the sandbox helper died while a command ran", "its process is gone; the command went with it", "try again"
+)
+
+
+def not_started(rest: str, request: dict[str, object], seconds: float) -> Outcome:
+    """Return the outcome for a program that did not start, from the rest of the line `failed ERRNO NAME`.
+
+    The status is that of a shell for such a program: 127 or 126.
+    """
+    number, _, name = rest.partition(" ")
+    code = int(number) if number.isdigit() else 0
+    argv = request.get("argv")
+    program = str(argv[0]) if isinstance(argv, list) and argv else "the action"
+    reason = os.strerror(code).lower() if code else "the sandbox refused"
+    status = 127 if code == 2 else 126
+    text = f"{name or program}: {reason}\n"
+    fix = "check the name, and that the folder and the program lie in the workspace or a system folder"
+    if code == errno.EACCES:
+        fix = (
+            "check that the modes of the working folder and of the program let you in: root, too, is held to them here"
+        )
+    why = f"{reason} (inside the sandbox, where only granted paths exist)"
+    problem = Problem(f"`{program}` could not be started", why, fix)
+    return Outcome(status, b"", text.encode(), seconds, problem=problem)

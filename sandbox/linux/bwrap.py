@@ -9,13 +9,13 @@ import contextlib
 import os
 
 from policy.model.verdict import Terms
+from sandbox.backend import SandboxUnavailable, helper_failed
 from sandbox.inside import mount_check, syscalls
 from sandbox.inside.plan import Plan
 from sandbox.linux import interpreter_paths
 from sandbox.linux.helper_process import spawn
-from sandbox.linux.plan_builder import DEVICES, Step
+from sandbox.linux.plan_builder import DEVICES, MountStep
 from sandbox.linux.session_tmp import Scratch
-from sandbox.problems import no_bubblewrap, too_many, unavailable
 
 # It reads the whole table of mounts after each one: a thousand take three seconds. It refuses 9,000 words (MAX_ARGS).
 MOST = 1000
@@ -48,11 +48,11 @@ def options(plan: Plan, empty: dict[str, str], *, admin: bool) -> list[str]:
     return [*words, *_SEALED]
 
 
-def _words(step: Step | tuple[str, str, str], plan: Plan, empty: dict[str, str]) -> tuple[str, ...]:
+def _words(step: MountStep | tuple[str, str, str], plan: Plan, empty: dict[str, str]) -> tuple[str, ...]:
     kind, source, target = step
     match kind:
         case "ro":
-            # Bound by itself a device would be closed (`nodev`); what `--dev` brings along is sealed by the helper.
+            # Bound by itself a device would be closed (`nodev`); what `--dev` contains is sealed by the helper.
             return () if target in _BROUGHT else ("--ro-bind", source, target)
         case "rw":
             return () if target in _BROUGHT else ("--bind", source, target)
@@ -69,7 +69,7 @@ def _words(step: Step | tuple[str, str, str], plan: Plan, empty: dict[str, str])
             raise ValueError(f"no such step: {kind}")
 
 
-def own(terms: Terms) -> tuple[Step, ...]:
+def own(terms: Terms) -> tuple[MountStep, ...]:
     """Return the paths that the helper needs inside in addition to those that `terms` show, because the helper
     starts there.
     """
@@ -85,15 +85,23 @@ class Waiting:
     def __init__(self, plan: Plan, scratch: Scratch) -> None:
         program = interpreter_paths.bubblewrap()
         if program is None:
-            raise no_bubblewrap()
+            raise SandboxUnavailable.of(
+                "the T2 sandbox cannot be built here",
+                "bubblewrap (`bwrap`) is not installed in a system folder",
+                "run `agent doctor`: it says how to install it; nothing was run",
+            )
         if len(plan.mounts) > MOST:
-            raise too_many(MOST)
+            raise SandboxUnavailable.of(
+                "the workspace holds too many secret, auto-run or hard-linked files for the T2 sandbox",
+                f"bubblewrap takes too long over more than {MOST} of them, and protecting only some would be a gap",
+                "use --cwd with a smaller folder; a clone that shares its objects stops doing so by `git repack -a -d`",
+            )
         empty = scratch.empty()
         try:
             plan.expected = mount_check.expect(plan, empty)
         except OSError as error:
             step = getattr(error, "step", f"look at {error.filename}")
-            raise unavailable("T2", f"failed {error.errno} {step}") from None
+            raise helper_failed("T2", f"failed {error.errno} {step}") from None
         self._options = b"\0".join(map(os.fsencode, options(plan, empty, admin=syscalls.is_admin())))
         words, write = os.pipe2(os.O_CLOEXEC)
         self._pipe = os.fdopen(write, "wb")

@@ -10,8 +10,8 @@ from pathlib import Path
 from policy.model.frozen import dataclass
 from policy.model.secret_paths import inside
 from policy.model.verdict import Rights, Terms
+from sandbox.backend import helper_failed
 from sandbox.linux.helper_handle import HelperHandle
-from sandbox.problems import unavailable
 
 _UNTOUCHED = "untouched"
 
@@ -86,7 +86,7 @@ async def try_out(slot: HelperHandle, tier: str, terms: Terms) -> dict[str, bool
             text += "outside 0\n"
     checks = {name: held == "1" for name, _, held in (line.partition(" ") for line in text.splitlines())}
     if text.startswith("!") or not checks:
-        raise unavailable(tier, f"failed 0 canary {text[:200]}")
+        raise helper_failed(tier, f"failed 0 canary {text[:200]}")
     return checks
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from policy.describe.phrases import plain
 from sandbox.backend import Enforcement, Level, Listener
-from sandbox.linux.cgroup.group import Group
+from sandbox.linux.cgroup import ControlGroup
 from sandbox.linux.helper_process import WAKE, end
 from sandbox.linux.helper_request import Alarm, HelperRequest
 from sandbox.linux.launch import Launch
@@ -20,8 +20,8 @@ from sandbox.workspace.protected_paths import Scan
 
 if TYPE_CHECKING:
     from sandbox.egress.credential_injection import Broker
+    from sandbox.egress.dialer import Resolve
     from sandbox.egress.proxy import Egress
-    from sandbox.egress.resolver import Resolve
 
 HANDED = 4  # descriptors that may come with `ready`
 READY = 10.0  # seconds until a helper that says nothing is given up
@@ -38,7 +38,7 @@ class HelperHandle:
 
     process: subprocess.Popen[bytes]
     control: socket.socket
-    group: Group
+    group: ControlGroup
     scan: Scan
     enforcement: Enforcement
     handed: tuple[int, ...] = ()
@@ -57,8 +57,8 @@ class HelperHandle:
 
     def open_egress(self, hosts: tuple[str, ...], resolver: "Resolve | None", broker: "Broker | None" = None) -> None:
         """Have the runner's proxy accept on the listener that came with `ready`. Its commands reach `hosts` alone."""
-        from sandbox.egress.proxy import Egress  # only for the few commands that talk to somebody
-        from sandbox.egress.resolver import resolve
+        from sandbox.egress.dialer import resolve
+        from sandbox.egress.proxy import Egress  # only for the few commands that reach a host
 
         (handle,), self.handed = self.handed[:1], self.handed[1:]
         os.set_inheritable(handle, False)

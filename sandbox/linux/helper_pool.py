@@ -14,7 +14,7 @@ IDLE = 4  # helpers kept for the next command; each holds about 10 MB
 REST = 300.0  # seconds after which an idle helper is ended: people go to lunch
 
 
-class Held(Protocol):
+class PoolMember(Protocol):
     """The members of a pool: helpers or containers."""
 
     @property
@@ -27,7 +27,7 @@ class Held(Protocol):
         ...
 
 
-S = TypeVar("S", bound=Held)
+S = TypeVar("S", bound=PoolMember)
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class _Idle(Generic[S]):
     since: float
 
 
-class Pool(Generic[S]):
+class HelperPool(Generic[S]):
     """A pool of helpers: `take` a helper, then `give_back` or `discard` it. `all` are the living ones, idle ones
     included.
 

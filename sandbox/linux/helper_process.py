@@ -5,6 +5,7 @@ interpreter on that side starts while this side is still reading its configurati
 """
 
 import contextlib
+import errno
 import marshal
 import os
 import signal
@@ -12,20 +13,33 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from types import TracebackType
 
-from sandbox.process_limit import starting_process
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from sandbox.linux.cgroup.group import Group
+    from sandbox.linux.cgroup import ControlGroup
 
 WAKE = struct.pack("Q", 0)  # in the place of a request
 
 # The process, our end of its socket, and the control group around it.
-Helper = tuple[subprocess.Popen[bytes], socket.socket, "Group"]
+HelperParts = tuple[subprocess.Popen[bytes], socket.socket, "ControlGroup"]
+
+
+class ProcessLimitReached(BlockingIOError):
+    """The error for a process that was not started because of a limit on processes (EAGAIN of fork(2))."""
+
+
+@contextlib.contextmanager
+def starting_process() -> Iterator[None]:
+    """Raise `ProcessLimitReached` for an EAGAIN of the statement inside, which starts a process."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.EAGAIN:
+            raise
+        raise ProcessLimitReached(error.errno, error.strerror) from error
 
 
 class SpareHelper:
@@ -37,9 +51,9 @@ class SpareHelper:
     __slots__ = ("_helper",)
 
     def __init__(self) -> None:
-        self._helper: Helper | None = None
+        self._helper: HelperParts | None = None
 
-    def take(self) -> Helper | None:
+    def take(self) -> HelperParts | None:
         """Return the helper, which the caller then ends; None if it was taken already."""
         helper, self._helper = self._helper, None
         return helper
@@ -53,8 +67,8 @@ class SpareHelper:
             end(*helper)
 
 
-def spawn(command: Callable[[int], Sequence[str]] | None = None, handed: Sequence[int] = ()) -> Helper:
-    """Start a helper. It sits and waits for its plan; whoever holds it ends it.
+def spawn(command: Callable[[int], Sequence[str]] | None = None, handed: Sequence[int] = ()) -> HelperParts:
+    """Start a helper, which waits for its plan. The caller ends it.
 
     `command`: the words that start it, given its descriptor, when another program has to come first. That one gets the
     descriptors `handed` as well, and what it has to say is on the `stderr` of the process.
@@ -76,9 +90,9 @@ def spawn(command: Callable[[int], Sequence[str]] | None = None, handed: Sequenc
     except BaseException:
         ours.close()
         raise
-    from sandbox.linux.cgroup.group import Group  # while the interpreter on that side starts
+    from sandbox.linux.cgroup import ControlGroup  # while the interpreter on that side starts
 
-    return process, ours, Group(process.pid)
+    return process, ours, ControlGroup(process.pid)
 
 
 def _plain(control: int) -> Sequence[str]:
@@ -86,7 +100,7 @@ def _plain(control: int) -> Sequence[str]:
     return (*interpreter(), helper, str(control))
 
 
-def end(process: subprocess.Popen[bytes], control: socket.socket, group: "Group", grace: float = 0.0) -> None:
+def end(process: subprocess.Popen[bytes], control: socket.socket, group: "ControlGroup", grace: float = 0.0) -> None:
     """End a helper and, with it, everything in its namespaces and its control group. Again is harmless.
 
     `grace`: seconds for it to end what it started, where no namespace ends with it.

@@ -164,7 +164,7 @@ class HelperRequest:
                 ready = poll.poll(0)
                 before, now = now, time.monotonic()
                 if now - before > _TAKEN:
-                    awake = 0.0  # somebody else wants this processor: the helper itself, say
+                    awake = 0.0  # another process wants this processor: the helper itself, for example
             left = started + seconds - now
             if left <= 0:
                 return

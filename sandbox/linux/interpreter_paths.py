@@ -9,7 +9,7 @@ import sys
 from functools import lru_cache
 
 from policy.model.secret_paths import inside
-from sandbox.linux.plan_builder import Step
+from sandbox.linux.plan_builder import MountStep
 
 OURS = "/run/ringfence"  # inside: our own few files
 HELPER = f"{OURS}/sandbox/inside/helper.py"
@@ -29,9 +29,9 @@ def interpreter() -> tuple[str, ...]:
     return (os.path.realpath(sys.executable), "-I", "-S", "-B", "-X", "utf8")
 
 
-def steps(shown: tuple[str, ...]) -> tuple[Step, ...]:
+def steps(shown: tuple[str, ...]) -> tuple[MountStep, ...]:
     """Return binds of all paths from which the helper runs and that are not below one of `shown`."""
-    ours: Step = ("ro", os.path.dirname(os.path.dirname(os.path.abspath(__file__))), f"{OURS}/sandbox")
+    ours: MountStep = ("ro", os.path.dirname(os.path.dirname(os.path.abspath(__file__))), f"{OURS}/sandbox")
     lacking = [path for path in _needed() if not any(inside(path, root) for root in shown)]
     return (ours, *(("ro", path, name) for path in lacking for name in _names(path)))
 

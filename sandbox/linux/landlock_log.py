@@ -55,6 +55,15 @@ class Feed:
             told[blockers, path] = Violation(f"{_words(blockers)}{place} was denied", path, fix, False, "landlock")
         return tuple(told.values())[:_MOST]
 
+    @staticmethod
+    def processes(helper: int) -> frozenset[int]:
+        """Return the first process of a helper, and its second half, which enters the domain."""
+        try:
+            with open(f"/proc/{helper}/task/{helper}/children", encoding="ascii") as file:
+                return frozenset((helper, *map(int, file.read().split())))
+        except OSError:
+            return frozenset((helper,))
+
     def close(self) -> None:
         self._socket.close()
 
@@ -143,12 +152,3 @@ _WORDS = {
     "scope.signal": "signalling a process outside", "ptrace": "tracing a process outside",
 }
 # fmt: on
-
-
-def processes(helper: int) -> frozenset[int]:
-    """Return the first process of a helper, and its second half, which enters the domain."""
-    try:
-        with open(f"/proc/{helper}/task/{helper}/children", encoding="ascii") as file:
-            return frozenset((helper, *map(int, file.read().split())))
-    except OSError:
-        return frozenset((helper,))

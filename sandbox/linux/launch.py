@@ -12,19 +12,21 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
+from policy.describe.phrases import plain
 from policy.model.secret_paths import inside
 from policy.model.verdict import Rights, Terms
+from sandbox.backend import SandboxUnavailable
 from sandbox.inside import syscalls
 from sandbox.linux import passwd_files, plan_builder, seccomp
-from sandbox.linux.cgroup.group import Group
+from sandbox.linux.cgroup import ControlGroup
 from sandbox.linux.helper_process import SpareHelper, code, end, send, spawn
 from sandbox.linux.session_tmp import FOLDER, Scratch, make_point
-from sandbox.problems import no_landlock, unsteady
 from sandbox.workspace import tool_cache
-from sandbox.workspace.folder_cache import Trees
-from sandbox.workspace.protected_paths import Scan, plain_names, scan
+from sandbox.workspace.folder_cache import FolderTrees
+from sandbox.workspace.protected_paths import Scan, scan
+from sandbox.workspace.secret_files import plain_names
 
 if TYPE_CHECKING:
     from sandbox.inside.plan import Plan
@@ -35,27 +37,12 @@ TIERS = ("T1", "T2", "T3")  # what this module can launch, best first
 
 @dataclass(slots=True, eq=False)
 class Launch:
-    """A helper that was sent its plan and has not answered. Whoever holds it ends it."""
+    """A helper that was sent its plan and has not answered. The caller ends it."""
 
     process: subprocess.Popen[bytes]
     control: socket.socket
-    group: Group
+    group: ControlGroup
     scan: Scan
-
-
-class Launcher(Protocol):
-    """The signature of `launch`: how a tier starts its helpers."""
-
-    def __call__(
-        self,
-        tier: str,
-        terms: Terms,
-        scratch: Scratch,
-        *,
-        cache: Path | None,
-        files: bool,
-        spare: SpareHelper | None = None,
-    ) -> Launch: ...
 
 
 def launch(
@@ -72,7 +59,12 @@ def launch(
     try:
         found = survey(terms, scratch.path, cache)
     except OSError as error:
-        raise unsteady(error) from None
+        # Another process replaces files by links during the scan.
+        raise SandboxUnavailable.of(
+            "the workspace cannot be examined",
+            f"`{plain(os.fsdecode(error.filename or '?'))}` changed meanwhile ({(error.strerror or '').lower()})",
+            "stop what is changing it, and try again; nothing was run",
+        ) from None
     rights = Rights.READ_ONLY if tier == "T3" else terms.rights  # without a network namespace: no sockets at all
     if terms.hosts and tier != "T3":
         rights = Rights.WORKSPACE_WRITE  # as far as the filter goes: sockets on a loopback of its own
@@ -81,7 +73,11 @@ def launch(
     if terms.cache and terms.rights is Rights.WORKSPACE_WRITE:
         tool_cache.ready(terms.cache, terms.workspace)
     if not (abi := syscalls.landlock_abi()):
-        raise no_landlock(tier)
+        raise SandboxUnavailable.of(
+            f"the {tier} sandbox cannot be built here",
+            "the kernel has no Landlock, or it was switched off at boot",
+            "run `agent doctor`: it says which, and what to do; nothing was run",
+        )
     compiled = plan_builder.compile_plan(
         terms,
         found,
@@ -110,7 +106,7 @@ def launch(
     return Launch(process, control, group, found)
 
 
-def _own(terms: Terms) -> tuple[plan_builder.Step, ...]:
+def _own(terms: Terms) -> tuple[plan_builder.MountStep, ...]:
     from sandbox.linux import bwrap  # nobody else needs it, and `agent exec` starts with this module
 
     return bwrap.own(terms)
@@ -161,9 +157,9 @@ def _own_places(code: tuple[str, ...], folders: tuple[str, ...]) -> tuple[tuple[
 
 
 @lru_cache(maxsize=4)
-def known_trees(cache: Path | None) -> Trees:
+def known_trees(cache: Path | None) -> FolderTrees:
     """Return this process's cache of folders: facts about the disk, shared by all sessions."""
-    return Trees(cache)
+    return FolderTrees(cache)
 
 
 class PrelaunchedHelper:

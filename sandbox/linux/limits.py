@@ -5,7 +5,7 @@ import signal
 
 from policy.model.verdict import Limits, Problem
 from sandbox.backend import Outcome, Violation
-from sandbox.linux.cgroup.locations import MEMORY
+from sandbox.linux.cgroup_places import MEMORY
 
 # What the C library says for the errors that a limit gives (errno(3)), and what some runtimes make of them.
 _OPEN_FILES = re.compile(r"too many open files", re.IGNORECASE)

@@ -15,7 +15,7 @@ from policy.model.verdict import READ_ONLY_TMP, Problem, Rights, Terms
 from sandbox.backend import SandboxUnavailable
 from sandbox.inside.plan import Plan
 from sandbox.linux import landlock
-from sandbox.linux.cgroup.locations import CPU, MEMORY, PIDS
+from sandbox.linux.cgroup_places import CPU, MEMORY, PIDS
 from sandbox.workspace.protected_paths import Scan
 
 READ_ONLY_TMP_SIZE = 512 << 20  # bytes; memory, so less than what `workspace-write` has on the disk
@@ -34,7 +34,7 @@ _BEHIND = 64  # processes by which a coarser limit comes after an exact one
 _RESERVED = 300  # numbers that a PID namespace never gives again once it is past them (kernel/pid.c, RESERVED_PIDS)
 MSGQUEUE = 400 << 10  # bytes of POSIX message queues: half of the kernel's default (RLIMIT_MSGQUEUE, getrlimit(2))
 SIGPENDING = 4096  # queued signals and POSIX timers: half of the default of a machine with 2 GB (RLIMIT_SIGPENDING)
-Step = tuple[Literal["ro", "rw", "tmpfs", "link", "mask", "folder"], str, str]
+MountStep = tuple[Literal["ro", "rw", "tmpfs", "link", "mask", "folder"], str, str]
 Look = Callable[[str], str | None]  # "dir", "file", "-> TARGET" for a link, None when missing
 
 
@@ -54,7 +54,7 @@ def compile_plan(
     warm: bool = True,
     scratch: str = "",
     instead: Mapping[str, str] = MappingProxyType({}),
-    own: tuple[Step, ...] = (),
+    own: tuple[MountStep, ...] = (),
     look: Look = lambda path: kind(path),
 ) -> Plan:
     """Compile the plan. Raises SandboxUnavailable if the Terms cannot be granted exactly; then nothing runs.
@@ -78,7 +78,7 @@ def compile_plan(
     net = known.net if not loopback or not rooted else 0  # a loopback of its own needs no port rules
     environment = dict(terms.env)
     if terms.hosts:
-        from sandbox.egress.variables import PORT, variables  # only for the few commands that talk to somebody
+        from sandbox.egress.variables import PORT, variables  # only for the few commands that reach a host
 
         environment |= variables(environment, terms.hosts)
     fitted = tuple((path, access & known.fs & _fit(path, look, tier)) for path, access in rules)
@@ -135,7 +135,7 @@ def leave_to_group(plan: Plan, held: frozenset[str]) -> None:
 
 def refuse_impossible(terms: Terms, found: Scan, look: Look) -> None:
     def refuse(what: str, why: str, fix: str) -> None:
-        raise SandboxUnavailable(Problem(what, why, fix))
+        raise SandboxUnavailable.of(what, why, fix)
 
     for path in (terms.workspace, *terms.read, *terms.write):
         if not path.startswith("/") or "\0" in path or os.path.normpath(path) != path:
@@ -190,12 +190,10 @@ def refuse_hosts(terms: Terms, tier: str) -> None:
     from policy.model.host_rule import host_rule
 
     if tier == "T3":
-        raise SandboxUnavailable(
-            Problem(
-                f"the {tier} sandbox cannot open the network to {', '.join(terms.hosts)}",
-                "it has no network of its own, and it never opens the whole network for the sake of one host",
-                "run `agent doctor`: it says what the T1 sandbox needs here; or run this command yourself",
-            )
+        raise SandboxUnavailable.of(
+            f"the {tier} sandbox cannot open the network to {', '.join(terms.hosts)}",
+            "it has no network of its own, and it never opens the whole network for the sake of one host",
+            "run `agent doctor`: it says what the T1 sandbox needs here; or run this command yourself",
         )
     for text in terms.hosts:
         if isinstance(rule := host_rule(text), Problem):
@@ -208,11 +206,11 @@ def mounts(
     look: Look,
     scratch: str,
     instead: Mapping[str, str] = MappingProxyType({}),
-    own: tuple[Step, ...] = (),
-) -> tuple[Step, ...]:
+    own: tuple[MountStep, ...] = (),
+) -> tuple[MountStep, ...]:
     """Return the private root, in the order in which it is built: parents first, masks over what they mask."""
     work = terms.rights is Rights.WORKSPACE_WRITE
-    steps: list[Step] = list(own)
+    steps: list[MountStep] = list(own)
     for path in terms.system:
         shape = look(path)
         if shape is None:
@@ -241,7 +239,7 @@ def mounts(
     steps.sort(key=lambda step: step[2].count("/"))
     if work:
         kept = {*found.locked, *found.shared, *terms.read}
-        over: list[Step] = [("rw", path, path) for path in found.pinned if not _lies_in(path, kept)]
+        over: list[MountStep] = [("rw", path, path) for path in found.pinned if not _lies_in(path, kept)]
         over += [("ro", path, path) for path in (*found.locked, *found.shared) if path not in terms.write]
         # What was named exactly stays open in a folder that is locked.
         locked = {*found.locked}

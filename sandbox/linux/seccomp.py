@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import profiles
-from policy.model.verdict import Problem, Rights
+from policy.model.verdict import Rights
 from sandbox.backend import SandboxUnavailable
 
 TABLE = "linux.toml"
@@ -73,12 +73,10 @@ def _build(text: str, rights: Rights, unix: bool, root: bool, machine: str | Non
     try:
         import pyseccomp
     except (ImportError, OSError, RuntimeError) as error:
-        raise SandboxUnavailable(
-            Problem(
-                "the seccomp filter cannot be compiled",
-                f"libseccomp did not load ({error})",
-                "install it: `apt-get install libseccomp2`",
-            )
+        raise SandboxUnavailable.of(
+            "the seccomp filter cannot be compiled",
+            f"libseccomp did not load ({error})",
+            "install it: `apt-get install libseccomp2`",
         ) from None
     table = tomllib.loads(text)
     by_name = _empty(pyseccomp, pyseccomp.ERRNO(errno.ENOSYS), machine)

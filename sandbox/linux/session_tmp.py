@@ -5,7 +5,6 @@ import fcntl
 import os
 import tempfile
 
-from policy.model.verdict import Problem
 from sandbox.backend import SandboxUnavailable
 from sandbox.inside import safe_rmtree
 
@@ -84,12 +83,10 @@ def make_point(top: int, root: str, target: str, *, folder: bool) -> None:
             with contextlib.suppress(FileExistsError):
                 os.close(os.open(last, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600, dir_fd=handle))
     except OSError as error:
-        raise SandboxUnavailable(
-            Problem(
-                f"`{target}` cannot be shown to the command",
-                f"something that an earlier command left in {root} is in its way ({(error.strerror or '').lower()})",
-                f"start a new session, or name a path outside of {root}",
-            )
+        raise SandboxUnavailable.of(
+            f"`{target}` cannot be shown to the command",
+            f"something that an earlier command left in {root} is in its way ({(error.strerror or '').lower()})",
+            f"start a new session, or name a path outside of {root}",
         ) from None
     finally:
         os.close(handle)

@@ -12,7 +12,8 @@ import stat
 from policy.model.secret_paths import inside
 from policy.model.verdict import Permit, Rights, Terms
 from sandbox.backend import Outcome, Violation
-from sandbox.workspace.protected_paths import Scan, plain_names, secret_names
+from sandbox.workspace.protected_paths import Scan
+from sandbox.workspace.secret_files import plain_names, secret_names
 
 _ERROR = re.compile(
     r"permission denied|read-only file system|no such file or directory|operation not permitted|resource busy",

@@ -14,17 +14,27 @@ from dataclasses import replace
 from pathlib import Path
 
 from policy.model.action import RunArgv, RunScript
-from policy.model.verdict import Limits, Permit, Problem, Rights, Terms
-from sandbox.backend import Enforcement, InterruptedCommand, Level, Listener, Outcome, SandboxUnavailable
+from policy.model.verdict import Limits, Permit, Rights, Terms
+from sandbox.backend import (
+    Enforcement,
+    InterruptedCommand,
+    Level,
+    Listener,
+    Outcome,
+    SandboxUnavailable,
+    argv_of,
+    file_limits,
+    file_outcome,
+    file_request,
+    leaks,
+)
 from sandbox.egress.proxy import Egress
 from sandbox.egress.variables import variables
 from sandbox.inside import canary
+from sandbox.linux.helper_process import starting_process
 from sandbox.linux.launch import in_scratch, survey
 from sandbox.linux.session_tmp import Scratch
 from sandbox.macos.sbpl import Sbpl, profile_for
-from sandbox.problems import file_outcome, leaks
-from sandbox.process_limit import starting_process
-from sandbox.request import argv_of, file_limits, file_request
 from sandbox.workspace.autorun import Watch
 from sandbox.workspace.protected_paths import Scan
 
@@ -66,7 +76,7 @@ class _Talk:
             self._take(self.process.stdout, 0), self._take(self.process.stderr, 1), self._feed(stdin)
         )
         try:
-            # Not `wait`: that one also waits for whoever holds the streams open (before Python 3.12).
+            # Not `wait`: that one also waits for every process that holds the streams open (before Python 3.12).
             while self.process.returncode is None:  # noqa: ASYNC110  # asyncio has no event for it
                 await asyncio.sleep(_TICK)
             self.end()
@@ -115,12 +125,8 @@ class Seatbelt:
         """Try to get out of a real one. Raises SandboxUnavailable where it cannot be built, or does not hold."""
         if sys.platform != "darwin" or not os.access(self.program, os.X_OK):
             why = "it is a part of macOS" if sys.platform != "darwin" else f"`{self.program}` is not there"
-            raise SandboxUnavailable(
-                Problem(
-                    "the seatbelt sandbox is not on this machine",
-                    why,
-                    "leave --backend out to get the best one that is",
-                )
+            raise SandboxUnavailable.of(
+                "the seatbelt sandbox is not on this machine", why, "leave --backend out to get the best one that is"
             )
         terms = terms or Terms(Rights.READ_ONLY, os.path.realpath(os.getcwd()), "/nonexistent")
         checks = await self._canary(replace(terms, rights=Rights.READ_ONLY, hosts=(), limits=Limits(wall=10.0)))
@@ -159,12 +165,10 @@ class Seatbelt:
         self.scratch = self.scratch or Scratch()
         written = profile_for(terms, found, scratch=self.scratch.path, code=code, proxy=proxy)
         if found.truncated or (found.crowded and terms.rights is Rights.WORKSPACE_WRITE) or _size(written) > _MOST:
-            raise SandboxUnavailable(
-                Problem(
-                    "the workspace holds too many secret, auto-run or hard-linked files to protect one by one",
-                    "protecting only some of them would be a silent gap",
-                    "use --cwd with a smaller folder",
-                )
+            raise SandboxUnavailable.of(
+                "the workspace holds too many secret, auto-run or hard-linked files to protect one by one",
+                "protecting only some of them would be a silent gap",
+                "use --cwd with a smaller folder",
             )
         limits = terms.limits
         bounds = {"RLIMIT_CORE": 0, "RLIMIT_CPU": limits.cpu, "RLIMIT_FSIZE": limits.largest}
@@ -252,8 +256,8 @@ class Seatbelt:
         checks = {name: held == "1" for name, _, held in lines}
         if len(checks) != _TRIES.count("\ntry "):
             said = done.stderr.decode("utf-8", "replace").strip()[:200] or "it ended without a word"
-            raise SandboxUnavailable(
-                Problem("the seatbelt sandbox cannot be built here", said, "nothing was run; report it with this text")
+            raise SandboxUnavailable.of(
+                "the seatbelt sandbox cannot be built here", said, "nothing was run; report it with this text"
             )
         return {**checks, "outside": checks["outside"] and untouched}
 

@@ -121,7 +121,7 @@ def _withdraw(paper: _Paper, terms: Terms, found: Scan) -> None:
     masked = [path for path in found.masked if path not in terms.read]
     locked = sorted({*found.locked, *found.shared, *_absent(terms, found)} - set(terms.write))
     paper.rule("deny file-write*", *(f"(subpath {paper.path('LOCKED', path)})" for path in locked))
-    # A rule is about a name: whoever renames a folder above has taken the file out of the rule. A rename is an unlink.
+    # A rule is about a name: a rename of a folder above takes the file out of the rule. A rename is an unlink.
     kept = [*masked, *locked]
     top = actual(terms.workspace)
     above = {path for path in _parents(kept) if path == top or path.startswith(top + "/")}

@@ -16,17 +16,12 @@ from pathlib import Path
 from policy.model.verdict import Rights, Terms
 from sandbox.backend import Violation
 from sandbox.inside import safe_rmtree
-from sandbox.workspace.folder_cache import Trees
-from sandbox.workspace.git_files import POINTERS, harmless, inside_git
-from sandbox.workspace.protected_paths import (
-    Scan,
-    appearing,
-    marks,
-    moment,
-    plain_names,
-    scan,
-    unchanged,
-)
+from sandbox.workspace.folder_cache import FolderTrees
+from sandbox.workspace.git_files import harmless
+from sandbox.workspace.git_settings import POINTERS, inside_git
+from sandbox.workspace.path_patterns import appearing, marks
+from sandbox.workspace.protected_paths import Scan, moment, scan, unchanged
+from sandbox.workspace.secret_files import plain_names
 
 Present = dict[str, str | tuple[int, int, int]]
 _KEPT = 16
@@ -36,7 +31,7 @@ _before: dict[object, Present] = {}  # what there was at a moment: facts about t
 class Watch:
     """The auto-run files before a command; `settle` moves aside those that appeared."""
 
-    def __init__(self, terms: Terms, found: Scan, aside: Path | None, trees: Trees | None = None) -> None:
+    def __init__(self, terms: Terms, found: Scan, aside: Path | None, trees: FolderTrees | None = None) -> None:
         self.aside = aside
         self.terms = terms
         self.trees = trees
@@ -55,7 +50,9 @@ class Watch:
         if self.moment and self.moment == self._moment():
             return ()  # no name came or went in any folder
         if closed := [path for path in now.closed if path not in self.found.closed]:
-            for path in closed:  # the command did it: what it hides there would be old when somebody opens it
+            for (
+                path
+            ) in closed:  # the command did it: what it hides there would no longer be new when the folder is opened
                 _open_again(path)
             now = self._look()
         roots = self._hits(now)

@@ -20,24 +20,25 @@ from policy.model.action import RunArgv, RunScript
 from policy.model.verdict import Permit, Terms
 from sandbox.backend import Enforcement, Violation
 from sandbox.workspace.autorun import Watch
-from sandbox.workspace.folder_cache import Trees
-from sandbox.workspace.git_files import (
+from sandbox.workspace.folder_cache import FolderTrees
+from sandbox.workspace.git_files import harmless
+from sandbox.workspace.git_settings import (
     OTHERS,
     POINTERS,
     SHAPE,
+    UncertainSettingsError,
     common,
-    harmless,
+    git_folders,
     inside_git,
     like_repository,
 )
-from sandbox.workspace.git_settings import UncertainSettingsError, git_folders
 from sandbox.workspace.inotify import Inotify
-from sandbox.workspace.protected_paths import Scan, appearing, marks
+from sandbox.workspace.path_patterns import PatternIndex, appearing, marks
+from sandbox.workspace.protected_paths import Scan
 
 MOST = 4096  # folders that are watched: the outermost ones. Each takes about 1 KB of the kernel's memory
 MOST_POLLED = 16_384  # further folders, which are looked at in each `tick`
 _TURN = 0.05  # seconds that new folders may take at once: meanwhile no timeout and no signal counts
-_KNOWN = 4096  # names whose patterns are remembered
 SLICE = 128  # folders that are taken up between two looks at the command
 _KEPT = 4  # inotify instances that are kept for the next commands; a user has 128 (inotify(7), max_user_instances)
 # Git and Mercurial write these in steps, and they are harmless when it has finished. The others are never harmless.
@@ -58,7 +59,7 @@ _FRESH = 100_000_000  # nanoseconds: a folder that changed so shortly ago may ch
 _idle: list[tuple[tuple[str, ...], Inotify]] = []  # with the folders that they are for
 
 
-def live_of(watch: Watch, permit: Permit, found: Scan, trees: Trees) -> "Live | None":
+def live_of(watch: Watch, permit: Permit, found: Scan, trees: FolderTrees) -> "Live | None":
     """Return the watch over what `permit` runs; None for what cannot write, and for the actions on single files."""
     runs = isinstance(permit.action, RunScript | RunArgv)
     return Live(watch, found, trees) if watch.working and runs else None
@@ -85,7 +86,7 @@ class Live:
         found: what was set aside.
     """
 
-    def __init__(self, watch: Watch, found: Scan, trees: Trees) -> None:
+    def __init__(self, watch: Watch, found: Scan, trees: FolderTrees) -> None:
         self.lacks = ""
         self.found: list[Violation] = []
         self._watch = watch
@@ -104,8 +105,8 @@ class Live:
         self._until = 0.0  # on the monotonic clock: when the command is ended in any case
         self._waiting: dict[str, _Steps] = {}  # files that Git writes in steps
         self._inner = inside_git(self._terms.locked)
-        self._first = _Firsts(self._terms.locked)
-        self._inner_first = _Firsts(self._inner)
+        self._first = PatternIndex(self._terms.locked)
+        self._inner_first = PatternIndex(self._inner)
 
     def fileno(self) -> int:
         """Return the descriptor that is readable when something happened; -1 when nothing is watched."""
@@ -377,36 +378,6 @@ class Live:
             except OSError:
                 continue
         return False
-
-
-class _Firsts:
-    """Patterns, indexed by their first name."""
-
-    __slots__ = ("_known", "_plain", "_wild")
-
-    def __init__(self, patterns: tuple[str, ...]) -> None:
-        self._plain: dict[str, tuple[str, ...]] = {}
-        self._wild: dict[str, tuple[str, ...]] = {}
-        self._known: dict[str, tuple[str, ...]] = {}
-        for pattern in patterns:
-            first = pattern.strip("/").partition("/")[0].lower()
-            found = self._wild if any(c in first for c in "*?[") else self._plain
-            found[first] = (*found.get(first, ()), pattern)
-
-    def of(self, name: str) -> tuple[str, ...]:
-        """Return the patterns whose first name fits, ignoring case; the disk tells the real name."""
-        name = name.lower()
-        known = self._known.get(name)
-        if known is not None:
-            return known
-        found = self._plain.get(name, ())
-        for first, patterns in self._wild.items():
-            if fnmatchcase(name, first):
-                found = (*found, *patterns)
-        if len(self._known) == _KNOWN:
-            self._known.clear()
-        self._known[name] = found
-        return found
 
 
 @dataclass(slots=True)

@@ -28,7 +28,7 @@ from itertools import count
 from pathlib import Path
 
 from policy.model.secret_names import sometimes
-from sandbox.workspace.git_files import SHAPE, like_repository
+from sandbox.workspace.git_settings import SHAPE, like_repository
 
 MARGIN = 2_500_000_000  # nanoseconds: the coarsest clock of a local file system (FAT) ticks every two seconds
 SHORT_MARGIN = 100_000_000
@@ -56,12 +56,12 @@ Link = tuple[str, int, int, int]  # name, device, number, link count
 # What is in a folder that is CLOSED nobody knows; whose it is may open it.
 Folder = tuple[int, int, int, int, bool, tuple[str, ...], tuple[str, ...], int, tuple[Link, ...], int]
 Match = Callable[[str], bool]
-Stamp = tuple[int, ...]  # device, number, size, mtime, ctime; nothing for what is not there
-Mark = tuple[str, int, int]  # path, number, birth
+FileStamp = tuple[int, ...]  # device, number, size, mtime, ctime; nothing for what is not there
+FileMark = tuple[str, int, int]  # path, number, birth
 _versions = count(1)
 
 
-class Tree:
+class FolderTree:
     """The folders below `top`, by path. A folder whose own name matches is not entered."""
 
     __slots__ = (
@@ -164,7 +164,7 @@ class Tree:
             return False
         return True
 
-    def stamp(self, path: str) -> Stamp:
+    def stamp(self, path: str) -> FileStamp:
         """Return a value that changes with the content of the file at `path`, if the file was `settled` before it
         was read.
         """
@@ -174,7 +174,7 @@ class Tree:
             return ()
         return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
-    def settled(self, stamp: Stamp, path: str, before: int) -> bool:
+    def settled(self, stamp: FileStamp, path: str, before: int) -> bool:
         """Return True if changes from `before` on (nanoseconds of the clock) get another stamp."""
         return not stamp or self._apart(stamp[4], stamp[0], path, before)
 
@@ -217,7 +217,7 @@ class Tree:
                     name = entry.name
                     links = links or entry.is_symlink()
                     named = secret(f"{here}/{name}")
-                    if named or sometimes(name):  # whoever scans looks into the latter
+                    if named or sometimes(name):  # the scan reads the latter
                         secrets.append(name)
                     if named:
                         continue
@@ -267,7 +267,7 @@ _UNKNOWN: Folder = (0, 0, 0, 0, False, (), (), CLOSED, (), 0)
 _GIT = {name.lower(): name for name in (".git", *SHAPE)}
 
 
-class Trees:
+class FolderTrees:
     """The known trees by folder and patterns, in memory and, if they are large, in files of `cache` for the next
     process.
 
@@ -278,12 +278,12 @@ class Trees:
 
     def __init__(self, cache: Path | None) -> None:
         self._cache = cache
-        self._uncovered: dict[str, frozenset[Mark]] = {}
-        self._held: dict[tuple[str, tuple[tuple[str, ...], ...]], Tree] = {}
+        self._uncovered: dict[str, frozenset[FileMark]] = {}
+        self._held: dict[tuple[str, tuple[tuple[str, ...], ...]], FolderTree] = {}
 
-    def take(self, top: str, patterns: tuple[tuple[str, ...], ...]) -> Tree:
+    def take(self, top: str, patterns: tuple[tuple[str, ...], ...]) -> FolderTree:
         """Return the tree below `top`. `patterns` are further inputs of its answers."""
-        tree = self._held.pop((top, patterns), None) or self._load(top, patterns) or Tree(top)
+        tree = self._held.pop((top, patterns), None) or self._load(top, patterns) or FolderTree(top)
         self._held[top, patterns] = tree  # the last one used is the last one
         if len(self._held) > KEPT:
             del self._held[next(iter(self._held))]
@@ -293,7 +293,7 @@ class Trees:
         """Return the folders that were last found below `top`, or nothing if it was never searched."""
         return next((tree.folders for (each, _), tree in reversed(self._held.items()) if each == top), {})
 
-    def keep(self, tree: Tree) -> None:
+    def keep(self, tree: FolderTree) -> None:
         """Write down what had to be read, when the next process would save time by it."""
         if self._cache is None or len(tree.folders) < WORTH or tree.read < WORTH // 4:
             return
@@ -308,7 +308,7 @@ class Trees:
             for path in files[KEPT:]:
                 path.unlink()
 
-    def uncovered(self, top: str) -> frozenset[Mark]:
+    def uncovered(self, top: str) -> frozenset[FileMark]:
         """Return secret files below `top` that no name or link marks as secret any more: path, number and birth of
         each.
         """
@@ -321,7 +321,7 @@ class Trees:
             self._uncovered[top] = frozenset(marshal.loads(blob[32:])) if whole else frozenset()  # noqa: S302  # see above
         return self._uncovered[top]
 
-    def remember(self, top: str, marks: Iterable[Mark]) -> None:
+    def remember(self, top: str, marks: Iterable[FileMark]) -> None:
         """Remember files as secret after a command removed what marked them as secret."""
         self._uncovered[top] = self.uncovered(top) | {*marks}
         if self._cache is None:
@@ -333,7 +333,7 @@ class Trees:
                 file.write(hashlib.sha256(body).digest() + body)
             os.replace(draft, self._cache / _uncovered(top))
 
-    def _load(self, top: str, patterns: tuple[tuple[str, ...], ...]) -> Tree | None:
+    def _load(self, top: str, patterns: tuple[tuple[str, ...], ...]) -> FolderTree | None:
         if self._cache is None:
             return None
         try:
@@ -342,7 +342,7 @@ class Trees:
             return None
         if hashlib.sha256(blob[32:]).digest() != blob[:32]:
             return None
-        tree = Tree(top)
+        tree = FolderTree(top)
         # SAFETY: our own private folder, and the digest says that it is what we wrote: marshal is not fed by others.
         tree.counted, odd, tree.folders = marshal.loads(blob[32:])  # noqa: S302  # see above
         tree.odd = frozenset(odd)

@@ -7,21 +7,13 @@ read with certainty, is not harmless. Sources: git-config(1), gitrepository-layo
 import os
 import re
 import stat
-from collections.abc import Container
 
 from policy.handlers.git_display import starts_nothing
 from policy.languages.git_config import GitConfigError, Setting, gitdir_target, read_settings
-from policy.languages.settings_paths import GIT, HOOKS, Kind, kind_of, located, paths
 from policy.model.secret_paths import inside
 from sandbox.inside.regular_file import read_whole
-from sandbox.workspace.git_settings import UncertainSettingsError, common_folder, possible_with_includes
+from sandbox.workspace.git_settings import common
 
-# Folders that make the folder around them a repository of Mercurial, Sapling or Jujutsu: their prompts and editors obey
-# the settings in them.
-OTHERS = frozenset((".hg", ".sl", ".jj"))
-# Of these, a file names the folder with the settings: gitrepository-layout(5), `jj workspace add`.
-POINTERS = (".git", ".jj/repo")
-SHAPE = ("HEAD", "objects", "refs", "commondir")  # names by which Git knows the inside of a repository
 _MOST = 64 << 10  # bytes
 _SUBSECTION = re.compile(r"[\w./@+ -]*")
 _BOOLEAN = r"true|false|yes|no|on|off|0|1"
@@ -85,20 +77,6 @@ _KEYS: dict[str, dict[str, str]] = {
 # fmt: on
 
 
-def like_repository(names: Container[str]) -> bool:
-    """Return True if Git may take a folder that holds `names` for the inside of a repository (gitrepository-layout(5)).
-
-    HEAD may be a file or a link to nothing. With `commondir` the objects and refs lie elsewhere.
-    """
-    return "HEAD" in names and (("objects" in names and "refs" in names) or "commondir" in names)
-
-
-def inside_git(locked: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the patterns locked inside `.git`, for each folder that Git uses as one: bare, submodule, worktree."""
-    inner = [pattern[5:] for pattern in locked if pattern.startswith(".git/")]
-    return tuple(pattern for pattern in inner if not pattern.startswith(("modules/", "worktrees/")))
-
-
 def harmless(path: str, workspace: str) -> bool:
     """Return True if the file or folder at `path`, of a kind that Git obeys, is as Git makes it and starts nothing.
 
@@ -124,36 +102,6 @@ def harmless(path: str, workspace: str) -> bool:
             os.path.lexists(f"{shared}/{part}") for part in ("HEAD", "objects", "refs")
         )
     return name == ".git" and _pointer(content, path, workspace)
-
-
-def common(folder: str) -> str:
-    """Return the folder with settings and hooks of the repository whose inside is `folder`, as `commondir` names it."""
-    try:
-        return common_folder(folder)
-    except UncertainSettingsError:
-        return folder
-
-
-def named(folder: str, top: str) -> set[str]:
-    """Return the folder of hooks, the programs, and further settings files that the settings in `folder` name.
-
-    `top` is the folder from which relative paths count. The results are plain joined paths: they may lead anywhere, or
-    to nothing.
-    """
-    found: set[str] = set()
-    home = os.path.expanduser("~")
-    for name, value, included in possible_with_includes((f"{folder}/config", f"{folder}/config.worktree"), home, _MOST):
-        kind = kind_of(name, GIT)
-        if kind is None:
-            continue
-        if included is not None:
-            places = {included} - {""}
-        else:
-            places = {located(path, top, home) for path in paths(kind, value, {"HOME": home})} - {""}
-        if kind is Kind.HOOKS:  # the worktree, or more, stays writable: what Git looks for in it does not
-            places |= {f"{place}/{hook}" for place in places if inside(top, place) for hook in HOOKS}
-        found |= places
-    return found
 
 
 def _sample(entry: os.DirEntry[str]) -> bool:

@@ -1,16 +1,15 @@
 """The settings that govern a Git repository: where Git looks for them, and what the files say.
 
 The only reader of Git's configuration files in this program; `policy/languages/git_config.py` has the syntax. Every
-answer is
-what Git reads, or more than that: a condition of an include is taken as met. Where that is not certain, the answer is
-UncertainSettingsError. Sources: git-config(1), gitrepository-layout(5), `is_git_directory` and
+answer is what Git reads, or more than that: a condition of an include is taken as met. Where that is not certain, the
+answer is UncertainSettingsError. Sources: git-config(1), gitrepository-layout(5), `is_git_directory` and
 `setup_git_directory_gently_1` in Git's setup.c.
 """
 
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from functools import lru_cache
 
 from policy.languages.git_config import (
@@ -23,11 +22,19 @@ from policy.languages.git_config import (
     possible_settings,
     read_settings,
 )
-from policy.languages.settings_paths import located
+from policy.languages.settings_paths import GIT, HOOKS, Kind, kind_of, located, paths
 from policy.model.frozen import dataclass
+from policy.model.secret_paths import inside
 from sandbox.inside.regular_file import FileTooLongError, NotRegularError, read_start, read_whole
 
+# Folders that make the folder around them a repository of Mercurial, Sapling or Jujutsu: their prompts and editors obey
+# the settings in them.
+OTHERS = frozenset((".hg", ".sl", ".jj"))
+# Of these, a file names the folder with the settings: gitrepository-layout(5), `jj workspace add`.
+POINTERS = (".git", ".jj/repo")
+SHAPE = ("HEAD", "objects", "refs", "commondir")  # names by which Git knows the inside of a repository
 _MOST_FILES = 60  # that are included
+_MOST_BYTES = 64 << 10  # of one file in which `named` looks for places
 _MOST_POSSIBLE = 100  # files that `possible_with_includes` reads
 _ORDINARY = re.compile(r"[\w.-]{1,60}", 256)  # re.ASCII: names that a reason may show
 _DEEPEST = 10  # levels of includes; of more, Git ends with an error
@@ -40,7 +47,7 @@ class UncertainSettingsError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FileSetting:
     """A setting and the file that holds it.
 
     Attributes:
@@ -122,7 +129,7 @@ def settings_of(path: str) -> tuple[Setting, ...]:
     return () if stamp is None else _parsed(path, stamp)
 
 
-def with_includes(paths: Iterable[str], home: str) -> Iterator[Found]:
+def with_includes(paths: Iterable[str], home: str) -> Iterator[FileSetting]:
     """Yield the settings of files and of all that they include, in the order in which Git reads them. An include under
     a condition is followed, whether or not the condition holds. Raises UncertainSettingsError."""
     opened = [0]
@@ -158,12 +165,12 @@ def included_place(name: str, value: str, folder: str, home: str) -> str | None:
     return located(value, folder, home) if includes else None
 
 
-def _included(path: str, home: str, depth: int, opened: list[int]) -> Iterator[Found]:
+def _included(path: str, home: str, depth: int, opened: list[int]) -> Iterator[FileSetting]:
     opened[0] += 1
     if depth > _DEEPEST or opened[0] > _MOST_FILES:
         raise UncertainSettingsError("include very many files")
     for setting in settings_of(path):
-        yield Found(path, setting)
+        yield FileSetting(path, setting)
         for place in included_by(path, setting, home):
             yield from _included(place, home, depth + 1, opened)
 
@@ -241,3 +248,49 @@ def real_path(path: str) -> str:
         return os.path.realpath(path)
     except (OSError, ValueError):
         raise UncertainSettingsError("lie at a path that cannot be read") from None
+
+
+def like_repository(names: Container[str]) -> bool:
+    """Return True if Git may take a folder that holds `names` for the inside of a repository (gitrepository-layout(5)).
+
+    HEAD may be a file or a link to nothing. With `commondir` the objects and refs lie elsewhere.
+    """
+    return "HEAD" in names and (("objects" in names and "refs" in names) or "commondir" in names)
+
+
+def inside_git(locked: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the patterns locked inside `.git`, for each folder that Git uses as one: bare, submodule, worktree."""
+    inner = [pattern[5:] for pattern in locked if pattern.startswith(".git/")]
+    return tuple(pattern for pattern in inner if not pattern.startswith(("modules/", "worktrees/")))
+
+
+def common(folder: str) -> str:
+    """Return the folder with settings and hooks of the repository whose inside is `folder`, as `commondir` names it."""
+    try:
+        return common_folder(folder)
+    except UncertainSettingsError:
+        return folder
+
+
+def named(folder: str, top: str) -> set[str]:
+    """Return the folder of hooks, the programs, and further settings files that the settings in `folder` name.
+
+    `top` is the folder from which relative paths count. The results are plain joined paths: they may lead anywhere, or
+    to nothing.
+    """
+    found: set[str] = set()
+    home = os.path.expanduser("~")
+    for name, value, included in possible_with_includes(
+        (f"{folder}/config", f"{folder}/config.worktree"), home, _MOST_BYTES
+    ):
+        kind = kind_of(name, GIT)
+        if kind is None:
+            continue
+        if included is not None:
+            places = {included} - {""}
+        else:
+            places = {located(path, top, home) for path in paths(kind, value, {"HOME": home})} - {""}
+        if kind is Kind.HOOKS:  # the worktree, or more, stays writable: what Git looks for in it does not
+            places |= {f"{place}/{hook}" for place in places if inside(top, place) for hook in HOOKS}
+        found |= places
+    return found

@@ -26,7 +26,7 @@ from policy.model.frozen import dataclass
 from policy.model.glob import glob
 from policy.model.secret_paths import Secrets, folded, inside
 from sandbox.inside.regular_file import read_start
-from sandbox.workspace.git_files import POINTERS, SHAPE, inside_git, like_repository
+from sandbox.workspace.git_settings import POINTERS, SHAPE, inside_git, like_repository
 
 _LONGEST = 4096  # bytes of HEAD and `commondir` that are read
 _REF = re.compile(rb"(?:ref:\s*refs/|[0-9a-f]{40})")  # setup.c, validate_headref()
@@ -36,7 +36,7 @@ _LINKED = "it is a link, and other programs run files behind a name like this by
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class TreeNode:
     """A file, folder or link at one path. `data`: the beginning of a file's content, or the target of a link."""
 
     kind: Literal["file", "folder", "link"]
@@ -51,10 +51,10 @@ class Finding:
     completes: bool = False
 
 
-Changes = Mapping[str, Node | None]  # path below the top: what will lie there; None for what will be gone
+Changes = Mapping[str, TreeNode | None]  # path below the top: what will lie there; None for what will be gone
 
 
-class Inventory:
+class AutorunInventory:
     """The judge of changes below one folder.
 
     `top` is a real path, `workspace` the same or a folder above it, from which names count. `places` are absolute paths
@@ -111,7 +111,7 @@ class Inventory:
                 found.setdefault(path, finding)
         return {**self._led(changes, before), **found}
 
-    def _leads(self, path: str, node: Node | None, after: "_Tree") -> bool:
+    def _leads(self, path: str, node: TreeNode | None, after: "_Tree") -> bool:
         """Return True for a link above the last name of a pattern (`.hg` of `.hg/hgrc`) that is hidden, or behind which
         something lies."""
         if node is None or node.kind != "link":
@@ -242,7 +242,7 @@ def _completed(folder: str) -> str:
 _POINTERS = tuple(f"/{each}" for each in POINTERS)
 
 
-def _pointer(path: str, node: Node | None) -> bool:
+def _pointer(path: str, node: TreeNode | None) -> bool:
     """Return True for a `.git` that is no folder: it names the folder with the settings (gitrepository-layout(5))."""
     return node is not None and node.kind != "folder" and f"/{folded(path)}".endswith(_POINTERS)
 

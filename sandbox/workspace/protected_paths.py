@@ -1,41 +1,35 @@
 """One walk over the workspace: what must be masked, kept read-only, or pinned before a command may run there."""
 
 import contextlib
-import ctypes
-import fnmatch
-import glob
 import os
-import re
-import stat
-import struct
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 from policy.model.frozen import dataclass
-from policy.model.secret_names import originals
-from policy.model.secret_paths import paired
 from sandbox.workspace.folder_cache import (
     CLOSED,
     GIT_IS_FILE,
     HAS_GIT,
     HAS_LINK,
     IS_GIT,
-    Mark,
-    Stamp,
-    Tree,
-    Trees,
+    FileMark,
+    FileStamp,
+    FolderTree,
+    FolderTrees,
 )
-from sandbox.workspace.git_files import OTHERS, POINTERS, common, inside_git, named
-from sandbox.workspace.git_settings import UncertainSettingsError, git_folders
-from sandbox.workspace.login_files import login_at
-
-# statx(2), linux/stat.h; the offsets below are those of struct statx
-_AT_FDCWD, _AT_SYMLINK_NOFOLLOW, _BTIME = -100, 0x100, 0x800
-_STATX = 0x7FF | _BTIME
-_statx = getattr(ctypes.CDLL(None), "statx", None)  # Linux alone has it
+from sandbox.workspace.git_settings import (
+    OTHERS,
+    POINTERS,
+    UncertainSettingsError,
+    common,
+    git_folders,
+    inside_git,
+    named,
+)
+from sandbox.workspace.path_patterns import existing, marks, path_candidates, present_patterns
+from sandbox.workspace.secret_files import login_at, plain_names, secret_names
 
 # More special paths than this and the mounts would cost more than the command; nobody reviews such a list either.
 MOST = 4000
@@ -106,7 +100,7 @@ _COVERED = ("masked", "locked", "pinned")  # what takes a mount each
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
+class _KnownScan:
     """The conclusions from a tree.
 
     Attributes:
@@ -119,7 +113,7 @@ class _Answer:
     scan: Scan
     shared: list[tuple[str, int, int, int]]
     leads: dict[str, str]
-    read: dict[str, Stamp]
+    read: dict[str, FileStamp]
 
 
 def scan(
@@ -127,7 +121,7 @@ def scan(
     hidden: tuple[str, ...],
     shown: tuple[str, ...],
     locked: tuple[str, ...],
-    trees: Trees | None = None,
+    trees: FolderTrees | None = None,
     *,
     count: bool = True,
 ) -> Scan:
@@ -144,7 +138,7 @@ def scan(
         count: False to skip counting the links of files in unchanged folders, unless a file appeared: a second name of
             a secret file is secret.
     """
-    trees = trees or Trees(None)
+    trees = trees or FolderTrees(None)
     names = plain_names(hidden)
     secret = secret_names(names, shown)
     tree = trees.take(workspace, (names, shown))
@@ -160,12 +154,12 @@ def scan(
     uncovered = _still_there(trees.uncovered(workspace))
     key = (hidden, locked, uncovered)
     known = tree.answers.get(key)
-    if isinstance(known, _Answer) and _holds(known, tree, shared):
+    if isinstance(known, _KnownScan) and _holds(known, tree, shared):
         return known.scan
     started = time.time_ns()
     placed = tuple(place[1:] for place in hidden if place[:1] == "/")
     masked = _placed(workspace, placed) | uncovered
-    linked = {*masked}  # secret by where they lie, or where links lead: whoever moves what is above them uncovers them
+    linked = {*masked}  # secret by where they lie, or where links lead: moving a folder above uncovers them
     roots, inner, closed = [], [], []
     settings: set[str] = set()  # files that are secret while they hold a login
     git = inside_git(locked)
@@ -207,15 +201,17 @@ def scan(
         said |= {
             path for path in places if path.startswith(workspace + "/") and not f"{inside}/".startswith(f"{path}/")
         }
-    hits = {hit for root in roots for pattern in _begun(root, locked) for hit in _hits(root, pattern)}
-    hits |= {hit for root in inner for pattern in _begun(root, git) for hit in _hits(root, pattern)}
+    hits = {
+        hit for root in roots for pattern in present_patterns(root, locked) for hit in path_candidates(root, pattern)
+    }
+    hits |= {hit for root in inner for pattern in present_patterns(root, git) for hit in path_candidates(root, pattern)}
     behind = {hit: real for hit in (*hits, *said) if (real := os.path.realpath(hit)) != hit}
     # Where nothing lies, but such a link leads: what comes there counts.
     said |= {real for real in behind.values() if real.startswith(workspace + "/") and not os.path.lexists(real)}
     led = {each for hit, real in behind.items() for each in (real, *_links(hit)) if each.startswith(workspace + "/")}
     fixed = {path for root in roots for path in existing(root, locked, workspace)}
     fixed |= {path for root in inner for path in existing(root, git, workspace)}
-    if git:  # a `.git` that is a file names the folder with the settings: whoever changes it changes them all
+    if git:  # a `.git` that is a file names the folder with the settings: changing it changes them all
         fixed |= {f"{root}/.git" for root in roots if tree.folders[root][7] & GIT_IS_FILE}
         fixed |= {path for root in roots for path in existing(root, POINTERS[1:], workspace) if os.path.isfile(path)}
     fixed |= {
@@ -251,17 +247,20 @@ def scan(
             leaves |= {f"{workspace}/{place}" for place in placed}
             names = tuple(pattern for pattern in locked if "/" not in pattern)
             leaves |= {
-                hit for root in (*roots, *inner) for pattern in _begun(root, names) for hit in _hits(root, pattern)
+                hit
+                for root in (*roots, *inner)
+                for pattern in present_patterns(root, names)
+                for hit in path_candidates(root, pattern)
             }
             leads = {path: _leads(path) for path in {*filter(os.path.islink, leaves), *answer.named}}
-            tree.answers[key] = _Answer(tree.version, answer, shared, leads, stamps)
+            tree.answers[key] = _KnownScan(tree.version, answer, shared, leads, stamps)
     return answer
 
 
 _SETTINGS = ("config", "config.worktree", "commondir")  # of a repository: what is read of it
 
 
-def _holds(known: _Answer, tree: Tree, shared: list[tuple[str, int, int, int]]) -> bool:
+def _holds(known: _KnownScan, tree: FolderTree, shared: list[tuple[str, int, int, int]]) -> bool:
     return (
         (known.version, known.shared) == (tree.version, shared)
         and all(tree.stamp(path) == stamp for path, stamp in known.read.items())
@@ -269,14 +268,13 @@ def _holds(known: _Answer, tree: Tree, shared: list[tuple[str, int, int, int]]) 
     )
 
 
-@lru_cache(maxsize=16)
-def plain_names(hidden: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the patterns of `hidden` that are names, or `FOLDER/NAME`, at any place."""
-    return tuple(name for name in hidden if name[:1] != "/")
-
-
 def unchanged(
-    workspace: str, hidden: tuple[str, ...], shown: tuple[str, ...], locked: tuple[str, ...], trees: Trees, then: int
+    workspace: str,
+    hidden: tuple[str, ...],
+    shown: tuple[str, ...],
+    locked: tuple[str, ...],
+    trees: FolderTrees,
+    then: int,
 ) -> bool:
     """Return True if a `scan` without `count` would find the same as at the moment `then`; False if only a scan can
     tell.
@@ -288,18 +286,18 @@ def unchanged(
     tree.renew(secret_names(names, shown), everything=False)
     trees.keep(tree)
     known = tree.answers.get((hidden, locked, _still_there(trees.uncovered(workspace))))
-    return tree.version == then and isinstance(known, _Answer) and _holds(known, tree, _shared(tree)[0])
+    return tree.version == then and isinstance(known, _KnownScan) and _holds(known, tree, _shared(tree)[0])
 
 
 def moment(
-    workspace: str, hidden: tuple[str, ...], shown: tuple[str, ...], locked: tuple[str, ...], trees: Trees
+    workspace: str, hidden: tuple[str, ...], shown: tuple[str, ...], locked: tuple[str, ...], trees: FolderTrees
 ) -> int:
     """Return a version of the last `scan`: while it is equal, no path came or went that `appearing` finds. 0 for
     unknown.
     """
     tree = trees.take(workspace, (plain_names(hidden), shown))
     known = tree.answers.get((hidden, locked, _still_there(trees.uncovered(workspace))))
-    return tree.version if isinstance(known, _Answer) and known.version == tree.version else 0
+    return tree.version if isinstance(known, _KnownScan) and known.version == tree.version else 0
 
 
 def _leads(path: str) -> str:
@@ -308,7 +306,7 @@ def _leads(path: str) -> str:
     return real if os.path.lexists(real) else ""
 
 
-def _certain(tree: Tree, found: Scan, locked: tuple[str, ...]) -> bool:
+def _certain(tree: FolderTree, found: Scan, locked: tuple[str, ...]) -> bool:
     """Return True if the tree has every folder above the locked paths: no link leads there, and none is omitted as
     secret.
     """
@@ -329,13 +327,13 @@ def _certain(tree: Tree, found: Scan, locked: tuple[str, ...]) -> bool:
     )
 
 
-def _missing(tree: Tree, path: str) -> bool:
+def _missing(tree: FolderTree, path: str) -> bool:
     """Return True if nothing exists there, and a new file would change a folder that the tree knows."""
     folder = tree.folders.get(os.path.dirname(path))
     return folder is not None and folder[4] and not os.path.lexists(path)
 
 
-def _known(tree: Tree, path: str) -> bool:
+def _known(tree: FolderTree, path: str) -> bool:
     """Return True if the existing folders above `path` are in the tree."""
     folder = tree.top
     for name in path[len(tree.top) :].strip("/").split("/")[:-1]:
@@ -345,7 +343,7 @@ def _known(tree: Tree, path: str) -> bool:
     return True
 
 
-def _shared(tree: Tree) -> tuple[list[tuple[str, int, int, int]], frozenset[tuple[int, int, int]]]:
+def _shared(tree: FolderTree) -> tuple[list[tuple[str, int, int, int]], frozenset[tuple[int, int, int]]]:
     """Return the marks of files with names elsewhere, as of now, and the device, number and links of each."""
     links: dict[tuple[int, int, int], list[str]] = {}
     for path in tree.linked:
@@ -359,7 +357,7 @@ def _shared(tree: Tree) -> tuple[list[tuple[str, int, int, int]], frozenset[tupl
     return [(path, key[0], key[1], 0) for key, paths in odd.items() for path in paths], frozenset(odd)
 
 
-def _still_there(known: Iterable[Mark]) -> frozenset[str]:
+def _still_there(known: Iterable[FileMark]) -> frozenset[str]:
     return frozenset(
         path for path, number, birth in known if [mark[2:] for mark in marks((path,))] == [(number, birth)]
     )
@@ -373,7 +371,7 @@ def _between(top: str, path: str) -> list[str]:
     return found
 
 
-def _twins(tree: Tree, paths: set[str]) -> set[str]:
+def _twins(tree: FolderTree, paths: set[str]) -> set[str]:
     """Return other names of the same files, and of files in the same folders: what holds for one name holds for all."""
     linked = [(f"{path}/{link[0]}", link[1:3]) for path in tree.linked for link in tree.folders[path][8]]
     if not linked:
@@ -388,167 +386,13 @@ def _twins(tree: Tree, paths: set[str]) -> set[str]:
     return {path for path, file in linked if file in files}
 
 
-@lru_cache(maxsize=16)
-def secret_names(names: tuple[str, ...], shown: tuple[str, ...]) -> Callable[[str], bool]:
-    """Return a function that tells whether a path ends in the name of a secret file, or of an editor's copy of one.
-
-    A pattern `FOLDER/NAME` counts in folders of that name. Most names of a large tree are there many times: each is
-    judged once.
-    """
-    secret, public = _matcher(tuple(name for name in names if "/" not in name)), _matcher(shown)
-    below = {folder: _matcher(found) for folder, found in paired(tuple(map(str.lower, names))).items()}
-
-    @lru_cache(maxsize=1 << 16)
-    def anywhere(name: str) -> bool:
-        every = (name, *originals(name))
-        return any(map(secret, every)) and not any(map(public, every))
-
-    def matches(path: str) -> bool:
-        folder, _, name = path.rpartition("/")
-        if anywhere(name):
-            return True
-        here = below.get(folder.rpartition("/")[2].lower())
-        if here is None:
-            return False
-        every = (name, *originals(name))
-        return any(map(here, every)) and not any(map(public, every))
-
-    return matches
-
-
 def _placed(workspace: str, places: tuple[str, ...]) -> set[str]:
     """Return existing paths, at the places in the workspace to which their links lead."""
-    found = {os.path.realpath(path) for place in places for path in _hits(workspace, place)}
+    found = {os.path.realpath(path) for place in places for path in path_candidates(workspace, place)}
     return {path for path in found if path.startswith(workspace + "/") and os.path.lexists(path)}
 
 
-def _hits(root: str, pattern: str) -> list[str]:
-    if any(c in pattern for c in "*?["):
-        return glob.glob(os.path.join(glob.escape(root), pattern), include_hidden=True)
-    return [os.path.join(root, pattern)]
-
-
-def marks(paths: tuple[str, ...]) -> tuple[tuple[str, int, int, int], ...]:
-    """Return (path, device, number, birth) of each. A number alone is reused soon, and mounts follow the file."""
-    found = []
-    for path in paths:
-        if _statx is None:
-            with contextlib.suppress(OSError):  # gone meanwhile
-                status = os.lstat(path)
-                found.append((path, status.st_dev, status.st_ino, getattr(status, "st_birthtime_ns", 0)))
-            continue
-        answer = ctypes.create_string_buffer(256)
-        if _statx(_AT_FDCWD, os.fsencode(path), _AT_SYMLINK_NOFOLLOW, _STATX, answer) != 0:
-            continue  # gone meanwhile
-        mask, number = struct.unpack_from("I", answer, 0)[0], struct.unpack_from("Q", answer, 32)[0]
-        # Where no birth is kept, the last change stands for it: that of a folder is its content's, so not for those.
-        folder = stat.S_ISDIR(struct.unpack_from("H", answer, 28)[0])
-        seconds, fraction = struct.unpack_from("qI", answer, 80 if mask & _BTIME or folder else 96)
-        found.append((path, struct.unpack_from("Q", answer, 136)[0], number, seconds * 10**9 + fraction))
-    return tuple(sorted(found))
-
-
-def _matcher(patterns: tuple[str, ...]) -> Callable[[str], bool]:
-    """Return one predicate for all name patterns, ignoring case.
-
-    The policy ignores case too: `grep -r` must not show what `cat .ENV` may not. A regular expression of a hundred
-    names takes longer to compile than most commands run, so it is used only for names that need it.
-    """
-    if not patterns:
-        return lambda name: False
-    whole, begins, ends, others = set[str](), [], [], []
-    for pattern in map(str.lower, patterns):
-        plain = pattern.strip("*")
-        if not pattern.isascii() or any(c in plain for c in "*?["):
-            others.append(pattern)
-        elif plain == pattern:
-            whole.add(plain)
-        elif pattern == f"*{plain}":
-            ends.append(plain)
-        elif pattern == f"{plain}*":
-            begins.append(plain)
-        else:
-            others.append(pattern)
-    first, last = tuple(begins), tuple(ends)
-    middle = [_sequence(pattern) for pattern in others if pattern.isascii() and not any(c in pattern for c in "?[")]
-    rest = tuple(pattern for pattern in others if not pattern.isascii() or any(c in pattern for c in "?["))
-
-    def matches(name: str) -> bool:
-        if not name.isascii():  # other letters than ours may stand for ours (`re.IGNORECASE`)
-            return _expression(patterns)(name)
-        name = name.lower()
-        if name in whole or name.endswith(last) or name.startswith(first):
-            return True
-        return any(each(name) for each in middle) or (bool(rest) and _expression(rest)(name))
-
-    return matches
-
-
-def _sequence(pattern: str) -> Callable[[str], bool]:
-    """Match a pattern whose only wildcard is `*`."""
-    first, *inner, last = pattern.split("*")
-
-    def matches(name: str) -> bool:
-        if len(name) < len(first) + len(last) or not (name.startswith(first) and name.endswith(last)):
-            return False
-        at, end = len(first), len(name) - len(last)
-        for part in inner:
-            at = name.find(part, at, end)
-            if at < 0:
-                return False
-            at += len(part)
-        return True
-
-    return matches
-
-
-@lru_cache(maxsize=16)
-def _expression(patterns: tuple[str, ...]) -> Callable[[str], bool]:
-    matches = re.compile("|".join(fnmatch.translate(pattern) for pattern in patterns), re.IGNORECASE).match
-    return lambda name: matches(name) is not None
-
-
-def appearing(root: str, patterns: tuple[str, ...]) -> set[str]:
-    """Return existing paths that match `patterns`, links included, because programs that run such files follow links.
-
-    For a path that leads through a link the result is that link, so that moving it aside follows no link. A link above
-    the last name (`bin` of `bin/hermit`) counts if something lies behind it; a hidden link (`.hg` of `.hg/hgrc`) always
-    counts.
-    """
-    found = set()
-    for pattern in _begun(root, patterns):
-        for hit in _hits(root, pattern):
-            current = root
-            for name in hit[len(root) :].strip("/").split("/"):
-                current = os.path.join(current, name)
-                if os.path.islink(current):
-                    if current == hit or pattern.startswith((".", "_")) or os.path.lexists(hit):
-                        found.add(current)
-                    break
-            else:
-                if os.path.lexists(hit):
-                    found.add(hit)
-    return found
-
-
-def existing(root: str, patterns: tuple[str, ...], workspace: str | None = None) -> list[str]:
-    """Return existing paths that match `patterns` below one repository.
-
-    A link, or a path behind one, is replaced by its target in `workspace` (if given), or omitted: a mount would land on
-    the target, wherever that is.
-    """
-    found = []
-    for pattern in _begun(root, patterns):
-        for hit in _hits(root, pattern):
-            if not os.path.lexists(hit):
-                continue
-            real = os.path.realpath(hit)
-            if os.path.lexists(real) and (real == hit or (workspace and real.startswith(workspace + "/"))):
-                found.append(real)
-    return found
-
-
-def _insides(root: str, tree: Tree) -> Iterator[str]:
+def _insides(root: str, tree: FolderTree) -> Iterator[str]:
     """Yield Git's folders for the worktree at `root`, from which relative paths in their settings count: for a linked
     worktree and a submodule those that its `.git` names."""
     if not tree.folders[root][7] & GIT_IS_FILE:
@@ -579,28 +423,3 @@ def _links(path: str) -> list[str]:
             at = "" if target.startswith("/") else os.path.dirname(at)
             left = [*target.split("/"), *left]
     return found
-
-
-def _begun(root: str, patterns: tuple[str, ...]) -> list[str]:
-    """Return the patterns whose first name exists: few of hundreds."""
-    try:
-        names = os.listdir(root)
-    except OSError:
-        return list(patterns)  # it can be entered perhaps
-    plain, wild = _first_names(patterns)
-    found = {name for name in map(str.casefold, names) if name in plain or wild(name)}
-    fit = {name for name in found if wild(name)}
-    return [
-        pattern
-        for pattern in patterns
-        if (first := pattern.partition("/")[0].casefold()) in found
-        or (fit and any(c in first for c in "*?[") and any(fnmatch.fnmatchcase(name, first) for name in fit))
-    ]
-
-
-@lru_cache(maxsize=16)
-def _first_names(patterns: tuple[str, ...]) -> tuple[frozenset[str], Callable[[str], bool]]:
-    """Return the first names of patterns: the plain ones, and whether a name fits one of the others."""
-    firsts = {pattern.partition("/")[0].casefold() for pattern in patterns}
-    wild = tuple(sorted(name for name in firsts if any(c in name for c in "*?[")))
-    return frozenset(firsts - {*wild}), _expression(wild) if wild else lambda name: False

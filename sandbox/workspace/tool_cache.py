@@ -11,7 +11,6 @@ import os
 import stat
 
 from policy.model.frozen import dataclass
-from policy.model.verdict import Problem
 from sandbox.backend import SandboxUnavailable
 from sandbox.inside import safe_rmtree
 
@@ -21,7 +20,7 @@ SWEEPING = "cache sweep"  # the name of the thread that removes the caches of wo
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class WorkspaceCache:
     """The cache of one workspace: `size` is what it takes on the disk in bytes; `gone`: the workspace is no more."""
 
     workspace: str
@@ -52,7 +51,7 @@ def ready(kept: str, workspace: str) -> None:
         raise _unusable(kept, FileExistsError(17, "it is not a folder of yours"))
 
 
-def everything(base: str) -> tuple[Kept, ...]:
+def everything(base: str) -> tuple[WorkspaceCache, ...]:
     """Return the caches of all workspaces, by workspace."""
     found = []
     for key in _names(f"{base}/{_ALL}"):
@@ -60,7 +59,7 @@ def everything(base: str) -> tuple[Kept, ...]:
         workspace = _owner(folder)
         if workspace is not None:
             gone = not os.path.lexists(workspace)
-            found.append(Kept(workspace, f"{folder}/{_KEPT}", _size(f"{folder}/{_KEPT}"), gone))
+            found.append(WorkspaceCache(workspace, f"{folder}/{_KEPT}", _size(f"{folder}/{_KEPT}"), gone))
     return tuple(sorted(found, key=lambda each: each.workspace))
 
 
@@ -98,12 +97,10 @@ def _make(kept: str, workspace: str) -> os.stat_result:
 
 
 def _unusable(kept: str, error: OSError) -> SandboxUnavailable:
-    return SandboxUnavailable(
-        Problem(
-            f"the sandbox's own cache `{kept}` cannot be used",
-            (error.strerror or "it cannot be reached").lower(),
-            "check that folder, or name another place with RINGFENCE_CACHE_DIR; nothing was run",
-        )
+    return SandboxUnavailable.of(
+        f"the sandbox's own cache `{kept}` cannot be used",
+        (error.strerror or "it cannot be reached").lower(),
+        "check that folder, or name another place with RINGFENCE_CACHE_DIR; nothing was run",
     )
 
 

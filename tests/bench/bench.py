@@ -28,7 +28,7 @@ import profiles
 from policy.model.action import RunArgv
 from policy.model.verdict import _MINT, Permit, Rights, Terms
 from sandbox.linux.backend import Linux
-from sandbox.workspace.folder_cache import Trees
+from sandbox.workspace.folder_cache import FolderTrees
 from sandbox.workspace.protected_paths import scan
 
 HERE = Path(__file__).resolve()
@@ -340,9 +340,9 @@ def workspace(folder: str, files: int = 100_000) -> None:
     first: list[float] = []
     again: list[float] = []
     later: list[float] = []
-    trees = Trees(kept)
+    trees = FolderTrees(kept)
     for times, known in ((first, trees), *((again, trees) for _ in range(9)), *((later, None) for _ in range(5))):
-        known = known or Trees(kept)  # of another process: read from the disk
+        known = known or FolderTrees(kept)  # of another process: read from the disk
         started = time.perf_counter()
         scan(place, hidden, (), locked, known)
         times.append(time.perf_counter() - started)

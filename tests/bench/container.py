@@ -19,8 +19,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from policy.model.action import RunArgv
 from policy.model.verdict import _MINT, Permit, Rights, Terms
+from sandbox.backend import ContainerOptions
 from sandbox.container.backend import Container
-from sandbox.container.options import Choice
 from tests.support.container_bench import Dock, dock
 
 ROUNDS = 40
@@ -32,7 +32,7 @@ async def measured(given: Dock, folder: str) -> dict[str, float]:
     cli = ("docker", "-H", f"unix://{given.socket}")
     plain = given.ask("create_container_from_config", {"Image": given.image, "Entrypoint": ["/bin/sleep", "9999"], "HostConfig": {"NetworkMode": "none", "Init": True}})["Id"]  # fmt: skip
     given.ask("start", plain)
-    backend = Container(Choice(given.image, "", given.socket))
+    backend = Container(ContainerOptions(given.image, "", given.socket))
     permits = {
         rights: Permit(RunArgv(("/bin/true",), folder), Terms(rights, folder, "/nonexistent", env=()), _MINT)
         for rights in Rights

@@ -25,7 +25,7 @@ from runner.sessions.store import JournalError, SessionError
 from runner.version import VERSION
 from sandbox.backend import Outcome, SandboxUnavailable
 from sandbox.container.daemon import NoDaemon
-from sandbox.process_limit import ProcessLimitReached, starting_process
+from sandbox.linux.helper_process import ProcessLimitReached, starting_process
 from tests.support.places import ROOT
 
 # words after `agent exec`, what they mean

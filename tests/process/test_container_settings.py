@@ -61,7 +61,7 @@ def body(of: Terms, **told: object) -> dict[str, object]:
         "unset": ("PATH", "HOSTNAME"),
         "userns": "host",
     }
-    return create_body.body(of, FOUND, create_body.Place(**{**base, **told}), DISK.get)  # type: ignore[arg-type]  # likewise
+    return create_body.body(of, FOUND, create_body.ContainerSettings(**{**base, **told}), DISK.get)  # type: ignore[arg-type]  # likewise
 
 
 CASES = {
@@ -351,7 +351,7 @@ namespaces 1
 mounts 1
 over 1
 """
-ASKED = canary.Asked(
+ASKED = canary.RequestedContainer(
     terms(),
     "1000:1000",
     (("/home/u/p", "/home/u/p", False), ("/home/u/p/.git/config", "/home/u/p/.git/config", True)),

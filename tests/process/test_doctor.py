@@ -12,7 +12,7 @@ from policy.model.verdict import Problem
 from runner.config import load
 from runner.doctor.models import models
 from runner.doctor.report import Finding, State, _container, _refused, namespaces
-from sandbox.container.options import Choice
+from sandbox.backend import ContainerOptions
 from tests.support.sandbox_bench import NO_NAMESPACES
 
 AGENT = str(Path(sys.executable).parent / "agent")
@@ -69,17 +69,17 @@ def test_where_namespaces_are_refused_it_says_which_switch_and_how(tmp_path: Pat
 # fmt: off
 DAEMONS = [
     # what is configured, DOCKER_HOST, state, why
-    (Choice(),                           "unix:///nowhere/d.sock", State.ABSENT,  "nobody asked for it"),
-    (Choice(image="sha256:" + "0" * 64), "unix:///nowhere/d.sock", State.MISSING, "an image is configured for it"),
-    (Choice(socket="/nowhere/d.sock"),   "",                       State.MISSING, "a socket is"),
-    (Choice(),                           "tcp://127.0.0.1:1",      State.WEAK,    "there is one, of no use as it is"),
+    (ContainerOptions(),                           "unix:///nowhere/d.sock", State.ABSENT,  "nobody asked for it"),
+    (ContainerOptions(image="sha256:" + "0" * 64), "unix:///nowhere/d.sock", State.MISSING, "an image is configured for it"),
+    (ContainerOptions(socket="/nowhere/d.sock"),   "",                       State.MISSING, "a socket is"),
+    (ContainerOptions(),                           "tcp://127.0.0.1:1",      State.WEAK,    "there is one, of no use as it is"),
 ]
 # fmt: on
 
 
 @pytest.mark.parametrize(("choice", "host", "state", "why"), DAEMONS, ids=[row[3] for row in DAEMONS])
 def test_a_container_daemon_that_is_not_there(
-    choice: Choice, host: str, state: State, why: str, monkeypatch: pytest.MonkeyPatch
+    choice: ContainerOptions, host: str, state: State, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", host)
     found = asyncio.run(_container(choice))

@@ -13,7 +13,7 @@ import pytest
 from sandbox.egress import connection as served_module
 from sandbox.egress import ledger
 from sandbox.egress import proxy as proxy_module
-from sandbox.egress.resolver import resolve
+from sandbox.egress.dialer import resolve
 from tests.support.client_hellos import client_hello, made, sni, split
 from tests.support.egress_network import Names, Proxy, Server, certificate, proxying, serving
 

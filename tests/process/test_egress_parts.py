@@ -11,7 +11,7 @@ from sandbox.egress import client_hello as client_hello_module
 from sandbox.egress import http1, socks
 from sandbox.egress.addresses import can_be_private, refusal
 from sandbox.egress.dialer import Dialer
-from sandbox.egress.errors import Failed, Malformed, Refused
+from sandbox.egress.ledger import EgressRefused, Failed, Malformed
 from tests.support.client_hellos import client_hello, extension, made, sni, split
 
 # fmt: off
@@ -504,14 +504,14 @@ RIGHTS = [
 def test_the_smallest_entry_that_would_do_is_named(
     entry: str, asked: tuple[str, int, str, str], right: str, why: str
 ) -> None:
-    with pytest.raises(Refused) as told:
+    with pytest.raises(EgressRefused) as told:
         Dialer((entry,)).allowing(*asked)
     assert told.value.right == right, why
     assert not right or host_rule(right) == host_rule(str(host_rule(right))), why
 
 
 def test_the_answers_of_socks() -> None:
-    said = [socks.answer(each)[1] for each in (None, Refused("no"), Failed("gone"), Malformed("what"))]
+    said = [socks.answer(each)[1] for each in (None, EgressRefused("no"), Failed("gone"), Malformed("what"))]
     assert said == [0, 2, 4, 1]
 
 

@@ -17,8 +17,9 @@ from sandbox.backend import SandboxUnavailable
 from sandbox.linux import plan_builder
 from sandbox.workspace import folder_cache as trees_module
 from sandbox.workspace import protected_paths as scanning
+from sandbox.workspace import secret_files
 from sandbox.workspace.autorun import Watch
-from sandbox.workspace.folder_cache import Trees
+from sandbox.workspace.folder_cache import FolderTrees
 from sandbox.workspace.git_files import harmless
 from sandbox.workspace.protected_paths import Scan, scan
 from tests.support.places import ROOT
@@ -27,11 +28,11 @@ SECRETS, SHOWN = (".env", ".env.*", "*.pem"), (".env.example",)
 LOCKED = (".git/hooks", ".git/config", ".git/commondir", ".git/modules/*/config", ".envrc", ".vscode")
 
 
-def look(folder: Path, trees: Trees | None = None) -> Scan:
+def look(folder: Path, trees: FolderTrees | None = None) -> Scan:
     return scan(str(folder), SECRETS, SHOWN, LOCKED, trees)
 
 
-def read_last(trees: Trees, folder: Path) -> int:
+def read_last(trees: FolderTrees, folder: Path) -> int:
     return trees.take(str(folder), (SECRETS, SHOWN)).read
 
 
@@ -102,12 +103,12 @@ def test_law_what_is_remembered_hides_no_change(
     (folder / "r/.git/config").write_text("[include]\npath = ../../../outside/settings\n")
     (outside / "settings").write_text("[user]\nname = n\n")
     wait_until_settled()
-    trees = Trees(cache)
+    trees = FolderTrees(cache)
     before = look(folder, trees)
     assert before == look(folder)
     subprocess.run(["bash", "-c", change], cwd=folder, check=False, env={"PATH": os.environ["PATH"]})
     if process == "the next process":
-        trees = Trees(cache)
+        trees = FolderTrees(cache)
     after = look(folder, trees)
     assert after == look(folder), why
     assert after != before, why
@@ -119,7 +120,7 @@ def test_law_random_changes(tmp_path: Path, quick: None) -> None:
     folder, outside = tmp_path / "w", tmp_path / "outside"
     folder.mkdir()
     outside.mkdir()
-    trees = Trees(None)
+    trees = FolderTrees(None)
     names = ["a", "b", ".env", "k.pem", ".git", "HEAD", "objects", "refs", "config", ".envrc"]
     for step in range(400):
         places = [Path(found) for found, _, _ in os.walk(folder)]
@@ -151,7 +152,7 @@ def test_a_change_in_the_same_tick_of_the_clock_is_seen(tmp_path: Path) -> None:
     for number in range(300):
         folder = tmp_path / str(number)
         folder.mkdir()
-        trees = Trees(None)
+        trees = FolderTrees(None)
         look(folder, trees)
         (folder / ".env").write_text("s")
         assert short(look(folder, trees).masked, folder) == {".env"}
@@ -163,14 +164,14 @@ def test_what_did_not_change_is_not_read(tmp_path: Path, monkeypatch: pytest.Mon
     cache.mkdir()
     make(folder, *(f"{a}/{b}/file{c}" for a in range(20) for b in range(20) for c in range(2)))
     wait_until_settled()
-    trees = Trees(cache)
+    trees = FolderTrees(cache)
     look(folder, trees)
     assert read_last(trees, folder) == 421
     look(folder, trees)
     assert read_last(trees, folder) == 0, "the same process"
     script = (
-        "import sys; from pathlib import Path; from sandbox.workspace.protected_paths import scan; from sandbox.workspace.folder_cache import Trees\n"
-        f"t = Trees(Path({str(cache)!r})); scan({str(folder)!r}, {SECRETS!r}, {SHOWN!r}, {LOCKED!r}, t)\n"
+        "import sys; from pathlib import Path; from sandbox.workspace.protected_paths import scan; from sandbox.workspace.folder_cache import FolderTrees\n"
+        f"t = FolderTrees(Path({str(cache)!r})); scan({str(folder)!r}, {SECRETS!r}, {SHOWN!r}, {LOCKED!r}, t)\n"
         f"print(t.take({str(folder)!r}, ({SECRETS!r}, {SHOWN!r})).read)"
     )
     told = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
@@ -179,7 +180,7 @@ def test_what_did_not_change_is_not_read(tmp_path: Path, monkeypatch: pytest.Mon
     assert short(look(folder, trees).masked, folder) == {"3/4/.env"}
     assert read_last(trees, folder) == 1, "only what changed"
     monkeypatch.setattr(trees_module, "_LOCAL", frozenset())
-    look(folder, fresh := Trees(None))
+    look(folder, fresh := FolderTrees(None))
     look(folder, fresh)
     assert read_last(fresh, folder) == 421, "a file system whose times come from elsewhere is never believed"
 
@@ -190,7 +191,7 @@ def test_a_cache_that_is_not_whole_is_as_good_as_none(tmp_path: Path, quick: Non
     cache.mkdir()
     make(folder, ".env", *(f"{number}/x" for number in range(300)))
     wait_until_settled()
-    expected = look(folder, Trees(cache))
+    expected = look(folder, FolderTrees(cache))
     (kept,) = cache.iterdir()
     whole = kept.read_bytes()
     for damage in (
@@ -203,11 +204,11 @@ def test_a_cache_that_is_not_whole_is_as_good_as_none(tmp_path: Path, quick: Non
         bytes(len(whole)),
     ):
         kept.write_bytes(damage)
-        assert look(folder, Trees(cache)) == expected
+        assert look(folder, FolderTrees(cache)) == expected
     kept.unlink()
     kept.mkdir()
-    assert look(folder, Trees(cache)) == expected
-    assert look(folder, Trees(tmp_path / "none")) == expected
+    assert look(folder, FolderTrees(cache)) == expected
+    assert look(folder, FolderTrees(tmp_path / "none")) == expected
 
 
 @pytest.mark.threat("T04")
@@ -215,7 +216,7 @@ def test_another_name_of_a_secret_is_seen_where_nobody_counts_links(tmp_path: Pa
     """A reader's look asks no file for its links; that of the old name is told by the folder of the new one."""
     make(tmp_path, "a/.env", "b/free")
     wait_until_settled()
-    trees = Trees(None)
+    trees = FolderTrees(None)
 
     def masked() -> set[str]:
         return short(scan(str(tmp_path), SECRETS, SHOWN, LOCKED, trees, count=False).masked, tmp_path)
@@ -241,7 +242,7 @@ def test_a_link_made_elsewhere_is_noticed(
     folder = tmp_path / "w"
     make(folder, "a/one", "a/two", "b/three")
     wait_until_settled()
-    trees, began = Trees(None), trees_module.now()
+    trees, began = FolderTrees(None), trees_module.now()
     monkeypatch.setattr(trees_module, "now", lambda: began)
     assert look(folder, trees).shared == ()
     subprocess.run(["cp", "-al", str(folder), str(tmp_path / "backup")], check=True)
@@ -288,7 +289,7 @@ def test_what_appears_is_noticed_however_little_is_read(
     if link:
         (folder / ".git" / "HEAD").symlink_to("refs/heads/main")
     terms = Terms(Rights.WORKSPACE_WRITE, str(folder), "/nonexistent", hidden=SECRETS, shown=SHOWN, locked=LOCKED)
-    trees = Trees(None)
+    trees = FolderTrees(None)
     wait_until_settled()
 
     def after(script: str) -> set[str]:
@@ -312,7 +313,7 @@ def test_names_with_a_wildcard_are_found_and_remembered_beside_links(tmp_path: P
     (folder / "readme").symlink_to("a/x")
     (folder / "linked.code-workspace").symlink_to("real.txt")
     terms = Terms(Rights.WORKSPACE_WRITE, str(folder), "/nonexistent", hidden=SECRETS, shown=SHOWN, locked=locked)
-    trees = Trees(None)
+    trees = FolderTrees(None)
     wait_until_settled()
     found = scan(str(folder), SECRETS, SHOWN, locked, trees)
     assert short(found.locked, folder) == {"My.code-workspace", "real.txt"}, "upper and lower case are the disk's"
@@ -363,7 +364,7 @@ def test_law_names_match_as_one_expression_would_have_them() -> None:
     odd = ["*", "**", "a*", "*a", "*a*", "a*a", "a*b*c", "?a", "[ab]*", "[!a]", "", "\u212aey", "*.K", "a**b", "*.*"]
     for _ in range(400):
         patterns = tuple(dice.sample(usual, 5) + dice.sample(odd, 2))
-        ours, theirs = scanning._matcher(patterns), scanning._expression(patterns)
+        ours, theirs = secret_files._matcher(patterns), secret_files.expression(patterns)
         for _ in range(60):
             base = dice.choice([*patterns, *usual]).replace("*", dice.choice(["", "a", "b.c", "x*", "\n", "\u212a"]))
             spelled = dice.choice([base, base.lower(), base.upper(), base.title()])

@@ -8,19 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.linux.cgroup import group as group_module
-from sandbox.linux.cgroup.files import read_words, write
-from sandbox.linux.cgroup.group import ALL, Group, words
-from sandbox.linux.cgroup.locations import (
+from sandbox.linux import cgroup as group_module
+from sandbox.linux.cgroup import ALL, ControlGroup, words
+from sandbox.linux.cgroup_places import (
     _PREFIX,
     CPU,
     MEMORY,
     PIDS,
-    Place,
+    CgroupPlace,
     mark,
     places,
+    read_words,
     sweep,
     usable,
+    write,
 )
 from tests.support.places import ROOT
 
@@ -37,7 +38,7 @@ def lay(folder: Path, **files: str) -> Path:
     return folder
 
 
-def found(base: Path, own: str) -> list[Place]:
+def found(base: Path, own: str) -> list[CgroupPlace]:
     return list(places(f"41 31 0:38 / {base} rw,relatime - cgroup2 cgroup2 rw", f"0::{own}\n"))
 
 
@@ -83,7 +84,7 @@ def test_a_group_of_somebody_else_is_none(tmp_path: Path) -> None:
     lay(tmp_path / "a", cgroup__subtree_control="memory pids")
     lay(tmp_path)
     script = (
-        "import os, sys; sys.path.insert(0, sys.argv[2]); from sandbox.linux.cgroup.locations import places; os.setuid(65534)\n"
+        "import os, sys; sys.path.insert(0, sys.argv[2]); from sandbox.linux.cgroup_places import places; os.setuid(65534)\n"
         "print(list(places(f'41 31 0:38 / {sys.argv[1]} rw - cgroup2 cgroup2 rw', '0::/a')))"
     )
     tmp_path.chmod(0o755)
@@ -129,7 +130,7 @@ def test_the_file_protocol_of_version_2(tmp_path: Path, monkeypatch: pytest.Monk
         lay(Path(path), **dict.fromkeys(names, ""), **counted)
 
     monkeypatch.setattr(group_module, "_new", new)  # what mkdir(2) does there: the folder has its files at once
-    group = Group(4242, (Place(2, str(tmp_path), frozenset(ALL), ((PIDS, 10),)),))
+    group = ControlGroup(4242, (CgroupPlace(2, str(tmp_path), frozenset(ALL), ((PIDS, 10),)),))
     assert group.limit(2 * G, 100, 5) == set(ALL)
     (folder,) = tmp_path.iterdir()
     text = {path.name: path.read_text() for path in folder.iterdir()}
@@ -140,7 +141,7 @@ def test_the_file_protocol_of_version_2(tmp_path: Path, monkeypatch: pytest.Monk
         "1",
     )
     assert text["pids.max"] == "10", "never more than what was left behind"
-    assert group.used() == group_module.Used(2.5, 2, 3)
+    assert group.used() == group_module.GroupCounters(2.5, 2, 3)
     assert words(group) == "cgroup v2 (memory, pids, cpu)"
     group.begin()
     assert (group.excess(), group.refused()) == (None, 0)
@@ -162,17 +163,17 @@ def test_the_file_protocol_of_version_2(tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.threat("T64")
 def test_where_only_some_are_ours_the_watchdog_keeps_the_rest(tmp_path: Path) -> None:
     """A limit that cannot be set is not held, and the words say so."""
-    group = Group(os.getpid(), (Place(1, str(tmp_path / "missing"), frozenset({MEMORY})),))
+    group = ControlGroup(os.getpid(), (CgroupPlace(1, str(tmp_path / "missing"), frozenset({MEMORY})),))
     assert group.limit(G, 10, 5) == frozenset()
     assert words(group) == "watchdog"
-    assert (group.used(), group.excess()) == (group_module.Used(), None)
+    assert (group.used(), group.excess()) == (group_module.GroupCounters(), None)
     group.remove()
 
 
 @pytest.mark.threat("T64")
 def test_a_group_that_is_taken_away_ends_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_module, "_new", lambda path: lay(Path(path), pids__max="", pids__events="max 0\n"))
-    group = Group(1, (Place(2, str(tmp_path), frozenset({PIDS})),))
+    group = ControlGroup(1, (CgroupPlace(2, str(tmp_path), frozenset({PIDS})),))
     group.limit(G, 10, 5)
     group.begin()
     for handle in group._files.values():
@@ -188,21 +189,21 @@ def test_a_group_that_is_taken_away_ends_the_command(tmp_path: Path, monkeypatch
 
 
 @pytest.fixture
-def kernel() -> tuple[Place, ...]:
+def kernel() -> tuple[CgroupPlace, ...]:
     if not usable():
         pytest.skip("this user may make no control group on this machine")
     return usable()
 
 
-def left(kernel: tuple[Place, ...]) -> list[str]:
+def left(kernel: tuple[CgroupPlace, ...]) -> list[str]:
     mine = f"{_PREFIX}{os.getpid()}-"
     return [name for place in kernel for name in os.listdir(place.folder) if name.startswith(mine)]
 
 
 @pytest.mark.threat("T64")
-def test_a_group_holds_a_process_and_all_it_starts_and_leaves_nothing(kernel: tuple[Place, ...]) -> None:
+def test_a_group_holds_a_process_and_all_it_starts_and_leaves_nothing(kernel: tuple[CgroupPlace, ...]) -> None:
     with subprocess.Popen(["sh", "-c", "sleep 0.2; setsid sleep 60 & sleep 60"]) as process:
-        group = Group(process.pid)
+        group = ControlGroup(process.pid)
         held = group.limit(G, 20, 60)
         assert held == {what for place in kernel for what in place.keeps}
         assert left(kernel)
@@ -215,7 +216,7 @@ def test_a_group_holds_a_process_and_all_it_starts_and_leaves_nothing(kernel: tu
 
 
 @pytest.mark.threat("T64")
-def test_groups_of_a_killed_session_are_swept_and_others_stay(kernel: tuple[Place, ...]) -> None:
+def test_groups_of_a_killed_session_are_swept_and_others_stay(kernel: tuple[CgroupPlace, ...]) -> None:
     folder = kernel[0].folder
     mine = mark(os.getpid())
     dead = [f"{_PREFIX}{os.getpid()}-1-0", f"{_PREFIX}4194303-77-3"]  # born at another time; nobody
@@ -234,10 +235,10 @@ def test_groups_of_a_killed_session_are_swept_and_others_stay(kernel: tuple[Plac
 
 
 @pytest.mark.threat("T64")
-def test_a_session_that_is_killed_is_swept_by_the_next(kernel: tuple[Place, ...]) -> None:
+def test_a_session_that_is_killed_is_swept_by_the_next(kernel: tuple[CgroupPlace, ...]) -> None:
     script = (
-        "import os, signal, subprocess, sys; sys.path.insert(0, sys.argv[1]); from sandbox.linux.cgroup.group import Group\n"
-        "p = subprocess.Popen(['true']); g = Group(p.pid); g.limit(1 << 30, 9, 9); p.wait()\n"
+        "import os, signal, subprocess, sys; sys.path.insert(0, sys.argv[1]); from sandbox.linux.cgroup import ControlGroup\n"
+        "p = subprocess.Popen(['true']); g = ControlGroup(p.pid); g.limit(1 << 30, 9, 9); p.wait()\n"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )
     process = subprocess.Popen([sys.executable, "-c", script, str(ROOT)])
@@ -264,19 +265,19 @@ def test_our_own_group_is_made_room_in_and_left_as_it_was() -> None:
     name = sorted(names or offered)[0]
     base = f"{points[0]}/ringfence-test-{os.getpid()}"
     script = (
-        "import os, subprocess, sys; sys.path.insert(0, sys.argv[1]); from sandbox.linux.cgroup import files, group, locations\n"
+        "import os, subprocess, sys; sys.path.insert(0, sys.argv[1]); from sandbox.linux import cgroup, cgroup_places\n"
         "base, name = sys.argv[2:]\n"
-        "files.write(base, 'cgroup.procs', str(os.getpid()))\n"
+        "cgroup_places.write(base, 'cgroup.procs', str(os.getpid()))\n"
         "child = subprocess.Popen(['sleep', '60'])\n"
         "own = lambda: open('/proc/self/cgroup').read().strip().splitlines()[-1].rpartition(':')[2]\n"
         "before = own()\n"
-        "try: files.write(base, 'cgroup.subtree_control', '+' + name); print('no rule')\n"
+        "try: cgroup_places.write(base, 'cgroup.subtree_control', '+' + name); print('no rule')\n"
         "except OSError as error: print(error.errno)\n"
-        "print(locations.make_room(base, frozenset({name})), name in files.read_words(base, 'cgroup.subtree_control'))\n"
-        "print(own() == before, len(files.read_words(base, 'cgroup.procs')))\n"
-        "g = group.Group(child.pid, (locations.Place(2, base, frozenset({'cpu'})),))\n"
+        "print(cgroup_places.make_room(base, frozenset({name})), name in cgroup_places.read_words(base, 'cgroup.subtree_control'))\n"
+        "print(own() == before, len(cgroup_places.read_words(base, 'cgroup.procs')))\n"
+        "g = cgroup.ControlGroup(child.pid, (cgroup_places.CgroupPlace(2, base, frozenset({'cpu'})),))\n"
         "print(sorted(g.limit(1, 1, 60)), g.used().kills); g.begin(); print(g.excess()); g.remove()\n"
-        "print(child.wait(), own() == before, files.read_words(base, 'cgroup.subtree_control'), os.listdir(base).count('x'))\n"
+        "print(child.wait(), own() == before, cgroup_places.read_words(base, 'cgroup.subtree_control'), os.listdir(base).count('x'))\n"
         "print([entry.name for entry in os.scandir(base) if entry.is_dir()])\n"
     )
     enabled = name in names

@@ -17,8 +17,9 @@ from sandbox.backend import Outcome, Violation
 from sandbox.workspace import autorun_watch
 from sandbox.workspace.autorun import Watch
 from sandbox.workspace.autorun_watch import Live
-from sandbox.workspace.folder_cache import Trees
+from sandbox.workspace.folder_cache import FolderTrees
 from sandbox.workspace.inotify import Inotify
+from sandbox.workspace.path_patterns import PatternIndex
 from sandbox.workspace.protected_paths import Scan, scan
 from tests.support.sandbox_bench import USERS, Bench, make
 
@@ -231,7 +232,7 @@ def test_the_name_of_a_file_begins_no_line_of_ours(capfd: pytest.CaptureFixture[
 
 
 def watching(top: Path) -> tuple[Live, Scan]:
-    trees = Trees(None)
+    trees = FolderTrees(None)
     terms = Terms(Rights.WORKSPACE_WRITE, str(top), "/nonexistent", locked=LOCKED)
     found = scan(str(top), (), (), LOCKED, trees)
     return Live(Watch(terms, found, top.parent / "aside", trees), found, trees), found
@@ -339,7 +340,7 @@ def test_what_is_gone_before_anybody_looks_counts(tmp_path: Path, path: str, cou
 
 def test_names_are_looked_up_in_any_case_of_letters() -> None:
     """On a file system without upper and lower case, an editor obeys `.VSCode`."""
-    firsts = autorun_watch._Firsts(LOCKED)
+    firsts = PatternIndex(LOCKED)
     assert firsts.of(".VSCode") == (".vscode",)
     assert firsts.of("A.Code-Workspace") == ("*.code-workspace",)
 

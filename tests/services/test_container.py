@@ -420,8 +420,7 @@ def test_left_over_containers_are_removed_and_those_of_others_are_not(docked: Do
     import asyncio
     import fcntl
 
-    from sandbox.container import leftovers
-    from sandbox.container.daemon import Daemon
+    from sandbox.container.daemon import Daemon, labels, sweep
 
     held = tmp_path / "held"
     held.mkdir()
@@ -429,10 +428,10 @@ def test_left_over_containers_are_removed_and_those_of_others_are_not(docked: Do
     handle = os.open(held, os.O_RDONLY | os.O_DIRECTORY)
     fcntl.flock(handle, fcntl.LOCK_EX)
     labels = {
-        "gone": dict(leftovers.labels("s1", str(tmp_path / "gone"))),
-        "free": dict(leftovers.labels("s2", str(tmp_path / "free"))),
-        "held": dict(leftovers.labels("s3", str(held))),
-        "elsewhere": {**dict(leftovers.labels("s4", str(tmp_path / "gone"))), "io.ringfence.place": "another boot"},
+        "gone": dict(labels("s1", str(tmp_path / "gone"))),
+        "free": dict(labels("s2", str(tmp_path / "free"))),
+        "held": dict(labels("s3", str(held))),
+        "elsewhere": {**dict(labels("s4", str(tmp_path / "gone"))), "io.ringfence.place": "another boot"},
         "unlabelled": {},
     }
     made = {}
@@ -441,7 +440,7 @@ def test_left_over_containers_are_removed_and_those_of_others_are_not(docked: Do
             body = {"Image": docked.image, "Entrypoint": ["/bin/sleep", "99"], "Labels": told, "HostConfig": {"NetworkMode": "none"}}  # fmt: skip
             made[name] = docked.ask("create_container_from_config", body)["Id"]
             docked.ask("start", made[name])
-        asyncio.run(leftovers.sweep(Daemon(docked.socket)))
+        asyncio.run(sweep(Daemon(docked.socket)))
         there = {each["Id"] for each in docked.ask("containers", all=True)}
         assert {name for name, number in made.items() if number in there} == {"held", "elsewhere", "unlabelled"}
     finally:
@@ -463,10 +462,9 @@ def test_a_name_that_is_swapped_for_a_link_meanwhile_shows_nothing(docked: Dock)
     import asyncio
 
     from policy.model.verdict import Rights, Terms
-    from sandbox.backend import SandboxUnavailable
+    from sandbox.backend import ContainerOptions, SandboxUnavailable
     from sandbox.container.backend import Container
     from sandbox.container.container import Box
-    from sandbox.container.options import Choice
 
     class Raced(Container):
         def _body(self, box: Box, terms: Terms) -> dict[str, object]:
@@ -476,7 +474,7 @@ def test_a_name_that_is_swapped_for_a_link_meanwhile_shows_nothing(docked: Dock)
             return body
 
     async def attempt() -> str:
-        backend = Raced(Choice(image=docked.image, socket=docked.socket))
+        backend = Raced(ContainerOptions(image=docked.image, socket=docked.socket))
         try:
             await backend.probe(Terms(Rights.WORKSPACE_WRITE, str(work), "/nonexistent", locked=(".envrc",), env=()))
         except SandboxUnavailable as error:

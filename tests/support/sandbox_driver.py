@@ -16,12 +16,11 @@ from typing import Any
 from policy.model import action as actions
 from policy.model.profile import Profile
 from policy.model.verdict import _MINT, Limits, Permit, Rights, Terms
-from sandbox.backend import SandboxUnavailable, interrupted_connections
+from sandbox.backend import ContainerOptions, SandboxUnavailable, interrupted_connections
 from sandbox.container.backend import Container
 from sandbox.container.container import Box
-from sandbox.container.options import Choice
+from sandbox.linux import cgroup
 from sandbox.linux.backend import Linux
-from sandbox.linux.cgroup import group
 
 
 def lender(told: dict[str, Any], stack: contextlib.ExitStack) -> Any:
@@ -55,14 +54,14 @@ async def resolve(host: str, port: int) -> tuple[str, ...]:
 async def main() -> None:
     backends: dict[tuple[str, str], Linux | Container] = {}
     stack = contextlib.ExitStack()
-    usable = group.usable
+    usable = cgroup.usable
     loop = asyncio.get_running_loop()
     while line := await loop.run_in_executor(None, sys.stdin.readline):
         told = json.loads(line)
         name = told["tier"]
         names.update(told.get("names", {}))
         counted = told.get("counted", "kernel")
-        group.usable = usable if counted == "kernel" else tuple  # as on a machine where no group can be made
+        cgroup.usable = usable if counted == "kernel" else tuple  # as on a machine where no group can be made
         key = (name, f"{counted} {told.get('container')} {told.get('lend')}")
         backend = backends.get(key)
         if backend is None:
@@ -70,7 +69,11 @@ async def main() -> None:
             lend = lender(told["lend"], stack) if told.get("lend") else None
             if name == "container":
                 backend = Container(
-                    Choice(**told["container"]), cache=cache, aside=cache / "aside", resolver=resolve, lend=lend
+                    ContainerOptions(**told["container"]),
+                    cache=cache,
+                    aside=cache / "aside",
+                    resolver=resolve,
+                    lend=lend,
                 )
             else:
                 backend = Linux(name, cache=cache, aside=cache / "aside", resolver=resolve, lend=lend)

@@ -5,8 +5,7 @@ import socket
 
 import pytest
 
-from sandbox.container.attach_stream import Wire
-from sandbox.container.exec_stream import Running
+from sandbox.container.exec_stream import Running, Wire
 
 
 @pytest.mark.threat("T14")

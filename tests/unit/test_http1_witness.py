@@ -14,20 +14,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policy.model.host_rule import authority
-from sandbox.egress.errors import Malformed
-from sandbox.egress.http1 import END, Request, chunk_size, request
+from sandbox.egress.http1 import END, HttpRequest, chunk_size, request
+from sandbox.egress.ledger import Malformed
 
 TUNNEL = ("api.test", 443)
 
 
-def accepted(head: bytes, within: tuple[str, int] | None) -> Request | None:
+def accepted(head: bytes, within: tuple[str, int] | None) -> HttpRequest | None:
     try:
         return request(head, within)
     except Malformed:
         return None
 
 
-def agrees(head: bytes, ours: Request) -> None:
+def agrees(head: bytes, ours: HttpRequest) -> None:
     """Assert that h11 reads the accepted request as the proxy does: method, place, headers and end of the body."""
     body = b"5;x=y\r\nhello\r\n0\r\n\r\n" if ours.length < 0 else b"a" * min(ours.length, 1000)
     reader = h11.Connection(h11.SERVER, max_incomplete_event_size=1 << 20)

@@ -69,5 +69,5 @@ def test_the_log_is_read_only_where_it_is_written() -> None:
     if os.geteuid() != 0:
         assert feed is None
     if feed is not None:
-        assert feed.denials(landlock_log.processes(os.getpid()), 0.0) == ()
+        assert feed.denials(Feed.processes(os.getpid()), 0.0) == ()
         feed.close()

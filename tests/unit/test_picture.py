@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox.inside.files.image_check import Kind, picture
+from sandbox.inside.files.image_check import ImageKind, picture
 from tests.support.images import GIF, JPEG, WEBP, png
 
 WHOLE = png(3)
@@ -37,7 +37,7 @@ def part(name: bytes, body: bytes) -> bytes:
 DATA, END = chunk(b"IDAT", b"x"), chunk(b"IEND", b"")
 FRAME = b"\0\0\0\x9d\x01\x2a"
 # fmt: off
-TABLE: list[tuple[bytes, Kind | None, str]] = [
+TABLE: list[tuple[bytes, ImageKind | None, str]] = [
     (WHOLE,                                          ("image/png", 3, 1),   "whole"),
     (WHOLE + b"trailing",                            ("image/png", 3, 1),   "what follows the end is ignored by every reader"),
     (made(header(), chunk(b"tEXt", b"a"), DATA, END), ("image/png", 1, 1),  "chunks that nobody must know"),
@@ -89,7 +89,7 @@ TABLE: list[tuple[bytes, Kind | None, str]] = [
 
 @pytest.mark.threat("T122")
 @pytest.mark.parametrize(("content", "kind", "why"), TABLE, ids=[row[2] for row in TABLE])
-def test_which_are_whole_images(content: bytes, kind: Kind | None, why: str) -> None:
+def test_which_are_whole_images(content: bytes, kind: ImageKind | None, why: str) -> None:
     assert picture(content) == kind, why
 
 

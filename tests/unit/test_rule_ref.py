@@ -12,7 +12,7 @@ from policy.model.assessment import RuleKind, RuleRef
 from runner.audit.decode import action_of
 from runner.audit.legacy import current, current_rule, rule_beginnings
 from runner.audit.records import action_body
-from sandbox.request import file_request
+from sandbox.backend import file_request
 
 # reference, text form, why
 FORMS = [

@@ -13,9 +13,9 @@ from policy.model.action import RunScript
 from policy.model.secret_names import MOST, holds_login, originals
 from policy.model.secret_paths import Secrets
 from policy.model.tier import Tier
-from sandbox.workspace.folder_cache import Trees
-from sandbox.workspace.login_files import login_at
-from sandbox.workspace.protected_paths import scan, secret_names
+from sandbox.workspace.folder_cache import FolderTrees
+from sandbox.workspace.protected_paths import scan
+from sandbox.workspace.secret_files import login_at, secret_names
 from tests.support.classified import BOOK, judge, machine, profile
 
 # Names without blanks; those with some follow.
@@ -195,7 +195,7 @@ def test_a_file_of_settings_is_secret_while_it_holds_a_login(
     tmp_path: Path, name: str, content: str, login: bool, why: str
 ) -> None:
     assert holds_login(name, content.encode()) is login, why
-    work, trees = tmp_path / "work", Trees(None)
+    work, trees = tmp_path / "work", FolderTrees(None)
     (work / "sub").mkdir(parents=True)
     file = work / "sub" / name
 

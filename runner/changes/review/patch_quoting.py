@@ -7,7 +7,7 @@ import zlib
 from policy.model.frozen import dataclass
 from runner.changes.review.line_diff import hunks, split
 from sandbox.inside.files.diff import Effort
-from sandbox.workspace.inventory import Node
+from sandbox.workspace.inventory import TreeNode
 
 NOTHING = "0" * 40
 FILE, PROGRAM, LINK = "100644", "100755", "120000"
@@ -28,9 +28,9 @@ class Side:
         return hashlib.sha1(head + self.data, usedforsecurity=False).hexdigest()
 
 
-def node_of(side: Side | None) -> Node | None:
+def node_of(side: Side | None) -> TreeNode | None:
     """Return the state of a path for the inventory of auto-run files."""
-    return Node("link" if side.mode == LINK else "file", side.data) if side is not None else None
+    return TreeNode("link" if side.mode == LINK else "file", side.data) if side is not None else None
 
 
 def quoted(name: bytes) -> bytes:

@@ -12,7 +12,7 @@ from runner.changes.review.line_diff import hunks, split
 from runner.changes.review.patch_quoting import LINK, PROGRAM, binary, node_of
 from runner.changes.review.tree_diff import like_git
 from runner.text.sanitize import visible
-from sandbox.workspace.inventory import Changes, Finding, Node
+from sandbox.workspace.inventory import Changes, Finding, TreeNode
 
 _LARGE = 5 << 20  # bytes
 # Read by build tools, test runners and servers that somebody starts anyway. What starts by itself is in the profile.
@@ -52,9 +52,9 @@ def dangers(
     return tuple(danger for item in items for danger in _dangers(item, secret, obeyed))
 
 
-def changes_of(items: tuple[Planned, ...]) -> dict[str, Node | None]:
+def changes_of(items: tuple[Planned, ...]) -> dict[str, TreeNode | None]:
     """Return the target state of every path that `items` change."""
-    found: dict[str, Node | None] = {item.was: None for item in items if item.was}
+    found: dict[str, TreeNode | None] = {item.was: None for item in items if item.was}
     return found | {item.path: node_of(item.new) for item in items}
 
 

@@ -8,7 +8,7 @@ from runner.changes.undo import file_state as entry
 from runner.changes.undo.file_state import Entry, Kind, same
 from runner.changes.undo.recover import last_entry
 from runner.changes.undo.store import Step, Store
-from sandbox.workspace.inventory import Changes, Finding, Node
+from sandbox.workspace.inventory import Changes, Finding, TreeNode
 
 AUTO_RUN = "`--auto-run` brings it back as it was before the action"
 CHANGED = "somebody else changed it since; `--force` overwrites that"
@@ -100,11 +100,11 @@ def plan(store: Store, steps: Sequence[Step], allowed: Allowed, judge: Judge) ->
     return _with_moves(items, lambda item: (item.root, item.path) not in obeyed, again)
 
 
-def _node(entry: Entry | None) -> Node | None:
+def _node(entry: Entry | None) -> TreeNode | None:
     if entry is None:
         return None
     kind: Literal["file", "folder", "link"] = "folder" if entry.kind == Kind.FOLDER else "file"
-    return Node("link", entry.content) if entry.kind == Kind.LINK else Node(kind)
+    return TreeNode("link", entry.content) if entry.kind == Kind.LINK else TreeNode(kind)
 
 
 def _item(

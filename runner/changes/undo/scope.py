@@ -13,8 +13,8 @@ from policy.terms import with_path_denials
 from runner.changes.undo.change_scan import Rules
 from runner.changes.undo.snapshot import Bounds
 from sandbox.linux.launch import survey
-from sandbox.workspace.inventory import Inventory
-from sandbox.workspace.protected_paths import plain_names, secret_names
+from sandbox.workspace.inventory import AutorunInventory
+from sandbox.workspace.secret_files import plain_names, secret_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +80,13 @@ class SnapshotScope:
         return hashlib.sha256(seed.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def inventory_of(scope: SnapshotScope, terms: Terms, root: str) -> Inventory:
+def inventory_of(scope: SnapshotScope, terms: Terms, root: str) -> AutorunInventory:
     """Return the judge of what other programs run by themselves below `root`: the workspace, or a folder that `terms`
     let be written."""
     found = survey(terms, "", scope.cache)
     secrets = Secrets(scope.profile, scope.facts.home, scope.facts.private)
     workspace = scope.workspace if inside(root, scope.workspace) else root
-    return Inventory(secrets, root, workspace, (*found.locked, *found.named, *found.led), found.inner)
+    return AutorunInventory(secrets, root, workspace, (*found.locked, *found.named, *found.led), found.inner)
 
 
 def secret_of(scope: SnapshotScope) -> Callable[[str], bool]:

@@ -14,7 +14,7 @@ from typing import Any
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem
 from runner.problems import Exit, Stopped
-from sandbox.process_limit import starting_process
+from sandbox.linux.helper_process import starting_process
 
 _GRACE = 15.0  # seconds to end well, which closes the sandbox and the record
 _REST = 5.0  # seconds for what it had said already

@@ -14,8 +14,7 @@ from runner.frontends.exec.report import Case, Report
 from runner.problems import Exit, Stopped, ending_signals
 from runner.state.paths import cache_dir, state_dir
 from runner.stderr import print_problem
-from sandbox.backend import Backend, Enforcement, Level, Outcome, interrupted_connections
-from sandbox.container.options import Choice
+from sandbox.backend import Backend, ContainerOptions, Enforcement, Level, Outcome, interrupted_connections
 from sandbox.linux.launch import PrelaunchedHelper
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ async def _boundary(
     wanted: tuple[str | None, Level],
     terms: Terms,
     ahead: PrelaunchedHelper | None,
-    container: Choice,
+    container: ContainerOptions,
     lend: "InjectorFactory | None",
 ) -> AsyncIterator[Opening]:
     """Start a sandbox while the caller works on, and close it at the end in every case."""

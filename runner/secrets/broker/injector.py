@@ -17,7 +17,7 @@ from policy.model.verdict import Problem
 from runner.secrets.broker.secret_source import secret_of
 from runner.secrets.secret import Secret, SecretError
 from sandbox.egress.credential_injection import Broker, InjectedHeader
-from sandbox.egress.errors import Failed
+from sandbox.egress.ledger import Failed
 
 if TYPE_CHECKING:
     import ssl

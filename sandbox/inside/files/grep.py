@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 
-class Query:
+class SearchQuery:
     """The parameters of a search. `glob` is a filter like gitignore: `*.py`, `src/**`, `!*.min.js`."""
 
     __slots__ = ("context", "files_only", "glob", "ignore_case", "limit", "pattern", "root", "seconds")
@@ -43,7 +43,7 @@ class Query:
         self.seconds = seconds
 
 
-class Findings:
+class SearchResult:
     """The matches, file by file, in the order of the search: [path, [[line number, is a match, text], ...]]."""
 
     __slots__ = ("_room", "count", "files", "late", "limited", "unread")
@@ -74,7 +74,7 @@ class Late(Exception):
     """The time is up."""
 
 
-class Alarm:
+class TimeLimit:
     """A time limit: `with Alarm(seconds):` raises Late at the limit, even inside one regular expression that never
     ends.
     """
@@ -107,14 +107,14 @@ def _ring(number: int, frame: "FrameType | None") -> None:
     raise Late
 
 
-def compiled(query: Query) -> "re.Pattern[str] | str":
+def compiled(query: SearchQuery) -> "re.Pattern[str] | str":
     """Return the pattern compiled by Python, or the reason why it is invalid, in words."""
     import re
     import warnings
 
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a pattern of a future Python is no news for whoever searches
+            warnings.simplefilter("ignore")  # a warning about future Python versions does not matter to a search
             return re.compile(query.pattern, re.IGNORECASE if query.ignore_case else 0)
     except (re.error, OverflowError, RecursionError) as error:
         where = getattr(error, "pos", None)
@@ -122,11 +122,11 @@ def compiled(query: Query) -> "re.Pattern[str] | str":
         return words if where is None else f"{words} at character {where + 1}"
 
 
-def search(query: Query, regex: "re.Pattern[str]", paths: list[str] | None = None) -> Findings:
+def search(query: SearchQuery, regex: "re.Pattern[str]", paths: list[str] | None = None) -> SearchResult:
     """Search by Python's own regular expressions: `paths`, or every file but binary ones and those below `.git`."""
-    found = Findings()
+    found = SearchResult()
     try:
-        with Alarm(query.seconds):
+        with TimeLimit(query.seconds):
             for path in _files(query, found) if paths is None else paths:
                 if not _search_one(path, show(path), regex, query, found):
                     break
@@ -135,7 +135,7 @@ def search(query: Query, regex: "re.Pattern[str]", paths: list[str] | None = Non
     return found
 
 
-def _files(query: Query, found: Findings) -> "Iterator[str]":
+def _files(query: SearchQuery, found: SearchResult) -> "Iterator[str]":
     """Return the files to search, in the order of their names."""
     if not os.path.isdir(query.root):
         yield query.root
@@ -177,7 +177,7 @@ def filter_of(glob: str) -> Pattern:
     return Pattern(glob if "/" in glob.rstrip("/") else f"**/{glob}")
 
 
-def _search_one(path: str, shown: str, regex: "re.Pattern[str]", query: Query, found: Findings) -> bool:
+def _search_one(path: str, shown: str, regex: "re.Pattern[str]", query: SearchQuery, found: SearchResult) -> bool:
     """Search one file; False when the answer is full."""
     try:
         if not stat.S_ISREG(os.stat(path, follow_symlinks=path == query.root).st_mode):

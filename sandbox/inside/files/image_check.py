@@ -10,7 +10,7 @@ import zlib
 SIDE_CAP = (
     8_000  # pixels; SOURCE: platform.claude.com/docs/en/build-with-claude/vision, the least of the vendors' bounds
 )
-Kind = tuple[str, int, int]  # the media type, width and height in pixels
+ImageKind = tuple[str, int, int]  # the media type, width and height in pixels
 
 _PNG = b"\x89PNG\r\n\x1a\n"
 # SOURCE: PNG 11.2.1, table 12: the bit depths of each colour type.
@@ -18,7 +18,7 @@ _DEPTHS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8, 
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # JPEG's markers that begin a frame
 
 
-def picture(content: bytes) -> Kind | None:
+def picture(content: bytes) -> ImageKind | None:
     """Return the kind of the image that `content` is; None for what is none, is damaged or cut, or has no pixels."""
     for read in (_png, _jpeg, _gif, _webp):
         try:
@@ -30,7 +30,7 @@ def picture(content: bytes) -> Kind | None:
     return None
 
 
-def _png(content: bytes) -> Kind | None:
+def _png(content: bytes) -> ImageKind | None:
     if not content.startswith(_PNG):
         return None
     size, at, data = (0, 0), len(_PNG), False
@@ -56,7 +56,7 @@ def _png(content: bytes) -> Kind | None:
     return None
 
 
-def _jpeg(content: bytes) -> Kind | None:
+def _jpeg(content: bytes) -> ImageKind | None:
     if not content.startswith(b"\xff\xd8\xff"):
         return None
     size, at = (0, 0), 2
@@ -78,7 +78,7 @@ def _jpeg(content: bytes) -> Kind | None:
     return None
 
 
-def _gif(content: bytes) -> Kind | None:
+def _gif(content: bytes) -> ImageKind | None:
     if content[:6] not in (b"GIF87a", b"GIF89a"):
         return None
     size, at, frames = (_little(content, 6, 2), _little(content, 8, 2)), 13 + _table(content[10]), 0
@@ -99,7 +99,7 @@ def _gif(content: bytes) -> Kind | None:
         at += 1
 
 
-def _webp(content: bytes) -> Kind | None:
+def _webp(content: bytes) -> ImageKind | None:
     if content[:4] != b"RIFF" or content[8:12] != b"WEBP" or len(content) < 8 + _little(content, 4, 4):
         return None
     size, at, end = (0, 0), 12, 8 + _little(content, 4, 4)

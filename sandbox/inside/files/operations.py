@@ -8,7 +8,7 @@ import os
 
 from sandbox.inside.files.access import Refused, missing, refusal, regular, show
 from sandbox.inside.files.edit import edit_file
-from sandbox.inside.files.grep import Findings, Query, compiled
+from sandbox.inside.files.grep import SearchQuery, SearchResult, compiled
 from sandbox.inside.files.grep import search as search_by_hand
 from sandbox.inside.files.listing import glob_files, list_folder
 from sandbox.inside.files.read import read_file
@@ -66,7 +66,7 @@ def _perform(request: "_Request") -> dict[str, object]:
             return glob_files(request.text("pattern"), request.path("root"), request.seconds())
         case "GrepFiles":
             return _grep(
-                Query(
+                SearchQuery(
                     pattern=request.text("pattern"),
                     root=request.path("root"),
                     glob=request.maybe("glob"),
@@ -81,7 +81,7 @@ def _perform(request: "_Request") -> dict[str, object]:
             raise Refused("cannot do this", f"`{other[:60]}` is no file action", "use one of the file tools")
 
 
-def _grep(query: Query) -> dict[str, object]:
+def _grep(query: SearchQuery) -> dict[str, object]:
     """Search with ripgrep if it is there and can, else by hand; the answer says which."""
     from sandbox.inside.files import ripgrep
 
@@ -109,7 +109,7 @@ def _grep(query: Query) -> dict[str, object]:
     return _found(search_by_hand(query, regex, paths), query, "python")
 
 
-def _found(found: Findings, query: Query, engine: str) -> dict[str, object]:
+def _found(found: SearchResult, query: SearchQuery, engine: str) -> dict[str, object]:
     if found.late and not found.count:
         raise Refused(
             f"cannot finish the search for `{query.pattern[:200]}`",

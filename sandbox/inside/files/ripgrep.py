@@ -6,7 +6,7 @@ import signal
 import time
 
 from sandbox.inside.files.access import show
-from sandbox.inside.files.grep import Findings, Query
+from sandbox.inside.files.grep import SearchQuery, SearchResult
 
 _OUTPUT_CAP = 8 << 20  # bytes of its output that are read: far more than any answer holds
 _LINE_CAP = 2000  # bytes of one line that it prints: more than an answer shows, even in UTF-8
@@ -37,12 +37,12 @@ def program() -> str | None:
     return None
 
 
-def search(query: Query, path: str) -> Findings:
+def search(query: SearchQuery, path: str) -> SearchResult:
     """Search by running ripgrep (at `path`). Raises Unusable when it cannot do it."""
     words = ["--files-with-matches"] if query.files_only else [*_LINES, f"--context={query.context}"]
     words += ["--ignore-case"] if query.ignore_case else []
     output, errors, late, full = _run(query, path, [*words, "--regexp", query.pattern])
-    found = Findings()
+    found = SearchResult()
     found.late = late
     for line in errors.decode("utf-8", "replace").splitlines():
         if "(os error" in line:
@@ -57,7 +57,7 @@ def search(query: Query, path: str) -> Findings:
     return found
 
 
-def files(query: Query, path: str) -> list[str] | None:
+def files(query: SearchQuery, path: str) -> list[str] | None:
     """Return the files that ripgrep would search, for a search without ripgrep; None if ripgrep cannot list them."""
     if not os.path.isdir(query.root):
         return None
@@ -69,7 +69,7 @@ def files(query: Query, path: str) -> list[str] | None:
     return None if late or full or not names else [os.path.join(query.root, name) for name in names]
 
 
-def _run(query: Query, path: str, words: list[str]) -> tuple[bytes, bytes, bool, bool]:
+def _run(query: SearchQuery, path: str, words: list[str]) -> tuple[bytes, bytes, bool, bool]:
     folder, target = (query.root, ".") if os.path.isdir(query.root) else os.path.split(query.root)
     glob = ["--glob", query.glob] if query.glob else []
     return run([path, *_ALWAYS, *words, *glob, "--glob", "!.git", "--", target], folder, query.seconds)
@@ -82,12 +82,12 @@ def _reason(errors: bytes) -> str:
     return reason.removeprefix("error:").strip()[:300]
 
 
-def _shown(query: Query, name: bytes) -> str:
+def _shown(query: SearchQuery, name: bytes) -> str:
     text = os.fsdecode(name)
     return show(os.path.join(query.root, text.removeprefix("./")) if os.path.isdir(query.root) else query.root)
 
 
-def _take_names(output: bytes, query: Query, found: Findings) -> None:
+def _take_names(output: bytes, query: SearchQuery, found: SearchResult) -> None:
     for name in output.split(b"\0")[:-1]:
         if found.count == query.limit:
             found.limited = True
@@ -96,7 +96,7 @@ def _take_names(output: bytes, query: Query, found: Findings) -> None:
         found.files.append((_shown(query, name), []))
 
 
-def _take_lines(output: bytes, query: Query, found: Findings) -> None:
+def _take_lines(output: bytes, query: SearchQuery, found: SearchResult) -> None:
     """Read `path NUL number (: or -) text` lines. A path may hold a newline, and remarks come in between."""
     at = 0
     while (nul := output.find(b"\0", at)) >= 0:

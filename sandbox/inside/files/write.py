@@ -149,7 +149,7 @@ def make_parents(real: str, what: str) -> int:
         try:
             os.mkdir(one, 0o755)
         except FileExistsError:
-            continue  # somebody made it at the same moment, which is as good
+            continue  # another process made it at the same moment, which is as good
         except OSError as error:
             raise refusal(error, what) from None
     return len(lacking)

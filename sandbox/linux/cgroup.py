@@ -11,8 +11,20 @@ import time
 from itertools import count
 
 from policy.model.frozen import dataclass
-from sandbox.linux.cgroup.files import field, read, read_words, removed, write
-from sandbox.linux.cgroup.locations import CPU, MEMORY, PIDS, Place, mark, move_back, usable
+from sandbox.linux.cgroup_places import (
+    CPU,
+    MEMORY,
+    PIDS,
+    CgroupPlace,
+    field,
+    mark,
+    move_back,
+    read,
+    read_words,
+    removed,
+    usable,
+    write,
+)
 
 ALL = (MEMORY, PIDS, CPU)
 _HELPER = 16 << 20  # bytes of the helper itself, beside what its commands may use
@@ -25,7 +37,7 @@ _living: set[str] = set()  # names of the groups of this process
 
 
 @dataclass(frozen=True, slots=True)
-class Used:
+class GroupCounters:
     """The counters of a group since its creation: processor time in seconds, out-of-memory kills, and refused forks."""
 
     cpu: float = 0.0
@@ -33,17 +45,17 @@ class Used:
     refused: int = 0
 
 
-class Group:
+class ControlGroup:
     """The groups (one per place) around one process and all that it will start. Made beside the caller: it waits for
     nothing until `limit` is called."""
 
     __slots__ = ("_before", "_cpu", "_files", "_made", "_name", "_thread", "held", "places")
 
-    def __init__(self, pid: int, places: tuple[Place, ...] | None = None) -> None:
+    def __init__(self, pid: int, places: tuple[CgroupPlace, ...] | None = None) -> None:
         self.places = places
         self.held: frozenset[str] = frozenset()
         self._name = f"{mark(os.getpid())}{next(_numbers)}"
-        self._made: list[tuple[Place, str]] = []
+        self._made: list[tuple[CgroupPlace, str]] = []
         self._files: dict[str, int] = {}
         self._before: dict[str, bytes] = {}  # the counters as they were when the command started
         self._cpu = 0
@@ -77,7 +89,7 @@ class Group:
                     self.held -= {what}
         return self.held
 
-    def _set(self, place: Place, path: str, what: str, memory: int, pids: int) -> None:
+    def _set(self, place: CgroupPlace, path: str, what: str, memory: int, pids: int) -> None:
         most = dict(place.most)
         if what == MEMORY:
             amount = str(min(memory + _HELPER, most.get(MEMORY, memory + _HELPER)))
@@ -128,7 +140,7 @@ class Group:
         except OSError:
             return 0
 
-    def used(self) -> Used:
+    def used(self) -> GroupCounters:
         """Return the counters. Raises OSError if a file of the kernel is gone, which means that no limit is enforced
         any more.
         """
@@ -166,16 +178,16 @@ class Group:
             read(self._files[name])
 
 
-def _used(counters: dict[str, bytes]) -> Used:
+def _used(counters: dict[str, bytes]) -> GroupCounters:
     """Return the content of the kernel's files, each by its name."""
     cpu = field(counters.get("cpu.stat", b""), b"usage_usec") / 1e6
     if exact := counters.get("cpuacct.usage"):
         cpu = int(exact) / 1e9
     kills = counters.get("memory.oom_control") or counters.get("memory.events", b"")
-    return Used(cpu, field(kills, b"oom_kill"), field(counters.get("pids.events", b""), b"max"))
+    return GroupCounters(cpu, field(kills, b"oom_kill"), field(counters.get("pids.events", b""), b"max"))
 
 
-def words(group: Group) -> str:
+def words(group: ControlGroup) -> str:
     """Return what enforces the limits of the whole tree, for reports: `cgroup v1 (memory, pids, cpu)`, `watchdog`."""
     if not group.held:
         return "watchdog"
@@ -188,7 +200,7 @@ def _new(path: str) -> None:
     os.mkdir(path, 0o755)  # the kernel fills it with its files
 
 
-def _empty(place: Place, path: str) -> None:
+def _empty(place: CgroupPlace, path: str) -> None:
     """Kill everything inside; nothing new can start meanwhile."""
     if place.version == 2:
         with contextlib.suppress(OSError):

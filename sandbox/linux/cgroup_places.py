@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from policy.model.frozen import dataclass
-from sandbox.linux.cgroup.files import read_line, read_words, removed, write
 
 MEMORY, PIDS, CPU = "memory", "pids", "cpu"  # what a group can keep or count
 _PREFIX = "ringfence-"
@@ -21,7 +20,7 @@ _moved: list[tuple[str, str, list[str]]] = []  # our own group, the leaf of it t
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CgroupPlace:
     """A folder of the kernel's in which we may make groups. `most`: limits that groups made here would escape else."""
 
     version: int
@@ -31,7 +30,7 @@ class Place:
 
 
 @lru_cache(maxsize=1)
-def usable() -> tuple[Place, ...]:
+def usable() -> tuple[CgroupPlace, ...]:
     """Return the places in which this process may create groups. Removes groups that killed sessions left."""
     try:
         with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
@@ -46,7 +45,7 @@ def usable() -> tuple[Place, ...]:
     return found
 
 
-def places(mounts: str, own: str) -> Iterator[Place]:
+def places(mounts: str, own: str) -> Iterator[CgroupPlace]:
     """Return each place for a group, from the texts of /proc/self/mountinfo and /proc/self/cgroup."""
     paths = {part[1]: part[2] for line in own.splitlines() if len(part := line.split(":", 2)) == 3}
     by_controller = {name: path for names, path in paths.items() for name in names.split(",") if name}
@@ -66,7 +65,7 @@ def places(mounts: str, own: str) -> Iterator[Place]:
         folder = _beneath(point, root, by_controller[names[0]]) if names else None
         if keeps and folder and os.access(folder, os.W_OK):
             left -= keeps
-            yield Place(1, folder, keeps)
+            yield CgroupPlace(1, folder, keeps)
     if second and left & {MEMORY, PIDS} and (folder := _beneath(second[1], second[0], paths.get("", ""))):
         place = _of_v2(folder, second[1], frozenset(left))
         if place is not None:
@@ -84,7 +83,7 @@ def _beneath(point: str, root: str, path: str) -> str | None:
     return folder if os.path.isdir(folder) else None
 
 
-def _of_v2(folder: str, point: str, wanted: frozenset[str]) -> Place | None:
+def _of_v2(folder: str, point: str, wanted: frozenset[str]) -> CgroupPlace | None:
     """Return the nearest group, from the runner's own up, with limitable children and write access for the runner.
 
     A group with processes can have no limited children (cgroup-v2.rst, "No Internal Process Constraint"), and the
@@ -104,7 +103,7 @@ def _of_v2(folder: str, point: str, wanted: frozenset[str]) -> Place | None:
             ):
                 there = read_words(current, "cgroup.subtree_control")
             if there & {MEMORY, PIDS} & wanted:
-                return Place(2, current, frozenset(there & wanted | {CPU} & wanted), tuple(sorted(most.items())))
+                return CgroupPlace(2, current, frozenset(there & wanted | {CPU} & wanted), tuple(sorted(most.items())))
         if current == point or _tied(current):
             return None
         for what, names in ((MEMORY, ("memory.max", "memory.high")), (PIDS, ("pids.max",))):
@@ -192,3 +191,57 @@ def _stat(pid: int) -> list[str]:
             return file.read().rpartition(")")[2].split()
     except OSError:
         return []
+
+
+def read_line(folder: str, name: str) -> list[str]:
+    """Return the words of a file in their order; none where there is no such file."""
+    try:
+        with open(f"{folder}/{name}", encoding="utf-8") as file:
+            return file.read().split()
+    except OSError:
+        return []
+
+
+def read_words(folder: str, name: str) -> set[str]:
+    """Return the words of a file of which the order says nothing."""
+    return set(read_line(folder, name))
+
+
+def write(folder: str, name: str, text: str, *, optional: bool = False) -> None:
+    """Write in one call, because the kernel takes each write as a whole order."""
+    try:
+        handle = os.open(f"{folder}/{name}", os.O_WRONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        if optional:
+            return
+        raise
+    try:
+        os.write(handle, text.encode())
+    except OSError:
+        if not optional:
+            raise
+    finally:
+        os.close(handle)
+
+
+def read(handle: int) -> bytes:
+    return os.pread(handle, 4096, 0)
+
+
+def field(content: bytes, name: bytes) -> int:
+    """Return the number behind `name` in lines of `NAME NUMBER`."""
+    for line in content.splitlines():
+        if line.startswith(name + b" "):
+            return int(line.split()[1])
+    return 0
+
+
+def removed(path: str) -> bool:
+    """Take the group away. False while something is in it."""
+    try:
+        os.rmdir(path)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,122 @@
+"""The names and the content by which a file of the workspace is secret."""
+
+import fnmatch
+import os
+import re
+from collections.abc import Callable
+from functools import lru_cache
+
+from policy.model.secret_names import MOST, holds_login, originals, sometimes
+from policy.model.secret_paths import paired
+from sandbox.inside.regular_file import NotRegularError, open_regular, read_descriptor
+
+
+@lru_cache(maxsize=16)
+def plain_names(hidden: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the patterns of `hidden` that are names, or `FOLDER/NAME`, at any place."""
+    return tuple(name for name in hidden if name[:1] != "/")
+
+
+@lru_cache(maxsize=16)
+def secret_names(names: tuple[str, ...], shown: tuple[str, ...]) -> Callable[[str], bool]:
+    """Return a function that tells whether a path ends in the name of a secret file, or of an editor's copy of one.
+
+    A pattern `FOLDER/NAME` counts in folders of that name. Most names of a large tree are there many times: each is
+    judged once.
+    """
+    secret, public = _matcher(tuple(name for name in names if "/" not in name)), _matcher(shown)
+    below = {folder: _matcher(found) for folder, found in paired(tuple(map(str.lower, names))).items()}
+
+    @lru_cache(maxsize=1 << 16)
+    def anywhere(name: str) -> bool:
+        every = (name, *originals(name))
+        return any(map(secret, every)) and not any(map(public, every))
+
+    def matches(path: str) -> bool:
+        folder, _, name = path.rpartition("/")
+        if anywhere(name):
+            return True
+        here = below.get(folder.rpartition("/")[2].lower())
+        if here is None:
+            return False
+        every = (name, *originals(name))
+        return any(map(here, every)) and not any(map(public, every))
+
+    return matches
+
+
+def _matcher(patterns: tuple[str, ...]) -> Callable[[str], bool]:
+    """Return one predicate for all name patterns, ignoring case.
+
+    The policy ignores case too: `grep -r` must not show what `cat .ENV` may not. A regular expression of a hundred
+    names takes longer to compile than most commands run, so it is used only for names that need it.
+    """
+    if not patterns:
+        return lambda name: False
+    whole, begins, ends, others = set[str](), [], [], []
+    for pattern in map(str.lower, patterns):
+        plain = pattern.strip("*")
+        if not pattern.isascii() or any(c in plain for c in "*?["):
+            others.append(pattern)
+        elif plain == pattern:
+            whole.add(plain)
+        elif pattern == f"*{plain}":
+            ends.append(plain)
+        elif pattern == f"{plain}*":
+            begins.append(plain)
+        else:
+            others.append(pattern)
+    first, last = tuple(begins), tuple(ends)
+    middle = [_sequence(pattern) for pattern in others if pattern.isascii() and not any(c in pattern for c in "?[")]
+    rest = tuple(pattern for pattern in others if not pattern.isascii() or any(c in pattern for c in "?["))
+
+    def matches(name: str) -> bool:
+        if not name.isascii():  # other letters than ours may stand for ours (`re.IGNORECASE`)
+            return expression(patterns)(name)
+        name = name.lower()
+        if name in whole or name.endswith(last) or name.startswith(first):
+            return True
+        return any(each(name) for each in middle) or (bool(rest) and expression(rest)(name))
+
+    return matches
+
+
+def _sequence(pattern: str) -> Callable[[str], bool]:
+    """Match a pattern whose only wildcard is `*`."""
+    first, *inner, last = pattern.split("*")
+
+    def matches(name: str) -> bool:
+        if len(name) < len(first) + len(last) or not (name.startswith(first) and name.endswith(last)):
+            return False
+        at, end = len(first), len(name) - len(last)
+        for part in inner:
+            at = name.find(part, at, end)
+            if at < 0:
+                return False
+            at += len(part)
+        return True
+
+    return matches
+
+
+@lru_cache(maxsize=16)
+def expression(patterns: tuple[str, ...]) -> Callable[[str], bool]:
+    matches = re.compile("|".join(fnmatch.translate(pattern) for pattern in patterns), re.IGNORECASE).match
+    return lambda name: matches(name) is not None
+
+
+def login_at(path: str) -> bool:
+    """Return True if the file at `path` is one of settings and holds a login, or cannot be read."""
+    name = path.rpartition("/")[2]
+    if not sometimes(name):
+        return False
+    try:
+        handle, _ = open_regular(path, follow=True)
+        try:
+            return holds_login(name, read_descriptor(handle, MOST + 1))
+        finally:
+            os.close(handle)
+    except (FileNotFoundError, NotADirectoryError, NotRegularError, ValueError):
+        return False
+    except OSError:
+        return True
