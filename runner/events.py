@@ -26,7 +26,7 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FileChange:
     """The change of one file.
 
     Attributes:
@@ -104,7 +104,7 @@ class Card:
     terms: tuple[tuple[str, str], ...]
     caveats: tuple[str, ...]
     paths: tuple[str, ...]
-    change: Change | None
+    change: FileChange | None
     choices: tuple[Pick, ...]
     careful: bool
     editable: bool
@@ -407,7 +407,7 @@ class CommandOutput(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Finished(_Event):
+class ActionFinished(_Event):
     """An allowed action ended. `text` is what the model is told; `kept` is where the whole lies when that was cut.
     `record` is the number of its decision in the audit log."""
 
@@ -523,7 +523,7 @@ Event = (
     | PickWanted
     | QuestionAnswered
     | CommandOutput
-    | Finished
+    | ActionFinished
     | Denied
     | MalformedCall
     | Notice

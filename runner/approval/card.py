@@ -12,7 +12,7 @@ from policy.model.tier import MATRIX, Ruling, Tier
 from policy.model.verdict import Ask
 from runner.approval.card_text import marked, safe, safe_line
 from runner.approval.remember_options import NOTHING, Offer, where_words
-from runner.events import Card, Change, Mark, Pick
+from runner.events import Card, FileChange, Mark, Pick
 from runner.gate.wording import action_words, cell_words, terms_words
 from runner.text.sanitize import look_alikes
 from sandbox.inside.files.diff import unified_rows
@@ -69,7 +69,7 @@ def _command(ask: Ask) -> tuple[str, tuple[Mark, ...], tuple[str, ...]]:
     return command, marks, look_alikes(action.script)
 
 
-def _change(action: Action, before: str | None, around: Around) -> Change | None:
+def _change(action: Action, before: str | None, around: Around) -> FileChange | None:
     if not isinstance(action, WriteFile | EditFile):
         return None
     look = getattr(around, "look", None)
@@ -115,7 +115,7 @@ _END = 200
 _LONGEST = 2000  # characters of one line
 
 
-def change(action: WriteFile | EditFile, before: str | None, path: str, *, new: bool) -> Change:
+def change(action: WriteFile | EditFile, before: str | None, path: str, *, new: bool) -> FileChange:
     """Return the change that `action` makes to a file.
 
     `path` is the path as shown. `before` is the text of the file, or None if it could not be read or the file is `new`.
@@ -131,7 +131,7 @@ def change(action: WriteFile | EditFile, before: str | None, path: str, *, new: 
     rows, cut = _rows(first, second)
     added = sum(row.startswith("+") for row in rows)
     removed = len(_lines(first)) if cut else sum(row.startswith("-") for row in rows)
-    return Change(path, new, added, removed, tuple(map(_row, _cut(rows))), "; ".join(filter(None, (note, cut))))
+    return FileChange(path, new, added, removed, tuple(map(_row, _cut(rows))), "; ".join(filter(None, (note, cut))))
 
 
 def _rows(old: str, new: str) -> tuple[list[str], str]:

@@ -111,9 +111,9 @@ async def _tests_pass(ctx: RunContext) -> bool:
     ended: list[int] = []
 
     def listen(event: object) -> None:
-        from runner.events import Finished
+        from runner.events import ActionFinished
 
-        if isinstance(event, Finished):
+        if isinstance(event, ActionFinished):
             ended.append(event.status)
 
     report = await handle_call(call, replace(ctx, emit=listen))

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from runner.events import CommandOutput, Emit, Event, Finished, ModelText, ModelThinking, RunEnded
+from runner.events import ActionFinished, CommandOutput, Emit, Event, ModelText, ModelThinking, RunEnded
 from runner.secrets.redactor import RedactingStream, Redactor
 
 
@@ -28,7 +28,7 @@ class RedactingEmitter:
                 self._piece((call, stream), text, lambda shown: CommandOutput(call, stream, shown))
             case _:
                 self._end("")
-                if isinstance(event, Finished):
+                if isinstance(event, ActionFinished):
                     self._end(event.call)
                 if isinstance(event, RunEnded):
                     for name, _ in tuple(self._open):

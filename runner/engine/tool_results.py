@@ -8,7 +8,7 @@ from policy.model.frozen import dataclass
 from policy.model.verdict import Deny, Problem
 from runner.engine.run_context import RunContext
 from runner.engine.tool_calls import ModelCall, Planned
-from runner.events import CommandOutput, Denied, Emit, Finished
+from runner.events import ActionFinished, CommandOutput, Denied, Emit
 from runner.gate.wording import action_words
 from runner.messages import ImageBlock, TextBlock, ToolResult, joined_text
 from runner.text.sanitize import one_line
@@ -74,7 +74,7 @@ def finished(planned: Planned, outcome: Outcome, ctx: RunContext, record: int) -
     )
     problem = problem_of(outcome)
     ctx.emit(
-        Finished(
+        ActionFinished(
             call=planned.call.key,
             status=outcome.status,
             seconds=outcome.seconds,

@@ -5,7 +5,17 @@ The words are as untrusted as the events. Show them through `visible`.
 
 from policy.model.action import Action, RunArgv, RunScript
 from runner.approval.card_text import safe, squeezed
-from runner.events import Changed, Compacted, Finished, Prompted, Resumed, Retrying, RunEnded, SessionStarted, Steered
+from runner.events import (
+    ActionFinished,
+    Changed,
+    Compacted,
+    Prompted,
+    Resumed,
+    Retrying,
+    RunEnded,
+    SessionStarted,
+    Steered,
+)
 from runner.text.phrases import many
 from runner.text.sanitize import visible
 
@@ -92,12 +102,12 @@ def command_lines(command: str, mark: str = "…") -> list[str]:
 _HOSTS_TOLD = 5
 
 
-def went_well(event: Finished) -> bool:
+def went_well(event: ActionFinished) -> bool:
     """Return True if the action succeeded without a problem."""
     return event.status == 0 and event.problem is None
 
 
-def output_lines(event: Finished, action: Action | None = None) -> list[str]:
+def output_lines(event: ActionFinished, action: Action | None = None) -> list[str]:
     """Return the output lines of an action, safe to show, without the lines that repeat how the action ended.
 
     The output of a command is shown as a terminal would have left it; of a file, every character is shown.
@@ -127,7 +137,7 @@ def _last(line: str) -> str:
     return found
 
 
-def reached_words(event: Finished) -> str:
+def reached_words(event: ActionFinished) -> str:
     """Return the contacted hosts, which are untrusted text; empty if there were none."""
     met = [made for made in event.connections if made.allowed and made.address]
     reached = dict.fromkeys(
@@ -139,7 +149,7 @@ def reached_words(event: Finished) -> str:
     return f"talked to {', '.join(names)}{more}" if names else ""
 
 
-def contained_words(event: Finished) -> list[str]:
+def contained_words(event: ActionFinished) -> list[str]:
     """Return what the sandbox prevented. The words are untrusted."""
     return [
         violation.what + (f" ({violation.path})" if violation.path not in violation.what else "")
@@ -147,7 +157,7 @@ def contained_words(event: Finished) -> list[str]:
     ]
 
 
-def end_words(event: Finished) -> str:
+def end_words(event: ActionFinished) -> str:
     """Return how an action ended, and after what time: `ok, 12 ms`; `exit 1, ended by the time limit, 30.0 s`."""
     how = "ok" if went_well(event) else f"exit {event.status}" if event.status else "failed"
     if event.ended_by:

@@ -14,7 +14,7 @@ import pytest
 from policy.model.verdict import Permit, Problem
 from runner.engine.run_limits import RetryPolicy, RunLimits
 from runner.engine.steering import Delivery, Steering
-from runner.events import Denied, Event, Finished, MalformedCall, Steered, ToolProposed
+from runner.events import ActionFinished, Denied, Event, MalformedCall, Steered, ToolProposed
 from runner.loop import Ending, run
 from runner.messages import (
     AssistantMessage,
@@ -199,7 +199,7 @@ def once(found: LoopHarness, seed: int, state: Path) -> Ending:
     assert list(history_of(index(io.BytesIO(raw), ID), ID).history) == history, "and what the file says"
     in_order(raw)
     now = [row.kind for row in found.audit.rows()][: -len(before) or None]
-    denied, finished = len(found.of(Denied)), len(found.of(Finished))
+    denied, finished = len(found.of(Denied)), len(found.of(ActionFinished))
     assert now.count("decided") == denied + now.count("finished")
     assert now.count("finished") >= finished
     if ending.exit not in (Exit.INTERRUPTED, Exit.FAILED):

@@ -21,11 +21,11 @@ from runner.approval.plan_answer import PlanAnswer, Stay
 from runner.approval.remember_options import NOTHING, Offer
 from runner.audit.log import AuditLog
 from runner.events import (
+    ActionFinished,
     Changed,
     CommandOutput,
     Denied,
     Event,
-    Finished,
     ModelText,
     Prompted,
     Resumed,
@@ -119,7 +119,7 @@ def test_events_come_while_they_happen_and_end_with_the_run(folder: Path) -> Non
             assert isinstance(seen[-1], RunEnded)
             assert seen[-1].exit == Exit.DONE
             assert "".join(event.text for event in of(seen, ModelText)) == "done"
-            assert "one" in of(seen, Finished)[0].text
+            assert "one" in of(seen, ActionFinished)[0].text
             assert not agent.busy
 
     asyncio.run(work())
@@ -225,7 +225,7 @@ def test_leaving_the_iteration_stops_the_run_and_its_child(folder: Path) -> None
                     break
             seen = await all_of(agent, "go on")  # waits for the one that was left
             assert of(seen, RunEnded)[-1].exit == Exit.DONE
-            assert of(seen, Finished)[0].text.strip().startswith("next")
+            assert of(seen, ActionFinished)[0].text.strip().startswith("next")
 
     asyncio.run(work())
 
@@ -251,7 +251,7 @@ def test_what_is_said_meanwhile_is_in_the_same_iteration(folder: Path) -> None:
             seen: list[Event] = []
             async for event in agent.prompt("go"):
                 seen.append(event)
-                if isinstance(event, Finished):
+                if isinstance(event, ActionFinished):
                     agent.follow_up("and then")
             return seen
 
@@ -451,7 +451,7 @@ def test_interrupted_before_its_first_step_it_ends_like_any_other(folder: Path) 
                 await job
             assert of(seen, RunEnded)[0].exit == Exit.INTERRUPTED
             assert "it was stopped" in str(agent.conversation.history)
-            assert not of(seen, Finished)
+            assert not of(seen, ActionFinished)
             assert (await agent.run("and now")).exit == Exit.DONE
 
     asyncio.run(work())
@@ -473,7 +473,7 @@ def test_agents_beside_each_other_share_nothing(folder: Path, tmp_path: Path) ->
     thread.join()
     said = ["".join(event.text for event in of(seen, ModelText)) for seen in found]
     assert said == ["this is first", "this is second", "this is third"]
-    assert [of(seen, Finished)[0].text.split()[0] for seen in found] == ["first", "second", "third"]
+    assert [of(seen, ActionFinished)[0].text.split()[0] for seen in found] == ["first", "second", "third"]
     assert ended_whole(tmp_path / "state")
 
 
@@ -530,7 +530,7 @@ def test_a_command_of_the_persons_own_passes_the_gate_and_is_told_to_the_model(f
         (folder / "notes").write_text("blue")
         async with Agent(folder, model=model(Turn("it is blue")), mode=Mode.DEFAULT, emit=seen.append) as agent:
             await agent.conversation.shell("cat notes")
-            assert of(seen, Finished)[0].call == "!1"
+            assert of(seen, ActionFinished)[0].call == "!1"
             await agent.conversation.shell("touch ../outside")
             assert of(seen, Denied)[0].call == "!2"
             assert not (folder.parent / "outside").exists()
@@ -647,7 +647,7 @@ def test_another_model_goes_on_without_the_thoughts_of_the_first(folder: Path) -
         async with Agent(start=lambda: start, emit=seen.append) as agent:
             talk = agent.conversation
             async for event in agent.prompt("go"):
-                if isinstance(event, Finished):
+                if isinstance(event, ActionFinished):
                     talk.set_model("two:n")  # inside the turn
             assert [request.model for request in one.requests] == ["m"]
             assert [request.model for request in two.requests] == ["n"]

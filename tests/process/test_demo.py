@@ -19,7 +19,7 @@ from runner.audit.log import AuditLog
 from runner.audit.verify import VerifiedLog, verify
 from runner.cli.demo import demo
 from runner.cli.demo_repository import KEY, TOKEN, Stage, fresh_folder, git, lay_out
-from runner.events import Denied, Event, Finished, RunEnded, SessionStarted
+from runner.events import ActionFinished, Denied, Event, RunEnded, SessionStarted
 from runner.problems import Exit
 
 PATH = os.environ["PATH"]
@@ -69,7 +69,7 @@ def test_what_is_denied_is_what_the_demo_is_about(shown: Shown) -> None:
 @pytest.mark.threat("T02")
 def test_what_policy_let_run_the_kernel_contained(shown: Shown) -> None:
     """`python3 -c` is code that nobody can see through: it runs, and both of its attempts fail inside."""
-    failed = [event for event in shown.events if isinstance(event, Finished) and "Traceback" in event.text]
+    failed = [event for event in shown.events if isinstance(event, ActionFinished) and "Traceback" in event.text]
     assert len(failed) == 3, "the failing test, the write and the connection"
     assert all(event.status != 0 for event in failed)
     assert all(event.violations for event in failed[-2:]), "and it is said in words what was stopped"

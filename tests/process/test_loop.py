@@ -16,11 +16,11 @@ from runner.approval.approver import Halt, No, Yes
 from runner.audit.log import AuditLog
 from runner.engine.run_limits import RetryPolicy, RunLimits
 from runner.events import (
+    ActionFinished,
     CallBegun,
     CommandOutput,
     ContextUsed,
     Denied,
-    Finished,
     MalformedCall,
     ModelText,
     Notice,
@@ -64,7 +64,7 @@ def test_a_call_travels_the_whole_way_in_order(stage: Make) -> None:
         type(found.events[0]),
         ToolProposed,
         VerdictReached,
-        CommandOutput if found.of(CommandOutput) else Finished,
+        CommandOutput if found.of(CommandOutput) else ActionFinished,
     ]
     assert "of ls" in found.told()[0]
     ended = found.events[-1]
@@ -133,8 +133,8 @@ def test_what_the_sandbox_stopped_is_told_to_the_model_and_to_the_person(stage: 
     found = stage(bash(WORK), DONE, behave=lambda _: Outcome(1, stderr=b"no", violations=(stopped,)))
     found.play()
     assert "/var/tmp/x" in found.told()[0]
-    (finished,) = found.of(Finished)
-    assert isinstance(finished, Finished)
+    (finished,) = found.of(ActionFinished)
+    assert isinstance(finished, ActionFinished)
     assert finished.violations == (stopped,)
 
 
@@ -155,8 +155,8 @@ def test_a_long_output_is_kept_whole_and_the_model_is_told_where(stage: Make) ->
     whole = b"".join(b"line %d\n" % number for number in range(9000))
     found = stage(bash(READ), DONE, behave=lambda _: Outcome(0, stdout=whole))
     found.play()
-    (finished,) = found.of(Finished)
-    assert isinstance(finished, Finished)
+    (finished,) = found.of(ActionFinished)
+    assert isinstance(finished, ActionFinished)
     assert finished.kept is not None
     assert Path(finished.kept).read_bytes() == whole
     assert Path(finished.kept).stat().st_mode & 0o777 == 0o600
@@ -557,7 +557,7 @@ def test_a_host_that_a_rule_allows_is_reached_and_another_is_told_to_the_model(s
     assert "host elsewhere.test is not on the allowlist" in second
     assert "a person could allow" in second
     assert "y.test" in third
-    finished = [event for event in found.of(Finished) if isinstance(event, Finished)]
+    finished = [event for event in found.of(ActionFinished) if isinstance(event, ActionFinished)]
     assert [[(made.host, made.allowed) for made in event.connections] for event in finished] == [
         [("localhost", True)],
         [("localhost", True), ("elsewhere.test", False)],

@@ -21,9 +21,9 @@ from policy.model.tier import Mode, Tier
 from policy.model.verdict import Problem
 from runner.engine.event_redaction import RedactingEmitter
 from runner.events import (
+    ActionFinished,
     CommandOutput,
     Event,
-    Finished,
     ModelText,
     ModelThinking,
     Notice,
@@ -365,7 +365,7 @@ def test_no_event_shows_it_not_even_in_pieces() -> None:
         ToolProposed("1", "bash", RunScript(f"echo {KEY}", "/w")),
         ToolProposed("2", "bash", RunArgv(("echo", KEY), "/w")),
         CommandOutput("1", 1, half), CommandOutput("2", 1, f"two {half}"), CommandOutput("1", 2, half), CommandOutput("1", 1, f"{rest} one"),
-        Finished("1", 0, 0.1, None, (), None, f"1 {KEY}", None),
+        ActionFinished("1", 0, 0.1, None, (), None, f"1 {KEY}", None),
         CommandOutput("2", 1, "no key"),
         RunEnded(0, f"done {KEY}", 1, Usage(), ()),
         Notice("end"),
@@ -380,10 +380,10 @@ def test_no_event_shows_it_not_even_in_pieces() -> None:
             [("1", 1), ("1", 2), ("2", 1)]}  # fmt: skip
     assert told == {("1", 1): f"{MASK} one", ("1", 2): MASK, ("2", 1): f"two {half}no key"}
     order = [type(event).__name__ for event in events if not isinstance(event, CommandOutput)]
-    assert order == ["Prompted", "ModelText", "ModelText", "ModelText", "ModelThinking", "ModelThinking", "ToolProposed", "ToolProposed", "Finished",
+    assert order == ["Prompted", "ModelText", "ModelText", "ModelText", "ModelThinking", "ModelThinking", "ToolProposed", "ToolProposed", "ActionFinished",
                      "RunEnded", "Notice"]  # fmt: skip
     last = max(place for place, event in enumerate(events) if isinstance(event, CommandOutput) and event.call == "1")
-    assert isinstance(events[last + 1], Finished), "all of a call's output comes before its end"
+    assert isinstance(events[last + 1], ActionFinished), "all of a call's output comes before its end"
 
 
 def sse(*choices: dict[str, object]) -> bytes:

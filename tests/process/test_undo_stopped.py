@@ -10,7 +10,7 @@ import pytest
 
 from runner.changes.undo.store import Step, Store
 from runner.events import Display
-from runner.frontends.slash.command import Command
+from runner.frontends.slash.command import SlashCommand
 from runner.frontends.slash.files import COMMANDS
 from tests.support.undo_workspace import UndoWorkspace
 
@@ -61,7 +61,7 @@ def test_an_undo_that_was_stopped_is_done_and_told(world: UndoWorkspace, monkeyp
     desk = SimpleNamespace(conversation=SimpleNamespace(ctx=ctx))
     slow = Slow(monkeypatch)
 
-    async def stopped(command: Command) -> None:
+    async def stopped(command: SlashCommand) -> None:
         work = asyncio.ensure_future(cast(Any, command.run)("", desk))
         await asyncio.to_thread(slow.reached.wait, 60)
         for _ in range(3):

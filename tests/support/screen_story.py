@@ -58,9 +58,9 @@ def judged(call: str, tier: Tier, ruling: Ruling, why: str) -> events.VerdictRea
 
 def finished(
     call: str, text: str, *, status: int = 0, seconds: float = 0.0123, violations: tuple[Violation, ...] = ()
-) -> events.Finished:
+) -> events.ActionFinished:
     met = (Connection("files.example", 443, "tunnel", "192.0.2.7", True, "", 10, 20, 0.5),) if call == "3.2" else ()
-    return events.Finished(call, status, seconds, None, violations, None, text, None, met)
+    return events.ActionFinished(call, status, seconds, None, violations, None, text, None, met)
 
 
 STORY: list[events.Event] = [

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from itertools import count
 from pathlib import Path
 
-from runner.frontends.tui.keypress_guard import CAREFUL, GUARD
+from runner.frontends.tui.panel import CAREFUL, GUARD
 
 _numbers = count()
 

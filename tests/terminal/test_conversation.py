@@ -12,7 +12,7 @@ import pytest
 
 from policy.model.tier import Mode
 from runner.audit.log import AuditLog
-from runner.events import Event, Finished, Prompted, RunEnded, SessionStarted, VerdictReached
+from runner.events import ActionFinished, Event, Prompted, RunEnded, SessionStarted, VerdictReached
 from runner.problems import Exit
 from runner.providers.scripted import Turn
 from tests.support.conversation import ScriptedUser, bash, play_conversation, shown_text
@@ -28,7 +28,7 @@ def test_the_talk_goes_on_and_ends_at_the_end_of_input(tmp_path: Path) -> None:
     assert isinstance(events[0], SessionStarted)
     ended = [event for event in events if isinstance(event, RunEnded)]
     assert [event.reason for event in ended] == ["done", "done"], "an empty line is no turn"
-    finished = [event for event in events if isinstance(event, Finished)]
+    finished = [event for event in events if isinstance(event, ActionFinished)]
     assert "one" in finished[-1].text
 
 
@@ -57,7 +57,7 @@ def test_ctrl_c_stops_the_turn_and_its_child_and_the_talk_goes_on(tmp_path: Path
     assert play_conversation(tmp_path, turns, ScriptedUser("sleep", "go on", "/quit"), emit) == Exit.DONE
     assert signal.getsignal(signal.SIGINT) is before
     assert [event.exit for event in events if isinstance(event, RunEnded)] == [Exit.INTERRUPTED, Exit.DONE]
-    assert "still here" in [event for event in events if isinstance(event, Finished)][-1].text
+    assert "still here" in [event for event in events if isinstance(event, ActionFinished)][-1].text
     with AuditLog.open_to_read(tmp_path / "state" / "audit.db") as log:
         assert [row.body["ended_by"] for row in log.rows(kind="finished")] == [None, "cancelled"]
 

@@ -8,9 +8,8 @@ import pytest
 from policy.model.tier import Mode
 from runner.config.agentfiles.skills import Skill
 from runner.engine.context.context import Context
-from runner.events import Display, Event, Finished, Prompted, Resumed, RunEnded, SessionStarted, VerdictReached
-from runner.frontends.slash.command import Command
-from runner.frontends.slash.dispatch import find, is_command
+from runner.events import ActionFinished, Display, Event, Prompted, Resumed, RunEnded, SessionStarted, VerdictReached
+from runner.frontends.slash.command import SlashCommand, find, is_command
 from runner.frontends.slash.registry import COMMANDS
 from runner.messages import Usage
 from runner.problems import Exit
@@ -230,7 +229,7 @@ def test_ones_own_command_passes_the_gate_and_the_model_hears_of_it(tmp_path: Pa
     events = play(tmp_path, [Turn("I see")], "!echo mine", "!cat /etc/shadow", "what was that?")
     judged = [event.ruling.name for event in events if isinstance(event, VerdictReached)]
     assert judged == ["ALLOW", "DENY"]
-    assert "mine" in next(event.text for event in events if isinstance(event, Finished))
+    assert "mine" in next(event.text for event in events if isinstance(event, ActionFinished))
 
 
 def test_a_command_of_ones_own_is_sent(tmp_path: Path) -> None:
@@ -292,7 +291,7 @@ def test_ours_come_before_custom_ones() -> None:
     async def nothing(words: str, desk: object) -> None:
         raise AssertionError
 
-    other = Command("help", "", "not ours", nothing)
+    other = SlashCommand("help", "", "not ours", nothing)
     found = find("/help", (*COMMANDS, other))
     assert found is not None
     assert found is not other

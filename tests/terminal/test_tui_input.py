@@ -25,11 +25,11 @@ from runner.frontends.tui.bell import Bell
 from runner.frontends.tui.editor import Editor
 from runner.frontends.tui.fast_start import _parsed, fits
 from runner.frontends.tui.files import listed
-from runner.frontends.tui.fragments import cells
 from runner.frontends.tui.history import Remembered
 from runner.frontends.tui.keyboard import keyboard
-from runner.frontends.tui.menu import Entry, Menu, Proposals
-from runner.frontends.tui.status import Status
+from runner.frontends.tui.menu import Menu, MenuEntry, Proposals
+from runner.frontends.tui.rows import row_cells
+from runner.frontends.tui.status import StatusLine
 from runner.secrets.redactor import Redactor
 from runner.secrets.secret import Secret
 
@@ -262,7 +262,7 @@ def test_a_text_that_is_changed_for_a_question_carries_no_paste_away() -> None:
 
 
 def test_what_was_sent_is_proposed_no_more() -> None:
-    menu = Menu([lambda before: Proposals(0, [Entry("/compact")]) if before == "/compact" else None])
+    menu = Menu([lambda before: Proposals(0, [MenuEntry("/compact")]) if before == "/compact" else None])
     editor = Editor(Remembered(), lambda: menu.leave(editor.buffer.document.text_before_cursor))
     editor.put("/compact")
     menu.follow("/compact")
@@ -387,11 +387,13 @@ def test_somebody_who_is_away_is_called(
 
 
 def test_a_menu_follows_what_is_typed_and_nothing_else() -> None:
-    menu = Menu([lambda before: Proposals(0, [Entry("/help"), Entry("/model")]) if before.startswith("/") else None])
+    menu = Menu(
+        [lambda before: Proposals(0, [MenuEntry("/help"), MenuEntry("/model")]) if before.startswith("/") else None]
+    )
     menu.follow("/")
     assert menu.open
     menu.move(-1)
-    assert menu.chosen == (0, Entry("/model"))
+    assert menu.chosen == (0, MenuEntry("/model"))
     assert menu.meant == menu.chosen
     menu.leave("/x")
     assert not menu.open, "the text became another one without typing"
@@ -406,24 +408,24 @@ def test_a_menu_follows_what_is_typed_and_nothing_else() -> None:
 @pytest.mark.threat("T112")
 def test_enter_takes_no_proposal_that_nobody_began_to_type() -> None:
     """`/trust` and Enter shows what there is to trust; a second Enter must not say yes to it."""
-    menu = Menu([lambda before: Proposals(len("/trust "), [Entry("yes", ready=True), Entry("no", ready=True)])])
+    menu = Menu([lambda before: Proposals(len("/trust "), [MenuEntry("yes", ready=True), MenuEntry("no", ready=True)])])
     menu.follow("/trust ")
     assert menu.open
     assert menu.meant is None
     menu.move(1)
-    assert menu.meant == (7, Entry("no", ready=True))
+    assert menu.meant == (7, MenuEntry("no", ready=True))
     menu.follow("/trust y")
-    assert menu.meant == (7, Entry("yes", ready=True))
+    assert menu.meant == (7, MenuEntry("yes", ready=True))
 
 
 @pytest.mark.parametrize("width", [200, 80, 60, 40, 20, 8, 1])
 def test_the_line_of_status_fits_and_says_the_mode_last_of_all(width: int) -> None:
-    status = Status()
+    status = StatusLine()
     status._mode, status._model, status._sandbox = "default", "some-model", "PARTIAL"  # as a session's start sets them
     status.take(ContextUsed(90_000, 100_000, True, 1.5))
     status.take(Changed("mode", "default", "trust-project"))
     line = status.line(width)
-    assert cells(line) <= width
+    assert row_cells(line) <= width
     text = "".join(part for _, part in line)
     assert text.startswith("trust-project"[: max(width - 1, 0)])
     if width >= 80:

@@ -10,7 +10,7 @@ from policy.model.action import EditFile, ReadFile, RunScript
 from policy.model.tier import Ruling, Tier
 from runner import events
 from runner.frontends.terminal.probe import is_light
-from runner.frontends.tui.rows import Row, ansi, cells, measure, plain
+from runner.frontends.tui.rows import Fragments, ansi, cells, measure, plain
 from runner.frontends.tui.screen import Screen
 from runner.frontends.tui.theme import DARK, LIGHT, PLAIN, Theme, theme_for
 from runner.messages import Usage
@@ -70,7 +70,7 @@ def test_the_screen_is_golden(columns: int, rows: int, theme: Theme) -> None:
         shown.take(event)
         clock.now += 1.25
         text += shown.done()
-        now: list[Row] = shown.live(measure(columns), rows)
+        now: list[Fragments] = shown.live(measure(columns), rows)
         if now != before and not isinstance(event, events.ModelText):
             text += "".join(f"~ {line}\n" for line in ansi(now).splitlines())
         before = now

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.events import Event, Finished
+from runner.events import ActionFinished, Event
 from runner.problems import Exit
 from runner.providers.scripted import Turn
 from tests.support import forked_agent
@@ -223,7 +223,7 @@ def test_undo_in_a_talk_and_the_model_is_told(tmp_path: Path) -> None:
     assert "took back 2: $ echo two > d/kept; echo > more" in said
     assert "no number of actions" in said
     assert "only 1 action that is kept here" in said
-    assert "one" in [event for event in events if isinstance(event, Finished)][-1].text
+    assert "one" in [event for event in events if isinstance(event, ActionFinished)][-1].text
 
 
 def test_looking_back_keeps_no_copy_of_what_the_environment_holds(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from policy.model.tier import Mode, Tier
 from policy.model.verdict import UNNAMED, Allow, Ask, Permit, Terms
 from runner.approval.approver import Answer, Halt, No, Question, Yes
 from runner.approval.card import card
-from runner.events import Denied, Finished, QuestionAnswered, QuestionAsked
+from runner.events import ActionFinished, Denied, QuestionAnswered, QuestionAsked
 from runner.problems import Exit
 from runner.providers.scripted import Turn
 from sandbox.backend import Outcome, Violation
@@ -189,7 +189,7 @@ def test_a_yes_runs_it_once_more_with_that_right(stage: Make, tmp_path: Path) ->
     assert asked.card.choices == ()
     assert not asked.card.editable
     assert f"allowed --read {tmp_path}/data/in.txt for once" in found.told()[0]
-    assert len([event for event in found.events if isinstance(event, Finished)]) == 1
+    assert len([event for event in found.events if isinstance(event, ActionFinished)]) == 1
     rows = [row.body for row in found.audit.rows(kind="decided")][::-1]
     assert [row["typed"] for row in rows] == [[], [f"--read {tmp_path}/data/in.txt"]]
     assert len(list(found.audit.rows(kind="finished"))) == 2

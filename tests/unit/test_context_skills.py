@@ -20,7 +20,7 @@ from runner.config.trust.discover import look
 from runner.config.trust.evaluate import Brought, skills_of
 from runner.engine.context.context import Context
 from runner.facts.gather import gather
-from runner.frontends.slash.dispatch import find
+from runner.frontends.slash.command import find
 from runner.frontends.slash.registry import known
 from runner.problems import Stopped
 

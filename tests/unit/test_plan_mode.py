@@ -13,7 +13,7 @@ from runner.audit.decisions import deeds
 from runner.audit.export.sarif import document
 from runner.audit.log import AuditLog
 from runner.engine.context.system_prompt import LONGEST_PLAN, PLAN_TOOL, plan_tool
-from runner.events import Changed, Denied, Finished, MalformedCall, PlanProposed, QuestionAnswered
+from runner.events import ActionFinished, Changed, Denied, MalformedCall, PlanProposed, QuestionAnswered
 from runner.messages import ToolCall
 from runner.problems import Exit
 from runner.providers.scripted import Turn
@@ -70,7 +70,7 @@ def test_a_plan_is_left_as_the_person_says(
     assert words in str(found.history), why
     said = [event.feedback for event in found.events if isinstance(event, QuestionAnswered)]
     assert said == ([answer.feedback] if isinstance(answer, Stay) else []), "whoever shows it can show that as well"
-    ran = [event for event in found.events if isinstance(event, Finished)]
+    ran = [event for event in found.events if isinstance(event, ActionFinished)]
     refused = [event for event in found.events if isinstance(event, Denied)]
     assert bool(ran) == (mode is not Mode.PLAN), "the next call is judged in the new mode"
     assert bool(refused) == (mode is Mode.PLAN)
@@ -100,7 +100,7 @@ def test_a_yes_that_cannot_be_recorded_leaves_nothing(
     person = Person(Leave(Mode.TRUST_PROJECT))
     found = stage(proposing(plan=PLAN), bash("touch made"), DONE, mode=Mode.PLAN, approver=person, unattended=False)
     assert found.play().exit is Exit.FAILED
-    assert not [event for event in found.events if isinstance(event, Changed | Finished)]
+    assert not [event for event in found.events if isinstance(event, Changed | ActionFinished)]
 
 
 # fmt: off

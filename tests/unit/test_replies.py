@@ -10,7 +10,7 @@ from policy.model.verdict import Permit, Problem
 from runner.audit.log import AuditLog
 from runner.engine.compaction.view import ConversationView
 from runner.engine.run_limits import RetryPolicy, RunLimits
-from runner.events import CallBegun, Finished, Notice, Retrying, ToolProposed
+from runner.events import ActionFinished, CallBegun, Notice, Retrying, ToolProposed
 from runner.loop import Ending, run
 from runner.messages import (
     AssistantMessage,
@@ -309,7 +309,7 @@ def test_what_only_reads_is_begun_while_the_answer_streams_and_recorded_first(st
     other.close()
     assert before == ["cat a", "cat b"]
     assert decided == [1, 2]
-    assert [len(found.of(kind)) for kind in (ToolProposed, Finished)] == [2, 2], "each is told once, and run once"
+    assert [len(found.of(kind)) for kind in (ToolProposed, ActionFinished)] == [2, 2], "each is told once, and run once"
     assert ["of cat a" in found.told()[0], "of cat b" in found.told()[1]] == [True, True]
 
 
@@ -388,7 +388,7 @@ def test_results_that_were_there_stay_when_the_answer_never_becomes_whole(
         async with asyncio.timeout(60):
             for _ in range(2):
                 await found.sandbox.started.get()
-            while not found.of(Finished):
+            while not found.of(ActionFinished):
                 await asyncio.sleep(0)
             gate.set()
             while len(found.of(CallBegun)) < 3:

@@ -18,7 +18,7 @@ from runner.config.trust.discover import look
 from runner.config.trust.evaluate import Brought
 from runner.config.trust.text import description
 from runner.engine.context.context import Context
-from runner.frontends.slash.dispatch import find
+from runner.frontends.slash.command import find
 from runner.frontends.slash.registry import known
 
 HEAD = "---\ndescription: Look at it\nargument-hint: FILE\nmodel: another\n---\n"

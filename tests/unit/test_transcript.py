@@ -26,8 +26,8 @@ def judged(call: str, tier: Tier, ruling: Ruling, why: str) -> events.VerdictRea
     return events.VerdictReached(call, (tier,), ruling, why, RULE, Cell(tier, Mode.TRUST_PROJECT, ruling))
 
 
-def finished(call: str, text: str, *, status: int = 0, violations: tuple[Violation, ...] = ()) -> events.Finished:
-    return events.Finished(call, status, 0.0123, None, violations, None, text, None)
+def finished(call: str, text: str, *, status: int = 0, violations: tuple[Violation, ...] = ()) -> events.ActionFinished:
+    return events.ActionFinished(call, status, 0.0123, None, violations, None, text, None)
 
 
 STORY: list[events.Event] = [
@@ -254,7 +254,7 @@ def test_no_event_lets_its_text_through(text: str) -> None:
         events.QuestionAsked("1.1", text),
         events.QuestionAnswered("1.1", False, text),
         events.CommandOutput("1.1", 1, text),
-        events.Finished("1.1", 1, 0.1, text, (Violation(text, text, text, True),), problem, text, text),
+        events.ActionFinished("1.1", 1, 0.1, text, (Violation(text, text, text, True),), problem, text, text),
         events.ToolProposed("1.2", text, EditFile(text, text, text)),
         judged("1.2", Tier.SECRET, Ruling.DENY, text),
         events.Denied("1.2", text, Tier.SECRET, RuleRef(RuleKind.USER, text, 1), problem),

@@ -18,10 +18,9 @@ from runner.approval.approver import Answer, Edited, Halt, No, Question, Yes
 from runner.approval.card import card
 from runner.approval.remembered import offer
 from runner.frontends.tui.approval import ApprovalPanel
-from runner.frontends.tui.fragments import Fragments, cells
-from runner.frontends.tui.keypress_guard import CAREFUL, GUARD
-from runner.frontends.tui.panel import Done, Edit, Stay, Step
-from runner.frontends.tui.plan_question import PlanQuestion
+from runner.frontends.tui.panel import CAREFUL, GUARD, Done, Edit, PanelStep, Unanswered
+from runner.frontends.tui.question import PlanQuestion
+from runner.frontends.tui.rows import Fragments, row_cells
 from runner.frontends.tui.theme import PLAIN
 from runner.gate.grants.store import GrantStore
 from tests.adversary.attack import Attack
@@ -54,12 +53,12 @@ class Screen:
         self.now = 100.0
         self.panel = ApprovalPanel(questions, theme=PLAIN, clock=lambda: self.now)
         self.width, self.rows = width, rows
-        self.step: Step[tuple[Answer, ...]] = Stay()
+        self.step: PanelStep[tuple[Answer, ...]] = Unanswered()
 
     def draw(self) -> list[Fragments]:
         found = self.panel.lines(self.width, self.rows)
         assert len(found) <= self.rows
-        assert all(cells(row) < self.width for row in found), "no row touches the edge"
+        assert all(row_cells(row) < self.width for row in found), "no row touches the edge"
         assert not any(char < " " for row in found for _, text in row for char in text)
         return found
 
@@ -263,14 +262,14 @@ def test_in_a_low_window_what_may_be_remembered_is_told(rows: int, shown: str) -
 def test_a_no_with_a_reason_and_an_edit_are_written_in_the_input() -> None:
     screen = Screen(put("npm test")).press("f")
     assert isinstance(screen.step, Edit)
-    assert screen.panel.edited(None) == Stay()
+    assert screen.panel.edited(None) == Unanswered()
     screen.press("f")
     assert screen.panel.edited(" use make ") == Done((No("use make"),))
     screen = Screen(put("npm test")).press("e")
     assert screen.step == Edit("npm test", "the command instead; it is judged again")
-    assert screen.panel.edited("npm test") == Stay(), "nothing was changed"
+    assert screen.panel.edited("npm test") == Unanswered(), "nothing was changed"
     screen.press("e")
-    assert screen.panel.edited("  ") == Stay()
+    assert screen.panel.edited("  ") == Unanswered()
     screen.press("e")
     assert screen.panel.edited("npm run lint") == Done((Edited("npm run lint"),))
     assert not isinstance(Screen(put(WriteFile(f"{HERE}/a", "x"))).press("e").step, Edit)
@@ -283,10 +282,10 @@ def test_a_no_with_a_reason_and_an_edit_are_written_in_the_input() -> None:
 @pytest.mark.parametrize("key", ["y", "s", "S", "n", "enter", "d", "escape", "f", "e"])
 def test_what_was_typed_before_the_card_was_there_counts_for_nothing(key: str) -> None:
     screen = Screen(put("npm test"))
-    assert screen.panel.key(key) == Stay(), "before it was ever drawn"
+    assert screen.panel.key(key) == Unanswered(), "before it was ever drawn"
     screen.draw()
     screen.now += GUARD - 0.01
-    assert screen.panel.key(key) == Stay(), "before anybody could read it"
+    assert screen.panel.key(key) == Unanswered(), "before anybody could read it"
     assert "counts for nothing" in screen.text()
 
 
@@ -312,7 +311,7 @@ def test_after_an_edit_that_was_given_up_the_guard_stands_again() -> None:
     screen.panel.edited(None)
     screen.draw()
     screen.now += 0.1
-    assert screen.panel.key("y") == Stay()
+    assert screen.panel.key("y") == Unanswered()
 
 
 @pytest.mark.threat("T38")
@@ -482,10 +481,10 @@ _FIXED: Callable[[int, int], Screen] = _fixed
 def test_a_key_typed_ahead_begins_no_plan() -> None:
     now = [0.0]
     panel = PlanQuestion(clock=lambda: now[0])
-    assert isinstance(panel.key("a"), Stay)
+    assert isinstance(panel.key("a"), Unanswered)
     panel.lines(80, 20)
     for key in "aet accept a":
         now[0] += 0.3
-        assert isinstance(panel.key(key), Stay)
+        assert isinstance(panel.key(key), Unanswered)
     now[0] += 1
     assert isinstance(panel.key("a"), Done)

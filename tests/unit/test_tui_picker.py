@@ -2,10 +2,11 @@
 
 import pytest
 
-from runner.frontends.tui.fragments import cells, fit, wrapped
-from runner.frontends.tui.fuzzy import best, score
-from runner.frontends.tui.panel import Done, Stay
-from runner.frontends.tui.picker import Picker, Row
+from runner.frontends.slash.command import Row
+from runner.frontends.tui.menu import best, score
+from runner.frontends.tui.panel import Done, Unanswered
+from runner.frontends.tui.picker import Picker
+from runner.frontends.tui.rows import fit, row_cells, wrapped
 
 FILES = ["runner/loop.py", "runner/frontends/tui/app.py", "tests/test_loop.py", "docs/loops of yarn.md", "README.md"]
 
@@ -30,46 +31,46 @@ def test_more_letters_never_make_a_row_fit_that_did_not() -> None:
     assert score("loop", "x") is None
 
 
-ROWS = [Row(1, "alpha", "first"), Row(2, "beta"), Row(3, "gamma \x1b[31mred\n\u202eevil")]
+ROWS = [Row("1", "alpha", "first"), Row("2", "beta"), Row("3", "gamma \x1b[31mred\n\u202eevil")]
 
 
 @pytest.mark.parametrize(
     ("keys", "value", "why"),
     [
-        (["enter"], 1, "the first"),
-        (["down", "enter"], 2, "one further"),
-        (["up", "enter"], 3, "around the end"),
-        (["b", "enter"], 2, "what a letter finds"),
-        (["b", "backspace", "enter"], 1, "a letter taken back"),
-        (["b", "c-u", "down", "enter"], 2, "all of it taken back"),
-        (["pagedown", "enter"], 3, "to the end, and no further"),
+        (["enter"], "1", "the first"),
+        (["down", "enter"], "2", "one further"),
+        (["up", "enter"], "3", "around the end"),
+        (["b", "enter"], "2", "what a letter finds"),
+        (["b", "backspace", "enter"], "1", "a letter taken back"),
+        (["b", "c-u", "down", "enter"], "2", "all of it taken back"),
+        (["pagedown", "enter"], "3", "to the end, and no further"),
         (["escape"], None, "nothing"),
         (["c-c"], None, "nothing"),
-        (["f", "i", "r", "s", "t", "enter"], 1, "by its note"),
+        (["f", "i", "r", "s", "t", "enter"], "1", "by its note"),
     ],
 )
-def test_keys_choose(keys: list[str], value: int | None, why: str) -> None:
+def test_keys_choose(keys: list[str], value: str | None, why: str) -> None:
     picker = Picker("which", ROWS)
     for key in keys[:-1]:
-        assert picker.key(key) == Stay(), why
+        assert picker.key(key) == Unanswered(), why
     assert picker.key(keys[-1]) == Done(value), why
 
 
 def test_enter_takes_nothing_where_nothing_fits() -> None:
     picker = Picker("which", ROWS)
     picker.key("q")
-    assert picker.key("enter") == Stay()
+    assert picker.key("enter") == Unanswered()
 
 
 @pytest.mark.parametrize("size", [(80, 24), (20, 5), (5, 4), (200, 60)])
 def test_rows_fit_the_screen_and_hold_nothing_that_drives_it(size: tuple[int, int]) -> None:
     width, height = size
-    picker = Picker("which\x1b]0;owned\x07", [*ROWS, *(Row(n, f"wide \u6f22\u5b57 {n}") for n in range(50))])
+    picker = Picker("which\x1b]0;owned\x07", [*ROWS, *(Row(str(n), f"wide \u6f22\u5b57 {n}") for n in range(50))])
     for key in ["down"] * 30:
         picker.key(key)
         drawn = picker.lines(width, height)
         assert len(drawn) <= max(height, 4)
-        assert all(cells(row) <= width for row in drawn)
+        assert all(row_cells(row) <= width for row in drawn)
         text = "".join(part for row in drawn for _, part in row)
         assert text.isprintable()
         assert "\u202e" not in text

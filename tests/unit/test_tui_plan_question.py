@@ -7,7 +7,7 @@ import pytest
 from policy.model.tier import Mode
 from runner.approval.plan_answer import Leave, PlanAnswer, Stay
 from runner.frontends.tui.panel import Done, Edit
-from runner.frontends.tui.plan_question import PlanQuestion
+from runner.frontends.tui.question import PlanQuestion
 
 
 def looked_at() -> PlanQuestion:

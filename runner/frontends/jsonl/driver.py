@@ -184,7 +184,7 @@ class JsonMode:
             await conversation.shell(command)
 
     def _slash(self, text: str) -> None:
-        from runner.frontends.slash.dispatch import run_line
+        from runner.frontends.slash.command import run_line
 
         self._begin(run_line(text if text.startswith("/") else f"/{text}", self))
 

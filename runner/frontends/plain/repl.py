@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from runner.approval.approver import ReadLine
 from runner.events import Notice
-from runner.frontends.slash.command import SHELL, Command, Row, say
-from runner.frontends.slash.dispatch import is_command, run_line
+from runner.frontends.slash.command import SHELL, Row, SlashCommand, is_command, run_line, say
 from runner.frontends.slash.registry import known
 from runner.problems import Exit
 from runner.text.sanitize import one_line
@@ -33,7 +32,7 @@ class PlainHost:
 
     keys = (("Ctrl-C", "stop the model and what it runs; twice leaves"), ("Ctrl-D", "leave"))
 
-    def __init__(self, agent: "Agent", read_line: ReadLine, commands: Sequence[Command]) -> None:
+    def __init__(self, agent: "Agent", read_line: ReadLine, commands: Sequence[SlashCommand]) -> None:
         self.left = False
         self.commands = commands
         self._agent = agent

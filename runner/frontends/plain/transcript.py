@@ -14,6 +14,7 @@ from policy.model.action import Action, EditFile, RunArgv, RunScript, WriteFile
 from policy.model.tier import Ruling, Tier
 from policy.model.verdict import Problem
 from runner.events import (
+    ActionFinished,
     CallBegun,
     Changed,
     CommandOutput,
@@ -23,7 +24,6 @@ from runner.events import (
     Display,
     ErrorRaised,
     Event,
-    Finished,
     MalformedCall,
     ModelText,
     ModelThinking,
@@ -157,7 +157,7 @@ class Transcript:
                 self._header(call)
                 said = "you said yes" if yes else "you said no" + (f": {feedback}" if feedback else "")
                 self._row(self._styled(said, "green" if yes else "red"))
-            case Finished():
+            case ActionFinished():
                 self._header(event.call)
                 self._finished(event)
                 self._open.discard(event.call)
@@ -224,7 +224,7 @@ class Transcript:
             row.rstrip()
             self._print(lead.append_text(row) if number == 0 else Text("    ").append_text(row))
 
-    def _finished(self, event: Finished) -> None:
+    def _finished(self, event: ActionFinished) -> None:
         action = self._actions[event.call][1]
         diff = isinstance(action, EditFile | WriteFile)
         lines = output_lines(event, action)

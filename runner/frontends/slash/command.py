@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from policy.model.frozen import dataclass
 from runner.events import Display
+from runner.problems import known_problem
 
 if TYPE_CHECKING:
     from runner.agent.conversation import Conversation
@@ -35,7 +36,7 @@ class CommandHost(Protocol):
     def settings(self) -> "Settings": ...
 
     @property
-    def commands(self) -> "Sequence[Command]":
+    def commands(self) -> "Sequence[SlashCommand]":
         """Every command that is known here. Of two commands with the same name, the first one is used."""
         ...
 
@@ -77,7 +78,7 @@ class CommandHost(Protocol):
         ...
 
 
-Run = Callable[[str, CommandHost], Awaitable[None]]  # with what stands behind the name
+CommandFunction = Callable[[str, CommandHost], Awaitable[None]]  # with what stands behind the name
 
 
 def _nothing(host: CommandHost) -> Sequence[str]:
@@ -85,7 +86,7 @@ def _nothing(host: CommandHost) -> Sequence[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class SlashCommand:
     """One `/command`.
 
     Attributes:
@@ -103,16 +104,21 @@ class Command:
     name: str
     usage: str
     summary: str
-    run: Run
+    run: CommandFunction
     aliases: tuple[str, ...] = ()
     words: Callable[[CommandHost], Sequence[str]] = _nothing
     idle: bool = False
-    source: str = ""  # the file that a custom command comes from
-    sends: bool = False  # it sends a prompt, and is shown as a prompt
+    source: str = ""
+    sends: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
         return (self.name, *self.aliases)
+
+    @property
+    def ready(self) -> bool:
+        """Return True if the command may be sent without an argument."""
+        return self.usage[:1] in ("", "[")
 
 
 def say(host: CommandHost, *lines: str) -> None:
@@ -125,3 +131,41 @@ SHELL = "`!COMMAND` runs a command yourself, through the same gate; the model se
 
 class Mistake(Exception):
     """The typed line makes no sense. The text says why, and what to write instead."""
+
+
+def is_command(line: str) -> bool:
+    """Return True if a typed line is a `/command`. A path such as `/etc/hosts is wrong` goes to the model."""
+    word = line.split(maxsplit=1)[0] if line.strip() else ""
+    return word.startswith("/") and "/" not in word[1:]
+
+
+def find(name: str, known: Sequence[SlashCommand]) -> SlashCommand | None:
+    """Return the command with that name, with or without its `/`; built-in commands come before custom ones."""
+    wanted = name.removeprefix("/")
+    return next((each for each in known if wanted in each.names), None)
+
+
+async def run_line(line: str, host: CommandHost) -> None:
+    """Execute the command in `line`. Mistakes are shown to the user and raise nothing."""
+    name, _, rest = line.strip().partition(" ")
+    known = host.commands
+    command = find(name, known)
+    if command is None:
+        import difflib  # only for a message about a mistake
+
+        near = difflib.get_close_matches(name[1:], [name for each in known for name in each.names], n=3)
+        hint = f"did you mean {' or '.join(f'/{each}' for each in near)}?" if near else "/help lists them"
+        say(host, f"there is no command `{name}`; {hint}")
+        return
+    if command.idle and host.conversation.busy:
+        say(host, f"/{command.name} waits until the model is done; Ctrl-C stops it")
+        return
+    try:
+        await command.run(rest.strip(), host)
+    except Mistake as error:
+        say(host, str(error))
+    except Exception as error:  # SEAM of a conversation: a Problem is shown, and it continues
+        if (known_one := known_problem(error)) is None:
+            raise
+        problem = known_one[0]
+        say(host, f"{problem.what}: {problem.why}", f"  fix: {problem.fix}")

@@ -4,7 +4,7 @@
 
 import asyncio
 
-from runner.frontends.slash.command import Command, CommandHost, Mistake, Row, say
+from runner.frontends.slash.command import CommandHost, Mistake, Row, SlashCommand, say
 from runner.sessions.selection import SessionSelection
 from runner.text.phrases import many
 from runner.text.sanitize import visible
@@ -159,7 +159,7 @@ async def _trust(words: str, host: CommandHost) -> None:
 
 
 async def _help(words: str, host: CommandHost) -> None:
-    from runner.frontends.slash.dispatch import find
+    from runner.frontends.slash.command import find
 
     known = host.commands
     if words:
@@ -187,20 +187,20 @@ async def _quit(words: str, host: CommandHost) -> None:
 
 
 COMMANDS = (
-    Command("help", "[COMMAND]", "this text", _help, aliases=("?",)),
-    Command("resume", "[ID]", "go on with an earlier session", _resume, idle=True, aliases=("continue",)),
-    Command("fork", "", "go on in a copy of this session", _fork, idle=True),
-    Command("clear", "", "begin a new session here", _clear, idle=True, aliases=("new",)),
-    Command("compact", "[FOCUS]", "shorten what the model sees of the conversation", _compact, idle=True),
-    Command("context", "[PART]", "what the model is given, and how full its window is", _context),
-    Command("copy", "", "the last answer into the clipboard", _copy),
-    Command("cost", "", "tokens and money of this session", _cost, aliases=("usage",)),
-    Command(
+    SlashCommand("help", "[COMMAND]", "this text", _help, aliases=("?",)),
+    SlashCommand("resume", "[ID]", "go on with an earlier session", _resume, idle=True, aliases=("continue",)),
+    SlashCommand("fork", "", "go on in a copy of this session", _fork, idle=True),
+    SlashCommand("clear", "", "begin a new session here", _clear, idle=True, aliases=("new",)),
+    SlashCommand("compact", "[FOCUS]", "shorten what the model sees of the conversation", _compact, idle=True),
+    SlashCommand("context", "[PART]", "what the model is given, and how full its window is", _context),
+    SlashCommand("copy", "", "the last answer into the clipboard", _copy),
+    SlashCommand("cost", "", "tokens and money of this session", _cost, aliases=("usage",)),
+    SlashCommand(
         "trust",
         "[yes|no]",
         "the files of the repository that need your trust, and your answer",
         _trust,
         words=lambda host: ("yes", "no"),
     ),
-    Command("quit", "", "leave (so does Ctrl-D)", _quit, aliases=("exit",)),
+    SlashCommand("quit", "", "leave (so does Ctrl-D)", _quit, aliases=("exit",)),
 )

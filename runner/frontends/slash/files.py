@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from runner.frontends.slash.command import Command, CommandHost, Mistake, Row, say
+from runner.frontends.slash.command import CommandHost, Mistake, Row, SlashCommand, say
 from runner.sessions.rewind import RewindPoint
 from runner.sessions.selection import SessionSelection
 from runner.text.phrases import many
@@ -152,15 +152,15 @@ async def _init(words: str, host: CommandHost) -> None:
 
 
 COMMANDS = (
-    Command("undo", "[N]", "take back what the last N actions did to files", _undo, idle=True),
-    Command("rewind", "[N]", "go back to an earlier prompt: files, conversation, or both", _rewind, idle=True),
-    Command("diff", "", "what this session changed in the files", _diff),
-    Command(
+    SlashCommand("undo", "[N]", "take back what the last N actions did to files", _undo, idle=True),
+    SlashCommand("rewind", "[N]", "go back to an earlier prompt: files, conversation, or both", _rewind, idle=True),
+    SlashCommand("diff", "", "what this session changed in the files", _diff),
+    SlashCommand(
         "export",
         "[md|html|jsonl] [FILE]",
         "write this session for readers elsewhere",
         _export,
         words=lambda host: ("md", "html", "jsonl"),
     ),
-    Command("init", "[WISHES]", "have the model write an AGENTS.md", _init, sends=True),
+    SlashCommand("init", "[WISHES]", "have the model write an AGENTS.md", _init, sends=True),
 )

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from policy.model.profile import PermissionRule
 from policy.model.tier import MATRIX, Ruling, Tier
-from runner.frontends.slash.command import Command, CommandHost, Mistake, say
+from runner.frontends.slash.command import CommandHost, Mistake, SlashCommand, say
 from runner.gate.gate import Gate
 from runner.gate.grants.text import lines as grant_lines
 
@@ -150,15 +150,15 @@ def _ids(host: CommandHost) -> Sequence[str]:
 
 
 COMMANDS = (
-    Command("permissions", "", "what is allowed, asked and denied here", _permissions, aliases=("rules",)),
-    Command("grants", "[revoke ID]", "answers that are remembered", _grants, words=_ids),
-    Command(
+    SlashCommand("permissions", "", "what is allowed, asked and denied here", _permissions, aliases=("rules",)),
+    SlashCommand("grants", "[revoke ID]", "answers that are remembered", _grants, words=_ids),
+    SlashCommand(
         "audit",
         "[denied|asked|NUMBER]",
         "what was decided in this session",
         _audit,
         words=lambda host: ("denied", "asked", "allowed", "last"),
     ),
-    Command("why", "[COMMAND]", "why the last decision, or what a command would get", _why),
-    Command("sandbox", "[COMMAND]", "what holds every action; the rights of a command", _sandbox),
+    SlashCommand("why", "[COMMAND]", "why the last decision, or what a command would get", _why),
+    SlashCommand("sandbox", "[COMMAND]", "what holds every action; the rights of a command", _sandbox),
 )

@@ -10,15 +10,14 @@ from policy.model.frozen import dataclass
 from runner.config.agentfiles.custom_commands import PromptFile, of_folder
 from runner.config.agentfiles.skills import Skill, invoked
 from runner.frontends.slash import conversation, files, policy, settings
-from runner.frontends.slash.command import Command, CommandHost
-from runner.frontends.slash.dispatch import find
+from runner.frontends.slash.command import CommandHost, SlashCommand, find
 from runner.state.paths import config_file
 from runner.text.sanitize import one_line
 
 if TYPE_CHECKING:
     from runner.engine.context.context import Context
 
-COMMANDS: tuple[Command, ...] = (
+COMMANDS: tuple[SlashCommand, ...] = (
     *conversation.COMMANDS[:1],
     *settings.COMMANDS,
     *policy.COMMANDS,
@@ -31,7 +30,7 @@ _HINT = 200  # characters of a skill's description
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownCommands:
     """The commands of one conversation.
 
     Attributes:
@@ -39,11 +38,11 @@ class Known:
         notices: One sentence for each file that is not used as a command, with the reason.
     """
 
-    commands: tuple[Command, ...]
+    commands: tuple[SlashCommand, ...]
     notices: tuple[str, ...] = ()
 
 
-def known(environ: Mapping[str, str], context: "Context") -> Known:
+def known(environ: Mapping[str, str], context: "Context") -> KnownCommands:
     """Return every command that the user can type. Reads the user's command files from the disk."""
     mine = of_folder(config_file(environ).parent / "commands")
     prompts: dict[str, PromptFile] = {}
@@ -57,21 +56,21 @@ def known(environ: Mapping[str, str], context: "Context") -> Known:
         else:  # a list must not show a repository's words beside the name of a built-in command
             notices.append(f"`{source}` is not used: /{file.name} is ringfence's own")
     commands = (*COMMANDS, *map(_prompt_command, prompts.values()), *map(_skill_command, context.skills))
-    return Known(commands, tuple(notices))
+    return KnownCommands(commands, tuple(notices))
 
 
-def _prompt_command(file: PromptFile) -> Command:
+def _prompt_command(file: PromptFile) -> SlashCommand:
     async def run(words: str, host: CommandHost) -> None:
         await host.send(file.prompt(words), f"/{file.name} {words}".rstrip())
 
-    return Command(file.name, file.usage, file.summary, run, source=file.source, sends=True)
+    return SlashCommand(file.name, file.usage, file.summary, run, source=file.source, sends=True)
 
 
-def _skill_command(skill: Skill) -> Command:
+def _skill_command(skill: Skill) -> SlashCommand:
     """Return the command that sends the instructions of `skill` to the model, with the user's own words."""
 
     async def run(words: str, host: CommandHost) -> None:
         await host.send(invoked(skill, words), f"/{name} {words}".rstrip())
 
     name, hint = f"{_SKILL}{skill.name}", one_line(skill.description, _HINT)
-    return Command(name, "[WORDS]", hint, run, source=skill.path, sends=True)
+    return SlashCommand(name, "[WORDS]", hint, run, source=skill.path, sends=True)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from policy.model.tier import Mode
 from runner.engine.context.system_prompt import MEANING
-from runner.frontends.slash.command import Command, CommandHost, Mistake, Row, say
+from runner.frontends.slash.command import CommandHost, Mistake, Row, SlashCommand, say
 from runner.messages import Thinking
 
 _LEVELS = {
@@ -80,15 +80,15 @@ def _about(name: str, now: str) -> str:
 
 
 COMMANDS = (
-    Command(
+    SlashCommand(
         "mode",
         "[NAME]",
         "how much is allowed without a question",
         _mode,
         words=lambda host: [mode.value for mode in Mode],
     ),
-    Command("model", "[PROVIDER:MODEL]", "who works for you, from the next request on", _model, words=_models),
-    Command(
+    SlashCommand("model", "[PROVIDER:MODEL]", "who works for you, from the next request on", _model, words=_models),
+    SlashCommand(
         "thinking",
         "[LEVEL]",
         "how much the model reasons before it answers",

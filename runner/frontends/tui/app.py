@@ -9,31 +9,31 @@ import binascii
 import contextlib
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from prompt_toolkit.application import Application, run_in_terminal
 from prompt_toolkit.input import Input
-from prompt_toolkit.styles import Attrs, DynamicStyle, Style, StyleTransformation
 
 from runner.events import Changed, Event, RunEnded
+from runner.frontends.slash.command import Row
 from runner.frontends.tui.bell import Bell
 from runner.frontends.tui.editor import Draft, Editor
 from runner.frontends.tui.external_editor import OwnEditor
-from runner.frontends.tui.fragments import Fragments, fit
 from runner.frontends.tui.history import Remembered
-from runner.frontends.tui.interfaces import Host, Screen
 from runner.frontends.tui.keyboard import keyboard
-from runner.frontends.tui.keys import bindings
-from runner.frontends.tui.layout import Frame
-from runner.frontends.tui.menu import Menu, Source
-from runner.frontends.tui.panel import Done, Edit, Panel, Step
-from runner.frontends.tui.picker import Picker, Row
-from runner.frontends.tui.renderer import Canvas, Painter
-from runner.frontends.tui.status import Status, Wait
-from runner.frontends.tui.theme import LIGHT, PLAIN, Theme
+from runner.frontends.tui.menu import Menu, ProposalSource
+from runner.frontends.tui.panel import Done, Edit, Panel, PanelStep
+from runner.frontends.tui.picker import Picker
+from runner.frontends.tui.renderer import Canvas, Frame, Painter
+from runner.frontends.tui.rows import Fragments, fit
+from runner.frontends.tui.status import StatusLine, Wait
+from runner.frontends.tui.theme import Shades
 from runner.text.sanitize import one_line
+
+if TYPE_CHECKING:
+    from runner.frontends.tui.screen import Screen  # what draws need not be loaded to take keys
 
 T = TypeVar("T")
 
@@ -42,6 +42,28 @@ _BEAT = 0.12  # seconds between two frames of the spinner
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _SMALL = 10  # rows of a terminal without one to spare
 _ROWS_BELOW = 6  # rows which a panel leaves free: what is live, and the status
+
+
+class Host(Protocol):
+    """The host of the conversation. The event loop calls every method, and each of them returns soon."""
+
+    @property
+    def busy(self) -> bool: ...
+
+    @property
+    def waiting(self) -> Sequence[str]: ...
+
+    def submit(self, text: str, *, later: bool = False) -> None:
+        """Send a whole input; with `later`, behind the turn in progress."""
+        ...
+
+    def interrupt(self) -> bool:
+        """Stop what is on its way; whether there was something that was not stopping already."""
+        ...
+
+    def take_back(self) -> Sequence[str]: ...
+
+    def cycle_mode(self) -> None: ...
 
 
 class App:
@@ -57,13 +79,13 @@ class App:
         output: Canvas,
         input: Input,
         environ: Mapping[str, str],
-        sources: Sequence[Source] = (),
+        sources: Sequence[ProposalSource] = (),
         *,
         first: str = "",
     ) -> None:
-        self.screen: Screen | None = None  # set before the first event; what draws need not be loaded to take keys
+        self.screen: Screen | None = None  # set before the first event
         self.host = host
-        self.status = Status()
+        self.status = StatusLine()
         self._wait = Wait()
         self.editor = Editor(history, self._edited)
         self.own_editor = OwnEditor(environ, self._write_code)
@@ -90,10 +112,8 @@ class App:
         self._first = first
         self.application: Application[int] = Application(
             self.frame.layout,
-            key_bindings=bindings(self),
             input=input,
             output=output,
-            style=DynamicStyle(lambda: _STYLE),
             style_transformation=Shades(lambda: self.screen.theme if self.screen is not None else None),
             erase_when_done=True,
             terminal_size_polling_interval=None,
@@ -171,7 +191,7 @@ class App:
             if self.panel is panel:
                 self._close_panel()
 
-    async def pick(self, title: str, rows: Sequence[Row[T | None]], *, query: str = "") -> T | None:
+    async def pick(self, title: str, rows: Sequence[Row], *, query: str = "") -> str | None:
         """Return the value of the row that the user picked; None if the user left."""
         return await self.ask(Picker(title, rows, query=query))
 
@@ -197,7 +217,7 @@ class App:
         if panel is None:
             return
         # A person presses one key at a time: what comes in a heap was pasted.
-        alone = not getattr(panel, "alone", False) or not self.application.key_processor.input_queue
+        alone = not panel.alone or not self.application.key_processor.input_queue
         step = panel.key(key if alone or key == "c-c" else "<paste>")
         if key == "c-c" and not isinstance(step, Done | Edit) and not self.host.interrupt():
             self._drop(panel)
@@ -300,7 +320,7 @@ class App:
         up, self._up = self._up, ""
         return up
 
-    def _stepped(self, panel: Panel[Any], step: Step[Any]) -> None:
+    def _stepped(self, panel: Panel[Any], step: PanelStep[Any]) -> None:
         match step:
             case Done(value):
                 for asked, answer in self._questions:
@@ -370,28 +390,3 @@ class App:
     def _bottom(self) -> list[Fragments]:
         width, rows = self._size()
         return [*self.menu.lines(width, rows // 3), self.status.line(width)]
-
-
-_STYLE = Style([])
-
-
-_ON_LIGHT = {"ansicyan": "ansiblue", "ansiyellow": "ansimagenta"}  # neither can be read on white
-
-
-class Shades(StyleTransformation):
-    """The colours for the theme that `theme` returns at each drawing."""
-
-    def __init__(self, theme: Callable[[], Theme | None]) -> None:
-        self._theme = theme
-
-    def transform_attrs(self, attrs: Attrs) -> Attrs:
-        theme = self._theme()
-        if theme is PLAIN:
-            return attrs._replace(color="", bgcolor="", reverse=attrs.reverse or bool(attrs.bgcolor))
-        if theme is LIGHT and not attrs.bgcolor and attrs.color:
-            return attrs._replace(color=_ON_LIGHT.get(attrs.color, attrs.color))
-        return attrs
-
-    def invalidation_hash(self) -> Hashable:
-        theme = self._theme()
-        return theme.name if theme is not None else ""

@@ -11,9 +11,8 @@ from collections.abc import Callable, Sequence
 from runner.approval.approver import Answer, Edited, Halt, No, Question, Yes, alike
 from runner.events import Pick
 from runner.frontends.tui.approval_rows import Content, content, detail_rows
-from runner.frontends.tui.fragments import Fragments, fit, wrapped
-from runner.frontends.tui.keypress_guard import CAREFUL, GUARD, Guard
-from runner.frontends.tui.panel import Done, Edit, Stay, Step
+from runner.frontends.tui.panel import CAREFUL, GUARD, Done, Edit, Guard, Panel, PanelStep, Unanswered
+from runner.frontends.tui.rows import Fragments, fit, wrapped
 from runner.frontends.tui.theme import DARK, Theme
 from runner.gate.explain import caret_lines
 from runner.text.sanitize import one_line, visible
@@ -23,10 +22,8 @@ _ENDS = {"line": "what it does", "command": "the command", "change": "the change
          "rights": "the rights"}  # fmt: skip
 _LEAST = 3  # rows of the card that scroll, whatever else there is
 
-Answers = tuple[Answer, ...]
 
-
-class ApprovalPanel:
+class ApprovalPanel(Panel[tuple[Answer, ...]]):
     """A Panel whose value is the answer to each of `questions`, in their order.
 
     `clock` answers seconds that only grow. `alone`: a key that others follow at once is no answer.
@@ -182,15 +179,15 @@ class ApprovalPanel:
 
     # ---- keys
 
-    def key(self, key: str) -> Step[Answers]:
+    def key(self, key: str) -> PanelStep[tuple[Answer, ...]]:
         """Handle a key. An answer counts only if the card was visible for a moment in which no key was pressed."""
         if key == "c-c":
             return Done(tuple(Halt() for _ in self._questions))
         if self._scrolled(key):
-            return Stay()
+            return Unanswered()
         if self._guard.early(CAREFUL if self._question.card.careful else GUARD):
             self._hint = "a key that was pressed as this appeared counts for nothing"
-            return Stay()
+            return Unanswered()
         self._hint = ""
         return self._viewed(key) if self._view else self._answered(key)
 
@@ -204,15 +201,15 @@ class ApprovalPanel:
         self._top = max(self._top + steps.get(key, self._page), 0)
         return True
 
-    def _viewed(self, key: str) -> Step[Answers]:
+    def _viewed(self, key: str) -> PanelStep[tuple[Answer, ...]]:
         pick = self._pick(self._view)
         if pick is not None and key in pick.keys:
             return self._take(pick)
         if key in ("escape", "x", "n", "enter", "q"):
             self._look("")
-        return Stay()
+        return Unanswered()
 
-    def _answered(self, key: str) -> Step[Answers]:
+    def _answered(self, key: str) -> PanelStep[tuple[Answer, ...]]:
         question = self._question
         match key:
             case "y":
@@ -243,21 +240,21 @@ class ApprovalPanel:
                 if (pick := self._pick(key)) is not None:
                     if any(each in self._cut for each in pick.keys):
                         self._look(key)
-                        return Stay()
+                        return Unanswered()
                     return self._take(pick)
                 if key in ("s", "p"):
                     self._hint = f"there is no {key} here: this is not remembered; y is a yes, once"
                 elif key.isnumeric():
                     self._hint = "a digit answers nothing; the letters are the answers"
-        return Stay()
+        return Unanswered()
 
-    def _take(self, pick: Pick) -> Step[Answers]:
+    def _take(self, pick: Pick) -> PanelStep[tuple[Answer, ...]]:
         offered = self._question.offer.picked(pick.keys[0])
         if offered is None or isinstance(offered, str):
-            return Stay()
+            return Unanswered()
         return self._agreed(Yes(offered)) if pick.yes else self._set(No(keep=offered))
 
-    def _agreed(self, answer: Yes) -> Step[Answers]:
+    def _agreed(self, answer: Yes) -> PanelStep[tuple[Answer, ...]]:
         """Accept a yes only after the end of everything it is about has been on the screen."""
         if self._unseen(self._at):
             self._look("")
@@ -266,7 +263,7 @@ class ApprovalPanel:
             name, row = next(((name, row) for name, row in body.ends if name not in seen), ("it", 0))
             self._top = min(row, max(row - self._page + 3, 0))  # the hint takes a row, and so does the count
             self._hint = f"not yet: the end of {_ENDS.get(name, name)} had not been on the screen; here it is"
-            return Stay()
+            return Unanswered()
         return self._set(answer)
 
     def _unseen(self, place: int) -> bool:
@@ -274,7 +271,7 @@ class ApprovalPanel:
         body = self._drawn.get((place, self._width))
         return body is None or any(name not in self._seen.get(place, set()) for name, _ in body.ends)
 
-    def _all_alike(self) -> Step[Answers]:
+    def _all_alike(self) -> PanelStep[tuple[Answer, ...]]:
         """Answer yes to this question and to similar ones that the row below shows completely."""
         if self._unseen(self._at):
             return self._agreed(Yes())
@@ -296,15 +293,15 @@ class ApprovalPanel:
         same = other.ask.terms == self._question.ask.terms
         return plain and same and len(card.command) < 500 and fit(row, self._width) == row
 
-    def _set(self, answer: Answer) -> Step[Answers]:
+    def _set(self, answer: Answer) -> PanelStep[tuple[Answer, ...]]:
         self._answers[self._at] = answer
         return self._next()
 
-    def _next(self) -> Step[Answers]:
+    def _next(self) -> PanelStep[tuple[Answer, ...]]:
         if len(self._answers) == len(self._questions):
             return Done(tuple(self._answers[place] for place in range(len(self._questions))))
         self._turn(1)
-        return Stay()
+        return Unanswered()
 
     def _turn(self, step: int) -> None:
         """Turn to the next card without an answer."""
@@ -321,17 +318,17 @@ class ApprovalPanel:
         self._view, self._top = view, 0
         self._guard.hidden()
 
-    def edited(self, text: str | None) -> Step[Answers]:
+    def edited(self, text: str | None) -> PanelStep[tuple[Answer, ...]]:
         """Take the written text: the reason of a no, or another command."""
         kind, self._editing = self._editing, ""
         self._guard.hidden()
         if text is None:
-            return Stay()
+            return Unanswered()
         if kind == "f":
             return self._set(No(text.strip() or None))
         if kind != "e" or not text.strip() or text == self._question.card.command:
             self._hint = "the command is as it was"
-            return Stay()
+            return Unanswered()
         return self._set(Edited(text))
 
     @property

@@ -4,8 +4,7 @@ from policy.model.frozen import dataclass
 from policy.model.tier import Tier
 from runner.approval.card_text import squeezed
 from runner.events import Card
-from runner.frontends.tui.fragments import Fragments, wrapped
-from runner.frontends.tui.rows import cells, head
+from runner.frontends.tui.rows import Fragments, cells, head, wrapped
 from runner.frontends.tui.theme import Theme
 
 _INDENT = "  "

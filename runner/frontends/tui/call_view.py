@@ -13,10 +13,9 @@ from policy.model.action import (
 )
 from policy.model.tier import Ruling, Tier
 from policy.model.verdict import Problem
-from runner.events import Denied, Finished, MalformedCall, QuestionAnswered, VerdictReached
-from runner.frontends.tui.diff import diff_rows
-from runner.frontends.tui.fragments import fit
-from runner.frontends.tui.rows import Row, cut, hang, plain, safe, wrap
+from runner.events import ActionFinished, Denied, MalformedCall, QuestionAnswered, VerdictReached
+from runner.frontends.tui.code import diff_rows
+from runner.frontends.tui.rows import Fragments, cut, fit, hang, plain, safe, wrap
 from runner.frontends.tui.theme import Theme
 from runner.frontends.wording import (
     FAILED_FOLD,
@@ -39,7 +38,7 @@ _ROOM = 12  # cells beside a badge, at least
 _QUIET = (ReadFile, ListFolder, GlobFiles, GrepFiles)  # what these found is for the model
 
 
-class Card:
+class CallCard:
     """One call from its proposal to its end."""
 
     def __init__(self, call: str, tool: str, action: Action | None, cwd: str) -> None:
@@ -61,7 +60,7 @@ class Card:
         self._lines += text.count("\n")
         self._printed = (self._printed + text)[-_TAIL:]
 
-    def running(self, width: int, rows: int, now: float, theme: Theme) -> list[Row]:
+    def running(self, width: int, rows: int, now: float, theme: Theme) -> list[Fragments]:
         """While it runs: at most `rows` rows, two at least when there is something to say."""
         head, *more = self.head(width, theme)
         if more:
@@ -76,17 +75,17 @@ class Card:
         bar, end = _bars(theme)
         return [head, *([bar, (theme.dim, cut(line, width - 3))] for line in shown), [end, (theme.dim, state)]]
 
-    def head(self, width: int, theme: Theme) -> list[Row]:
+    def head(self, width: int, theme: Theme) -> list[Fragments]:
         """Badge and command; further rows of a long command stand below it, set in."""
         lines = command_lines(self.tool if self.action is None else action_words(self.action, self._cwd))
         tier = self.verdict.cell.tier if self.verdict is not None else self.tier
         if tier is None:
-            badge: Row = [(theme.badge_odd, " call "), ("", "  ")]
+            badge: Fragments = [(theme.badge_odd, " call "), ("", "  ")]
         else:
             badge = [(theme.badge(tier), f" {tier.label} "), ("", "  ")]
         return title_rows(badge, "\n".join(lines), width, theme)
 
-    def finished(self, event: Finished, width: int, theme: Theme, *, whole: bool = False) -> list[Row]:
+    def finished(self, event: ActionFinished, width: int, theme: Theme, *, whole: bool = False) -> list[Fragments]:
         """Return the whole card after the action has ended; with `whole`, nothing is folded."""
         bar, end = _bars(theme)
         body = self._why(width, theme)
@@ -117,7 +116,7 @@ class Card:
             rows += hang(wrap(row, width - 3), bar, bar)
         return rows + hang(wrap(safe(end_words(event) + told, style), width - 3), end, ("", "   "))
 
-    def denied(self, event: Denied, width: int, theme: Theme) -> list[Row]:
+    def denied(self, event: Denied, width: int, theme: Theme) -> list[Fragments]:
         """Return the header with the refused action, and below it the cause, the rule, and the alternative."""
         problem = event.problem
         rows, (bar, end) = self.head(width, theme), _bars(theme)
@@ -127,17 +126,17 @@ class Card:
             rows += hang(wrap(_answer_row(self.answer, theme), width - 3), bar, bar)
         return rows + problem_rows(Problem(f"{problem.why} ({event.rule})", "", problem.fix), "denied   ", width, theme)
 
-    def stopped(self, width: int, theme: Theme) -> list[Row]:
+    def stopped(self, width: int, theme: Theme) -> list[Fragments]:
         """Return the rows of a call whose run ended before it did."""
         open_ = self.asked and self.answer is None and self.began is None
         words = "asked about, and stopped before an answer: nothing ran" if open_ else "stopped"
         return [*self.head(width, theme), *hang(wrap([(theme.warn, words)], width - 3), _bars(theme)[1], ("", "   "))]
 
-    def brief(self, event: Finished) -> bool:
+    def brief(self, event: ActionFinished) -> bool:
         """Return True if the call was a read, for which one row is enough: its output is for the model."""
         return isinstance(self.action, _QUIET) and went_well(event) and self.answer is None
 
-    def folds(self, event: Finished) -> bool:
+    def folds(self, event: ActionFinished) -> bool:
         """Return True if `finished` leaves lines out."""
         lines = output_lines(event, self.action)
         if isinstance(self.action, RunScript | RunArgv) and "\r" in event.text.replace("\r\n", "\n"):
@@ -147,7 +146,7 @@ class Card:
         fold = DIFF_FOLD if isinstance(self.action, EditFile | WriteFile) else FOLD if went_well(event) else FAILED_FOLD
         return len(lines) - sum(fold) > 1
 
-    def _why(self, width: int, theme: Theme) -> list[Row]:
+    def _why(self, width: int, theme: Theme) -> list[Fragments]:
         """Return who allowed the call, and why; empty for a read without a question."""
         if self.answer is not None:
             return [_answer_row(self.answer, theme)]
@@ -157,19 +156,19 @@ class Card:
         return [[(theme.good, "allowed"), (theme.dim, why)]]
 
 
-def _answer_row(answer: QuestionAnswered, theme: Theme) -> Row:
+def _answer_row(answer: QuestionAnswered, theme: Theme) -> Fragments:
     feedback = f": {answer.feedback}" if answer.feedback else ""
     said, style = ("you said yes", theme.good) if answer.yes else ("you said no", theme.bad)
     return safe(f"{said}{feedback}", style)
 
 
-def malformed_rows(event: MalformedCall, width: int, theme: Theme) -> list[Row]:
+def malformed_rows(event: MalformedCall, width: int, theme: Theme) -> list[Fragments]:
     """Return the rows of a malformed call."""
     head = title_rows([(theme.badge_odd, " call "), ("", "  ")], visible(event.tool), width, theme)
     return head + problem_rows(event.problem, "refused  ", width, theme)
 
 
-def problem_rows(problem: Problem, lead: str, width: int, theme: Theme) -> list[Row]:
+def problem_rows(problem: Problem, lead: str, width: int, theme: Theme) -> list[Fragments]:
     """Return the rows of a problem: the fact, the cause, and the alternative."""
     bar, end = _bars(theme)
     why = f": {problem.why}" if problem.why else ""
@@ -178,7 +177,7 @@ def problem_rows(problem: Problem, lead: str, width: int, theme: Theme) -> list[
     return hang(what, bar, bar) + hang(instead, end, ("", "   "))
 
 
-def title_rows(badge: Row, words: str, width: int, theme: Theme) -> list[Row]:
+def title_rows(badge: Fragments, words: str, width: int, theme: Theme) -> list[Fragments]:
     """Return `words` behind a badge, with the further lines indented below."""
     first, *rest = words.split("\n")
     room = width - len(plain(badge))
@@ -200,7 +199,7 @@ def folded(lines: list[str], fold: tuple[int, int] | None) -> list[str]:
     return [*lines[:first], f"… {hidden} more lines (ctrl-o shows them)", *lines[first + hidden :]]
 
 
-def _ended(row: Row, words: str, width: int, theme: Theme) -> Row:
+def _ended(row: Fragments, words: str, width: int, theme: Theme) -> Fragments:
     """Return `row` with `words` at its end. The words are always visible."""
     return fit([*fit(row, max(width - len(words), _ROOM)), (theme.dim, words)], width)
 

@@ -1,5 +1,6 @@
-"""Source code as rows, in colours for the languages that are known here."""
+"""Source code and changes of files as rows: in colours for the languages that are known here, and with line numbers."""
 
+import re
 import time
 from collections.abc import Sequence
 from functools import cache, lru_cache
@@ -8,7 +9,7 @@ from pygments.lexer import Lexer
 from pygments.lexers import get_lexer_by_name
 from pygments.token import Comment, Keyword, Name, Number, Operator, String, Text, _TokenType
 
-from runner.frontends.tui.rows import Row, chop, hang, safe, wrap
+from runner.frontends.tui.rows import Fragments, chop, hang, safe, wrap
 from runner.frontends.tui.theme import Theme
 from runner.text.sanitize import visible
 
@@ -24,18 +25,19 @@ _LANGUAGES = frozenset({
 # fmt: on
 _PROSE = frozenset({"console", "none", "output", "plain", "plaintext", "text", "txt"})
 _SAME = {"jsx": "js", "shell": "bash", "golang": "go", "terraform": "hcl", "svelte": "html", "vue": "html"}
+_HUNK = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
 _LONGEST = 300  # characters of a line: a longer one has no colours, so that no lexer's worst case is met
 _SLOW = 0.25  # seconds of processor for some lines: a language that took them has no colours any more
 
 
-def code_rows(info: str, lines: Sequence[str], width: int, theme: Theme, before: Sequence[str] = ()) -> list[Row]:
+def code_rows(info: str, lines: Sequence[str], width: int, theme: Theme, before: Sequence[str] = ()) -> list[Fragments]:
     """Return `lines` indented by two cells, broken where they are too long.
 
     `before` are lines above, used only for the colours. `info` is the text after the fence; if it is more than a
     language, it is shown above.
     """
     language, _, more = info.strip().partition(" ")
-    rows: list[Row] = []
+    rows: list[Fragments] = []
     if info and not before and (more or language.lower() not in _LANGUAGES | _PROSE):
         rows += hang(wrap(safe(info, theme.dim), max(width - 2, 10)), ("", "  "), ("", "  "))
     for line in coloured(language, lines, theme, before):
@@ -43,7 +45,7 @@ def code_rows(info: str, lines: Sequence[str], width: int, theme: Theme, before:
     return rows
 
 
-def coloured(language: str, lines: Sequence[str], theme: Theme, before: Sequence[str] = ()) -> list[Row]:
+def coloured(language: str, lines: Sequence[str], theme: Theme, before: Sequence[str] = ()) -> list[Fragments]:
     """Return each of `lines` in its colours."""
     if language.lower() == "diff":
         return [[(diff_style(line, theme), visible(line))] for line in lines]
@@ -51,7 +53,7 @@ def coloured(language: str, lines: Sequence[str], theme: Theme, before: Sequence
     lexer = None if language.lower() in _too_slow else _lexer(language.lower())
     if lexer is None or any(len(line) > _LONGEST for line in shown):
         return [[("", line)] for line in shown[len(before) :]]
-    rows: list[Row] = [[]]
+    rows: list[Fragments] = [[]]
     for kind, text in _read(lexer, language.lower(), "\n".join(shown)):
         style = _style(kind, theme)
         first, *rest = text.split("\n")
@@ -107,3 +109,39 @@ def _style(kind: _TokenType, theme: Theme) -> str:
         if kind in family:
             return style
     return ""
+
+
+def diff_rows(lines: Sequence[str], width: int, theme: Theme, fold: tuple[int, int] | None = None) -> list[Fragments]:
+    """Return a unified diff (and the lines before it) with line numbers: the new number, or the old one of a removed
+    line.
+
+    `fold` are the numbers of lines kept before and after the lines that are left out.
+    """
+    first, last = fold or (len(lines), 0)
+    hidden = len(lines) - first - last
+    hunks = [found for line in lines if (found := _HUNK.match(line))]
+    size = max((len(str(int(hunk[at]) + int(hunk[at + 1] or 1))) for hunk in hunks for at in (1, 3)), default=1) + 1
+    rows: list[Fragments] = []
+    old = new = 0
+    rest = (0, 0)  # lines of the hunk that are still to come: what follows the last of them begins another file
+    inside = False
+    for place, line in enumerate(lines):
+        number = ""
+        if found := _HUNK.match(line):
+            old, new, inside = int(found[1]), int(found[3]), True
+            rest = old + int(found[2] or 1), new + int(found[4] or 1)
+        elif inside and (old, new) == rest and line[:1] != "\\":
+            inside = False
+        elif inside and line[:1] in ("+", "-", " ", ""):
+            number = str(old if line[:1] == "-" else new)
+            old += line[:1] != "+"
+            new += line[:1] != "-"
+        if hidden > 1 and first <= place < first + hidden:
+            if place == first:
+                rows.append([(theme.dim, f"… {hidden} more lines (ctrl-o shows them)")])
+            continue
+        gutter = f"{number:>{size}} " if inside else ""
+        style = diff_style(line, theme) if inside else ""
+        room = max(width - len(gutter), 10)
+        rows += hang(chop([(style, visible(line))], room), (theme.dim, gutter), ("", " " * len(gutter)))
+    return rows

@@ -9,18 +9,17 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from policy.model.tier import Mode
-from runner.frontends.slash.command import SHELL
+from runner.events import Display
+from runner.frontends.slash.command import SHELL, Row, SlashCommand, find, is_command, run_line
+from runner.frontends.tui.app import App
 from runner.frontends.tui.keys import HELP
-from runner.frontends.tui.picker import Row
+from runner.frontends.tui.menu import MenuEntry, Proposals, best
 from runner.problems import Exit
 
 if TYPE_CHECKING:
     from runner.agent.agent import Agent
     from runner.agent.conversation import Conversation
     from runner.config import Settings
-    from runner.frontends.slash.command import Command
-    from runner.frontends.slash.command import Row as Choice
-    from runner.frontends.tui.app import App
     from runner.sessions.selection import SessionSelection
 
 _MODES = (Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.TRUST_PROJECT, Mode.PLAN)  # of Shift+Tab; the others are said by name
@@ -29,12 +28,12 @@ _MODES = (Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.TRUST_PROJECT, Mode.PLAN)  # of 
 class TerminalController:
     """The controller between one App and the sessions of one Agent. `failed` is called with unexpected exceptions."""
 
-    app: "App"
+    app: App
     keys = HELP
 
     def __init__(self, environ: Mapping[str, str], failed: Callable[[BaseException], None]) -> None:
         self.environ = environ
-        self.commands: Sequence[Command] = ()
+        self.commands: Sequence[SlashCommand] = ()
         self._failed = failed
         self._agent: Agent | None = None
         self._settings: Settings | None = None
@@ -85,7 +84,7 @@ class TerminalController:
             if self.busy:  # it cannot wait: what it does depends on when
                 self.app.editor.add(text)
             self._begin(self._shell(text[1:].strip()))
-        elif _is_command(text):
+        elif is_command(text):
             self._beside(self._command(text))
         elif not self.busy:
             self._begin(self._prompt(text))
@@ -108,6 +107,29 @@ class TerminalController:
             at = _MODES.index(mode) + 1 if mode in _MODES else 0
             self.conversation.set_mode(_MODES[at % len(_MODES)])
 
+    def proposals(self, before: str) -> Proposals | None:
+        """Return the names of commands, or their first arguments, for a first line of the input that begins with `/`.
+
+        Fits `ProposalSource`.
+        """
+        if not before.startswith("/") or "\n" in before:
+            return None
+        name, blank, rest = before[1:].partition(" ")
+        if not blank:
+            if "/" in name:
+                return None  # a path
+            known = best(name, self.commands, lambda each: " ".join(each.names))
+            known.sort(key=lambda each: not any(own.startswith(name) for own in each.names))
+            entries = [MenuEntry(f"/{each.name}", each.summary, each.ready, each.usage != "") for each in known]
+            return Proposals(0, entries)
+        command = next((each for each in self.commands if name in each.names), None)
+        if command is None or " " in rest or not self.open:
+            return None
+        words = [word for word in command.words(self) if word.startswith(rest)]
+        if not words or words == [rest]:
+            return None
+        return Proposals(len(before) - len(rest), [MenuEntry(word, ready=True) for word in words])
+
     # what a `/command` asks
 
     @property
@@ -120,8 +142,8 @@ class TerminalController:
         assert self._settings is not None  # as above
         return self._settings
 
-    async def pick(self, title: str, rows: "Sequence[Choice]") -> str | None:
-        return await self.app.pick(title, [Row[str | None](row.value, row.label, row.detail) for row in rows])
+    async def pick(self, title: str, rows: Sequence[Row]) -> str | None:
+        return await self.app.pick(title, rows)
 
     async def send(self, prompt: str, typed: str) -> None:
         if not self.busy:
@@ -158,9 +180,6 @@ class TerminalController:
             self.app.screen.halt()
 
     async def _command(self, line: str) -> None:
-        from runner.events import Display
-        from runner.frontends.slash.dispatch import find, run_line
-
         command = find(line.split(maxsplit=1)[0], self.commands)
         if command is None or not command.sends:
             self.conversation.ctx.emit(Display(f"> {line}", "text"))  # an answer stands below its question
@@ -199,9 +218,3 @@ class TerminalController:
         self._tasks.add(task)
         task.add_done_callback(over)
         return task
-
-
-def _is_command(text: str) -> bool:
-    from runner.frontends.slash.dispatch import is_command
-
-    return is_command(text)

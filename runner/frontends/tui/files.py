@@ -9,8 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from runner.frontends.tui.fuzzy import best
-from runner.frontends.tui.menu import Entry, Proposals
+from runner.frontends.tui.menu import MenuEntry, Proposals, best
 from sandbox.inside.regular_file import read_start
 
 _TOKEN = re.compile(r'(?:^|(?<=\s))@(?:"([^"\n]*)|([^\s"]*))$')
@@ -24,7 +23,7 @@ _HEAVY = frozenset(
 )  # many files, and made by machines
 
 
-class Files:
+class FileProposals:
     """A Source. The list is read in a thread; `ready` is called from there once it is new. Nothing is proposed until
     `root` is a folder; `secret` says of a path whether it is one."""
 
@@ -45,7 +44,7 @@ class Files:
             threading.Thread(target=self._look, name="names of files", daemon=True).start()
         typed = found[1] if found[1] is not None else found[2]
         names = best(typed, self._names, str, _SHOWN)
-        return Proposals(found.start(), [Entry(f'@"{name}"' if " " in name else f"@{name}") for name in names])
+        return Proposals(found.start(), [MenuEntry(f'@"{name}"' if " " in name else f"@{name}") for name in names])
 
     def _look(self) -> None:
         self._names = listed(self.root, self.secret)

@@ -12,7 +12,7 @@ from prompt_toolkit.keys import Keys
 
 from policy.model.frozen import dataclass
 
-Code = Keys | tuple[Keys | str, ...]
+KeyCode = Keys | tuple[Keys | str, ...]
 _LOCKS = (0, 64, 128, 192)  # caps lock and num lock, which count for nothing here
 _SHIFT, _ALT, _CONTROL = 1, 2, 4
 
@@ -34,7 +34,7 @@ def keyboard(environ: Mapping[str, str]) -> Keyboard:
 
 def _learn() -> None:
     """Teach prompt_toolkit the codes."""
-    known: dict[str, Code] = ansi_escape_sequences.ANSI_SEQUENCES  # type: ignore[assignment]  # it takes text as well
+    known: dict[str, KeyCode] = ansi_escape_sequences.ANSI_SEQUENCES  # type: ignore[assignment]  # it takes text as well
     for code, modifiers, keys in _codes():
         for locks in _LOCKS:
             held = modifiers + locks
@@ -45,10 +45,10 @@ def _learn() -> None:
                     known[f"\x1b[{code}u"] = keys
 
 
-def _codes() -> list[tuple[int, int, Code]]:
+def _codes() -> list[tuple[int, int, KeyCode]]:
     """Return the code sequences as (code point, modifiers held, the key it stands for)."""
     newline = (Keys.Escape, Keys.ControlM)
-    found: list[tuple[int, int, Code]] = [
+    found: list[tuple[int, int, KeyCode]] = [
         (27, 0, Keys.Escape),
         (13, 0, Keys.ControlM),
         (13, _SHIFT, newline),

@@ -2,24 +2,15 @@
 
 import os
 import signal
-from collections.abc import Sequence
-from typing import Protocol, TypeVar
 
-from prompt_toolkit.application import Application, run_in_terminal
+from prompt_toolkit.application import run_in_terminal
 from prompt_toolkit.application.current import set_app
 from prompt_toolkit.filters import Condition, Filter
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 
-from runner.frontends.tui.editor import Editor
-from runner.frontends.tui.external_editor import OwnEditor
-from runner.frontends.tui.interfaces import Host, Screen
-from runner.frontends.tui.layout import Frame
-from runner.frontends.tui.menu import Menu
-from runner.frontends.tui.picker import Row
-from runner.frontends.tui.status import Status
-
-T = TypeVar("T")
+from runner.frontends.slash.command import Row
+from runner.frontends.tui.app import App
 
 # fmt: off
 HELP = (
@@ -41,61 +32,8 @@ HELP = (
 _NAMES = {"c-m": "enter", "c-j": "enter", "c-i": "tab", "c-h": "backspace", "<sigint>": "c-c"}
 
 
-class KeyTarget(Protocol):
-    """The part of the terminal application that key presses act on. `App` is the implementation.
-
-    Attributes:
-        quitting: True after Ctrl+C, which makes a second Ctrl+C leave the program.
-        stopping: True if the last key was Ctrl+C and the turn is being stopped.
-    """
-
-    application: Application[int]
-    editor: Editor
-    frame: Frame
-    host: Host
-    menu: Menu
-    own_editor: OwnEditor
-    screen: Screen | None
-    status: Status
-    quitting: bool
-    stopping: bool
-
-    def press(self, key: str) -> None:
-        """Send a key to the open panel."""
-
-    def submit(self, *, later: bool = False) -> None:
-        """Send the input; with `later`, behind the current turn."""
-
-    def propose(self) -> None:
-        """Update the completion menu after the input changed."""
-
-    def give_up(self) -> bool:
-        """Discard the edited text of a panel. Return False if there is none."""
-
-    def leave(self, code: int = 0) -> None:
-        """End the program with the exit code `code`."""
-
-    def tell(self, text: str) -> None:
-        """Show a message in the status line until the next key press."""
-
-    def cycle_mode(self) -> None:
-        """Switch to the next mode."""
-
-    def edit(self, text: str) -> None:
-        """Replace the input by `text`."""
-
-    def lend_keyboard(self, *, lent: bool) -> None:
-        """Give the terminal's keyboard settings to another program, or take them back."""
-
-    async def write_elsewhere(self) -> None:
-        """Edit the input in the user's own editor."""
-
-    async def pick(self, title: str, rows: Sequence[Row[T | None]], *, query: str = "") -> T | None:
-        """Let the user choose one row. Return None if the user cancels."""
-
-
-def bindings(app: KeyTarget) -> KeyBindings:
-    """Return the key bindings that act on `app`."""
+def bind_keys(app: App) -> None:
+    """Bind the keys that act on `app`."""
     keys = KeyBindings()
     asking = Condition(lambda: app.application.layout.has_focus(app.frame.question))
     _bind_panel(keys, app, asking)
@@ -103,10 +41,10 @@ def bindings(app: KeyTarget) -> KeyBindings:
     _bind_menu(keys, app, ~asking)
     _bind_stop(keys, app, ~asking)
     _bind_commands(keys, app, ~asking)
-    return keys
+    app.application.key_bindings = keys
 
 
-def _bind_panel(keys: KeyBindings, app: KeyTarget, asking: Filter) -> None:
+def _bind_panel(keys: KeyBindings, app: App, asking: Filter) -> None:
     """Bind every key to the open panel while a question is asked."""
 
     @keys.add(Keys.Any, filter=asking, eager=True)
@@ -120,7 +58,7 @@ def _bind_panel(keys: KeyBindings, app: KeyTarget, asking: Filter) -> None:
             app.press(_NAMES.get(name, name))
 
 
-def _bind_text(keys: KeyBindings, app: KeyTarget, typing: Filter) -> None:
+def _bind_text(keys: KeyBindings, app: App, typing: Filter) -> None:
     """Bind the keys that write, send and delete text."""
 
     @keys.add("<any>", filter=typing)
@@ -146,9 +84,7 @@ def _bind_text(keys: KeyBindings, app: KeyTarget, typing: Filter) -> None:
         _quiet(app)
         event.current_buffer.newline(copy_margin=False)
 
-    @keys.add("escape", "q", filter=typing)
-    def later(event: KeyPressEvent) -> None:
-        app.submit(later=True)
+    keys.add("escape", "q", filter=typing)(lambda event: app.submit(later=True))
 
     @keys.add("c-h", filter=typing)
     def rub_out(event: KeyPressEvent) -> None:
@@ -162,31 +98,23 @@ def _bind_text(keys: KeyBindings, app: KeyTarget, typing: Filter) -> None:
         app.editor.paste(event.data)
 
 
-def _bind_menu(keys: KeyBindings, app: KeyTarget, typing: Filter) -> None:
+def _bind_menu(keys: KeyBindings, app: App, typing: Filter) -> None:
     """Bind the keys of the completion menu."""
     menu = typing & Condition(lambda: app.menu.open)
 
-    @keys.add("c-i", filter=menu)
-    def complete(event: KeyPressEvent) -> None:
-        _complete(app)
+    keys.add("c-i", filter=menu)(lambda event: _complete(app))
+    for key in ("up", "c-p"):
+        keys.add(key, filter=menu)(lambda event: app.menu.move(-1))
+    for key in ("down", "c-n"):
+        keys.add(key, filter=menu)(lambda event: app.menu.move(1))
 
     @keys.add("c-i", filter=typing & ~menu)
-    def nothing(event: KeyPressEvent) -> None:
+    def reopen(event: KeyPressEvent) -> None:
         app.menu.reopen()
         app.propose()
 
-    @keys.add("up", filter=menu)
-    @keys.add("c-p", filter=menu)
-    def up(event: KeyPressEvent) -> None:
-        app.menu.move(-1)
 
-    @keys.add("down", filter=menu)
-    @keys.add("c-n", filter=menu)
-    def down(event: KeyPressEvent) -> None:
-        app.menu.move(1)
-
-
-def _bind_stop(keys: KeyBindings, app: KeyTarget, typing: Filter) -> None:
+def _bind_stop(keys: KeyBindings, app: App, typing: Filter) -> None:
     """Bind the keys that cancel, stop and leave."""
 
     @keys.add("escape", filter=typing)
@@ -228,7 +156,7 @@ def _bind_stop(keys: KeyBindings, app: KeyTarget, typing: Filter) -> None:
             event.current_buffer.delete()
 
 
-def _bind_commands(keys: KeyBindings, app: KeyTarget, typing: Filter) -> None:
+def _bind_commands(keys: KeyBindings, app: App, typing: Filter) -> None:
     """Bind the keys that change the mode or the screen, or that start another program."""
 
     @keys.add("s-tab", filter=typing)
@@ -238,10 +166,9 @@ def _bind_commands(keys: KeyBindings, app: KeyTarget, typing: Filter) -> None:
 
     @keys.add("c-l")
     def top(event: KeyPressEvent) -> None:
-        painter, output = app.application.renderer, app.application.output
-        painter.erase()
-        size = output.get_size()
-        output.write_raw("\n" * size.rows)  # what is on the screen goes up into the scrollback, and stays
+        output = app.application.output
+        app.painter.erase()
+        output.write_raw("\n" * output.get_size().rows)  # what is on the screen goes up into the scrollback, and stays
         output.cursor_goto(0, 0)
 
     @keys.add("c-o")
@@ -258,12 +185,10 @@ def _bind_commands(keys: KeyBindings, app: KeyTarget, typing: Filter) -> None:
         if not app.own_editor.open:
             event.app.create_background_task(app.write_elsewhere())
 
-    @keys.add("c-z")
-    def pause(event: KeyPressEvent) -> None:
-        suspend(app)
+    keys.add("c-z")(lambda event: suspend(app))
 
 
-def suspend(app: KeyTarget) -> None:
+def suspend(app: App) -> None:
     """Suspend the program until it is continued, with the terminal as it was before the program started."""
 
     def stop() -> None:
@@ -283,25 +208,24 @@ def suspend(app: KeyTarget) -> None:
         run_in_terminal(stopped)
 
 
-def _quiet(app: KeyTarget) -> None:
+def _quiet(app: App) -> None:
     """Remove the momentary message, because a key was pressed."""
     app.status.told, app.quitting, app.stopping = "", False, False
 
 
-def _complete(app: KeyTarget, *, whole: bool = False) -> None:
+def _complete(app: App, *, whole: bool = False) -> None:
     """Insert the selected proposal; with `whole`, without a blank behind it."""
-    chosen = app.menu.chosen
-    if chosen is not None:
-        start, entry = chosen
+    if app.menu.chosen is not None:
+        start, entry = app.menu.chosen
         buffer = app.editor.buffer
         buffer.delete_before_cursor(buffer.cursor_position - start)
         buffer.insert_text(entry.text if whole or (entry.ready and not entry.more) else f"{entry.text.rstrip()} ")
         app.propose()
 
 
-async def _search(app: KeyTarget) -> None:
+async def _search(app: App) -> None:
     seen = dict.fromkeys(reversed(app.editor.buffer.history.get_strings()))
-    rows = [Row[str | None](text, text) for text in seen]
+    rows = [Row(text, text) for text in seen]
     text = await app.pick("typed before", rows, query=app.editor.buffer.text if len(app.editor.text) < 40 else "")
     if text is not None:
         app.edit(text)

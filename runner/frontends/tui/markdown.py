@@ -13,7 +13,7 @@ from markdown_it.token import Token
 
 from runner.frontends.tui.blocks import LONGEST
 from runner.frontends.tui.code import code_rows
-from runner.frontends.tui.rows import Row, cells, cut, hang, safe, wrap
+from runner.frontends.tui.rows import Fragments, cells, cut, hang, safe, wrap
 from runner.frontends.tui.theme import Theme
 from runner.text.sanitize import visible
 
@@ -30,7 +30,7 @@ def _parser() -> MarkdownIt:
     return MarkdownIt("commonmark", options).enable(["table", "strikethrough"]).disable("reference")
 
 
-def markdown_rows(text: str, width: int, theme: Theme) -> list[Row]:
+def markdown_rows(text: str, width: int, theme: Theme) -> list[Fragments]:
     """Return `text`, one block or a few, as rows of at most `width` cells."""
     tokens: list[Token] = []
     if len(text) <= LONGEST + 1000 and sum(map(text.count, "[]*_`~!<|>&")) <= _MARKS:
@@ -55,9 +55,9 @@ class _Rows:
     def __init__(self, theme: Theme) -> None:
         self._theme = theme
 
-    def blocks(self, tokens: Sequence[Token], width: int) -> list[Row]:
+    def blocks(self, tokens: Sequence[Token], width: int) -> list[Fragments]:
         """Return the rows of stacked blocks, with an empty row between blocks outside of one tight list."""
-        rows: list[Row] = []
+        rows: list[Fragments] = []
         place, tight = 0, False
         while place < len(tokens):
             token = tokens[place]
@@ -70,7 +70,7 @@ class _Rows:
             place = end + 1
         return rows
 
-    def _block(self, token: Token, inner: Sequence[Token], width: int) -> list[Row]:
+    def _block(self, token: Token, inner: Sequence[Token], width: int) -> list[Fragments]:
         theme = self._theme
         match token.type:
             case "heading_open":
@@ -93,8 +93,8 @@ class _Rows:
             case _:
                 return wrap([("", visible(token.content, prose=True))], width) if token.content else []
 
-    def _list(self, token: Token, inner: Sequence[Token], width: int) -> list[Row]:
-        rows: list[Row] = []
+    def _list(self, token: Token, inner: Sequence[Token], width: int) -> list[Fragments]:
+        rows: list[Fragments] = []
         number = int(token.attrGet("start") or 1) if token.type == "ordered_list_open" else None
         place = 0
         while place < len(inner):
@@ -114,8 +114,8 @@ class _Rows:
             place = end + 1
         return rows
 
-    def _table(self, inner: Sequence[Token], width: int) -> list[Row]:
-        lines: list[list[Row]] = []
+    def _table(self, inner: Sequence[Token], width: int) -> list[Fragments]:
+        lines: list[list[Fragments]] = []
         right: set[int] = set()
         for token in inner:
             if token.type == "tr_open":
@@ -136,11 +136,11 @@ class _Rows:
         widths = _shares(
             [max(sum(cells(text) for _, text in line[at]) for line in lines) for at in range(columns)], room
         )
-        rows: list[Row] = []
+        rows: list[Fragments] = []
         for number, line in enumerate(lines):
             wrapped = [wrap(cell, widths[at]) for at, cell in enumerate(line)]
             for height in range(max(map(len, wrapped))):
-                row: Row = []
+                row: Fragments = []
                 for at, cell in enumerate(wrapped):
                     part = cell[height] if height < len(cell) else []
                     blank = ("", " " * (widths[at] - sum(cells(text) for _, text in part)))
@@ -151,23 +151,23 @@ class _Rows:
                 rows.append([(self._theme.dim, "─┼─".join("─" * size for size in widths))])
         return rows
 
-    def _records(self, lines: list[list[Row]], width: int) -> list[Row]:
+    def _records(self, lines: list[list[Fragments]], width: int) -> list[Fragments]:
         names, *records = lines
-        rows: list[Row] = []
+        rows: list[Fragments] = []
         for record in records:
             rows += [[]] if rows else []
             for name, cell in zip(names, record, strict=False):
                 rows += hang(wrap([*name, ("", ": "), *cell], max(width - 2, 10)), ("", ""), ("", "  "))
         return rows
 
-    def _inline(self, tokens: Sequence[Token], style: str) -> Row:
+    def _inline(self, tokens: Sequence[Token], style: str) -> Fragments:
         """Return the inline content of a line, with its styles."""
-        row: Row = []
+        row: Fragments = []
         for token in tokens:
             self._spans(token.children or [], style, row)
         return row
 
-    def _spans(self, children: Sequence[Token], style: str, row: Row) -> None:
+    def _spans(self, children: Sequence[Token], style: str, row: Fragments) -> None:
         theme = self._theme
         styles = [style]
         links: list[tuple[str, int]] = []
@@ -201,7 +201,7 @@ class _Rows:
                 case _:
                     row.append((now, visible(token.content, lines=False, prose=True)))
 
-    def _target(self, row: Row, target: str, start: int) -> None:
+    def _target(self, row: Fragments, target: str, start: int) -> None:
         """Return the target of a link, unless the words of the link are the target."""
         shown = visible(target, lines=False)
         words = "".join(text for _, text in row[start:])

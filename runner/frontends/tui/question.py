@@ -1,14 +1,14 @@
 """The questions at the terminal: those of the gate, trust in a repository, and the start of a plan."""
 
 import asyncio
-from collections.abc import Sequence
-from typing import Generic, TypeVar
+import time
+from collections.abc import Callable, Mapping, Sequence
 
-from policy.model.frozen import dataclass
+from policy.model.tier import Mode
 from policy.model.verdict import Ask
 from runner.approval.approver import Answer, Question
 from runner.approval.card import card
-from runner.approval.plan_answer import PlanAnswer
+from runner.approval.plan_answer import LETTERS, WAYS, Leave, PlanAnswer, Stay
 from runner.approval.remember_options import NOTHING, Offer
 from runner.config.trust.evaluate import Brought
 from runner.config.trust.prompt import TrustReply
@@ -16,12 +16,16 @@ from runner.config.trust.text import contents, description, summary
 from runner.events import Display
 from runner.frontends.tui.app import App
 from runner.frontends.tui.approval import ApprovalPanel
-from runner.frontends.tui.fragments import Fragments, fit, wrapped
-from runner.frontends.tui.keypress_guard import Guard
-from runner.frontends.tui.panel import Done, Edit, Stay
-from runner.frontends.tui.plan_question import PlanQuestion
+from runner.frontends.tui.panel import Done, Edit, Guard, Panel, PanelStep, Unanswered
+from runner.frontends.tui.rows import Fragments, fit, wrapped
 from runner.frontends.tui.theme import DARK
 from runner.text.sanitize import visible
+
+_PLAN_WORDS = {
+    Mode.DEFAULT: "yes, and ask me before each change",
+    Mode.ACCEPT_EDITS: "yes, edits without asking; commands are asked about",
+    Mode.TRUST_PROJECT: "yes, edits and the project's code without asking",
+}
 
 
 class Panels:
@@ -48,17 +52,16 @@ async def trusted(app: App, brought: Brought) -> TrustReply:
     """Ask if the repository's content may be used, exactly as it is now."""
     head = "this repository brings things that count only when you trust them"
     app.emit(Display("\n".join([head, *description(brought, brief=True), "", summary(brought)]), "text"))
-    ways: list[Way[str]] = [
-        Way("y", "yes, until one byte of it changes", "yes"),
-        Way("n", "no, go on without it; you are not asked about this content again", "no"),
-        Way("s", "show the files whole", "show"),
-        Way("q", "leave", "quit"),
-    ]
-    while True:
-        answer = await app.ask(Choice("use what the repository brings, exactly as it is now?", ways, "quit"))
-        if answer != "show":
-            return TrustReply(answer)
+    answers = {
+        "y": ("yes, until one byte of it changes", TrustReply.YES),
+        "n": ("no, go on without it; you are not asked about this content again", TrustReply.NO),
+        "s": ("show the files whole", None),
+        "q": ("leave", TrustReply.QUIT),
+    }
+    question = "use what the repository brings, exactly as it is now?"
+    while (answer := await app.ask(ChoicePanel(question, answers, TrustReply.QUIT))) is None:
         app.emit(Display("\n".join(contents(brought)), "text"))
+    return answer
 
 
 def asker(app: App, loop: asyncio.AbstractEventLoop, brought: Brought) -> TrustReply:
@@ -66,47 +69,77 @@ def asker(app: App, loop: asyncio.AbstractEventLoop, brought: Brought) -> TrustR
     return asyncio.run_coroutine_threadsafe(trusted(app, brought), loop).result()
 
 
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Way(Generic[T]):
-    """One answer to a Choice. With `edit`, the user writes a text, and `value` is not used."""
-
-    key: str
-    words: str
-    value: T | None = None
-    edit: bool = False
-
-
-class Choice(Generic[T]):
-    """A Panel whose answer is the value of a Way, a written text, or `left` for Escape.
+class ChoicePanel(Panel[TrustReply | None]):
+    """A Panel whose answer is the value of one of `answers` (key: words and value), or `left` for Escape.
 
     Enter answers nothing. A key that is pressed before the question can have been read answers nothing either.
     """
 
-    def __init__(self, question: str, ways: Sequence[Way[T]], left: T) -> None:
+    def __init__(self, question: str, answers: Mapping[str, tuple[str, TrustReply | None]], left: TrustReply) -> None:
         self._question = visible(question)
-        self._ways = tuple(ways)
+        self._answers = answers
         self._left = left
         self._guard = Guard()
 
     def lines(self, width: int, rows: int) -> list[Fragments]:
         self._guard.drawn()
-        room = max(rows - len(self._ways), 1)
-        drawn = wrapped("bold", self._question, width)[:room]
-        drawn += [[("bold ansicyan", f"  {way.key}"), ("", f"  {way.words}")] for way in self._ways]
+        drawn = wrapped("bold", self._question, width)[: max(rows - len(self._answers), 1)]
+        drawn += [[("bold ansicyan", f"  {key}"), ("", f"  {words}")] for key, (words, _) in self._answers.items()]
         return [fit(row, width) for row in drawn]
 
-    def key(self, key: str) -> Stay | Done[T | str] | Edit:
+    def key(self, key: str) -> PanelStep[TrustReply | None]:
         if self._guard.early():
-            return Stay()
+            return Unanswered()
         if key in ("escape", "c-d"):
             return Done(self._left)
-        for way in self._ways:
-            if key == way.key:
-                return Edit("", way.words) if way.edit else Done(way.value if way.value is not None else self._left)
-        return Stay()
+        return Done(self._answers[key][1]) if key in self._answers else Unanswered()
 
-    def edited(self, text: str | None) -> Stay | Done[T | str] | Edit:
-        return Done(text) if text and text.strip() else Stay()
+
+class PlanQuestion(Panel[PlanAnswer]):
+    """The question at the end of plan mode, under the plan: begin or not, and in which mode.
+
+    Enter alone begins nothing: the row that is selected first is the no.
+    """
+
+    alone = True
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._at = len(WAYS)
+        self._guard = Guard(clock)
+
+    def lines(self, width: int, rows: int) -> list[Fragments]:
+        self._guard.drawn()
+        answers = [f"{letter}  {_PLAN_WORDS[mode]}  ({mode.value})" for letter, mode in LETTERS.items()]
+        answers += ["n  no: keep planning", "f  no, and say what should be other"]
+        drawn: list[Fragments] = [[("bold", "begin with this plan?")]]
+        for place, text in enumerate(answers):
+            here = place == self._at
+            drawn.append([("bold ansicyan" if here else "", f"{'>' if here else ' '} {text}")])
+        return [fit(row, width) for row in drawn[:rows]]
+
+    def key(self, key: str) -> PanelStep[PlanAnswer]:
+        if key not in ("up", "down") and self._guard.early():
+            return Unanswered()
+        match key:
+            case "up" | "c-p":
+                self._at = (self._at - 1) % (len(WAYS) + 2)
+            case "down" | "c-n" | "tab":
+                self._at = (self._at + 1) % (len(WAYS) + 2)
+            case "enter":
+                return self._chosen(self._at)
+            case "n" | "escape":
+                return Done(Stay())
+            case "f":
+                return self._chosen(len(WAYS) + 1)
+            case _ if key in LETTERS:
+                return Done(Leave(LETTERS[key]))
+        return Unanswered()
+
+    def edited(self, text: str | None) -> PanelStep[PlanAnswer]:
+        self._guard.hidden()
+        return Done(Stay(text.strip())) if text is not None and text.strip() else Unanswered()
+
+    def _chosen(self, place: int) -> Done[PlanAnswer] | Edit:
+        if place < len(WAYS):
+            return Done(Leave(WAYS[place]))
+        return Done(Stay()) if place == len(WAYS) else Edit("", "what should be other about the plan?")

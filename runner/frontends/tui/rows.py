@@ -13,7 +13,7 @@ from prompt_toolkit.utils import get_cwidth
 from runner.text.sanitize import visible
 
 Fragment = tuple[str, str]  # style, text
-Row = list[Fragment]
+Fragments = list[Fragment]
 
 WIDEST = 120  # long lines are hard to read on a wide screen
 NARROWEST = 10
@@ -51,7 +51,7 @@ def cells(text: str) -> int:
     return len(text) if text.isascii() else sum(map(_cell, text))
 
 
-def clip_rows(rows: list[Row], width: int) -> list[Row]:
+def clip_rows(rows: list[Fragments], width: int) -> list[Fragments]:
     """Return `rows`, none of them wider than `width`."""
     if all(sum(cells(text) for _, text in row) <= width for row in rows):
         return rows
@@ -70,20 +70,20 @@ def head(text: str, room: int, start: int = 0) -> str:
     return text[start : _until(text, start, max(room, 0))]
 
 
-def safe(text: str, style: str = "", *, prose: bool = False) -> Row:
+def safe(text: str, style: str = "", *, prose: bool = False) -> Fragments:
     """Return untrusted text as one fragment; `prose` as for `visible`."""
     return [(style, visible(text, prose=prose))]
 
 
-def wrap(row: Iterable[Fragment], width: int) -> list[Row]:
+def wrap(row: Iterable[Fragment], width: int) -> list[Fragments]:
     """Wrap `row` into lines of at most `width` cells, at blanks and newlines, and inside longer words.
 
     Blanks at the beginning of a line stay; blanks at a break are removed. Linear in the length.
     """
-    out: list[Row] = [[]]
+    out: list[Fragments] = [[]]
     used = 0
     gap: Fragment | None = None
-    word: Row = []
+    word: Fragments = []
     size = 0
 
     def put() -> None:
@@ -124,19 +124,19 @@ def wrap(row: Iterable[Fragment], width: int) -> list[Row]:
     return out
 
 
-def _breakable(word: Row) -> bool:
+def _breakable(word: Fragments) -> bool:
     """Return True if the text has wide characters: scripts without blanks may be broken anywhere."""
     return any(not text.isascii() and any(_cell(char) == 2 for char in text) for _, text in word)
 
 
-def chop(row: Iterable[Fragment], width: int) -> list[Row]:
+def chop(row: Iterable[Fragment], width: int) -> list[Fragments]:
     """Break `row` at exactly `width` cells and keep every blank. For code, in which each blank counts."""
-    out: list[Row] = [[]]
+    out: list[Fragments] = [[]]
     _fill(out, row, 0, width)
     return out
 
 
-def _fill(out: list[Row], row: Iterable[Fragment], used: int, width: int) -> int:
+def _fill(out: list[Fragments], row: Iterable[Fragment], used: int, width: int) -> int:
     """Put `row` behind the `used` cells of the last of `out`, and into new ones; the cells used of the last one."""
     for style, text in row:
         start, ascii_only = 0, text.isascii()
@@ -154,7 +154,7 @@ def _fill(out: list[Row], row: Iterable[Fragment], used: int, width: int) -> int
     return used
 
 
-def _add(row: Row, style: str, text: str) -> None:
+def _add(row: Fragments, style: str, text: str) -> None:
     if row and row[-1][0] == style:
         text = row.pop()[1] + text
     row.append((style, text))
@@ -170,17 +170,17 @@ def _until(text: str, start: int, room: int) -> int:
     return len(text)
 
 
-def hang(rows: Sequence[Row], first: Fragment, rest: Fragment) -> list[Row]:
+def hang(rows: Sequence[Fragments], first: Fragment, rest: Fragment) -> list[Fragments]:
     """Return `rows` with one prefix before the first row, and another before each of the others."""
     return [[rest if number else first, *row] for number, row in enumerate(rows)]
 
 
-def plain(row: Row) -> str:
+def plain(row: Fragments) -> str:
     """Return the text without styles."""
     return "".join(text for _, text in row)
 
 
-def ansi(rows: Iterable[Row]) -> str:
+def ansi(rows: Iterable[Fragments]) -> str:
     """Return `rows` as ANSI text, each row ended, without blanks at the end of a row.
 
     INVARIANT: except for newlines and the colours made here, the text contains no control character.
@@ -198,7 +198,7 @@ def ansi(rows: Iterable[Row]) -> str:
 _PLAINER = str.maketrans({"│": "|", "└": "`", "─": "-", "┼": "+", "•": "*", "…": "~", "·": "-", "⋮": ":"})
 
 
-def encode_rows(rows: list[Row], encoding: str) -> list[Row]:
+def encode_rows(rows: list[Fragments], encoding: str) -> list[Fragments]:
     """Return `rows` for a terminal of this encoding: other characters are spelled out, and drawn lines are plain
     ASCII.
     """
@@ -211,7 +211,7 @@ def _spelled(text: str, encoding: str) -> str:
     return text if text.isascii() else text.translate(_PLAINER).encode(encoding, "backslashreplace").decode(encoding)
 
 
-def _trimmed(row: Row) -> Row:
+def _trimmed(row: Fragments) -> Fragments:
     row = list(row)
     while row and "bg:" not in row[-1][0] and "reverse" not in row[-1][0]:
         style, text = row.pop()
@@ -235,3 +235,42 @@ def _sgr(style: str) -> str:
         elif name in _BRIGHT:
             codes.append(90 + _BRIGHT.index(name) + ground)
     return ";".join(map(str, codes))
+
+
+def row_cells(fragments: Iterable[tuple[str, str]]) -> int:
+    """Return the number of columns that the fragments take on the terminal."""
+    return sum(cells(text) for _, text in fragments)
+
+
+def fit(fragments: Fragments, width: int, cut: str = "…") -> Fragments:
+    """Return the row in at most `width` columns; `cut` stands for the part that did not fit."""
+    if row_cells(fragments) <= width:
+        return fragments
+    room = max(width - cells(cut), 0)
+    kept: Fragments = []
+    for style, text in fragments:
+        short = head(text, room)
+        kept.append((style, short))
+        room -= cells(short)
+        if short != text:
+            break
+    if width > 0:
+        kept.append((kept[-1][0] if kept else "", cut))
+    return kept
+
+
+def wrapped(style: str, text: str, width: int) -> list[Fragments]:
+    """Wrap `text` into as many rows as it needs, at blanks if possible. A newline begins a new row."""
+    width = max(width, 1)
+    rows: list[Fragments] = []
+    for line in text.split("\n"):
+        began = len(rows)
+        while cells(line) > width:
+            piece = head(line, width) or line[:1]
+            if (blank := piece.rfind(" ")) > 0 and line[len(piece) : len(piece) + 1] != " ":
+                piece = piece[:blank]
+            rows.append([(style, piece)])
+            line = line[len(piece) :].removeprefix(" ")
+        if line or len(rows) == began:
+            rows.append([(style, line)])
+    return rows

@@ -12,6 +12,7 @@ from typing import assert_never
 from policy.model.tier import Ruling
 from policy.model.verdict import Problem
 from runner.events import (
+    ActionFinished,
     CallBegun,
     Changed,
     CommandOutput,
@@ -21,7 +22,6 @@ from runner.events import (
     Display,
     ErrorRaised,
     Event,
-    Finished,
     MalformedCall,
     ModelText,
     ModelThinking,
@@ -41,9 +41,9 @@ from runner.events import (
     Unqueued,
     VerdictReached,
 )
-from runner.frontends.tui.call_view import Card, malformed_rows, problem_rows, title_rows
-from runner.frontends.tui.diff import diff_rows
-from runner.frontends.tui.rows import WIDEST, Row, ansi, clip_rows, encode_rows, hang, measure, safe, wrap
+from runner.frontends.tui.call_view import CallCard, malformed_rows, problem_rows, title_rows
+from runner.frontends.tui.code import diff_rows
+from runner.frontends.tui.rows import WIDEST, Fragments, ansi, clip_rows, encode_rows, hang, measure, safe, wrap
 from runner.frontends.tui.stream_view import Draw, Writing, put_markdown
 from runner.frontends.tui.theme import Theme
 from runner.frontends.wording import (
@@ -64,7 +64,7 @@ _Whole = (
     | Prompted
     | Steered
     | ToolProposed
-    | Finished
+    | ActionFinished
     | Denied
     | MalformedCall
     | PlanProposed
@@ -96,7 +96,7 @@ class Screen:
         self._now = now
         self._up: list[tuple[Draw, bool]] = []
         self._cwd = ""
-        self._cards: dict[str, Card] = {}
+        self._cards: dict[str, CallCard] = {}
         self._writing = Writing(self._put, lambda: self.theme, thinking=thinking)
         self._noted = False  # the last that went up was a note
         self._brief = False  # or a read of one row
@@ -133,20 +133,20 @@ class Screen:
             return ""
         width = measure(self._columns())
         drawn, self._up = self._up, []
-        rows: list[Row] = []
+        rows: list[Fragments] = []
         for draw, close in drawn:
             found = draw(width)
             rows += found if close or not found else [[], *found]
         return ansi(clip_rows(encode_rows(rows, self._encoding), width))
 
-    def live(self, width: int, rows: int) -> list[Row]:
+    def live(self, width: int, rows: int) -> list[Fragments]:
         """Return the unfinished rows, each at most `width` cells wide: at most a third of the `rows` rows of the
         terminal.
         """
         width, room = min(width, WIDEST), max(rows // 3, 3)
         now = self._now()
         cards = [card for card in self._cards.values() if card.began is not None]
-        found: list[Row] = []
+        found: list[Fragments] = []
         if cards:
             each = max((room - 1) // len(cards) - 1, 1)
             shown = cards if (each + 1) * len(cards) <= room + 1 else cards[: max((room - 2) // 2, 1)]
@@ -187,7 +187,7 @@ class Screen:
         card = self._cards.get(event.call)
         if card is None and isinstance(event, QuestionAsked) and event.card is not None:
             # One of a list, before its turn. Where that is stopped, this is the only trace of it.
-            card = self._cards[event.call] = Card(
+            card = self._cards[event.call] = CallCard(
                 event.call, f"{'$ ' if event.card.editable else ''}{event.card.command}", None, self._cwd
             )
         if card is None:
@@ -223,16 +223,16 @@ class Screen:
                 text = prompt_words(event)
                 self._put(lambda width: prompt_rows(text, width, theme))
             case ToolProposed(call, tool, action):
-                self._cards[call] = Card(call, tool, action, self._cwd)
-            case Finished(call):
-                card = self._cards.pop(call, None) or Card(call, "", None, self._cwd)
+                self._cards[call] = CallCard(call, tool, action, self._cwd)
+            case ActionFinished(call):
+                card = self._cards.pop(call, None) or CallCard(call, "", None, self._cwd)
                 brief = card.brief(event)
                 self._put(lambda width: card.finished(event, width, theme), close=brief and self._brief)
                 self._brief = brief
                 if card.folds(event):
                     self._folded = lambda width: card.finished(event, width, theme, whole=True)
             case Denied(call):
-                refused = self._cards.pop(call, None) or Card(call, event.action, None, self._cwd)
+                refused = self._cards.pop(call, None) or CallCard(call, event.action, None, self._cwd)
                 self._put(lambda width: refused.denied(event, width, theme))
             case MalformedCall(call):
                 self._cards.pop(call, None)
@@ -275,38 +275,38 @@ _LINE = 4000  # characters of one of them
 _LEAD = 11  # cells of a label
 
 
-def started_rows(event: SessionStarted, width: int, theme: Theme) -> list[Row]:
+def started_rows(event: SessionStarted, width: int, theme: Theme) -> list[Fragments]:
     """Return the rows about a new session: the workspace, the mode, the model and the enforcement."""
     return _labelled(session_labels(event), width, theme)
 
 
-def resumed_rows(event: Resumed, width: int, theme: Theme) -> list[Row]:
+def resumed_rows(event: Resumed, width: int, theme: Theme) -> list[Fragments]:
     """Return the rows about a continued session, and what has changed since."""
     return _labelled(resumption_labels(event), width, theme)
 
 
-def prompt_rows(text: str, width: int, theme: Theme) -> list[Row]:
+def prompt_rows(text: str, width: int, theme: Theme) -> list[Fragments]:
     """Return the rows of the user's prompt, which make it easy to find later. A long prompt is folded."""
     lines = visible(text.rstrip(), prose=True).split("\n")
     first, last = _PROMPT_FOLD
     hidden = len(lines) - first - last
     if hidden > 1:
         lines[first : first + hidden] = [f"… {hidden} more lines"]
-    rows: list[Row] = []
+    rows: list[Fragments] = []
     for number, line in enumerate(lines):
         shown = line if len(line) <= _LINE else f"{line[:_LINE]}… {len(line) - _LINE} more characters"
         rows += hang(wrap([(theme.prompt, shown)], width - 2), (theme.prompt, "  " if number else "> "), ("", "  "))
     return rows
 
 
-def failed_rows(problem: Problem, width: int, theme: Theme) -> list[Row]:
+def failed_rows(problem: Problem, width: int, theme: Theme) -> list[Fragments]:
     """Return the rows about the failure of the session."""
     head = title_rows([(theme.badge_bad, " failed "), ("", "  ")], visible(problem.what), width, theme)
     return head + problem_rows(Problem(problem.why, "", problem.fix), "why      ", width, theme)
 
 
-def _labelled(pairs: Pairs, width: int, theme: Theme) -> list[Row]:
-    rows: list[Row] = []
+def _labelled(pairs: Pairs, width: int, theme: Theme) -> list[Fragments]:
+    rows: list[Fragments] = []
     for label, words in pairs:
         body = wrap(safe(words, theme.warn if label == NOT_HELD else ""), max(width - _LEAD, 10))
         rows += hang(body, (theme.dim, f"{label:<{_LEAD}}"), ("", " " * _LEAD))

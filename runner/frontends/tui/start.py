@@ -15,11 +15,10 @@ from runner.events import Notice
 from runner.frontends.terminal.input import Intake
 from runner.frontends.terminal.probe import TerminalProbe, spell_out
 from runner.frontends.tui.app import App
-from runner.frontends.tui.commands import commands
 from runner.frontends.tui.controller import TerminalController
-from runner.frontends.tui.files import Files
+from runner.frontends.tui.files import FileProposals
 from runner.frontends.tui.history import Remembered
-from runner.frontends.tui.keys import suspend
+from runner.frontends.tui.keys import bind_keys, suspend
 from runner.frontends.tui.renderer import canvas
 from runner.problems import Exit, ending_signals
 from runner.stderr import say
@@ -52,10 +51,11 @@ async def _talk(args: "Callable[[], RunArgs]", early: str) -> int:
     def listed() -> None:
         loop.call_soon_threadsafe(app.propose)
 
-    files = Files(listed)
+    files = FileProposals(listed)
     app = controller.app = App(
-        controller, history, output, input, environ, (partial(commands, controller), files), first=ground.question
+        controller, history, output, input, environ, (controller.proposals, files), first=ground.question
     )
+    bind_keys(app)
     kept: list[str] = []
     session = asyncio.ensure_future(_session(args, controller, app, files, history, kept, ground))
     session.add_done_callback(lambda task: _over(task, app, errors))
@@ -84,7 +84,7 @@ async def _session(
     given: "Callable[[], RunArgs]",
     controller: TerminalController,
     app: App,
-    files: Files,
+    files: FileProposals,
     history: Remembered,
     kept: list[str],
     ground: TerminalProbe,
@@ -141,7 +141,7 @@ async def _session(
 
 async def _picked(args: "RunArgs", app: App) -> "RunArgs | None":
     """Return the session that the user picks for `--resume` without a name; None if the user leaves the list."""
-    from runner.frontends.tui.picker import Row
+    from runner.frontends.slash.command import Row
     from runner.gate.gate import folder
     from runner.problems import usage
     from runner.sessions.selection import SessionSelection
@@ -155,7 +155,7 @@ async def _picked(args: "RunArgs", app: App) -> "RunArgs | None":
     found = await asyncio.to_thread(lambda: list(summarize_sessions(store)))
     if not found:
         raise usage("there is nothing to resume", "no session of this workspace is kept", "leave --resume out")
-    picked = await app.pick("resume which session?", [Row[str | None](each.id, row(each, width=90)) for each in found])
+    picked = await app.pick("resume which session?", [Row(each.id, row(each, width=90)) for each in found])
     return replace(args, selection=SessionSelection(resume=picked)) if picked is not None else None
 
 

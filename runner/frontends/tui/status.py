@@ -4,7 +4,7 @@ import math
 
 from policy.model.tier import MATRIX, Mode, Ruling, Tier
 from runner.events import Changed, ContextUsed, Event, ModelText, ModelThinking, Retrying, RunEnded, SessionStarted
-from runner.frontends.tui.fragments import Fragments, cells, fit
+from runner.frontends.tui.rows import Fragments, fit, row_cells
 from runner.frontends.wording import wait_words
 from runner.text.sanitize import one_line
 
@@ -20,7 +20,7 @@ _NETWORK = {Ruling.ALLOW: "net open", Ruling.ASK: "net asks", Ruling.DENY: "net 
 _GAP: Fragments = [("dim", " · ")]
 
 
-class Status:
+class StatusLine:
     """The status line. Its values come from events, except `told`, which is set."""
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ class Status:
             (6, [("dim", "? /help")]),
         ]
         parts = [(rank, said) for rank, said in parts if said[0][1]]
-        while len(parts) > 1 and cells(_joined(parts)) > width:
+        while len(parts) > 1 and row_cells(_joined(parts)) > width:
             parts.remove(max(parts, key=lambda part: part[0]))
         return fit(_joined(parts), width)
 

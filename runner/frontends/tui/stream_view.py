@@ -9,7 +9,7 @@ from typing import Protocol
 from runner.frontends.tui.blocks import Block, Blocks, Code
 from runner.frontends.tui.code import code_rows
 from runner.frontends.tui.markdown import markdown_rows
-from runner.frontends.tui.rows import Row, safe, wrap
+from runner.frontends.tui.rows import Fragments, safe, wrap
 from runner.frontends.tui.theme import Theme
 from runner.text.sanitize import one_line
 
@@ -17,7 +17,7 @@ _OPEN_MOST = 2000  # characters of an open block that are drawn as Markdown each
 _CONTEXT = 12  # lines above the ones of an open fence that are read for their colours
 _THOUGHT = 400  # characters of a thought that is only hinted at
 
-Draw = Callable[[int], list[Row]]  # for a width
+Draw = Callable[[int], list[Fragments]]  # for a width
 
 
 class Put(Protocol):
@@ -63,7 +63,7 @@ class Writing:
             self._whole(block)
         self._kind = ""
 
-    def rows(self, width: int, room: int) -> list[Row]:
+    def rows(self, width: int, room: int) -> list[Fragments]:
         """Return the open block, in at most `room` rows."""
         theme = self._theme()
         if (block := self._blocks.open) is not None:

@@ -4,7 +4,9 @@ Only the sixteen colours of the terminal, which its user has chosen so that they
 badge's word. What is said by a colour is always said by a word, a sign or its place too.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
+
+from prompt_toolkit.styles import Attrs, StyleTransformation
 
 from policy.model.frozen import dataclass
 from policy.model.tier import Tier
@@ -105,3 +107,25 @@ def theme_for(environ: Mapping[str, str], wanted: object = "auto", *, light: boo
     if light is None:
         light = environ.get("COLORFGBG", "").rpartition(";")[2] in ("7", "15")
     return LIGHT if light else DARK
+
+
+_ON_LIGHT = {"ansicyan": "ansiblue", "ansiyellow": "ansimagenta"}  # neither can be read on white
+
+
+class Shades(StyleTransformation):
+    """The colours for the theme that `theme` returns at each drawing."""
+
+    def __init__(self, theme: Callable[[], Theme | None]) -> None:
+        self._theme = theme
+
+    def transform_attrs(self, attrs: Attrs) -> Attrs:
+        theme = self._theme()
+        if theme is PLAIN:
+            return attrs._replace(color="", bgcolor="", reverse=attrs.reverse or bool(attrs.bgcolor))
+        if theme is LIGHT and not attrs.bgcolor and attrs.color:
+            return attrs._replace(color=_ON_LIGHT.get(attrs.color, attrs.color))
+        return attrs
+
+    def invalidation_hash(self) -> Hashable:
+        theme = self._theme()
+        return theme.name if theme is not None else ""
