@@ -12,39 +12,11 @@ import importlib.util
 import re
 import sys
 import threading
-from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any, Final, assert_never
+from typing import Any, Final
 
-from policy.bash import bashlex_tables
-from policy.bash.ast import (
-    Arithmetic,
-    ArrayAssignment,
-    Case,
-    Command,
-    Compute,
-    Condition,
-    Expansion,
-    Expression,
-    For,
-    Function,
-    Group,
-    If,
-    Loop,
-    Node,
-    Opaque,
-    Pipeline,
-    Redirect,
-    RedirectOp,
-    Script,
-    Subshell,
-    Substitution,
-    Test,
-    Text,
-    While,
-    Word,
-    outputs,
-)
+from policy.bash import ast, bashlex_tables
+from policy.bash.ast import Opaque, Script
 from policy.bash.plain_scan import Found, outline
 from policy.model.abstract_word import SourceSpan
 
@@ -59,13 +31,20 @@ _SAYS: Final = {
     "function": "a function",
 }
 
+_KINDS: Final = {
+    **dict.fromkeys((ast.Word, ast.Assignment, ast.ArrayAssignment), "word"),
+    **dict.fromkeys((ast.Group, ast.Subshell, ast.For, ast.Loop, ast.Case, ast.While, ast.If), "compound"),
+    **dict.fromkeys((ast.Test, ast.Compute), "compound"),
+    **{ast.Command: "command", ast.Function: "function", ast.Redirect: "redirect"},
+    **{ast.Substitution: "substitution", ast.Text: "text"},
+}
+
 
 def disagreement(text: str, tree: Script) -> Opaque | None:
     """Return Opaque if bashlex reports a command, word, substitution or redirection of `text` that `tree` lacks, else
     None.
     """
-    ours = _Ours()
-    ours.script(tree)
+    ours = _Ours(tree)
     found = outline(text)
     if found is not None:
         return _lacking(found, text, ours)
@@ -129,15 +108,38 @@ def _report(node: Any, found: list[Found]) -> None:  # bashlex has no types
         _report(node.command, found)
 
 
-@dataclass(slots=True)
 class _Ours:
     """The content of the tree, by place."""
 
-    starts: set[tuple[str, int]] = field(default_factory=set)
-    words: set[tuple[int, int]] = field(default_factory=set)
-    foreign: list[SourceSpan] = field(default_factory=list)
-    bodies: list[tuple[int, int]] = field(default_factory=list)
-    texts: list[SourceSpan] = field(default_factory=list)
+    def __init__(self, tree: Script) -> None:
+        self.starts: set[tuple[str, int]] = set()
+        self.words: set[tuple[int, int]] = set()
+        self.foreign: list[SourceSpan] = []
+        self.bodies: list[tuple[int, int]] = []
+        self.texts: list[SourceSpan] = []
+        pending: list[Any] = [tree]
+        while pending:
+            node = pending.pop()
+            if type(node) is tuple:
+                pending += node
+                continue
+            self._note(node)
+            for name in getattr(node, "__slots__", ()):  # a text, a number or None has none
+                if name != "span":
+                    pending.append(getattr(node, name))
+
+    def _note(self, node: Any) -> None:
+        kind = _KINDS.get(type(node))
+        if kind == "word":
+            self.words.add((node.span.start, node.span.end))
+        elif kind == "text":
+            self.texts.append(node.span)
+        elif kind is not None:
+            self.starts.add((kind, node.span.start))
+            if kind == "redirect" and node.op is ast.RedirectOp.HERE_DOC:
+                self.bodies.append((node.target.span.start, node.target.span.end))
+            elif isinstance(node, ast.Compute):
+                self.foreign.append(node.place)  # bashlex takes it for two subshells
 
     def has(self, kind: str, start: int, end: int) -> bool:
         if kind in ("word", "assignment"):
@@ -146,93 +148,6 @@ class _Ours:
             # Ours may include the double quote before it. Its end is not compared: bashlex stops at a newline.
             return ("substitution", start) in self.starts or ("substitution", start - 1) in self.starts
         return (kind, start) in self.starts
-
-    def script(self, script: Script) -> None:
-        for item in script.items:
-            self.node(item.node)
-
-    def node(self, node: Node) -> None:
-        match node:
-            case Command():
-                self.starts.add(("command", node.span.start))
-                for assignment in node.assignments:
-                    self.words.add((assignment.span.start, assignment.span.end))
-                    for word in assignment.items if isinstance(assignment, ArrayAssignment) else (assignment.value,):
-                        self.word(word)
-                for word in node.words:
-                    self.word(word)
-            case Pipeline():
-                for command in node.commands:
-                    self.node(command)
-                return
-            case Function(body=function):
-                self.starts.add(("function", node.span.start))
-                self.node(function)
-                return
-            case Group() | Subshell():
-                self.script(node.body)
-            case For():
-                for word in node.words or ():
-                    self.word(word)
-                self.script(node.body)
-            case Case():
-                self.word(node.word)
-                for branch in node.branches:
-                    for word in branch.patterns:
-                        self.word(word)
-                    self.script(branch.body)
-            case Loop():
-                for each in (node.first, node.condition, node.step):
-                    if each is not None:
-                        self.expression(each)
-                self.script(node.body)
-            case Test():
-                for piece in node.pieces:
-                    for word in piece.words if isinstance(piece, Condition) else ():
-                        self.word(word)
-            case Compute(place=place):
-                self.foreign.append(place)  # bashlex takes it for two subshells
-                self.expression(node.expression)
-            case While():
-                self.script(node.condition)
-                self.script(node.body)
-            case If():
-                for condition, body in node.branches:
-                    self.script(condition)
-                    self.script(body)
-                if node.otherwise is not None:
-                    self.script(node.otherwise)
-            case never:
-                assert_never(never)
-        if not isinstance(node, Command):
-            self.starts.add(("compound", node.span.start))
-        for redirect in node.redirects:
-            self.redirect(redirect)
-
-    def redirect(self, redirect: Redirect) -> None:
-        self.starts.add(("redirect", redirect.span.start))
-        self.word(redirect.target)
-        if redirect.op is RedirectOp.HERE_DOC:
-            self.bodies.append((redirect.target.span.start, redirect.target.span.end))
-
-    def expression(self, expression: Expression) -> None:
-        for part in outputs(expression):
-            self.starts.add(("substitution", part.span.start))
-            self.script(part.body)
-
-    def word(self, word: Word) -> None:
-        self.words.add((word.span.start, word.span.end))
-        for part in word.parts:
-            if isinstance(part, Substitution):
-                self.starts.add(("substitution", part.span.start))
-                self.script(part.body)
-            elif isinstance(part, Arithmetic):
-                self.expression(part.expression)
-            elif isinstance(part, Text):
-                self.texts.append(part.span)
-            elif isinstance(part, Expansion):
-                for inner in part.words:
-                    self.word(inner)
 
 
 def _without_continuations(text: str, texts: list[SourceSpan]) -> str:
@@ -336,23 +251,23 @@ def _parser_from_tables(**_options: object) -> Any:
         production = generator.Production(number, name, symbols, func=None if function == "-" else function)
         production.bind(grammar)
         productions.append(production)
-    tables = SimpleNamespace(
-        lr_productions=productions,
-        lr_action=_rows(bashlex_tables.ACTIONS, bashlex_tables.TERMINALS),
-        lr_goto=_rows(bashlex_tables.GOTOS, bashlex_tables.NONTERMINALS),
-    )
+    actions = _rows(bashlex_tables.ACTIONS, bashlex_tables.TERMINALS)
+    gotos: dict[int, dict[str, int]] = {state: {} for state in actions}
+    gotos |= _rows(bashlex_tables.GOTOS, bashlex_tables.NONTERMINALS)
+    tables = SimpleNamespace(lr_productions=productions, lr_action=actions, lr_goto=gotos)
     return generator.LRParser(tables, grammar["p_error"])
 
 
 def _rows(packed: str, symbols: str) -> dict[int, dict[str, int]]:
-    """Return tables by state. In `packed`, each line is a state: `number:` and the letters of the symbols that lead to
-    that number.
+    """Return tables by state. A line of `packed` is a state, and each `number:` with the letters of the symbols that
+    lead to that number.
     """
     names = dict(zip(bashlex_tables.LETTERS, symbols.split(), strict=False))
     rows: dict[int, dict[str, int]] = {}
-    for state, line in enumerate(packed.splitlines()):
-        row = rows[state] = {}
-        for entry in line.split():
+    for line in packed.splitlines():
+        state, *entries = line.split()
+        row = rows[int(state)] = {}
+        for entry in entries:
             number, letters = entry.split(":")
             row.update(dict.fromkeys((names[letter] for letter in letters), int(number)))
     return rows

@@ -3,48 +3,11 @@ anywhere.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import assert_never
 
-from policy.bash.ast import (
-    Arithmetic,
-    ArrayAssignment,
-    Assignment,
-    Case,
-    Change,
-    Command,
-    Compute,
-    Condition,
-    Count,
-    Expansion,
-    Expression,
-    For,
-    Function,
-    Glob,
-    Group,
-    If,
-    Joint,
-    Loop,
-    Name,
-    Node,
-    Number,
-    Operation,
-    Output,
-    Parameter,
-    Part,
-    Pipeline,
-    Redirect,
-    RedirectOp,
-    Script,
-    Subshell,
-    Substitution,
-    Test,
-    Text,
-    Tilde,
-    While,
-    Word,
-    outputs,
-)
+from policy.bash import ast
+from policy.bash.ast import Script, Word, outputs
 
 _INDENT = "  "
 _BARE = re.compile(r"[A-Za-z0-9_./:,=@%+^{}\[\]!#*?~-]+")
@@ -69,66 +32,59 @@ def _script(script: Script, indent: str) -> Iterator[str]:
         joint = f"{item.then} " if item.then in ("&&", "||") else ""
 
 
-def _node(node: Node, indent: str) -> Iterator[str]:
+def _node(node: ast.Node, indent: str) -> Iterator[str]:
     deeper = indent + _INDENT
     match node:
-        case Command():
+        case ast.Command():
             yield f"{indent}command {' '.join((*map(_assignment, node.assignments), *map(_word, node.words)))}".rstrip()
             for item in node.assignments:
-                for word in item.items if isinstance(item, ArrayAssignment) else (item.value,):
-                    yield from _inside(word, deeper)
-            for word in node.words:
-                yield from _inside(word, deeper)
-        case Function():
+                yield from _inside(item.items if isinstance(item, ast.ArrayAssignment) else (item.value,), deeper)
+            yield from _inside(node.words, deeper)
+        case ast.Function():
             yield f"{indent}function {node.name}"
             yield from _node(node.body, deeper)
             return
-        case Pipeline():
+        case ast.Pipeline():
             yield f"{indent}{_pipeline(node)}"
             for command in node.commands:
                 yield from _node(command, deeper)
             return
-        case Group() | Subshell():
-            yield f"{indent}{'group' if isinstance(node, Group) else 'subshell'}"
+        case ast.Group() | ast.Subshell():
+            yield f"{indent}{'group' if isinstance(node, ast.Group) else 'subshell'}"
             yield from _script(node.body, deeper)
-        case For():
+        case ast.For():
             words = None if node.words is None else " ".join(("", *map(_word, node.words)))
             yield f"{indent}for {node.name}{' in' + words if words is not None else ''}"
-            for word in node.words or ():
-                yield from _inside(word, deeper)
+            yield from _inside(node.words or (), deeper)
             yield f"{indent}do"
             yield from _script(node.body, deeper)
-        case Case():
+        case ast.Case():
             yield f"{indent}case {_word(node.word)}"
-            yield from _inside(node.word, deeper)
+            yield from _inside((node.word,), deeper)
             for branch in node.branches:
                 yield f"{indent}when {' or '.join(map(_word, branch.patterns))}"
-                for word in branch.patterns:
-                    yield from _inside(word, deeper)
+                yield from _inside(branch.patterns, deeper)
                 yield from _script(branch.body, deeper)
-        case Loop():
-            heads = [("" if each is None else _expression(each)) for each in (node.first, node.condition, node.step)]
-            yield f"{indent}for (({'; '.join(heads)}))"
-            for each in (node.first, node.condition, node.step):
-                for output in () if each is None else outputs(each):
-                    yield from _substitution(output, deeper)
+        case ast.Loop():
+            heads = (node.first, node.condition, node.step)
+            yield f"{indent}for (({'; '.join('' if each is None else _expression(each) for each in heads)}))"
+            for each in heads:
+                yield from () if each is None else _outputs(each, deeper)
             yield f"{indent}do"
             yield from _script(node.body, deeper)
-        case Test():
+        case ast.Test():
             yield f"{indent}test {' '.join(map(_condition, node.pieces))}"
             for piece in node.pieces:
-                for word in piece.words if isinstance(piece, Condition) else ():
-                    yield from _inside(word, deeper)
-        case Compute():
+                yield from _inside(piece.words, deeper) if isinstance(piece, ast.Condition) else ()
+        case ast.Compute():
             yield f"{indent}compute {_expression(node.expression)}"
-            for output in outputs(node.expression):
-                yield from _substitution(output, deeper)
-        case While():
+            yield from _outputs(node.expression, deeper)
+        case ast.While():
             yield f"{indent}{'until' if node.until else 'while'}"
             yield from _script(node.condition, deeper)
             yield f"{indent}do"
             yield from _script(node.body, deeper)
-        case If():
+        case ast.If():
             for number, (condition, body) in enumerate(node.branches):
                 yield f"{indent}{'elif' if number else 'if'}"
                 yield from _script(condition, deeper)
@@ -143,42 +99,45 @@ def _node(node: Node, indent: str) -> Iterator[str]:
         yield from _redirect(redirect, deeper)
 
 
-def _pipeline(node: Pipeline) -> str:
-    said = (("time", node.timed), ("not", node.negated), ("pipeline", len(node.commands) > 1))
-    return " ".join(word for word, holds in said if holds)
+def _pipeline(node: ast.Pipeline) -> str:
+    marks = (("time", node.timed), ("not", node.negated), ("pipeline", len(node.commands) > 1))
+    return " ".join(word for word, holds in marks if holds)
 
 
-def _assignment(item: Assignment | ArrayAssignment) -> str:
-    value = f"({' '.join(map(_word, item.items))})" if isinstance(item, ArrayAssignment) else _word(item.value)
+def _assignment(item: ast.Assignment | ast.ArrayAssignment) -> str:
+    value = f"({' '.join(map(_word, item.items))})" if isinstance(item, ast.ArrayAssignment) else _word(item.value)
     return f"{item.name}{'+' if item.append else ''}={value}"
 
 
-def _redirect(redirect: Redirect, indent: str) -> Iterator[str]:
+def _redirect(redirect: ast.Redirect, indent: str) -> Iterator[str]:
     fd = "" if redirect.fd is None else str(redirect.fd)
-    if redirect.op is RedirectOp.HERE_DOC:
+    if redirect.op is ast.RedirectOp.HERE_DOC:
         text = redirect.target.literal
         lines = 0 if text is None else text.count("\n")
-        said = "text that depends on the moment" if text is None else f"{lines} line{'' if lines == 1 else 's'}"
-        yield f"{indent}{fd}<< {said}"
+        body = "text that depends on the moment" if text is None else f"{lines} line{'' if lines == 1 else 's'}"
+        yield f"{indent}{fd}<< {body}"
     else:
-        glue = "" if redirect.op in (RedirectOp.DUP_IN, RedirectOp.DUP_OUT) else " "
+        glue = "" if redirect.op in (ast.RedirectOp.DUP_IN, ast.RedirectOp.DUP_OUT) else " "
         yield f"{indent}{fd}{redirect.op}{glue}{_word(redirect.target)}"
-    yield from _inside(redirect.target, indent + _INDENT)
+    yield from _inside((redirect.target,), indent + _INDENT)
 
 
-def _inside(word: Word, indent: str) -> Iterator[str]:
-    for part in word.parts:
-        if isinstance(part, Substitution):
+def _inside(words: Iterable[Word], indent: str) -> Iterator[str]:
+    for part in (part for word in words for part in word.parts):
+        if isinstance(part, ast.Substitution):
             yield from _substitution(part, indent)
-        elif isinstance(part, Arithmetic):
-            for output in outputs(part.expression):
-                yield from _substitution(output, indent)
-        elif isinstance(part, Expansion):
-            for inner in part.words:
-                yield from _inside(inner, indent)
+        elif isinstance(part, ast.Arithmetic):
+            yield from _outputs(part.expression, indent)
+        elif isinstance(part, ast.Expansion):
+            yield from _inside(part.words, indent)
 
 
-def _substitution(part: Substitution, indent: str) -> Iterator[str]:
+def _outputs(expression: ast.Expression, indent: str) -> Iterator[str]:
+    for part in outputs(expression):
+        yield from _substitution(part, indent)
+
+
+def _substitution(part: ast.Substitution, indent: str) -> Iterator[str]:
     yield f"{indent}inside {_OPENING[part.kind]}..)"
     yield from _script(part.body, indent + _INDENT)
 
@@ -187,33 +146,30 @@ def _word(word: Word) -> str:
     return "".join(map(_part, word.parts))
 
 
-def _part(part: Part) -> str:
+def _part(part: ast.Part) -> str:
     match part:
-        case Text():
+        case ast.Text():
             return _text(part)
-        case Parameter():
+        case ast.Parameter():
             spelled = f"${{{'#' if part.length else ''}{part.name}{_subscript(part.subscript)}}}"
-            return f'"{spelled}"' if part.quoted else spelled
-        case Expansion():
+        case ast.Expansion():
             inner = ("/" if part.operator[0] == "/" else ":").join(map(_word, part.words))
             spelled = f"${{{part.name}{_subscript(part.subscript)}{part.operator}{inner}}}"
-            return f'"{spelled}"' if part.quoted else spelled
-        case Arithmetic():
+        case ast.Arithmetic():
             spelled = f"$(({_expression(part.expression)}))"
-            return f'"{spelled}"' if part.quoted else spelled
-        case Substitution():
+        case ast.Substitution():
             spelled = f"{_OPENING[part.kind]}..)"
-            return f'"{spelled}"' if part.quoted else spelled
-        case Glob():
+        case ast.Glob():
             return part.text
-        case Tilde():
+        case ast.Tilde():
             return f"~{part.user}"
         case never:
             assert_never(never)
+    return f'"{spelled}"' if part.quoted else spelled
 
 
-def _condition(piece: Condition | Joint) -> str:
-    if not isinstance(piece, Condition):
+def _condition(piece: ast.Condition | ast.Joint) -> str:
+    if not isinstance(piece, ast.Condition):
         return piece
     words = [_word(word) for word in piece.words]
     if not piece.operator:
@@ -221,22 +177,22 @@ def _condition(piece: Condition | Joint) -> str:
     return f"{piece.operator} {words[0]}" if len(words) == 1 else f"{words[0]} {piece.operator} {words[1]}"
 
 
-def _expression(expression: Expression) -> str:
+def _expression(expression: ast.Expression) -> str:
     match expression:
-        case Number():
+        case ast.Number():
             return str(expression.value)
-        case Count():
+        case ast.Count():
             return expression.spelled
-        case Name():
+        case ast.Name():
             return expression.name
-        case Output():
+        case ast.Output():
             return "$(..)"
-        case Change():
+        case ast.Change():
             right = "" if expression.operand is None else f" {_expression(expression.operand)}"
             return f"{expression.name}{' ' if right else ''}{expression.operator}{right}"
-        case Operation():
+        case ast.Operation():
             operands = [
-                f"({_expression(each)})" if isinstance(each, (Operation, Change)) else _expression(each)
+                f"({_expression(each)})" if isinstance(each, (ast.Operation, ast.Change)) else _expression(each)
                 for each in expression.operands
             ]
             match expression.operator, operands:
@@ -244,10 +200,7 @@ def _expression(expression: Expression) -> str:
                     return operator + one
                 case "?:", [condition, yes, no]:
                     return f"{condition} ? {yes} : {no}"
-                case ",", _:
-                    return ", ".join(operands)
-                case operator, _:
-                    return f" {operator} ".join(operands)
+            return (", " if expression.operator == "," else f" {expression.operator} ").join(operands)
         case never:
             assert_never(never)
 
@@ -256,7 +209,7 @@ def _subscript(subscript: str) -> str:
     return f"[{subscript}]" if subscript else ""
 
 
-def _text(part: Text) -> str:
+def _text(part: ast.Text) -> str:
     text = part.text
     if _BARE.fullmatch(text) and not (part.quoted and _LIVE.search(text)):
         return text

@@ -8,6 +8,7 @@ import copy
 import importlib.util
 import string
 import sys
+import textwrap
 from typing import Any
 
 from tests.support.places import ROOT
@@ -24,7 +25,7 @@ from typing import Final
 SOURCES: Final = "{digest}"
 LETTERS: Final = "{letters}"
 
-# A line a symbol, in the order of LETTERS.
+# The symbols, in the order of LETTERS.
 TERMINALS: Final = """\\
 {terminals}
 """
@@ -37,12 +38,12 @@ PRODUCTIONS: Final = """\\
 {productions}
 """  # noqa: E501  # one production a line reads better than a wrapped one
 
-# A line a state: `action:symbols` (a state to shift to, or minus the production to reduce by).
+# A line a state: the state, and each `action:symbols` (a state to shift to, or minus the production to reduce by).
 ACTIONS: Final = """\\
 {actions}
 """  # noqa: E501  # one state a line
 
-# A line a state: `state:symbols`.
+# A line a state that can follow another: the state, and each `state:symbols`.
 GOTOS: Final = """\\
 {gotos}
 """
@@ -84,7 +85,9 @@ def packed(table: dict[int, dict[str, int]], letters: dict[str, str]) -> str:
         for symbol, number in table[state].items():
             if number is not None:  # a conflict that was resolved to an error
                 groups.setdefault(number, []).append(letters[symbol])
-        lines.append(" ".join(f"{number}:{''.join(sorted(found))}" for number, found in sorted(groups.items())))
+        row = " ".join(f"{number}:{''.join(sorted(found))}" for number, found in sorted(groups.items()))
+        if row:
+            lines.append(f"{state} {row}")
     return "\n".join(lines)
 
 
@@ -105,8 +108,8 @@ def rendered() -> str:
         version=version("bashlex"),
         digest=digest,
         letters=LETTERS,
-        terminals="\n".join(terminals),
-        nonterminals="\n".join(nonterminals),
+        terminals=textwrap.fill(" ".join(terminals), 120),
+        nonterminals=textwrap.fill(" ".join(nonterminals), 120),
         productions=productions,
         actions=packed(actions, dict(zip(terminals, LETTERS, strict=False))),
         gotos=packed(gotos, dict(zip(nonterminals, LETTERS, strict=False))),
