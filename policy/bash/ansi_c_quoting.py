@@ -4,6 +4,8 @@ refused.
 
 import re
 
+from policy.bash.scanner import Cursor
+
 # fmt: off
 _SINGLE = {
     "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v",
@@ -11,7 +13,7 @@ _SINGLE = {
 }
 # fmt: on
 
-ESCAPE = re.compile(
+_ESCAPE = re.compile(
     r"\\(?:(?P<single>[abeEfnrtv\\'\"?])"
     r"|(?P<octal>[0-7]{1,3})"
     r"|x(?P<hex>[0-9A-Fa-f]{1,2})"
@@ -21,8 +23,31 @@ ESCAPE = re.compile(
 )
 
 
-def decode(found: re.Match[str]) -> str | None:
-    """Return the character that an ESCAPE stands for, or None if that depends on the locale or the version of bash."""
+def ansi_c_quoted(reader: Cursor) -> str:
+    """Step over the `$'..'` at the cursor, and return its text."""
+    text, start = reader.text, reader.pos
+    reader.pos += 2
+    pieces: list[str] = []
+    while (char := reader.char()) != "'":
+        at = reader.pos
+        if not char:
+            raise reader.refusal("a single quote that is never closed", start)
+        if char != "\\":
+            pieces.append(char)
+            reader.pos += 1
+            continue
+        found = _ESCAPE.match(text, at, reader.end)
+        decoded = _decoded(found) if found else None
+        if found is None or decoded is None or text.startswith("{", found.end(), reader.end):
+            raise reader.refusal("an escape in `$'..'` that is not the same everywhere", at, at + 2)
+        pieces.append(decoded)
+        reader.pos = found.end()
+    reader.pos += 1
+    return "".join(pieces)
+
+
+def _decoded(found: re.Match[str]) -> str | None:
+    """Return the character that an escape stands for, or None if that depends on the locale or the version of bash."""
     kind, digits = found.lastgroup, found[found.lastgroup or 0]
     match kind:
         case "single":

@@ -18,7 +18,7 @@ _NAME = re.compile(
     r"(?![A-Za-z0-9_$\[({'\"`#\\])"
 )
 _GLUED = re.compile(r"[A-Za-z0-9_$\[({'\"`#\\@.]")
-_CHANGE = re.compile(r"(?:<<|>>|[-+*/%&^|])?=(?!=)")
+_CHANGE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)[ \t]*((?:<<|>>|[-+*/%&^|])?=(?!=))")
 _STEP = re.compile(r"\+\+|--")
 _BINARY = re.compile(r"\*\*|<<(?![=(])|>>(?![=(])|<=|>=|==|!=|&&|\|\||[-+*/%&^|](?!=)|[<>](?!\()")
 _UNARY = re.compile(r"!(?!=)|~|\+(?!\+)|-(?!-)")
@@ -32,8 +32,7 @@ _BINDS = {
 
 def arithmetic(words: Words, *, changes: bool) -> Expression:
     """Return the expression at the cursor, up to the first text that cannot be part of it. `changes`: it may assign."""
-    reader = _Arithmetic(words, changes)
-    return reader.listed()
+    return _Arithmetic(words, changes).listed()
 
 
 class _Arithmetic:
@@ -54,21 +53,15 @@ class _Arithmetic:
         words = self.words
         words.enter(words.pos)
         start = self._blanks()
-        found = _NAME.match(words.text, start, words.end)
-        if found and found["bare"]:
-            after = _BLANKS.match(words.text, found.end(), words.end)
-            change = _CHANGE.match(words.text, after.end() if after else found.end(), words.end)
-            if change:
-                self._changes(start)
-                words.pos = change.end()
-                name = found["bare"]
-                operand = self._assigned()
-                self._succeeds(change[0].rstrip("="), operand, start)
-                self.changed.add(name)
-                result: Expression = Change(name, change[0], operand)
-                words.leave()
-                return result
-        result = self._chosen()
+        found = _CHANGE.match(words.text, start, words.end)
+        if found:
+            name, operator = found.groups()
+            self._changes(start)
+            words.pos = found.end()
+            operand = self._assigned()
+            self._succeeds(operator.rstrip("="), operand, start)
+            self.changed.add(name)
+        result = Change(name, operator, operand) if found else self._chosen()
         words.leave()
         return result
 
@@ -119,10 +112,7 @@ class _Arithmetic:
             name = _NAME.match(text, self._blanks(), end)
             if not name or not name["bare"]:
                 raise self._refusal()
-            self._changes(at)
-            self.changed.add(name["bare"])
-            words.pos = name.end()
-            return Change(name["bare"], found[0], None)
+            return self._stepped(name["bare"], found[0], at, name.end())
         if found := _NAME.match(text, at, end):
             return self._name(found)
         if words.ahead("$(") and not words.ahead("$(("):
@@ -164,10 +154,13 @@ class _Arithmetic:
             return Name(name, not found["bare"])
         if not found["bare"]:
             raise self._refusal()
+        return self._stepped(name, step[0], start, step.end())
+
+    def _stepped(self, name: str, operator: str, start: int, end: int) -> Change:
         self._changes(start)
         self.changed.add(name)
-        words.pos = step.end()
-        return Change(name, step[0], None)
+        self.words.pos = end
+        return Change(name, operator, None)
 
     def _changes(self, start: int) -> None:
         if not self.changes:

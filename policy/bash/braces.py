@@ -106,16 +106,11 @@ def spread(word: Word, text: str) -> tuple[Word, ...] | None:
 
 def _whole(part: Part, text: str) -> bool:
     """Return True if the part has the same meaning at every position."""
-    match part:
-        case Text():
-            return True
-        case Parameter(quoted=quoted, span=span):
-            return quoted or text.startswith("${", span.start)
-        case Glob(text=pattern):
-            return "," not in pattern
-        case Tilde():
-            return True  # at the start, before a `/`
-    return False
+    if isinstance(part, Parameter):
+        return part.quoted or text.startswith("${", part.span.start)
+    if isinstance(part, Glob):
+        return "," not in part.text
+    return isinstance(part, (Text, Tilde))  # a tilde is at the start, before a `/`
 
 
 @dataclass(slots=True)

@@ -2,26 +2,10 @@
 
 import re
 from abc import abstractmethod
+from collections.abc import Callable
 
-from policy.bash.ast import (
-    Branch,
-    Case,
-    Command,
-    Compute,
-    Expression,
-    For,
-    Function,
-    Group,
-    If,
-    Loop,
-    Node,
-    Redirect,
-    Script,
-    Subshell,
-    Test,
-    While,
-    Word,
-)
+from policy.bash import ast
+from policy.bash.ast import Command, Expression, Group, Node, Redirect, Script, Subshell, Word
 from policy.bash.parser_switches import objection_to_function, objection_to_variable
 from policy.bash.test_expression import conditions
 from policy.bash.words import Where, Words
@@ -34,11 +18,7 @@ _FUNCTION = re.compile(r"([A-Za-z_][A-Za-z0-9_.-]*)[ \t]*\([ \t]*\)")
 _AFTER_FUNCTION = re.compile(r"[ \t]+([A-Za-z_][A-Za-z0-9_.-]*)(?:[ \t]*\([ \t]*\)|(?=[ \t\n]))")
 MAY_REDIRECT = frozenset("<>&0123456789")
 
-_KNOWN = {
-    "select": "`select`",
-    "time": "`time` inside a pipeline",
-    "coproc": "`coproc`",
-}
+_NOT_YET = {"select": "`select`", "time": "`time` inside a pipeline", "coproc": "`coproc`"}
 
 
 class Compound(Words):
@@ -66,34 +46,31 @@ class Compound(Words):
         keyword = found[1]
         if keyword == "function" and (named := _AFTER_FUNCTION.match(self.text, found.end(), self.end)):
             return self._function(named, start)
-        if keyword not in ("if", "for", "while", "until", "{", "[[", "case"):
-            known = _KNOWN.get(keyword)
-            raise self.refusal(
-                f"{known} is not understood yet" if known else f"unexpected `{keyword}`", start, found.end()
-            )
+        readers: dict[str, Callable[[int], Node]] = {
+            **{"if": self._if, "for": self._for, "while": self._while, "until": self._while},
+            **{"{": self._group, "[[": self._test, "case": self._case},
+        }
+        if keyword not in readers:
+            known = _NOT_YET.get(keyword)
+            reason = f"{known} is not understood yet" if known else f"unexpected `{keyword}`"
+            raise self.refusal(reason, start, found.end())
         self.enter(start)
         self.pos = found.end()
-        match keyword:
-            case "if":
-                return self._if(start)
-            case "for":
-                return self._for(start)
-            case "{":
-                return self._group(start)
-            case "[[":
-                return self._test(start)
-            case "case":
-                return self._case(start)
-            case _:
-                return self._while(start, keyword == "until")
+        return readers[keyword](start)
+
+    def _body(self, close: str) -> Script:
+        """Return the list of commands up to the keyword `close`, and step over that keyword."""
+        body = self.commands(close)
+        self._closing()
+        return body
 
     def _closing(self) -> str:
         """Step over the keyword that ended `commands`, and return it."""
-        found = KEYWORD.match(self.text, self.pos, self.end)
-        if not found:
+        keyword = self.keyword_here()
+        if not keyword:
             raise self.refusal("a keyword is missing")
-        self.pos = found.end()
-        return found[1]
+        self.pos += len(keyword)
+        return keyword
 
     def _finish(self, start: int) -> tuple[tuple[Redirect, ...], SourceSpan]:
         """Return the redirections after a compound command, and the range of the whole command."""
@@ -107,7 +84,7 @@ class Compound(Words):
             self.blanks()
         return tuple(redirects), SourceSpan(start, last)
 
-    def _function(self, named: re.Match[str], start: int) -> Function:
+    def _function(self, named: re.Match[str], start: int) -> ast.Function:
         name = named[1]
         if reason := f"a function named `{name}`" if KEYWORD.fullmatch(name) else objection_to_function(name):
             raise self.refusal(reason, *named.span())
@@ -125,7 +102,7 @@ class Compound(Words):
         else:
             raise self.refusal("a function whose body is not `{ .. }` or `( .. )`", start, self.pos + 1)
         self.leave()
-        return Function(name, body, SourceSpan(start, body.span.end))
+        return ast.Function(name, body, SourceSpan(start, body.span.end))
 
     def _subshell(self) -> Subshell:
         start = self.pos
@@ -140,11 +117,9 @@ class Compound(Words):
     def _group(self, start: int) -> Group:
         if self.char() not in (" ", "\t", "\n"):
             raise self.refusal("`{` without a blank after it", start, self.pos + 1)
-        body = self.commands("}")
-        self._closing()
-        return Group(body, *self._finish(start))
+        return Group(self._body("}"), *self._finish(start))
 
-    def _if(self, start: int) -> If:
+    def _if(self, start: int) -> ast.If:
         branches: list[tuple[Script, Script]] = []
         otherwise: Script | None = None
         keyword = "if"
@@ -152,20 +127,15 @@ class Compound(Words):
             if keyword == "else":
                 otherwise = self.commands("fi")
             else:
-                condition = self.commands("then")
-                self._closing()
-                branches.append((condition, self.commands("elif else fi")))
+                branches.append((self._body("then"), self.commands("elif else fi")))
             keyword = self._closing()
-        return If(tuple(branches), otherwise, *self._finish(start))
+        return ast.If(tuple(branches), otherwise, *self._finish(start))
 
-    def _while(self, start: int, until: bool) -> While:
-        condition = self.commands("do")
-        self._closing()
-        body = self.commands("done")
-        self._closing()
-        return While(condition, body, until, *self._finish(start))
+    def _while(self, start: int) -> ast.While:
+        until = self.text.startswith("until", start)
+        return ast.While(self._body("do"), self._body("done"), until, *self._finish(start))
 
-    def _case(self, start: int) -> Case:
+    def _case(self, start: int) -> ast.Case:
         self.blanks()
         if self.char() in ("<", ">"):
             raise self.refusal("a process substitution as the word of `case`")
@@ -175,15 +145,15 @@ class Compound(Words):
             raise self.refusal("`in` is missing")
         self.pos += 2
         self.linebreak()
-        branches: list[Branch] = []
+        branches: list[ast.Branch] = []
         self.choosing += 1
         while self.keyword_here() != "esac":
             branches.append(self._branch())
         self.choosing -= 1
         self.pos += 4
-        return Case(word, tuple(branches), *self._finish(start))
+        return ast.Case(word, tuple(branches), *self._finish(start))
 
-    def _branch(self) -> Branch:
+    def _branch(self) -> ast.Branch:
         start = self.pos
         bare = self.char() != "("
         if not bare:
@@ -211,26 +181,25 @@ class Compound(Words):
         if self.ahead(";;"):
             self.pos += 2
             if self.char() == "&":
-                raise self.refusal("`;;&` goes on with the next pattern", self.pos - 2, self.pos + 1)
+                raise self.refusal("`;;&` continues with the next pattern", self.pos - 2, self.pos + 1)
             self.linebreak()
-        return Branch(tuple(patterns), body)
+        return ast.Branch(tuple(patterns), body)
 
-    def _test(self, start: int) -> Test:
+    def _test(self, start: int) -> ast.Test:
         if self.char() not in (" ", "\t"):
             raise self.refusal("`[[` without a blank after it", start, self.pos + 1)
-        pieces = conditions(self)
-        return Test(pieces, *self._finish(start))
+        return ast.Test(conditions(self), *self._finish(start))
 
-    def _compute(self, start: int) -> Compute:
+    def _compute(self, start: int) -> ast.Compute:
         self.enter(start)
         self.pos += 2
         expression = self.arithmetic(changes=True)
         if not self.ahead("))"):
             raise self.refusal("arithmetic `((..))` that is not plain", start, self.pos + 1)
         self.pos += 2
-        return Compute(expression, SourceSpan(start, self.pos), *self._finish(start))
+        return ast.Compute(expression, SourceSpan(start, self.pos), *self._finish(start))
 
-    def _loop(self, start: int) -> Loop:
+    def _loop(self, start: int) -> ast.Loop:
         self.pos += 2
         heads: list[Expression | None] = []
         for end in (";", ";", "))"):
@@ -241,22 +210,18 @@ class Compound(Words):
                 raise self.refusal("a `for ((..))` that is not plain", start, self.pos + 1)
             self.pos += len(end)
         self.blanks()
-        if self.char() == ";":
-            self.pos += 1
-        self.linebreak()
+        self._line_end()
         first, condition, step = heads
-        return Loop(first, condition, step, self._done(), *self._finish(start))
+        return ast.Loop(first, condition, step, self._done(), *self._finish(start))
 
     def _done(self) -> Script:
         """Read `do .. done` and return its body."""
         if self.keyword_here() != "do":
             raise self.refusal("`do` is missing")
         self.pos += 2
-        body = self.commands("done")
-        self._closing()
-        return body
+        return self._body("done")
 
-    def _for(self, start: int) -> For | Loop:
+    def _for(self, start: int) -> ast.For | ast.Loop:
         self.blanks()
         if self.ahead("(("):
             return self._loop(start)
@@ -276,19 +241,19 @@ class Compound(Words):
             self.linebreak()
             if self.keyword_here() == "in":
                 self.pos += 2
-                words = self._for_words()
-        return For(name, None if words is None else tuple(words), self._done(), *self._finish(start))
+                self.blanks()
+                words = []
+                while self.char() not in ("", ";", "\n"):
+                    words += self.arguments()
+                    self.blanks()
+                self._line_end()
+        return ast.For(name, None if words is None else tuple(words), self._done(), *self._finish(start))
 
-    def _for_words(self) -> list[Word]:
-        words: list[Word] = []
-        self.blanks()
-        while self.char() not in ("", ";", "\n"):
-            words += self.arguments()
-            self.blanks()
+    def _line_end(self) -> None:
+        """Step over one `;` and newlines."""
         if self.char() == ";":
             self.pos += 1
         self.linebreak()
-        return words
 
     def keyword_here(self) -> str | None:
         found = KEYWORD.match(self.text, self.pos, self.end)

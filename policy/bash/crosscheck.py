@@ -50,9 +50,7 @@ def disagreement(text: str, tree: Script) -> Opaque | None:
         return _lacking(found, text, ours)
     try:
         package = _bashlex()
-    except (
-        Exception
-    ) as error:  # SEAM: whatever keeps it from starting, a missing witness must not look like a silent one
+    except Exception as error:  # SEAM: for any cause, a missing witness must not look like a silent one
         return Opaque(f"the second reader (bashlex) does not start: {error}", SourceSpan(0, len(text)))
     missing = _missing(package, text, text, ours)
     if missing is not None and "\\\n" in text:
@@ -225,17 +223,14 @@ def sources_digest() -> str:
     read.
     """
     spec = importlib.util.find_spec("bashlex")
-    loader = spec.loader if spec is not None else None
-    if (
-        spec is None
-        or not spec.submodule_search_locations
-        or not isinstance(loader, importlib.machinery.SourceFileLoader)
-    ):
+    if spec is None or not spec.submodule_search_locations:
+        return ""
+    if not isinstance(spec.loader, importlib.machinery.SourceFileLoader):
         return ""
     digest = hashlib.sha256()
     for name in ("parser", "tokenizer", "yacc"):
         try:
-            digest.update(loader.get_data(f"{spec.submodule_search_locations[0]}/{name}.py"))
+            digest.update(spec.loader.get_data(f"{spec.submodule_search_locations[0]}/{name}.py"))
         except OSError:
             return ""
     return digest.hexdigest()

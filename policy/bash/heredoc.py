@@ -76,12 +76,8 @@ def _stripped(words: Words, part: Part, begin: int) -> Part:
         # The decoded text of a Text begins a line only if its source does: escapes never make a newline here.
         whole = _TABS.sub("", part.text)
         starts_line = at == begin or words.text[at - 1] == "\n"
-        kept = whole if starts_line else part.text[: _tabs(part.text)] + whole
-        return Text(kept, part.span, True)
+        tabs = part.text[: len(part.text) - len(part.text.lstrip("\t"))]
+        return Text(whole if starts_line else tabs + whole, part.span, True)
     if "\n\t" in words.text[at : part.span.end]:
         raise words.refusal("a substitution over several lines in a `<<-` here-document", at, part.span.end)
     return part
-
-
-def _tabs(text: str) -> int:
-    return len(text) - len(text.lstrip("\t"))

@@ -38,7 +38,8 @@ def expansion(words: Words, start: int, *, quoted: bool, body: bool) -> Part:
     if found := _SLICE.match(text, at, words.end):
         words.pos = found.end()
         places = [name for name in ("offset", "length") if found[name] is not None]
-        bounds = tuple(_bound(found[name], SourceSpan(*found.span(name))) for name in places)
+        spans = {name: SourceSpan(*found.span(name)) for name in places}
+        bounds = tuple(Word((Text(found[name], span, False),), span) for name, span in spans.items())
         return Expansion(found["name"], ":", bounds, SourceSpan(start, words.pos), quoted)
     found = _NAME.match(text, at, words.end)
     operator = _OPERATOR.match(text, found.end(), words.end) if found else None
@@ -55,10 +56,6 @@ def expansion(words: Words, start: int, *, quoted: bool, body: bool) -> Part:
             raise _refusal(words, at)
         words.given += 1
     return Expansion(found[1] or found[3], operator[0], parts, SourceSpan(start, words.pos), quoted, found[2] or "")
-
-
-def _bound(text: str, span: SourceSpan) -> Word:
-    return Word((Text(text, span, False),), span)
 
 
 def _refusal(words: Words, at: int) -> Exception:
@@ -149,12 +146,7 @@ class _Inside:
         """Refuse quoted text in which the end of the form would depend on the reader of the quotes."""
         reader = self.reader
         inside = reader.text[start + 1 : reader.pos - 1]
-        if (
-            "\\" in inside
-            or "\n" in inside
-            or re.search(r"(?<!\$)\{", inside)
-            or inside.count("}") != inside.count("{")
-        ):
+        if re.search(r"[\\\n]|(?<!\$)\{", inside) or inside.count("}") != inside.count("{"):
             raise reader.refusal("quotes inside `${..}` that bash may read in more than one way", start, reader.pos)
 
     def _dollar(self, parts: list[Part], pattern: bool) -> None:
@@ -175,8 +167,7 @@ class _Inside:
             reader.pos += 1
             reader.put(parts, reader.text[at], at, True)
         elif found:
-            reader.pos = found.end()
-            parts.append(Glob(found[0], SourceSpan(at, reader.pos)))
+            parts.append(Glob(found[0], reader.step_over(found)))
         else:
             raise reader.refusal("a `[..]` that is not plain", at)
 

@@ -8,25 +8,9 @@ that none of these modules accepts is refused, so an unforeseen construct is ref
 import re
 from typing import Literal as Of
 
+from policy.bash import ast
 from policy.bash.arithmetic import arithmetic
-from policy.bash.ast import (
-    ASSIGNS,
-    ArrayAssignment,
-    Assignment,
-    Command,
-    Expansion,
-    Expression,
-    Item,
-    Node,
-    Opaque,
-    Part,
-    Pipeline,
-    Redirect,
-    RedirectOp,
-    Script,
-    Text,
-    Word,
-)
+from policy.bash.ast import Expression, Node, Opaque, Part, Redirect, RedirectOp, Script, Text, Word
 from policy.bash.compound import KEYWORD, MAY_REDIRECT, Compound
 from policy.bash.heredoc import here_document
 from policy.bash.parameter_expansion import expansion
@@ -47,6 +31,7 @@ _ENDS_COMMAND = frozenset("\n;|)")
 _NO_COMMAND = frozenset(("", "-", "!", "\n", ";", "|", "&", ")"))
 
 _Then = Of[";", "&", "&&", "||"]
+_OPERATORS: tuple[_Then, ...] = ("&&", "||", "&", ";")
 
 
 def read(text: str) -> Script | Opaque:
@@ -101,13 +86,13 @@ class _Reader(Compound):
         """
         keywords = frozenset(close.split()) if close != ")" else frozenset()
         opening = self.pos
-        items: list[Item] = []
+        items: list[ast.Item] = []
         self.linebreak()
         while not self._closed(close, keywords):
             node = self._pipeline()
             self.blanks()
             then, separated = self._operator(close)
-            items.append(Item(node, then))
+            items.append(ast.Item(node, then))
             if then in ("&&", "||"):
                 if self._closed(close, keywords):
                     raise self.refusal(f"nothing after `{then}`")
@@ -146,24 +131,15 @@ class _Reader(Compound):
         if char == ";":
             if close == "esac" and self.ahead(";;") and not self.ahead(";;&"):
                 return ";", True
-            if close == "esac" and (self.ahead(";;&") or self.ahead(";&")):
-                raise self.refusal(
-                    "a branch of `case` that goes on with the next one (`;&`, `;;&`)", self.pos, self.pos + 2
-                )
             if self.ahead(";;") or self.ahead(";&"):
-                raise self.refusal("`;;` or `;&` outside of `case`", self.pos, self.pos + 2)
-            self.pos += 1
-            self.linebreak()
-            return ";", True
-        if self.ahead("&&") or self.ahead("||"):
-            then: _Then = "&&" if char == "&" else "||"
-            self.pos += 2
-            self.linebreak()
-            return then, False
-        if char == "&":
-            self.pos += 1
-            self.linebreak()
-            return "&", True
+                branch = "a branch of `case` that continues with the next one (`;&`, `;;&`)"
+                reason = branch if close == "esac" else "`;;` or `;&` outside of `case`"
+                raise self.refusal(reason, self.pos, self.pos + 2)
+        for operator in _OPERATORS:
+            if self.ahead(operator):
+                self.pos += len(operator)
+                self.linebreak()
+                return operator, operator in (";", "&")
         return ";", False
 
     def _pipeline(self) -> Node:
@@ -185,7 +161,7 @@ class _Reader(Compound):
             self.blanks()
         if len(nodes) == 1 and not negated and not timed:
             return nodes[0]
-        return Pipeline(tuple(nodes), negated, SourceSpan(start, nodes[-1].span.end), timed, merged)
+        return ast.Pipeline(tuple(nodes), negated, SourceSpan(start, nodes[-1].span.end), timed, merged)
 
     def _time(self) -> bool:
         """Step over `time` and its `-p`."""
@@ -206,11 +182,11 @@ class _Reader(Compound):
 
     # -- simple commands ----------------------------------------------------------------------------------------
 
-    def simple(self) -> Command:
+    def simple(self) -> ast.Command:
         self.counted()
         start = last = self.pos
-        assignments: list[Assignment | ArrayAssignment] = []
-        declared: list[Assignment | ArrayAssignment] = []
+        assignments: list[ast.Assignment | ast.ArrayAssignment] = []
+        declared: list[ast.Assignment | ast.ArrayAssignment] = []
         words: list[Word] = []
         redirects: list[Redirect] = []
         declares = False
@@ -243,17 +219,19 @@ class _Reader(Compound):
         span = SourceSpan(start, last)
         if last == start:
             raise self.refusal(f"a command is missing before `{char}`" if char.strip() else "a command is missing")
-        if words and any(isinstance(item, ArrayAssignment) for item in assignments):
+        if words and any(isinstance(item, ast.ArrayAssignment) for item in assignments):
             raise self.refusal("an array before a command", start, last)
         if words and (reason := objection_to_command(tuple(words))):
             raise self.refusal(reason, start, last)
         if words and words[0].literal == ":" and not assignments:
             self.given -= sum(
-                isinstance(part, Expansion) and part.operator in ASSIGNS for word in words for part in word.parts
+                isinstance(part, ast.Expansion) and part.operator in ast.ASSIGNS
+                for word in words
+                for part in word.parts
             )
-        return Command((*assignments, *declared), tuple(words), tuple(redirects), span)
+        return ast.Command((*assignments, *declared), tuple(words), tuple(redirects), span)
 
-    def _assignment(self, found: re.Match[str]) -> Assignment | ArrayAssignment:
+    def _assignment(self, found: re.Match[str]) -> ast.Assignment | ast.ArrayAssignment:
         start = self.pos
         self.pos = found.end()
         if self.char() == "(":
@@ -262,9 +240,9 @@ class _Reader(Compound):
         append = bool(found[2])
         if reason := objection_to_variable(found[1], None if append else value):
             raise self.refusal(reason, start, self.pos)
-        return Assignment(found[1], value, append, SourceSpan(start, self.pos))
+        return ast.Assignment(found[1], value, append, SourceSpan(start, self.pos))
 
-    def _array(self, found: re.Match[str]) -> ArrayAssignment:
+    def _array(self, found: re.Match[str]) -> ast.ArrayAssignment:
         start = found.start()
         if self.level:
             raise self.refusal("an array inside a substitution, where bash may not read it", start, self.pos + 1)
@@ -291,7 +269,7 @@ class _Reader(Compound):
             raise self.refusal("a `[` in an array", start, self.pos)
         if reason := objection_to_variable(found[1], None):
             raise self.refusal(reason, start, self.pos)
-        return ArrayAssignment(found[1], tuple(items), bool(found[2]), SourceSpan(start, self.pos))
+        return ast.ArrayAssignment(found[1], tuple(items), bool(found[2]), SourceSpan(start, self.pos))
 
     def redirection(self) -> Redirect | None:
         found = _REDIRECTION.match(self.text, self.pos, self.end)
@@ -323,6 +301,4 @@ class _Reader(Compound):
         if not found:
             # bash expands such a word twice, even inside single quotes.
             raise self.refusal(f"`{op}` with anything but a file descriptor")
-        span = SourceSpan(*found.span())
-        self.pos = span.end
-        return Word((Text(found[0], span, False),), span)
+        return self.literal_word(found, quoted=False)

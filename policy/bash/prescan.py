@@ -39,9 +39,8 @@ def objection(text: str) -> Opaque | None:
 
 def _beyond_ascii(text: str) -> Opaque | None:
     if not text.replace("\n", " ").replace("\t", " ").isprintable():
-        for at, character in enumerate(text):
-            if character not in "\n\t" and not character.isprintable():
-                return Opaque(f"invisible or unusual blank character {_code(character)}", SourceSpan(at, at + 1))
+        at = next(at for at, char in enumerate(text) if char not in "\n\t" and not char.isprintable())
+        return Opaque(f"invisible or unusual blank character {_code(text[at])}", SourceSpan(at, at + 1))
     if found := _BLANK_LOOKING.search(text):
         return Opaque(f"invisible or unusual blank character {_code(found[0])}", SourceSpan(*found.span()))
     if found := _LOCALE_NAMES.search(text):

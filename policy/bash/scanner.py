@@ -67,6 +67,11 @@ class Cursor:
     def ahead(self, text: str) -> bool:
         return self.text.startswith(text, self.pos, self.end)
 
+    def step_over(self, found: re.Match[str]) -> SourceSpan:
+        """Step over a match at the cursor, and return its range."""
+        self.pos = found.end()
+        return SourceSpan(*found.span())
+
     def blanks(self) -> None:
         """Step over blanks, line continuations that follow a blank, and a comment. Only at the start of a token."""
         text = self.text

@@ -26,8 +26,7 @@ def conditions(words: Words) -> tuple[Condition | Joint, ...]:
         words.blanks()
         words.counted()
         char = words.char()
-        token = _TOKEN.match(words.text, words.pos, words.end)
-        text = token[0] if token else ""
+        text = _token(words)
         if expecting and text == "!":
             words.pos += 1
             pieces.append("!")
@@ -81,10 +80,14 @@ def _condition(words: Words, text: str) -> Condition:
     return Condition(found[1], (left, right), SourceSpan(start, words.pos))
 
 
-def _operand(words: Words) -> Word:
+def _token(words: Words) -> str:
+    """Return the text up to the next blank or newline."""
     token = _TOKEN.match(words.text, words.pos, words.end)
-    text = token[0] if token else ""
-    if text in ("]]", "!", "==", "=~", "=", "!=") or words.char() in ("(", "<", ">", ""):
+    return token[0] if token else ""
+
+
+def _operand(words: Words) -> Word:
+    if _token(words) in ("]]", "!", "==", "=~", "=", "!=") or words.char() in ("(", "<", ">", ""):
         raise words.refusal("a condition in `[[ .. ]]` that is not plain")
     word = words.word(Where.TEST)
     if words.char() not in (" ", "\t", ")"):
@@ -96,9 +99,7 @@ def _regex(words: Words) -> Word | None:
     found = _REGEX.match(words.text, words.pos, words.end)
     if not found or not _balanced(found[0]):
         return None
-    span = SourceSpan(*found.span())
-    words.pos = span.end
-    return Word((Text(found[0], span, True),), span)
+    return words.literal_word(found, quoted=True)
 
 
 def _balanced(regex: str) -> bool:
@@ -110,17 +111,13 @@ def _balanced(regex: str) -> bool:
     return depth == 0
 
 
-def _asked_later(word: Word) -> bool:
-    """Return True if only the interpreter knows the text that is evaluated."""
-    return len(word.parts) == 1 and isinstance(word.parts[0], (Substitution, Expansion))
-
-
 def _numbers(words: Words, operands: tuple[Word, ...]) -> None:
     """Refuse operands that cannot be numbers, because bash evaluates both sides as arithmetic. The interpreter checks
     the values.
     """
     for operand in operands:
-        if not evaluated(operand) and not is_number(operand) and not _asked_later(operand):
+        asked_later = len(operand.parts) == 1 and isinstance(operand.parts[0], (Substitution, Expansion))
+        if not evaluated(operand) and not is_number(operand) and not asked_later:
             raise words.refusal(
                 "a comparison of numbers with anything but numbers", operand.span.start, operand.span.end
             )

@@ -1,25 +1,12 @@
-"""Words: decodes every quoting of bash and finds every command inside a word. Every position of a word is
-parsed here.
-"""
+"""The parser of words at every position: decodes every quoting of bash, and finds every command inside a word."""
 
 import re
 from abc import ABC, abstractmethod
 from dataclasses import replace
 from enum import Enum, auto
 
-from policy.bash.ansi_c_quoting import ESCAPE, decode
-from policy.bash.ast import (
-    Arithmetic,
-    Expression,
-    Glob,
-    Parameter,
-    Part,
-    Script,
-    Substitution,
-    Text,
-    Tilde,
-    Word,
-)
+from policy.bash.ansi_c_quoting import ansi_c_quoted
+from policy.bash.ast import Arithmetic, Expression, Glob, Parameter, Part, Script, Substitution, Text, Tilde, Word
 from policy.bash.braces import BRACED, THEMSELVES, expand, spread
 from policy.bash.prescan import splits_somewhere
 from policy.bash.scanner import Cursor
@@ -81,29 +68,14 @@ class Words(Cursor, ABC):
 
         `name`: the word is the first of a command.
         """
-        found = BRACED.match(self.text, self.pos, self.end) if not _PLAIN.match(self.text, self.pos, self.end) else None
-        expanded = expand(found[0]) if found else None
-        if not found or not expanded:
-            return (self.word(Where.ARGUMENT),) if name else self._several()
-        self.counted(len(expanded))
-        span = SourceSpan(self.pos, found.end())
-        self.pos = span.end
-        return tuple(Word(_globbed(text, span), span) for text in expanded)
-
-    def word(self, where: Where) -> Word:
-        """Return the word at the cursor, never empty in the text except after `name=`."""
-        self.counted()
-        found = _PLAIN.match(self.text, self.pos, self.end)
-        if found:
-            span = SourceSpan(self.pos, found.end())
-            self.pos = span.end
-            return Word((Text(found[0], span, False),), span)
-        return self._slow(where)
-
-    # -- unquoted ------------------------------------------------------------------------------------------------
-
-    def _several(self) -> tuple[Word, ...]:
         if _PLAIN.match(self.text, self.pos, self.end):
+            return (self.word(Where.ARGUMENT),)
+        found = BRACED.match(self.text, self.pos, self.end)
+        if found and (expanded := expand(found[0])):
+            self.counted(len(expanded))
+            span = self.step_over(found)
+            return tuple(Word(_globbed(text, span), span) for text in expanded)
+        if name:
             return (self.word(Where.ARGUMENT),)
         self.counted()
         start = self.pos
@@ -117,12 +89,23 @@ class Words(Cursor, ABC):
         self.counted(len(words))
         return words
 
-    def _slow(self, where: Where) -> Word:
+    def word(self, where: Where) -> Word:
+        """Return the word at the cursor, never empty in the text except after `name=`."""
+        self.counted()
+        if found := _PLAIN.match(self.text, self.pos, self.end):
+            return self.literal_word(found, quoted=False)
         start = self.pos
         word, brace = self._read(where)
         if brace is not None:
             self._no_brace_expansion(start, brace)
         return word
+
+    def literal_word(self, found: re.Match[str], *, quoted: bool) -> Word:
+        """Step over a match at the cursor, and return the word that is exactly its text."""
+        span = self.step_over(found)
+        return Word((Text(found[0], span, quoted),), span)
+
+    # -- unquoted ------------------------------------------------------------------------------------------------
 
     def _read(self, where: Where) -> tuple[Word, int | None]:
         """Return the word as if braces had no meaning, and the position of the first brace."""
@@ -206,8 +189,7 @@ class Words(Cursor, ABC):
             self.pos += 1
             self.put(parts, self.text[at], at, True)  # `quoted` says it: no glob meaning here
         elif found := STARS.match(self.text, at, self.end) or BRACKET.match(self.text, at, self.end):
-            self.pos = found.end()
-            parts.append(Glob(found[0], SourceSpan(at, self.pos)))
+            parts.append(Glob(found[0], self.step_over(found)))
         elif _OPEN_BRACKET.match(self.text, at, self.end):
             self.pos += 1
             self.put(parts, "[", at, False)  # nothing closes it, and nothing that is expanded could
@@ -220,8 +202,7 @@ class Words(Cursor, ABC):
             found = _TILDE[where].match(self.text, at, self.end)
             if not found:
                 raise self.refusal("`~` that is not a home folder by itself or before `/`")
-            self.pos = found.end()
-            parts.append(Tilde(found[1], SourceSpan(at, self.pos)))
+            parts.append(Tilde(found[1], self.step_over(found)))
             return
         # bash expands `~` after `=` and `:` in words that look like assignments; only surely plain ones pass.
         before = self.text[at - 1]
@@ -296,25 +277,8 @@ class Words(Cursor, ABC):
         return parts
 
     def ansi(self, parts: list[Part]) -> None:
-        text, start = self.text, self.pos
-        self.pos += 2
-        pieces: list[str] = []
-        while (char := self.char()) != "'":
-            at = self.pos
-            if not char:
-                raise self.refusal("a single quote that is never closed", start)
-            if char != "\\":
-                pieces.append(char)
-                self.pos += 1
-                continue
-            found = ESCAPE.match(text, at, self.end)
-            decoded = decode(found) if found else None
-            if found is None or decoded is None or text.startswith("{", found.end(), self.end):
-                raise self.refusal("an escape in `$'..'` that is not the same everywhere", at, at + 2)
-            pieces.append(decoded)
-            self.pos = found.end()
-        self.pos += 1
-        self.put(parts, "".join(pieces), start, True)
+        start = self.pos
+        self.put(parts, ansi_c_quoted(self), start, True)
 
     # -- what is expanded ----------------------------------------------------------------------------------------
 
@@ -348,15 +312,12 @@ class Words(Cursor, ABC):
             if not self.char().isascii():
                 raise self.refusal("a letter beyond ASCII right after a variable name", at, self.pos + 1)
             return Parameter(found[1], SourceSpan(start, self.pos), quoted)
-        if found := _BRACED.match(text, at, self.end):
-            length = bool(found[1])
-            if length and found[2] in "#?$!-":
+        if found := _BRACED.match(text, at, self.end) or _ELEMENT.match(text, at, self.end):
+            length, name, *subscript = found.groups()
+            if length and name in "#?$!-":
                 raise self.refusal("a `${#..}` form that versions of bash read differently", at, found.end())
             self.pos = found.end()
-            return Parameter(found[2], SourceSpan(start, self.pos), quoted, length)
-        if found := _ELEMENT.match(text, at, self.end):
-            self.pos = found.end()
-            return Parameter(found[2], SourceSpan(start, self.pos), quoted, bool(found[1]), found[3])
+            return Parameter(name, SourceSpan(start, self.pos), quoted, bool(length), *subscript)
         if self.ahead("$(("):
             self.pos += 3
             expression = self.arithmetic(changes=False)
@@ -374,14 +335,19 @@ class Words(Cursor, ABC):
         raise self.refusal("a `$` that is not followed by a plain name", at, at + 2)
 
     def _until_parenthesis(self, start: int) -> Script:
+        body = self._substituted(start, ")")
+        self.pos += 1
+        return body
+
+    def _substituted(self, start: int, close: str) -> Script:
+        """Return the commands of a substitution, up to `close`, which is not consumed."""
         self.enter(start)
         self.level += 1
-        body = self.commands(")")
+        body = self.commands(close)
         if self.skipped is not None and self.skipped.level == self.level:
             raise self.refusal("a here-document whose body starts outside its substitution", start)
         self.level -= 1
         self.leave()
-        self.pos += 1
         return body
 
     def _process_substitution(self, at: int, glued: bool) -> Word:
@@ -408,14 +374,10 @@ class Words(Cursor, ABC):
         # A backslash is taken off before the inside is read, and quotes within quotes differ between shells.
         if "\\" in inside or (quoted and '"' in inside):
             raise self.refusal("quotes or a backslash inside backquotes", at, close + 1)
-        self.enter(at)
-        self.level += 1
         self.pos = at + 1
         end, self.end = self.end, close
-        body = self.commands("")
+        body = self._substituted(at, "")
         self.end = end
-        self.level -= 1
-        self.leave()
         self.pos = close + 1
         return Substitution(body, "command", SourceSpan(start, self.pos), quoted)
 
