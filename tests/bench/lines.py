@@ -1,4 +1,4 @@
-"""Two hundred command lines of the kind that people and models write, to measure decisions on."""
+"""Two hundred command lines as people and models write them, to measure decisions with."""
 
 _ALONE = r"""
 ls

@@ -1,4 +1,4 @@
-"""For bench.py: what a long conversation costs before each request: deciding what is shown, and how much that is."""
+"""Benchmark part: the cost of the context selection of a long conversation before each request."""
 
 import resource
 import time

@@ -1,4 +1,4 @@
-"""For bench.py: what the record costs, empty and with many records in it: appending, finding, verifying."""
+"""Benchmark part: appending to, searching and verifying an audit log, empty and with many records."""
 
 import os
 import statistics

@@ -1,4 +1,4 @@
-"""`make bench`: what the screen costs, in milliseconds of processor time. Nothing here fails a build.
+"""Benchmark of the full-screen interface, in milliseconds of processor time. No result fails a build.
 
 A model that writes 100 tokens a second has 10 ms for each; a change of 2,000 lines shall be there at once.
 """

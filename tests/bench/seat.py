@@ -1,4 +1,4 @@
-"""Measures a person's wait at the terminal: the first key, keys while 100 tokens a second stream, idle CPU, memory.
+"""Benchmark of the terminal: the first key, keys while 100 tokens a second stream, idle processor time, memory.
 
     python tests/bench/seat.py [AGENT]
 

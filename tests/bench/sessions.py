@@ -1,4 +1,4 @@
-"""For bench.py: what a session costs, going on with one of 100,000 entries and adding one to it."""
+"""Benchmark part: resuming a session of 100,000 entries, and adding one entry."""
 
 import os
 import statistics

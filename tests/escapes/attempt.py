@@ -1,4 +1,4 @@
-"""One escape attempt: a program that runs inside, and what would show from outside that it got out.
+"""One escape attempt: a program that runs in the sandbox, and the sign outside that shows an escape.
 
 A program never says that it was contained. It says `GOT` when something was open that must not be, and otherwise acts:
 what it read is printed, what it changed is changed. `TRIED` is its last line; without it, it has proved nothing.

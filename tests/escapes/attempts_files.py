@@ -1,4 +1,4 @@
-"""Files: reading what was not granted, changing what was not granted, and asking about it."""
+"""Escape attempts on files: reading, changing and examining files that were not granted."""
 
 from tests.escapes.attempt import Attempt
 

@@ -1,4 +1,4 @@
-"""The kernel: calls that open new ground, privileges, and the settings of the machine."""
+"""Escape attempts on the kernel: system calls that create new access, privileges, and settings of the machine."""
 
 from tests.escapes.attempt import Attempt
 

@@ -1,4 +1,4 @@
-"""Network and services: reaching anybody outside, or being reached."""
+"""Escape attempts through the network and services: connections to the outside, and from the outside."""
 
 from tests.escapes.attempt import Attempt
 

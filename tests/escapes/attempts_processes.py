@@ -1,4 +1,6 @@
-"""Processes and limits: others are touched, something stays, or the machine is used up."""
+"""Escape attempts on processes and limits: changing other processes, leaving a process behind, exhausting the
+machine.
+"""
 
 from tests.escapes.attempt import Attempt
 

@@ -1,4 +1,6 @@
-"""The workspace: files that others run by themselves, and what outlives the command."""
+"""Escape attempts through the workspace: files that other programs run by themselves, and files that outlive the
+command.
+"""
 
 from tests.escapes.attempt import Attempt
 

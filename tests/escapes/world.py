@@ -1,4 +1,4 @@
-"""The world around an attempt: decoys, services, another process, and everything that shows that something got out."""
+"""The surroundings of an escape attempt: decoys, services, another process, and the signs of an escape."""
 
 import contextlib
 import ctypes

@@ -1,4 +1,4 @@
-"""The law of widening, for whatever files may say: what came along only tightens until exactly that is trusted."""
+"""Property: settings of an untrusted repository only restrict, until exactly their content is trusted."""
 
 import os
 import tempfile

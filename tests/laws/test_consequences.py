@@ -1,4 +1,4 @@
-"""Consequences: the summary of an action is chosen by structure, and the words of rules and reasons change nothing."""
+"""Property: the summary of an action depends on structure only. Random rule texts change nothing else."""
 
 import random
 import re

@@ -1,4 +1,6 @@
-"""The law of the reader, judged by real bash: what bash ran, read or created is in the tree. `fuzz_bash.py` explains."""
+"""Property of the shell reader, with real bash as the oracle: everything that bash ran, read or created is in the
+tree. `fuzz_bash.py` explains.
+"""
 
 import random
 from collections.abc import Iterator

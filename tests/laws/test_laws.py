@@ -1,4 +1,4 @@
-"""Laws that hold for every text and every command, not only for those in tables. `fuzz_policy.py` explains them."""
+"""Properties of every text and every command, beyond the tables. `fuzz_policy.py` explains them."""
 
 import random
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Laws of the users' rules, for rules and scripts that nobody thought of."""
+"""Properties of user rules, for generated rules and scripts."""
 
 import os
 from dataclasses import replace

@@ -1,5 +1,6 @@
-"""Whatever a server does in the middle of an answer, and whenever somebody stops it or says something: the talk stays
-whole, the file says the same, and the record is balanced."""
+"""Property: a conversation stays valid whatever a server does during an answer, and whenever a user stops it or
+writes: the session file agrees with it, and each recorded decision has its outcome.
+"""
 
 import asyncio
 import io

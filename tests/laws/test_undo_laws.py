@@ -1,4 +1,4 @@
-"""A law: whatever actions did, one after the other, going N of them back is as it was before those N."""
+"""Property: undoing the last N actions restores the state before them."""
 
 import shutil
 import tempfile

@@ -1,4 +1,6 @@
-"""The GitHub Action and the GitLab template, read and run as a runner would: steps through bash, expressions replaced."""
+"""Tests of the GitHub Action and the GitLab template: their steps run through bash with expressions replaced, as a
+runner does.
+"""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The library of an agent, as a program uses it: events one by one, one session after another, nothing left behind."""
+"""Tests of the library `runner.agent`: single events, several sessions, and no leftovers."""
 
 import asyncio
 import os

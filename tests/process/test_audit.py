@@ -1,4 +1,6 @@
-"""The audit log: durable, chained, append-only; every kind of tampering is named, every failure stops the action."""
+"""Tests of the audit log: durable, chained, append-only. Each kind of tampering is named, each failure stops the
+action.
+"""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Merging: every chain stays whole beside the others, copies are one, and a fork is refused."""
+"""Tests of merging audit logs: each chain stays whole, duplicates are stored once, and a forked chain is refused."""
 
 import json
 import os

@@ -1,4 +1,6 @@
-"""Pruning: whole sessions go, what is left verifies and says what went, and a crash leaves all or nothing."""
+"""Tests of pruning: whole sessions are removed, the rest verifies and names what was removed, and a crash leaves all
+or nothing.
+"""
 
 import json
 import os

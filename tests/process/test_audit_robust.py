@@ -1,4 +1,4 @@
-"""The audit log on a failing machine: killed writers, full disks, deleted files.
+"""Tests of the audit log on a failing machine: killed writers, full disks, deleted files.
 
 No acknowledged record is lost, the chain stays intact, and an action whose record cannot be written does not run.
 """

@@ -1,4 +1,6 @@
-"""Suggested rules: each was tried on what it is for, none reaches the floors, and nothing that it costs is left out."""
+"""Tests of suggested rules: each was tried on recorded actions, none reaches the protected minimum, and each cost is
+named.
+"""
 
 import json
 import tomllib

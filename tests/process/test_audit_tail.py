@@ -1,4 +1,4 @@
-"""`agent audit tail`: nothing is missed and nothing is told twice, whatever becomes of the file; and how it ends."""
+"""Tests of `agent audit tail`: no record is missed or printed twice, even if the file is replaced; and its end."""
 
 import os
 import shutil

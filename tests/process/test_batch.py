@@ -1,4 +1,4 @@
-"""`agent batch` as people use it: the real command, real copies, a scripted model, a parent that is killed."""
+"""Tests of `agent batch`: the real command, real copies, a scripted model, and a killed parent."""
 
 import asyncio
 import fcntl

@@ -1,4 +1,4 @@
-"""The credential broker in the proxy: which request gets the header, where it goes, and what comes back of it."""
+"""Tests of the credential broker in the proxy: which request gets the header, its destination, and the response."""
 
 import asyncio
 import contextlib

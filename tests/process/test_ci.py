@@ -1,4 +1,4 @@
-"""`agent ci` as a pipeline runs it: a real process, a real sandbox, a scripted model, the files that it leaves."""
+"""Tests of `agent ci` in a pipeline: a real process, a real sandbox, a scripted model, and the files that it writes."""
 
 import json
 import os

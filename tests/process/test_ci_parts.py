@@ -1,4 +1,6 @@
-"""The parts of `agent ci`: settings of Git without credentials, lines that are no commands, budgets by flags and files."""
+"""Tests of the parts of `agent ci`: Git settings without credentials, workflow commands in output, and budgets from
+flags and files.
+"""
 
 import io
 import os

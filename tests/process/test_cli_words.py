@@ -1,4 +1,4 @@
-"""The words after `agent`: what is understood, and what each mistake is told. Nothing here starts a sandbox."""
+"""Tests of the arguments of `agent`: accepted words, and the message for each mistake. No sandbox is started."""
 
 import errno
 import subprocess

@@ -1,4 +1,6 @@
-"""The list of tests: the same in every process, so that workers agree on it and a failure can be found again by its id."""
+"""Test of the collection: the list of tests is equal in every process, so that workers agree and a failure can be run
+again by its id.
+"""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Settings from real files: who may widen, who may only tighten, and what a mistake is told."""
+"""Tests of settings in real files: which file may widen, which may only restrict, and the message for each mistake."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Terms to a container, without a daemon: its settings, its seccomp profile, and what is refused beforehand."""
+"""Tests of container settings without a daemon: the settings for given terms, the seccomp profile, and refused terms."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""The demo, for real: the real loop, policy and sandbox on a real repository, judged from outside."""
+"""Tests of `agent demo`: the real loop, policy and sandbox on a real repository, checked from outside."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Text on its way to a terminal: no output shows a character that moves, hides, covers or imitates other text.
+"""Tests of text that is shown: no output contains a character that moves, hides, covers or imitates other text.
 
 Each output is made with hostile characters in the names of folders and files, in commands, reasons and settings.
 """

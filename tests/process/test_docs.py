@@ -1,4 +1,4 @@
-"""The pages in docs/: what the written ones show is true, and every internal link has a target."""
+"""Tests of the pages in docs/: their examples are correct, and every internal link has a target."""
 
 import importlib.util
 import itertools

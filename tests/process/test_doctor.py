@@ -1,4 +1,4 @@
-"""`agent doctor` where something is missing: it says what to do, and what it says is true."""
+"""Tests of `agent doctor` on machines where something is missing: the report is correct and names the remedy."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Real Git in real hostile repositories: nothing that their settings name runs for a command that only reads."""
+"""Tests of real Git in hostile repositories: a command that only reads never runs a program named by their settings."""
 
 import os
 import shutil

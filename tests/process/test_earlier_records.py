@@ -1,4 +1,4 @@
-"""A log that an earlier version wrote (commit fb3c1be): it still holds, and every reader shows today's names.
+"""Tests of a log that an earlier version (commit fb3c1be) wrote: it verifies, and every reader shows present names.
 
 It was made in `/tmp/project` by `agent exec` and by a run of a scripted model: allowed, asked and denied actions, whose
 reasons are checks in code, command rules, rules of the user's configuration, and flags.

@@ -1,4 +1,6 @@
-"""The egress proxy against real clients and servers on loopback: what gets through, what is refused, what it says."""
+"""Tests of the egress proxy against real clients and servers on loopback: accepted and refused requests, and
+messages.
+"""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""The library: what docs/guide/embedding.md shows runs as it stands there, and importing the package costs nothing."""
+"""Tests of the library: the examples of docs/guide/embedding.md run as printed, and importing the package is cheap."""
 
 import ast
 import importlib.util

@@ -1,4 +1,6 @@
-"""A request and its answer: what ends it, and the word before it that it comes. With real helpers."""
+"""Tests of one request to a helper and its answer: the reasons for its end, and the notice before it. With real
+helpers.
+"""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""`agent exec` evaluates an action again after a yes, so that a yes counts for exactly what the user saw."""
+"""`agent exec` evaluates an action again after an approval, so that the approval covers exactly what the user saw."""
 
 from collections.abc import Callable
 from pathlib import Path

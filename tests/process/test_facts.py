@@ -1,4 +1,4 @@
-"""Facts from the real disk: paths, programs, toolchains, and the environment that a command is given."""
+"""Tests of facts from the real disk: paths, programs, toolchains, and the environment of a command."""
 
 import os
 import subprocess

@@ -1,4 +1,6 @@
-"""Another model goes on where the chosen one stays busy: for the rest of the run, said, paid for, and with its own key."""
+"""Tests of the fallback model: it replaces a busy model for the rest of a run, is reported and paid for, and uses its
+own key.
+"""
 
 import asyncio
 import os

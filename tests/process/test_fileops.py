@@ -1,4 +1,4 @@
-"""Reading, writing and editing for real: what perform() answers, for files that are kind and for files that are not."""
+"""Tests of reading, writing and editing real files: the result of each operation, for ordinary and hostile files."""
 
 import base64
 import hashlib

@@ -1,4 +1,4 @@
-"""File operations under the conditions they are made for: no rights, no space, no standard library, locked folders."""
+"""Tests of file operations without rights, without space, without the standard library, and in locked folders."""
 
 import ctypes
 import json

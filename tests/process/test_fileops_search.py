@@ -1,4 +1,4 @@
-"""Listing and searching for real: both engines must find the same, and nothing in a tree may hang or crash them."""
+"""Tests of listing and searching real trees: both engines find the same, and no tree hangs or crashes them."""
 
 import contextlib
 import fnmatch

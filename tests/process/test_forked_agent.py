@@ -1,4 +1,4 @@
-"""`forked_agent` against execve(2): the same answer from both, for every command."""
+"""Comparison of `forked_agent` with execve(2): the same output and exit status for every command."""
 
 import os
 import re

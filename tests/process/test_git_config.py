@@ -1,4 +1,4 @@
-"""Git's own files, read as Git reads them: tables, and a real Git as the judge of odd files."""
+"""Tests of the reader of Git's files: tables, and real Git as the oracle for unusual files."""
 
 from pathlib import Path
 

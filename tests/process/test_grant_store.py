@@ -1,4 +1,4 @@
-"""The store of grants: what is believed of a file, who sees a change, and that no use is spent twice."""
+"""Tests of the store of grants: which contents are accepted, visibility of changes, and single use."""
 
 import json
 import multiprocessing

@@ -1,4 +1,4 @@
-"""A program that prints a key: one line counts, everything else is a Problem that quotes nothing of it."""
+"""Tests of a program that prints a key: one line is accepted; everything else is an error that quotes none of it."""
 
 import os
 import signal

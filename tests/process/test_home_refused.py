@@ -1,4 +1,4 @@
-"""A session in the home folder, in a folder above it or in `/` is refused before anything begins."""
+"""Tests that a session in the home folder, in a folder above it or in `/` is refused before it starts."""
 
 import asyncio
 import os

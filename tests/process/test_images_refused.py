@@ -1,4 +1,6 @@
-"""An image that a model's server refuses is left out of later requests: one bad image must not end a session for good."""
+"""Tests of images that a model server refuses: later requests omit them, so that one bad image does not end a
+session.
+"""
 
 import json
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""The repository's texts reach the model as its words, and reach nothing else."""
+"""Tests of instructions of a repository: they reach the model as text of the repository, and nothing else."""
 
 import asyncio
 import json

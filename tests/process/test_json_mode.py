@@ -1,4 +1,6 @@
-"""JSON mode: lines drive a whole talk, and no line, whatever it holds, ends it or answers what it does not name."""
+"""Tests of JSON mode: lines drive a whole conversation, and no line ends it or answers a question that it does not
+name.
+"""
 
 import asyncio
 import contextlib

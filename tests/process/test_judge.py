@@ -1,4 +1,4 @@
-"""`agent policy judge`: one answer a line, at once, whatever the lines hold."""
+"""Tests of `agent policy judge`: one answer per line, at once, for any contents of the lines."""
 
 import json
 import os

@@ -1,4 +1,6 @@
-"""Secret files that Git keeps: a command that prints them is a question, exactly where there are some."""
+"""Tests of secret files in the history of Git: a command that prints them causes a question, and no other command
+does.
+"""
 
 import os
 import subprocess

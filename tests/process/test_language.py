@@ -1,4 +1,6 @@
-"""The words that docs/glossary.md rejects stand in no page and in no help text."""
+"""Tests of the language of pages and help texts: no word that docs/glossary.md rejects, and lines of at most 120
+columns.
+"""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The arrow, whole turns of it: what runs, in which order, what is recorded, what the model is told, how it ends."""
+"""Tests of the agent loop: order of actions, records, messages to the model, and the end of a run."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The users' rules as people meet them: a real process, a real sandbox, a real audit log."""
+"""Tests of user rules with a real process, a real sandbox and a real audit log."""
 
 import json
 import subprocess

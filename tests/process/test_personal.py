@@ -1,4 +1,4 @@
-"""The user's own settings that lead into the workspace: what they make programs run there is locked."""
+"""Tests of the user's settings that name files in the workspace: files that programs would run are locked."""
 
 import os
 import shutil

@@ -1,4 +1,6 @@
-"""`agent policy import`: what comes over, what is left out and why; and that nothing gets wider on the way."""
+"""Tests of `agent policy import`: imported and omitted rules with reasons; no imported rule allows more than its
+source.
+"""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""`agent policy lint`: every finding on one line with its place, for one file and for the configuration in force."""
+"""Tests of `agent policy lint`: one line with a place per finding, for one file and for the active configuration."""
 
 import json
 import os

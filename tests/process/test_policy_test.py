@@ -1,4 +1,4 @@
-"""`agent policy test`: the shipped tables hold, on every machine alike; a wrong expectation is found and shown."""
+"""Tests of `agent policy test`: the packaged tables pass on every machine; a wrong expectation is found and shown."""
 
 import json
 import os

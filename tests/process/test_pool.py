@@ -1,4 +1,6 @@
-"""The pool of confined helpers: which one a command gets, which are kept, and when they end. With real helpers."""
+"""Tests of the pool of confined helpers: the choice of a helper, which helpers are kept, and their end. With real
+helpers.
+"""
 
 import asyncio
 import os

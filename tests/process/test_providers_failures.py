@@ -1,4 +1,4 @@
-"""Everything a model's server can do wrong, over real loopback HTTP: a clear Problem, no hang, and no key anywhere.
+"""Tests of failures of a model server over loopback HTTP: each gives a clear error, no hang, and no key in any output.
 
 Every case is asked with a canary key and with all logging at DEBUG. Afterwards the canary must be in one place only:
 the one header of the request.

@@ -1,4 +1,4 @@
-"""Certificates and proxies, for real: a throw-away authority, TLS on loopback, and a proxy that tunnels and listens in."""
+"""Tests of certificates and proxies: a temporary authority, TLS on loopback, and a proxy that tunnels and inspects."""
 
 import asyncio
 import datetime

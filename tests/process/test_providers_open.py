@@ -1,4 +1,4 @@
-"""`provider:model` becomes a provider: names, base URLs, keys; what is loaded when; and what a model's text may hold."""
+"""Tests of opening a provider by `provider:model`: names, base URLs, keys, lazy imports, and text of a model."""
 
 import json
 import re

@@ -1,4 +1,6 @@
-"""The OpenAI Responses API, both ways, over real loopback HTTP, judged by the vendor's own SDK and published types."""
+"""Tests of the OpenAI Responses API, requests and replies, over loopback HTTP, compared with the vendor's SDK and
+published types.
+"""
 
 import json
 

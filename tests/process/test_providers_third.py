@@ -1,4 +1,5 @@
-"""Against a third party's server of the vendors' APIs (`llmock`): what we and our recordings got wrong alike, it does not.
+"""Tests against a third party's server of the vendors' APIs (`llmock`), to find errors that the program shares with its
+own recordings.
 
 It is a real HTTP server that fails on demand, and it judges its client: whether that waited as long as it was asked to,
 asked again where that cannot help, or took half a stream for a whole answer.

@@ -1,4 +1,4 @@
-"""One host, all the way: from a rule or a flag over the sandbox and its proxy to what is shown and recorded."""
+"""Tests of one named host from the rule or the flag through the sandbox and its proxy to the output and the record."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Whole scripts: the shape that bash gives them, or Opaque with a reason and a place. Nothing in between."""
+"""Tests of the script reader: the structure that bash gives a script, or Opaque with a reason and a position."""
 
 import dataclasses
 import shutil

@@ -1,4 +1,6 @@
-"""Every field of every kind of record is told in docs/reference/record.md, and what a real run leaves has them filled in."""
+"""Tests of the record format: docs/reference/record.md describes every field of every kind, and real runs fill them
+in.
+"""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""A live key that turns up in text is masked: in every event, in the record, on the shelf, in what the model is told."""
+"""Tests of redaction: a registered key is masked in every event, record, stored output and message to the model."""
 
 import asyncio
 import base64

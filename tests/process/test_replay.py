@@ -1,4 +1,6 @@
-"""Replay: what was recorded is judged again as it was, exactly or not at all; another policy shows what it changes."""
+"""Tests of replay: a record is evaluated again with its recorded facts or not at all; another policy shows its
+differences.
+"""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Whole runs of the program against servers on loopback that break off, are busy, or find a conversation too long."""
+"""Tests of whole runs against servers on loopback that break off, are busy, or refuse a conversation as too long."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Bounds on the cost of looking at the changes of a run: ignore rules, a Git index, time."""
+"""Tests of the cost bounds of the change scan of a run: ignore rules, a Git index, time."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""A hostile model that works in a copy, through the real loop and the real sandbox: the original stays as it is."""
+"""Tests of a hostile model that works in a copy, with the real loop and sandbox: the original is unchanged."""
 
 import json
 import os

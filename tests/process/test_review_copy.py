@@ -1,4 +1,4 @@
-"""A copy of a workspace: it is the same, shares nothing, and says what it lacks."""
+"""Tests of the copy of a workspace: equal contents, no shared files, and a list of omitted files."""
 
 import ctypes
 import os

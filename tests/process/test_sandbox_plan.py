@@ -1,4 +1,4 @@
-"""Terms to a plan, without a kernel: what is mounted, what Landlock is told, and what is refused."""
+"""Tests of sandbox plans without a kernel: the mounts and Landlock rules for given terms, and refused terms."""
 
 import json
 import os

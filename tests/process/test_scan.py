@@ -1,4 +1,6 @@
-"""The scan that remembers finds what a scan that knows nothing finds: in one session, and from one process to the next."""
+"""Tests of the cached scan for protected paths: it finds the same as an uncached scan, in one session and across
+processes.
+"""
 
 import os
 import random

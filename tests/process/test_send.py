@@ -1,4 +1,6 @@
-"""A session whose decisions go to a collector while it runs: all of them, and never in its way."""
+"""Tests of a session that sends its decisions to a collector while it runs: all are sent, and none delays the
+session.
+"""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A helper that is started early: what it was given, and that nothing of it is left whatever becomes of its maker."""
+"""Tests of a helper that is started early: its inputs, and its removal when the starting process ends."""
 
 import asyncio
 import contextlib

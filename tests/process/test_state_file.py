@@ -1,4 +1,4 @@
-"""A state file: what is refused, what is set aside, and that no change is lost or seen by halves."""
+"""Tests of state files: refused contents, files that are set aside, and atomic changes without losses."""
 
 import json
 import multiprocessing

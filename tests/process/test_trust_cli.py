@@ -1,4 +1,4 @@
-"""`agent trust` and the question, as people use them: real processes, and a real terminal (tmux) where one is asked."""
+"""Tests of `agent trust` and its question, with real processes and a real terminal (tmux)."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""`--read`, `--write`, `--host`, `--env`: one action gets what a person typed for it, and never a secret."""
+"""Tests of `--read`, `--write`, `--host` and `--env`: one action gets these rights, and never a secret."""
 
 import json
 import os

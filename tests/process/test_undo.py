@@ -1,4 +1,4 @@
-"""Taking back what actions did, on real files: what was there before is there again, and nothing of anybody else is lost."""
+"""Tests of undo on real files: the previous contents are restored, and changes of other programs are kept."""
 
 import os
 import shutil

@@ -1,4 +1,6 @@
-"""A command of a talk that was stopped goes on in its thread: nothing is closed under it, and no file goes back untold."""
+"""Tests of undo for a stopped session: its command continues in its thread, nothing is closed under it, and each file
+is reported.
+"""
 
 import asyncio
 import threading

@@ -1,4 +1,6 @@
-"""The second witness: it objects to what our tree lacks, is silent otherwise, never fails, and starts fast."""
+"""Tests of the second parser: it rejects scripts whose tree lacks something, accepts all others, never fails, and
+starts fast.
+"""
 
 import dataclasses
 import importlib.util

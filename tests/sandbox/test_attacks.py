@@ -1,4 +1,4 @@
-"""A hostile model, through the real loop and the real sandbox: each attack is contained, and each is in the record.
+"""Tests of a hostile model with the real loop and the real sandbox: each attack is contained and recorded.
 
 The attacks are rows in `adversary/`. Many share a run of the loop; what happened is looked at from outside (`arena.py`).
 """

@@ -1,4 +1,4 @@
-"""The measurements start and end: what they say is for people, and no test has an opinion on it."""
+"""Tests of the benchmarks: they start and end. No test asserts a duration."""
 
 import json
 import os

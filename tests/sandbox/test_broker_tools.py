@@ -1,4 +1,6 @@
-"""Tools of every day log in with a credential that they never see: as root and as another user, in every sandbox with hosts."""
+"""Tests of everyday tools that log in with a credential they never see: as root and another user, in every sandbox
+with hosts.
+"""
 
 import base64
 import contextlib

@@ -1,4 +1,4 @@
-"""T2: the options that bubblewrap is given, what it built is looked at, and where the interpreter may lie."""
+"""Tests of T2: the options of bubblewrap, the resulting sandbox, and the location of the interpreter."""
 
 import os
 import shutil

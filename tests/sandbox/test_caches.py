@@ -1,4 +1,6 @@
-"""The sandbox's own caches: made on demand, kept for one workspace, never followed out of, cleared and swept up."""
+"""Tests of the caches of the sandbox: made on demand, kept for one workspace, never followed outside, cleared, and
+removed when unused.
+"""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Named hosts through the real sandbox: real programs reach them, and nothing reaches anything else."""
+"""Tests of named hosts in the real sandbox: real programs reach these hosts and no others."""
 
 import contextlib
 import http.server

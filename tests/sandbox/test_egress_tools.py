@@ -1,4 +1,4 @@
-"""The tools of every day fetch through the egress proxy without being told how: over TLS, by name, as root and another user."""
+"""Tests of everyday tools behind the egress proxy without configuration: over TLS, by name, as root and another user."""
 
 import contextlib
 import http.server

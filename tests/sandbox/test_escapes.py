@@ -1,4 +1,5 @@
-"""The escape attempts: the table is sound, the document shows it, and the best sandbox of this machine contains them.
+"""Tests of the escape attempts: the table is sound, the page lists it, and the best sandbox of this machine contains
+them.
 
 All backends, all users, and the unconfined controls: `make tables`, which writes the results into docs/security/escapes.md.
 """

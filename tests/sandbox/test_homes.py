@@ -1,4 +1,4 @@
-"""Toolchains as people really have them below the home: found, readable, working, and nothing else of the home."""
+"""Tests of toolchains below the home: found, readable and working, while the rest of the home stays closed."""
 
 import os
 import shutil

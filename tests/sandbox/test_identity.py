@@ -1,4 +1,4 @@
-"""A user that no file of the machine knows has a name and a home inside all the same."""
+"""Tests of a user without an entry in the user database: it has a name and a home in the sandbox."""
 
 import os
 from collections.abc import Iterator

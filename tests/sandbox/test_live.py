@@ -1,4 +1,4 @@
-"""Auto-run files that a command makes while it runs: set aside at once, from outside, and the command is ended."""
+"""Tests of auto-run files that a command creates: they are set aside at once from outside, and the command is ended."""
 
 import errno
 import os

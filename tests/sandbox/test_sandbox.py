@@ -1,4 +1,4 @@
-"""The contract of a Linux sandbox and the escapes it must stop, for real, as every user we may be."""
+"""The contract of a Linux sandbox and the escapes that it must stop, with a real kernel and as each available user."""
 
 import ctypes
 import json

@@ -1,4 +1,6 @@
-"""Machines that lack something, for real: what is not there is said, the next best is taken, and nothing runs half-confined."""
+"""Tests of machines that lack a mechanism: the lack is reported, the next best mechanism is used, and nothing runs
+half confined.
+"""
 
 import json
 import os

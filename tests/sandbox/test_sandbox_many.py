@@ -1,4 +1,4 @@
-"""Many permits at one time, and a thousand in a row: nothing is mixed up, lost, or left behind."""
+"""Tests of many permits at once and a thousand in a row: nothing is mixed up, lost, or left behind."""
 
 import asyncio
 import os

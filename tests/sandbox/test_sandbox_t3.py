@@ -1,4 +1,6 @@
-"""T3 promises less: every kind of attempt that it lets through is tried, so that its list is true, and so is what it holds."""
+"""Tests of T3, which promises less: each attempt that it does not stop and each that it does, so that its
+documentation is correct.
+"""
 
 import contextlib
 import ctypes

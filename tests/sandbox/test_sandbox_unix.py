@@ -1,4 +1,4 @@
-"""AF_UNIX sockets, for those who asked for them: what works, and who stays out of reach."""
+"""Tests of AF_UNIX sockets for commands that may use them: working calls, and peers that stay unreachable."""
 
 import os
 import socket

@@ -1,4 +1,4 @@
-"""The two seccomp programs, run here instruction by instruction, and the same calls made for real inside a sandbox."""
+"""Tests of the two seccomp programs: evaluated instruction by instruction, and the same calls made in a real sandbox."""
 
 import errno
 import os

@@ -1,4 +1,6 @@
-"""Terms and workspaces that nobody expects: each works exactly as said, or nothing runs and a Problem says why."""
+"""Tests of unusual terms and workspaces: each works exactly as stated, or nothing runs and a Problem states the
+reason.
+"""
 
 import contextlib
 import os

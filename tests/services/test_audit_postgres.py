@@ -1,4 +1,4 @@
-"""The record in a real PostgreSQL: the same answers as from a file, the same proof, and nothing runs without it."""
+"""Tests of the audit log in a real PostgreSQL: the same answers and proofs as from a file, and no action without it."""
 
 import json
 import os

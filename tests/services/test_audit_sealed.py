@@ -1,4 +1,4 @@
-"""Checkpoints, seals and signatures: what they say about a log, and everything that makes them not hold."""
+"""Tests of checkpoints, seals and signatures: their statements about a log, and every change that invalidates them."""
 
 import hashlib
 import json

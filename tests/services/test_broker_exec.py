@@ -1,4 +1,6 @@
-"""A credential all the way: from the user's file over the gate and the sandbox to the server, the record and what is shown."""
+"""Tests of a credential from the user's file through the gate and the sandbox to the server, the record and the
+output.
+"""
 
 import http.server
 import json

@@ -1,4 +1,4 @@
-"""The law of secrets: a canary in the keyring and in the environment is in no byte that leaves, but the one header."""
+"""Property of secrets: a canary in the keyring and in the environment appears in no output except the one header."""
 
 import base64
 import json

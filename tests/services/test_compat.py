@@ -1,4 +1,4 @@
-"""Everyday work goes on inside: every row of the table, on every backend, as every user we may be."""
+"""Tests of everyday work in the sandbox: every row of the table, on every backend, as each available user."""
 
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""The contract and the escapes of the other sandboxes, in containers of a real daemon, and what only containers have."""
+"""The contract and the escapes of the other sandboxes, in containers of a real daemon, and tests of containers alone."""
 
 import io
 import os

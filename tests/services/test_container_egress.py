@@ -1,4 +1,4 @@
-"""Named hosts in a container: the tests of the other sandboxes, where the network of a container may be entered."""
+"""Tests of named hosts in a container: those of the other sandboxes, where the network of a container may be entered."""
 
 import asyncio
 import os

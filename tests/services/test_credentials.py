@@ -1,4 +1,6 @@
-"""One order of sources for every key; whole runs with a key from each of them; and where the key then is, and is not."""
+"""Tests of API keys: the order of their sources, whole runs with a key from each source, and the places where a key
+may be.
+"""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""Records that no program of ours wrote: whoever gives us a log may have made it by hand. Every export takes it."""
+"""Tests of exports of records that another program wrote by hand: every export accepts them."""
 
 import copy
 import json

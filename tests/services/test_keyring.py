@@ -1,4 +1,4 @@
-"""Keys in a real Secret Service: gnome-keyring-daemon on a message bus of its own, as root and as another user."""
+"""Tests of keys in a real Secret Service: gnome-keyring-daemon on its own message bus, as root and as another user."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Decisions sent to a collector, over a real connection, decoded by the protocol's own types."""
+"""Tests of decisions sent to a collector over a real connection, decoded by the protocol's own types."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""The HTML report, opened in a real browser: it filters, counts, can be used without a mouse, and obeys no record."""
+"""Tests of the HTML report in a real browser: filters, counts, use without a mouse, and hostile records."""
 
 import base64
 import hashlib

@@ -1,4 +1,4 @@
-"""The documents keep their word: threats, marks and tests agree both ways, and the README shows what really happens."""
+"""Tests of the security pages: threats, marks and tests agree in both directions, and the README shows real output."""
 
 import importlib.util
 import os

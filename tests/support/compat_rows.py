@@ -1,4 +1,4 @@
-"""Everyday work that must go on inside every sandbox: one table, run for real.
+"""The table of everyday work that must succeed in every sandbox, run for real.
 
 `rows()` is the table, `everyday(user)` a place to run its rows in; tests/services/test_compat.py runs them, `make tables` writes down
 what came of them. The rights are those that the product itself would give: facts from the disk, the packaged profile, a home

@@ -1,4 +1,4 @@
-"""A pydantic model of a configuration file, made from the table of keys: the second opinion on the loader."""
+"""A pydantic model of a configuration file, made from the table of keys: an independent check of the loader."""
 
 from collections.abc import Callable, Mapping
 from datetime import date, datetime

@@ -1,4 +1,4 @@
-"""Configuration files at random, made from the table of keys: rows that are added later are tried as well."""
+"""Random configuration files, made from the table of keys, so that new rows are tried as well."""
 
 import tomllib
 from datetime import date, datetime, time

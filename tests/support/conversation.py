@@ -1,4 +1,4 @@
-"""A conversation at a terminal of its own, with a scripted model and a person who types."""
+"""A conversation at its own terminal, with a scripted model and a typing user."""
 
 import asyncio
 import os

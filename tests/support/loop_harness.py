@@ -1,4 +1,4 @@
-"""A run of the loop with a scripted provider and a sandbox that runs nothing: everything that comes out of it."""
+"""A run of the loop with a scripted provider and a sandbox that runs nothing, with all its outputs."""
 
 import asyncio
 import os

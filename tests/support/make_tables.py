@@ -1,5 +1,6 @@
-"""`make tables`: run the escape attempts and the everyday work on every backend of this machine, and the attacks of a
-hostile model, and write the results into docs/security/, between the marks. Takes several minutes a backend and user."""
+"""`make tables`: run the escape attempts, the everyday work and the hostile model on every backend, and write the
+results into docs/security/, between the marks. It takes several minutes for each backend and user.
+"""
 
 import argparse
 import contextlib

@@ -1,4 +1,6 @@
-"""A model's server on loopback, as OpenAI's is: real HTTP, made-up answers, and all that it was sent."""
+"""A model server on loopback with the API of OpenAI: real HTTP, prepared answers, and a list of all received
+requests.
+"""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""A collector on loopback: decodes what it is sent, and answers what a test wants."""
+"""A collector on loopback that decodes requests and sends the answers of a test."""
 
 import gzip
 import threading

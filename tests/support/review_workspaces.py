@@ -1,4 +1,4 @@
-"""Workspaces for the tests of copies and patches, and the real Git as their judge."""
+"""Workspaces for the tests of copies and patches, with real Git as their oracle."""
 
 import os
 import shutil

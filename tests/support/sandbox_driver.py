@@ -1,4 +1,4 @@
-"""Runs permits for the sandbox tests, as whichever user it is started: JSON lines in, JSON lines out.
+"""Program that runs permits for the sandbox tests as the user who starts it: JSON lines in, JSON lines out.
 
 A process of its own, because the tests run as root and as another user, and one Python process has one user.
 """

@@ -1,4 +1,4 @@
-"""A small reader of SBPL for the tests: s-expressions, and what a profile may be made of.
+"""A small reader of SBPL for the tests: s-expressions and the allowed parts of a profile.
 
 The names of operations and filters are those of the profiles that macOS ships; `param` must have a value, and a text may
 only be one of ours, since everything that varies is a parameter.

@@ -1,4 +1,4 @@
-"""A session with everything in it that a screen can show."""
+"""A session with everything that a screen can show."""
 
 from policy.model.action import EditFile, GrepFiles, ReadFile, RunScript, WriteFile
 from policy.model.assessment import RuleKind, RuleRef

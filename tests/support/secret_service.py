@@ -1,4 +1,4 @@
-"""A real Secret Service for tests: gnome-keyring-daemon on a message bus of its own, for any user; and odd ones."""
+"""A real Secret Service for tests: gnome-keyring-daemon on its own message bus, for any user; and unusual ones."""
 
 import contextlib
 import os

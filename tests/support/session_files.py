@@ -1,4 +1,4 @@
-"""Sessions made by our own journal, for the tests of what reads them."""
+"""Sessions written by the product's journal, for the tests of their readers."""
 
 from pathlib import Path
 

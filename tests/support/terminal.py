@@ -1,4 +1,4 @@
-"""A pseudo-terminal with a command in it, looked at by what was written to it."""
+"""A pseudo-terminal with a command in it, checked by the bytes written to it."""
 
 import os
 import pty

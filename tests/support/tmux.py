@@ -1,4 +1,4 @@
-"""A real terminal with a command in it, looked at as a person does: by what is on the screen."""
+"""A real terminal with a command in it, checked by the contents of the screen."""
 
 import os
 import shlex

@@ -1,5 +1,7 @@
-"""A workspace whose actions are kept: each is judged like a model's, then done by a real bash without a sandbox, so that
-what no backend would let through can be tried as well."""
+"""A workspace with undo: each action is judged like one of a model and then done by a real bash without a sandbox.
+
+So actions can be tried that no backend would let through.
+"""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""A web server on loopback that notes what it is asked for."""
+"""A web server on loopback that notes its requests."""
 
 from http.server import BaseHTTPRequestHandler
 

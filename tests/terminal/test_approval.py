@@ -1,4 +1,4 @@
-"""Questions: only a clear yes is a yes, and the person sees everything that it rests on."""
+"""Tests of questions: only a clear approval counts, and the user sees everything that it covers."""
 
 import asyncio
 import io

@@ -1,4 +1,4 @@
-"""The command as people run it: a real process, a real sandbox, a real audit log, on a small workspace."""
+"""Tests of the command as users run it: a real process, a real sandbox, a real audit log, in a small workspace."""
 
 import contextlib
 import json

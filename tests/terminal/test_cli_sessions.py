@@ -1,4 +1,4 @@
-"""Sessions as people use them: the real command, a scripted model, a real terminal in tmux, a real server on loopback."""
+"""Tests of sessions as users have them: the real command, a scripted model, a terminal in tmux, a server on loopback."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""/compact as a person meets it: it can be stopped, and what is said meanwhile waits."""
+"""Tests of /compact at the terminal: it can be stopped, and text typed meanwhile waits."""
 
 import asyncio
 import threading

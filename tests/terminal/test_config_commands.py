@@ -1,4 +1,4 @@
-"""`agent config` and `agent init` as a new user would try them: real processes, real files."""
+"""Tests of `agent config` and `agent init` with real processes and real files."""
 
 import json
 import os

@@ -1,4 +1,6 @@
-"""A talk at the terminal, with real parts: it goes on from turn to turn, and Ctrl-C stops a turn and not the talk."""
+"""Tests of a conversation at the terminal: it continues from turn to turn, and Ctrl-C stops a turn, not the
+conversation.
+"""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Grants as people meet them: a real terminal, a real sandbox, a real audit log, and more than one process."""
+"""Tests of grants as users see them: a real terminal, a real sandbox, a real audit log, and several processes."""
 
 import json
 import os

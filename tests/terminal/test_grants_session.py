@@ -1,5 +1,4 @@
-"""Grants of one session, in a real conversation: they hold while it lasts, come back when it goes on, and stay behind
-in a fork."""
+"""Tests of grants of one session: valid while it lasts, restored when it is resumed, and absent from forks."""
 
 import json
 import re

@@ -1,4 +1,6 @@
-"""`agent apply`: a patch is applied whole or not at all, and never beyond the workspace. The judge is the real Git."""
+"""Tests of `agent apply`: a patch is applied whole or not at all, and never outside the workspace. Real Git is the
+oracle.
+"""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""A signal that ends the program leaves the terminal as it was, and no command behind: with a real pseudo-terminal."""
+"""Tests of signals that end the program: the terminal is restored and no command is left, on a real pseudo-terminal."""
 
 import fcntl
 import os

@@ -1,4 +1,6 @@
-"""A person at the terminal, in tmux: a whole talk with the scripted model, keys in every state, and what is left of it."""
+"""Tests of the full-screen interface in tmux: a whole conversation with the scripted model, keys in every state, and
+the output that remains.
+"""
 
 import os
 import re

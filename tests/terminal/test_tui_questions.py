@@ -1,4 +1,4 @@
-"""The gate's questions as a person answers them, in tmux: every key of the card, and what it leads to."""
+"""Tests of the questions of the gate in tmux: every key of the card and its effect."""
 
 import tempfile
 import time

@@ -1,4 +1,4 @@
-"""A window that changes its size while somebody works: nothing that was shown is lost, nothing is shown twice."""
+"""Tests of a window that changes its size during work: nothing shown is lost or shown twice."""
 
 import io
 import re

@@ -1,4 +1,4 @@
-"""One whole day at the terminal as a person has it, in tmux: what was on the screen is a golden file.
+"""Test of one whole day at the terminal in tmux: the contents of the screen are a golden file.
 
 UPDATE_GOLDEN=1 writes it anew; look at the difference as at a picture.
 """

@@ -1,4 +1,4 @@
-"""Undo as people use it: a scripted model in the real sandbox, then `agent undo` and /undo."""
+"""Tests of undo as users have it: a scripted model in the real sandbox, then `agent undo` and /undo."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Lines that once got past the gate, each with what it really did; and their harmless neighbours, which must pass."""
+"""Lines that once passed the gate wrongly, with their real effects; and harmless similar lines, which must pass."""
 
 import os
 import stat

@@ -1,4 +1,6 @@
-"""Answers typed to a question with choices: only a letter keeps a yes, only `d` keeps a no, digits answer nothing."""
+"""Tests of typed answers to a question with choices: only a letter remembers an approval, only `d` remembers a
+refusal, digits answer nothing.
+"""
 
 import asyncio
 import io

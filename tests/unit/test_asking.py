@@ -1,4 +1,4 @@
-"""From a question to a decision: what is answered counts for what was on the screen, and for nothing else."""
+"""Tests of the way from a question to a decision: an answer covers exactly what was on the screen."""
 
 import io
 from collections.abc import Sequence

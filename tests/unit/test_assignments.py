@@ -1,4 +1,4 @@
-"""Variables that a script sets for a program: what no table knows as harmless is never waived for a command that reads."""
+"""Tests of variables that a script sets for a program: an unknown variable is never ignored for a command that reads."""
 
 import pytest
 from hypothesis import example, given, settings

@@ -1,4 +1,4 @@
-"""The filters of `agent audit` as typed: what they mean, and what is said about a mistake."""
+"""Tests of the filters of `agent audit`: their meaning, and the message for each mistake."""
 
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`verify` names the first record that does not hold, whatever was done to the log."""
+"""Tests of `verify`: it names the first invalid record after every kind of change."""
 
 import sqlite3
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`[[credential]]`: what it may say, what it means for the terms of a command, and what programs are told."""
+"""Tests of `[[credential]]`: allowed contents, the effect on the terms of a command, and the variables of programs."""
 
 from pathlib import Path
 from typing import Any

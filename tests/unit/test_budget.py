@@ -1,4 +1,4 @@
-"""Whatever a script is, judging it takes a bounded amount of work: counted in steps and looks, never in time."""
+"""Tests of the bounded work of a decision, counted in steps and file lookups, for any script."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The card of a question: it tells the whole truth of a command, and nothing in the command can make it lie."""
+"""Tests of the approval card: it shows the complete command, and no part of the command can falsify it."""
 
 import json
 import unicodedata

@@ -1,4 +1,6 @@
-"""Certificates of a company's machines: shown when they are only that, and named to the programs that look for them."""
+"""Tests of a company's certificates: shown if they are only certificates, and named to the programs that look for
+them.
+"""
 
 from pathlib import Path
 

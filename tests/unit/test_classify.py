@@ -1,4 +1,4 @@
-"""From actions to tiers: scripts, files and programs, judged in a real folder; and the laws that hold for all of them."""
+"""Tests of tiers of actions: scripts, files and programs, classified in a real folder; and properties of all of them."""
 
 from importlib.resources import files
 

@@ -1,4 +1,4 @@
-"""The rule files: they load whole, every example comes out as it says, and the world they describe is closed."""
+"""Tests of the rule files: they load completely, every example holds, and every name that they use exists."""
 
 import os
 import stat

@@ -1,4 +1,6 @@
-"""Changing one key of whatever a file may look like: that key changes, the rest and every comment stay, or nothing is done."""
+"""Tests of changing one key of any settings file: that key changes, the rest and every comment stay, or nothing is
+done.
+"""
 
 import copy
 import tomllib

@@ -1,4 +1,4 @@
-"""The streams of one command in a container, without a daemon."""
+"""Tests of the streams of one command in a container, without a daemon."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""Skills, and the texts that a person or a repository keeps for the model: what is used of them, what is not, and why."""
+"""Tests of skills and other texts for the model from a user or a repository: used parts, omitted parts, and reasons."""
 
 import asyncio
 import contextlib

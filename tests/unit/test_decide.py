@@ -1,4 +1,4 @@
-"""The matrix, the floors, the exact terms, and the laws that no change may break."""
+"""Tests of decisions: the matrix, the protected minimum, the exact terms, and properties that no change may break."""
 
 import ast
 import itertools

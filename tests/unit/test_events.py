@@ -1,4 +1,4 @@
-"""Events as JSON lines: complete, typed, one line of ASCII whatever the text holds."""
+"""Tests of events as JSON lines: complete, typed, one line of ASCII for any text."""
 
 import dataclasses
 import json

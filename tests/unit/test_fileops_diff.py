@@ -1,4 +1,4 @@
-"""The law of a diff: applied to the old text it gives the new one; and it stays small whatever the texts are."""
+"""Property of a diff: applied to the old text it gives the new text; and its size is bounded."""
 
 import itertools
 import random

@@ -1,4 +1,4 @@
-"""Lists of ignored files, read by pathspec: a second opinion beside the comparison with Git itself.
+"""Comparison of the reader of ignore files with pathspec, beside the comparison with Git.
 
 `tests/process/test_review_patch.py` compares with `git check-ignore`; this comparison needs no process, so it covers
 many more lists. Four differences are known, and `git check-ignore` agrees with our reader in each of them:

@@ -1,4 +1,6 @@
-"""A person's yes mints exactly what the question named; a no reaches the model in the person's words."""
+"""Tests of approvals: an approval mints exactly what the question named; a refusal reaches the model in the user's
+words.
+"""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The grammar of one host that Terms may name: what it says, how it is written, and what it lets through."""
+"""Tests of one host pattern in Terms: its grammar, its written form, and the hosts that it matches."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Requests that the proxy accepts, read by h11: both readers must see the same request.
+"""Comparison of the proxy's request reader with h11: both must read the same request.
 
 The proxy refuses much that h11 accepts (bare line feeds, folded lines, lists of equal lengths); that is intended. A
 request that the proxy accepts and h11 reads in another way, or refuses, would be a request that two programs on the way

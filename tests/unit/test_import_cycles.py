@@ -1,4 +1,4 @@
-"""The import graph of the product has no cycle, not even one of imports inside functions or for type checkers only."""
+"""Test of the import graph of the product: no cycle, not even of imports inside functions or for type checkers only."""
 
 import ast
 from graphlib import CycleError, TopologicalSorter

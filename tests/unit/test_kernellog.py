@@ -1,4 +1,4 @@
-"""The kernel's records of denials: those of our own helper are taken, and no others."""
+"""Tests of the kernel's records of denials: records of the product's helper are used, all others ignored."""
 
 import os
 import socket

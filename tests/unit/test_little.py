@@ -1,4 +1,6 @@
-"""The small languages: each reads its programs through an allowlist, and bash-level tricks do not get past them."""
+"""Tests of embedded languages (awk, sed, jq and others): each reads programs by an allowlist, and shell constructs do
+not bypass it.
+"""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""The prompts that /rewind goes back to: those which a later process finds in the file are those that this one knew."""
+"""Tests of the prompts that /rewind offers: a later process finds the same prompts in the session file."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""The outline of a plain script: what it says is at least what bashlex says, over a grammar and over any text."""
+"""Property of the outline of a plain script: it contains at least what bashlex finds, for a grammar and for any text."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Package managers in real folders: what the project brings decides whether a list is only a list."""
+"""Tests of package managers in real folders: files of the project decide whether a list command only lists."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Paths resolve as the kernel walks them, and their scope is where they lead, not how they are spelled."""
+"""Tests of paths: resolved as the kernel does, and classified by their target, not by their spelling."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The users' rules: allow exactly, ask and deny broadly; and how people and models try to get around them."""
+"""Tests of user rules: allow matches exactly, ask and deny match broadly; and attempts to bypass them."""
 
 from datetime import date
 

@@ -1,4 +1,4 @@
-"""The lint of the users' rules: what never takes effect, what is said twice, what opens more than it seems to."""
+"""Tests of the lint of user rules: rules without effect, duplicates, and rules that open more than they seem to."""
 
 from datetime import date
 

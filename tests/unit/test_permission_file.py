@@ -1,4 +1,4 @@
-"""`[[rule]]` as users write it: what it becomes, and what is said about a mistake, with file and line."""
+"""Tests of `[[rule]]` in files: the resulting rule, and the message for each mistake, with file and line."""
 
 from datetime import date
 

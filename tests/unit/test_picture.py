@@ -1,4 +1,4 @@
-"""Whole images by their structure. A model's server refuses the whole conversation for any other file."""
+"""Tests of image files: complete by their structure, because a model server refuses the whole conversation otherwise."""
 
 import struct
 import zlib

@@ -1,4 +1,4 @@
-"""Plan mode ends by a person's answer and in no other way."""
+"""Tests of plan mode: only an answer of the user ends it."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The profile file: read strictly, complained about helpfully, narrowed never widened."""
+"""Tests of the profile file: read strictly, with helpful errors, and only narrowing."""
 
 from dataclasses import fields, replace
 from fnmatch import fnmatchcase

@@ -1,4 +1,6 @@
-"""The scripted model: it plays its turns, adapts to what came back, and a bad script is a Problem that says where."""
+"""Tests of the scripted model: it plays its turns and reacts to results, and an invalid script is an error with its
+place.
+"""
 
 import asyncio
 from pathlib import Path

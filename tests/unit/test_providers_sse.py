@@ -1,4 +1,6 @@
-"""The event-stream parser: the WHATWG rules as a table, and the law that chunk boundaries mean nothing."""
+"""Tests of the event-stream parser: the WHATWG rules as a table, and the property that chunk boundaries change
+nothing.
+"""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""A question whose yes could not be kept is never asked."""
+"""Tests of the limits of a backend: no question is asked about rights that the backend could not grant."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Everything that a script may hide: each construct, each place that evaluates, each variable that is obeyed, each limit.
+"""Tests of the reading of scripts: each construct, each place of evaluation, each special variable, each limit.
 
 What must come out is one of three: the tree shows the inner command (and the tier counts it), the text is Opaque with a
 reason that names the place, or the walk says which word it cannot vouch for. `touch x` stands for what is hidden.

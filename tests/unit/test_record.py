@@ -1,4 +1,4 @@
-"""Our frozen classes are dataclasses in every way that anybody can see, and compile nothing before the first value."""
+"""Tests of frozen classes: equal to dataclasses in all visible behaviour, without compilation before the first value."""
 
 import copy
 import dataclasses

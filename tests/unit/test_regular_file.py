@@ -1,4 +1,4 @@
-"""Reading of regular files at hostile paths: links, pipes, devices, sockets, folders, growth."""
+"""Tests of reading regular files at hostile paths: links, pipes, devices, sockets, folders, growth."""
 
 import errno
 import os

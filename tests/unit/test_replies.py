@@ -1,4 +1,6 @@
-"""Answers that break off, are cut, or come from a server that is busy; and calls that are begun while one streams."""
+"""Tests of answers that break off, are cut, or come from a busy server; and of calls that start while an answer
+streams.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable

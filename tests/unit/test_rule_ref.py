@@ -1,4 +1,4 @@
-"""References to rules: their text form, the parser, the names of checks, and the names of earlier versions."""
+"""Tests of references to rules: their text form, the parser, the names of checks, and the names of earlier versions."""
 
 import re
 

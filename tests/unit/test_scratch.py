@@ -1,4 +1,4 @@
-"""The session's own /tmp on the host: made, shared, never followed out of, and swept up."""
+"""Tests of the session's /tmp on the host: created, shared, never followed outside, and removed."""
 
 import os
 import threading

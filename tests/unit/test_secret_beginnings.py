@@ -1,4 +1,4 @@
-"""Secrets that a line names without spelling them whole: by a beginning, a pattern, or data that is known."""
+"""Tests of secrets that a line names indirectly: by a prefix, a pattern, or known data."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""A Secret has one door."""
+"""Tests of `Secret`: one method gives the value."""
 
 import copy
 import dataclasses

@@ -1,4 +1,4 @@
-"""Session files: what was said comes back whole, and what somebody changed in them is left out or refused, and said."""
+"""Tests of session files: contents are restored completely; changed contents are omitted or refused, and reported."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""Whole outputs that are kept for the user: private, numbered by us, and bounded."""
+"""Tests of whole outputs stored for the user: private, numbered by the product, and bounded."""
 
 import os
 import stat

@@ -1,4 +1,4 @@
-"""Commands from Markdown files: their names, their arguments, and what is no command."""
+"""Tests of commands from Markdown files: names, arguments, and files that are no commands."""
 
 from pathlib import Path, PurePosixPath
 

@@ -1,4 +1,4 @@
-"""The rule that `agent why` suggests: the narrowest, and only one that really allows what was asked."""
+"""Tests of the rule that `agent why` suggests: the narrowest one that really allows the action."""
 
 from dataclasses import replace
 

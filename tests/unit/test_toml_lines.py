@@ -1,4 +1,4 @@
-"""Lines of keys and tables of a TOML text."""
+"""Tests of the lines of keys and tables of a TOML text."""
 
 import tomllib
 

@@ -1,4 +1,4 @@
-"""Arguments to actions, by words alone."""
+"""Tests of the translation of tool arguments to actions."""
 
 import pytest
 

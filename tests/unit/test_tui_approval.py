@@ -1,4 +1,6 @@
-"""The card on the screen: what is drawn for every tier, what each key answers, and that no stray key says yes."""
+"""Tests of the approval card on the screen: its rows for every tier, the answer of each key, and that no stray key
+approves.
+"""
 
 import os
 import re

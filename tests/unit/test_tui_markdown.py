@@ -1,4 +1,4 @@
-"""Markdown of a model at a terminal: read as it comes, never more than text, and all of the text."""
+"""Tests of Markdown of a model at a terminal: read as it streams, shown as text only, and completely."""
 
 import re
 from itertools import accumulate, pairwise

@@ -1,4 +1,4 @@
-"""The list to choose from, and what finds in it."""
+"""Tests of the list to choose from, and of its search."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The question under a plan: which keys begin, and into which mode."""
+"""Tests of the question below a plan: the keys that start work, and the mode that each selects."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""One word at a time: what bash would make of it, exactly, or Opaque."""
+"""Tests of the evaluation of one word: the exact result of bash, or Opaque."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""One folder, one key, whatever it is called; and a key is always a safe name of a folder."""
+"""Tests of workspace keys: one key per folder under any of its names; a key is always a safe folder name."""
 
 import os
 import re

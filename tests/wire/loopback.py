@@ -1,4 +1,4 @@
-"""A real HTTP server on loopback for the provider tests: it says exactly the bytes it is told, when it is told.
+"""A real HTTP server on loopback for the provider tests that sends given bytes at given moments.
 
 A reply is a sequence of steps: bytes (sent as they are), a number (seconds of silence), `CLOSE`, `RESET`, or `STALL`
 (silence until the client leaves). Every byte that arrives is kept. Below the server: how the tests ask through it.

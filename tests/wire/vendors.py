@@ -1,4 +1,4 @@
-"""The vendors' own SDKs, asked through the same loopback server: what they send, and what they make of an answer."""
+"""The vendors' SDKs against the same loopback server: their requests, and their reading of an answer."""
 
 import asyncio
 import json
