@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from policy.model.profile import Profile
-from policy.model.verdict import Limits, Problem, ProblemError
+from policy.model.verdict import Limits, ProblemError
 from policy.toml.schema import Path, TomlDocument, TomlError, Value, ValueType, read
 
 LIMITS: Mapping[str, ValueType] = {
@@ -65,13 +65,9 @@ def shapes() -> dict[Path, ValueType]:
 def check_list(document: TomlDocument, path: Path) -> tuple[str, ...]:
     """Return the list at `path` after validating each entry. Raises TomlError."""
     if path not in document.values:
-        raise TomlError(
-            Problem(
-                f"{document.source}: `{'.'.join(path)}` is missing",
-                "without this list something would be silently unprotected",
-                f"add `{path[-1]} = []` under `[{path[0]}]` if it is meant to be empty",
-            )
-        )
+        why = "without this list something would be silently unprotected"
+        fix = f"add `{path[-1]} = []` under `[{path[0]}]` if it is meant to be empty"
+        raise TomlError(document.source, 0, f"`{'.'.join(path)}`", why, fix, fault="is missing")
     entries = texts(document.values[path])
     if fault := list_fault(entries, path):
         raise document.error_at(path, *fault)

@@ -15,6 +15,7 @@ from policy.model.verdict import Problem, ProblemError
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _DEEPEST = 16  # parts of a key
+_UNREADABLE = "cannot be read"
 _STRING = re.compile(r""""(?:[^"\\]|\\.)*(?:"|\\?$)|'[^']*(?:'|$)""")  # what does not end, ends with its line
 _BETWEEN = re.compile(r"[][{}=,]")
 _WHERE = re.compile(r"\(at (?:line (\d+), column \d+|end of document)\)")
@@ -41,13 +42,21 @@ Value = str | float | date | tuple[str, ...] | tuple[tuple[str, ...], ...]
 
 
 class TomlError(ProblemError):
-    """An error in a TOML text. `problem` names file, line and key; `line` is 0 if the error belongs to no
-    single line.
+    """An error in a TOML text. `problem` names file, line and key.
+
+    Attributes:
+        source: the name of the file for the user.
+        line: the line from 1; 0 if the error belongs to no single line.
+        what: the fault without the place.
     """
 
-    def __init__(self, problem: Problem, line: int = 0) -> None:
-        super().__init__(problem)
-        self.line = line
+    def __init__(
+        self, source: str, line: int, subject: str, why: str, fix: str, *, fault: str = "cannot be used"
+    ) -> None:
+        """`subject` is a key or a table, in backticks; empty if the text as a whole has the `fault`."""
+        place = f"{source}:{line}" if line else source
+        self.source, self.line, self.what = source, line, f"{subject} {fault}".lstrip()
+        super().__init__(Problem(f"{place}{':' if subject else ''} {self.what}", why, fix))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +80,7 @@ class TomlEntry:
         """Return an error about the key `key`, or about the whole entry if it does not contain that key."""
         what = f"`{self.name}.{key}`" if key in self.values else f"`[[{self.name}]]`"
         line = self.lines.get(key, self.line)
-        return TomlError(Problem(f"{self.source}:{line}: {what} cannot be used", why, fix), line)
+        return TomlError(self.source, line, what, why, fix)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,14 +161,14 @@ def parse(text: str, source: str) -> dict[str, object]:
     """Return the TOML document. Raise TomlError, with the line where that is known, if `text` is not valid TOML."""
     if line := too_deep(text):
         why, fix = f"a key has more than {_DEEPEST} parts", "correct that line"
-        raise TomlError(Problem(f"{source}:{line} cannot be read", why, fix), line)
+        raise TomlError(source, line, "", why, fix, fault=_UNREADABLE)
     try:
         return tomllib.loads(text)
     except ValueError as error:  # TOMLDecodeError, or a number too long to be one
         raise _syntax(error, source, text) from None
     except RecursionError:
         why, fix = "its lists are nested too deeply", "write it with less nesting"
-        raise TomlError(Problem(f"{source} cannot be read", why, fix)) from None
+        raise TomlError(source, 0, "", why, fix, fault=_UNREADABLE) from None
 
 
 def too_deep(text: str) -> int | None:
@@ -184,7 +193,7 @@ def _syntax(error: ValueError, source: str, text: str) -> TomlError:
     known = isinstance(error, tomllib.TOMLDecodeError)
     why = _WHERE.sub("", str(error)).strip().rstrip(".") if known else "a number in it is too long"
     why = f"it is not valid TOML: {why[:1].lower()}{why[1:]}"
-    return TomlError(Problem(f"{source}:{line} cannot be read", why, "correct that line"), line)
+    return TomlError(source, line, "", why, "correct that line", fault=_UNREADABLE)
 
 
 def _entries(
@@ -228,8 +237,7 @@ def _no_key(entry: TomlEntry, key: str, keys: Mapping[str, ValueType]) -> TomlEr
     near = get_close_matches(key, keys, n=1, cutoff=0.5)
     fix = f"did you mean `{near[0]}`?" if near else f"the keys of a `[[{entry.name}]]` are {_or(list(keys))}"
     line = entry.lines.get(key, entry.line)
-    what = f"{entry.source}:{line}: `{dotted((entry.name, key))}` cannot be used"
-    return TomlError(Problem(what, "there is no such key", fix), line)
+    return TomlError(entry.source, line, f"`{dotted((entry.name, key))}`", "there is no such key", fix)
 
 
 def _places(text: str, name: str, count: int) -> list[tuple[int, dict[str, int]]]:
@@ -308,7 +316,7 @@ def _unknown(
 
 def _error(source: str, text: str, path: Path, why: str, fix: str) -> TomlError:
     line = _line(text, path)
-    return TomlError(Problem(f"{source}:{line}: `{dotted(path)}` cannot be used", why, fix), line)
+    return TomlError(source, line, f"`{dotted(path)}`", why, fix)
 
 
 def _fits(path: Path, known: Path) -> bool:

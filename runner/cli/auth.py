@@ -117,7 +117,8 @@ def status(
         agent auth status --json | jq '.[] | {provider, source}'
     """
     from runner.config import load
-    from runner.config.trust.notices import condensed
+    from runner.config.settings import SettingNotice
+    from runner.config.trust.widening import condensed
     from runner.gate.gate import folder
     from runner.providers.key_source import KeyFlags, wanted
     from runner.secrets.accounts import AccountFile
@@ -134,8 +135,9 @@ def status(
     for name in (provider,) if provider else tuple(sorted({*VARIABLES, *held.value.by_provider})):
         said = wanted(settings, name, os.environ, here, KeyFlags(account))
         searches.append(look(replace(said, local=_is_local(name, settings)), store))
-    about = replace(settings, notices=tuple(notice for notice in settings.notices if "`auth." in notice))
-    _tell((*held.notices, *condensed(about)))
+    about = [each for each in settings.notices if isinstance(each, SettingNotice)]
+    about = [each for each in about if each.ignored and each.ignored.path[:1] == ("auth",)]
+    _tell((*held.notices, *condensed(replace(settings, notices=tuple(about)))))
     lent = () if provider else settings.profile.credentials
     if json:
         from json import dumps

@@ -18,7 +18,7 @@ from runner.config.origins import origins
 from runner.config.read_layer import as_text
 from runner.config.schema import SHAPES, Key, key_of
 from runner.config.settings import ConfigError, ConfigLayer
-from runner.config.trust.notices import condensed
+from runner.config.trust.widening import condensed
 from runner.gate.gate import folder
 from runner.problems import Exit, usage
 from runner.secrets.redactor import masked

@@ -200,8 +200,8 @@ def _weighed(path: str | None) -> "Brought":
     from pathlib import Path
 
     from runner.config import load
-    from runner.config.trust.notices import condensed
     from runner.config.trust.session_check import look_at, weigh
+    from runner.config.trust.widening import condensed
     from runner.gate.gate import folder
 
     workspace = _workspace(path)

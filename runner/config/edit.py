@@ -153,7 +153,7 @@ def _document(text: str) -> dict[str, Any]:
     try:
         return parse(text, "the file")
     except TomlError as error:
-        raise ConfigError(error.problem) from None
+        raise ConfigError.of(error) from None
 
 
 def _same(text: str, wanted: dict[str, Any]) -> bool:

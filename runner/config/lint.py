@@ -1,17 +1,14 @@
 """Check of the configuration for `agent config check`: all faults of all layers at once."""
 
-import os
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
 from policy.model.frozen import dataclass
-from policy.model.verdict import Problem
 from policy.permission.dead_rules import faults as rule_faults
 from policy.permission.file import permissions
-from policy.toml.schema import TomlDocument
+from policy.toml.schema import TomlDocument, TomlError
 from runner.config.load import ELSEWHERE, SYSTEM_FILE, WHOSE, files, packaged, setting_variables, settings_bytes
 from runner.config.merge import over
 from runner.config.origins import origins
@@ -19,7 +16,6 @@ from runner.config.read_layer import as_text, given_as, read_all, read_variable
 from runner.config.settings import ConfigError, ConfigLayer, LayerValues, Settings
 
 MOST = 100  # faults of one file that are told
-_PLACE = re.compile(r"^(?P<file>.+?):(?P<line>\d+):? (?P<text>.*)$", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +81,10 @@ def _checked(
             sources.append(str(path))
             text = as_text(data, path)
         except ConfigError as error:
-            found.append(fault_of(error.problem, str(path)))
+            found.append(_fault_of(error))
             continue
         document, wrong = read_all(text, str(path), most=MOST + 1)
-        told = [fault_of(error.problem, str(path)) for error in wrong]
+        told = [_fault_of(error) for error in wrong]
         said = given_as(document, data, path, layer, trusted)
         settings, more = _over(settings, replace(said, layer=ConfigLayer.PROJECT, trusted=True) if came_along else said)
         told = sorted([*told, *more], key=lambda fault: fault.line)
@@ -135,10 +131,5 @@ def _never(source: str, entry: object, settings: Settings, given: LayerValues) -
                 yield ConfigFault(source, rule.ref.line, f"`[[rule]]` can never take effect: {fault.text}", fault.fix)
 
 
-def fault_of(problem: Problem, file: str) -> ConfigFault:
-    """Return a fault with the place separated from the text."""
-    place = _PLACE.match(problem.what)
-    if place and os.path.isabs(place["file"]) == os.path.isabs(file):
-        return ConfigFault(place["file"], int(place["line"]), f"{place['text']}: {problem.why}", problem.fix)
-    what = problem.what.removeprefix(f"`{file}` ").removeprefix(f"{file} ")
-    return ConfigFault(file, 0, f"{what}: {problem.why}", problem.fix)
+def _fault_of(error: ConfigError | TomlError) -> ConfigFault:
+    return ConfigFault(error.source, error.line, f"{error.what}: {error.problem.why}", error.problem.fix)

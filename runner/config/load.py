@@ -82,7 +82,7 @@ def load(
 
             settings = _over(settings, read_variable(name, environ[name], ELSEWHERE))
     except TomlError as error:
-        raise ConfigError(error.problem) from None
+        raise ConfigError.of(error) from None
     return _with_personal(settings, cwd, environ)
 
 
@@ -115,7 +115,7 @@ def shipped(config: Path | None = None) -> Settings:
     try:
         return packaged() if config is None else _with_file(packaged(), ConfigLayer.NAMED, config, False, {})
     except TomlError as error:
-        raise ConfigError(error.problem) from None
+        raise ConfigError.of(error) from None
 
 
 def _with_file(
@@ -133,7 +133,7 @@ def _with_file(
         data = settings_bytes(path, "named" if named else WHOSE[layer])
         if data is None:
             if named:
-                raise ConfigError(Problem(f"`{path}` cannot be read", "there is no such file", "check the path"))
+                raise ConfigError.about(path, "there is no such file", "check the path", "cannot be read")
             return settings
         from runner.config.read_layer import read_layer  # only if there is a file
 
@@ -164,21 +164,23 @@ def settings_bytes(path: Path, whose: Whose) -> bytes | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except NotRegularError:
-        raise _refused(path, "it is not a plain file", "make it one, or remove it") from None
+        raise ConfigError.about(path, "it is not a plain file", "make it one, or remove it") from None
     except (OSError, ValueError) as error:
         link = whose == "repository" and os.path.islink(path)  # false where its folder cannot be entered
         why = "it is a link" if link else (getattr(error, "strerror", None) or "its name is not valid").lower()
-        raise _refused(path, why, "make it a plain file that you may read, or remove it") from None
+        raise ConfigError.about(path, why, "make it a plain file that you may read, or remove it") from None
     try:
         if whose in ("system", "user"):
             _owned(path, found, whose)
         data = read_descriptor(handle, _LARGEST + 1)
     except OSError as error:
-        raise _refused(path, (error.strerror or "it cannot be read").lower(), "check the disk it lies on") from None
+        raise ConfigError.about(
+            path, (error.strerror or "it cannot be read").lower(), "check the disk it lies on"
+        ) from None
     finally:
         os.close(handle)
     if len(data) > _LARGEST:
-        raise _refused(path, "it is longer than 1 MiB", "shorten it")
+        raise ConfigError.about(path, "it is longer than 1 MiB", "shorten it")
     return data
 
 
@@ -188,7 +190,7 @@ def _open_below(path: Path) -> tuple[int, os.stat_result]:
         folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR) and path.parent.is_symlink():
-            raise _refused(path, "it lies behind a link", "make its folder a real one, or remove it") from None
+            raise ConfigError.about(path, "it lies behind a link", "make its folder a real one, or remove it") from None
         raise
     try:
         return open_regular(path.name, follow=False, dir_fd=folder)
@@ -199,21 +201,19 @@ def _open_below(path: Path) -> tuple[int, os.stat_result]:
 def _owned(path: Path, found: os.stat_result, whose: Whose) -> None:
     """Check the owner of a file, and that no other user can change or replace the file. Raises ConfigError."""
     if found.st_mode & stat.S_IWOTH:
-        raise _refused(path, "everybody may write to it", f"look at what it says, then run `chmod o-w {path}`")
+        raise ConfigError.about(path, "everybody may write to it", f"look at what it says, then run `chmod o-w {path}`")
     if found.st_uid not in ((0,) if whose == "system" else (0, os.geteuid())):
         why = f"it belongs to another user (uid {found.st_uid})"
-        raise _refused(path, why, f"run `chown root {path}`" if whose == "system" else "take it over, or remove it")
+        raise ConfigError.about(
+            path, why, f"run `chown root {path}`" if whose == "system" else "take it over, or remove it"
+        )
     if whose == "system" and found.st_mode & stat.S_IWGRP and found.st_gid != 0:
         why = f"a group may write to it (gid {found.st_gid})"
-        raise _refused(path, why, f"look at what it says, then run `chmod g-w {path}`")
+        raise ConfigError.about(path, why, f"look at what it says, then run `chmod g-w {path}`")
     above = os.stat(path.parent)
     if above.st_mode & stat.S_IWOTH and not above.st_mode & stat.S_ISVTX:
         why = "everybody may put another in its place"
-        raise _refused(path, why, f"look at what it says, then run `chmod o-w {path.parent}`")
-
-
-def _refused(path: Path, why: str, fix: str) -> ConfigError:
-    return ConfigError(Problem(f"`{path}` cannot be used", why, fix))
+        raise ConfigError.about(path, why, f"look at what it says, then run `chmod o-w {path.parent}`")
 
 
 PACKAGED = "profiles/default.toml"

@@ -11,9 +11,9 @@ from policy.permission.dead_rules import faults
 from policy.permission.file import permissions
 from policy.toml.profile import limits, patterns, texts
 from policy.toml.schema import Path as KeyPath
-from policy.toml.schema import TomlDocument, TomlEntry, Value, dotted
+from policy.toml.schema import TomlDocument, TomlEntry, Value
 from runner.config.schema import Key, Widens, key_of, list_of
-from runner.config.settings import ConfigError, LayerValues, Settings
+from runner.config.settings import ConfigError, IgnoredSetting, LayerValues, SettingNotice, Settings
 from sandbox.backend import Level
 
 
@@ -25,14 +25,14 @@ def over(settings: Settings, given: LayerValues) -> Settings:
         key = key_of(path)
         yours = key.widens is Widens.YOURS and given.layer.came_along
         if yours or (given.bound and not key.tightens(value, standing(settings, path, key))):
-            notices.append(ignored(given, path))
+            notices.append(_ignored_key(given, path))
             left_out.append(path)
             continue
         values[path] = _added(values.get(path), value) if key.adds else value
     lists = []
     for entry in document.entries:
         if given.bound and not list_of(entry.name).stays(entry):
-            notices.append(entry_ignored(entry))
+            notices.append(_ignored_entry(given, entry))
         else:
             lists.append(entry)
     rules, over = _rules(replace_entries(document, lists), given, settings)
@@ -65,18 +65,25 @@ def standing(settings: Settings, path: KeyPath, key: Key) -> Value | None:
     return key.default
 
 
-def ignored(given: LayerValues, path: KeyPath) -> str:
-    why = "settings that came with the repository may only tighten yours"
-    if key_of(path).widens is Widens.YOURS:
-        why = "no repository may say it, trusted or not"
-    return f"{given.document.source}:{given.document.line(path)}: `{dotted(path)}` is ignored: {why}"
+def _ignored_key(given: LayerValues, path: KeyPath) -> SettingNotice:
+    never = key_of(path).widens is Widens.YOURS
+    why = "no repository may say it, trusted or not"
+    if not never:
+        why = "settings that came with the repository may only tighten yours"
+    return _ignored(IgnoredSetting(given, path, never=never), why)
 
 
-def entry_ignored(entry: TomlEntry) -> str:
+def _ignored_entry(given: LayerValues, entry: TomlEntry) -> SettingNotice:
     why = "what came with the repository may not say it"
     if entry.name == "rule":
         why = "a rule that came with the repository may ask and deny, never allow"
-    return f"{entry.source}:{entry.line}: `[[{entry.name}]]` is ignored: {why}"
+    return _ignored(IgnoredSetting(given, entry=entry), why)
+
+
+def _ignored(setting: IgnoredSetting, why: str) -> SettingNotice:
+    document = setting.values.document
+    line = setting.entry.line if setting.entry else document.line(setting.path)
+    return SettingNotice(document.source, line, f"`{setting.name}` is ignored: {why}", setting)
 
 
 def replace_entries(document: TomlDocument, entries: list[TomlEntry]) -> TomlDocument:
@@ -92,7 +99,7 @@ def _added(before: Value | None, value: Value) -> Value:
 
 def _rules(
     document: TomlDocument, given: LayerValues, settings: Settings
-) -> tuple[tuple[PermissionRule, ...], list[str]]:
+) -> tuple[tuple[PermissionRule, ...], list[SettingNotice]]:
     """Return the rules of one layer, and notices about expired rules.
 
     A rule that can never take effect is an error, because its author relies on the rule.
@@ -103,9 +110,11 @@ def _rules(
     found = permissions(document, given.layer.of_rules(given.trusted))
     for rule in found:
         if rule.expired(today):
-            over.append(f"{rule.ref}: the rule is over: its last day was {rule.until}")
+            over.append(SettingNotice(rule.ref.id, rule.ref.line, f"the rule is over: its last day was {rule.until}"))
         elif fault := next(faults(rule, settings.rules, settings.profile), None):
-            raise ConfigError(Problem(f"{rule.ref}: `[[rule]]` can never take effect", fault.text, fault.fix))
+            what = "`[[rule]]` can never take effect"
+            problem = Problem(f"{rule.ref}: {what}", fault.text, fault.fix)
+            raise ConfigError(problem, source=rule.ref.id, line=rule.ref.line, what=what)
     return found, over
 
 

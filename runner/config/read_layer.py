@@ -75,8 +75,7 @@ def as_text(data: bytes, path: Path) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        problem = Problem(f"`{path}` cannot be used", f"line {line} is not UTF-8 text", "save it as UTF-8")
-        raise ConfigError(problem) from None
+        raise ConfigError.about(path, f"line {line} is not UTF-8 text", "save it as UTF-8") from None
 
 
 def read_variable(name: str, text: str, elsewhere: Sequence[str]) -> LayerValues:
@@ -87,12 +86,11 @@ def read_variable(name: str, text: str, elsewhere: Sequence[str]) -> LayerValues
     key = VARIABLES.get(name)
     if key is None:
         raise _no_variable(name, elsewhere)
-    what = f"`{name}={text}` cannot be used"
     value = value_of(text if key.shape is ValueType.TEXT else plain(text), key.shape)
     if value is None:
-        raise ConfigError(Problem(what, f"it must be {key.shape.value}", f"correct or unset {name}"))
+        raise ConfigError.about(f"{name}={text}", f"it must be {key.shape.value}", f"correct or unset {name}")
     if fault := key.fault(value):
-        raise ConfigError(Problem(what, *fault))
+        raise ConfigError.about(f"{name}={text}", *fault)
     return LayerValues(ConfigLayer.ENVIRONMENT, TomlDocument(name, "", {key.path: value}))
 
 

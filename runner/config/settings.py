@@ -8,15 +8,35 @@ from enum import StrEnum
 from policy.model.frozen import dataclass
 from policy.model.profile import Layer, Profile
 from policy.model.tier import Mode
-from policy.model.verdict import ProblemError
+from policy.model.verdict import Problem, ProblemError
 from policy.rules.rulebook import RuleBook
 from policy.toml.schema import Path as KeyPath
-from policy.toml.schema import TomlDocument, TomlEntry, Value
+from policy.toml.schema import TomlDocument, TomlEntry, TomlError, Value, dotted
 from sandbox.backend import ContainerOptions, Level
 
 
 class ConfigError(ProblemError):
-    """Settings that cannot be used. `problem` names the file, line and key, or the variable."""
+    """An error for settings that cannot be used. `problem` names the file, line and key, or the variable.
+
+    Attributes:
+        source: the file or the variable; empty if there is no single one.
+        line: the line from 1; 0 if the error belongs to no single line.
+        what: the fault without the place.
+    """
+
+    def __init__(self, problem: Problem, *, source: str = "", line: int = 0, what: str = "") -> None:
+        super().__init__(problem)
+        self.source, self.line, self.what = source, line, what or problem.what
+
+    @classmethod
+    def of(cls, error: TomlError) -> "ConfigError":
+        """Return the same error about a TOML text as an error of the settings."""
+        return cls(error.problem, source=error.source, line=error.line, what=error.what)
+
+    @classmethod
+    def about(cls, source: object, why: str, fix: str, what: str = "cannot be used") -> "ConfigError":
+        """Return an error about a whole file or variable."""
+        return cls(Problem(f"`{source}` {what}", why, fix), source=str(source), what=what)
 
 
 class ConfigLayer(StrEnum):
@@ -98,6 +118,50 @@ class SettingOrigin:
 
     def __str__(self) -> str:
         return f"{self.source}:{self.line}" if self.line else self.source
+
+
+@dataclass(frozen=True, slots=True)
+class IgnoredSetting:
+    """A key or a `[[list]]` entry of a repository that has no effect.
+
+    Attributes:
+        values: the layer that sets it.
+        path: path of the key; empty for an entry.
+        entry: the entry, or None for a key.
+        never: True if no repository may set the key, trusted or not.
+    """
+
+    values: LayerValues
+    path: KeyPath = ()
+    entry: TomlEntry | None = None
+    never: bool = False
+
+    @property
+    def name(self) -> str:
+        """Return the key or the table as a file has it."""
+        return f"[[{self.entry.name}]]" if self.entry else dotted(self.path)
+
+
+class SettingNotice(str):
+    """A notice about one line of a configuration file, as text with the place in front.
+
+    Attributes:
+        source: the file.
+        line: the line from 1.
+        what: the text without the place.
+        ignored: the setting without effect that the notice is about, or None.
+    """
+
+    source: str
+    line: int
+    what: str
+    ignored: IgnoredSetting | None
+
+    def __new__(cls, source: str, line: int, what: str, ignored: IgnoredSetting | None = None) -> "SettingNotice":
+        """Return the notice."""
+        notice = super().__new__(cls, f"{source}:{line}: {what}")
+        notice.source, notice.line, notice.what, notice.ignored = source, line, what, ignored
+        return notice
 
 
 SettingOrigins = Mapping[KeyPath, tuple[SettingOrigin, ...]]

@@ -5,11 +5,11 @@ from difflib import get_close_matches
 
 from policy.model.frozen import dataclass
 from policy.toml.schema import Path as KeyPath
-from policy.toml.schema import TomlEntry, Value, ValueType, dotted, value_type_of
+from policy.toml.schema import TomlEntry, ValueType, dotted, value_type_of
 from runner.config.origins import counts, origins
-from runner.config.schema import KEYS, LISTS, SHAPES, key_of, list_of
+from runner.config.schema import KEYS, LISTS, SHAPES, key_of
 from runner.config.settings import ConfigLayer, SettingOrigin, Settings
-from runner.config.toml_value import amount, toml
+from runner.config.toml_value import amount, entry_toml, toml
 from runner.problems import usage
 from runner.text.sanitize import visible
 
@@ -135,7 +135,7 @@ def listing(
                 (f"    {verb} {_short(_said(each.path, place.value), cut)}", place.layer, _place(place, written))
             )
     for entry, layer in lists:
-        body = [f"{key} = {_in_list(entry, key, value)}" for key, value in entry.values.items()]
+        body = entry_toml(entry)
         text = (
             f"[[{entry.name}]] {_short(', '.join(body), cut)}" if effective else "\n".join((f"[[{entry.name}]]", *body))
         )
@@ -151,13 +151,6 @@ def _said(path: KeyPath, value: object) -> str:
     if key_of(path).shape is ValueType.SIZE and isinstance(value, int):
         return toml(amount(value))
     return toml(value)  # type: ignore[arg-type]  # as TOML reads it
-
-
-def _in_list(entry: TomlEntry, key: str, value: Value) -> str:
-    if list_of(entry.name).keys[key] is ValueType.WORDS and isinstance(value, tuple):
-        alone = (word[0] if isinstance(word, tuple) and len(word) == 1 else word for word in value)
-        return toml(tuple(alone))  # type: ignore[arg-type]  # words, and lists of them
-    return toml(value)
 
 
 def _short(text: str, cut: bool) -> str:

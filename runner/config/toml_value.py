@@ -3,7 +3,8 @@
 import json
 from datetime import date
 
-from policy.toml.schema import Value
+from policy.toml.schema import TomlEntry, Value, ValueType
+from runner.config.schema import list_of
 
 
 def toml(value: Value) -> str:
@@ -19,6 +20,17 @@ def toml(value: Value) -> str:
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value)
+
+
+def entry_toml(entry: TomlEntry) -> list[str]:
+    """Return each key of a `[[list]]` entry with its value. A word without alternatives stands alone."""
+    shapes, rows = list_of(entry.name).keys, []
+    for key, value in entry.values.items():
+        if shapes[key] is ValueType.WORDS and isinstance(value, tuple):
+            alone = (word[0] if isinstance(word, tuple) and len(word) == 1 else word for word in value)
+            value = tuple(alone)  # type: ignore[assignment]  # words, and lists of them
+        rows.append(f"{key} = {toml(value)}")
+    return rows
 
 
 def quoted(text: str) -> str:

@@ -5,7 +5,6 @@ import secrets
 import stat
 from pathlib import Path
 
-from policy.model.verdict import Problem
 from runner.config.settings import ConfigError
 
 
@@ -74,4 +73,4 @@ def _said(error: OSError) -> str:
 
 
 def _refused(path: Path, why: str, fix: str) -> ConfigError:
-    return ConfigError(Problem(f"`{path}` cannot be written", why, fix))
+    return ConfigError.about(path, why, fix, "cannot be written")

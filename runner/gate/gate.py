@@ -123,7 +123,7 @@ def open_gate(args: GateArgs, environ: Mapping[str, str]) -> tuple[Gate, Action]
         trusted = remembered(str(cwd), environ)
     settings = load(cwd, environ, config=config, unattended=unattended, trusted=trusted)
     if settings.notices:
-        from runner.config.trust.notices import condensed  # only where there is something to tell
+        from runner.config.trust.widening import condensed  # only where there is something to tell
 
         settings = replace(settings, notices=condensed(settings))
     if trusted is not None and trusted.notices:

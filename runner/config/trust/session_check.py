@@ -192,7 +192,7 @@ def started(
     hashes, and compares them with the exact bytes that it reads.
     """
     from runner.config.agentfiles.instructions import block, texts
-    from runner.config.trust.notices import condensed
+    from runner.config.trust.widening import condensed
 
     found = granted(wish, settings, environ)
     if found.trusted:

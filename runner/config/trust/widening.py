@@ -1,12 +1,9 @@
 """Settings that a repository requests and gets only from a user who trusts it."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from policy.model.frozen import dataclass
-
-if TYPE_CHECKING:
-    from policy.toml.schema import TomlEntry
-    from runner.config import Settings
+from runner.config.settings import IgnoredSetting, SettingNotice, Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,61 +25,53 @@ class Widening:
     new: str
 
 
-def widenings(settings: "Settings", workspace: str, *, never: bool = False) -> tuple[Widening, ...]:
+def widenings(settings: Settings, workspace: str, *, never: bool = False) -> tuple[Widening, ...]:
     """Return what `settings`, loaded without any trust, left out of the files of `workspace`, in the order of the text.
 
     With `never`, return what no repository may change; otherwise what an approval would change. Nothing is in both.
     """
-    from policy.toml.schema import dotted
-    from runner.config.merge import entry_ignored, ignored, standing
-    from runner.config.schema import Widens, key_of
-
     found = []
-    for given in settings.layers:
-        if not given.bound:
+    for ignored in _ignored(settings):
+        if not ignored.values.bound or ignored.never is not never:
             continue
-        path = given.document.source.removeprefix(f"{workspace.rstrip('/')}/")
-        for key, value in given.document.values.items():
-            if (key_of(key).widens is Widens.YOURS) is never and ignored(given, key) in settings.notices:
-                now = standing(settings, key, key_of(key))
-                old = "not set" if now is None else toml(now)
-                found.append(Widening(path, given.document.line(key), dotted(key), old, toml(value)))
-        for entry in given.document.entries:
-            if not never and entry_ignored(entry) in settings.notices:
-                found.append(Widening(path, entry.line, f"[[{entry.name}]]", "", _entry(entry)))
+        from runner.config.merge import standing  # most repositories request nothing
+        from runner.config.schema import key_of
+        from runner.config.toml_value import entry_toml, toml
+
+        document = ignored.values.document
+        path, key = document.source.removeprefix(f"{workspace.rstrip('/')}/"), ignored.name
+        if ignored.entry is not None:
+            found.append(Widening(path, ignored.entry.line, key, "", ", ".join(entry_toml(ignored.entry))))
+        else:
+            now = standing(settings, ignored.path, key_of(ignored.path))
+            old, new = "not set" if now is None else toml(now), toml(document.values[ignored.path])
+            found.append(Widening(path, document.line(ignored.path), key, old, new))
     return tuple(found)
 
 
-def toml(value: object) -> str:
-    """Return a value as TOML."""
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case str():
-            from json import dumps
-
-            return dumps(value, ensure_ascii=False)
-        case tuple():
-            return f"[{', '.join(map(toml, value))}]"
-        case float() if value == int(value):
-            return str(int(value))
-        case _:
-            return str(value)
-
-
-def _entry(entry: "TomlEntry") -> str:
-    from policy.toml.schema import ValueType
-    from runner.config.schema import list_of
-
-    shapes = list_of(entry.name).keys
-    return ", ".join(
-        f"{key} = {_words(value) if shapes[key] is ValueType.WORDS else toml(value)}"
-        for key, value in entry.values.items()
-    )
+def condensed(settings: Settings, *, mention: bool = True) -> tuple[str, ...]:
+    """Return the notices of `settings`, with those about ignored settings of a repository as one line. Without
+    `mention`, the caller reports these settings.
+    """
+    ignored = _ignored(settings)
+    others = tuple(each for each in settings.notices if not (isinstance(each, SettingNotice) and each.ignored))
+    if not mention or not ignored:
+        return others
+    files = dict.fromkeys("config.toml" if each.values.layer == "project" else "config.local.toml" for each in ignored)
+    parts = [_listed(dict.fromkeys(each.name for each in ignored if each.never is never)) for never in (False, True)]
+    if parts[0]:
+        parts[0] += " (see `agent trust`)" if parts[1] else "; see `agent trust`"
+    if parts[1]:
+        parts[1] += ", which no repository may set, trusted or not"
+    only = " and may only tighten" if any(each.values.bound for each in ignored) else ""
+    names = " and ".join(f"`.ringfence/{name}`" for name in files)
+    return (*others, f"{names} came with the repository{only}: ignored is {', and '.join(filter(None, parts))}")
 
 
-def _words(value: object) -> str:
-    """Return a list of words as TOML. Alternatives for one word are a list in the list."""
-    if not isinstance(value, tuple):
-        return toml(value)
-    return toml(tuple(word[0] if isinstance(word, tuple) and len(word) == 1 else word for word in value))
+def _ignored(settings: Settings) -> list[IgnoredSetting]:
+    return [each.ignored for each in settings.notices if isinstance(each, SettingNotice) and each.ignored]
+
+
+def _listed(names: Mapping[str, None]) -> str:
+    shown = ", ".join(f"`{name}`" for name in list(names)[:4])
+    return shown + (f" and {len(names) - 4} more" if len(names) > 4 else "")

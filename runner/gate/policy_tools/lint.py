@@ -1,25 +1,20 @@
 """Checks of `agent policy lint` for the rules of a configuration. Runs no command."""
 
 import os
-import re
 from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import date
 from pathlib import Path
 
 from policy.model.frozen import dataclass
-from policy.model.verdict import Problem
 from policy.permission.finding import Severity
 from policy.permission.lint import check
 from runner.config import Settings, load, shipped
-from runner.config.settings import ConfigError
+from runner.config.settings import ConfigError, SettingNotice
 from runner.gate.gate import folder
 from runner.problems import Exit
 from runner.text.phrases import many
 from runner.text.sanitize import visible
-
-_PLACE = re.compile(r"`?(.+?)`?:(\d+):? (.*)\Z", re.DOTALL)
-_QUOTED = re.compile(r"`([^`]+)` (.*)\Z", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +58,7 @@ def lint_file(path: Path) -> tuple[list[LintFinding], tuple[str, ...]]:
     try:
         settings = shipped(path)
     except ConfigError as error:
-        return [_unreadable(error.problem, str(path))], (str(path),)
+        return [_unusable(error, str(path))], (str(path),)
     return _findings(settings, (str(path),)), (str(path),)
 
 
@@ -72,7 +67,7 @@ def lint_here(cwd: Path) -> tuple[list[LintFinding], tuple[str, ...]]:
     try:
         settings = load(cwd, os.environ)
     except ConfigError as error:
-        found = _unreadable(error.problem, "the configuration")
+        found = _unusable(error, "the configuration")
         return [found], (found.file,)
     own = settings.sources[1:]  # the first is what is shipped
     return _findings(settings, own), own
@@ -92,27 +87,25 @@ def _findings(settings: Settings, sources: tuple[str, ...]) -> list[LintFinding]
         )
         for each in check(rules, settings.rules, date.today(), settings.profile)
     ]
-    over = {f"{each.file}:{each.line}: " for each in found if each.code == "expired"}  # told by its finding already
-    return found + [_notice(text, sources) for text in settings.notices if not text.startswith(tuple(over))]
+    expired = {(each.file, each.line) for each in found if each.code == "expired"}
+    return found + [
+        _notice(notice, sources)
+        for notice in settings.notices
+        if not (isinstance(notice, SettingNotice) and (notice.source, notice.line) in expired)
+    ]
 
 
-def _notice(text: str, sources: tuple[str, ...]) -> LintFinding:
+def _notice(notice: str, sources: tuple[str, ...]) -> LintFinding:
     """Return a finding about a setting that the repository requested and did not get."""
-    place = _PLACE.match(text)
-    file, line, said = (place[1], int(place[2]), place[3]) if place else (sources[-1] if sources else "", 0, text)
-    return LintFinding(Severity.WARNING, "ignored", file, line, said, "")
+    if isinstance(notice, SettingNotice):
+        return LintFinding(Severity.WARNING, "ignored", notice.source, notice.line, notice.what, "")
+    return LintFinding(Severity.WARNING, "ignored", sources[-1] if sources else "", 0, notice, "")
 
 
-def _unreadable(problem: Problem, file: str) -> LintFinding:
-    """Return a finding about a file that does not load, at the place of the error."""
-    place = _PLACE.match(problem.what)
-    if place:
-        return LintFinding(
-            Severity.ERROR, "unusable", place[1], int(place[2]), f"{place[3]}: {problem.why}", problem.fix
-        )
-    named = _QUOTED.match(problem.what)
-    at, what = (named[1], named[2]) if named else (file, problem.what)
-    return LintFinding(Severity.ERROR, "unusable", at, 0, f"{what}: {problem.why}", problem.fix)
+def _unusable(error: ConfigError, file: str) -> LintFinding:
+    """Return a finding about a file that does not load, at the place of the error, which is `file` if it has none."""
+    text = f"{error.what}: {error.problem.why}"
+    return LintFinding(Severity.ERROR, "unusable", error.source or file, error.line, text, error.problem.fix)
 
 
 def _summary(findings: Iterable[LintFinding], sources: tuple[str, ...]) -> str:
