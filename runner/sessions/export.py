@@ -5,6 +5,7 @@ fences longer than any inside; in HTML it is escaped, and the page allows no scr
 """
 
 import base64
+import contextlib
 import html
 import os
 import re
@@ -14,11 +15,10 @@ from pathlib import Path
 
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem
-from runner.messages import ImageBlock
 from runner.problems import Exit, Stopped, usage
 from runner.sessions.entries import Unsound, line
 from runner.sessions.history import SessionHistory, history_of, index, no_session
-from runner.sessions.reader import SessionPart, parts, totals
+from runner.sessions.reader import SessionPart, parts, usage_text
 from runner.sessions.store import SessionStore, choose
 from runner.sessions.tree import Tree
 from runner.text.sanitize import one_line, visible
@@ -43,7 +43,7 @@ class Session:
         yield "time", f"{_minute(past.began)} to {_minute(past.until)} UTC"
         yield "model", past.model
         yield "turns", f"{past.turns}, of {past.prompts} {'prompt' if past.prompts == 1 else 'prompts'}"
-        if used := totals(self.tree, past.path).words:
+        if used := usage_text(self.tree, past.path):
             yield "used", used
         yield from (("note", notice) for notice in past.notices)
 
@@ -88,9 +88,7 @@ def as_markdown(session: Session) -> Iterator[str]:
             yield from _fence("\n".join(body))
         if part.text:
             yield from _fence(visible(part.text, prose=part.prose))
-        for image in part.images:
-            if (source := _data(image)) is not None:
-                yield f"![an image]({source})\n"
+        yield from (f"![an image]({source})\n" for source in _sources(part))
 
 
 def as_html(session: Session) -> Iterator[str]:
@@ -116,9 +114,7 @@ def as_html(session: Session) -> Iterator[str]:
             )
             yield f"<dl>{rows}</dl>"
         yield from _folded(part)
-        for image in part.images:
-            if (source := _data(image)) is not None:
-                yield f'<img alt="an image" src="{source}">'
+        yield from (f'<img alt="an image" src="{source}">' for source in _sources(part))
         yield "</section>"
     yield "</body></html>"
 
@@ -141,15 +137,13 @@ def _fence(text: str) -> Iterator[str]:
     yield f"{mark}text\n{text}\n{mark}\n"
 
 
-def _data(image: ImageBlock) -> str | None:
-    """Return the image as a `data:` address, or None if it is invalid. Images were checked when the file was read; this
-    is a second check.
-    """
-    try:
-        base64.b64decode(image.data, validate=True)
-    except ValueError:
-        return None
-    return f"data:{image.media_type};base64,{image.data}" if re.fullmatch("image/[a-z]+", image.media_type) else None
+def _sources(part: SessionPart) -> Iterator[str]:
+    """Yield the valid images as `data:` addresses. This is a second check, after that of the reader of the file."""
+    for image in part.images:
+        with contextlib.suppress(ValueError):
+            base64.b64decode(image.data, validate=True)
+            if re.fullmatch("image/[a-z]+", image.media_type):
+                yield f"data:{image.media_type};base64,{image.data}"
 
 
 def _safe(text: str) -> str:

@@ -88,9 +88,7 @@ class SessionHistory:
     leaf: str
     path: Sequence[int]
     notices: tuple[str, ...] = ()
-    folds: tuple[
-        tuple[int, CompactionRecord], ...
-    ] = ()  # what the model was shown less of, each with the place it counts back from
+    folds: tuple[tuple[int, CompactionRecord], ...] = ()
     counted: "CountedRequest | None" = None
     marks: tuple[RewindPoint, ...] = ()
     earlier: SessionLineage = SessionLineage()
@@ -121,7 +119,9 @@ def history_of(tree: Tree, name: str, *, model: str = "", lenient: bool = False,
     SessionError. With `lenient`, the branch ends before that line and a notice says so.
     """
     if not (tree.whole_end or lenient):
-        raise _damaged(tree, name)
+        first = tree.damages[0]
+        why = f"line {first.line} of its file was damaged: {first.why}; what was said last hangs on it"
+        raise _stopped(name, why)
     told = _HistoryBuilder(model)
     path = tree.path()
     while upto and path and tree.id(path[-1]) != upto:
@@ -160,16 +160,8 @@ def history_of(tree: Tree, name: str, *, model: str = "", lenient: bool = False,
             if not lenient:
                 raise _stopped(name, str(error)) from None
             broken, path = broken or str(error), path[:-1]
-    found = told.past(name, path, tuple(_notices(tree, broken)), last)
-    deeds = [(at, step) for at, step in steps_of(tree) if not upto or at < path[-1]]
-    return replace(
-        found,
-        first=_prompt(tree, path, told.said[:1], found.history),
-        last=_prompt(tree, path, told.said[-1:], found.history),
-        counted=_counted(tree, path, found.history),
-        marks=tuple(rewind_points(tree, path, told.said, found.history, deeds)),
-        earlier=earlier_of(tree, deeds, told.name),
-    )
+    steps = [(at, step) for at, step in steps_of(tree) if not upto or at < path[-1]]
+    return told.history(tree, name, path, broken, last, steps)
 
 
 def _prompt(tree: Tree, path: Sequence[int], said: Sequence[tuple[int, int]], history: Sequence[Message]) -> str:
@@ -207,15 +199,13 @@ class _HistoryBuilder:
         self._mode = self._model = self._cwd = ""
         self._count = self._turns = 0
         self._said: AssistantMessage | None = None
-        self.said: list[tuple[int, int]] = []  # the lines of what a person said, each with its place in the history
+        self._prompts: list[
+            tuple[int, int]
+        ] = []  # the lines of the user's messages, each with its place in the history
 
     @property
     def begun(self) -> bool:
         return self._head is not None
-
-    @property
-    def name(self) -> str:
-        return str(self._head.body["session"]) if self._head is not None else ""
 
     def take(self, entry: JournalEntry, at: int) -> None:
         """Add an entry. Raise Unsound, without a change, if the entry does not follow from those before it."""
@@ -256,13 +246,11 @@ class _HistoryBuilder:
         if isinstance(message, UserMessage):
             self._count += 1
             if message.content:
-                self.said.append((at, len(self._messages)))
+                self._prompts.append((at, len(self._messages)))
         else:
             self._turns += 1
-            for block in message.content:
-                if isinstance(block, TextBlock):
-                    self._said = message
-                    break
+            if any(isinstance(block, TextBlock) for block in message.content):
+                self._said = message
             if self._model != self._now and self._now:
                 # The signature of a thought is its provider's, and another one refuses it.
                 message = replace(
@@ -278,11 +266,18 @@ class _HistoryBuilder:
             self._messages.append(answers(self._open, self._results))
             self._open, self._results = (), {}
 
-    def past(
-        self, name: str, path: Sequence[int], notices: tuple[str, ...], last_entry: JournalEntry
+    def history(
+        self,
+        tree: Tree,
+        name: str,
+        path: Sequence[int],
+        broken: str,
+        last_entry: JournalEntry,
+        steps: Sequence[tuple[int, int]],
     ) -> SessionHistory:
-        assert self._head is not None  # or `past` would have stopped
-        body = self._head.body
+        """Return the history. `steps` are the lines that name a step of /undo, each with that step."""
+        assert self._head is not None  # a file without a first line is not a Tree
+        body, messages = self._head.body, tuple(self._messages)
         origin = body["forked_from"]
         return SessionHistory(
             session=name,
@@ -290,20 +285,23 @@ class _HistoryBuilder:
             forked_from=str(origin["session"]) if isinstance(origin, dict) else None,
             began=self._head.time,
             until=last_entry.time,
-            history=tuple(self._messages),
+            history=messages,
             grants=tuple(self._grants),
             mode=self._mode,
             model=self._model,
             cwd=self._cwd,
             prompts=self._count,
             turns=self._turns,
-            first="",
-            last="",
+            first=_prompt(tree, path, self._prompts[:1], messages),
+            last=_prompt(tree, path, self._prompts[-1:], messages),
             said=cut(text_of(self._said)) if self._said is not None else "",
             leaf=last_entry.id,
             path=path,
-            notices=notices,
+            notices=tuple(_notices(tree, broken)),
             folds=tuple(self._folds),
+            counted=_counted(tree, path, messages),
+            marks=tuple(rewind_points(tree, path, self._prompts, messages, steps)),
+            earlier=earlier_of(tree, steps, str(body["session"])),
         )
 
 
@@ -332,18 +330,9 @@ def no_session(name: str, why: str) -> SessionError:
     return SessionError(Problem(f"the session {name[:8]} cannot be read", why, fix))
 
 
-def _damaged(tree: Tree, name: str) -> SessionError:
-    first = tree.damages[0]
-    why = f"line {first.line} of its file was damaged: {first.why}; what was said last hangs on it"
-    return SessionError(Problem(f"the session {name[:8]} cannot be gone on with", why, _before(name)))
-
-
-def _stopped(name: str, where: str) -> SessionError:
-    return SessionError(Problem(f"the session {name[:8]} cannot be gone on with", where, _before(name)))
-
-
-def _before(name: str) -> str:
-    return f"mend that line, or go on from before it in a new session: `agent --fork {name[:8]}`"
+def _stopped(name: str, why: str) -> SessionError:
+    fix = f"mend that line, or go on from before it in a new session: `agent --fork {name[:8]}`"
+    return SessionError(Problem(f"the session {name[:8]} cannot be gone on with", why, fix))
 
 
 _SNAPSHOT = re.compile(rb'"snapshot":"([0-9]{1,15})"')

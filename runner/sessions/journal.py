@@ -6,10 +6,11 @@ other entries (verdicts, which the audit log holds durably, usage, notices, ends
 with the next durable entry.
 """
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from policy.model.frozen import dataclass
 from policy.model.tier import Mode
@@ -17,50 +18,14 @@ from policy.model.verdict import Problem
 from runner.events import Emit, ErrorRaised, Event, Notice, RunEnded
 from runner.messages import AssistantMessage, ToolResult, Usage, UserMessage
 from runner.providers.pricing import Price, cost
+from runner.secrets.redactor import Redactor
 from runner.sessions.entries import CompactionRecord, EntryBody, JournalEntry, line, now, of_message, of_result
-from runner.sessions.store import JournalError, SessionError, written_problem
+from runner.sessions.store import JournalError, SessionError, SessionFile, SessionStore, written_problem
 
 _DURABLE = ("session", "message", "grant", "snapshot")
 
 
 T = TypeVar("T")
-
-
-class Mask(Protocol):
-    """An object that removes secrets from a value, such as `runner.secrets.redactor.Redactor`."""
-
-    def mask(self, value: T) -> T: ...
-
-
-class Lines(Protocol):
-    """The destination of lines. `runner.sessions.open` has the implementation that writes files."""
-
-    @property
-    def id(self) -> str:
-        """Return the id of the session."""
-        ...
-
-    @property
-    def path(self) -> Path:
-        """Return the path of the file for error messages."""
-        ...
-
-    @property
-    def there(self) -> bool:
-        """Return True if the session has a file."""
-        ...
-
-    def append(self, line: bytes, *, durable: bool) -> None:
-        """Append one line. Raise OSError or SessionError."""
-        ...
-
-    def spoken(self) -> None:
-        """Note that the user wrote a message, so that the session is the latest of its workspace. Raise OSError or
-        SessionError.
-        """
-        ...
-
-    def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +46,61 @@ class CallVerdict:
     feedback: str | None = None
 
 
+class SessionLines:
+    """The lines of a session's file, which is created with the first line."""
+
+    def __init__(
+        self, store: SessionStore, id: str, file: SessionFile | None, prepare: Callable[[SessionFile], None] | None
+    ) -> None:
+        self.id = id
+        self._store = store
+        self._file = file
+        self._prepare = prepare
+
+    @property
+    def path(self) -> Path:
+        return self._store.path(self.id)
+
+    @property
+    def there(self) -> bool:
+        """Return True if the session has a file."""
+        return self._file is not None
+
+    def append(self, line: bytes, *, durable: bool) -> None:
+        """Append one line. Raise OSError or SessionError."""
+        file = self._file or self._store.create(self.id)
+        if self._prepare is not None:
+            try:
+                self._prepare(file)
+            except BaseException:
+                if self._file is None:  # a half of a copy is no session
+                    file.close()
+                    self._store.unlink(self.id)
+                raise
+        self._file, self._prepare = file, None
+        file.append(line, durable=durable)
+
+    def spoken(self) -> None:
+        """Note that the user wrote a message, so that the session is the latest of its workspace. Raise OSError or
+        SessionError.
+        """
+        self._store.note_latest(self.id)
+
+    def close(self) -> None:
+        if self._file is not None:
+            if not self._file.size:  # nothing could be written
+                with contextlib.suppress(OSError):
+                    self._store.unlink(self.id)
+            self._file.close()
+
+
 class Journal:
     """The entries of one session, in order, each the child of the one before. Without `lines` nothing is written."""
 
     def __init__(
         self,
-        lines: Lines | None = None,
-        redactor: Mask | None = None,
+        lines: SessionLines | None = None,
+        redactor: Redactor | None = None,
         *,
         leaf: str | None = None,
         number: int = 0,
@@ -183,7 +196,7 @@ class Journal:
         if usage == Usage():
             return  # the provider does not say
         spent = cost(usage, price if model else self._prices.get(self._model))
-        counts = {name: getattr(usage, name) for name in ("input", "output", "cache_read", "cache_write")}
+        counts = {name: getattr(usage, name) for name in Usage.__slots__}
         self._later("usage", {"model": model or self._model, **counts, "cost": spent})
 
     def compaction(self, level: str, before: int, after: int, fold: CompactionRecord) -> None:
@@ -225,8 +238,6 @@ class Journal:
                     self._later("notice", {"text": str(problem)})
                 case RunEnded():
                     self._later("end", {"exit": event.exit, "reason": event.reason, "turns": event.turns})
-                case _:
-                    pass
             emit(event)
 
         return both
@@ -265,7 +276,7 @@ class Journal:
         try:
             self._written()
         except JournalError:
-            return  # it stays owed: whoever adds a message next is told, and `close` tells the rest
+            return  # it stays pending: the next added message reports the failure, or `close` does
 
     def _written(self) -> None:
         """Write the pending lines, in order. Raise JournalError; the rest stays pending."""

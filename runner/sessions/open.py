@@ -1,16 +1,15 @@
 """The start of a run's session: new, resumed, or forked. The file is created or changed with the first message."""
 
-import contextlib
 import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import BinaryIO
 
 from policy.model.frozen import dataclass
 from runner.providers.pricing import Price
+from runner.secrets.redactor import Redactor
 from runner.sessions.entries import VERSION, JournalEntry, Unsound, line, now
 from runner.sessions.history import SessionHistory, history_of, index
-from runner.sessions.journal import Journal, Mask
+from runner.sessions.journal import Journal, SessionLines
 from runner.sessions.store import SessionFile, SessionStore
 from runner.sessions.tree import Tree
 from runner.state.lineage import SessionLineage
@@ -70,7 +69,7 @@ class SessionTarget:
         made._tree, made._source = tree, source
         return made
 
-    def journal(self, run: SessionRun, redactor: Mask | None, prices: Mapping[str, Price] | None = None) -> Journal:
+    def journal(self, run: SessionRun, redactor: Redactor | None, prices: Mapping[str, Price] | None = None) -> Journal:
         """Return the journal of `run`, which the caller has to close. Nothing is written before the first message."""
         number, leaf = (self._tree.last_id, self._leaf()) if self._tree is not None else (0, None)
         id = run.audit if self.past is None or self.fork else self.past.session
@@ -78,16 +77,8 @@ class SessionTarget:
         journal = Journal(lines, redactor, leaf=leaf, number=number, model=run.model, prices=prices)
         if self.past is None:
             journal.head({**_head(run), "forked_from": None})
-        journal.run(
-            {
-                "audit": run.audit,
-                "mode": run.mode,
-                "model": run.model,
-                "cwd": run.cwd,
-                "unattended": run.unattended,
-                "process": os.getpid(),
-            }
-        )
+        fields = {name: getattr(run, name) for name in ("audit", "mode", "model", "cwd", "unattended")}
+        journal.run({**fields, "process": os.getpid()})
         self._file = None  # the journal has it
         return journal
 
@@ -130,49 +121,6 @@ class SessionTarget:
                 file.append(b"\n", durable=False)
 
         return mend
-
-
-class SessionLines:
-    """The lines of a session's file, which is created with the first line."""
-
-    def __init__(
-        self, store: SessionStore, id: str, file: SessionFile | None, prepare: Callable[[SessionFile], None] | None
-    ) -> None:
-        self.id = id
-        self._store = store
-        self._file = file
-        self._prepare = prepare
-
-    @property
-    def path(self) -> Path:
-        return self._store.path(self.id)
-
-    @property
-    def there(self) -> bool:
-        return self._file is not None
-
-    def append(self, line: bytes, *, durable: bool) -> None:
-        file = self._file or self._store.create(self.id)
-        if self._prepare is not None:
-            try:
-                self._prepare(file)
-            except BaseException:
-                if self._file is None:  # a half of a copy is no session
-                    file.close()
-                    self._store.unlink(self.id)
-                raise
-        self._file, self._prepare = file, None
-        file.append(line, durable=durable)
-
-    def spoken(self) -> None:
-        self._store.note_latest(self.id)
-
-    def close(self) -> None:
-        if self._file is not None:
-            if not self._file.size:  # nothing could be written
-                with contextlib.suppress(OSError):
-                    self._store.unlink(self.id)
-            self._file.close()
 
 
 def _head(run: SessionRun) -> dict[str, object]:

@@ -37,45 +37,25 @@ class SessionPart:
     prose: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Totals:
-    """The usage of a session. `cost` is the sum of all priced replies; `unpriced` is the number of the others."""
+def usage_text(tree: Tree, path: Sequence[int]) -> str:
+    """Return the usage of the branch on one line, as counted by the providers.
 
-    replies: int
-    input: int
-    output: int
-    cache_read: int
-    cache_write: int
-    cost: float
-    unpriced: int
-
-    @property
-    def words(self) -> str:
-        """Return the usage on one line, or an empty string if no reply reported its usage."""
-        if not self.replies:
-            return ""
-        tokens = f"{self.input + self.cache_read + self.cache_write} tokens in, {self.output} out"
-        if self.unpriced == self.replies:
-            return f"{tokens}; cost unknown (no price is configured)"
-        rest = f", without {self.unpriced} of {self.replies} replies, whose price is unknown" if self.unpriced else ""
-        return f"{tokens}; cost {self.cost:.4f}{rest}"
-
-
-def totals(tree: Tree, path: Sequence[int]) -> Totals:
-    """Return the usage of the branch, as counted by the providers. Raise Unsound."""
-    replies = unpriced = 0
-    spent = 0.0
-    counts = {"input": 0, "output": 0, "cache_read": 0, "cache_write": 0}
-    for _, entry in tree.entries(path, ("usage",)):
-        replies += 1
-        for name in counts:
-            counts[name] += int(str(entry.body[name]))
-        cost = entry.body["cost"]
-        if isinstance(cost, int | float):
-            spent += cost
-        else:
-            unpriced += 1
-    return Totals(replies=replies, cost=spent, unpriced=unpriced, **counts)
+    Return an empty string if no reply reported its usage. Raise Unsound.
+    """
+    bodies = [entry.body for _, entry in tree.entries(path, ("usage",))]
+    if not bodies:
+        return ""
+    sent, output = (
+        sum(int(str(body[name])) for body in bodies for name in names)
+        for names in (("input", "cache_read", "cache_write"), ("output",))
+    )
+    tokens = f"{sent} tokens in, {output} out"
+    costs = [cost for body in bodies if isinstance(cost := body["cost"], int | float)]
+    if not costs:
+        return f"{tokens}; cost unknown (no price is configured)"
+    unpriced = len(bodies) - len(costs)
+    rest = f", without {unpriced} of {len(bodies)} replies, whose price is unknown" if unpriced else ""
+    return f"{tokens}; cost {sum(costs, 0.0):.4f}{rest}"
 
 
 def parts(tree: Tree, path: Sequence[int]) -> Iterator[SessionPart]:
@@ -94,6 +74,16 @@ def parts(tree: Tree, path: Sequence[int]) -> Iterator[SessionPart]:
         yield held
 
 
+_NOTES = {
+    "run": "{model} in mode {mode}, in {cwd}",
+    "mode": "the mode is now {mode}",
+    "compaction": "the model is shown less from here on ({level})",
+    "model": "the model is now {model}",
+    "notice": "{text}",
+    "snapshot": "what this changes can be taken back: step {snapshot} of `agent undo --list`",
+}
+
+
 def _parts(tree: Tree, path: Sequence[int]) -> Iterator[SessionPart]:
     calls: list[ToolCall] = []
     verdicts: dict[str, JournalEntry] = {}
@@ -103,28 +93,15 @@ def _parts(tree: Tree, path: Sequence[int]) -> Iterator[SessionPart]:
         last = entry.time
         body = entry.body
         match entry.type:
-            case "session":
-                continue
-            case "run":
-                yield SessionPart("note", entry.time, f"{body['model']} in mode {body['mode']}, in {body['cwd']}")
+            case "run" | "mode" | "compaction" | "model" | "notice" | "snapshot":
+                yield SessionPart("note", entry.time, _NOTES[entry.type].format_map(body))
             case "typed":
                 yield SessionPart("typed", entry.time, str(body["text"]))
-            case "mode":
-                yield SessionPart("note", entry.time, f"the mode is now {body['mode']}")
-            case "compaction":
-                yield SessionPart("note", entry.time, f"the model is shown less from here on ({body['level']})")
-            case "model":
-                yield SessionPart("note", entry.time, f"the model is now {body['model']}")
-            case "notice":
-                yield SessionPart("note", entry.time, str(body["text"]))
             case "end":
                 turns = f"{body['turns']} {'turn' if body['turns'] == 1 else 'turns'}"
                 yield SessionPart("note", entry.time, f"{body['reason']} (exit {body['exit']}, {turns})")
             case "grant":
                 yield SessionPart("note", entry.time, _granted(body["grant"]))
-            case "snapshot":
-                step = f"step {body['snapshot']} of `agent undo --list`"
-                yield SessionPart("note", entry.time, f"what this changes can be taken back: {step}")
             case "call":
                 verdicts[str(body["call"])] = entry
             case "message":
@@ -145,18 +122,16 @@ def _parts(tree: Tree, path: Sequence[int]) -> Iterator[SessionPart]:
                 images = tuple(block for block in message.content if isinstance(block, ImageBlock))
                 if text or images:
                     yield SessionPart(kind, entry.time, text=text, images=images)
-            case _:
-                continue
     yield from (_tool(calls[place], verdicts, None, last) for place in sorted(open_))
 
 
 def _tool(call: ToolCall, verdicts: dict[str, JournalEntry], answered: Answered | None, time: str) -> SessionPart:
     """Return the part of one call, with its verdict and its result."""
     facts: list[tuple[str, str]] = []
-    said = verdicts.get(call.id)
+    verdict = verdicts.get(call.id)
     title = f"{call.name} {call.raw or json.dumps(call.arguments, ensure_ascii=False)}"
-    if said is not None:
-        body = said.body
+    if verdict is not None:
+        body = verdict.body
         title = str(body["action"])
         tiers = ", ".join(map(str, body["tiers"])) if isinstance(body["tiers"], list) else ""
         facts.append(("verdict", f"{body['verdict']} ({tiers}): {body['why']} ({current_rule(str(body['rule']))})"))
@@ -169,7 +144,7 @@ def _tool(call: ToolCall, verdicts: dict[str, JournalEntry], answered: Answered 
     content = answered.result.content
     text = joined_text(content)
     images = tuple(block for block in content if isinstance(block, ImageBlock))
-    ran = said is not None and said.body["verdict"] == "allow"
+    ran = verdict is not None and verdict.body["verdict"] == "allow"
     return SessionPart("tool", time, title, text, images, tuple(facts), answered.result.is_error, prose=ran)
 
 

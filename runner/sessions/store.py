@@ -61,7 +61,11 @@ class SessionStore:
     @classmethod
     def all(cls, state: Path) -> "list[SessionStore]":
         """Return the stores of all workspaces that have a folder in `state`."""
-        return [cls(state, name) for name in sorted(_listing(state / "sessions")) if _KEY.fullmatch(name)]
+        try:
+            names = os.listdir(state / "sessions")
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        return [cls(state, name) for name in sorted(names) if _KEY.fullmatch(name)]
 
     @property
     def folder(self) -> Path:
@@ -71,16 +75,24 @@ class SessionStore:
         return self.folder / f"{id}.jsonl"
 
     def list(self) -> list[StoredSession]:
-        """Return the sessions: first the one that was continued last, then the others by the time of their last
-        change."""
+        """Return the sessions: first the one that was continued last, then the others by the time of their last change.
+
+        Raise SessionError for a folder that cannot be used.
+        """
         found = []
-        with _no_folder(), self._opened() as folder:
-            for name in os.listdir(folder):
-                if match := _NAME.fullmatch(name):
-                    with contextlib.suppress(FileNotFoundError):  # removed a moment ago
-                        seen = os.stat(name, dir_fd=folder, follow_symlinks=False)
-                        if stat.S_ISREG(seen.st_mode):
-                            found.append(StoredSession(match[1], self.key, seen.st_mtime, seen.st_size))
+        try:
+            with self._opened() as folder:
+                for name in os.listdir(folder):
+                    if match := _NAME.fullmatch(name):
+                        with contextlib.suppress(FileNotFoundError):  # removed a moment ago
+                            seen = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                            if stat.S_ISREG(seen.st_mode):
+                                found.append(StoredSession(match[1], self.key, seen.st_mtime, seen.st_size))
+        except FileNotFoundError:
+            pass  # without a folder there are no sessions
+        except OSError as error:
+            path = error.filename or "the folder of the sessions"
+            raise _unusable(f"`{path}`", _reason(error), "look at what it is, then remove it") from None
         latest = self._latest()
         # A clock that went back changes the order of the others, never which one `--continue` takes.
         return sorted(found, key=lambda each: (each.id == latest, each.written, each.id), reverse=True)
@@ -254,25 +266,6 @@ def choose(stores: list[SessionStore], words: str) -> tuple[SessionStore, str]:
     )
 
 
-def _listing(folder: Path) -> list[str]:
-    try:
-        return os.listdir(folder)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-
-
-@contextlib.contextmanager
-def _no_folder() -> Iterator[None]:
-    """Ignore a folder that does not exist, which holds no sessions. Raise SessionError for one that cannot be used."""
-    try:
-        yield
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        path = error.filename or "the folder of the sessions"
-        raise _unusable(f"`{path}`", _reason(error), "look at what it is, then remove it") from None
-
-
 def _checked(handle: int, path: Path) -> None:
     """Raise SessionError for a file or folder that others could have written. Make it private if others may read it."""
     seen = os.fstat(handle)
@@ -330,7 +323,8 @@ def _speaking(path: Path, kind: type[SessionError] = SessionError) -> Iterator[N
             raise kind(written_problem(error, path)) from None
         if error.errno in _OF_WRITING:  # whoever reads it prints it meanwhile; no read fails like that
             raise
-        raise kind(_unread(error, path)) from None
+        fix = "look at what it is, then remove it"
+        raise kind(Problem(f"the session `{path}` cannot be read", _reason(error), fix)) from None
 
 
 _OF_WRITING = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -341,10 +335,6 @@ def written_problem(error: OSError, path: Path) -> Problem:
     full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     fix = f"{'make room' if full else 'look at what is there'}, or start with `--no-session`, which keeps none"
     return Problem("the session could not be kept, so nothing more was done", f"`{path}`: {_reason(error)}", fix)
-
-
-def _unread(error: OSError, path: Path) -> Problem:
-    return Problem(f"the session `{path}` cannot be read", _reason(error), "look at what it is, then remove it")
 
 
 def _unusable(what: str, why: str, fix: str) -> SessionError:

@@ -44,9 +44,8 @@ class SessionSummary:
 
 def summarize_session(store: SessionStore, id: str, found: StoredSession | None = None) -> SessionSummary:
     """Return the summary of one session. Raise SessionError if its file cannot be opened."""
-    found = (
-        found or next((each for each in store.list() if each.id == id), None) or StoredSession(id, store.key, 0.0, 0)
-    )
+    if found is None:
+        found = next((each for each in store.list() if each.id == id), StoredSession(id, store.key, 0.0, 0))
     with store.reading(id) as file:
         try:
             head = parse(file.readline(LONGEST))
@@ -55,7 +54,7 @@ def summarize_session(store: SessionStore, id: str, found: StoredSession | None 
             if (version := head.body["version"]) != VERSION:
                 raise Unsound(f"its format is {version}, and this version reads {VERSION}")
         except Unsound as error:
-            return SessionSummary(id, store.key, "", "", found.written, found.size, None, "", 0, 0, str(error))
+            return _unreadable(found, str(error))
         first = _first(file)
         prompts, turns = _counted(file)
     origin = head.body["forked_from"]
@@ -82,12 +81,12 @@ def summarize_sessions(store: SessionStore) -> list[SessionSummary]:
         try:
             seen.append(summarize_session(store, found.id, found))
         except SessionError as error:
-            seen.append(
-                SessionSummary(
-                    found.id, store.key, "", "", found.written, found.size, None, "", 0, 0, error.problem.why
-                )
-            )
+            seen.append(_unreadable(found, error.problem.why))
     return seen
+
+
+def _unreadable(found: StoredSession, why: str) -> SessionSummary:
+    return SessionSummary(found.id, found.key, "", "", found.written, found.size, None, "", 0, 0, why)
 
 
 def row(seen: SessionSummary, *, width: int = 100) -> str:

@@ -14,26 +14,12 @@ from collections.abc import Collection, Iterator
 from typing import BinaryIO
 
 from policy.model.frozen import dataclass
-from runner.sessions.entries import LONGEST, JournalEntry, Unsound, parse
+from runner.sessions.entries import KINDS, LONGEST, JournalEntry, Unsound, parse
 
 # A line as `entries.line` begins it. Anything else (edited by hand) is parsed whole.
 _OURS = re.compile(rb'\{"id":"([0-9]{1,15})","parentId":"([0-9]{1,15})","time":"[0-9TZ:.+-]{0,40}","type":"([a-z]+)",')
 _TOLD = 20  # damages that are kept; the rest is counted
-_TYPES = (
-    "session",
-    "run",
-    "message",
-    "call",
-    "grant",
-    "usage",
-    "mode",
-    "model",
-    "snapshot",
-    "notice",
-    "end",
-    "compaction",
-    "typed",
-)
+_TYPES = tuple(KINDS)  # `session` is the first: its number 0 leads to the check of the first line
 _CODE = {name.encode(): number for number, name in enumerate(_TYPES)}
 
 

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from runner.messages import AssistantMessage, TextBlock, ToolCall, ToolResult, UserMessage
-from runner.sessions.journal import Journal, Mask
+from runner.secrets.redactor import Redactor
+from runner.sessions.journal import Journal
 from runner.sessions.open import SessionRun, SessionTarget
 from runner.sessions.store import SessionStore
 
@@ -38,7 +39,7 @@ def new_store(state: Path) -> SessionStore:
     return SessionStore.of(state, "/w")
 
 
-def new_journal(store: SessionStore, id: str = ID, mask: Mask | None = None) -> Journal:
+def new_journal(store: SessionStore, id: str = ID, mask: Redactor | None = None) -> Journal:
     return SessionTarget(store).journal(run_of(store, id), mask)
 
 

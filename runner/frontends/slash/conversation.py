@@ -123,11 +123,11 @@ async def _cost(words: str, host: CommandHost) -> None:
 def _used(session: str, host: CommandHost) -> str:
     """Return the usage of all runs of the session, including prompts that were rewound."""
     from runner.sessions.export import reading
-    from runner.sessions.reader import totals
+    from runner.sessions.reader import usage_text
     from runner.state.paths import state_dir
 
     with reading(state_dir(host.environ), session) as found:
-        return totals(found.tree, range(len(found.tree))).words
+        return usage_text(found.tree, range(len(found.tree)))
 
 
 async def _trust(words: str, host: CommandHost) -> None:
