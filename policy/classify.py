@@ -2,12 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from policy.bash.ast import Opaque
 from policy.handlers.registry import grammar
 from policy.interpreter.interpreter import Interpreter
+from policy.interpreter.path_classifier import MOST_WORK_AFTER, TooMuchError
 from policy.interpreter.shell_state import ExecutionFrame, State
-from policy.interpreter.unread_script import refuse
-from policy.interpreter.work_budget import MOST_AFTER, TooMuchError
 from policy.model.abstract_word import AbstractWord, literal
 from policy.model.action import (
     Action,
@@ -92,17 +90,11 @@ def _classify(action: Action, interpreter: Interpreter) -> Assessment:
             for again in interpreter.findings.unless_read:
                 again()
     except TooMuchError:
-        interpreter.classifier.budget.left = MOST_AFTER
+        interpreter.classifier.budget.left = MOST_WORK_AFTER
         if isinstance(action, RunScript):
-            refuse(
-                interpreter.findings,
-                interpreter.facts,
-                action.script,
-                _TOO_MUCH,
-                State((action.cwd,)),
-                TIME_LIMIT,
-                None,
-            )
+            from policy.interpreter.unread_script import refuse  # only where a script is not understood
+
+            refuse(interpreter.findings, action.script, _TOO_MUCH, State((action.cwd,)), TIME_LIMIT, None)
         else:
             interpreter.findings.unknown(_TOO_MUCH, TIME_LIMIT, None)
     findings = interpreter.findings
@@ -136,6 +128,7 @@ def _interpret(action: Action, interpreter: Interpreter) -> str:
 def _script(action: RunScript, interpreter: Interpreter) -> str:
     """Read a script, compare it with the second reader, interpret it, and return its printed tree."""
     # Imported when there is a script: the exact words of `agent exec -- ...` need none of it, and start sooner.
+    from policy.bash.ast import Opaque
     from policy.bash.crosscheck import disagreement
     from policy.bash.parser import read
     from policy.bash.printer import show
@@ -145,17 +138,12 @@ def _script(action: RunScript, interpreter: Interpreter) -> str:
         printed_tree = show(tree)
         tree = disagreement(action.script, tree) or tree
     if isinstance(tree, Opaque):
-        refuse(
-            interpreter.findings,
-            interpreter.facts,
-            action.script,
-            tree.reason,
-            State((action.cwd,)),
-            UNREADABLE_SCRIPT,
-            tree.span,
-        )
+        from policy.interpreter.unread_script import refuse  # only where a script is not understood
+
+        cwd = State((action.cwd,))
+        refuse(interpreter.findings, action.script, tree.reason, cwd, UNREADABLE_SCRIPT, tree.span)
         return ""
-    interpreter.run(tree, State((action.cwd,), arguments=()))  # the sandbox gives a script no arguments
+    interpreter.shell.run(tree, State((action.cwd,), arguments=()))  # the sandbox gives a script no arguments
     if not tree.items:
         interpreter.findings.add_reason(Tier.READ, "there is nothing to run", EMPTY_SCRIPT, None)
     return printed_tree

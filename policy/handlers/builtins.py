@@ -3,7 +3,6 @@
 import re
 from dataclasses import replace
 
-from policy.handlers.echo_printf import echoed
 from policy.interpreter.command_call import Call
 from policy.interpreter.judge_command import judge
 from policy.interpreter.operand_roles import enter
@@ -28,7 +27,7 @@ def cd(call: Call) -> None:
         return
     call.add_rule_fact(Tier.READ)
     physical = any(flag.name == "-P" for flag, _ in shape.flags)
-    call.interpreter.traps.wandered = True
+    call.shell.traps.wandered = True
     call.after = _go(call, shape.operands[0] if shape.operands else None, physical=physical)
 
 
@@ -59,7 +58,7 @@ def push(call: Call) -> None:
         call.after = ExitStates.same(replace(call.state.moved(None), stack=None))
         return
     call.add_rule_fact(Tier.READ)
-    call.interpreter.traps.wandered = True
+    call.shell.traps.wandered = True
     ok, fail = _go(call, words[0])
     stack = None if call.state.stack is None else (*call.state.stack, call.state.cwds)
     call.after = ExitStates(replace(ok, stack=stack), fail if fail is call.state else replace(ok, stack=stack))
@@ -67,7 +66,7 @@ def push(call: Call) -> None:
 
 def popd(call: Call) -> None:
     """Judge `popd` without arguments."""
-    call.interpreter.traps.wandered = True
+    call.shell.traps.wandered = True
     if call.words:
         call.unknown(f"`{call.label}` with arguments")
     call.add_rule_fact(Tier.READ)
@@ -136,7 +135,7 @@ def trap(call: Call) -> None:
         return
     if text.strip():
         ends = set(signals) <= {"EXIT", "0"}
-        call.interpreter.traps.add(Trap(text, call.state, words[0].span or call.span, call.rule.ref, ends))
+        call.shell.traps.add(Trap(text, call.state, words[0].span or call.span, call.rule.ref, ends))
 
 
 _SIGNALS = frozenset(["EXIT", "0", "ERR", "DEBUG", "RETURN", "HUP", "INT", "QUIT", "TERM", "PIPE", "USR1", "USR2"])
@@ -199,7 +198,7 @@ def evaluate(call: Call) -> None:
         call.after = ExitStates.same(_lost(call))
         return
     script = " ".join(text for text in texts if text is not None)
-    call.after = call.interpreter.run_text(script, call.state, call.frame, call.span, call.rule.ref)
+    call.after = call.shell.run_text(script, call.state, call.frame, call.span, call.rule.ref)
 
 
 def source(call: Call) -> None:
@@ -218,9 +217,9 @@ def source(call: Call) -> None:
 def _lost(call: Call) -> State:
     """Return the state after shell text that was not read: any folder, any value."""
     state = call.state
-    call.interpreter.traps.wandered = True
+    call.shell.traps.wandered = True
     for name in state.variables:
-        call.interpreter.traps.note_value(name, ANYTHING)
+        call.shell.traps.note_value(name, ANYTHING)
     return replace(state, cwds=None, variables={}, stack=None, previous=None, arguments=None)
 
 
@@ -230,10 +229,3 @@ def alias(call: Call) -> None:
         call.unknown(f"`{call.label}` with arguments changes what a command name means", call.words[0])
         return
     judge(call)
-
-
-def echo(call: Call) -> None:
-    """Judge `echo`, `true` and `:`, which have no effect besides their output."""
-    if call.label == "echo":
-        call.says = echoed(call.words)
-    call.add_rule_fact(Tier.READ)

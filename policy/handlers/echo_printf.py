@@ -1,16 +1,51 @@
-"""The texts that `echo` and `printf` print. They are searched for paths of secrets and never make a verdict milder."""
+"""The builtins `echo` and `printf`, and `true` and `:`, which have no effect but their output, if any.
+
+The texts that they print are searched for paths of secrets, and never make a verdict milder.
+"""
 
 import re
 from collections.abc import Sequence
 from itertools import product
 
-from policy.model.abstract_word import MOST_HINTS, MOST_TEXT, AbstractWord
+from policy.interpreter.command_call import Call
+from policy.interpreter.shell_state import ExitStates
+from policy.model.abstract_word import ANYTHING, MOST_HINTS, MOST_TEXT, AbstractWord, literal
+from policy.model.tier import Tier
 
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FLAGS = re.compile(r"-[neE]+")
 _ESCAPE = re.compile(r"\\(?:0?([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|([abfnrtv\\]))")
 _PLAIN = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "\\": "\\"}
 _FIELD = re.compile(r"%[-+ #0-9.*]*([a-zA-Z%])")
 MOST_ROUNDS = 50  # of the format of printf
+
+
+def echo(call: Call) -> None:
+    """Judge `echo`, `true` and `:`, which have no effect besides their output."""
+    if call.label == "echo":
+        call.says = echoed(call.words)
+    call.add_rule_fact(Tier.READ)
+
+
+def printf(call: Call) -> None:
+    """Judge `printf FORMAT ..`; `-v NAME` is an assignment."""
+    words, state = list(call.words), call.state
+    while words and words[0].text is not None and words[0].text[:2] == "-v":
+        first = words.pop(0)
+        name = literal(first.text[2:]) if first.text and first.text[2:] else words.pop(0) if words else ANYTHING
+        if name.text is None or not _NAME.fullmatch(name.text):
+            call.unknown("`printf -v` into a name known only when it runs", first)
+            return
+        # A second -v wins over the first, which bash has looked at by then.
+        heard = AbstractWord(may_split=True, hints=printed(words[:1], words[1:]))
+        state = call.shell.variables.assign(state, name.text, heard, call.span)
+        call.after = ExitStates.same(state)
+    if words and words[0].text is None and not words[0].plain:
+        call.unknown("a word known only when it runs may become `printf -v`, which sets a variable", words[0])
+        return
+    words = words[1:] if words and words[0].text == "--" else words
+    call.says = printed(words[:1], words[1:])
+    call.add_rule_fact(Tier.READ)
 
 
 def echoed(words: Sequence[AbstractWord]) -> tuple[str, ...]:

@@ -191,7 +191,7 @@ def _whose(call: Call) -> None:
     if facts.beyond:
         _obeys(call, f"obeys the settings of this repository, which {facts.beyond}")
     for cwd in call.state.cwds:
-        other = call.interpreter.repositories.foreign(cwd)
+        other = call.findings.classifier.foreign_repository(cwd)
         if other is None:
             continue
         shown = call.findings.classifier.shown(other)

@@ -3,7 +3,6 @@
 import re
 from dataclasses import replace
 
-from policy.handlers.echo_printf import printed
 from policy.interpreter.command_call import Call
 from policy.interpreter.options import ParsedOptions, parse
 from policy.interpreter.shell_state import UNDEFINED, ExitStates
@@ -17,7 +16,7 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=(.*)", re.DOTALL)
 
 def assign(call: Call) -> None:
     """Judge `export`, `declare`, `typeset`, `local` and `readonly`: names with or without a value."""
-    variables, state = call.interpreter.variables, call.state
+    variables, state = call.shell.variables, call.state
     if call.label in ("declare", "typeset") and _shows_functions(call.words):
         call.add_fact(Tier.READ, "shows functions", flag=call.words[0].text or "")
         return
@@ -77,7 +76,7 @@ def assign(call: Call) -> None:
                 state = variables.hidden(state, text, word.span or call.span, array=array)
             if own:
                 state = state.own(text, ANYTHING)
-                call.interpreter.traps.note_value(text, ANYTHING)
+                call.shell.traps.note_value(text, ANYTHING)
             if exports:
                 state = variables.export(state, text, None, word.span or call.span)
         else:
@@ -85,7 +84,7 @@ def assign(call: Call) -> None:
     call.add_rule_fact(Tier.READ)
     if fixes:
         state = replace(state, fixed=state.fixed | names)
-        call.interpreter.traps.note_state(state)
+        call.shell.traps.note_state(state)
     call.after = ExitStates.same(state)
 
 
@@ -99,7 +98,7 @@ def let(call: Call) -> None:
     """Judge `let EXPRESSION ..`: arithmetic over numbers."""
     from policy.bash.parser import read_arithmetic  # only where there is something to compute
 
-    state, variables = call.state, call.interpreter.variables
+    state, variables = call.state, call.shell.variables
     for word in call.words:
         expression = read_arithmetic(word.text) if word.text is not None else None
         if expression is None:
@@ -126,7 +125,7 @@ def _surely_no_array(value: AbstractWord) -> bool:
 
 def unset(call: Call) -> None:
     """Judge `unset NAME`. A subscript, which bash would evaluate, is refused."""
-    state, variables, kind = call.state, call.interpreter.variables, ""
+    state, variables, kind = call.state, call.shell.variables, ""
     for word in call.words:
         text = word.text
         if text in ("-v", "-f", "--"):
@@ -134,7 +133,7 @@ def unset(call: Call) -> None:
             continue
         if text is not None and kind == "-f" and _FUNCTION.fullmatch(text):
             state = state.define(text, UNDEFINED)
-            call.interpreter.traps.note_function(text, UNDEFINED)
+            call.shell.traps.note_function(text, UNDEFINED)
             continue
         if text is None or not _NAME.fullmatch(text):
             call.unknown("`unset` with a name known only when it runs", word)
@@ -142,7 +141,7 @@ def unset(call: Call) -> None:
         if kind == "":
             meanings = (*state.functions.get(text, UNDEFINED), None)  # without such a variable, the function
             state = state.define(text, tuple(dict.fromkeys(meanings)))
-            call.interpreter.traps.note_function(text, UNDEFINED)
+            call.shell.traps.note_function(text, UNDEFINED)
         if state.locals is not None:
             variables.revealed.add(text)
         known = literal(" \t\n") if text == "IFS" else ANYTHING
@@ -154,7 +153,7 @@ def unset(call: Call) -> None:
 def _input(call: Call, shape: ParsedOptions) -> tuple[str, ...]:
     """Return the texts known to arrive on the descriptor that `-u` names, or on the standard input."""
     numbers = [value.text for flag, value in shape.flags if flag.name == "-u" and value is not None]
-    return call.interpreter.redirections.streams.get(numbers[-1] or "", ()) if numbers else call.frame.stdin_texts
+    return call.shell.redirections.streams.get(numbers[-1] or "", ()) if numbers else call.frame.stdin_texts
 
 
 def read(call: Call) -> None:
@@ -163,7 +162,7 @@ def read(call: Call) -> None:
     if shape.trouble:
         call.unknown(shape.trouble, shape.where)
         return
-    state, variables = call.state, call.interpreter.variables
+    state, variables = call.state, call.shell.variables
     arrays = [value for flag, value in shape.flags if flag.name == "-a" and value is not None]
     heard = AbstractWord(may_split=True, hints=tokens(_input(call, shape)))
     for word in [*shape.operands, *arrays] or [literal("REPLY")]:
@@ -179,36 +178,15 @@ def read(call: Call) -> None:
     call.after = ExitStates.same(state)
 
 
-def printf(call: Call) -> None:
-    """Judge `printf FORMAT ..`; `-v NAME` is an assignment."""
-    words, state = list(call.words), call.state
-    while words and words[0].text is not None and words[0].text[:2] == "-v":
-        first = words.pop(0)
-        name = literal(first.text[2:]) if first.text and first.text[2:] else words.pop(0) if words else ANYTHING
-        if name.text is None or not _NAME.fullmatch(name.text):
-            call.unknown("`printf -v` into a name known only when it runs", first)
-            return
-        # A second -v wins over the first, which bash has looked at by then.
-        heard = AbstractWord(may_split=True, hints=printed(words[:1], words[1:]))
-        state = call.interpreter.variables.assign(state, name.text, heard, call.span)
-        call.after = ExitStates.same(state)
-    if words and words[0].text is None and not words[0].plain:
-        call.unknown("a word known only when it runs may become `printf -v`, which sets a variable", words[0])
-        return
-    words = words[1:] if words and words[0].text == "--" else words
-    call.says = printed(words[:1], words[1:])
-    call.add_rule_fact(Tier.READ)
-
-
 def getopts(call: Call) -> None:
     """Judge `getopts LETTERS NAME`."""
     words = call.words
     if len(words) < 2 or any(word.text is None for word in words[:2]) or not _NAME.fullmatch(words[1].text or ""):
         call.unknown("`getopts` with a name known only when it runs")
         return
-    state = call.interpreter.variables.assign(call.state, words[1].text or "", ANYTHING, words[1].span or call.span)
+    state = call.shell.variables.assign(call.state, words[1].text or "", ANYTHING, words[1].span or call.span)
     for name in ("OPTARG", "OPTIND"):
-        call.interpreter.traps.note_value(name, ANYTHING)
+        call.shell.traps.note_value(name, ANYTHING)
         state = state.assign(name, ANYTHING)
     call.add_rule_fact(Tier.READ)
     call.after = ExitStates.same(state)
@@ -223,7 +201,7 @@ def mapfile(call: Call) -> None:
     if shape.trouble or len(names) > 1 or names[0].text is None or not _NAME.fullmatch(names[0].text):
         call.unknown(shape.trouble or f"`{call.label}` into a name known only when it runs", shape.where)
         return
-    variables = call.interpreter.variables
+    variables = call.shell.variables
     variables.arrays.add(names[0].text)
     heard = AbstractWord(may_split=True, hints=tokens(_input(call, shape)))
     state = variables.assign(call.state, names[0].text, heard, names[0].span or call.span)

@@ -24,7 +24,7 @@ def env(call: Call) -> None:
     for flag, value in shape.flags:
         if flag.role is Role.FOLDER and value is not None:
             call.state = enter(call, value)
-    state, variables = call.state, call.interpreter.variables
+    state, variables = call.state, call.shell.variables
     operands = list(shape.operands)
     while operands:
         text = operands[0].text if operands[0].text is not None else operands[0].head

@@ -109,7 +109,10 @@ class Variables:
         self.arrays.add(item.name)
         items: tuple[AbstractWord, ...] | None = tuple(self._expander.expand_all(item.items, state, frame))
         self._findings.classifier.budget.spend(len(items or ()))
-        hints = tuple(text for each in items or () for text in self.likely_words(each, state))[:MOST_HINTS]
+        from policy.interpreter.uncertain_paths import likely_texts  # only where there is an array
+
+        classifier = self._findings.classifier
+        hints = tuple(text for each in items or () for text in likely_texts(classifier, each, state.cwds))[:MOST_HINTS]
         if items is not None and any(each.may_split for each in items):
             items = None
         old = state.variables.get(item.name) if item.append else None
@@ -119,15 +122,6 @@ class Variables:
             return replace(items[0], items=items, span=None)
         hints = tuple(dict.fromkeys((*(old.hints if old is not None else ()), *hints)))[:MOST_HINTS]
         return replace(ANYTHING, items=items, hints=hints)
-
-    def likely_words(self, word: AbstractWord, state: State) -> tuple[str, ...]:
-        """Return the texts that a word may be, as far as known data or the files that a pattern finds tell."""
-        found = word.texts or word.hints
-        if found or not word.pattern:
-            return found
-        return tuple(
-            text for cwd in state.cwds or () for text in self._findings.classifier.only_secrets(word.pattern, cwd)
-        )
 
     def declare(self, state: State, name: str, value: AbstractWord, span: SourceSpan, *, own: bool) -> State:
         """Return the state after `local name=(..)`."""

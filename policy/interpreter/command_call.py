@@ -1,20 +1,18 @@
 """One command that is being judged: its rule, its words, and the findings about it."""
 
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from policy.interpreter.assignments import Variables
 from policy.interpreter.findings import Findings
-from policy.interpreter.foreign_git import Repositories
-from policy.interpreter.redirections import Redirections
 from policy.interpreter.shell_state import CommandResult, ExecutionFrame, ExitStates, State
-from policy.interpreter.traps import TrapTable
-from policy.interpreter.unread_script import find_secrets
 from policy.model.abstract_word import AbstractWord, SourceSpan, literal, tokens
-from policy.model.assessment import Consequence, EffectKind, Reason, RuleRef, Scope
+from policy.model.assessment import Consequence, EffectKind, Reason, Scope
 from policy.model.facts import Facts
 from policy.model.tier import Tier
 from policy.rules.rule import CommandRule, Role
+
+if TYPE_CHECKING:
+    from policy.interpreter.shell_interpreter import ShellInterpreter
 
 # Text and consequence of a use that a rule does not describe, by the tier that the rule gives such a use.
 UNDESCRIBED_USES = {
@@ -25,29 +23,20 @@ UNDESCRIBED_USES = {
 }
 
 
-class ShellInterpreter(Protocol):
+class CommandInterpreter(Protocol):
     """The interface of the interpreter for a command. `policy.interpreter.interpreter.Interpreter` is the one
-    implementation.
+    implementation, which imports this module.
     """
 
     facts: Facts
     findings: Findings
-    variables: Variables
-    traps: TrapTable
-    redirections: Redirections
-    repositories: Repositories
+
+    @property
+    def shell(self) -> "ShellInterpreter": ...
 
     def simple(
         self, words: list[AbstractWord], state: State, span: SourceSpan | None, frame: ExecutionFrame
     ) -> CommandResult: ...
-
-    def run_script_text(
-        self, script: str, state: State, frame: ExecutionFrame, span: SourceSpan | None, rule: RuleRef
-    ) -> None: ...
-
-    def run_text(
-        self, script: str, state: State, frame: ExecutionFrame, span: SourceSpan | None, rule: RuleRef
-    ) -> ExitStates: ...
 
 
 @dataclass(slots=True)
@@ -69,7 +58,7 @@ class Call:
         flags: the values of the flags that were given.
     """
 
-    interpreter: ShellInterpreter
+    interpreter: CommandInterpreter
     rule: CommandRule
     label: str
     words: list[AbstractWord]
@@ -92,6 +81,10 @@ class Call:
     @property
     def findings(self) -> Findings:
         return self.interpreter.findings
+
+    @property
+    def shell(self) -> "ShellInterpreter":
+        return self.interpreter.shell
 
     def add_reason(self, tier: Tier, text: str, word: AbstractWord | None = None) -> None:
         self.findings.add_reason(tier, text, self.rule.ref, (word.span if word else None) or self.span)
@@ -163,8 +156,8 @@ class Call:
 
     def named(self) -> None:
         """Record for the users' rules which words are the program and its subcommands."""
-        name, step = self.label.split(), self.findings.step
-        step.named, step.name, step.also = (*map(literal, name), *self.words), len(name), tuple(self.rule.name.split())
+        name, also = self.label.split(), tuple(self.rule.name.split())
+        self.findings.step.update(named=(*map(literal, name), *self.words), name=len(name), also=also)
 
     def inner(self, words: list[AbstractWord], state: State | None = None) -> None:
         """Judge the command that this one runs, in its place."""
@@ -184,8 +177,10 @@ class Call:
 
     def run_script(self, script: str, state: State, span: SourceSpan | None) -> None:
         """Judge bash text that this command runs in a shell of its own."""
-        self.interpreter.run_script_text(script, state, self.frame, span or self.span, self.rule.ref)
+        self.shell.run_script_text(script, state, self.frame, span or self.span, self.rule.ref)
 
     def find_secrets(self, text: str) -> None:
         """Report the secrets that a text of an unknown language names in plain sight."""
-        find_secrets(self.findings, self.facts, text, self.state, self.rule.ref, self.span)
+        from policy.interpreter.unread_script import find_secrets  # only where a script is not understood
+
+        find_secrets(self.findings, text, self.state, self.rule.ref, self.span)

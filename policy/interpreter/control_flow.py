@@ -32,8 +32,9 @@ from policy.interpreter.assignments import Variables
 from policy.interpreter.expansion import Expander
 from policy.interpreter.findings import Findings
 from policy.interpreter.functions import FunctionTable
-from policy.interpreter.redirections import MOST_OUTPUT, Redirections
+from policy.interpreter.redirections import Redirections
 from policy.interpreter.shell_state import (
+    MOST_OUTPUT,
     CommandResult,
     ExecutionFrame,
     ExitStates,
@@ -254,7 +255,7 @@ class ControlFlow:
         frame: ExecutionFrame,
         fixed: tuple[str, AbstractWord] | None,
     ) -> State:
-        """Interpret rounds of a loop until another one brings nothing new about folders and variables.
+        """Interpret rounds of a loop until another one adds nothing new about folders and variables.
 
         `fixed` is the loop variable with its value, which every round sets again.
         """

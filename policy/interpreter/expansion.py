@@ -8,7 +8,6 @@ from typing import assert_never
 from policy.bash.ast import (
     ASSIGNS,
     Arithmetic,
-    Command,
     Expansion,
     Expression,
     Glob,
@@ -23,9 +22,6 @@ from policy.bash.ast import (
 )
 from policy.interpreter.arithmetic import evaluate, is_number, names, pasted
 from policy.interpreter.findings import Findings
-from policy.interpreter.foreign_git import Repositories
-from policy.interpreter.numeric_output import keeps_output, numeric_output
-from policy.interpreter.parameter_ops import computed
 from policy.interpreter.path_classifier import SCRATCH
 from policy.interpreter.shell_state import CommandResult, ExecutionFrame, State
 from policy.model.abstract_word import (
@@ -52,8 +48,9 @@ from policy.model.assessment import (
     TOO_MANY_WORDS,
     UNKNOWN_HOME,
 )
-from policy.model.facts import Facts, Kind
+from policy.model.facts import Facts
 from policy.model.frozen import dataclass
+from policy.model.secret_paths import inside
 from policy.model.tier import Tier
 from policy.rules.rule import Role
 
@@ -78,7 +75,6 @@ class Expander:
 
     facts: Facts
     findings: Findings
-    repositories: Repositories
     run_script: Callable[[Script, State, ExecutionFrame], CommandResult]
 
     def expand_single(self, word: Word, state: State, frame: ExecutionFrame) -> AbstractWord:
@@ -144,7 +140,7 @@ class Expander:
         if state.cwds is None or findings.worst > Tier.READ:
             return False
         for cwd in state.cwds:
-            names = facts.names(cwd) if findings.classifier.within(cwd, facts.workspace) else None
+            names = facts.names(cwd) if inside(cwd, facts.workspace) else None
             if names is None or any(name.startswith(_FLAG_SIGNS) for name in names):
                 return False
         return True
@@ -259,6 +255,8 @@ class Expander:
         value = self.value(part.name, state, part.subscript)
         if isinstance(part, Parameter):
             return None if part.length else value
+        from policy.interpreter.parameter_ops import computed  # only where a script uses `${..}`
+
         return computed(part, value)
 
     def _expansion(self, part: Expansion, state: State, frame: ExecutionFrame) -> AbstractWord:
@@ -295,6 +293,8 @@ class Expander:
                 return inner[0]
             case ":?" | "?":
                 return here if filled is None or part.operator == "?" else filled  # without a value the script ends
+        from policy.interpreter.parameter_ops import computed  # as above
+
         known = computed(part, value)
         return AbstractWord(may_split=not part.quoted) if known is None else _placed(known, part.quoted)
 
@@ -313,47 +313,12 @@ class Expander:
         texts = tuple(dict.fromkeys(inside.output))
         if kind != "command":
             return replace(literal("/dev/fd/0"), content=texts)  # a pipe that bash makes; its other end was interpreted
-        word = self._output(body, result.printed, quoted, worst, state)
+        from policy.interpreter.substitution_output import output_of  # only where there is a substitution
+
+        word = output_of(body, result.printed, state, self.findings, worst, quoted=quoted)
         if word.texts or not texts:
             return word
         return replace(word, hints=tuple(text.rstrip("\n") for text in texts) if quoted else tokens(texts))
-
-    def _output(
-        self, body: Script, printed: AbstractWord | None, quoted: bool, worst: Tier, state: State
-    ) -> AbstractWord:
-        """Return the text that replaces a command substitution, whose last command prints `printed`."""
-        counted = numeric_output(body, state)
-        if counted is not None:
-            return replace(counted, may_split=counted.empty and not quoted)
-        command = body.items[0].node if len(body.items) == 1 else None
-        if not isinstance(command, Command) or command.assignments or not all(map(keeps_output, command.redirects)):
-            return AbstractWord(may_split=not quoted)
-        words = [word.literal for word in command.words]
-        if not words or words[0] in state.functions:
-            return AbstractWord(may_split=not quoted)
-        printed = None if None in words else printed
-        if printed is not None and printed.head:
-            return printed  # one word, whose start holds even for what was just made
-        if self.findings.worst > max(worst, Tier.READ):
-            return AbstractWord(may_split=not quoted)
-        known = self._known_output(words, state)
-        if known is not None:
-            return literal(known) if quoted else unquoted(literal(known))
-        # Commands marked tame print numbers, ids, or paths below the workspace: one word when that has no blanks.
-        if printed is None or any(char.isspace() or char in _LIVE for char in self.facts.workspace):
-            return AbstractWord(may_split=not quoted)
-        return replace(printed, may_split=not quoted)  # when it fails it prints nothing, and the word is gone
-
-    def _known_output(self, words: list[str | None], state: State) -> str | None:
-        """Return the output of a command that only prints known facts (`pwd`), or None for other commands."""
-        if words == ["pwd"] and state.cwds is not None and len(state.cwds) == 1:
-            return state.cwds[0]
-        if words == ["git", "rev-parse", "--show-toplevel"] and state.cwds is not None:
-            inside = all(self.findings.classifier.within(cwd, self.facts.workspace) for cwd in state.cwds)
-            here = self.facts.look(f"{self.facts.workspace}/.git").kind is not Kind.MISSING
-            if inside and here and not any(self.repositories.foreign(cwd) for cwd in state.cwds):
-                return self.facts.workspace
-        return None
 
 
 def _arguments(part: Parameter | Expansion, arguments: tuple[AbstractWord, ...] | None) -> list[AbstractWord] | None:

@@ -1,18 +1,37 @@
 """Findings: the effects of an action and the reasons for its tiers, collected while it is judged."""
 
 from collections.abc import Callable
+from dataclasses import field, replace
+from typing import Any
 
 from policy.describe.phrases import plain, secret_kind
 from policy.interpreter.path_classifier import Device, PathClassifier, ResolvedPath, socket_host
-from policy.interpreter.step_builder import StepBuilder
 from policy.model.abstract_word import AbstractWord, SourceSpan
 from policy.model.assessment import Consequence, Effect, EffectKind, Reason, RuleRef, Scope, Step
 from policy.model.facts import Kind
+from policy.model.frozen import dataclass
 from policy.model.tier import Tier
 from policy.rules.rule import Role
 
 _SECRETLY = {Role.READ: "reads", Role.REVISION: "reads", Role.DELETE: "deletes", Role.MOVE: "moves"}
 _TO_PATHS = {EffectKind.WRITES: Consequence.WRITES_PATH, EffectKind.DELETES: Consequence.DELETES_PATH}
+
+
+@dataclass(slots=True)
+class StepBuilder:
+    """A step that is being judged. `head` is the step without the reasons and effects that were found for it."""
+
+    head: Step = Step()
+    reasons: dict[Reason, None] = field(default_factory=dict)
+    effects: dict[Effect, None] = field(default_factory=dict)
+
+    def update(self, **changes: Any) -> None:
+        """Change fields of `head`."""
+        self.head = replace(self.head, **changes)
+
+    def step(self) -> Step:
+        """Return the step with the reasons and effects found so far."""
+        return replace(self.head, reasons=tuple(self.reasons), effects=tuple(self.effects))
 
 
 class Findings:
@@ -59,17 +78,17 @@ class Findings:
         """Return the commands with their effects and reasons. The first step holds the findings that belong to no
         command.
         """
-        return tuple(footing.step() for footing in self._steps)
+        return tuple(step.step() for step in self._steps)
 
     @property
     def ground(self) -> StepBuilder:
         """Return the step of findings that belong to no command: redirections, assignments, the shell's own words."""
         return self._steps[0]
 
-    def begin(self, step: StepBuilder) -> None:
+    def begin(self, step: Step) -> None:
         """Make `step` the step of all later findings, until the caller restores the `step` of before."""
-        self._steps.append(step)
-        self.step = step
+        self.step = StepBuilder(step)
+        self._steps.append(self.step)
 
     def __len__(self) -> int:
         return len(self._reasons)
@@ -190,41 +209,15 @@ class Findings:
         self, role: Role, word: AbstractWord, cwds: tuple[str, ...] | None, rule: RuleRef, span: SourceSpan | None
     ) -> None:
         """Refuse an uncertain word that may name a secret: by known data, its beginning, its end, or its matches."""
-        verb = _SECRETLY.get(role, "lists" if role in (Role.NAMES, Role.TREE) else "changes")
+        from policy.interpreter.uncertain_paths import secrets_of  # only where a word is uncertain
+
         content = role not in (Role.NAMES, Role.TREE)
-        consequence = _to_paths(role)
-        for text in filter(None, word.texts or word.hints):
-            if cwds is None and text[:1] != "/":
-                if content and self.classifier.secret_parts(text):
-                    self.add_reason(
-                        Tier.SECRET, f"{verb} {text}, {secret_kind(text)}", rule, span, consequence=consequence
-                    )
-            elif not word.texts:
-                for place in (self.classifier.place(text, cwd) for cwd in cwds or ("/",)):
-                    if place.scope is Scope.SECRET:
-                        self._path(role, place, rule, span, whole=False)
-        if word.texts:
-            return
-        for head in filter(None, word.heads or (word.head,)):
-            for cwd in (cwds or ()) if head[:1] != "/" else ("/",):
-                # Only names: `ls -d ~/.ssh*` says no more than that the folder is there.
-                store = self.classifier.store(head if content else head.rpartition("/")[0] + "/", cwd)
-                if store:
-                    text = f"{verb} files below {store}, {secret_kind(store)}"
-                    self.add_reason(Tier.SECRET, text, rule, span, consequence=consequence)
-        if not content:
-            return
-        if store := self.classifier.shaped_store(word.shape):
-            text = f"{verb} files such as {store}, {secret_kind(store)}"
-            self.add_reason(Tier.SECRET, text, rule, span, consequence=consequence)
-        _, slash, end = word.tail.partition("/")
-        if slash and not word.globbed and self.classifier.secret_end(word.head, end):
-            text = f"{verb} {end} in some folder, {secret_kind(end)}"
-            self.add_reason(Tier.SECRET, text, rule, span, consequence=consequence)
-        for cwd in (cwds or ()) if word.pattern else ():
-            if found := self.classifier.only_secrets(word.pattern, cwd):
-                text = f"{verb} {', '.join(found[:3])} by a pattern that finds nothing but secrets"
-                self.add_reason(Tier.SECRET, text, rule, span, consequence=consequence)
+        verb = _SECRETLY.get(role, "changes" if content else "lists")
+        for secret in secrets_of(self.classifier, word, cwds, content=content):
+            if isinstance(secret, ResolvedPath):
+                self._path(role, secret, rule, span, whole=False)
+            else:
+                self.add_reason(Tier.SECRET, f"{verb} {secret}", rule, span, consequence=_to_paths(role))
 
     def _reached(
         self, word: AbstractWord, folder: str, start: str, cwds: tuple[str, ...], rule: RuleRef, span: SourceSpan | None

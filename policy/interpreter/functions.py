@@ -11,6 +11,7 @@ from policy.interpreter.shell_state import (
     Defined,
     ExecutionFrame,
     ExitStates,
+    NamedValues,
     State,
     join_states,
 )
@@ -21,8 +22,6 @@ from policy.model.tier import Tier
 
 MOST_DEEP = 8  # calls within calls
 MOST_CALLS = 100  # in one script: a body is interpreted anew for each of them
-
-NamedValues = list[tuple[str, AbstractWord]]  # assignments before the name of a command
 
 
 class FunctionTable:

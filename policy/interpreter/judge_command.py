@@ -7,6 +7,7 @@ from dataclasses import replace
 from policy.interpreter.command_call import Call
 from policy.interpreter.operand_roles import LOCAL_URL, apply, enter, scan
 from policy.interpreter.options import ParsedOptions, parse
+from policy.interpreter.shell_state import MOST_OUTPUT, State
 from policy.model.abstract_word import AbstractWord, literal, tokens
 from policy.model.assessment import CONSEQUENCE_TEXTS, FLAG_CONSEQUENCES, Consequence, EffectKind, Scope
 from policy.model.facts import Kind
@@ -184,7 +185,7 @@ def _say(call: Call, given: set[str]) -> None:
     call.add_rule_fact(rule.tier)
     call.changes(rule.tier)
     if rule.tier is Tier.NETWORK and rule.changes == "." and rule.grammar not in _RUNNING:
-        # Whoever allows the host has not said yet that files may change.
+        # An approval of the host is no approval of changes to files.
         text = f"writes files in the workspace, as `{call.label}` does"
         call.findings.add_reason(Tier.WRITE, text, rule.ref, call.span, consequence=Consequence.WRITES_FILES)
     if rule.tier is Tier.EXECUTE:
@@ -266,3 +267,47 @@ def _not_described(call: Call, shape: ParsedOptions) -> None:
         if tier is Tier.EXECUTE:
             call.findings.add_effect(EffectKind.RUNS, call.label)
     scan(call, call.words, tier)
+
+
+# These print what they read.
+_PASSING = frozenset(["cat", "head", "tail", "sort", "uniq", "tee", "grep", "rg", "shuf", "xargs", "read"])
+_CUTTING = frozenset(["cut", "tr", "awk"])
+# These print the names that are their operands.
+_NAMING = frozenset(
+    ["ls", "stat", "du", "realpath", "readlink", "basename", "dirname", "git ls-files", "git check-ignore"]
+)
+_PRINTING = frozenset(["echo", "printf"])
+_PACKING = frozenset(["tar", "zip", "cpio", "pax"])
+
+
+def note_output(call: Call, rule: CommandRule, begin: State) -> None:
+    """Add the texts that a command is known to print to the output of its frame."""
+    frame = call.frame
+    texts = frame.stdin_texts if rule.name in _PASSING else call.says
+    if rule.name in _PASSING:
+        texts += tuple(text for word in call.words for text in word.content)
+    if rule.name in _PRINTING:
+        texts += _likely_texts([word for word in call.words if word.pattern], call, begin)
+    if call.label in ("grep", "egrep", "fgrep"):
+        from policy.interpreter.name_filters import picked  # only where there is a search
+
+        texts += picked(parse(rule, call.label, call.words))
+    elif rule.name in _CUTTING and frame.stdin_texts:
+        from policy.interpreter.name_filters import cut_out  # only where its input is known
+
+        texts = cut_out(rule.name, call.words, frame.stdin_texts)
+    if rule.name in _NAMING:
+        texts = tuple(text for text in _likely_texts(call.words, call, begin) if text[:1] != "-")
+    if rule.name in _PACKING:  # the names of files may come by their input
+        names = tokens([*frame.stdin_texts, *(text for word in call.words for text in word.content)])
+        call.findings.suspect(Role.READ, AbstractWord(hints=names), begin.cwds, rule.ref, call.span)
+    known = frame.output
+    known += [text for text in texts if text not in known][: MOST_OUTPUT - len(known)]
+
+
+def _likely_texts(words: list[AbstractWord], call: Call, begin: State) -> tuple[str, ...]:
+    if not words:
+        return ()
+    from policy.interpreter.uncertain_paths import likely_texts  # only where the words are printed
+
+    return tuple(text for word in words for text in likely_texts(call.findings.classifier, word, begin.cwds))

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from policy.describe.phrases import secret_kind
 from policy.interpreter.command_call import Call
 from policy.interpreter.options import ParsedOptions
+from policy.interpreter.uncertain_paths import only_secrets
 from policy.model.abstract_word import AbstractWord, tokens
 from policy.model.assessment import EffectKind, Scope
 from policy.model.tier import Tier
@@ -39,7 +40,7 @@ def found_by(call: Call, patterns: Iterable[str], folders: Iterable[str] = (".",
             continue
         for cwd in call.state.cwds or ():
             for folder in folders:
-                found |= dict.fromkeys(classifier.only_secrets(name, classifier.absolute(folder, cwd)))
+                found |= dict.fromkeys(only_secrets(classifier, name, classifier.absolute(folder, cwd)))
     return tuple(found)
 
 

@@ -96,7 +96,7 @@ def apply(call: Call, role: Role, word: AbstractWord) -> None:
 
 def _hidden_secret(call: Call, text: str) -> bool:
     """Return True if a script's text is the name of a hidden secret such as `.env`, not code such as `process.env`."""
-    return text[:1] == "." and call.findings.classifier.secret_name(text)
+    return text[:1] == "." and call.findings.classifier.secret_parts(text)
 
 
 def _mount(call: Call, word: AbstractWord) -> None:

@@ -2,10 +2,8 @@
 
 import re
 from enum import StrEnum
-from fnmatch import fnmatchcase
 from functools import lru_cache
 
-from policy.interpreter.work_budget import Budget
 from policy.model.assessment import Scope
 from policy.model.facts import Facts, Kind
 from policy.model.frozen import dataclass
@@ -14,28 +12,44 @@ from policy.model.profile import Profile
 from policy.model.secret_names import sometimes
 from policy.model.secret_paths import Secrets, inside
 
-HARMLESS = frozenset(
-    [
-        "/dev/null",
-        "/dev/zero",
-        "/dev/full",
-        "/dev/random",
-        "/dev/urandom",
-        "/dev/stdin",
-        "/dev/stdout",
-        "/dev/stderr",
-        "/dev/tty",
-    ]
-    + [f"/dev/fd/{number}" for number in range(3)]
-    + [f"/proc/self/fd/{number}" for number in range(3)]
-)
-_SIGNS = re.compile(r"[*?]|\[.*?\]")
+HARMLESS = frozenset((
+    "/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/stdin", "/dev/stdout", "/dev/stderr",
+    "/dev/tty", "/dev/fd/0", "/dev/fd/1", "/dev/fd/2", "/proc/self/fd/0", "/proc/self/fd/1", "/proc/self/fd/2",
+))  # fmt: skip
 LONGEST = 4096  # characters of a path: PATH_MAX of Linux, more than that of macOS
-_LOOK = 15  # what a look at the disk costs
+LOOK = 15  # what a look at the disk costs
 _CONTENT = ("objects", "lfs", "rebase-merge", "rebase-apply", "rr-cache")  # gitrepository-layout(5)
 SCRATCH = "/tmp"  # noqa: S108  # the sandbox's own, made for a session and gone with it
 _SOCKET = re.compile(r"(?:/dev/(?:tcp|udp)|/inet[46]?/(?:tcp|udp)/[^/]*)/([^/]*)(?:/([^/]*))?")  # of bash, and of gawk
 _SOCKETS = ("/dev/tcp/", "/dev/udp/", "/inet")
+
+
+MOST_WORK = 25_000  # steps of one decision; about as many microseconds, on the machines of today
+MOST_WORK_AFTER = 5_000  # steps of the search for secrets in a script that exhausted the budget
+
+
+class TooMuchError(Exception):
+    """The error for an exhausted budget. `classify` turns it into a question; nothing else catches it."""
+
+
+class WorkBudget:
+    """The bound on the work of one decision: a count of steps, not of time, so that a script always gets the same
+    verdict. Scripts are short; a script that exhausts the budget is written to delay the gate.
+
+    INVARIANT: every loop of a decision whose length a script can choose spends budget before each round, or iterates
+    over data that the parser has counted.
+    """
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = MOST_WORK
+
+    def spend(self, steps: int) -> None:
+        """Subtract `steps`. Raises TooMuchError if fewer are left."""
+        self.left -= steps
+        if self.left < 0:
+            raise TooMuchError
 
 
 class Device(StrEnum):
@@ -71,14 +85,15 @@ class ResolvedPath:
 class PathClassifier:
     """The resolver of paths for one decision, with one set of facts. Looking at a new path spends budget."""
 
-    __slots__ = ("_facts", "_places", "_profile", "_roots", "_secrets", "budget")
+    __slots__ = ("_places", "_repositories", "_roots", "budget", "facts", "profile", "secrets")
 
     def __init__(self, facts: Facts, profile: Profile) -> None:
-        self._facts, self._profile = facts, profile
-        self._secrets = Secrets(profile, facts.home, facts.private)
+        self.facts, self.profile = facts, profile
+        self.secrets = Secrets(profile, facts.home, facts.private)
         self._roots = _sorted(facts.system)
         self._places: dict[tuple[str, bool], ResolvedPath] = {}
-        self.budget = Budget()
+        self._repositories: dict[str, str | None] = {}
+        self.budget = WorkBudget()
 
     def absolute(self, text: str, cwd: str) -> str:
         """Return `text` resolved as the kernel does from `cwd`: `..` leads to the real parent of a link's target."""
@@ -86,13 +101,13 @@ class PathClassifier:
         if text.startswith("/"):
             current, rest = "/", text
         else:
-            current, rest = self._facts.look(cwd).real, text
+            current, rest = self.facts.look(cwd).real, text
         for part in rest.split("/"):
             if part in ("", "."):
                 continue
             if part == "..":
-                self.budget.spend(_LOOK + current.count("/"))
-                real = self._facts.look(current).real
+                self.budget.spend(LOOK + current.count("/"))
+                real = self.facts.look(current).real
                 current = real.rsplit("/", 1)[0] or "/"
             else:
                 current = f"{current}/{part}" if current != "/" else f"/{part}"
@@ -122,8 +137,8 @@ class PathClassifier:
     def _judge(self, path: str, bound: bool) -> ResolvedPath:
         if path.startswith(_VEILS) and _VEILED.match(path) and path not in HARMLESS:
             return self._veiled(path, bound)
-        self.budget.spend(_LOOK + 6 * path.count("/"))
-        fact = self._facts.look(path)
+        self.budget.spend(LOOK + 6 * path.count("/"))
+        fact = self.facts.look(path)
         real = fact.real
         device = _device(path)
         if device is Device.NONE and real != path:
@@ -134,13 +149,13 @@ class PathClassifier:
         elif device is not Device.NONE:
             scope = Scope.NONE if device is Device.HARMLESS else Scope.OUTSIDE
         else:
-            scope = self._scope(real)
+            scope = self.scope(real)
         locked = scope is Scope.WORKSPACE and (self.locked(path) or self.locked(real))
         return ResolvedPath(real, scope, fact.kind, self.shown(real), bound, device, self._above(real), locked)
 
     def _login(self, path: str) -> bool:
         """Return True if the file at `path` in the workspace is secret because it contains a login."""
-        return sometimes(path.rpartition("/")[2]) and inside(path, self._facts.workspace) and self._facts.login(path)
+        return sometimes(path.rpartition("/")[2]) and inside(path, self.facts.workspace) and self.facts.login(path)
 
     def _veiled(self, path: str, bound: bool) -> ResolvedPath:
         """Return the place of a kernel link whose target differs for every process, so that the target is unknown."""
@@ -152,72 +167,9 @@ class PathClassifier:
         """Return True if a pattern with this beginning and end is meant to find secrets: `.env*`, `*.pem`, `*/.env`."""
         return any(self.secret(self.absolute(f"{head}{middle}{tail}", cwd)) for middle in ("", "x"))
 
-    def store(self, head: str, cwd: str) -> str:
-        """Return the credential store, as shown to people, that contains every path that starts with `head`, or an
-        empty text.
-        """
-        if len(head) > LONGEST or "\0" in head:
-            return ""  # no kernel opens it
-        for start in dict.fromkeys((head.rpartition("/")[0] or "/", head) if "/" in head else (head,)):
-            path = self.absolute(start, cwd)
-            for each in (path, self._facts.look(path).real):
-                if self._secrets.holds_folder(each):
-                    return self.shown(each)
-        return ""
-
-    def shaped_store(self, shape: str) -> str:
-        """Return the credential store that contains paths of this shape, as shown to people, or an empty text.
-
-        `shape` is absolute, with `*` for each unknown part: `/home/*/.ssh/*`, `/proc/*/environ`. The unknown part may
-        be the user, a process or a file; a name of which two characters are known may be a store that matches it.
-        """
-        if shape[:1] != "/" or "*" not in shape or len(shape) > LONGEST:
-            return ""
-        homes, _, user = self._facts.home.rpartition("/")
-        parts = shape.split("/")
-        for at, part in enumerate(parts):
-            above = "/".join(parts[:at])
-            if part and not part.strip("*"):
-                parts[at] = user if above == homes else "1"
-            elif _SIGNS.search(part):
-                stores = self._profile.secret_home if above == self._facts.home and at + 1 < len(parts) else ()
-                known = len(_SIGNS.sub("", part)) > 1
-                found = next((each for each in stores if known and "/" not in each and fnmatchcase(each, part)), None)
-                if found is None:
-                    return ""
-                parts[at] = found
-        path = "/".join(parts)
-        self.budget.spend(_LOOK)
-        return self.shown(path) if self._secrets.holds_folder(path) else ""
-
-    def secret_end(self, head: str, end: str) -> bool:
-        """Return True if the names `end` make a path that starts with `head` a secret."""
-        if head.startswith("/") and self._scope(self.absolute(head.rpartition("/")[0] or "/", "/")) is Scope.SYSTEM:
-            return False
-        return self.secret_parts(end)
-
-    def only_secrets(self, pattern: str, cwd: str) -> tuple[str, ...]:
-        """Return the matches of bash's `pattern` in the workspace if every one of them is secret by its name.
-
-        Empty if the pattern also matches another file, or nothing. Patterns for everything (`*`, `.*`, `*.*`) never
-        count: the secrets that they match are masked, and the other files are what they are meant for.
-        """
-        from policy.interpreter.glob_matches import everything, matched, spelled  # only where there is a pattern
-
-        if everything(pattern):
-            return ()
-        self.budget.spend(_LOOK)
-        found = spelled(pattern)
-        if not found or not all(map(self.secret_parts, found)):
-            workspace = self._facts.workspace
-            start = workspace if pattern[:1] == "/" else self.absolute(cwd, "/")
-            if pattern[:1] == "/" and not pattern.startswith(f"{workspace}/"):
-                return ()
-            found = matched(pattern.removeprefix(workspace), start, self._facts.names, workspace, self.budget)
-        return found if found and all(map(self.secret_parts, found)) else ()
-
-    def _scope(self, real: str) -> Scope:
-        if inside(real, self._facts.workspace):
+    def scope(self, real: str) -> Scope:
+        """Return the area that contains the real path `real`, secret or not."""
+        if inside(real, self.facts.workspace):
             return Scope.WORKSPACE
         if self._roots.hold(real):
             return Scope.SYSTEM
@@ -230,16 +182,16 @@ class PathClassifier:
         if not inside(real, SCRATCH):
             return False
         top = real.split("/")[2:3]
-        return not top or self._facts.look(f"{SCRATCH}/{top[0]}").kind is Kind.MISSING
+        return not top or self.facts.look(f"{SCRATCH}/{top[0]}").kind is Kind.MISSING
 
     def _above(self, real: str) -> bool:
-        return real in self._roots.above or real == "/" or self._facts.workspace.startswith(f"{real}/")
+        return real in self._roots.above or real == "/" or self.facts.workspace.startswith(f"{real}/")
 
     def secret(self, path: str) -> bool:
         """Return True if `path` is in a credential store, or a name on it is that of a key or password file."""
-        if self._secrets.holds_folder(path):
+        if self.secrets.holds_folder(path):
             return True
-        workspace = self._facts.workspace
+        workspace = self.facts.workspace
         if not inside(path, workspace) and self._roots.hold(path):
             return False  # certificates and templates of the system are not secret
         below = path[len(workspace) :] if inside(path, workspace) else path
@@ -248,48 +200,44 @@ class PathClassifier:
     def secret_parts(self, path: str) -> bool:
         """Return True if a name on `path`, alone or with the name of its folder, is that of a key or password file."""
         parts = [part for part in path.split("/") if part]
-        return any(self._secrets.named(f"{above}/{part}") for above, part in zip(("", *parts), parts, strict=False))
+        return any(self.secrets.named(f"{above}/{part}") for above, part in zip(("", *parts), parts, strict=False))
 
     def named_secret(self, path: str) -> bool:
         """Return True if `path` in the workspace is secret only by its name: the name may be shown, the content may
         not.
         """
-        return inside(path, self._facts.workspace) and not self._secrets.holds_folder(path)
+        return inside(path, self.facts.workspace) and not self.secrets.holds_folder(path)
 
     def written_secret(self, text: str, cwd: str) -> bool:
         """Return True if `text`, as written and without a look at the disk, is in a credential store."""
         path = self.logical(text, cwd)
         return self.secret(path) and not self.named_secret(path)
 
-    def secret_name(self, name: str) -> bool:
-        """Return True if a bare file name is that of a key or password file."""
-        return self._secrets.named(name)
-
     def locked(self, path: str) -> bool:
         """Return True if other programs run the file at `path` by themselves (hooks, editor tasks, this program's
         folder), or a file above it.
         """
-        workspace = self._facts.workspace
-        if self._secrets.locked_in(path, workspace):
+        workspace = self.facts.workspace
+        if self.secrets.locked_in(path, workspace):
             return True
         return path.startswith(f"{workspace}/") and bool(
-            _above_locked(self._profile.locked).search(path[len(workspace) :])
+            _above_locked(self.profile.locked).search(path[len(workspace) :])
         )
 
     def locked_names(self, start: str, end: str) -> list[str]:
         """Return the locked entries of a folder whose names have this beginning and end. A pattern without a dot finds
         none.
         """
-        tops = dict.fromkeys(entry.strip("/").split("/")[0] for entry in self._profile.locked)
+        tops = dict.fromkeys(entry.strip("/").split("/")[0] for entry in self.profile.locked)
         return [name for name in tops if start[:1] == "." and name.startswith(start) and name.endswith(end)]
 
     def locked_anywhere(self, path: str) -> bool:
         """Return True if `path`, in any folder of the workspace, is or contains a locked path."""
-        return self.locked(f"{self._facts.workspace}/{path}")
+        return self.locked(f"{self.facts.workspace}/{path}")
 
     def history(self, path: str) -> bool:
         """Return True if `path` is in the folder in which Git keeps all versions, except for the lock files."""
-        below = path[len(self._facts.workspace) :].split("/") if inside(path, self._facts.workspace) else []
+        below = path[len(self.facts.workspace) :].split("/") if inside(path, self.facts.workspace) else []
         return ".git" in below and not path.endswith(".lock")
 
     def kept(self, path: str) -> tuple[str, ...] | None:
@@ -297,17 +245,17 @@ class PathClassifier:
 
         None if that is unknown. Git packs content, but any program can unpack it.
         """
-        git = f"{self._facts.workspace}/.git"
+        git = f"{self.facts.workspace}/.git"
         if path != git and not any(inside(path, f"{git}/{name}") for name in _CONTENT):
             return ()
-        self.budget.spend(_LOOK)
-        found = [self._facts.tracked(where) for where in ("index", "history")]
+        self.budget.spend(LOOK)
+        found = [self.facts.tracked(where) for where in ("index", "history")]
         names = {name for each in found for name in each or ()}
         return tuple(sorted(names)) if names or None not in found else None
 
     def shown(self, path: str) -> str:
         """Return `path` as shown to people: relative to the workspace, or with `~`."""
-        workspace, home = self._facts.workspace, self._facts.home
+        workspace, home = self.facts.workspace, self.facts.home
         if path == workspace:
             return "the workspace"
         if path.startswith(f"{workspace}/"):
@@ -321,8 +269,32 @@ class PathClassifier:
         place = self.place(path, "/")
         return place.kind is Kind.FOLDER and place.scope in (Scope.WORKSPACE, Scope.SYSTEM)
 
-    def within(self, path: str, root: str) -> bool:
-        return inside(path, root)
+    def foreign_repository(self, cwd: str) -> str | None:
+        """Return the folder of another Git repository than the workspace's that governs `cwd`, or None.
+
+        The settings of such a repository may name programs. Source: `is_git_directory` in Git's setup.c.
+        """
+        if cwd not in self._repositories:
+            self._repositories[cwd] = self._foreign_repository(cwd)
+        return self._repositories[cwd]
+
+    def _foreign_repository(self, cwd: str) -> str | None:
+        workspace, current = self.facts.workspace, self.facts.look(cwd).real
+        if not inside(current, workspace):
+            # A folder that is not there is not there in the sandbox either, so nothing can run in it.
+            return current if self.facts.look(current).kind is not Kind.MISSING else None
+        while current != workspace:
+            # A `HEAD` that is a link to nothing is a branch without commits; `commondir` says where `objects` are.
+            inside_of_one = self._exists(f"{current}/objects") or self._exists(f"{current}/commondir")
+            if self._exists(f"{current}/.git") or (inside_of_one and self._exists(f"{current}/HEAD")):
+                return current
+            current = current.rpartition("/")[0] or "/"
+        return None
+
+    def _exists(self, path: str) -> bool:
+        """Return True if `path` exists. A dangling link exists. The parent folder's path must hold no links."""
+        fact = self.facts.look(path)
+        return fact.kind is not Kind.MISSING or fact.real != path
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,10 @@ from dataclasses import replace
 from policy.bash.ast import Redirect, RedirectOp
 from policy.interpreter.expansion import Expander
 from policy.interpreter.findings import Findings
-from policy.interpreter.shell_state import ExecutionFrame, State
+from policy.interpreter.shell_state import MOST_OUTPUT, ExecutionFrame, State
 from policy.model.abstract_word import AbstractWord, SourceSpan, literal
 from policy.model.assessment import INHERITED_DESCRIPTOR, REDIRECTION
 from policy.rules.rule import Role
-
-MOST_OUTPUT = 24  # texts that commands are known to print
 
 _DIGITS = re.compile(r"[0-9]+-?|-")
 _STANDARD = frozenset(["0", "1", "2", ""])

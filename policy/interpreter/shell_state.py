@@ -2,20 +2,23 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from policy.bash.ast import Group, Subshell
 from policy.model.abstract_word import ANYTHING, NOTHING, AbstractWord, SourceSpan, join
 from policy.model.frozen import dataclass
 
+if TYPE_CHECKING:
+    from policy.bash.ast import Group, Subshell
+
 MOST_FOLDERS = 6
+MOST_OUTPUT = 24  # texts that commands are known to print
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Defined:
     """A function with the place of its definition in the user's script. Each value is equal only to itself."""
 
-    body: Group | Subshell
+    body: "Group | Subshell"
     anchor: SourceSpan | None
 
 
@@ -74,6 +77,9 @@ class State:
 
     def moved(self, cwds: tuple[str, ...] | None) -> "State":
         return replace(self, cwds=cwds, previous=self.cwds)
+
+
+NamedValues = list[tuple[str, AbstractWord]]  # assignments before the name of a command
 
 
 class ExitStates(NamedTuple):

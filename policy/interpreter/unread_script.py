@@ -5,10 +5,8 @@ import re
 from policy.describe.phrases import secret_kind
 from policy.interpreter.findings import Findings
 from policy.interpreter.shell_state import State
-from policy.interpreter.step_builder import StepBuilder
 from policy.model.abstract_word import SourceSpan, literal
-from policy.model.assessment import RuleRef, Scope
-from policy.model.facts import Facts
+from policy.model.assessment import RuleRef, Scope, Step
 from policy.model.tier import Tier
 from policy.rules.rule import Role
 
@@ -17,31 +15,28 @@ _A_SEARCH = 100  # of the budget; and some for each character
 
 _TOKENS = re.compile(r"[\s;|&<>()`'\"=,{}]+")
 _HOME = re.compile(r"\A(?:~|\$HOME)/")
+_BRACED = re.compile(r"[^\s;|&<>()`'\"{]{0,255}\{[^\s;|&<>()`'\"]{0,255}")
+_CHOICE = re.compile(r"(?<!\$)\{([^{}]*,[^{}]*)\}")
+MOST_BRACED = 200  # texts spelled for one script
 
 
-def refuse(
-    findings: Findings, facts: Facts, script: str, why: str, state: State, rule: RuleRef, span: SourceSpan | None
-) -> None:
+def refuse(findings: Findings, script: str, why: str, state: State, rule: RuleRef, span: SourceSpan | None) -> None:
     """Report a script that was not understood, for the reason `why`, and the secrets that it names in plain sight."""
     outer = findings.step
-    findings.begin(StepBuilder(text=script[:MOST_SEARCHED], cwds=state.cwds))
+    findings.begin(Step(text=script[:MOST_SEARCHED], cwds=state.cwds))
     findings.unknown(why, rule, span)
-    find_secrets(findings, facts, script, state, rule, span)
+    find_secrets(findings, script, state, rule, span)
     findings.step = outer
 
 
-def find_secrets(
-    findings: Findings, facts: Facts, script: str, state: State, rule: RuleRef, span: SourceSpan | None
-) -> None:
+def find_secrets(findings: Findings, script: str, state: State, rule: RuleRef, span: SourceSpan | None) -> None:
     """Report the secrets that a text names in plain sight. The language of the text may be any."""
-    from policy.interpreter.glob_matches import braced  # only where a script is not understood
-
-    classifier, home = findings.classifier, facts.home
+    classifier, home = findings.classifier, findings.classifier.facts.home
     seen = script[:MOST_SEARCHED]
     for token in dict.fromkeys((*_TOKENS.split(seen), *braced(seen))):
         text = _HOME.sub(lambda _: f"{home}/", token)
         name = text.rpartition("/")[2]
-        if name[:1] == "." and classifier.secret_name(name):
+        if name[:1] == "." and classifier.secret_parts(name):
             findings.add_reason(Tier.SECRET, f"names {name}, {secret_kind(name)}", rule, span)
         if "/" not in text or "\0" in text:
             continue
@@ -54,3 +49,19 @@ def find_secrets(
             place = classifier.place(text, cwd)
             if place.scope is Scope.SECRET and not classifier.named_secret(place.path):
                 findings.access_path(Role.READ, literal(text), (cwd,), rule, span)
+
+
+def braced(script: str) -> tuple[str, ...]:
+    """Return what the words of a script with braces (`~/.{ssh,aws}/$x`) become, quotes and expansions as they stand."""
+    found: dict[str, None] = {}
+    for word in _BRACED.findall(script)[:MOST_BRACED] if "{" in script else ():
+        texts = [word]
+        while len(texts) <= MOST_BRACED and (group := next(filter(None, map(_CHOICE.search, texts)), None)):
+            at, choices = texts.index(group.string), group[1].split(",")
+            texts[at : at + 1] = [
+                group.string[: group.start()] + each + group.string[group.end() :] for each in choices
+            ]
+        found |= dict.fromkeys(texts[:MOST_BRACED])
+        if len(found) > MOST_BRACED:
+            break
+    return tuple(found)[:MOST_BRACED]

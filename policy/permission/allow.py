@@ -51,7 +51,7 @@ def covered(
                 shut.add(reason)
                 continue
             if crowded and reason.tier is Tier.NETWORK and found.layer is not Layer.TYPED:
-                refused.add(reason)  # it is asked about, and a yes opens what the rule names
+                refused.add(reason)  # it is asked about, and an approval opens what the rule names
             text = f"allowed by {whose(found, facts)}: {found.why or about(found)}"
             found_by.setdefault(reason, Reason(reason.tier, text, found.ref, reason.span))
             if reason.tier is Tier.NETWORK:

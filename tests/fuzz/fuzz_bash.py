@@ -48,8 +48,9 @@ from policy.bash.crosscheck import disagreement
 from policy.bash.parser import read
 from policy.handlers.registry import grammar
 from policy.interpreter.interpreter import Interpreter
+from policy.interpreter.path_classifier import TooMuchError
+from policy.interpreter.shell_interpreter import ShellInterpreter
 from policy.interpreter.shell_state import CommandResult, State
-from policy.interpreter.work_budget import TooMuchError
 from policy.model.abstract_word import AbstractWord
 from policy.model.assessment import Effect, EffectKind
 from policy.model.facts import Facts, Kind, PathFact
@@ -278,14 +279,26 @@ def broken(tree: Script, seen: Seen) -> list[str]:
 # -- what the words may become ------------------------------------------------------------------------------------
 
 
-class Listener(Interpreter):
-    """An interpreter that remembers the words of every command that it judged."""
+class ListeningShell(ShellInterpreter):
+    """A shell that remembers the words of every command that it expanded."""
 
     commands_seen: list[list[AbstractWord]]
 
     def _ready(self, command: Command, words: list[AbstractWord], *rest: Any, **named: Any) -> CommandResult:
         self.commands_seen.append(words)
         return super()._ready(command, words, *rest, **named)
+
+
+class Listener(Interpreter):
+    """An interpreter that remembers the words of every command that it judged."""
+
+    commands_seen: list[list[AbstractWord]]
+
+    @functools.cached_property
+    def shell(self) -> ListeningShell:
+        shell = ListeningShell(self.facts, self.rules, self.profile, self.findings, self.simple)
+        shell.commands_seen = self.commands_seen
+        return shell
 
     def simple(self, words: list[AbstractWord], *rest: Any, **named: Any) -> CommandResult:
         self.commands_seen.append(words)  # of `command $x` the name is known only when it runs, and the walk says so
@@ -330,7 +343,7 @@ def meanings(bash: Bash, tree: Script) -> Meaning | None:
     walk = Listener(Facts(work, home, (), (), (), look, lambda name: None), book, profile, grammar)
     walk.commands_seen = []
     try:
-        walk.run(tree, State((work,), arguments=()))
+        walk.shell.run(tree, State((work,), arguments=()))
     except TooMuchError:
         return None  # the classifier asks about such a script
     if any(

@@ -17,12 +17,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from policy.interpreter.foreign_git import Repositories
+from policy.interpreter.path_classifier import PathClassifier
 from policy.languages.git_config import GitConfigError, Setting, read_settings
 from policy.model.facts import Facts
+from policy.toml.profile import parse_profile
 from runner.facts.gather import look_at
 from sandbox.workspace.git_settings import UncertainSettingsError, git_folders, with_includes
 
+PROFILE = parse_profile((Path(__file__).resolve().parents[2] / "profiles" / "default.toml").read_text(), "default.toml")
 ENVIRON = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
     "GIT_CONFIG_NOSYSTEM": "1",
@@ -295,7 +297,7 @@ def repository_difference(top: Path) -> tuple[bool, str]:
             return False, ""
         folders.append(os.path.realpath(os.path.join(sub, os.fsdecode(done.stdout[:-1]))))
     facts = Facts(str(top), str(top), (), (), (), look_at, lambda name: None)
-    if Repositories(facts).foreign(sub) != sub:
+    if PathClassifier(facts, PROFILE).foreign_repository(sub) != sub:
         return False, f"Git finds a repository, the policy none: {folders}"
     try:
         git = [each for each in git_folders(sub) if list(map(os.path.realpath, (each.path, each.common))) == folders]

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from policy.bash.prescan import MOST_CHARACTERS
 from policy.classify import _TOO_MUCH, classify
-from policy.interpreter import work_budget
-from policy.interpreter.work_budget import Budget, TooMuchError
+from policy.interpreter.path_classifier import MOST_WORK, TooMuchError, WorkBudget
 from policy.model.action import Action, ReadFile, RunArgv, RunScript
 from policy.model.assessment import Assessment
 from policy.model.facts import Facts, PathFact
@@ -108,8 +107,8 @@ def test_too_much_work_is_a_question(text: str, why: str, facts: Facts, settings
     assert Tier.UNKNOWN in assessment.tiers, why
     # Bounded elsewhere by now? Then the row needs another input, which only the budget ends.
     assert _TOO_MUCH in {reason.text for reason in assessment.reasons}, why
-    assert len(looks.seen) <= work_budget.MOST // 15
-    assert sum(path.count("/") for path in looks.seen) <= work_budget.MOST
+    assert len(looks.seen) <= MOST_WORK // 15
+    assert sum(path.count("/") for path in looks.seen) <= MOST_WORK
 
 
 def test_what_people_write_is_far_below_it(facts: Facts, settings: Settings) -> None:
@@ -138,14 +137,14 @@ def test_the_other_actions_have_the_same_bound(facts: Facts, settings: Settings)
     assert len(looks.seen) < 10
 
 
-@given(st.lists(st.integers(0, work_budget.MOST), max_size=50))
+@given(st.lists(st.integers(0, MOST_WORK), max_size=50))
 def test_a_budget_is_never_overdrawn_in_silence(steps: list[int]) -> None:
-    purse, spent = Budget(), 0
+    purse, spent = WorkBudget(), 0
     for step in steps:
         spent += step
-        if spent > work_budget.MOST:
+        if spent > MOST_WORK:
             with pytest.raises(TooMuchError):
                 purse.spend(step)
             return
         purse.spend(step)
-    assert purse.left == work_budget.MOST - spent
+    assert purse.left == MOST_WORK - spent

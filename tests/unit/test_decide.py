@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from policy.decide import decide, deciding_cell
 from policy.describe.matrix import rows, table
 from policy.describe.summary import question
-from policy.interpreter.denied import denied_reason
+from policy.interpreter.interpreter import denied_reason
 from policy.model.action import Action, ReadFile, RunArgv, RunScript, WriteFile
 from policy.model.assessment import Assessment, Effect, EffectKind, Reason, RuleKind, RuleRef, Scope
 from policy.model.facts import Facts, Kind, PathFact

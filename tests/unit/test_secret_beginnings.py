@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from policy.classify import classify
 from policy.handlers.echo_printf import echoed, printed
-from policy.interpreter.glob_matches import MOST, braced, matched, spelled
-from policy.interpreter.work_budget import Budget
+from policy.interpreter.path_classifier import WorkBudget
+from policy.interpreter.uncertain_paths import MOST, matched, spelled
+from policy.interpreter.unread_script import braced
 from policy.model.abstract_word import literal
 from policy.model.action import RunScript
 from policy.model.tier import Tier
@@ -287,7 +288,7 @@ def test_braces_are_expanded_as_in_bash() -> None:
 
 def test_patterns_match_as_in_bash() -> None:
     def find(pattern: str) -> tuple[str, ...]:
-        return matched(pattern, "/w", lambda path: LISTED.get(path.removeprefix("/w").strip("/")), "/w", Budget())
+        return matched(pattern, "/w", lambda path: LISTED.get(path.removeprefix("/w").strip("/")), "/w", WorkBudget())
 
     assert spelled(".en[vx]") == (".env", ".enx")
     assert spelled(".en?") == spelled("[a-c]") == ()
@@ -300,5 +301,5 @@ def test_patterns_match_as_in_bash() -> None:
 
 def test_brackets_that_nothing_closes_stand_for_themselves() -> None:
     many = "[" * 9_000  # with a search for the end at each of them, this takes a quarter of a minute
-    assert matched(many, "/w", lambda folder: (many, "x"), "/w", Budget()) == (many,)
-    assert matched("[]", "/w", lambda folder: ("[]", "x"), "/w", Budget()) == ("[]",)
+    assert matched(many, "/w", lambda folder: (many, "x"), "/w", WorkBudget()) == (many,)
+    assert matched("[]", "/w", lambda folder: ("[]", "x"), "/w", WorkBudget()) == ("[]",)

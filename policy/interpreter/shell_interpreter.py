@@ -1,0 +1,194 @@
+"""The interpreter of shell text: scripts, simple commands with their assignments and redirections, and functions."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from policy.bash.ast import ArrayAssignment, Assignment, Command, Opaque, Script
+from policy.interpreter.assignments import Variables
+from policy.interpreter.control_flow import ControlFlow
+from policy.interpreter.expansion import Expander
+from policy.interpreter.findings import Findings
+from policy.interpreter.functions import FunctionTable
+from policy.interpreter.redirections import Redirections
+from policy.interpreter.shell_state import CommandResult, Defined, ExecutionFrame, ExitStates, NamedValues, State
+from policy.interpreter.traps import TrapTable
+from policy.interpreter.variable_rules import Standing, standing
+from policy.model.abstract_word import ANYTHING, AbstractWord, SourceSpan, join
+from policy.model.assessment import ASSIGNMENT, REDIRECTION, RuleRef
+from policy.model.facts import Facts
+from policy.model.profile import Profile
+from policy.model.tier import Tier
+from policy.rules.rulebook import RuleBook
+
+MOST_INNER = 6  # scripts inside scripts
+
+# Words of the shell that see a temporary assignment as a variable, and that may export more while it lasts.
+_KEEPS = frozenset(["eval", "source", ".", "command", "builtin", "export", "declare", "typeset", "readonly", "local"])
+_BASH = frozenset(["bash", "rbash"])
+
+# Judges the expanded words of a command: words, state, place, frame, assignments before the command.
+RunWords = Callable[[list[AbstractWord], State, SourceSpan | None, ExecutionFrame, NamedValues], CommandResult]
+
+
+class ShellInterpreter:
+    """The shell of one action. Expanded commands are judged by `run_words`.
+
+    Attributes:
+        variables: the assignments of the script.
+        traps: the traps of the shell that is being interpreted.
+        redirections: the descriptors of the script.
+    """
+
+    def __init__(
+        self, facts: Facts, rules: RuleBook, profile: Profile, findings: Findings, run_words: RunWords
+    ) -> None:
+        self._rules, self._profile, self._findings, self._run_words = rules, profile, findings, run_words
+        expander = Expander(facts, findings, self.run_script)
+        self.traps = TrapTable(findings)
+        self.variables = Variables(profile, findings, expander, self.traps)
+        self.redirections = Redirections(findings, expander)
+        self._functions = FunctionTable(findings, self.variables, self.traps)
+        self._flow = ControlFlow(findings, expander, self.variables, self._functions, self.redirections, self.command)
+
+    def run(self, tree: Script, state: State) -> None:
+        """Interpret a whole script, and then the traps that it leaves."""
+        frame = ExecutionFrame()
+        self.run_script(tree, state, frame)
+        self.traps.spring(frame, self.run_text, self.variables.marks)
+
+    def run_script(self, script: Script, state: State, frame: ExecutionFrame) -> CommandResult:
+        """Interpret a script in the shell of `frame`."""
+        return self._flow.script(script, state, frame)
+
+    def command(self, command: Command, state: State, frame: ExecutionFrame) -> CommandResult:
+        """Interpret a simple command of a script."""
+        before = self._findings.connected
+        span = frame.place(command.span)
+        words = self.variables.expand_command(command.words, state, frame)
+        values, inside = self.variables.assigned(command.assignments, state, frame)
+        state = self.variables.filled(command.words, state, frame)
+        frame = self.redirections.apply(command.redirects, state, frame)
+        if not words and values and any(each.target.literal is None for each in command.redirects):
+            # Without a command, bash assigns first.
+            frame = self.redirections.apply(command.redirects, inside, frame)
+        if self._findings.connected > before:
+            frame = replace(frame, words_from_network=True)
+        return self._ready(command, words, values, state, frame, span)
+
+    def _ready(
+        self,
+        command: Command,
+        words: list[AbstractWord],
+        values: list[tuple[Assignment | ArrayAssignment, AbstractWord]],
+        state: State,
+        frame: ExecutionFrame,
+        span: SourceSpan,
+    ) -> CommandResult:
+        """Interpret a simple command whose words are expanded and whose redirections are judged."""
+        variables = self.variables
+        if not words:
+            for item, value in values:
+                state = variables.assign(state, item.name, value, span)
+            text, rule = ("sets variables", ASSIGNMENT) if values else ("only redirects", REDIRECTION)
+            self._findings.add_reason(Tier.READ, text, rule, span)
+            return CommandResult(ExitStates.same(state))
+        exports = list(state.exports)
+        function = any(text in state.functions for text in words[0].texts)
+        arrays = [(item, value) for item, value in values if isinstance(item, ArrayAssignment)]
+        values = [(item, value) for item, value in values if isinstance(item, Assignment)]
+        for item, value in values:
+            if item.name == "IFS" and words[0].text == "read" and value.text is not None:
+                continue
+            verdict = standing(item.name, value.text, self._profile.environment, exported=True)
+            if verdict is Standing.SHELL and (function or self._is_builtin(words[0])):
+                variables.obeyed(item.name, span)
+            if verdict is not Standing.OWN:
+                exports.append(item.name)
+        here = replace(state, exports=tuple(exports)) if len(exports) > len(state.exports) else state
+        assignments = [(item.name, value) for item, value in values]
+        temporary = assignments if not _KEEPS.isdisjoint(words[0].texts) else []
+        for name, value in temporary:
+            self.traps.note_value(name, value)
+            here = here.assign(name, value)
+        result = self._run_words(words, here, span, frame, assignments)
+        success, failure = result.states
+        for name, _ in temporary:  # gone afterwards, unless it was exported meanwhile
+            before = _held(state, name)
+            self.traps.note_value(name, before)
+            success, failure = (each.assign(name, join(before, _held(each, name))) for each in (success, failure))
+        if here is not state and words[0].text not in _KEEPS and not function:
+            success, failure = replace(success, exports=state.exports), replace(failure, exports=state.exports)
+        for item, value in arrays:
+            known = ANYTHING if item.append or state.locals is None else value
+            own = not any(word.text == "-g" for word in words)
+            success = variables.declare(success, item.name, known, span, own=own)
+            failure = variables.declare(failure, item.name, known, span, own=own)
+        return result._replace(states=ExitStates(success, failure))
+
+    def _is_builtin(self, word: AbstractWord) -> bool:
+        rules = [self._rules.find(text) for text in word.texts]
+        return not rules or any(rule is None or rule.builtin for rule in rules)
+
+    def call_function(
+        self,
+        name: str,
+        meaning: Defined,
+        words: list[AbstractWord],
+        state: State,
+        frame: ExecutionFrame,
+        span: SourceSpan | None,
+        assignments: NamedValues,
+    ) -> ExitStates:
+        """Interpret a call of the function `name`, which may be `meaning` now."""
+        return self._functions.call(name, meaning, words, state, frame, span, assignments, self._flow.node)
+
+    def run_script_text(
+        self, script: str, state: State, frame: ExecutionFrame, span: SourceSpan | None, rule: RuleRef
+    ) -> None:
+        """Interpret bash text that a command runs (`bash -c`) in a shell of its own, with the arguments of `state`."""
+        from policy.bash.prescan import objection_elsewhere
+
+        self._findings.classifier.budget.spend(len(script) // 4)
+        objection = None if frame.program in _BASH else objection_elsewhere(script)
+        if objection is not None:
+            why = f"{objection} is not the same in `{frame.program}` as in bash"
+            self._refuse(script, why, state, rule, span)
+
+        def run() -> None:
+            self.run_text(script, replace(state, functions={}, locals=None), frame, span, rule)
+            self.traps.spring(frame, self.run_text, self.variables.marks)
+
+        self.traps.in_another_shell(run)
+
+    def run_text(
+        self, script: str, state: State, frame: ExecutionFrame, span: SourceSpan | None, rule: RuleRef
+    ) -> ExitStates:
+        """Interpret bash text in the shell of `frame` (`eval`)."""
+        if frame.depth >= MOST_INNER:
+            self._refuse(script, "scripts are nested too deeply", state, rule, span)
+            return ExitStates.same(state)
+        from policy.bash.parser import read  # only where there is a script
+
+        self._findings.classifier.budget.spend(50 + 3 * len(script))
+        tree = read(script)
+        if isinstance(tree, Opaque):
+            self._refuse(script, f"inside a script: {tree.reason}", state, rule, span)
+            return ExitStates.same(state)
+        inside = replace(
+            frame,
+            anchor=span or frame.anchor,
+            in_shell=True,
+            depth=frame.depth + 1,
+            words_from_network=False,
+            stdin_words=(),
+        )
+        return self.run_script(tree, state, inside).states
+
+    def _refuse(self, script: str, why: str, state: State, rule: RuleRef, span: SourceSpan | None) -> None:
+        from policy.interpreter.unread_script import refuse  # only where a script is not understood
+
+        refuse(self._findings, script, why, state, rule, span)
+
+
+def _held(state: State, name: str) -> AbstractWord:
+    return state.variables.get(name, ANYTHING)
