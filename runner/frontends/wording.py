@@ -1,9 +1,11 @@
-"""The words that every front end shows for events: the start, changes and end of a session, and the end of an action.
+"""The words and badge colours that every front end shows for events: the start, the changes and the end of a session,
+and the end of an action.
 
 The words are as untrusted as the events. Show them through `visible`.
 """
 
 from policy.model.action import Action, RunArgv, RunScript
+from policy.model.tier import Tier
 from runner.approval.card_text import safe, squeezed
 from runner.events import (
     ActionFinished,
@@ -19,6 +21,22 @@ from runner.events import (
 from runner.text.phrases import many
 from runner.text.sanitize import visible
 
+# fmt: off
+BADGE_COLOURS = {  # of the text, and of the background
+    Tier.READ:          ("black", "green"),
+    Tier.WRITE:         ("black", "cyan"),
+    Tier.EXECUTE:       ("white", "blue"),
+    Tier.AGENT_SPAWN:   ("white", "blue"),
+    Tier.READ_OUTSIDE:  ("black", "yellow"),
+    Tier.NETWORK:       ("black", "yellow"),
+    Tier.WRITE_OUTSIDE: ("black", "yellow"),
+    Tier.MCP_EXTERNAL:  ("black", "yellow"),
+    Tier.DANGEROUS:     ("white", "red"),
+    Tier.UNKNOWN:       ("white", "magenta"),
+    Tier.SECRET:        ("white", "red"),
+    Tier.DENIED:        ("white", "red"),
+}
+# fmt: on
 NOT_HELD = "not held"  # the label of what the sandbox does not keep
 FOLD, FAILED_FOLD = (6, 4), (2, 12)  # lines kept before and after the fold; what went wrong stands at the end
 _COMMAND_LINES, _COMMAND_CHARACTERS = 12, 2000  # of one command; a question shows all of it

@@ -13,38 +13,10 @@ from rich.text import Text
 from policy.model.action import Action, EditFile, RunArgv, RunScript, WriteFile
 from policy.model.tier import Ruling, Tier
 from policy.model.verdict import Problem
-from runner.events import (
-    ActionFinished,
-    CallBegun,
-    Changed,
-    CommandOutput,
-    Compacted,
-    ContextUsed,
-    Denied,
-    Display,
-    ErrorRaised,
-    Event,
-    MalformedCall,
-    ModelText,
-    ModelThinking,
-    Notice,
-    PickWanted,
-    PlanProposed,
-    Prompted,
-    QuestionAnswered,
-    QuestionAsked,
-    Queued,
-    Resumed,
-    Retrying,
-    RunEnded,
-    SessionStarted,
-    Steered,
-    ToolProposed,
-    Unqueued,
-    VerdictReached,
-)
+from runner import events
 from runner.frontends.plain.prose import Flow
 from runner.frontends.wording import (
+    BADGE_COLOURS,
     FAILED_FOLD,
     FOLD,
     Pairs,
@@ -65,23 +37,15 @@ from runner.text.sanitize import visible
 
 WIDEST = 120  # long lines are hard to read on a wide screen
 
-# fmt: off
-_BADGE = {
-    Tier.READ:          "black on green",
-    Tier.WRITE:         "black on cyan",
-    Tier.EXECUTE:       "white on blue",
-    Tier.AGENT_SPAWN:   "white on blue",
-    Tier.READ_OUTSIDE:  "black on yellow",
-    Tier.NETWORK:       "black on yellow",
-    Tier.WRITE_OUTSIDE: "black on yellow",
-    Tier.MCP_EXTERNAL:  "black on yellow",
-    Tier.DANGEROUS:     "white on red",
-    Tier.UNKNOWN:       "white on magenta",
-    Tier.SECRET:        "white on red",
-    Tier.DENIED:        "white on red",
-}
-# fmt: on
+_DIFF = {"+": "green", "-": "red", "@": "cyan"}  # styles of lines by their first character
 _WORD = {Ruling.ALLOW: ("allowed", "green"), Ruling.ASK: ("asks", "yellow"), Ruling.DENY: ("denied", "bold red")}
+
+
+# Events after which the paragraph that the model is writing stays open. The approver shows the plan.
+_LIVE = (
+    events.ModelText | events.ModelThinking | events.PlanProposed | events.CommandOutput | events.CallBegun
+    | events.ContextUsed | events.PickWanted
+)  # fmt: skip
 
 
 class Transcript:
@@ -95,7 +59,7 @@ class Transcript:
         self._thinking = thinking
         self._cwd = ""
         self._actions: dict[str, tuple[str, Action | None]] = {}
-        self._verdicts: dict[str, VerdictReached] = {}
+        self._verdicts: dict[str, events.VerdictReached] = {}
         self._drawn: set[str] = set()
         self._open: set[str] = set()  # asked about or allowed, and not yet ended
         self._flow = Flow(console, lambda: self._width)
@@ -108,83 +72,80 @@ class Transcript:
         """Return the number of used columns, for the present width of the terminal."""
         return min(self._console.width, WIDEST)
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: events.Event) -> None:
         """Draw `event`. Fits `Emit`."""
+        if not isinstance(event, _LIVE):
+            self._flow.end()
         match event:
-            case ModelText(text):
+            case events.ModelText(text):
                 self._flow.write(text, "")
-                return
-            case ModelThinking(text):
+            case events.ModelThinking(text):
                 if self._thinking:
                     self._flow.write(text, "dim italic")
-                return
-            case PlanProposed(call):  # the approver shows it; a call of an earlier prompt may have the same key
+            case events.PlanProposed(call):  # a call of an earlier prompt may have the same key
                 self._actions.pop(call, None)
-                return
-            case CommandOutput() | CallBegun() | ContextUsed() | PickWanted():
-                return  # the end of a call shows its output, folded; the approver shows the plan
-            case _:
-                self._flow.end()
-        match event:
-            case SessionStarted():
+            case events.CommandOutput() | events.CallBegun() | events.ContextUsed() | events.PickWanted():
+                pass  # the end of a call shows its output, folded
+            case events.SessionStarted():
                 self._cwd = event.cwd
                 self._labelled(session_labels(event))
-            case Resumed():
+            case events.Resumed():
                 self._labelled(resumption_labels(event))
-            case Prompted() | Steered():
+            case events.Prompted() | events.Steered():
                 self._print(
                     Text("\n").append_text(self._styled(f"> {prompt_words(event).rstrip()}", "bold", prose=True))
                 )
-            case ToolProposed(call, tool, action):
+            case events.ToolProposed(call, tool, action):
                 self._actions[call] = (tool, action)
                 self._drawn.discard(call)  # in a conversation, the keys of a later prompt start again
                 self._verdicts.pop(call, None)
-            case VerdictReached():
+            case events.VerdictReached():
                 self._verdicts[event.call] = event
                 if event.ruling is Ruling.ALLOW:
                     self._open.add(event.call)
                 if event.tiers != (Tier.READ,) and event.ruling is not Ruling.ASK:
                     self._header(event.call)
-            case QuestionAsked():
-                return  # the approver shows the question
-            case QuestionAnswered(call) if call not in self._actions:
-                return  # to a plan: the typed line is visible already
-            case QuestionAnswered(call, yes, feedback, edited):
-                if edited is not None:
-                    self._header(call)
-                    self._row(self._styled("you wrote another command", "yellow"))
-                    return
+            case events.QuestionAsked():
+                pass  # the approver shows the question
+            case events.QuestionAnswered(call) if call not in self._actions:
+                pass  # to a plan: the typed line is visible already
+            case events.QuestionAnswered(call, _, _, str()):
                 self._header(call)
-                said = "you said yes" if yes else "you said no" + (f": {feedback}" if feedback else "")
-                self._row(self._styled(said, "green" if yes else "red"))
-            case ActionFinished():
+                self._row(self._styled("you wrote another command", "yellow"))
+            case events.QuestionAnswered(call, True):
+                self._header(call)
+                self._row(self._styled("you said yes", "green"))
+            case events.QuestionAnswered(call, _, feedback):
+                self._header(call)
+                self._row(self._styled("you said no" + (f": {feedback}" if feedback else ""), "red"))
+            case events.ActionFinished():
                 self._header(event.call)
                 self._finished(event)
                 self._open.discard(event.call)
-            case Denied(call, _, _, rule, problem):
+            case events.Denied(call, _, _, rule, problem):
                 self._header(call)
                 self._open.discard(call)
                 # The header shows what was refused; here is why, by which rule, and what to do instead.
                 self._problem(Problem(f"{problem.why} ({rule})", "", problem.fix), "denied   ")
-            case MalformedCall(_, tool, problem):
+            case events.MalformedCall(_, tool, problem):
                 self._title(" call ", "black on yellow", tool)
                 self._problem(problem, "refused  ")
-            case Notice(text):
+            case events.Notice(text):
                 self._note(text)
-            case Display(text, kind):
+            case events.Display(text, kind):
                 for line in text.split("\n"):
-                    self._print(self._styled(line, _diff_style(line) if kind == "diff" else ""))
-            case Retrying() | Compacted() | Changed():
+                    self._print(self._styled(line, _DIFF.get(line[:1], "") if kind == "diff" else ""))
+            case events.Retrying() | events.Compacted() | events.Changed():
                 self._note(note_words(event))
-            case Queued(text, kind):
+            case events.Queued(text, kind):
                 when = "after this batch of calls" if kind == "steer" else "after this turn"
                 self._note(f"goes to the model {when}: {text}")
-            case Unqueued(texts):
+            case events.Unqueued(texts):
                 self._note(f"taken back: {'; '.join(texts)}")
-            case ErrorRaised(problem):
+            case events.ErrorRaised(problem):
                 self._title(" failed ", "white on red", problem.what)
                 self._problem(Problem(problem.why, "", problem.fix), "why      ")
-            case RunEnded():
+            case events.RunEnded():
                 for call in sorted(self._open):
                     self._header(call)  # a read is drawn when it ends, and this one never did
                     self._row(self._styled("stopped", "yellow"), last=True)
@@ -207,7 +168,7 @@ class Transcript:
         _, action = self._actions[call]
         lines = command_lines(action_words(action, self._cwd) if action is not None else "", self._cut)
         tier = verdict.cell.tier
-        self._title(f" {tier.label} ", _BADGE[tier], "\n".join(lines))
+        self._title(f" {tier.label} ", "{} on {}".format(*BADGE_COLOURS[tier]), "\n".join(lines))
         word, style = _WORD[verdict.ruling]
         if verdict.ruling is not Ruling.DENY:  # a denial says it with its Problem
             why = Text().append(word, style).append_text(self._styled(f"  {verdict.why} ({verdict.rule})", "dim"))
@@ -224,7 +185,7 @@ class Transcript:
             row.rstrip()
             self._print(lead.append_text(row) if number == 0 else Text("    ").append_text(row))
 
-    def _finished(self, event: ActionFinished) -> None:
+    def _finished(self, event: events.ActionFinished) -> None:
         action = self._actions[event.call][1]
         diff = isinstance(action, EditFile | WriteFile)
         lines = output_lines(event, action)
@@ -234,7 +195,7 @@ class Transcript:
         if hidden > 1 and not diff:
             lines[first : first + hidden] = [f"{self._cut} {hidden} more lines"]
         for line in lines:
-            style = _diff_style(line) if diff else ""
+            style = _DIFF.get(line[:1], "") if diff else ""
             shown = f"  {line}" if diff else self._fit(f"  {line}")  # a change is shown whole
             self._row(self._styled(shown, style, prose=isinstance(action, RunScript | RunArgv)))
         if reached := reached_words(event):
@@ -276,15 +237,3 @@ class Transcript:
 
     def _print(self, text: Text) -> None:
         self._console.print(text, markup=False, highlight=False, soft_wrap=False, width=self._width)
-
-
-def _diff_style(line: str) -> str:
-    match line[:1]:
-        case "+":
-            return "green"
-        case "-":
-            return "red"
-        case "@":
-            return "cyan"
-        case _:
-            return ""

@@ -186,6 +186,7 @@ async def _quit(words: str, host: CommandHost) -> None:
     host.leave()
 
 
+# fmt: off
 COMMANDS = (
     SlashCommand("help", "[COMMAND]", "this text", _help, aliases=("?",)),
     SlashCommand("resume", "[ID]", "go on with an earlier session", _resume, idle=True, aliases=("continue",)),
@@ -195,12 +196,8 @@ COMMANDS = (
     SlashCommand("context", "[PART]", "what the model is given, and how full its window is", _context),
     SlashCommand("copy", "", "the last answer into the clipboard", _copy),
     SlashCommand("cost", "", "tokens and money of this session", _cost, aliases=("usage",)),
-    SlashCommand(
-        "trust",
-        "[yes|no]",
-        "the files of the repository that need your trust, and your answer",
-        _trust,
-        words=lambda host: ("yes", "no"),
-    ),
+    SlashCommand("trust", "[yes|no]", "the files of the repository that need your trust, and your answer", _trust,
+                 words=lambda host: ("yes", "no")),
     SlashCommand("quit", "", "leave (so does Ctrl-D)", _quit, aliases=("exit",)),
 )
+# fmt: on

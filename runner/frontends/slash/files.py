@@ -151,16 +151,13 @@ async def _init(words: str, host: CommandHost) -> None:
     await host.send(f"{_INIT}\n\nAlso: {words}" if words else _INIT, f"/init {words}".rstrip())
 
 
+# fmt: off
 COMMANDS = (
     SlashCommand("undo", "[N]", "take back what the last N actions did to files", _undo, idle=True),
     SlashCommand("rewind", "[N]", "go back to an earlier prompt: files, conversation, or both", _rewind, idle=True),
     SlashCommand("diff", "", "what this session changed in the files", _diff),
-    SlashCommand(
-        "export",
-        "[md|html|jsonl] [FILE]",
-        "write this session for readers elsewhere",
-        _export,
-        words=lambda host: ("md", "html", "jsonl"),
-    ),
+    SlashCommand("export", "[md|html|jsonl] [FILE]", "write this session for readers elsewhere", _export,
+                 words=lambda host: ("md", "html", "jsonl")),
     SlashCommand("init", "[WISHES]", "have the model write an AGENTS.md", _init, sends=True),
 )
+# fmt: on

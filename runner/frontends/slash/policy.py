@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 
 from policy.model.profile import PermissionRule
@@ -145,20 +144,13 @@ def _gate(host: CommandHost) -> Gate:
     )
 
 
-def _ids(host: CommandHost) -> Sequence[str]:
-    return ("revoke",)
-
-
+# fmt: off
 COMMANDS = (
     SlashCommand("permissions", "", "what is allowed, asked and denied here", _permissions, aliases=("rules",)),
-    SlashCommand("grants", "[revoke ID]", "answers that are remembered", _grants, words=_ids),
-    SlashCommand(
-        "audit",
-        "[denied|asked|NUMBER]",
-        "what was decided in this session",
-        _audit,
-        words=lambda host: ("denied", "asked", "allowed", "last"),
-    ),
+    SlashCommand("grants", "[revoke ID]", "answers that are remembered", _grants, words=lambda host: ("revoke",)),
+    SlashCommand("audit", "[denied|asked|NUMBER]", "what was decided in this session", _audit,
+                 words=lambda host: ("denied", "asked", "allowed", "last")),
     SlashCommand("why", "[COMMAND]", "why the last decision, or what a command would get", _why),
     SlashCommand("sandbox", "[COMMAND]", "what holds every action; the rights of a command", _sandbox),
 )
+# fmt: on

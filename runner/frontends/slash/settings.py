@@ -79,20 +79,12 @@ def _about(name: str, now: str) -> str:
     return "  ".join(part for part in (holds, costs, "(now)" if name == now else "") if part)
 
 
+# fmt: off
 COMMANDS = (
-    SlashCommand(
-        "mode",
-        "[NAME]",
-        "how much is allowed without a question",
-        _mode,
-        words=lambda host: [mode.value for mode in Mode],
-    ),
+    SlashCommand("mode", "[NAME]", "how much is allowed without a question", _mode,
+                 words=lambda host: [mode.value for mode in Mode]),
     SlashCommand("model", "[PROVIDER:MODEL]", "who works for you, from the next request on", _model, words=_models),
-    SlashCommand(
-        "thinking",
-        "[LEVEL]",
-        "how much the model reasons before it answers",
-        _thinking,
-        words=lambda host: [each.value for each in Thinking],
-    ),
+    SlashCommand("thinking", "[LEVEL]", "how much the model reasons before it answers", _thinking,
+                 words=lambda host: [level.value for level in Thinking]),
 )
+# fmt: on

@@ -27,7 +27,7 @@ class FileProposals:
     """A Source. The list is read in a thread; `ready` is called from there once it is new. Nothing is proposed until
     `root` is a folder; `secret` says of a path whether it is one."""
 
-    def __init__(self, ready: Callable[[], None]) -> None:
+    def __init__(self, ready: Callable[[], object]) -> None:
         self.root = ""
         self.secret: Callable[[str], bool] = lambda path: False
         self._ready = ready

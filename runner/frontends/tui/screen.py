@@ -11,36 +11,7 @@ from typing import assert_never
 
 from policy.model.tier import Ruling
 from policy.model.verdict import Problem
-from runner.events import (
-    ActionFinished,
-    CallBegun,
-    Changed,
-    CommandOutput,
-    Compacted,
-    ContextUsed,
-    Denied,
-    Display,
-    ErrorRaised,
-    Event,
-    MalformedCall,
-    ModelText,
-    ModelThinking,
-    Notice,
-    PickWanted,
-    PlanProposed,
-    Prompted,
-    QuestionAnswered,
-    QuestionAsked,
-    Queued,
-    Resumed,
-    Retrying,
-    RunEnded,
-    SessionStarted,
-    Steered,
-    ToolProposed,
-    Unqueued,
-    VerdictReached,
-)
+from runner import events
 from runner.frontends.tui.call_view import CallCard, malformed_rows, problem_rows, title_rows
 from runner.frontends.tui.code import diff_rows
 from runner.frontends.tui.rows import WIDEST, Fragments, ansi, clip_rows, encode_rows, hang, measure, safe, wrap
@@ -57,25 +28,12 @@ from runner.frontends.wording import (
 )
 from runner.text.sanitize import one_line, visible
 
-# What is told at once, when it happens.
-_Whole = (
-    SessionStarted
-    | Resumed
-    | Prompted
-    | Steered
-    | ToolProposed
-    | ActionFinished
-    | Denied
-    | MalformedCall
-    | PlanProposed
-    | Notice
-    | Display
-    | Retrying
-    | Compacted
-    | Changed
-    | ErrorRaised
-    | RunEnded
-)
+# Events after which the block that the model is writing stays open.
+_LIVE = (
+    events.ModelText | events.ModelThinking | events.CallBegun | events.CommandOutput | events.ContextUsed
+    | events.Queued | events.Unqueued | events.PickWanted
+    | events.VerdictReached | events.QuestionAnswered | events.QuestionAsked
+)  # fmt: skip
 
 
 class Screen:
@@ -102,30 +60,70 @@ class Screen:
         self._brief = False  # or a read of one row
         self._folded: Draw | None = None
 
-    def take(self, event: Event) -> None:
+    def take(self, event: events.Event) -> None:
         """Take an event. Fits `Emit`; nothing is drawn yet."""
+        if not isinstance(event, _LIVE):
+            self._writing.end()
+        theme = self.theme
         match event:
-            case ModelText(text):
+            case events.ModelText(text):
                 self._writing.said(text)
-                return
-            case ModelThinking(text):
+            case events.ModelThinking(text):
                 self._writing.thought(text)
-                return
-            case CommandOutput(call, _, text):
+            case events.CommandOutput(call, _, text):
                 if call in self._cards:
                     self._cards[call].printed(text)
-                return
-            case ContextUsed() | Queued() | Unqueued() | PickWanted():
-                return  # the status line, the queue and the list show these
-            case CallBegun(tool):
+            case events.ContextUsed() | events.Queued() | events.Unqueued() | events.PickWanted():
+                pass  # the status line, the queue and the list show these
+            case events.CallBegun(tool):
                 self._writing.calls(tool)
-                return
-            case VerdictReached() | QuestionAnswered() | QuestionAsked():
+            case events.VerdictReached() | events.QuestionAnswered() | events.QuestionAsked():
                 self._settled(event)
-                return
-            case _:
-                self._writing.end()
-        self._event(event)
+            case events.SessionStarted():
+                self._cwd = event.cwd
+                self._put(partial(_labelled, session_labels(event), theme=theme))
+            case events.Resumed():
+                self._put(partial(_labelled, resumption_labels(event), theme=theme))
+            case events.Prompted() | events.Steered():
+                self._put(partial(prompt_rows, prompt_words(event), theme=theme))
+            case events.ToolProposed(call, tool, action):
+                self._cards[call] = CallCard(call, tool, action, self._cwd)
+            case events.ActionFinished(call):
+                card = self._cards.pop(call, None) or CallCard(call, "", None, self._cwd)
+                brief = card.brief(event)
+                self._put(lambda width: card.finished(event, width, theme), close=brief and self._brief)
+                self._brief = brief
+                if card.folds(event):
+                    self._folded = lambda width: card.finished(event, width, theme, whole=True)
+            case events.Denied(call):
+                refused = self._cards.pop(call, None) or CallCard(call, event.action, None, self._cwd)
+                self._put(lambda width: refused.denied(event, width, theme))
+            case events.MalformedCall(call):
+                self._cards.pop(call, None)
+                self._put(partial(malformed_rows, event, theme=theme))
+            case events.PlanProposed(_, plan):
+                self._put(lambda width: title_rows([(theme.badge_odd, " plan "), ("", "  ")], "", width, theme))
+                put_markdown(plan, self._put, theme)
+            case events.Notice(text):
+                self._note(text)
+            case events.Display(text, "markdown"):
+                put_markdown(text, self._put, theme)
+            case events.Display(text, "diff"):
+                self._put(lambda width: diff_rows(visible(text).split("\n"), width, theme))
+            case events.Display(text):
+                self._put(lambda width: wrap(safe(text), width))
+            case events.Retrying():
+                self._note(note_words(event), theme.warn)
+            case events.Compacted() | events.Changed():
+                self._note(note_words(event))
+            case events.ErrorRaised(problem):
+                self._put(partial(failed_rows, problem, theme=theme))
+            case events.RunEnded():
+                self.halt()
+                self._noted = False
+                self._note(run_end_words(event))
+            case never:
+                assert_never(never)
 
     def done(self) -> str:
         """Return the rows that were finished since the last call, as ANSI text to be written above the live rows."""
@@ -183,25 +181,27 @@ class Screen:
         self._put(lambda width: wrap(row, width), close=self._noted)
         self._noted = True
 
-    def _settled(self, event: VerdictReached | QuestionAsked | QuestionAnswered) -> None:
+    def _settled(self, event: events.VerdictReached | events.QuestionAsked | events.QuestionAnswered) -> None:
         card = self._cards.get(event.call)
-        if card is None and isinstance(event, QuestionAsked) and event.card is not None:
+        if card is None and isinstance(event, events.QuestionAsked) and event.card is not None:
             # One of a list, before its turn. Where that is stopped, this is the only trace of it.
             card = self._cards[event.call] = CallCard(
                 event.call, f"{'$ ' if event.card.editable else ''}{event.card.command}", None, self._cwd
             )
         if card is None:
-            if isinstance(event, QuestionAnswered):  # to a plan, which has no card: their words leave the screen else
+            if isinstance(
+                event, events.QuestionAnswered
+            ):  # to a plan, which has no card: their words leave the screen else
                 self._note(one_line(f"you said no{': ' if event.feedback else ''}{event.feedback or ''}", 2_000))
             return
         match event:
-            case VerdictReached():
+            case events.VerdictReached():
                 card.verdict = event
                 if event.ruling is Ruling.ALLOW:
                     card.began = self._now()
-            case QuestionAsked():
+            case events.QuestionAsked():
                 card.asked, card.tier = True, event.card.tier if event.card is not None else None
-            case QuestionAnswered():
+            case events.QuestionAnswered():
                 if card.began is not None:  # it ran, and what the sandbox stopped it from was asked about
                     card.beyond = event
                 else:
@@ -211,78 +211,10 @@ class Screen:
             case never:
                 assert_never(never)
 
-    def _event(self, event: _Whole) -> None:
-        theme = self.theme
-        match event:
-            case SessionStarted():
-                self._cwd = event.cwd
-                self._put(lambda width: started_rows(event, width, theme))
-            case Resumed():
-                self._put(lambda width: resumed_rows(event, width, theme))
-            case Prompted() | Steered():
-                text = prompt_words(event)
-                self._put(lambda width: prompt_rows(text, width, theme))
-            case ToolProposed(call, tool, action):
-                self._cards[call] = CallCard(call, tool, action, self._cwd)
-            case ActionFinished(call):
-                card = self._cards.pop(call, None) or CallCard(call, "", None, self._cwd)
-                brief = card.brief(event)
-                self._put(lambda width: card.finished(event, width, theme), close=brief and self._brief)
-                self._brief = brief
-                if card.folds(event):
-                    self._folded = lambda width: card.finished(event, width, theme, whole=True)
-            case Denied(call):
-                refused = self._cards.pop(call, None) or CallCard(call, event.action, None, self._cwd)
-                self._put(lambda width: refused.denied(event, width, theme))
-            case MalformedCall(call):
-                self._cards.pop(call, None)
-                self._put(lambda width: malformed_rows(event, width, theme))
-            case PlanProposed(_, plan):
-                self._put(lambda width: title_rows([(theme.badge_odd, " plan "), ("", "  ")], "", width, theme))
-                put_markdown(plan, self._put, theme)
-            case Notice(text):
-                self._note(text)
-            case Display(text, kind):
-                self._display(text, kind)
-            case Retrying():
-                self._note(note_words(event), theme.warn)
-            case Compacted() | Changed():
-                self._note(note_words(event))
-            case ErrorRaised(problem):
-                self._put(lambda width: failed_rows(problem, width, theme))
-            case RunEnded():
-                self._ended(event)
-            case never:
-                assert_never(never)
-
-    def _display(self, text: str, kind: str) -> None:
-        theme = self.theme
-        if kind == "markdown":
-            put_markdown(text, self._put, theme)
-        elif kind == "diff":
-            self._put(lambda width: diff_rows(visible(text).split("\n"), width, theme))
-        else:
-            self._put(lambda width: wrap(safe(text), width))
-
-    def _ended(self, event: RunEnded) -> None:
-        self.halt()
-        self._noted = False
-        self._note(run_end_words(event))
-
 
 _PROMPT_FOLD = (8, 3)  # lines of a long prompt that are shown again
 _LINE = 4000  # characters of one of them
 _LEAD = 11  # cells of a label
-
-
-def started_rows(event: SessionStarted, width: int, theme: Theme) -> list[Fragments]:
-    """Return the rows about a new session: the workspace, the mode, the model and the enforcement."""
-    return _labelled(session_labels(event), width, theme)
-
-
-def resumed_rows(event: Resumed, width: int, theme: Theme) -> list[Fragments]:
-    """Return the rows about a continued session, and what has changed since."""
-    return _labelled(resumption_labels(event), width, theme)
 
 
 def prompt_rows(text: str, width: int, theme: Theme) -> list[Fragments]:

@@ -33,140 +33,147 @@ def start_terminal(args: "Callable[[], RunArgs]", early: str = "") -> int:
 
     The options are read after the first keys. `early` is the text that was typed before.
     """
-    return asyncio.run(_talk(args, early))
+
+    async def run() -> int:
+        return await _Terminal(args, early).run()
+
+    return asyncio.run(run())
 
 
-async def _talk(args: "Callable[[], RunArgs]", early: str) -> int:
-    environ = os.environ
-    spell_out()
-    output = canvas(environ)
-    errors: list[BaseException] = []
-    controller = TerminalController(environ, lambda error: _fail(errors, app, error))
-    history = Remembered()
-    ground = TerminalProbe(environ, lambda: _coloured(app, ground, controller))
-    input = Intake(sys.stdin, ground.heard)
-    input.ahead(early)
-    loop = asyncio.get_running_loop()
+class _Terminal:
+    """The conversation at one terminal: its input and output, the App that draws, and the session behind it."""
 
-    def listed() -> None:
-        loop.call_soon_threadsafe(app.propose)
+    def __init__(self, args: "Callable[[], RunArgs]", early: str) -> None:
+        spell_out()
+        self._args = args
+        self._errors: list[BaseException] = []
+        self._resumable: str | None = None  # the name of the session, once it has a file
+        self._output = canvas(os.environ)
+        self._controller = TerminalController(os.environ, self._fail)
+        self._history = Remembered()
+        self._probe = TerminalProbe(os.environ, self._colour)
+        self._input = Intake(sys.stdin, self._probe.heard)
+        loop = asyncio.get_running_loop()
+        self._files = FileProposals(lambda: loop.call_soon_threadsafe(self._app.propose))
+        self._app = self._controller.app = App(
+            self._controller, self._history, self._output, self._input, os.environ,
+            (self._controller.proposals, self._files), first=self._probe.question,
+        )  # fmt: skip
+        bind_keys(self._app)
+        self._input.ahead(early)
 
-    files = FileProposals(listed)
-    app = controller.app = App(
-        controller, history, output, input, environ, (controller.proposals, files), first=ground.question
-    )
-    bind_keys(app)
-    kept: list[str] = []
-    session = asyncio.ensure_future(_session(args, controller, app, files, history, kept, ground))
-    session.add_done_callback(lambda task: _over(task, app, errors))
-    code: int = Exit.DONE
-    with _ends(app):
-        try:
-            code = await app.run()
-        except EOFError:  # the terminal is gone, and nobody reads what we would say
-            code = 128 + signal.SIGHUP
-        finally:
-            session.cancel()
-            await asyncio.wait((session,))
-            if output.gone is None:
-                ground.settle(input)
-    if app.screen is not None:
-        output.write_raw(app.screen.done())
-        output.flush()
-    if errors:
-        raise errors[0]
-    if kept and output.gone is None:
-        say(f"to go on: agent --resume {kept[0][:8]}")
-    return code
+    async def run(self) -> int:
+        """Draw and take keys until the user leaves, and return the exit code."""
+        session = asyncio.ensure_future(self._session())
+        session.add_done_callback(self._over)
+        code: int = Exit.DONE
+        with _ends(self._app):
+            try:
+                code = await self._app.run()
+            except EOFError:  # the terminal is gone, and no message can be shown
+                code = 128 + signal.SIGHUP
+            finally:
+                session.cancel()
+                await asyncio.wait((session,))
+                if self._output.gone is None:
+                    self._probe.settle(self._input)
+        if self._app.screen is not None:
+            self._output.write_raw(self._app.screen.done())
+            self._output.flush()
+        if self._errors:
+            raise self._errors[0]
+        if self._resumable is not None and self._output.gone is None:
+            say(f"to go on: agent --resume {self._resumable[:8]}")
+        return code
 
+    async def _session(self) -> None:
+        """Open the session and keep it open until the task is cancelled."""
+        await asyncio.to_thread(_load)
+        from policy.model.secret_paths import Secrets
+        from runner.agent.agent import Agent
+        from runner.agent.startup import prepare_start
+        from runner.frontends.slash.registry import known
+        from runner.frontends.tui.question import Panels, asker
+        from runner.frontends.tui.screen import Screen
+        from runner.frontends.tui.theme import theme_for
+        from runner.secrets.redactor import Redactor
+        from runner.state.paths import state_dir
 
-async def _session(
-    given: "Callable[[], RunArgs]",
-    controller: TerminalController,
-    app: App,
-    files: FileProposals,
-    history: Remembered,
-    kept: list[str],
-    ground: TerminalProbe,
-) -> None:
-    """Open the session and keep it open until the task is cancelled. `kept` gets the name for resuming it."""
-    await asyncio.to_thread(_load)
-    from policy.model.secret_paths import Secrets
-    from runner.agent.agent import Agent
-    from runner.agent.startup import prepare_start
-    from runner.frontends.slash.registry import known
-    from runner.frontends.tui.question import Panels, asker
-    from runner.frontends.tui.screen import Screen
-    from runner.frontends.tui.theme import theme_for
-    from runner.secrets.redactor import Redactor
-    from runner.state.paths import state_dir
-
-    output = app.application.output
-    theme = theme_for(os.environ, light=ground.light)
-    app.screen = Screen(lambda: output.get_size().columns, theme, encoding=output.encoding())
-    ask = partial(asker, app, asyncio.get_running_loop())
-    args = await asyncio.to_thread(given)
-    if args.selection.resume == "":
-        picked = await _picked(args, app)
-        if picked is None:
+        app, output = self._app, self._output
+        theme = theme_for(os.environ, light=self._probe.light)
+        app.screen = Screen(lambda: output.get_size().columns, theme, encoding=output.encoding())
+        ask = partial(asker, app, asyncio.get_running_loop())
+        args: RunArgs | None = await asyncio.to_thread(self._args)
+        if args is not None and args.selection.resume == "":
+            args = await self._picked(args)
+        if args is None:
             app.leave(Exit.DONE)
             return
-        args = picked
-    begun = await asyncio.to_thread(_unless_left, lambda: prepare_start(args, unattended=False, asker=ask))
-    if begun is None:
-        app.leave(Exit.INTERRUPTED)
-        return
-    history.keep(state_dir(os.environ) / "history", Redactor(live=True, shapes=True).text)
-    app.editor.recall()
-    agent = Agent(approver=Panels(app), emit=app.emit, start=lambda: begun)
-    async with agent:
-        ctx = agent.conversation.ctx
-        facts = ctx.look()
-        files.root, files.secret = ctx.cwd, Secrets(ctx.profile, facts.home, facts.private).holds
-        found = await asyncio.to_thread(known, os.environ, ctx.context)
-        controller.commands = found.commands
-        for notice in found.notices:
-            ctx.emit(Notice(notice))
-        controller.join(agent, begun.settings)
-        app.bell.how = str(begun.settings.value("notify"))
-        _coloured(app, ground, controller)
-        try:
-            await asyncio.get_running_loop().create_future()
-        finally:
-            await controller.part()
-            history.shorten()
-            if (name := agent.conversation.ctx.journal.kept) is not None:
-                kept.append(name)
+        start = await asyncio.to_thread(_unless_left, partial(prepare_start, args, unattended=False, asker=ask))
+        if start is None:
+            app.leave(Exit.INTERRUPTED)
+            return
+        self._history.keep(state_dir(os.environ) / "history", Redactor(live=True, shapes=True).text)
+        app.editor.recall()
+        async with Agent(approver=Panels(app), emit=app.emit, start=lambda: start) as agent:
+            ctx = agent.conversation.ctx
+            facts = ctx.look()
+            self._files.root, self._files.secret = ctx.cwd, Secrets(ctx.profile, facts.home, facts.private).holds
+            commands = await asyncio.to_thread(known, os.environ, ctx.context)
+            self._controller.commands = commands.commands
+            for notice in commands.notices:
+                ctx.emit(Notice(notice))
+            self._controller.join(agent, start.settings)
+            app.bell.how = str(start.settings.value("notify"))
+            self._colour()
+            try:
+                await asyncio.get_running_loop().create_future()
+            finally:
+                await self._controller.part()
+                self._history.shorten()
+                self._resumable = agent.conversation.ctx.journal.kept
 
+    async def _picked(self, args: "RunArgs") -> "RunArgs | None":
+        """Return the session that the user picks for `--resume` without a name; None if the user leaves the list."""
+        from runner.frontends.slash.command import Row
+        from runner.gate.gate import folder
+        from runner.problems import usage
+        from runner.sessions.selection import SessionSelection
+        from runner.sessions.store import SessionStore
+        from runner.sessions.summary import row, summarize_sessions
+        from runner.state.paths import home, state_dir
+        from runner.state.workspace import workspace_of
 
-async def _picked(args: "RunArgs", app: App) -> "RunArgs | None":
-    """Return the session that the user picks for `--resume` without a name; None if the user leaves the list."""
-    from runner.frontends.slash.command import Row
-    from runner.gate.gate import folder
-    from runner.problems import usage
-    from runner.sessions.selection import SessionSelection
-    from runner.sessions.store import SessionStore
-    from runner.sessions.summary import row, summarize_sessions
-    from runner.state.paths import home, state_dir
-    from runner.state.workspace import workspace_of
+        workspace = workspace_of(str(folder(args.cwd)), os.path.realpath(home(os.environ)))
+        store = SessionStore.of(state_dir(os.environ), workspace)
+        found = await asyncio.to_thread(lambda: list(summarize_sessions(store)))
+        if not found:
+            raise usage("there is nothing to resume", "no session of this workspace is kept", "leave --resume out")
+        picked = await self._app.pick("resume which session?", [Row(each.id, row(each, width=90)) for each in found])
+        return replace(args, selection=SessionSelection(resume=picked)) if picked is not None else None
 
-    workspace = workspace_of(str(folder(args.cwd)), os.path.realpath(home(os.environ)))
-    store = SessionStore.of(state_dir(os.environ), workspace)
-    found = await asyncio.to_thread(lambda: list(summarize_sessions(store)))
-    if not found:
-        raise usage("there is nothing to resume", "no session of this workspace is kept", "leave --resume out")
-    picked = await app.pick("resume which session?", [Row(each.id, row(each, width=90)) for each in found])
-    return replace(args, selection=SessionSelection(resume=picked)) if picked is not None else None
+    def _colour(self) -> None:
+        """Use the colours that the setting or the terminal determined, from the next drawing on."""
+        from runner.frontends.tui.theme import theme_for
 
+        painter, screen = self._app.painter, self._app.screen
+        painter.wraps = painter.wraps and not self._probe.cuts
+        if screen is not None:
+            wanted = self._controller.settings.value("theme") if self._controller.open else "auto"
+            screen.theme = theme_for(os.environ, wanted, light=self._probe.light)
 
-def _coloured(app: App, ground: TerminalProbe, controller: TerminalController) -> None:
-    """Use the colours that the setting or the terminal determined, from the next drawing on."""
-    from runner.frontends.tui.theme import theme_for
+    def _fail(self, error: BaseException) -> None:
+        if not isinstance(error, asyncio.CancelledError):
+            self._errors.append(error)
+            self._app.leave(Exit.FAILED)
 
-    app.painter.wraps = app.painter.wraps and not ground.cuts
-    if app.screen is not None:
-        wanted = controller.settings.value("theme") if controller.open else "auto"
-        app.screen.theme = theme_for(os.environ, wanted, light=ground.light)
+    def _over(self, session: "asyncio.Task[None]") -> None:
+        if session.cancelled():  # the user stopped a question of the beginning
+            self._app.leave(Exit.INTERRUPTED)
+        elif (error := session.exception()) is not None:
+            self._fail(error)
+        else:
+            self._app.leave(Exit.FAILED)
 
 
 def _unless_left(start: "Callable[[], SessionStart]") -> "SessionStart | None":
@@ -203,18 +210,3 @@ def _ends(app: App) -> Iterator[None]:
         for number, handler in before.items():
             loop.remove_signal_handler(number)
             signal.signal(number, handler)
-
-
-def _fail(errors: list[BaseException], app: App, error: BaseException) -> None:
-    if not isinstance(error, asyncio.CancelledError):
-        errors.append(error)
-        app.leave(Exit.FAILED)
-
-
-def _over(task: "asyncio.Task[None]", app: App, errors: list[BaseException]) -> None:
-    if task.cancelled():  # the person stopped a question of the beginning
-        app.leave(Exit.INTERRUPTED)
-    else:
-        if (error := task.exception()) is not None:
-            errors.append(error)
-        app.leave(Exit.FAILED)

@@ -10,6 +10,7 @@ from prompt_toolkit.styles import Attrs, StyleTransformation
 
 from policy.model.frozen import dataclass
 from policy.model.tier import Tier
+from runner.frontends.wording import BADGE_COLOURS
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +18,6 @@ class Theme:
     """Styles as prompt_toolkit writes them."""
 
     name: str
-    badges: tuple[tuple[Tier, str], ...]
     dim: str = "dim"
     strong: str = "bold"
     prompt: str = "bold"
@@ -27,7 +27,6 @@ class Theme:
     badge_bad: str = "ansiwhite bg:ansired"
     badge_odd: str = "ansiblack bg:ansiyellow"
     heading: str = "bold ansicyan"
-    quote: str = "italic"
     link: str = "underline"
     inline: str = "ansicyan"  # `code` in a sentence
     added: str = "ansigreen"
@@ -41,31 +40,16 @@ class Theme:
 
     def badge(self, tier: Tier) -> str:
         """Return the style of a tier's badge."""
-        return dict(self.badges)[tier]
+        if self.name == "plain":
+            return "reverse"
+        text, ground = BADGE_COLOURS[tier]
+        return f"ansi{text} bg:ansi{ground}"
 
-
-# fmt: off
-_BADGES: dict[Tier, str] = {
-    Tier.READ:          "ansiblack bg:ansigreen",
-    Tier.WRITE:         "ansiblack bg:ansicyan",
-    Tier.EXECUTE:       "ansiwhite bg:ansiblue",
-    Tier.AGENT_SPAWN:   "ansiwhite bg:ansiblue",
-    Tier.READ_OUTSIDE:  "ansiblack bg:ansiyellow",
-    Tier.NETWORK:       "ansiblack bg:ansiyellow",
-    Tier.WRITE_OUTSIDE: "ansiblack bg:ansiyellow",
-    Tier.MCP_EXTERNAL:  "ansiblack bg:ansiyellow",
-    Tier.DANGEROUS:     "ansiwhite bg:ansired",
-    Tier.UNKNOWN:       "ansiwhite bg:ansimagenta",
-    Tier.SECRET:        "ansiwhite bg:ansired",
-    Tier.DENIED:        "ansiwhite bg:ansired",
-}
-# fmt: on
 
 # Blue is hard to read on black, yellow and cyan on white.
-DARK = Theme("dark", tuple(_BADGES.items()), name_style="ansibrightblue")
+DARK = Theme("dark", name_style="ansibrightblue")
 LIGHT = Theme(
     "light",
-    tuple(_BADGES.items()),
     warn="ansimagenta",
     heading="bold ansiblue",
     inline="ansiblue",
@@ -74,7 +58,6 @@ LIGHT = Theme(
 )
 PLAIN = Theme(
     "plain",
-    tuple((tier, "reverse") for tier in Tier),
     good="",
     warn="bold",
     bad="bold",
