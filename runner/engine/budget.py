@@ -7,16 +7,7 @@ from enum import StrEnum
 from typing import NoReturn, assert_never
 
 from runner.engine.run_limits import RunLimits
-from runner.messages import (
-    AssistantMessage,
-    ImageBlock,
-    Message,
-    TextBlock,
-    ThinkingBlock,
-    ToolCall,
-    Usage,
-    blocks_of,
-)
+from runner.messages import AssistantMessage, ImageBlock, Message, TextBlock, ThinkingBlock, ToolCall, Usage, blocks_of
 from runner.problems import Exit
 from runner.providers.pricing import FREE, Price, cost
 

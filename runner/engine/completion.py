@@ -10,13 +10,11 @@ import random
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Sequence
 
-from policy.model.frozen import dataclass
 from policy.model.verdict import Problem
 from runner.engine.budget import MOST_ANSWERED, BudgetMeter
 from runner.engine.model_access import ModelAccess
 from runner.engine.partial_reply import BROKEN, CUT, OverlapFilter, PartialReply
 from runner.engine.run_context import RunContext
-from runner.engine.run_limits import RunLimits
 from runner.engine.tool_calls import bounded
 from runner.events import CallBegun, Changed, ModelText, ModelThinking, Notice, Retrying
 from runner.messages import (
@@ -42,23 +40,12 @@ from runner.providers.catalog import facts_of
 from runner.secrets.secret import SecretError
 
 
-@dataclass(frozen=True, slots=True)
-class _Replaced:
-    """The chosen model, and the name of the fallback model that replaced it."""
-
-    provider: Provider
-    model: str
-    limits: RunLimits
-    named: str
-    by: str
-
-
 class Fallback:
     """The state of the fallback in one run. A run falls back once: it ends if the second model is busy, too."""
 
     def __init__(self) -> None:
         self._tried = False
-        self._replaced: _Replaced | None = None
+        self._replaced: tuple[ModelAccess, str] | None = None  # the chosen model, and the name of the other
 
     def ready(self, ctx: RunContext) -> bool:
         """Return True if a fallback model is set that was not tried yet and is not the model in use."""
@@ -79,25 +66,25 @@ class Fallback:
             problem = error.problem
             ctx.emit(Notice(f"the fallback model `{ctx.fallback}` cannot go on: {problem.what}: {problem.why}"))
             return False
-        live, was, now = ctx.live, ctx.live.named, opened.named
+        was, now = ctx.live.named, opened.named
         if now == was:
             return False
-        self._replaced = _Replaced(live.provider, live.model, live.limits, was, now)
-        live.use_model(opened.provider, opened.model, limits)
+        self._replaced = ctx.model_access(), now
+        ctx.live.use_model(opened.provider, opened.model, limits)
         ctx.journal.model(now, limits.price)
         ctx.emit(Changed("model", was, now, why))
         return True
 
     def over(self, ctx: RunContext, messages: list[Message]) -> None:
         """Return to the chosen model at the end of the run, unless the user chose another one in the meantime."""
-        replaced = self._replaced
-        if replaced is None or ctx.live.named != replaced.by:
+        chosen, by = self._replaced or (None, "")
+        if chosen is None or ctx.live.named != by:
             return
-        ctx.live.use_model(replaced.provider, replaced.model, replaced.limits)
+        ctx.live.use_model(chosen.provider, chosen.model, chosen.limits)
         without_thoughts(messages)
         ctx.gauge.another()
-        ctx.journal.model(replaced.named, replaced.limits.price)
-        ctx.emit(Changed("model", replaced.by, replaced.named, "the next prompt goes to it again"))
+        ctx.journal.model(chosen.named, chosen.limits.price)
+        ctx.emit(Changed("model", by, chosen.named, "the next prompt goes to it again"))
 
 
 class Completion:
@@ -201,13 +188,9 @@ class Completion:
 
         Some servers refuse a request that could fill more than the context window.
         """
-        wanted = raised or min(MOST_ANSWERED, self._facts_output or MOST_ANSWERED)
+        wanted = raised or min(MOST_ANSWERED, facts_of(self._access.named).output or MOST_ANSWERED)
         left = self._ctx.view.left(self._messages, self._access)
         return wanted if left is None else min(wanted, left)
-
-    @property
-    def _facts_output(self) -> int | None:
-        return facts_of(self._access.named).output
 
     def _sent(self) -> tuple[Message, ...]:
         ctx = self._ctx
@@ -293,7 +276,7 @@ class Completion:
     def _longer(self, reply: Reply, cap: int) -> Reply | None:
         """Return the reply to use for an answer that was cut, or None if the model has to be asked to continue it."""
         opened, calls = self._open, reply.message.calls
-        twice = min((self._raised or MOST_ANSWERED) * 2, self._facts_output or 0) or None
+        twice = min((self._raised or MOST_ANSWERED) * 2, facts_of(self._access.named).output or 0) or None
         higher = self._most(twice)
         grown, cut = higher > cap, bool(calls) and calls[-1].arguments is None
         if cut and not grown:
@@ -339,9 +322,8 @@ class Completion:
         seconds = patience.wait(error.failure, attempt, error.retry_after, luck, left=self._left)
         if seconds is None and error.retry_after is not None and error.retry_after > 0:
             name = access.provider.name
-            ctx.emit(
-                Notice(f"`{name}` wants to be asked again in {error.retry_after:.0f} s: longer than this run waits")
-            )
+            delay = f"`{name}` wants to be asked again in {error.retry_after:.0f} s"
+            ctx.emit(Notice(f"{delay}: longer than this run waits"))
         if seconds is None or attempt > tries:
             if not self.fallback.take(ctx, error.problem.what):
                 raise error

@@ -10,21 +10,13 @@ from policy.model.verdict import Allow, Deny, Permit
 from runner.audit import records
 from runner.audit.records import Decision
 from runner.changes.undo.errors import UndoError
-from runner.engine.authorize import authorize
+from runner.engine.authorize import Authorization, authorize
 from runner.engine.call_questions import CallRequester
 from runner.engine.escalation import request_escalation
 from runner.engine.plan_mode import Proposal, propose
 from runner.engine.run_context import RunContext
 from runner.engine.tool_calls import Judgement, ModelCall, Planned
-from runner.engine.tool_results import (
-    CallResult,
-    again,
-    denied,
-    edited,
-    finished,
-    listener,
-    stopped,
-)
+from runner.engine.tool_results import CallResult, again, denied, edited, finished, listener, stopped
 from runner.events import Notice
 from runner.gate.wording import action_words, cell_words
 from runner.sessions.journal import CallVerdict
@@ -41,19 +33,8 @@ async def execute_call(judgement: Judgement | Proposal, ctx: RunContext) -> Call
     found = await authorize(judgement.evaluation, CallRequester(ctx, judgement.planned.call), judgement.early)
     planned, verdict = replace(judgement.planned, action=found.evaluation.action), found.verdict
     judgement = replace(judgement, planned=planned)
-    decision = records.Decision(
-        planned.call.name,
-        found.evaluation.assessment,
-        verdict,
-        ctx.sandbox.name,
-        found.answer,
-        grants=found.names,
-        granted=found.by,
-        reach=ctx.sandbox.name,
-        noted=found.evaluation.noted,
-        proposed=found.proposed,
-        model=judgement.model,
-    )
+    decision = _decision(judgement, found, ctx)
+    decision = replace(decision, grants=found.names, granted=found.by, proposed=found.proposed)
     number = _record(planned, decision, ctx)
     if isinstance(verdict, Deny):
         report = denied(planned, verdict, ctx, number)
@@ -63,7 +44,21 @@ async def execute_call(judgement: Judgement | Proposal, ctx: RunContext) -> Call
     return report if found.proposed is None else edited(report, planned, ctx)
 
 
-def _record(planned: Planned, decision: records.Decision, ctx: RunContext) -> int:
+def _decision(judgement: Judgement, found: Authorization, ctx: RunContext) -> Decision:
+    """Return the decision for the record, without the remembered answers."""
+    return Decision(
+        judgement.planned.call.name,
+        found.evaluation.assessment,
+        found.verdict,
+        ctx.sandbox.name,
+        found.answer,
+        reach=ctx.sandbox.name,
+        noted=found.evaluation.noted,
+        model=judgement.model,
+    )
+
+
+def _record(planned: Planned, decision: Decision, ctx: RunContext) -> int:
     """Record `decision` and return the number of the record.
 
     INVARIANT: the record is durable before the action runs. AuditError is raised if it cannot be written, and then the
@@ -80,17 +75,7 @@ async def _finish(judgement: Judgement, permit: Permit, outcome: Outcome, number
     granted: list[ExtraRight] = []
     while (more := await request_escalation(planned, permit.terms, outcome, ctx, granted)) is not None:
         granted.append(more.extra)
-        decision = records.Decision(
-            planned.call.name,
-            more.decision.evaluation.assessment,
-            more.decision.verdict,
-            ctx.sandbox.name,
-            more.decision.answer,
-            tuple(each.words for each in granted),
-            reach=ctx.sandbox.name,
-            noted=more.decision.evaluation.noted,
-            model=judgement.model,
-        )
+        decision = replace(_decision(judgement, more.decision, ctx), typed=tuple(each.words for each in granted))
         number, before = _record(planned, decision, ctx), number
         if isinstance(more.decision.verdict, Deny):
             return stopped(finished(planned, outcome, ctx, before), more.decision.verdict.problem, ctx)

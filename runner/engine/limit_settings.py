@@ -29,18 +29,15 @@ class BudgetFlags:
         """Return the name, option and value of each given option except `--max-turns`. Raise a usage error."""
         from runner.config.amounts import parse_bytes, parse_money, parse_seconds
 
-        found: list[tuple[str, str, Value]] = []
-        if self.tokens is not None:
-            found.append(("tokens", "--max-tokens", self.tokens))
-        if self.cost is not None:
-            found.append(("money", "--max-cost", parse_money(self.cost)))
-        if self.timeout is not None:
-            found.append(("time", "--timeout", parse_seconds(self.timeout, "--timeout")))
-        if self.output is not None:
-            found.append(("output", "--max-output", parse_bytes(self.output, "--max-output")))
-        if self.denials is not None:
-            found.append(("denials", "--max-denials", self.denials))
-        return tuple(found)
+        cost, timeout, output = self.cost, self.timeout, self.output
+        rows: tuple[tuple[str, str, Value | None], ...] = (
+            ("tokens", "--max-tokens", self.tokens),
+            ("money", "--max-cost", None if cost is None else parse_money(cost)),
+            ("time", "--timeout", None if timeout is None else parse_seconds(timeout, "--timeout")),
+            ("output", "--max-output", None if output is None else parse_bytes(output, "--max-output")),
+            ("denials", "--max-denials", self.denials),
+        )
+        return tuple((name, option, value) for name, option, value in rows if value is not None)
 
 
 def bounds(flags: BudgetFlags, settings: Settings, usual: RunLimits | None = None) -> RunLimits:

@@ -166,8 +166,6 @@ def _details(details: object) -> tuple[list[str], float | None]:
             case {"@type": str(), "retryDelay": str(delay)}:
                 found = _SECONDS.fullmatch(delay)
                 wait = _sane(float(found[1])) if found else wait
-            case _:
-                pass
     return words, wait
 
 

@@ -45,39 +45,40 @@ class Failures:
     timeouts: Timeouts
 
     def status(
-        self, status: int, said: ErrorReason, model: str, *, late: bool = False, wait: float | None = None
+        self, status: int, reason: ErrorReason, model: str, *, late: bool = False, wait: float | None = None
     ) -> ProviderError:
         """Return the error for a status other than 200 or, with `late`, for an error inside an answer that began with
         200.
 
         `wait` is the number of seconds that the headers request.
         """
-        quoted = self._quote(said.message)
-        told = "its answer was an error" if late else f"it answered {status}"
-        why = told + (f": {quoted}" if quoted else "")
-        failure = failure_of(status, said)
-        after = said.wait if wait is None else wait
-        if status == 401 or said.one_of(WRONG_KEY):
-            return self._no_entry(status, told)
-        what, fix = self._words(status, said, failure, model)
-        error = _error(what, why, fix, status, failure, after if failure in WAITING_HELPS else None)
+        quoted = self._quote(reason.message)
+        answered = "its answer was an error" if late else f"it answered {status}"
+        why = answered + (f": {quoted}" if quoted else "")
+        failure = failure_of(status, reason)
+        after = reason.wait if wait is None else wait
+        if status == 401 or reason.one_of(WRONG_KEY):
+            return self._no_entry(status, answered)
+        what, fix = self._words(status, reason, failure, model)
+        error = _error(what, why, fix, failure, status)
+        error.retry_after = after if failure in WAITING_HELPS else None
         error.server_message = quoted
-        error.window = window_of(said.message) if failure is Failure.CONTEXT else None
-        error.thoughts = failure is Failure.FATAL and status == 400 and about_thoughts(said)
-        error.images = about_images(status, failure, said)
+        error.window = window_of(reason.message) if failure is Failure.CONTEXT else None
+        error.thoughts = failure is Failure.FATAL and status == 400 and about_thoughts(reason)
+        error.images = about_images(status, failure, reason)
         return error
 
-    def _words(self, status: int, said: ErrorReason, failure: Failure, model: str) -> tuple[str, str]:
+    def _words(self, status: int, reason: ErrorReason, failure: Failure, model: str) -> tuple[str, str]:
         """Return what happened and what the user can do."""
         who, later = f"`{self.name}`", "wait a little, then try again"
         match failure:
-            case Failure.AUTH if said.one_of(OUT_OF_CREDIT) or status == 402:
+            case Failure.AUTH if reason.one_of(OUT_OF_CREDIT) or status == 402:
                 return f"{who} wants payment first", "add credit there, or use another key"
             case Failure.AUTH:
                 return f"{who} refused access", f"check that the key may use `{model}`; {self._key_ways()}"
             case Failure.CONTEXT:
-                fix = "start a new session, or have the agent read less at once"
-                return f"the conversation is too large for {who}", fix
+                what = f"the conversation is too large for {who}"
+                return what, "start a new session, or have the agent read less at once"
             case Failure.RATE_LIMITED:
                 return f"{who} limits how much is asked", later
             case Failure.OVERLOADED:
@@ -94,7 +95,7 @@ class Failures:
 
     def redirect(self, status: int) -> ProviderError:
         why = f"it answered {status} with another address, and a key is never carried to another address"
-        return _error(f"`{self.name}` redirects", why, f"correct the base URL `{self.endpoint.url}`", status)
+        return _error(f"`{self.name}` redirects", why, f"correct the base URL `{self.endpoint.url}`", status=status)
 
     def not_a_stream(self, kind: str, body: bytes, model: str) -> ProviderError:
         """Return the error for an answer of status 200 that is not an event stream: a proxy's page, a login form, or a
@@ -109,7 +110,7 @@ class Failures:
 
     def truncated(self, where: str) -> ProviderError:
         why = f"the stream ended {where}"
-        return _error(f"the answer of `{self.name}` is incomplete", why, "try again", failure=Failure.RETRYABLE)
+        return _error(f"the answer of `{self.name}` is incomplete", why, "try again", Failure.RETRYABLE)
 
     def malformed(self, why: str) -> ProviderError:
         fix = f"check that `{self.endpoint.url}` really speaks the `{self.name}` protocol"
@@ -127,9 +128,7 @@ class Failures:
 
     def overtime(self) -> ProviderError:
         why = f"the answer was not complete after {self.timeouts.total:g} seconds"
-        return _error(
-            f"`{self.name}` took too long", why, "try again, or ask for less at once", failure=Failure.RETRYABLE
-        )
+        return _error(f"`{self.name}` took too long", why, "try again, or ask for less at once", Failure.RETRYABLE)
 
     def settings(self) -> ProviderError:
         """Return the error for environment settings from which no HTTP client can be built."""
@@ -139,57 +138,46 @@ class Failures:
 
     def transport(self, error: Exception) -> ProviderError:
         """Return the error for a network failure before or inside an answer."""
-        place = f"`{self.endpoint.host}`"
-        cut = f"the connection to `{self.name}` broke"
+        place, again = f"`{self.endpoint.host}`", "check the network, then try again"
         match error:
             case httpx.ConnectTimeout() | httpx.PoolTimeout():
                 why = f"no connection to {place} within {self.timeouts.connect:g} seconds"
-                return self._unreached(why, "check the network, then try again", failure=Failure.RETRYABLE)
+                return self._unreached(why, again, Failure.RETRYABLE)
             case httpx.ReadTimeout():
                 why = f"nothing arrived for {self.timeouts.read:g} seconds"
-                return _error(f"`{self.name}` went silent", why, "try again", failure=Failure.RETRYABLE)
-            case httpx.ConnectError():
-                return self._unconnected(error, place)
+                return _error(f"`{self.name}` went silent", why, "try again", Failure.RETRYABLE)
             case httpx.ProxyError():
                 why = "the proxy that the environment names did not open the way"
                 return self._unreached(why, "check `HTTPS_PROXY` and `NO_PROXY`")
+            case httpx.ConnectError():
+                causes = tuple(_causes(error))
             case httpx.RemoteProtocolError() | httpx.NetworkError() | httpx.TimeoutException():
-                return _error(
-                    cut, f"{place} ended it before the answer was complete", "try again", failure=Failure.RETRYABLE
-                )
+                why = f"{place} ended it before the answer was complete"
+                return _error(f"the connection to `{self.name}` broke", why, "try again", Failure.RETRYABLE)
             case _:
-                why = f"{place} cannot be spoken to"
-                return self._unreached(why, f"check the base URL `{self.endpoint.url}`")
-
-    def _unconnected(self, error: Exception, place: str) -> ProviderError:
-        causes = list(_causes(error))
+                return self._unreached(f"{place} cannot be spoken to", f"check the base URL `{self.endpoint.url}`")
         if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in causes):
-            why = f"the certificate of {place} is not one that this machine trusts"
             fix = "check the base URL and the clock; name a company's own authority with `SSL_CERT_FILE`"
-            return self._unreached(why, fix)
+            return self._unreached(f"the certificate of {place} is not one that this machine trusts", fix)
         if any(isinstance(cause, ssl.SSLError) for cause in causes):
-            why = f"no encrypted connection with {place}"
-            return self._unreached(why, "check the base URL's scheme and port")
+            return self._unreached(f"no encrypted connection with {place}", "check the base URL's scheme and port")
         if any(isinstance(cause, socket.gaierror) for cause in causes):
             why = f"the name {place} cannot be resolved"
-            return self._unreached(why, "check the name and the network", failure=Failure.RETRYABLE)
+            return self._unreached(why, "check the name and the network", Failure.RETRYABLE)
         if self.endpoint.loopback:
             why = f"nothing answers at `{self.endpoint.url}`"
             return self._unreached(why, "start the server, or correct the base URL")
-        return self._unreached(
-            f"{place} took no connection", "check the network, then try again", failure=Failure.RETRYABLE
-        )
+        return self._unreached(f"{place} took no connection", again, Failure.RETRYABLE)
 
-    def _unreached(self, why: str, fix: str, *, failure: Failure = Failure.FATAL) -> ProviderError:
-        return _error(f"`{self.name}` cannot be reached", why, fix, failure=failure)
+    def _unreached(self, why: str, fix: str, failure: Failure = Failure.FATAL) -> ProviderError:
+        return _error(f"`{self.name}` cannot be reached", why, fix, failure)
 
-    def _no_entry(self, status: int, told: str) -> ProviderError:
-        # What a server says about a wrong key may repeat parts of it, so none of it is quoted.
-        if self.secret is None:
-            why = f"{told}, and no key was sent to `{self.endpoint.host}`"
-            return _error(f"`{self.name}` wants an API key", why, self._key_ways(), status, Failure.AUTH)
-        why = f"{told} to the key that was sent to `{self.endpoint.host}`"
-        return _error(f"`{self.name}` did not accept the API key", why, self._key_ways(), status, Failure.AUTH)
+    def _no_entry(self, status: int, answered: str) -> ProviderError:
+        # The words of a server about a wrong key may repeat parts of it, so none of them are quoted.
+        what, why = "wants an API key", f"{answered}, and no key was sent to `{self.endpoint.host}`"
+        if self.secret is not None:
+            what, why = "did not accept the API key", f"{answered} to the key that was sent to `{self.endpoint.host}`"
+        return _error(f"`{self.name}` {what}", why, self._key_ways(), Failure.AUTH, status)
 
     def _key_ways(self) -> str:
         variable = VARIABLES.get(self.name)
@@ -201,15 +189,8 @@ class Failures:
         return one_line(" ".join(masked.split()), QUOTE_LIMIT).rstrip(".")
 
 
-def _error(
-    what: str,
-    why: str,
-    fix: str,
-    status: int | None = None,
-    failure: Failure = Failure.FATAL,
-    retry_after: float | None = None,
-) -> ProviderError:
-    return ProviderError(Problem(what, why, fix), status=status, failure=failure, retry_after=retry_after)
+def _error(what: str, why: str, fix: str, failure: Failure = Failure.FATAL, status: int | None = None) -> ProviderError:
+    return ProviderError(Problem(what, why, fix), status=status, failure=failure)
 
 
 def _causes(error: BaseException | None, depth: int = 8) -> Iterator[BaseException]:

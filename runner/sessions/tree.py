@@ -94,7 +94,10 @@ class Tree:
                     continue
             at = at_of(parent, -1)
             if at < 0 and known:
-                self._orphan(number, parent in lost)
+                self.orphans += 1
+                self.whole_end = False
+                if parent not in lost and len(self.damages) < _TOLD:  # a parent that was left out is reported there
+                    self.damages.append(Damage(number, "no sound line above it is its parent"))
                 lost.add(id)
             elif id in known or (lost and id in lost):
                 self._damage(number, f"its id {id.decode()} is taken", known)
@@ -127,13 +130,6 @@ class Tree:
         self.whole_end = False
         if len(self.damages) < _TOLD:
             self.damages.append(Damage(line, why))
-
-    def _orphan(self, line: int, below: bool) -> None:
-        """Count a line without a valid parent. `below` is True if the parent was left out, which is reported there."""
-        self.orphans += 1
-        self.whole_end = False
-        if not below and len(self.damages) < _TOLD:
-            self.damages.append(Damage(line, "no sound line above it is its parent"))
 
     def path(self) -> list[int]:
         """Return the valid lines from the first to the last, each the parent of the next."""

@@ -6,7 +6,7 @@ its calls. Calls and results keep their ids, so every result still belongs to it
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from runner.engine.context.tokens import weight_of
@@ -20,6 +20,7 @@ from runner.messages import (
     ToolMessage,
     UserMessage,
     joined_text,
+    with_blocks,
 )
 from runner.sessions.entries import CompactionRecord
 from runner.sessions.rewind import OWN
@@ -119,26 +120,26 @@ _Shown = tuple[TextBlock | ImageBlock, ...]
 
 def trimmed(message: Message) -> Message:
     """Remove the middle of long results, and all images."""
-    return _results(message, lambda content: tuple(_picture(block, _TRIMMED) for block in content))
+    return capped(message, _TRIMMED) if isinstance(message, ToolMessage) else message
 
 
 def lined(message: Message) -> Message:
     """Shorten each result to one line, and remove the model's thoughts if the message contains anything else."""
-    if isinstance(message, AssistantMessage):
-        rest = tuple(block for block in message.content if not isinstance(block, ThinkingBlock))
-        return AssistantMessage(rest) if rest and len(rest) < len(message.content) else message
-    return _results(message, _one_line)
+    match message:
+        case AssistantMessage(content):
+            rest = tuple(block for block in content if not isinstance(block, ThinkingBlock))
+            return AssistantMessage(rest) if rest else message
+        case ToolMessage(results):
+            return ToolMessage(tuple(replace(result, content=_one_line(result.content)) for result in results))
+        case _:
+            return message
 
 
 def capped(message: Message, most: int) -> Message:
-    """Shorten every text of `message` to at most `most` characters, whoever wrote the text."""
-    match message:
-        case ToolMessage():
-            return _results(message, lambda content: tuple(_picture(block, most) for block in content))
-        case UserMessage(content):
-            return UserMessage(tuple(_picture(block, most) for block in content))
-        case AssistantMessage(content):
-            return AssistantMessage(tuple(_shorten_block(block, most) for block in content))
+    """Shorten every text of `message` to at most `most` characters, by any author, and remove all images."""
+    if isinstance(message, AssistantMessage):
+        return AssistantMessage(tuple(_shorten_block(block, most) for block in message.content))
+    return with_blocks(message, lambda block: _picture(block, most))
 
 
 def middle_out(text: str, most: int, why: str = "left out to save room") -> str:
@@ -148,16 +149,6 @@ def middle_out(text: str, most: int, why: str = "left out to save room") -> str:
     head = most * 2 // 3
     tail = most - head
     return f"{text[:head]}\n[{len(text) - head - tail} characters {why}]\n{text[len(text) - tail :]}"
-
-
-def _results(message: Message, shorter: Callable[[_Shown], _Shown]) -> Message:
-    if not isinstance(message, ToolMessage):
-        return message
-    results = tuple(
-        result if (content := shorter(result.content)) == result.content else replace(result, content=content)
-        for result in message.results
-    )
-    return message if results == message.results else ToolMessage(results)
 
 
 def _picture(block: TextBlock | ImageBlock, most: int) -> TextBlock | ImageBlock:

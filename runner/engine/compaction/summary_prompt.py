@@ -81,8 +81,6 @@ def _calls_and_words(message: AssistantMessage) -> Iterator[str]:
                 yield text
             case ToolCall():
                 yield _call(block)
-            case _:
-                pass
 
 
 def _lines(old: Sequence[Message]) -> Iterator[str]:
