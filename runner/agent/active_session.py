@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from runner.agent.conversation import Conversation
 from runner.agent.startup import SessionStart
 from runner.engine.model_access import OpenModels
-from runner.events import Notice, Resumed
+from runner.events import Emit, Notice, Resumed
 from runner.problems import usage
 from runner.sessions.selection import SessionSelection
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from runner.approval.approver import Approver
     from runner.config import Settings
     from runner.engine.run_context import RunContext
-    from runner.events import Emit
     from runner.providers import OpenModel
     from runner.sessions.open import SessionTarget
 

@@ -15,19 +15,17 @@ from typing import TYPE_CHECKING, Self
 
 from policy.model.tier import Mode
 from runner.agent.active_session import ActiveSession
-from runner.agent.callback_approver import approver_of
+from runner.agent.callback_approver import Decide, approver_of
 from runner.agent.conversation import Conversation
 from runner.agent.event_stream import Answering, stop
 from runner.agent.run_options import RunArgs
 from runner.agent.startup import SessionStart, prepare_start
-from runner.approval.approver import Unattended
+from runner.approval.approver import Approver, Unattended
 from runner.engine.limit_settings import BudgetFlags
 from runner.problems import usage
 from runner.sessions.selection import SessionSelection
 
 if TYPE_CHECKING:
-    from runner.agent.callback_approver import Decide
-    from runner.approval.approver import Approver
     from runner.config import Settings
     from runner.events import Emit, Event
     from runner.loop import Ending

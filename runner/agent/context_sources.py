@@ -7,12 +7,14 @@ The user's prompt files are SYSTEM.md and APPEND_SYSTEM.md in the configuration 
 import os
 import stat
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem
 from runner.config.agentfiles import instructions
 from runner.config.agentfiles.skills import FILE, Broken, Skill, chosen, skills_in
+from runner.config.trust.inventory import EntryKind
 from runner.engine.context.context import Context, SourcedText
 from runner.problems import Exit, Stopped
 from runner.state import paths
@@ -90,7 +92,6 @@ def _unfit(path: str, why: str) -> Stopped:
 
 def _prompts(inventory: "Inventory") -> dict[str, SourcedText]:
     """Return the trusted prompt files by name. A file that is too long is left out: the question named its length."""
-    from runner.config.trust.inventory import EntryKind
 
     found = {}
     for entry in inventory.entries:
@@ -154,7 +155,6 @@ def _others_may_write(place: str) -> bool:
 
 
 def _placed(skill: Skill, workspace: str) -> Skill:
-    from dataclasses import replace
 
     return replace(skill, path=os.path.join(workspace, skill.path))
 

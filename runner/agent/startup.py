@@ -4,12 +4,17 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from policy.model.frozen import dataclass
 from runner.agent.run_options import RunArgs
+from runner.config import load
+from runner.config.load import flag_settings, with_flags
+from runner.engine.limit_settings import bounds, priced
 from runner.problems import usage
+from runner.providers import PROVIDERS, open_provider
 from runner.providers.key_source import KeyFlags, wanted
 
 if TYPE_CHECKING:
@@ -66,7 +71,6 @@ def with_session(
 
     Called before anything is opened, so that a list to pick a session from disturbs nothing.
     """
-    from runner.engine.limit_settings import priced
     from runner.sessions.choose import choose_target
 
     where = choose_target(args.selection, options.cwd, os.environ, model.named, unattended=options.unattended)
@@ -87,15 +91,11 @@ def prepare_options(
     Without `repository`, no setting of the repository counts, not even one that tightens. `usual` are the limits where
     neither options nor settings name any. `asks`: a question about trust may be put on this terminal or by `asker`.
     """
-    from functools import partial
 
     from runner.agent.context_sources import read_context
     from runner.agent.open_session import SessionOptions
-    from runner.config import load
     from runner.config.amounts import apply_limits
-    from runner.config.load import flag_settings, with_flags
     from runner.config.trust.session_check import Wish, started, workspace_at
-    from runner.engine.limit_settings import bounds
     from runner.gate.gate import folder, refuse_folder
 
     cwd = folder(args.cwd)
@@ -147,7 +147,6 @@ def prepare_options(
 
 def chosen_model(args: RunArgs, settings: "Settings", cwd: Path, given: "Secret | None" = None) -> "OpenModel":
     """Open the model that options and settings name. `given` is the key that was read from standard input before."""
-    from runner.providers import PROVIDERS, open_provider
 
     spec = args.model or args.provider or settings.model
     if args.model and args.provider and not args.model.startswith(f"{args.provider}:"):

@@ -2,13 +2,24 @@
 
 import os
 import sys
+from hashlib import sha256
+from json import dumps
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runner.cli.gate import CWD, FLAG, JSON
+from policy.model.frozen import dataclass
+from policy.model.verdict import Problem
+from runner.audit.log import open_log
+from runner.audit.records import Patching, SessionInfo
+from runner.cli.gate import CWD, JSON, switch
+from runner.cli.undo import snapshot_scope
 from runner.problems import Exit, Stopped, usage
+from runner.state import paths
 from runner.stderr import coloured, say
+from runner.text.sanitize import visible
+from sandbox.backend import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,15 +35,13 @@ _LONGEST = 1 << 30  # bytes of a patch
 
 def apply(
     patch: Annotated[str, typer.Argument(metavar="PATCH", help="The file; `-` is standard input.")],
-    check: Annotated[
-        bool, typer.Option("--check", metavar=FLAG, help="Only say whether it fits, and what it would do.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", metavar=FLAG, help="Do not ask.")] = False,
+    check: Annotated[bool, switch("--check", help="Only say whether it fits, and what it would do.")] = False,
+    yes: Annotated[bool, switch("--yes", "-y", help="Do not ask.")] = False,
     anyway: Annotated[
         bool,
-        typer.Option("--anyway", metavar=FLAG, help="With --yes: also what comes with a warning."),
+        switch("--anyway", help="With --yes: also what comes with a warning."),
     ] = False,
-    reverse: Annotated[bool, typer.Option("--reverse", "-R", metavar=FLAG, help="Take the patch back.")] = False,
+    reverse: Annotated[bool, switch("--reverse", "-R", help="Take the patch back.")] = False,
     json: JSON = False,
     cwd: CWD = None,
 ) -> int:
@@ -64,7 +73,7 @@ def apply(
     if json and not (check or yes):
         raise usage("--json asks nobody", "its output is for a program", "add --yes, or --check to only look")
     data = _read(patch)
-    ground, settings = _ground(cwd)
+    ground, settings = snapshot_scope(cwd, refuses=True)
     secret = secret_of(ground)
     try:
         sections = read(data)
@@ -73,29 +82,70 @@ def apply(
         planned = plan(ground.workspace, sections, secret)
     except PatchError as error:
         raise Stopped(error.problem, Exit.FAILED) from None
-    found = _dangers(ground, planned, secret)
+    dangers = _dangers(ground, planned, secret)
+    report = _Report(planned, dangers, json)
     if not json:
-        _show(planned, found, whole=asked or check)
+        _show(planned, dangers, whole=asked or check)
+        for path, why in planned.problems[1:]:
+            say(f"  {visible(path, lines=False)}: {visible(why, lines=False)}")
     if planned.problems:
-        return _unfit(planned, found, json)
-    severe = [danger for danger in found if danger.severe]
+        return report.refuse(_misfit(planned))
+    severe = [danger for danger in dangers if danger.severe]
     if check:
-        return _checked(planned, found, json)
+        return report.unchanged("it fits; nothing was changed")
     if yes and severe and not anyway:
-        return _held_back(planned, found, severe, json)
+        first, more = severe[0], f"; and {len(severe) - 1} more" if severe[1:] else ""
+        fix = "look at it, then apply it at a terminal, or add --anyway"
+        return report.refuse(Problem("nothing was applied", f"`{first.path}`: {first.what}{more}", fix))
     if not planned.items:
-        return _nothing(planned, found, json)
+        return report.unchanged("every file is as the patch would make it already")
     if asked and not _said_yes(ground.workspace):
         say("nothing was applied")
         return Exit.FAILED
-    return _apply(ground, settings, planned, found, _Told(patch, data, asked, reverse, json))
+
+    files = tuple((item.path, item.how) for item in planned.items)
+    by = "terminal" if asked else "--yes"
+    patching = Patching(patch, sha256(data).hexdigest(), by, reverse, ground.workspace, files)
+    return report.done(_apply(ground, settings, planned, dangers, patching, unattended=not asked))
 
 
-class _Told:
-    """Arguments of the command, for the record and for the answer."""
+@dataclass(frozen=True, slots=True)
+class _Report:
+    """The output of the command: text for a person, or one JSON object."""
 
-    def __init__(self, name: str, data: bytes, asked: bool, reverse: bool, json: bool) -> None:
-        self.name, self.data, self.asked, self.reverse, self.json = name, data, asked, reverse, json
+    planned: "Plan"
+    dangers: "tuple[Danger, ...]"
+    json: bool
+
+    def refuse(self, problem: Problem) -> int:
+        """Report a patch that is not applied. For a person, the problem is raised."""
+        self._print(applied=False, step=None)
+        if not self.json:
+            raise Stopped(problem, Exit.FAILED)
+        return Exit.FAILED
+
+    def unchanged(self, text: str) -> int:
+        """Report that nothing had to be changed."""
+        self._print(text, applied=False, step=None)
+        return Exit.DONE
+
+    def done(self, applied: "Applied") -> int:
+        """Report an applied patch."""
+        from runner.changes.review.patch import listed
+
+        text = "applied; `agent undo` takes it back"
+        if applied.lasting:
+            text = f"applied\n`agent undo` cannot take back {listed(applied.lasting)}; `agent apply --reverse` can"
+        self._print(text, applied=True, step=applied.step)
+        return Exit.DONE
+
+    def _print(self, text: str = "", *, applied: bool, step: int | None) -> None:
+        from runner.changes.review.patch_view import plan_json
+
+        if self.json:
+            print(dumps({"applied": applied, "step": step, **plan_json(self.planned, self.dangers)}))
+        elif text:
+            print(text)
 
 
 def _read(name: str) -> bytes:
@@ -107,24 +157,6 @@ def _read(name: str) -> bytes:
     if len(data) > _LONGEST:
         raise usage(f"`{name}` is longer than 1 GB", "that is no patch that somebody looks at", "apply it with git")
     return data
-
-
-def _ground(cwd: str | None) -> "tuple[SnapshotScope, Settings]":
-    from runner.changes.undo.settings import choice_of, scope_of
-    from runner.config import load
-    from runner.facts.gather import gather
-    from runner.gate.gate import folder, refuse_folder
-    from runner.secrets.secret import register_environment
-    from runner.state import paths
-
-    register_environment(os.environ)
-    here = folder(cwd)
-    settings = load(here, os.environ, unattended=True)
-    refuse_folder(str(here), os.environ, settings.profile)
-    facts = gather(str(here), os.environ, settings.profile)
-    state = paths.state_dir(os.environ)
-    ground = scope_of(facts, settings.profile, choice_of(settings), paths.cache_dir(os.environ), state)
-    return ground, settings
 
 
 def _dangers(ground: "SnapshotScope", planned: "Plan", secret: "Callable[[str], bool]") -> "tuple[Danger, ...]":
@@ -149,50 +181,15 @@ def _show(planned: "Plan", found: "tuple[Danger, ...]", *, whole: bool) -> None:
     sys.stdout.flush()
 
 
-def _unfit(planned: "Plan", found: "tuple[Danger, ...]", json: bool) -> int:
-    from policy.model.verdict import Problem
-
-    _print_json(planned, found, json, applied=False, step=None)
+def _misfit(planned: "Plan") -> Problem:
+    """Return the problem of a patch that does not fit: its first mismatch, and the number of the others."""
     path, why = planned.problems[0]
     more = f"; and {len(planned.problems) - 1} more" if planned.problems[1:] else ""
-    problem = Problem(f"the patch does not fit: `{path}`", f"{why}{more}", "nothing was changed; make the patch anew")
-    if not json:
-        from runner.text.sanitize import visible
-
-        for path, why in planned.problems[1:]:
-            say(f"  {visible(path, lines=False)}: {visible(why, lines=False)}")
-        raise Stopped(problem, Exit.FAILED)
-    return Exit.FAILED
-
-
-def _checked(planned: "Plan", found: "tuple[Danger, ...]", json: bool) -> int:
-    if not json:
-        print("it fits; nothing was changed")
-    _print_json(planned, found, json, applied=False, step=None)
-    return Exit.DONE
-
-
-def _held_back(planned: "Plan", found: "tuple[Danger, ...]", severe: "list[Danger]", json: bool) -> int:
-    from policy.model.verdict import Problem
-
-    _print_json(planned, found, json, applied=False, step=None)
-    if json:
-        return Exit.FAILED
-    first, more = severe[0], f"; and {len(severe) - 1} more" if severe[1:] else ""
-    fix = "look at it, then apply it at a terminal, or add --anyway"
-    raise Stopped(Problem("nothing was applied", f"`{first.path}`: {first.what}{more}", fix), Exit.FAILED)
-
-
-def _nothing(planned: "Plan", found: "tuple[Danger, ...]", json: bool) -> int:
-    if not json:
-        print("every file is as the patch would make it already")
-    _print_json(planned, found, json, applied=False, step=None)
-    return Exit.DONE
+    return Problem(f"the patch does not fit: `{path}`", f"{why}{more}", "nothing was changed; make the patch anew")
 
 
 def _said_yes(workspace: str) -> bool:
     from runner.config.trust.prompt import typed_line
-    from runner.text.sanitize import visible
 
     try:
         answer = typed_line(f"apply it to {visible(workspace, lines=False)}? [yes / no] ")
@@ -202,31 +199,27 @@ def _said_yes(workspace: str) -> bool:
 
 
 def _apply(
-    ground: "SnapshotScope", settings: "Settings", planned: "Plan", found: "tuple[Danger, ...]", told: _Told
-) -> int:
-    import hashlib
-    from time import monotonic
+    ground: "SnapshotScope",
+    settings: "Settings",
+    planned: "Plan",
+    found: "tuple[Danger, ...]",
+    patching: "Patching",
+    *,
+    unattended: bool,
+) -> "Applied":
 
-    from runner.audit.log import open_log
-    from runner.audit.records import Patching, SessionInfo
     from runner.changes.review.apply import apply
     from runner.changes.review.patch_parser import PatchError
     from runner.changes.undo.errors import UndoError
     from runner.changes.undo.settings import place
     from runner.changes.undo.store import Store
-    from runner.state import paths
-    from sandbox.backend import Outcome
 
-    digest = hashlib.sha256(told.data).hexdigest()
     with open_log(settings, os.environ) as audit:
-        info = SessionInfo("person", ground.workspace, not told.asked, None, ("agent", *sys.argv[1:]))
-        session = audit.session(info)
-        by = "terminal" if told.asked else "--yes"
-        files = tuple((item.path, item.how) for item in planned.items)
-        number = audit.applied(session, Patching(told.name, digest, by, told.reverse, ground.workspace, files))
+        session = audit.session(SessionInfo("person", ground.workspace, unattended, None, ("agent", *sys.argv[1:])))
+        number = audit.applied(session, patching)
         store, started = Store(place(paths.state_dir(os.environ), ground.workspace)), monotonic()
         try:
-            words = f"agent apply {'--reverse ' if told.reverse else ''}{told.name}"
+            words = f"agent apply {'--reverse ' if patching.reverse else ''}{patching.name}"
             done = apply(planned, ground, store, words, session, {danger.path for danger in found})
         except (PatchError, UndoError) as error:
             audit.finished(number, Outcome(1, seconds=monotonic() - started, problem=error.problem))
@@ -234,26 +227,4 @@ def _apply(
         finally:
             store.close()
         audit.finished(number, Outcome(0, seconds=monotonic() - started))
-    return _done(planned, found, done, told.json)
-
-
-def _done(planned: "Plan", found: "tuple[Danger, ...]", done: "Applied", json: bool) -> int:
-    if not json:
-        from runner.changes.review.patch import listed
-
-        most = "; `agent undo` takes it back" if not done.lasting else ""
-        print(f"applied{most}")
-        if done.lasting:
-            print(f"`agent undo` cannot take back {listed(done.lasting)}; `agent apply --reverse` can")
-    _print_json(planned, found, json, applied=True, step=done.step)
-    return Exit.DONE
-
-
-def _print_json(planned: "Plan", found: "tuple[Danger, ...]", json: bool, *, applied: bool, step: int | None) -> None:
-    if not json:
-        return
-    from json import dumps
-
-    from runner.changes.review.patch_view import plan_json
-
-    print(dumps({"applied": applied, "step": step, **plan_json(planned, found)}))
+    return done

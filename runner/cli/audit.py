@@ -3,22 +3,26 @@
 import os
 import sys
 from collections.abc import Iterator
+from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from policy.rules.rule_file import chunks
+from policy.rules.rulebook import parse_examples
+from runner.audit.decisions import DecisionTrail, deeds, record_named, trail_of
+from runner.audit.log import AuditLog, log_exists
 from runner.audit.query import Query
 from runner.cli.audit_analysis import export, replay
 from runner.cli.audit_filters import FILE, filtered, log_path, sessions, terminal_width
 from runner.cli.audit_integrity import key_app, merge, prune, seal, verify
-from runner.cli.gate import CONFIG, FLAG, JSON
+from runner.cli.gate import CONFIG, JSON, switch
 from runner.problems import Exit, usage
+from runner.state.paths import config_file
 from runner.stderr import coloured
 
 if TYPE_CHECKING:
-    from runner.audit.decisions import DecisionTrail
-    from runner.audit.log import AuditLog
     from runner.audit.reports.stats import Known
 
 audit_app = typer.Typer(invoke_without_command=True, rich_markup_mode="markdown")
@@ -78,7 +82,6 @@ def listing(query: Query, json: JSON = False, limit: LIMIT = LISTED, file: FILE 
 
 def _list(query: Query, json: bool, limit: int, file: str | None) -> int:
     from runner.audit.list_view import json_lines, lines
-    from runner.audit.log import AuditLog, log_exists
 
     path = log_path(file)
     if not log_exists(path):
@@ -126,10 +129,8 @@ def show(
         agent audit show 12 | jq .terms
         agent audit show 12 --text | less
     """
-    from runner.audit.decisions import record_named, trail_of
     from runner.audit.detail_view import deed_text, record_text
     from runner.audit.list_view import whole
-    from runner.audit.log import AuditLog
 
     with AuditLog.open_to_read(log_path(file)) as log:
         record = record_named(log, what)
@@ -170,7 +171,6 @@ def stats(query: Query, top: TOP = 10, json: JSON = False, config: CONFIG = None
         agent audit stats --json | jq '.never.own'
     """
     from runner.audit.list_view import nothing
-    from runner.audit.log import AuditLog, log_exists
     from runner.audit.reports.stats import Stats, stats_json, stats_text
 
     path = log_path(file)
@@ -180,8 +180,6 @@ def stats(query: Query, top: TOP = 10, json: JSON = False, config: CONFIG = None
             for deed in _told(log, query):
                 found.add(deed)
     if json:
-        from json import dumps
-
         print(dumps(stats_json(found, _known(config))))
     elif not found.whole.all:
         print(nothing(query))
@@ -192,7 +190,6 @@ def stats(query: Query, top: TOP = 10, json: JSON = False, config: CONFIG = None
 
 def _told(log: "AuditLog", query: Query) -> "Iterator[DecisionTrail]":
     """Yield the decisions, with progress on stderr if it is a terminal."""
-    from runner.audit.decisions import deeds
 
     newest = next(log.rows(limit=1), None)
     if newest is None or not sys.stderr.isatty():
@@ -211,7 +208,6 @@ def _told(log: "AuditLog", query: Query) -> "Iterator[DecisionTrail]":
 
 def _known(config: str | None) -> "Known":
     """Return the rules in effect in this folder, and the packaged ones."""
-    from policy.rules.rule_file import chunks
     from runner.audit.reports.stats import Known
     from runner.gate.gate import GateArgs, open_gate
 
@@ -226,7 +222,7 @@ def _known(config: str | None) -> "Known":
     return Known(tuple(str(rule.ref) for rule in gate.settings.profile.permissions), shipped)
 
 
-FOLLOW = Annotated[bool, typer.Option("--follow", "-f", metavar=FLAG, help="Go on with what comes, until Ctrl-C.")]
+FOLLOW = Annotated[bool, switch("--follow", "-f", help="Go on with what comes, until Ctrl-C.")]
 LINES = Annotated[int, typer.Option("--lines", "-n", metavar="N", min=0, help="Begin with the newest N.")]
 
 
@@ -244,9 +240,6 @@ def tail(query: Query, follow: FOLLOW = False, lines: LINES = 10, json: JSON = F
         agent audit tail -f --denied
         agent audit tail -f -n 0 --json | jq -r .kind
     """
-    from json import dumps
-
-    from runner.audit.decisions import DecisionTrail
     from runner.audit.list_view import entry, entry_lines, finished_line, json_line
     from runner.audit.tail import Event, Follower
     from runner.audit.tail import follow as events
@@ -293,15 +286,11 @@ def suggest(query: Query, least: LEAST = 1, limit: LOOKED_AT = 1000, json: JSON 
         agent audit suggest --asked --since 7d --workspace .
         agent audit suggest --min 3 --json | jq -r '.suggestions[].rule'
     """
-    from policy.rules.rulebook import parse_examples
-    from runner.audit.decisions import deeds
     from runner.audit.list_view import nothing
-    from runner.audit.log import AuditLog, log_exists
     from runner.audit.reports.replay_policies import Policies
     from runner.audit.reports.suggest import Search
     from runner.audit.reports.suggest_text import report_json, report_text
     from runner.gate.gate import GateArgs, open_gate
-    from runner.state.paths import config_file
 
     path = log_path(file)
     if file is None and not log_exists(path):
@@ -316,8 +305,6 @@ def suggest(query: Query, least: LEAST = 1, limit: LOOKED_AT = 1000, json: JSON 
         search = Search(log.facts, Policies(os.environ, None).of, context, examples)
         report = search.report(deeds(log, query), limit=limit, least=least)
     if json:
-        from json import dumps
-
         print(dumps(report_json(report, config=config)))
     else:
         print(report_text(report, config=_near(config), colour=coloured(sys.stdout), width=terminal_width()))

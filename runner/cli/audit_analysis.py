@@ -8,23 +8,25 @@ from contextlib import closing
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from policy.model.tier import Mode
+from policy.model.tier import MATRIX as STANDING
+from policy.model.tier import Matrix, Mode, Ruling, Tier
 from policy.model.verdict import Problem
 from runner.audit.decisions import DecisionTrail, deeds
+from runner.audit.log import AuditLog, Place, log_exists
 from runner.audit.query import Query
+from runner.audit.verify import VerifiedLog
 from runner.cli.audit_filters import FILE, log_path, terminal_width
-from runner.cli.gate import FLAG, JSON
+from runner.cli.gate import JSON, switch
 from runner.problems import Exit, Stopped, usage
-from runner.stderr import coloured
-
-if TYPE_CHECKING:
-    from policy.model.tier import Matrix, Tier
-    from runner.audit.log import AuditLog, Place
+from runner.stderr import coloured, say
+from runner.text.phrases import nearest
+from runner.version import VERSION
 
 
 class Format(StrEnum):
@@ -43,9 +45,7 @@ OUT = Annotated[
     typer.Option("--out", metavar="FILE", help="Write this file (0600, whole or not at all), not to stdout."),
 ]
 LIMIT = Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="The newest N decisions, not all.")]
-QUESTIONS = Annotated[
-    bool, typer.Option("--questions", metavar=FLAG, help="SARIF: also what was asked and then allowed.")
-]
+QUESTIONS = Annotated[bool, switch("--questions", help="SARIF: also what was asked and then allowed.")]
 
 
 ENDPOINT = Annotated[
@@ -81,7 +81,6 @@ def export(
         agent audit export --format otlp --since 1d --endpoint http://127.0.0.1:4318
     """
     from runner.audit.export.out import counted, write
-    from runner.audit.log import AuditLog
 
     if questions and format is not Format.SARIF:
         raise usage("`--questions` is about SARIF", "every other format has the questions", "leave it out")
@@ -112,8 +111,6 @@ def export(
 def _send(path: "Place", query: Query, limit: int | None, given: str | None) -> int:
     from runner.audit.export import otlp
     from runner.audit.export.out import counted
-    from runner.audit.log import AuditLog
-    from runner.stderr import say
 
     address = otlp.endpoint(given, os.environ)
     if otlp.in_clear(address):
@@ -157,8 +154,7 @@ def _lines(
 def _page(log: "AuditLog", query: Query, limit: int | None) -> Generator[str, None, None]:
     from runner.audit.export.out import counted
     from runner.audit.export.page import MOST, About, document
-    from runner.audit.verify import VerifiedLog, verify
-    from runner.version import VERSION
+    from runner.audit.verify import verify
 
     most = limit or MOST
     found = list(counted(deeds(log, query, limit=most + 1), "decisions"))
@@ -223,12 +219,10 @@ ABOVE = Annotated[
     str | None,
     typer.Option("--fail-above", metavar="TIER", help="Exit 1 when something newly allowed is riskier than this."),
 ]
-STRICT = Annotated[
-    bool, typer.Option("--strict", metavar=FLAG, help="Exit 1 as well when something could not be judged.")
-]
+STRICT = Annotated[bool, switch("--strict", help="Exit 1 as well when something could not be judged.")]
 LOOK = Annotated[
     bool,
-    typer.Option("--look", metavar=FLAG, help="Ask today's disk about paths that nobody asked about then."),
+    switch("--look", help="Ask today's disk about paths that nobody asked about then."),
 ]
 
 
@@ -261,9 +255,7 @@ def replay(
         agent audit replay --policy new.toml --fail-above execute --strict
     """
     from policy.evaluation import fingerprint
-    from runner.audit.decisions import deeds
     from runner.audit.export.out import counted
-    from runner.audit.log import AuditLog, log_exists
     from runner.audit.reports.replay import NotRecorded, Replay
     from runner.audit.reports.replay_policies import Policies, configuration
     from runner.audit.reports.replay_report import Replayed, document, lines
@@ -285,8 +277,6 @@ def replay(
                     found.add(deed, judge if isinstance(judge, NotRecorded) else cases.rejudge(deed, judge))
     above = found.above(worst) if worst is not None else []
     if json:
-        from json import dumps
-
         print(dumps(document(found, fingerprint(here.profile, here.rules, cells), above)))
     else:
         for line in lines(found, colour=coloured(sys.stdout), width=terminal_width()):
@@ -300,8 +290,6 @@ def replay(
 
 
 def _tier(name: str) -> "Tier":
-    from policy.model.tier import Tier
-    from runner.text.phrases import nearest
 
     known = {tier.label: tier for tier in Tier}
     if name not in known:
@@ -312,8 +300,6 @@ def _tier(name: str) -> "Tier":
 
 def _matrix(given: list[str]) -> "Matrix":
     """Return the matrix with these cells replaced. No cell lifts a floor: `secret` and `denied` stay as they are."""
-    from policy.model.tier import MATRIX as STANDING
-    from policy.model.tier import Ruling, Tier
 
     rulings = {ruling.name.lower(): ruling for ruling in Ruling}
     made = {tier: dict(row) for tier, row in STANDING.items()}

@@ -4,7 +4,7 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,8 +12,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from policy.model.tier import Mode, Tier
+from runner.audit.chain import AuditError
+from runner.audit.log import AuditLog, Place, is_url
 from runner.audit.query import Query
+from runner.cli.gate import FLAG, completing, with_parameters
 from runner.problems import usage
+from runner.state.paths import PlaceError, private
+from runner.text.phrases import nearest
 
 if TYPE_CHECKING:
     from runner.audit.log import Place
@@ -21,26 +26,18 @@ if TYPE_CHECKING:
 VERDICTS = ("allow", "deny")
 TIERS = tuple(tier.label for tier in Tier)
 MODES = tuple(mode.value for mode in Mode)
-_FLAG = " "  # the place where typer would print `<bool>`, which says nothing to a reader
 _PANEL = "Filters"  # one may be given several times: any of its values does
 _RECENT = 200  # sessions that completion looks at
 
 
-def _beginning(*names: str) -> Callable[[str], list[str]]:
-    return lambda incomplete: [name for name in names if name.startswith(incomplete)]
-
-
-def _tools(incomplete: str) -> list[str]:
+def _tools() -> Iterable[str]:
     from tools import TOOLS
 
-    return [name for name in ("exec", *(tool.name for tool in TOOLS)) if name.startswith(incomplete)]
+    return ("exec", *(tool.name for tool in TOOLS))
 
 
 def sessions(incomplete: str) -> list[str]:
     """Return the newest session ids for completion. Never raises: without a readable log there are none."""
-    from runner.audit.chain import AuditError
-    from runner.audit.log import AuditLog
-    from runner.state.paths import PlaceError, private
 
     try:
         with AuditLog.open_to_read(Path(private(os.environ)[0]) / "audit.db") as log:
@@ -58,13 +55,13 @@ FILE = Annotated[
 # option: its metavar, its help, what completes it
 # fmt: off
 _TEXTS: dict[str, tuple[str, str, Callable[[str], list[str]] | None]] = {
-    "verdict":   ("allow|deny",  "What was decided in the end.", _beginning(*VERDICTS)),
-    "denied":    (_FLAG,         "Only what was denied.", None),
-    "asked":     (_FLAG,         "Only questions, with any answer.", None),
-    "tier":      ("TIER",        f"A kind of risk that it has: {', '.join(TIERS)}.", _beginning(*TIERS)),
+    "verdict":   ("allow|deny",  "What was decided in the end.", completing(lambda: VERDICTS)),
+    "denied":    (FLAG,          "Only what was denied.", None),
+    "asked":     (FLAG,          "Only questions, with any answer.", None),
+    "tier":      ("TIER",        f"A kind of risk that it has: {', '.join(TIERS)}.", completing(lambda: TIERS)),
     "rule":      ("RULE",        "A rule that spoke, as the list names it, or its beginning.", None),
-    "mode":      ("MODE",        f"The mode it was decided in: {', '.join(MODES)}.", _beginning(*MODES)),
-    "tool":      ("NAME",        "Who wanted it: exec, or a tool of the model.", _tools),
+    "mode":      ("MODE",        f"The mode it was decided in: {', '.join(MODES)}.", completing(lambda: MODES)),
+    "tool":      ("NAME",        "Who wanted it: exec, or a tool of the model.", completing(_tools)),
     "command":   ("NAME",        "The first word of a command line.", None),
     "path":      ("GLOB",        "A file or folder that it touches, with what is below.", None),
     "host":      ("GLOB",        "A host that it wanted or reached: example.com, example.com:443, '*.org'.", None),
@@ -92,7 +89,7 @@ def log_path(file: str | None) -> "Place":
     """Return the log to read: `file`, which may be a URL, or this user's own. Raises a usage error if it does not
     exist.
     """
-    from runner.audit.log import is_url, own_log_place  # `agent --help` reads no log
+    from runner.audit.log import own_log_place  # `agent --help` reads no log
 
     if file is None:
         return own_log_place(os.environ)
@@ -120,19 +117,7 @@ def filtered(command: Callable[..., int], *, mode: str = "") -> Callable[..., in
     meaning.
     """
     filters = [_parameter(each.name, mode) if mode and each.name == "mode" else each for each in FILTERS]
-    signature = inspect.signature(command, eval_str=True)
-    shown: list[inspect.Parameter] = []
-    for parameter in signature.parameters.values():
-        shown += filters if parameter.name == "query" else [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)]
-
-    def run(**values: object) -> int:
-        chosen = {each.name: values.pop(each.name) for each in FILTERS}
-        return command(query=query_of(**chosen), **values)  # type: ignore[arg-type]  # typer made them by FILTERS
-
-    run.__name__, run.__doc__ = command.__name__, command.__doc__
-    run.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]  # read by typer
-    run.__annotations__ = {each.name: each.annotation for each in shown}
-    return run
+    return with_parameters(command, "query", filters, lambda values: query_of(**values))
 
 
 def query_of(
@@ -188,7 +173,6 @@ def _said(option: str, values: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def _known(option: str, values: Sequence[str] | None, names: Sequence[str], why: str) -> tuple[str, ...]:
-    from runner.text.phrases import nearest
 
     for value in _said(option, values):
         if value not in names:

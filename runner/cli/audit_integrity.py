@@ -3,14 +3,21 @@
 import os
 import re
 import sys
+from contextlib import ExitStack
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
+from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runner.cli.audit_filters import FILE, log_path
-from runner.cli.gate import FLAG, JSON
+from policy.model.verdict import Problem
+from runner.audit.chain import AuditError
+from runner.audit.log import AuditLog
+from runner.audit.verify import BrokenChain, Chain, VerifiedLog
+from runner.cli.audit_filters import FILE, log_path, moment
+from runner.cli.gate import JSON, switch
 from runner.problems import Exit, Stopped, usage
 from runner.stderr import say
 from runner.text.phrases import many
@@ -18,7 +25,7 @@ from runner.text.sanitize import visible
 
 if TYPE_CHECKING:
     from runner.audit.log import Place
-    from runner.audit.verify import BrokenChain, Chain, ExpectedRecord, VerifiedLog
+    from runner.audit.verify import ExpectedRecord
 
 
 def verify(
@@ -48,8 +55,7 @@ def verify(
         agent audit verify --seal audit.seal --json --file audit.db
         agent audit verify --public-key "$(cat the-key)"
     """
-    from runner.audit.log import AuditLog
-    from runner.audit.verify import BrokenChain, Expected, ExpectedRecord, VerifiedLog
+    from runner.audit.verify import Expected, ExpectedRecord
     from runner.audit.verify import verify as verified
 
     if expect is not None and not re.fullmatch("[0-9]{1,18}:[0-9a-f]{64}", expect):
@@ -80,8 +86,6 @@ def verify(
                 print(f"the seal holds: it is of the first {noted[-1].number} records")
             return Exit.DONE
         case BrokenChain(id=number, why=why):
-            from policy.model.verdict import Problem
-
             what = f"the audit log does not hold{f' from record {number} on' if number else ''}"
             elsewhere = "by moving it away" if isinstance(path, Path) else "in another database or schema"
             fix = f"keep `{path}` as evidence, and start a new log {elsewhere}"
@@ -123,10 +127,6 @@ def _tell(chain: "Chain", *, named: bool) -> None:
 
 
 def _json(result: "VerifiedLog | BrokenChain") -> str:
-    from dataclasses import asdict
-    from json import dumps
-
-    from runner.audit.verify import VerifiedLog
 
     if not isinstance(result, VerifiedLog):
         return dumps({"sealed": False, **asdict(result)})
@@ -156,7 +156,7 @@ key_app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode="markdow
 @key_app.command("new")
 def new(
     replace: Annotated[
-        bool, typer.Option("--replace", metavar=FLAG, help="Also when there is a key: what it signed stays signed.")
+        bool, switch("--replace", help="Also when there is a key: what it signed stays signed.")
     ] = False,
 ) -> int:
     """Make an Ed25519 key, keep it in the OS keyring, and print its public half.
@@ -169,8 +169,6 @@ def new(
         agent audit key new
         agent audit key new --replace
     """
-    from policy.model.verdict import Problem
-    from runner.audit.chain import AuditError
     from runner.audit.signing import new_signer, stored_signer
     from runner.secrets.keyring_store import KeyringFailed
 
@@ -204,8 +202,6 @@ def show(json: JSON = False) -> int:
 
     public = required_signer().public
     if json:
-        from json import dumps
-
         print(dumps({"key": public, "algorithm": "Ed25519"}))
     else:
         print(public)
@@ -229,10 +225,7 @@ def seal(
         agent audit verify --seal audit.seal
         agent audit verify --seal audit.seal --public-key KEY --file audit.db
     """
-    from json import dumps
-
     from runner.audit.export.out import write
-    from runner.audit.log import AuditLog
     from runner.audit.seal import sealed
     from runner.audit.signing import stored_signer
 
@@ -249,8 +242,8 @@ def prune(
     older_than: Annotated[
         str, typer.Option("--older-than", metavar="TIME", help="What is older: 90d, 2w, or a date (UTC).")
     ],
-    yes: Annotated[bool, typer.Option("--yes", metavar=FLAG, help="Without asking.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", metavar=FLAG, help="Only say what would go.")] = False,
+    yes: Annotated[bool, switch("--yes", help="Without asking.")] = False,
+    dry_run: Annotated[bool, switch("--dry-run", help="Only say what would go.")] = False,
     json: JSON = False,
     file: FILE = None,
 ) -> int:
@@ -266,12 +259,9 @@ def prune(
         agent audit prune --older-than 90d --dry-run
         agent audit prune --older-than 90d --yes
     """
-    from runner.audit.chain import AuditError
-    from runner.audit.log import AuditLog
     from runner.audit.prune import plan
     from runner.audit.prune import prune as pruned
     from runner.audit.signing import stored_signer
-    from runner.cli.audit_filters import moment
 
     clock = datetime.now(UTC)
     before, path = moment(older_than, "--older-than", clock), log_path(file)
@@ -313,10 +303,7 @@ def _what(count: int, sessions: int) -> str:
 
 def _say(json: bool, told: dict[str, object], text: str) -> None:
     if json:
-        from json import dumps
-
         text = dumps(told)
-    from runner.text.sanitize import visible
 
     print(visible(text))
 
@@ -345,17 +332,13 @@ def merge(
         agent audit list --denied --file all.db
         agent audit verify --file all.db
     """
-    from contextlib import ExitStack
 
-    from runner.audit.log import AuditLog
     from runner.audit.merge import merge as merged
 
     with ExitStack() as stack:
         opened = [stack.enter_context(AuditLog.open_to_read(log_path(each))) for each in logs]
         done = merged([log.store for log in opened], into, progress if sys.stderr.isatty() else None)
     if json:
-        from json import dumps
-
         chains = [
             {"log": head.log, "count": head.number, "hash": head.hash, "from": name} for head, name in done.chains
         ]

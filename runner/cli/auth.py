@@ -4,19 +4,24 @@ import os
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
+from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from policy.model.verdict import Problem
-from runner.cli.gate import CONFIG, CWD, FLAG, JSON
+from runner.cli.gate import CONFIG, CWD, JSON, completing, switch
+from runner.config import Settings, load
+from runner.config.settings import SettingNotice
 from runner.problems import Exit, Stopped, usage
+from runner.providers import PROVIDERS, Remote, reached
+from runner.providers.key_source import KeyFlags, wanted
+from runner.stderr import say
 from runner.text.phrases import nearest
 from runner.text.sanitize import visible
 
 if TYPE_CHECKING:
-    from runner.config import Settings
     from runner.secrets.accounts import Accounts
     from runner.secrets.keyring_store import KeyringFailed
     from runner.secrets.resolve import KeySearch
@@ -24,10 +29,11 @@ if TYPE_CHECKING:
 auth_app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown")
 
 
-def _providers(incomplete: str) -> list[str]:
+@completing
+def _providers() -> Iterable[str]:
     from runner.secrets.resolve import VARIABLES
 
-    return [name for name in VARIABLES if name.startswith(incomplete)]
+    return VARIABLES
 
 
 PROVIDER = Annotated[
@@ -61,9 +67,7 @@ def auth() -> None:
 def login(
     provider: PROVIDER,
     account: ACCOUNT = None,
-    again: Annotated[
-        bool, typer.Option("--replace", metavar=FLAG, help="Put it in the place of the key that is there.")
-    ] = False,
+    again: Annotated[bool, switch("--replace", help="Put it in the place of the key that is there.")] = False,
 ) -> int:
     """Store an API key in the keyring: typed at the terminal, which does not show it, or piped in.
 
@@ -116,11 +120,8 @@ def status(
         agent auth status anthropic --account work
         agent auth status --json | jq '.[] | {provider, source}'
     """
-    from runner.config import load
-    from runner.config.settings import SettingNotice
     from runner.config.trust.widening import condensed
     from runner.gate.gate import folder
-    from runner.providers.key_source import KeyFlags, wanted
     from runner.secrets.accounts import AccountFile
     from runner.secrets.broker.listing import as_json, listed
     from runner.secrets.keyring_store import KeyringStore
@@ -140,8 +141,6 @@ def status(
     _tell((*held.notices, *condensed(replace(settings, notices=tuple(about)))))
     lent = () if provider else settings.profile.credentials
     if json:
-        from json import dumps
-
         print(dumps([*(_as_json(each, held.value.of(each.provider)) for each in searches), *map(as_json, lent)]))
     else:
         for each in searches:
@@ -182,9 +181,7 @@ def use(provider: PROVIDER, account: Annotated[str, typer.Argument(metavar="ACCO
 def logout(
     provider: MAYBE = None,
     account: ACCOUNT = None,
-    everything: Annotated[
-        bool, typer.Option("--all", metavar=FLAG, help="Every account; without PROVIDER, of every provider.")
-    ] = False,
+    everything: Annotated[bool, switch("--all", help="Every account; without PROVIDER, of every provider.")] = False,
 ) -> int:
     """Remove a key from the keyring.
 
@@ -235,7 +232,6 @@ def logout(
 
 def _is_local(provider: str, settings: "Settings") -> bool:
     """Return True if the provider's server is this machine."""
-    from runner.providers import PROVIDERS, Remote, reached
 
     remote = PROVIDERS.get(provider)
     return isinstance(remote, Remote) and reached(remote, settings.base_urls.get(provider), os.environ).loopback
@@ -259,7 +255,6 @@ def _check(provider: str, account: str | None) -> None:
 
 def _lent() -> tuple[str, ...]:
     """Return the names of injected credentials: `keyring` of each `[[credential]]`."""
-    from runner.config import load
     from runner.gate.gate import folder
     from runner.secrets.accounts import is_provider
 
@@ -323,7 +318,6 @@ def _beside(known: "Accounts", provider: str, account: str) -> tuple[str, ...]:
 
 
 def _tell(notices: Iterable[str]) -> None:
-    from runner.stderr import say
 
     for notice in notices:
         say(f"note: {visible(notice)}")

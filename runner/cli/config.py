@@ -1,10 +1,11 @@
 """`agent config` and `agent init`: what is set, by whom, whether it can be used, and a file to begin with."""
 
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
 
-from runner.cli.gate import CONFIG, CWD, FLAG, JSON, LIMIT, MODE, UNATTENDED
+from runner.cli.gate import CONFIG, CWD, JSON, LIMIT, MODE, UNATTENDED, completing, switch
 
 HELP = """Look at the configuration, check it, and change it.
 
@@ -22,24 +23,19 @@ Layers, the later wins: packaged, `/etc/ringfence/config.toml`, your own, the pr
 config_app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode="markdown")
 
 
-def _keys(incomplete: str) -> list[str]:
+@completing
+def _keys() -> Iterable[str]:
     from runner.config.schema import KEYS, LISTS
 
-    return [
-        name for name in (*(key.name for key in KEYS), *(each.name for each in LISTS)) if name.startswith(incomplete)
-    ]
+    return (*(key.name for key in KEYS), *(each.name for each in LISTS))
 
 
 KEY = Annotated[str, typer.Argument(metavar="KEY", help="Such as `limits.wall`.", autocompletion=_keys)]
 SOME_KEY = Annotated[
     str | None, typer.Argument(metavar="[KEY]", help="A key, or a table of them.", autocompletion=_keys)
 ]
-PROJECT = Annotated[
-    bool, typer.Option("--project", metavar=FLAG, help="In .ringfence/config.toml, for all who work here.")
-]
-LOCAL = Annotated[
-    bool, typer.Option("--local", metavar=FLAG, help="In .ringfence/config.local.toml: this project, only you.")
-]
+PROJECT = Annotated[bool, switch("--project", help="In .ringfence/config.toml, for all who work here.")]
+LOCAL = Annotated[bool, switch("--local", help="In .ringfence/config.local.toml: this project, only you.")]
 
 
 @config_app.command("show")
@@ -47,9 +43,7 @@ def show(
     key: SOME_KEY = None,
     effective: Annotated[
         bool,
-        typer.Option(
-            "--effective", metavar=FLAG, help="With the layer and the line it comes from, and what it overrides."
-        ),
+        switch("--effective", help="With the layer and the line it comes from, and what it overrides."),
     ] = False,
     json: JSON = False,
     mode: MODE = None,
@@ -184,7 +178,7 @@ def migrate(
     file: Annotated[
         str | None, typer.Argument(metavar="[FILE]", help="One file; otherwise yours and those of this project.")
     ] = None,
-    dry: Annotated[bool, typer.Option("--dry-run", metavar=FLAG, help="Print what would be written.")] = False,
+    dry: Annotated[bool, switch("--dry-run", help="Print what would be written.")] = False,
     cwd: CWD = None,
 ) -> int:
     """Rewrite files of an older format in the one of today.
@@ -202,10 +196,8 @@ def migrate(
 
 
 def init(
-    user: Annotated[
-        bool, typer.Option("--user", metavar=FLAG, help="Your own file, for every project, not this project's.")
-    ] = False,
-    force: Annotated[bool, typer.Option("--force", metavar=FLAG, help="Replace a file that is there.")] = False,
+    user: Annotated[bool, switch("--user", help="Your own file, for every project, not this project's.")] = False,
+    force: Annotated[bool, switch("--force", help="Replace a file that is there.")] = False,
     cwd: CWD = None,
 ) -> int:
     """Write a commented configuration to begin with: `.ringfence/config.toml` of this project, or your own.

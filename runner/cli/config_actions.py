@@ -13,12 +13,18 @@ from policy.toml.schema import Path as KeyPath
 from policy.toml.schema import dotted, value_type_of
 from runner.config import Settings, load
 from runner.config.amounts import apply_limits
+from runner.config.edit import migrated, with_value, without, written
+from runner.config.lint import check_file, check_here
 from runner.config.load import WHOSE, files, flag_settings, settings_bytes, with_flags
 from runner.config.origins import origins
 from runner.config.read_layer import as_text
 from runner.config.schema import SHAPES, Key, key_of
 from runner.config.settings import ConfigError, ConfigLayer
+from runner.config.show import as_json as plain
+from runner.config.show import entries, listing, near, no_key, shown, split
+from runner.config.toml_value import toml
 from runner.config.trust.widening import condensed
+from runner.config.write_file import write
 from runner.gate.gate import folder
 from runner.problems import Exit, usage
 from runner.secrets.redactor import masked
@@ -45,8 +51,6 @@ class Options:
 
 def run_show(key: str | None, options: Options, *, effective: bool, as_json: bool) -> int:
     """Print what is in force; answers the exit code."""
-    from runner.config.show import as_json as plain
-    from runner.config.show import entries, listing, shown
 
     where = folder(options.cwd)
     settings = _load(where, options.config, unattended=options.unattended)
@@ -63,7 +67,6 @@ def run_show(key: str | None, options: Options, *, effective: bool, as_json: boo
         value = found[0].value
         if value is None:
             return Exit.FAILED
-        from runner.config.toml_value import toml
 
         _print(visible(value) if isinstance(value, str) else toml(value))  # type: ignore[arg-type]  # as TOML reads it
     else:
@@ -74,7 +77,6 @@ def run_show(key: str | None, options: Options, *, effective: bool, as_json: boo
 
 def run_check(file: str | None, *, as_json: bool, config: str | None, cwd: str | None) -> int:
     """Print every fault; answers the exit code."""
-    from runner.config.lint import check_file, check_here
 
     if file is not None:
         found = check_file(Path(file))
@@ -111,8 +113,6 @@ def run_path(*, as_json: bool, config: str | None, cwd: str | None) -> int:
 
 def run_set(name: str, words: list[str], *, project: bool, local: bool, cwd: str | None) -> int:
     """Set one key in one file and return the exit code."""
-    from runner.config.edit import with_value, written
-    from runner.config.write_file import write
 
     key, path = _key(name)
     literal = written(key, words)
@@ -139,8 +139,6 @@ def run_set(name: str, words: list[str], *, project: bool, local: bool, cwd: str
 
 def run_unset(name: str, *, project: bool, local: bool, cwd: str | None) -> int:
     """Remove one key from one file and return the exit code."""
-    from runner.config.edit import without
-    from runner.config.write_file import write
 
     _, path = _key(name)
     file, layer = _file(project, local, cwd)
@@ -154,8 +152,6 @@ def run_unset(name: str, *, project: bool, local: bool, cwd: str | None) -> int:
 
 def run_migrate(file: str | None, *, dry: bool, cwd: str | None) -> int:
     """Rewrite files of an older format and return the exit code."""
-    from runner.config.edit import migrated
-    from runner.config.write_file import write
 
     wanted = [(ConfigLayer.NAMED, Path(file))] if file is not None else files(folder(cwd), os.environ)
     for layer, path in wanted:
@@ -180,7 +176,6 @@ def run_init(*, user: bool, force: bool, cwd: str | None) -> int:
     from runner.config.json_schema import FILE, shipped_schema
     from runner.config.origins import packaged_values
     from runner.config.template import starter
-    from runner.config.write_file import write
 
     where = folder(cwd)
     path = places.config_dir(os.environ) / "config.toml" if user else _workspace(where) / ".ringfence" / "config.toml"
@@ -200,7 +195,6 @@ def _print(text: str) -> None:
 
 def _ignore(folder: Path) -> None:
     """Keep config.local.toml out of Git."""
-    from runner.config.write_file import write
 
     path = folder / ".gitignore"
     text = _text(path, ConfigLayer.PROJECT)
@@ -215,7 +209,6 @@ def _near(where: Path) -> dict[str, str]:
 
 
 def _shown(path: Path, cwd: str | None) -> str:
-    from runner.config.show import near
 
     return near(str(path), _near(folder(cwd)))
 
@@ -242,7 +235,6 @@ def _tell(settings: Settings) -> None:
 
 
 def _key(name: str) -> tuple[Key, KeyPath]:
-    from runner.config.show import no_key, split
 
     path = split(name)
     if value_type_of(path, SHAPES) is None:

@@ -2,12 +2,16 @@
 
 import os
 import sys
+from dataclasses import asdict
+from json import dumps
 from typing import Annotated
 
-import typer
-
-from runner.cli.gate import ACCEPT, FLAG, JSON, REQUIRE
+from runner.agent.options import least
+from runner.audit.log import log_place as audit_place
+from runner.cli.gate import ACCEPT, JSON, REQUIRE, switch
+from runner.config import load
 from runner.stderr import coloured
+from sandbox.backend import Level
 
 
 def doctor(json: JSON = False, accept_partial: ACCEPT = False, require: REQUIRE = None) -> int:
@@ -22,13 +26,9 @@ def doctor(json: JSON = False, accept_partial: ACCEPT = False, require: REQUIRE 
         agent doctor --require full                  for a script: exit 4 unless a sandbox enforces everything
         agent doctor --json | jq '.findings[] | select(.state != "ok")'
     """
-    from runner.agent.options import least
-    from runner.audit.log import log_place as audit_place
-    from runner.config import load
     from runner.doctor.models import models
     from runner.doctor.report import examine, record, render, verdict
     from runner.gate.gate import folder
-    from sandbox.backend import Level
 
     settings = load(folder(None), os.environ, unattended=True)
     said = least(accept_partial, require)
@@ -38,9 +38,6 @@ def doctor(json: JSON = False, accept_partial: ACCEPT = False, require: REQUIRE 
     if isinstance(place := audit_place(settings, os.environ), str):
         findings += (record(place),)
     if json:
-        from dataclasses import asdict
-        from json import dumps
-
         print(dumps({"exit": int(verdict(findings, minimum)), "findings": [asdict(finding) for finding in findings]}))
     else:
         print(render(findings, minimum, colour=coloured(sys.stdout)))
@@ -48,9 +45,7 @@ def doctor(json: JSON = False, accept_partial: ACCEPT = False, require: REQUIRE 
 
 
 def demo(
-    keep: Annotated[
-        bool, typer.Option("--keep", metavar=FLAG, help="Leave everything on the disk to look at.")
-    ] = False,
+    keep: Annotated[bool, switch("--keep", help="Leave everything on the disk to look at.")] = False,
 ) -> int:
     """Watch the product do its main job: a scripted model works on a small repository and tries what it must not do.
 

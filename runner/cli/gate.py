@@ -4,8 +4,8 @@ The words of these three commands are parsed by `runner/frontends/exec/argv.py`,
 """
 
 import inspect
-from collections.abc import Callable
-from typing import Annotated, NoReturn
+from collections.abc import Callable, Iterable, Sequence
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -13,12 +13,15 @@ from policy.model.tier import Mode
 from policy.model.verdict import limit_names
 from runner.agent.options import OPTIONS, Given, Option
 from runner.problems import usage
+from runner.providers.catalog import known_models
+from runner.stderr import say
 
 FLAG = " "  # the place where typer would print `<bool>`, which says nothing to a reader
 
 
-def _limits(incomplete: str) -> list[str]:
-    return [f"{name}=" for name in limit_names() if name.startswith(incomplete)]
+def completing(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
+    """Return a function for completion: those of `names` that begin with the typed word."""
+    return lambda incomplete: [name for name in names() if name.startswith(incomplete)]
 
 
 def _backends(incomplete: str) -> list[str]:
@@ -27,32 +30,31 @@ def _backends(incomplete: str) -> list[str]:
     return [name for name in BACKENDS if name.casefold().startswith(incomplete.casefold())]
 
 
-def _levels(incomplete: str) -> list[str]:
-    return [name for name in ("full", "partial") if name.startswith(incomplete)]
+def _models() -> Iterable[str]:
+
+    return (*known_models(), "scripted:")
 
 
-def _modes(incomplete: str) -> list[str]:
-    return [mode.value for mode in Mode if mode.value.startswith(incomplete)]
-
-
-def _batch_modes(incomplete: str) -> list[str]:
-    return [mode for mode in _modes(incomplete) if mode != Mode.DANGEROUSLY.value]
-
-
-def _models(incomplete: str) -> list[str]:
-    from runner.providers.catalog import known_models
-
-    return [name for name in (*known_models(), "scripted:") if name.startswith(incomplete)]
-
-
-_COMPLETIONS: dict[str, Callable[[str], list[str]]] = {
-    "mode": _modes,
-    "batch mode": _batch_modes,
-    "model": _models,
-    "limit": _limits,
+_COMPLETIONS = {
+    "mode": completing(lambda: Mode),
+    "batch mode": completing(lambda: [mode for mode in Mode if mode is not Mode.DANGEROUSLY]),
+    "model": completing(_models),
+    "limit": lambda incomplete: [f"{name}=" for name in limit_names() if name.startswith(incomplete)],
     "backend": _backends,
-    "enforcement": _levels,
+    "enforcement": completing(lambda: ("full", "partial")),
 }
+
+
+def switch(*names: str, help: str) -> typer.models.OptionInfo:
+    """Return an option without a value, for the annotation of a parameter."""
+    found: typer.models.OptionInfo = typer.Option(*names, metavar=FLAG, help=help)
+    return found
+
+
+def print_notices(notices: Iterable[str]) -> None:
+    """Print notices on stderr, one on each line."""
+    for notice in notices:
+        say(f"notice: {notice}")
 
 
 def option(name: str, command: str = "exec") -> typer.models.OptionInfo:
@@ -85,35 +87,39 @@ def takes_options(name: str) -> Callable[[Callable[..., int]], Callable[..., int
 
     The options stand in the place of `given`, and their values are passed as one `Given`.
     """
-    options = {each.key: _parameter(each) for each in OPTIONS if name in each.commands}
+    options = [_parameter(each) for each in OPTIONS if name in each.commands]
+    return lambda command: with_parameters(command, "given", options, lambda values: Given(values))
 
-    def made(command: Callable[..., int]) -> Callable[..., int]:
-        signature = inspect.signature(command, eval_str=True)
-        shown: list[inspect.Parameter] = []
-        for parameter in signature.parameters.values():
-            one = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-            shown += list(options.values()) if parameter.name == "given" else [one]
 
-        def run(**values: object) -> int:
-            given = Given({key: values.pop(key) for key in options})
-            return command(given=given, **values)
+def with_parameters(
+    command: Callable[..., int],
+    placeholder: str,
+    parameters: Sequence[inspect.Parameter],
+    combine: Callable[[dict[str, Any]], object],
+) -> Callable[..., int]:
+    """Return a typer command with `parameters` in the place of the parameter `placeholder` of `command`.
 
-        run.__name__, run.__doc__ = command.__name__, command.__doc__
-        run.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]  # read by typer
-        run.__annotations__ = {each.name: each.annotation for each in shown}
-        return run
+    `combine` makes the value of `placeholder` from their values by name.
+    """
+    signature = inspect.signature(command, eval_str=True)
+    shown: list[inspect.Parameter] = []
+    for parameter in signature.parameters.values():
+        one = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        shown += parameters if parameter.name == placeholder else [one]
 
-    return made
+    def run(**values: object) -> int:
+        combined = combine({each.name: values.pop(each.name) for each in parameters})
+        return command(**{placeholder: combined}, **values)
+
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    run.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]  # read by typer
+    run.__annotations__ = {each.name: each.annotation for each in shown}
+    return run
 
 
 def _parameter(each: Option) -> inspect.Parameter:
-    shape: object = str | None
-    if not each.metavar:
-        shape = bool
-    elif each.many:
-        shape = list[str] | None
-    elif each.least is not None:
-        shape = int | None
+    valued = list[str] if each.many else str if each.least is None else int
+    shape = valued | None if each.metavar else bool
     default = None if each.metavar else False
     annotation = Annotated[shape, _typed(each)]  # type: ignore[valid-type]  # a type made here
     return inspect.Parameter(each.key, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)

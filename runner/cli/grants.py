@@ -3,18 +3,21 @@
 import os
 import time
 from collections.abc import Callable
+from json import dumps
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from policy.grants.grant import Grant, GrantScope
+from policy.model.profile import Source
 from policy.model.tier import Ruling
-from policy.model.verdict import Problem
-from runner.cli.gate import FLAG, JSON, MODE
+from policy.model.verdict import Ask, Deny, Problem
+from runner.cli.gate import JSON, MODE, print_notices, switch
 from runner.gate.grants.text import about, labelled_fields, lines
 from runner.problems import Exit, Stopped, usage
-from runner.stderr import say
+from runner.state.paths import PlaceError, private, state_dir
+from runner.text.phrases import nearest
 from runner.text.sanitize import visible
 
 HELP = """List the answers that were remembered, look at one, take one back.
@@ -41,7 +44,6 @@ def _names(incomplete: str) -> list[str]:
     """Return the names for completion. Never raises, and changes nothing."""
     from runner.gate.grants.store import grant_file
     from runner.state.json_file import StateError
-    from runner.state.paths import PlaceError, private
 
     try:
         folder = Path(private(os.environ)[0])
@@ -55,7 +57,7 @@ def _names(incomplete: str) -> list[str]:
 ID = Annotated[
     str, typer.Argument(metavar="ID", help="A grant, as the list names it.", autocompletion=_names, show_default=False)
 ]
-ALL = Annotated[bool, typer.Option("--all", metavar=FLAG, help="Of every folder, and those that are over.")]
+ALL = Annotated[bool, switch("--all", help="Of every folder, and those that are over.")]
 WORKSPACE = Annotated[
     str | None, typer.Option("--workspace", metavar="FOLDER", help="Of that folder instead of this one.")
 ]
@@ -121,8 +123,6 @@ def add(
         agent grants add 'npm test' p 7d because of the release
         agent grants add 'git commit -m x' d
     """
-    from policy.model.profile import Source
-    from policy.model.verdict import Ask, Deny
     from runner.frontends.exec.grants import recall
     from runner.gate.gate import GateArgs, open_gate
 
@@ -173,8 +173,6 @@ def show(name: ID, json: JSON = False) -> int:
         raise _unknown(name)
     now = time.time()
     if json:
-        from json import dumps
-
         print(dumps(_object(grant, now)))
         return Exit.DONE
     for label, text in labelled_fields(grant, now):
@@ -187,9 +185,7 @@ def revoke(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="ID...", help="Grants, as the list names them.", autocompletion=_names)
     ] = None,
-    everything: Annotated[
-        bool, typer.Option("--all", metavar=FLAG, help="Every grant for this folder; remembered noes stay.")
-    ] = False,
+    everything: Annotated[bool, switch("--all", help="Every grant for this folder; remembered noes stay.")] = False,
     workspace: WORKSPACE = None,
 ) -> int:
     """Take grants back. A process that is running notices before its next action.
@@ -262,12 +258,11 @@ def prune(json: JSON = False) -> int:
 
 def _stored() -> tuple[Grant, ...]:
     from runner.gate.grants.store import grant_file
-    from runner.state.paths import private
 
     if not os.path.lexists(private(os.environ)[0]):
         return ()
     held = grant_file(_folder()).read()
-    _notices(held.notices)
+    print_notices(held.notices)
     return held.value
 
 
@@ -275,19 +270,13 @@ def _change(edit: Edit) -> tuple[Grant, ...]:
     from runner.gate.grants.store import grant_file
 
     answer, notices = grant_file(_folder()).change(edit)
-    _notices(notices)
+    print_notices(notices)
     return answer
 
 
 def _folder() -> Path:
-    from runner.state.paths import state_dir
 
     return state_dir(os.environ)
-
-
-def _notices(notices: tuple[str, ...]) -> None:
-    for notice in notices:
-        say(f"notice: {notice}")
 
 
 def _here(workspace: str | None) -> str:
@@ -296,7 +285,6 @@ def _here(workspace: str | None) -> str:
 
 
 def _unknown(name: str) -> Stopped:
-    from runner.text.phrases import nearest
 
     known = [grant.id for grant in _stored()]
     why = "no grant has that name" if known else "nothing was remembered"
@@ -317,6 +305,4 @@ def _object(grant: Grant, now: float) -> dict[str, object]:
 
 
 def _print_json(grants: "list[Grant] | tuple[Grant, ...]", now: float) -> None:
-    from json import dumps
-
     print(dumps([_object(grant, now) for grant in grants]))

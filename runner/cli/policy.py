@@ -1,13 +1,14 @@
 """`agent policy`: the matrix, tables of expected verdicts, and verdicts in bulk."""
 
 import sys
+from json import dumps
 from typing import Annotated
 
 import typer
 
 from policy.model.tier import Mode
-from runner.cli.gate import CONFIG, CWD, FLAG, JSON, MODE, UNATTENDED
-from runner.gate.policy_tools.import_rules import AgentProduct
+from runner.cli.gate import CONFIG, CWD, JSON, MODE, UNATTENDED, switch
+from runner.gate.policy_tools.import_rules import AgentProduct, run_import
 
 HELP = """Look at the policy and test it: the permission matrix, tables of expected verdicts, verdicts in bulk.
 
@@ -40,8 +41,6 @@ def matrix(json: JSON = False) -> int:
     from policy.describe.matrix import rows, table
 
     if json:
-        from json import dumps
-
         heading, *found = rows()
         print(dumps({row[0]: dict(zip(heading[1:], row[1:], strict=True)) for row in found}))
     else:
@@ -71,8 +70,6 @@ def number(cwd: CWD = None, config: CONFIG = None, unattended: UNATTENDED = Fals
     settings = open_gate(args, os.environ)[0].settings
     found = fingerprint(settings.profile, settings.rules)
     if json:
-        from json import dumps
-
         print(dumps({"policy": found, "sources": list(settings.sources), "hashes": dict(settings.hashes)}))
     else:
         print(found)
@@ -125,7 +122,7 @@ def lint(
     file: Annotated[
         str | None, typer.Argument(metavar="[FILE]", help="One configuration file, before it is in force.")
     ] = None,
-    strict: Annotated[bool, typer.Option("--strict", metavar=FLAG, help="Warnings are a failure, too.")] = False,
+    strict: Annotated[bool, switch("--strict", help="Warnings are a failure, too.")] = False,
     cwd: CWD = None,
     json: JSON = False,
 ) -> int:
@@ -172,7 +169,6 @@ def bring(
         agent policy import default.rules -o rules.toml --tests expected.toml
         agent policy import --from gemini --json policy.toml | jq .left
     """
-    from runner.gate.policy_tools.import_rules import run_import
 
     return run_import(file, kind, as_json_too=json, out=out, tests=tests)
 

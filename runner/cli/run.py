@@ -11,6 +11,7 @@ from runner.agent.run_options import run_args
 from runner.cli.gate import takes_options
 from runner.frontends.launch import prompt_text, start_conversation, start_run
 from runner.problems import Exit, usage
+from runner.version import VERSION
 
 PROMPT = Annotated[str | None, typer.Argument(metavar="PROMPT", help="What to do. Read from stdin when left out.")]
 
@@ -76,8 +77,6 @@ def converse(context: typer.Context, given: Given) -> int:
             )
         return Exit.DONE
     if given.switch("version"):
-        from runner.version import VERSION
-
         print(f"ringfence {VERSION}")
         return Exit.DONE
     if args.json:

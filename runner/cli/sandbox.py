@@ -1,11 +1,16 @@
 """`agent sandbox show` and `agent sandbox cache`: what commands may do inside, and what is kept between them."""
 
 import os
+from json import dumps
 from typing import Annotated
 
 import typer
 
-from runner.cli.gate import CWD, FLAG, JSON, show_help
+from runner.cli.gate import CWD, JSON, show_help, switch
+from runner.state import paths
+from runner.state.workspace import workspace_of
+from runner.text.sanitize import visible
+from sandbox.workspace import tool_cache
 
 SANDBOX = """Look at the sandbox: what a command may do inside, before it runs, and what is kept between commands.
 
@@ -24,11 +29,9 @@ sandbox_app.command("show")(show_help)
 @sandbox_app.command("cache")
 def cache(
     clear: Annotated[
-        bool, typer.Option("--clear", metavar=FLAG, help="Empty the cache of this workspace, or with --all every one.")
+        bool, switch("--clear", help="Empty the cache of this workspace, or with --all every one.")
     ] = False,
-    everything: Annotated[
-        bool, typer.Option("--all", metavar=FLAG, help="Every workspace's, not only this one's.")
-    ] = False,
+    everything: Annotated[bool, switch("--all", help="Every workspace's, not only this one's.")] = False,
     cwd: CWD = None,
     json: JSON = False,
 ) -> int:
@@ -44,9 +47,6 @@ def cache(
         agent sandbox cache --clear
     """
     from runner.gate.gate import folder
-    from runner.state import paths
-    from runner.state.workspace import workspace_of
-    from sandbox.workspace import tool_cache
 
     base = paths.caches(os.environ)
     workspace = workspace_of(str(folder(cwd)), os.path.realpath(paths.home(os.environ)))
@@ -57,8 +57,6 @@ def cache(
             tool_cache.clear(each.folder)
         tool_cache.sweep(base)
     if json:
-        from json import dumps
-
         rows = [
             {"workspace": each.workspace, "bytes": each.size, "gone": each.gone, "cleared": clear} for each in found
         ]
@@ -73,7 +71,6 @@ def cache(
 
 
 def _line(path: str) -> str:
-    from runner.text.sanitize import visible
 
     return visible(path, lines=False)
 

@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runner.cli.gate import FLAG, JSON
+from runner.cli.gate import JSON, switch
 from runner.problems import Exit, usage
+from runner.state.paths import home, state_dir
+from runner.state.workspace import workspace_of
+from runner.stderr import print_problem
+from runner.text.sanitize import one_line
 
 if TYPE_CHECKING:
     from runner.sessions.store import SessionStore
@@ -35,7 +39,7 @@ def _ids(incomplete: str) -> list[str]:
 ID = Annotated[
     str, typer.Argument(metavar="ID", help="As the list shows it; its beginning is enough.", autocompletion=_ids)
 ]
-ALL = Annotated[bool, typer.Option("--all", metavar=FLAG, help="Of every workspace.")]
+ALL = Annotated[bool, switch("--all", help="Of every workspace.")]
 CWD = Annotated[str | None, typer.Option(metavar="FOLDER", help="The workspace around FOLDER instead of this one.")]
 
 
@@ -70,7 +74,6 @@ def listing(all: ALL = False, json: JSON = False, cwd: CWD = None) -> int:
     """
     from runner.sessions.store import SessionStore
     from runner.sessions.summary import row, summarize_sessions
-    from runner.text.sanitize import one_line
 
     stores = SessionStore.all(_state()) if all else [_store(cwd)]
     empty = True
@@ -178,8 +181,6 @@ def remove(
             remove_session(state, store, id)
             print(f"removed {id[:8]}")
         except SessionError as error:
-            from runner.stderr import print_problem
-
             print_problem(error.problem)
             code = Exit.FAILED
     if not chosen:
@@ -195,7 +196,6 @@ def _age(text: str) -> int:
 
 
 def _state() -> Path:
-    from runner.state.paths import state_dir
 
     return state_dir(os.environ)
 
@@ -203,8 +203,6 @@ def _state() -> Path:
 def _store(cwd: str | None) -> "SessionStore":
     from runner.gate.gate import folder
     from runner.sessions.store import SessionStore
-    from runner.state.paths import home
-    from runner.state.workspace import workspace_of
 
     return SessionStore.of(_state(), workspace_of(str(folder(cwd)), os.path.realpath(home(os.environ))))
 

@@ -2,13 +2,18 @@
 
 import os
 from collections.abc import Mapping
+from json import dumps
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runner.cli.gate import FLAG, JSON
-from runner.problems import Exit, usage
+from runner.cli.gate import JSON, print_notices, switch
+from runner.config import load
+from runner.problems import Exit, Stopped, usage
+from runner.state.paths import state_dir
 from runner.stderr import say
+from runner.text.sanitize import visible
 
 if TYPE_CHECKING:
     from runner.config.trust.evaluate import Brought
@@ -53,7 +58,6 @@ def trust(context: typer.Context, json: JSON = False) -> int:
     from runner.config.trust.session_check import now
     from runner.config.trust.store import store_at
     from runner.config.trust.text import state_line
-    from runner.state.paths import state_dir
 
     if brought.answer is not None:
         say(f"{state_line(brought)}\n")
@@ -61,7 +65,7 @@ def trust(context: typer.Context, json: JSON = False) -> int:
     if said is TrustReply.QUIT:
         say("nothing was changed")
         return Exit.DONE
-    _tell(store_at(state_dir(os.environ)).remember(brought.inventory, yes=said is TrustReply.YES, time=now()))
+    print_notices(store_at(state_dir(os.environ)).remember(brought.inventory, yes=said is TrustReply.YES, time=now()))
     say("kept: it is used until one byte of it changes" if said is TrustReply.YES else "kept: nothing of it is used")
     return Exit.DONE
 
@@ -69,7 +73,7 @@ def trust(context: typer.Context, json: JSON = False) -> int:
 @trust_app.command("show")
 def show(
     path: PATH = None,
-    files: Annotated[bool, typer.Option("--files", metavar=FLAG, help="The files too, whole.")] = False,
+    files: Annotated[bool, switch("--files", help="The files too, whole.")] = False,
     json: JSON = False,
 ) -> int:
     """Print these files of a repository, their hash, and whether you trust them.
@@ -97,15 +101,11 @@ def listing(json: JSON = False) -> int:
         agent trust list --json | jq -r '.[] | [.answer, .workspace] | @tsv'
     """
     from runner.config.trust.store import store_at
-    from runner.state.paths import state_dir
-    from runner.text.sanitize import visible
 
     answers, notices = store_at(state_dir(os.environ)).all()
-    _tell(notices)
+    print_notices(notices)
     rows = [(workspace, each, _still(workspace, each)) for workspace, said in answers.items() for each in said]
     if json:
-        from json import dumps
-
         print(dumps([{"workspace": where, **_answer(each), "state": still} for where, each, still in rows]))
         return Exit.DONE
     for where, each, still in rows:
@@ -135,7 +135,6 @@ def accept(
     """
     from runner.config.trust.session_check import agree, now
     from runner.config.trust.store import store_at
-    from runner.state.paths import state_dir
 
     if sha256 is None:
         why = "a yes without a question is one to a content that somebody has looked at"
@@ -145,7 +144,7 @@ def accept(
     if not brought.inventory.entries:
         what = f"`{brought.inventory.workspace}` brings nothing to trust"
         raise usage(what, "it has no configuration and no texts for agents", "check the path")
-    _tell(store_at(state_dir(os.environ)).remember(brought.inventory, yes=True, time=now()))
+    print_notices(store_at(state_dir(os.environ)).remember(brought.inventory, yes=True, time=now()))
     print(f"trusted: {brought.inventory.sha256}")
     return Exit.DONE
 
@@ -153,9 +152,7 @@ def accept(
 @trust_app.command("revoke")
 def revoke(
     path: PATH = None,
-    everything: Annotated[
-        bool, typer.Option("--all", metavar=FLAG, help="Every answer, for every repository.")
-    ] = False,
+    everything: Annotated[bool, switch("--all", help="Every answer, for every repository.")] = False,
 ) -> int:
     """Take your answers for a repository back, yes and no.
 
@@ -168,15 +165,13 @@ def revoke(
         agent trust revoke --all
     """
     from runner.config.trust.store import store_at
-    from runner.state.paths import state_dir
-    from runner.text.sanitize import visible
 
     if everything and path is not None:
         raise usage("there is a path and --all", "one of them is too much", "leave one out")
     store = store_at(state_dir(os.environ))
     where = None if everything else _workspace(path, gone=True)
     count, notices = store.forget(where)
-    _tell(notices)
+    print_notices(notices)
     of = "" if where is None else f" for {visible(where, lines=False)}"
     if not count and not everything:
         known = ", ".join(f"`{visible(each, lines=False)}`" for each in list(store.all()[0])[:5])
@@ -197,9 +192,7 @@ def _workspace(path: str | None, *, gone: bool = False) -> str:
 
 def _weighed(path: str | None) -> "Brought":
     """Return the evaluation of one repository. Configuration that cannot be read is reported, and widens nothing."""
-    from pathlib import Path
 
-    from runner.config import load
     from runner.config.trust.session_check import look_at, weigh
     from runner.config.trust.widening import condensed
     from runner.gate.gate import folder
@@ -209,7 +202,7 @@ def _weighed(path: str | None) -> "Brought":
     settings = load(Path(workspace), os.environ, unattended=True)
     reads, skilled = bool(settings.value("instructions")), bool(settings.value("skills"))
     brought, notices = weigh(inventory, settings, os.environ, reads=reads, skilled=skilled)
-    _tell((*condensed(settings, mention=False), *notices))
+    print_notices((*condensed(settings, mention=False), *notices))
     return brought
 
 
@@ -217,8 +210,6 @@ def _shown(brought: "Brought", json: bool, *, files: bool = False) -> int:
     from runner.config.trust.text import contents, description, state_line, state_word
 
     if json:
-        from json import dumps
-
         print(dumps(_form(brought, state_word(brought))))
         return Exit.DONE
     if not brought.inventory.entries:
@@ -264,7 +255,6 @@ def _answer(answer: "TrustAnswer") -> Mapping[str, object]:
 def _still(workspace: str, answer: "TrustAnswer") -> str:
     """Return the state of the answered content: `same`, `changed`, `gone`, or `closed` to this user."""
     from runner.config.trust.session_check import look_at
-    from runner.problems import Stopped
 
     try:
         return "same" if look_at(workspace, workspace, os.environ).sha256 == answer.sha256 else "changed"
@@ -279,8 +269,3 @@ def _but(still: str) -> str:
         "gone": "  (it is gone)",
         "closed": "  (it cannot be read)",
     }[still]
-
-
-def _tell(notices: tuple[str, ...]) -> None:
-    for notice in notices:
-        say(f"notice: {notice}")

@@ -15,8 +15,9 @@ from runner.doctor.remedies import apparmor_remedy, landlock_remedy, package_com
 from runner.problems import Exit
 from runner.text.sanitize import visible
 from runner.version import VERSION
-from sandbox.backend import ContainerOptions, Enforcement, Level
+from sandbox.backend import ContainerOptions, Enforcement, Level, SandboxUnavailable
 from sandbox.inside.syscalls import is_admin
+from sandbox.linux.cgroup_places import usable
 from sandbox.linux.interpreter_paths import bubblewrap
 
 _LANDLOCK_CREATE_RULESET = 444
@@ -197,7 +198,6 @@ def container(named: str, marks: tuple[bool, bool], groups: str, mounts: str) ->
 def _cgroups() -> Finding:
     if sys.platform != "linux":
         return Finding("control groups", State.OK, "not on this system")
-    from sandbox.linux.cgroup_places import usable
 
     kept = [f"v{place.version} {', '.join(sorted(place.keeps))}" for place in usable()]
     if kept:
@@ -219,7 +219,6 @@ def _libseccomp() -> Finding:
 
 
 async def _backends(spaces: Finding) -> list[Finding]:
-    from sandbox.backend import SandboxUnavailable
     from sandbox.backends import here, open_backend
 
     found = []
@@ -245,7 +244,6 @@ def _stands(name: str, enforcement: Enforcement, *, sandbox: bool) -> Finding:
 
 async def _container(choice: ContainerOptions) -> Finding:
     """Return the finding about the container backend. It is used only on request, so it never makes a machine ready."""
-    from sandbox.backend import SandboxUnavailable
     from sandbox.backends import open_backend
     from sandbox.container.daemon import NoDaemon
 

@@ -15,9 +15,11 @@ from policy.model.tier import Mode
 from policy.model.verdict import Problem
 from runner.agent.run_options import RunArgs
 from runner.agent.startup import chosen_model, opener, prepare_options, with_session
+from runner.audit.chain import AuditError
 from runner.audit.log import Place, log_place
 from runner.changes.review.deadline import Deadline
-from runner.config import shipped
+from runner.config import Settings, shipped
+from runner.config.load import LOCAL_FILE, PROJECT_FILE
 from runner.engine.budget import Limit
 from runner.engine.limit_settings import PIPELINE
 from runner.engine.run_limits import RunLimits
@@ -36,7 +38,6 @@ from runner.stderr import print_problem, unexpected
 if TYPE_CHECKING:
     from runner.agent.open_session import SessionOptions
     from runner.changes.review.session import Review
-    from runner.config import Settings
     from runner.providers import OpenModel
 
 
@@ -201,7 +202,6 @@ class Run:
         """Return the settings and files of the repository that do not count."""
         if args.trust_config is not None:
             return
-        from runner.config.load import LOCAL_FILE, PROJECT_FILE
         from runner.config.trust.discover import INSTRUCTIONS, PROMPTS, SKILLS
 
         every = (PROJECT_FILE, LOCAL_FILE, *INSTRUCTIONS, *PROMPTS, *SKILLS)
@@ -295,7 +295,6 @@ class Run:
         )
 
     def _story(self) -> SessionRecord:
-        from runner.audit.chain import AuditError
 
         if self._place is None or self._started is None:
             return SessionRecord()

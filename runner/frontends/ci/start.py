@@ -10,6 +10,7 @@ from policy.model.frozen import dataclass
 from runner.agent.run_options import RunArgs
 from runner.frontends.ci.output_files import Outlets, no_link
 from runner.frontends.ci.run import Run
+from runner.gate.gate import folder
 from runner.problems import ending_signals, usage
 
 
@@ -58,7 +59,6 @@ def start_ci(
         prompt_from_stdin=prompt is None and (prompt_file is None or str(prompt_file) in ("-", "/dev/stdin"))
     )
     from runner.config.trust.session_check import workspace_at
-    from runner.gate.gate import folder
 
     cwd = str(folder(args.cwd))
     workspace = workspace_at(cwd, os.environ)

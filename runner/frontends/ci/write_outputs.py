@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem
-from runner.audit.log import Place
+from runner.audit.chain import AuditError
+from runner.audit.log import AuditLog, Place, own_log_place
 from runner.engine.run_limits import RunLimits
 from runner.events import SessionStarted
 from runner.frontends.ci.output_files import Outlets
@@ -48,7 +49,6 @@ class OutputContent:
 
     def seal(self) -> dict[str, object]:
         """Return the seal of the log as it is now. Raise AuditError."""
-        from runner.audit.log import AuditLog, own_log_place
         from runner.audit.seal import sealed
         from runner.audit.signing import stored_signer
 
@@ -72,7 +72,6 @@ class OutputContent:
 
 def write_outputs(result: Result, remains: OutputContent, outlets: Outlets, shown: Callable[[Problem], None]) -> Result:
     """Write every file that was asked for; the result says, and `shown` is told, what could not be written."""
-    from runner.audit.chain import AuditError
 
     failed: list[Problem] = []
 

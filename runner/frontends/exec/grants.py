@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Coroutine
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from policy.evaluation import EvaluationContext
 from policy.grants.grant import MAIN, GrantHolder, GrantScope
@@ -14,7 +14,7 @@ from policy.model.action import Action, RunScript
 from policy.model.assessment import Assessment
 from policy.model.profile import Source
 from policy.model.verdict import Ask, Verdict
-from runner.approval.approver import Answer, Question
+from runner.approval.approver import Answer, Question, Terminal, ask_approver
 from runner.approval.remember_options import Offer
 from runner.approval.remembered import GrantLookup, keep, offer, recalled
 from runner.audit.fact_recorder import FactRecorder
@@ -23,12 +23,10 @@ from runner.facts.gather import gather
 from runner.frontends.exec.report import Case
 from runner.gate.gate import Gate
 from runner.gate.grants.store import GrantStore, RememberedAnswer
+from runner.secrets.redactor import Redactor
 from runner.state.paths import state_dir
 from runner.stderr import say
 from runner.text.sanitize import visible
-
-if TYPE_CHECKING:
-    from runner.approval.approver import Terminal
 
 _Result = TypeVar("_Result")
 
@@ -66,7 +64,6 @@ def _notice(text: str) -> None:
 
 
 def _redact(text: str) -> str:
-    from runner.secrets.redactor import Redactor
 
     return Redactor(live=True, shapes=True).text(text)
 
@@ -128,8 +125,6 @@ class _TerminalRequester:
     async def ask(self, question: Question) -> tuple[Answer, float]:
         """Put the question on the terminal."""
         from rich.console import Console
-
-        from runner.approval.approver import Terminal, ask_approver
 
         self._terminal = self._terminal or Terminal(Console(stderr=True), _read_line)
         began = time.monotonic()

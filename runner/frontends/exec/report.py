@@ -19,6 +19,7 @@ from runner.audit.records import Decision, RecordedAnswer, SessionInfo
 from runner.frontends.exec.argv import without_values
 from runner.gate.gate import Gate
 from runner.problems import Exit, Stopped
+from runner.secrets.redactor import Redactor
 from runner.secrets.secret import registered_count
 from runner.state.workspace import head_commit
 from runner.stderr import print_problem, say, unwritten
@@ -241,7 +242,6 @@ def _masking(*, shapes: bool) -> "dict[int, RedactingStream]":
     """Return the maskers of stdout and stderr, one for each; an empty value if there is nothing to mask."""
     if not shapes and not registered_count():
         return {}
-    from runner.secrets.redactor import Redactor
 
     redactor = Redactor(live=True, shapes=shapes)
     return {1: redactor.stream(), 2: redactor.stream()}

@@ -8,7 +8,7 @@ from policy.model.action import RunArgv
 from policy.model.assessment import SANDBOX_SHOW, Assessment, Effect, EffectKind, Reason, Scope
 from policy.model.frozen import dataclass
 from policy.model.tier import Ruling, Tier
-from policy.model.verdict import Ask, Deny, Rights, Terms, Verdict
+from policy.model.verdict import Ask, Deny, Problem, Rights, Terms, Verdict
 from policy.terms import Floor, terms_for
 from runner.gate.explain import names_of
 from runner.gate.gate import Gate, GateArgs, open_gate, ruling
@@ -18,6 +18,7 @@ from runner.secrets.redactor import masked
 from runner.stderr import print_problem, say
 from runner.text.sanitize import visible
 from sandbox.backend import SandboxUnavailable
+from sandbox.inside import syscalls
 
 _STEPS = {"ro": "read", "rw": "write", "tmpfs": "empty", "folder": "empty", "mask": "masked", "link": "link to"}
 
@@ -80,7 +81,6 @@ def _standard(gate: Gate, rights: Rights) -> Terms:
     secret = next((reason for reason in assessment.reasons if reason.tier >= Tier.SECRET), None)
     if isinstance(terms, Terms) and secret is None:
         return terms
-    from policy.model.verdict import Problem
 
     why, fix = (terms.why, terms.fix) if isinstance(terms, Floor) else (secret.text if secret else "", "leave it out")
     raise Stopped(Problem("these rights are given to nobody", f"{why}; no mode allows that", fix), Exit.DENIED)
@@ -88,7 +88,6 @@ def _standard(gate: Gate, rights: Rights) -> Terms:
 
 def _rights_report(title: str, terms: Terms) -> RightsReport:
     """Return the rights with the mounts of the full sandbox, for a session whose /tmp does not exist yet."""
-    from sandbox.inside import syscalls
     from sandbox.linux.launch import survey
     from sandbox.linux.plan_builder import compile_plan
 

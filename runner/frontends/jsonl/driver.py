@@ -31,7 +31,7 @@ from runner.frontends.jsonl.protocol import (
     TakeBack,
     parse,
 )
-from runner.frontends.slash.command import Row
+from runner.frontends.slash.command import Row, run_line
 from runner.frontends.slash.registry import known
 from runner.problems import Exit, Stopped, known_problem
 from runner.sessions.selection import SessionSelection
@@ -184,7 +184,6 @@ class JsonMode:
             await conversation.shell(command)
 
     def _slash(self, text: str) -> None:
-        from runner.frontends.slash.command import run_line
 
         self._begin(run_line(text if text.startswith("/") else f"/{text}", self))
 

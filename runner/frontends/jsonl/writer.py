@@ -15,15 +15,13 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from policy.model.verdict import Problem
-from runner.events import CommandOutput, ErrorRaised
+from runner.events import CommandOutput, ErrorRaised, Event
 from runner.problems import Exit, Stopped, known_problem
+from runner.secrets.redactor import Redactor
 from runner.stderr import unwritten
-
-if TYPE_CHECKING:
-    from runner.events import Event
 
 MOST = 16 << 20  # bytes that wait for a reader
 PATIENCE = 10.0  # seconds for room, when so much waits: a reader that is only slow makes some
@@ -97,8 +95,6 @@ class JsonLines:
     ) -> None:
         found = known_problem(error) if isinstance(error, Exception) else None
         if found is not None and self._lost is None:
-            from runner.secrets.redactor import Redactor
-
             self(ErrorRaised(Redactor(live=True, shapes=True).mask(found[0])))
         with self._changed:
             self._over = True
