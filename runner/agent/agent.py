@@ -8,19 +8,20 @@ The terminal, JSON mode and tests are programs of this kind. docs/guide/embeddin
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, cast
 
 from policy.model.tier import Mode
+from policy.model.verdict import Ask
 from runner.agent.active_session import ActiveSession
-from runner.agent.callback_approver import Decide, approver_of
 from runner.agent.conversation import Conversation
-from runner.agent.event_stream import Answering, stop
-from runner.agent.run_options import RunArgs
-from runner.agent.startup import SessionStart, prepare_start
-from runner.approval.approver import Approver, Unattended
+from runner.agent.startup import RunArgs, SessionStart, prepare_start
+from runner.approval.approver import Answer, Approver, Edited, Halt, No, PlanAnswer, Question, Stay, Unattended, Yes
+from runner.approval.card import card
+from runner.approval.remembered import NOTHING, Offer
 from runner.engine.limit_settings import BudgetFlags
 from runner.problems import usage
 from runner.sessions.selection import SessionSelection
@@ -217,3 +218,99 @@ def _mode(said: Mode | str) -> Mode:
     except ValueError:
         known = ", ".join(Mode)
         raise usage(f"there is no mode `{said}`", f"the modes are {known}", "name one of them") from None
+
+
+# Starts the run; the queue gets what happens in it, and None at the end.
+Begin = Callable[["asyncio.Queue[Event | None]"], Awaitable["asyncio.Task[Ending]"]]
+
+
+class Answering:
+    """The events of one prompt, once through. Nothing is done before the first is asked for."""
+
+    def __init__(self, begin: "Begin") -> None:
+        self._work: asyncio.Task[Ending] | None = None
+        self._begin = begin
+        self._events: asyncio.Queue[Event | None] = asyncio.Queue()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> "Event":
+        if self._work is None:
+            self._work = await self._begin(self._events)
+        try:
+            event = None if self._work.done() and self._events.empty() else await self._events.get()
+        except asyncio.CancelledError:
+            await self.aclose()
+            raise
+        if event is None:
+            self._work.result()
+            raise StopAsyncIteration
+        return event
+
+    async def aclose(self) -> None:
+        """Stop the run, if it is not over; returns when nothing of it is left."""
+        if self._work is not None:
+            stop(self._work)
+            await asyncio.wait({self._work})
+
+    def __del__(self) -> None:  # `break` leaves an iteration without a word; a generator would learn of it too late
+        if self._work is not None:
+            stop(self._work)
+
+
+def stop(work: "asyncio.Task[Ending]") -> None:
+    """Cancel a run that is on its way."""
+    if not work.done() and not work.cancelling():  # once: a second cancel would cut short the killing of its child
+        work.cancel()
+
+
+# `True` approves the action once. An Answer can say more. Every other value is a refusal.
+ProgramAnswer = Answer | bool | None
+Decide = Callable[[Question], Awaitable[ProgramAnswer] | ProgramAnswer]
+
+
+class Callback:
+    """An Approver that calls the function `decide`.
+
+    An exception of `decide` ends the run, and no further action is executed: a program that fails has allowed nothing.
+    """
+
+    name = "program"
+
+    def __init__(self, decide: Decide) -> None:
+        self._decide = decide
+
+    async def ask(self, ask: Ask, offer: Offer = NOTHING) -> Answer:
+        return (await self.ask_all((Question("", ask, offer, card(ask, offer)),)))[0]
+
+    async def ask_all(self, questions: Sequence[Question]) -> tuple[Answer, ...]:
+        """Ask the questions in order. After a Halt, ask no more of them."""
+        answers: list[Answer] = []
+        for each in questions:
+            if answers and isinstance(answers[-1], Halt):
+                answers.append(Halt())
+                continue
+            said = self._decide(each)
+            if inspect.isawaitable(said):
+                said = await said
+            answers.append(said if isinstance(said, Yes | No | Halt | Edited) else Yes() if said is True else No())
+        return tuple(answers)
+
+    async def leave_plan(self, plan: str) -> PlanAnswer:
+        return Stay("this program takes the plan as it is, and changes the mode itself")
+
+
+def approver_of(given: Approver | Decide | None) -> Approver | None:
+    """Return the Approver for `approver`, or None. Raise a usage error if the value cannot answer a question."""
+    if given is None:
+        return None
+    if hasattr(given, "ask"):
+        missing = [name for name in ("name", "ask", "leave_plan") if not hasattr(given, name)]
+        if missing:
+            why = f"it has `ask`, but no {' and no '.join(f'`{name}`' for name in missing)}"
+            raise usage("this approver cannot answer", why, "give it those as well, or give a function of a Question")
+        return cast("Approver", given)
+    if not callable(given):
+        raise usage("this approver cannot answer", "it is no function", "give a function of a Question")
+    return Callback(given)

@@ -164,7 +164,7 @@ async def open_session(
             for grant in grants.restore(before.grants, fork=options.beginning.fork):
                 said = "allows again" if grant.ruling is Ruling.ALLOW else "forbids again"
                 if options.unattended and grant.ruling is Ruling.ALLOW:
-                    said = "allows nothing while nobody is there"
+                    said = "allows nothing while there is no user"
                 emit(Notice(f"grant {grant.id} of this session {said}: {grant.what.words}"))
         around = await asyncio.to_thread(surroundings, facts.workspace)  # a large index takes a moment
         ctx = RunContext(

@@ -17,7 +17,7 @@ FILE_TOOLS = ("read", "write", "edit", "ls", "glob", "grep")
 
 _GATE = ("exec", "why", "sandbox show")
 _MODEL = ("run", "ci", "agent", "terminal")
-_TALK = ("run", "agent", "terminal")
+_SESSION = ("run", "agent", "terminal")
 _TYPED = ("run", "agent")
 _BUDGET = ("run", "ci")
 _BATCH = ("batch run",)
@@ -94,7 +94,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("--timeout", "TIME", "The most wall time of the run: 90s, 30m, 2h.", _BUDGET),
     Option("--read", "PATH", "Let this one action read PATH as well. Repeatable; never a secret.", _GATE, many=True),
     Option("--write", "PATH", "Let it change PATH, which exists, and what is in it. Repeatable.", _GATE, many=True),
-    Option("--host", "HOST", "Let it talk to HOST: example.org, *.example.org, example.org:8443, 'localhost:3000 "
+    Option("--host", "HOST", "Let it connect to HOST: example.org, *.example.org, example.org:8443, 'localhost:3000 "
            "private'. Repeatable.", _GATE, many=True),
     Option("--env", "NAME=VALUE", "Set a variable for it, unless that would undo a guard. Repeatable.", _GATE,
            many=True),
@@ -102,18 +102,18 @@ OPTIONS: tuple[Option, ...] = (
     Option("--path", "PATH", "With --tool: what it works on.", ("why",)),
     Option("--backend", "T1|T2|T3|container", "Use this sandbox and no other.", ("exec", *_MODEL), complete="backend"),
     Option("--accept-partial", "", "Run even when the sandbox can enforce only a part (`agent doctor`).",
-           ("exec", *_TALK)),
+           ("exec", *_SESSION)),
     Option("--require", "full|partial", "The least a sandbox must enforce, whatever the configuration says; else exit "
-           "4.", ("exec", *_TALK), complete="enforcement"),
+           "4.", ("exec", *_SESSION), complete="enforcement"),
     Option("--unix", "", "Let it make AF_UNIX sockets; a listener whose socket lies in the workspace can then be "
            "reached.", _GATE),
-    Option("--continue", "", "Go on with the latest session of this workspace.", _TALK, short="-c"),
-    Option("--resume", "[ID]", "Go on with that session; without ID, pick one from a list.", _TALK),
-    Option("--fork", "ID", "Go on from that session in a new one; the old one stays as it is.", _TALK),
-    Option("--no-session", "", "Keep nothing of this session, except the audit log.", _TALK),
+    Option("--continue", "", "Go on with the latest session of this workspace.", _SESSION, short="-c"),
+    Option("--resume", "[ID]", "Go on with that session; without ID, pick one from a list.", _SESSION),
+    Option("--fork", "ID", "Go on from that session in a new one; the old one stays as it is.", _SESSION),
+    Option("--no-session", "", "Keep nothing of this session, except the audit log.", _SESSION),
     Option("--trust-config", "SHA256", "Trust the files of the repository with this hash (`agent trust show`); "
            "otherwise exit 2.", _MODEL),
-    Option("--no-instructions", "", "Give the model no AGENTS.md, CLAUDE.md or GEMINI.md.", _TALK),
+    Option("--no-instructions", "", "Give the model no AGENTS.md, CLAUDE.md or GEMINI.md.", _SESSION),
     Option("--account", "NAME", "Which of your accounts; see agent auth status.", (*_MODEL, *_BATCH)),
     Option("--api-key-stdin", "", "The API key is the first line of stdin.", ("run", "ci", "agent")),
     Option("--mode", "MODE", "The mode of tasks that name none.", _BATCH, complete="batch mode"),

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from policy.model.action import RunScript
 from policy.model.frozen import dataclass
-from policy.model.tier import Ruling
+from policy.model.tier import Mode, Ruling
 from policy.model.verdict import Ask
-from runner.approval.plan_answer import QUESTION, PlanAnswer, Stay, answered
-from runner.approval.remember_options import HELP, NOTHING, Offer
+from runner.approval.remembered import HELP, NOTHING, Offer
 from runner.gate.explain import caret_lines
 from runner.text.sanitize import visible
 
@@ -20,6 +19,49 @@ if TYPE_CHECKING:
 
     from runner.events import Card, Emit
     from runner.gate.grants.store import RememberedAnswer
+
+# The modes that may follow plan mode. `dangerously` is not offered here: a user who wants it types /mode.
+WAYS = (Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.TRUST_PROJECT)
+# The key that takes each of them: ask, edits, trust. Digits take nothing, and `d` is a no at other questions.
+LETTERS = dict(zip("aet", WAYS, strict=True))
+QUESTION = "begin? " + ", ".join(f"{letter} {mode.value}" for letter, mode in LETTERS.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """The answer yes: the model works on the plan in `mode`."""
+
+    mode: Mode
+
+
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """The answer no. `feedback`, the user's own words, is sent to the model."""
+
+    feedback: str | None = None
+
+
+PlanAnswer = Leave | Stay
+
+
+def answered(text: str) -> PlanAnswer | None:
+    """Parse a typed answer to the question that ends plan mode.
+
+    The letter or the name of one of WAYS approves the plan. An empty line, `n` and `no` refuse it without a reason.
+    Other words refuse it with these words as the reason. Return None for a number, and for `y` and `yes`, which name
+    no mode.
+    """
+    said = text.strip()
+    names = [mode.value for mode in WAYS]
+    if said in ("", "n", "no"):
+        return Stay()
+    if said.lower() in ("y", "yes"):
+        return None
+    if said in LETTERS:
+        return Leave(LETTERS[said])
+    if said.isnumeric():
+        return None
+    return Leave(Mode(said)) if said in names else Stay(said)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +81,7 @@ class No:
 
 @dataclass(frozen=True, slots=True)
 class Halt:
-    """The answer that stops the turn: neither a yes nor a no."""
+    """The answer that stops the turn: neither an approval nor a refusal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +167,7 @@ async def ask_approver(approver: Approver, questions: Sequence[Question]) -> tup
 def _sound(answer: object, question: Question) -> Answer:
     """Return `answer` if it is valid for `question`, else a No.
 
-    THREAT: an answer may come from a program, too. A Yes is valid only if it keeps a yes or nothing.
+    THREAT: an answer may come from a program, too. An approval is valid only if it keeps an approval or nothing.
     """
     match answer:
         case Yes(kept) if kept is None or kept.ruling is Ruling.ALLOW:
@@ -152,11 +194,11 @@ class Unattended:
     async def ask(self, ask: Ask, offer: Offer = NOTHING) -> Answer:
         from runner.events import Notice
 
-        self._emit(Notice("a question came up and nobody is there to answer it, so the answer is no"))
-        return No("nobody is there to answer; use what is allowed without a question")
+        self._emit(Notice("a question came up and there is no user to answer it, so the answer is no"))
+        return No("there is no user to answer; use what is allowed without a question")
 
     async def leave_plan(self, plan: str) -> PlanAnswer:
-        return Stay("nobody is there to answer; give the plan as your answer")
+        return Stay("there is no user to answer; give the plan as your answer")
 
 
 _SHORT = 12  # rows of a command that leave the question above it on any screen

@@ -1,20 +1,22 @@
-"""The card of a question: the effect of a yes, the reason for the question, and the possible answers.
+"""The card of a question: the effect of an approval, the reason for the question, and the possible answers.
 
 Every front end renders the same value: the screen, plain lines, and JSON. All text in a card is safe to print.
 """
 
+import re
+from collections.abc import Iterable
+
 from policy.describe.phrases import Around, near
 from policy.describe.summary import caveats, summarize
 from policy.model.action import Action, EditFile, RunScript, WriteFile
-from policy.model.assessment import Assessment, EffectKind
+from policy.model.assessment import Assessment, EffectKind, Reason
 from policy.model.facts import Kind
 from policy.model.tier import MATRIX, Ruling, Tier
 from policy.model.verdict import Ask
-from runner.approval.card_text import marked, safe, safe_line
-from runner.approval.remember_options import NOTHING, Offer, where_words
+from runner.approval.remembered import NOTHING, Offer, where_words
 from runner.events import Card, FileChange, Mark, Pick
 from runner.gate.wording import action_words, cell_words, terms_words
-from runner.text.sanitize import look_alikes
+from runner.text.sanitize import look_alikes, spelled, visible
 from sandbox.inside.files.diff import unified_rows
 
 _MOST_PATHS = 50  # that a command names for itself; the line and the terms bound all of them
@@ -164,3 +166,54 @@ def _cut(rows: list[str]) -> list[str]:
 def _row(row: str) -> str:
     shown = safe_line(row[:_LONGEST])
     return shown if len(row) <= _LONGEST else f"{shown}⟨{len(row) - _LONGEST} characters more⟩"
+
+
+_TAB = "    "
+_MOST_SPANS = 400  # of one command; whatever has more is marked where it is worst
+_BLANKS = re.compile(r" {24,}")
+
+
+def safe(text: str) -> str:
+    """Return `text` in a form that is safe to print in a card. Newlines stay."""
+    return text if text.isascii() and text.isprintable() else "".join(_spelled(text))
+
+
+def safe_line(text: str) -> str:
+    """Return `text` in a form that is safe to print, on one line."""
+    return "".join(visible(char, lines=False) if char == "\n" else char for char in safe(text))
+
+
+def marked(script: str, reasons: Iterable[Reason]) -> tuple[str, tuple[Mark, ...]]:
+    """Return the script in a safe form, with marks on the words that `reasons` point at. If two marks overlap, the
+    worse tier counts.
+    """
+    spans = sorted((each for each in reasons if each.span is not None), key=lambda each: -each.tier)[:_MOST_SPANS]
+    level: list[Tier | None] = [None] * len(script)
+    for reason in reversed(spans):
+        if reason.span is not None:
+            start, end = max(reason.span.start, 0), min(reason.span.end, len(script))
+            level[start:end] = [reason.tier] * max(end - start, 0)
+    shown = _spelled(script)
+    marks: list[Mark] = []
+    place, at = 0, 0
+    while at < len(shown):
+        end = at
+        while end < len(shown) and level[end] is level[at]:
+            end += 1
+        piece = "".join(shown[at:end])
+        tier = level[at]
+        if tier is not None and piece.strip():
+            marks.append(Mark(place, place + len(piece), tier, piece))
+        place += len(piece)
+        at = end
+    return "".join(shown), tuple(marks)
+
+
+def _spelled(text: str) -> list[str]:
+    """Return the display form of each character, with tabs as blanks."""
+    return [_TAB if char == "\t" else shown for char, shown in zip(text, spelled(text), strict=True)]
+
+
+def squeezed(text: str) -> str:
+    """Replace long runs of blanks by their count, so that nothing is hidden behind them."""
+    return _BLANKS.sub(lambda run: f"⟨{len(run[0])} blanks⟩", text)

@@ -6,13 +6,12 @@ from runner.cli.apply import apply
 from runner.cli.audit import audit_app
 from runner.cli.auth import auth_app
 from runner.cli.batch import batch_app, spelled
-from runner.cli.ci import ci
 from runner.cli.config import config_app, init
 from runner.cli.doctor import demo, doctor
 from runner.cli.gate import exec_help, why_help
 from runner.cli.grants import grants_app
 from runner.cli.policy import policy_app
-from runner.cli.run import converse, run
+from runner.cli.run import ci, converse, run
 from runner.cli.sandbox import sandbox_app
 from runner.cli.sessions import sessions_app
 from runner.cli.trust import trust_app

@@ -155,7 +155,7 @@ def _read(name: str) -> bytes:
     except OSError as error:
         raise usage(f"`{name}` cannot be read", (error.strerror or "").lower(), "check the path") from None
     if len(data) > _LONGEST:
-        raise usage(f"`{name}` is longer than 1 GB", "that is no patch that somebody looks at", "apply it with git")
+        raise usage(f"`{name}` is longer than 1 GB", "that is no patch that a user can review", "apply it with git")
     return data
 
 

@@ -310,7 +310,9 @@ def _say(json: bool, told: dict[str, object], text: str) -> None:
 
 def _agreed(question: str) -> bool:
     if not (sys.stdin.isatty() and os.isatty(2)):
-        raise usage("nobody is there to agree", "what is removed is gone for good", "add --yes, or look with --dry-run")
+        raise usage(
+            "there is no user to agree", "what is removed is gone for good", "add --yes, or look with --dry-run"
+        )
     print(f"{question} [y/N] ", end="", flush=True, file=sys.stderr)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 

@@ -267,7 +267,7 @@ def _ask_to_replace(provider: str, account: str, by_hand: bool) -> None:
     there = f"{provider}, account `{account}`, has a key already"
     if not by_hand:
         raise usage(
-            there, "nobody is there to say whether it may be replaced", "add --replace, or name another --account"
+            there, "there is no user to say whether it may be replaced", "add --replace, or name another --account"
         )
     print(f"{there}. Replace it? [y/N] ", end="", flush=True)
     answer = sys.stdin.readline()

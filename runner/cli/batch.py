@@ -20,7 +20,7 @@ _CODES = (
 _OWN = ("run", "check", "show")
 
 
-class Status(str, Enum):  # noqa: UP042  # typer shows the values of a plain str enum
+class ShownStatus(str, Enum):  # noqa: UP042  # typer shows the values of a plain str enum
     DONE = "done"
     DENIED = "denied"
     LIMIT = "limit"
@@ -68,7 +68,7 @@ def run(given: Given, tasks: TASKS) -> int:
     """
     from runner.config.amounts import parse_money, parse_seconds
     from runner.frontends.batch.command import BatchArgs, cores, start
-    from runner.frontends.batch.pool import Bounds
+    from runner.frontends.batch.pool import BatchLimits
     from runner.frontends.batch.task import Budget
 
     engine, config, copies = given.text("engine"), given.text("config"), given.text("copies")
@@ -86,7 +86,7 @@ def run(given: Given, tasks: TASKS) -> int:
     args = BatchArgs(
         tasks,
         _path(given.text("out")),
-        Bounds(
+        BatchLimits(
             given.number("jobs") or cores(),
             given.switch("fail_fast"),
             parse_money(cost) if cost is not None else None,
@@ -130,9 +130,9 @@ def check(tasks: TASKS, cwd: CWD = None, json: JSON = False) -> int:
     """
     from runner.frontends.batch.command import BatchArgs, listed
     from runner.frontends.batch.command import check as checked
-    from runner.frontends.batch.pool import Bounds
+    from runner.frontends.batch.pool import BatchLimits
 
-    args = BatchArgs(tasks, None, Bounds(1), cwd=cwd, json=json)
+    args = BatchArgs(tasks, None, BatchLimits(1), cwd=cwd, json=json)
     return checked(args, listed(args))
 
 
@@ -140,7 +140,7 @@ def check(tasks: TASKS, cwd: CWD = None, json: JSON = False) -> int:
 def show(
     out: Annotated[Path, typer.Argument(metavar="FOLDER", help="The --out of the batch.")],
     status: Annotated[
-        list[Status] | None,
+        list[ShownStatus] | None,
         typer.Option(metavar="STATUS", help="Only these: done, denied, limit, failed, interrupted."),
     ] = None,
     json: JSON = False,

@@ -35,7 +35,7 @@ of one session are kept with it: type `/grants` there.
     agent grants add 'npm test'
 """
 
-Edit = Callable[[tuple[Grant, ...]], tuple[tuple[Grant, ...], tuple[Grant, ...]]]
+GrantEdit = Callable[[tuple[Grant, ...]], tuple[tuple[Grant, ...], tuple[Grant, ...]]]
 
 grants_app = typer.Typer(help=HELP, invoke_without_command=True, rich_markup_mode="markdown")
 
@@ -139,7 +139,7 @@ def add(
         return Exit.DONE
     offered = asked.offer
     if not offered.choices and offered.never is None:
-        why = "a yes to it counts once: it is dangerous, or it cannot be told beforehand what it will be"
+        why = "an approval of it counts once: it is dangerous, or it cannot be told beforehand what it will be"
         raise usage("nothing of that can be remembered", why, "see `agent why` for what the gate reads in it")
     if not answer:
         for line in offered.lines:
@@ -266,7 +266,7 @@ def _stored() -> tuple[Grant, ...]:
     return held.value
 
 
-def _change(edit: Edit) -> tuple[Grant, ...]:
+def _change(edit: GrantEdit) -> tuple[Grant, ...]:
     from runner.gate.grants.store import grant_file
 
     answer, notices = grant_file(_folder()).change(edit)

@@ -1,16 +1,18 @@
 """`agent run` and plain `agent`: a model at work behind the gate."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from runner.agent.options import Given
-from runner.agent.run_options import run_args
+from runner.agent.startup import run_args
 from runner.cli.gate import takes_options
 from runner.frontends.launch import prompt_text, start_conversation, start_run
 from runner.problems import Exit, usage
+from runner.sessions.selection import SessionSelection
 from runner.version import VERSION
 
 PROMPT = Annotated[str | None, typer.Argument(metavar="PROMPT", help="What to do. Read from stdin when left out.")]
@@ -30,7 +32,7 @@ def run(given: Given, prompt: PROMPT = None) -> int:
         git diff | agent run --unattended --json --max-turns 20 > events.jsonl
         agent run --model openai:qwen3 --prompt-file task.md
         agent run -c "and now the documentation"
-        agent run --json --input json                a program talks, line by line
+        agent run --json --input json                requests of a program, one JSON object a line
     """
     args, format = run_args(given), given.text("input") or "text"
     file = given.text("prompt_file")
@@ -62,7 +64,7 @@ def converse(context: typer.Context, given: Given) -> int:
         agent run "fix the failing test"             a model at work
         agent --mode trust-project                   a conversation
         agent -c                                     go on with the last one
-        agent --json                                 a program talks, line by line:
+        agent --json                                 requests of a program, one JSON object a line:
         echo '{"type": "prompt", "text": "why?"}' | agent --json
         agent audit --denied                         what was refused
     """
@@ -87,3 +89,43 @@ def converse(context: typer.Context, given: Given) -> int:
     if os.isatty(1) and not args.unattended and (os.isatty(0) or args.key.from_stdin):
         return start_conversation(args)
     return start_run(args, None, None)
+
+
+@takes_options("ci")
+def ci(given: Given, prompt: PROMPT = None) -> int:
+    """Let a model work in a pipeline, on a prompt that nobody checked.
+
+    Nobody is asked, the mode is dont-ask, what the repository configures or says to agents is ignored, no command has
+    a network or a variable of the job, and what the run may use up is bounded: 50 turns, 2,000,000 tokens, 5 of the
+    price's currency where a price is known, 30 minutes, 50 MB of output, 20 denials. The sandbox must hold in full.
+
+    The last line of stdout is one JSON object. Every file is written however the run ends.
+
+    **Examples**
+
+        agent ci --prompt-file task.md --model anthropic:claude-sonnet-5-5
+        agent ci "why does the build fail?" --summary "$GITHUB_STEP_SUMMARY"
+        agent ci --prompt-file task.md --review --patch /tmp/change.patch --max-cost 1.50
+        git log -p -1 | agent ci --json --mode plan --max-turns 10
+    """
+    from runner.frontends.ci.start import Files, start_ci
+
+    args = replace(run_args(given), unattended=True, selection=SessionSelection(unkept=True))
+    prompt_file = given.text("prompt_file")
+    files = Files(
+        given.text("events"),
+        given.text("summary"),
+        given.text("sarif"),
+        given.text("patch"),
+        given.text("seal"),
+        given.text("result"),
+        given.switch("files_in_workspace"),
+    )
+    return start_ci(
+        args,
+        files,
+        prompt,
+        Path(prompt_file) if prompt_file is not None else None,
+        review=given.switch("review"),
+        ignored=given.switch("patch_ignored"),
+    )

@@ -1,4 +1,4 @@
-"""`agent sessions`: what was kept of earlier talks; shown, exported, removed."""
+"""`agent sessions`: the stored conversations: listed, shown, exported, removed."""
 
 import os
 import re
@@ -25,7 +25,7 @@ sessions_app = typer.Typer(no_args_is_help=False, invoke_without_command=True, r
 _AGES = {"m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 
 
-class Format(str, Enum):  # noqa: UP042  # typer shows the values of a plain str enum
+class ExportFormat(str, Enum):  # noqa: UP042  # typer shows the values of a plain str enum
     MARKDOWN = "md"
     HTML = "html"
     LINES = "jsonl"
@@ -55,7 +55,7 @@ def sessions(context: typer.Context) -> int:
 
         agent sessions list
         agent sessions show 3f2a
-        agent sessions export 3f2a --format html -o talk.html
+        agent sessions export 3f2a --format html -o session.html
         agent sessions rm --older-than 30d
     """
     return listing() if context.invoked_subcommand is None else Exit.DONE
@@ -116,7 +116,9 @@ def show(id: ID, json: JSON = False) -> int:
 @sessions_app.command("export")
 def export(
     id: ID,
-    format: Annotated[Format, typer.Option(help="Markdown, one HTML file, or the entries.")] = Format.MARKDOWN,
+    format: Annotated[
+        ExportFormat, typer.Option(help="Markdown, one HTML file, or the entries.")
+    ] = ExportFormat.MARKDOWN,
     out: Annotated[
         Path | None, typer.Option("-o", "--out", metavar="FILE", help="A new file, instead of stdout.")
     ] = None,
@@ -127,8 +129,8 @@ def export(
 
     **Examples**
 
-        agent sessions export 3f2a --format html -o talk.html
-        agent sessions export 3f2a > talk.md
+        agent sessions export 3f2a --format html -o session.html
+        agent sessions export 3f2a > session.md
     """
     from runner.sessions.export import FORMATS, reading, write_new
 

@@ -1,4 +1,4 @@
-"""`agent trust`: what a repository brings that would change or run something, and what you said to it."""
+"""`agent trust`: the files of a repository that would change or run something, and your answers about them."""
 
 import os
 from collections.abc import Mapping
@@ -137,12 +137,12 @@ def accept(
     from runner.config.trust.store import store_at
 
     if sha256 is None:
-        why = "a yes without a question is one to a content that somebody has looked at"
+        why = "without a question, an approval must name the content that a user has looked at"
         raise usage("`agent trust accept` needs --sha256", why, "copy the hash that `agent trust show` prints")
     brought = _weighed(path)
     agree(brought, sha256, "--sha256")
     if not brought.inventory.entries:
-        what = f"`{brought.inventory.workspace}` brings nothing to trust"
+        what = f"`{brought.inventory.workspace}` contains nothing to trust"
         raise usage(what, "it has no configuration and no texts for agents", "check the path")
     print_notices(store_at(state_dir(os.environ)).remember(brought.inventory, yes=True, time=now()))
     print(f"trusted: {brought.inventory.sha256}")
@@ -213,7 +213,7 @@ def _shown(brought: "Brought", json: bool, *, files: bool = False) -> int:
         print(dumps(_form(brought, state_word(brought))))
         return Exit.DONE
     if not brought.inventory.entries:
-        print("this repository brings nothing that would change or run something")
+        print("this repository contains nothing that would change or run something")
         return Exit.DONE
     print("\n".join([*description(brought), *(contents(brought) if files else []), "", state_line(brought)]))
     return Exit.DONE

@@ -6,7 +6,7 @@ Neither the keyring nor a helper command is asked, since both could open a dialo
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from runner.doctor.report import Finding, State
+from runner.doctor.report import CheckResult, CheckState
 from runner.problems import Stopped
 from runner.providers import PROVIDERS, Remote, reached
 from runner.providers.endpoint import SetupError
@@ -18,36 +18,36 @@ if TYPE_CHECKING:
     from runner.config import Settings
 
 
-def models(settings: "Settings", environ: Mapping[str, str]) -> tuple[Finding, ...]:
+def models(settings: "Settings", environ: Mapping[str, str]) -> tuple[CheckResult, ...]:
     """Return the finding about the model, then one for each provider."""
     keys = [_key(name, settings, environ) for name in VARIABLES]
-    return (_model(settings, {finding.name for finding in keys if finding.state is State.OK}), *keys)
+    return (_model(settings, {finding.name for finding in keys if finding.state is CheckState.OK}), *keys)
 
 
-def _key(name: str, settings: "Settings", environ: Mapping[str, str]) -> Finding:
+def _key(name: str, settings: "Settings", environ: Mapping[str, str]) -> CheckResult:
     said, variable = settings.named("auth").get(name, {}), VARIABLES[name]
     remote, url = PROVIDERS[name], settings.base_urls.get(name)
     try:
         local = isinstance(remote, Remote) and reached(remote, url, environ).loopback
         accounts = AccountFile(environ).read().value.of(name).names
     except (SetupError, Stopped) as error:
-        return Finding(name, State.WEAK, f"{error.problem.what}: {error.problem.why}", error.problem.fix)
+        return CheckResult(name, CheckState.WEAK, f"{error.problem.what}: {error.problem.why}", error.problem.fix)
     if environ.get(variable, "").strip():
-        return Finding(name, State.OK, f"a key in `{variable}`")
+        return CheckResult(name, CheckState.OK, f"a key in `{variable}`")
     if local:
-        return Finding(name, State.OK, "a server on this machine, which often needs no key")
+        return CheckResult(name, CheckState.OK, "a server on this machine, which often needs no key")
     if "helper" in said:
-        return Finding(name, State.OK, "a helper command prints the key")
+        return CheckResult(name, CheckState.OK, "a helper command prints the key")
     if accounts:
-        return Finding(name, State.OK, f"a key in the keyring, by account: {', '.join(accounts)}")
-    return Finding(name, State.ABSENT, f"no key: `{store_command(name)}` keeps one, or set `{variable}`")
+        return CheckResult(name, CheckState.OK, f"a key in the keyring, by account: {', '.join(accounts)}")
+    return CheckResult(name, CheckState.ABSENT, f"no key: `{store_command(name)}` keeps one, or set `{variable}`")
 
 
-def _model(settings: "Settings", ready: set[str]) -> Finding:
+def _model(settings: "Settings", ready: set[str]) -> CheckResult:
     spec = settings.model or ""
     if not spec:
         fix = f'--model names one, or `model = "{sorted(ready)[0]}:..."` in your configuration' if ready else ""
-        return Finding("model", State.ABSENT, "none is configured", fix)
+        return CheckResult("model", CheckState.ABSENT, "none is configured", fix)
     name, _, model = spec.partition(":")
     remote = PROVIDERS.get(name)
     if not model:
@@ -56,5 +56,5 @@ def _model(settings: "Settings", ready: set[str]) -> Finding:
     if fallback := settings.value("fallback_model"):
         told += f"; {fallback} where it stays busy"
     if name in ready or not isinstance(remote, Remote):
-        return Finding("model", State.OK, told)
-    return Finding("model", State.WEAK, f"{told}, for which there is no key", store_command(name))
+        return CheckResult("model", CheckState.OK, told)
+    return CheckResult("model", CheckState.WEAK, f"{told}, for which there is no key", store_command(name))

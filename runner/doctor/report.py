@@ -30,7 +30,7 @@ _OUTSIDE = "run it outside of the container, or in one that may make namespaces 
 _NAMED = 4  # rights of others that are named
 
 
-class State(StrEnum):
+class CheckState(StrEnum):
     OK = "ok"
     WEAK = "weak"
     MISSING = "missing"
@@ -38,11 +38,11 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """Result of one check. `sandbox` marks a backend; `fix` is empty if there is nothing to do."""
 
     name: str
-    state: State
+    state: CheckState
     detail: str
     fix: str = ""
     sandbox: bool = False
@@ -53,7 +53,7 @@ class Finding:
 def examine(
     container: ContainerOptions = ContainerOptions(),  # noqa: B008  # frozen
     lent: tuple[str, ...] = (),
-) -> tuple[Finding, ...]:
+) -> tuple[CheckResult, ...]:
     """Run all checks. Each backend runs a canary; nothing is changed. `lent` has the credentials of commands by
     name.
     """
@@ -64,7 +64,7 @@ def examine(
         apparmor=_read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns"),
     )
     return (
-        Finding("ringfence", State.OK, f"{VERSION}, python {platform.python_version()}"),
+        CheckResult("ringfence", CheckState.OK, f"{VERSION}, python {platform.python_version()}"),
         _kernel(),
         # What the sandbox of macOS is built on is a part of it: its canary says all there is to say.
         *(() if sys.platform == "darwin" else (_landlock(), spaces, *_surroundings(), _libseccomp(), _cgroups())),
@@ -77,16 +77,21 @@ def examine(
     )
 
 
-def verdict(findings: tuple[Finding, ...], minimum: Level = Level.FULL) -> Exit:
+def verdict(findings: tuple[CheckResult, ...], minimum: Level = Level.FULL) -> Exit:
     """Return DONE if a backend meets the configured minimum, else SANDBOX, since nothing would run."""
-    good = (State.OK, State.WEAK) if minimum is Level.PARTIAL else (State.OK,)
+    good = (CheckState.OK, CheckState.WEAK) if minimum is Level.PARTIAL else (CheckState.OK,)
     enough = any(finding.sandbox and finding.state in good for finding in findings)
     return Exit.DONE if enough else Exit.SANDBOX
 
 
-def render(findings: tuple[Finding, ...], minimum: Level = Level.FULL, *, colour: bool) -> str:
+def render(findings: tuple[CheckResult, ...], minimum: Level = Level.FULL, *, colour: bool) -> str:
     hues = (
-        {State.OK: "\x1b[32m", State.WEAK: "\x1b[33m", State.MISSING: "\x1b[31m", State.ABSENT: "\x1b[2m"}
+        {
+            CheckState.OK: "\x1b[32m",
+            CheckState.WEAK: "\x1b[33m",
+            CheckState.MISSING: "\x1b[31m",
+            CheckState.ABSENT: "\x1b[2m",
+        }
         if colour
         else {}
     )
@@ -110,18 +115,18 @@ def render(findings: tuple[Finding, ...], minimum: Level = Level.FULL, *, colour
     return "\n".join(lines)
 
 
-def _kernel() -> Finding:
+def _kernel() -> CheckResult:
     release = platform.release()
     if sys.platform == "darwin":
-        return Finding("kernel", State.OK, f"macOS {platform.mac_ver()[0]} {platform.machine()}")
+        return CheckResult("kernel", CheckState.OK, f"macOS {platform.mac_ver()[0]} {platform.machine()}")
     if sys.platform != "linux":
-        return Finding(
-            "kernel", State.MISSING, f"{platform.system()} {release}", "use Linux, WSL2, or a Linux container"
+        return CheckResult(
+            "kernel", CheckState.MISSING, f"{platform.system()} {release}", "use Linux, WSL2, or a Linux container"
         )
-    return Finding("kernel", State.OK, f"Linux {release} {platform.machine()}")
+    return CheckResult("kernel", CheckState.OK, f"Linux {release} {platform.machine()}")
 
 
-def _landlock() -> Finding:
+def _landlock() -> CheckResult:
     """Return the finding about the Landlock ABI, as reported by the kernel.
 
     SAFETY: with a null ruleset and the version flag, the system call only returns the version.
@@ -129,18 +134,18 @@ def _landlock() -> Finding:
     libc = ctypes.CDLL(None, use_errno=True)
     abi = libc.syscall(_LANDLOCK_CREATE_RULESET, None, 0, _LANDLOCK_VERSION_FLAG) if sys.platform == "linux" else -1
     if abi >= 1:
-        return Finding("landlock", State.OK, f"ABI {abi}")
+        return CheckResult("landlock", CheckState.OK, f"ABI {abi}")
     known = "off" if ctypes.get_errno() == errno.EOPNOTSUPP else "none"
     why, fix = landlock_remedy(known, _read("/sys/kernel/security/lsm"))
-    return Finding("landlock", State.MISSING, why, fix)
+    return CheckResult("landlock", CheckState.MISSING, why, fix)
 
 
-def namespaces(*, admin: bool, most: str, clone: str, apparmor: str) -> Finding:
+def namespaces(*, admin: bool, most: str, clone: str, apparmor: str) -> CheckResult:
     """Return whether T1 can create namespaces, according to the kernel's settings. An empty text means: no such
     setting.
     """
     if admin:
-        return Finding("namespaces", State.OK, "root, who needs no user namespace")
+        return CheckResult("namespaces", CheckState.OK, "root, who needs no user namespace")
     ways = (
         (most == "0", "max_user_namespaces is 0", "sudo sysctl -w user.max_user_namespaces=15000"),
         (clone == "0", "unprivileged ones are off", "sudo sysctl -w kernel.unprivileged_userns_clone=1"),
@@ -154,9 +159,9 @@ def namespaces(*, admin: bool, most: str, clone: str, apparmor: str) -> Finding:
     for off, why, fix in ways:
         if off:
             lines = apparmor_remedy(bubblewrap() or "/usr/bin/bwrap") if off and "AppArmor" in why else ()
-            return Finding("namespaces", State.WEAK, why, fix, lines=lines)
-    return Finding(
-        "namespaces", State.OK, f"unprivileged user namespaces, at most {most or 'as many as the kernel likes'}"
+            return CheckResult("namespaces", CheckState.WEAK, why, fix, lines=lines)
+    return CheckResult(
+        "namespaces", CheckState.OK, f"unprivileged user namespaces, at most {most or 'as many as the kernel likes'}"
     )
 
 
@@ -164,7 +169,7 @@ def _install(wanted: str) -> str:
     return package_command(wanted, release_fields(_read("/etc/os-release") or _read("/usr/lib/os-release")))
 
 
-def _surroundings() -> list[Finding]:
+def _surroundings() -> list[CheckResult]:
     """Return the findings that apply to some machines only: a surrounding container, and a missing /dev/shm."""
     found = []
     kind = container(
@@ -174,10 +179,10 @@ def _surroundings() -> list[Finding]:
         _read("/proc/self/mounts"),
     )
     if kind:
-        found.append(Finding("inside", State.OK, f"{kind}: what it withholds cannot be had in here"))
+        found.append(CheckResult("inside", CheckState.OK, f"{kind}: what it withholds cannot be had in here"))
     memory = "/dev/shm"  # noqa: S108  # looked for, not written to
     if sys.platform == "linux" and not os.path.isdir(memory):
-        found.append(Finding(memory, State.OK, "this machine has none; every sandbox but T3 brings its own"))
+        found.append(CheckResult(memory, CheckState.OK, "this machine has none; every sandbox but T3 has its own"))
     return found
 
 
@@ -195,30 +200,32 @@ def container(named: str, marks: tuple[bool, bool], groups: str, mounts: str) ->
     return "something that seals /proc/sys, as containers do" if sealed else ""
 
 
-def _cgroups() -> Finding:
+def _cgroups() -> CheckResult:
     if sys.platform != "linux":
-        return Finding("control groups", State.OK, "not on this system")
+        return CheckResult("control groups", CheckState.OK, "not on this system")
 
     kept = [f"v{place.version} {', '.join(sorted(place.keeps))}" for place in usable()]
     if kept:
-        return Finding("control groups", State.OK, "; ".join(kept))
+        return CheckResult("control groups", CheckState.OK, "; ".join(kept))
     how = "run it in a session of your own: `systemd-run --user --scope -p Delegate=yes agent ...`"
-    return Finding("control groups", State.WEAK, "none may be made, so the helper counts five times a second", how)
+    return CheckResult(
+        "control groups", CheckState.WEAK, "none may be made, so the helper counts five times a second", how
+    )
 
 
-def _libseccomp() -> Finding:
+def _libseccomp() -> CheckResult:
     try:
         import pyseccomp
     except (ImportError, OSError, RuntimeError) as error:  # pyseccomp raises RuntimeError without the library
-        return Finding("libseccomp", State.MISSING, str(error).lower(), _install("libseccomp"))
+        return CheckResult("libseccomp", CheckState.MISSING, str(error).lower(), _install("libseccomp"))
     api = int(pyseccomp.get_api())
     if api < _API:
         old = f"API {api}: it does not know newer system calls, and programs that need them fail"
-        return Finding("libseccomp", State.WEAK, old, _install("libseccomp"))
-    return Finding("libseccomp", State.OK, f"API {api}")
+        return CheckResult("libseccomp", CheckState.WEAK, old, _install("libseccomp"))
+    return CheckResult("libseccomp", CheckState.OK, f"API {api}")
 
 
-async def _backends(spaces: Finding) -> list[Finding]:
+async def _backends(spaces: CheckResult) -> list[CheckResult]:
     from sandbox.backends import here, open_backend
 
     found = []
@@ -233,16 +240,16 @@ async def _backends(spaces: Finding) -> list[Finding]:
     return found
 
 
-def _stands(name: str, enforcement: Enforcement, *, sandbox: bool) -> Finding:
+def _stands(name: str, enforcement: Enforcement, *, sandbox: bool) -> CheckResult:
     held = sum(1 for _, good in enforcement.checks if good)
     detail = f"{enforcement.level.value}, canary held {held} of {len(enforcement.checks)} checks"
     detail += f"; limits of the whole tree kept by {enforcement.limits}" if enforcement.limits else ""
-    state = State.OK if enforcement.level is Level.FULL else State.WEAK
-    fix = "" if state is State.OK else "used only when you accept it with --accept-partial"
-    return Finding(f"sandbox {name}", state, detail, fix, sandbox=sandbox, missing=enforcement.missing)
+    state = CheckState.OK if enforcement.level is Level.FULL else CheckState.WEAK
+    fix = "" if state is CheckState.OK else "used only when you accept it with --accept-partial"
+    return CheckResult(f"sandbox {name}", state, detail, fix, sandbox=sandbox, missing=enforcement.missing)
 
 
-async def _container(choice: ContainerOptions) -> Finding:
+async def _container(choice: ContainerOptions) -> CheckResult:
     """Return the finding about the container backend. It is used only on request, so it never makes a machine ready."""
     from sandbox.backends import open_backend
     from sandbox.container.daemon import NoDaemon
@@ -251,13 +258,13 @@ async def _container(choice: ContainerOptions) -> Finding:
         backend, enforcement = await open_backend("container", Level.PARTIAL, container=choice)
     except SandboxUnavailable as error:
         wanted = bool(choice.image or choice.socket)
-        state = State.MISSING if wanted else State.ABSENT if isinstance(error, NoDaemon) else State.WEAK
-        return Finding("sandbox container", state, f"{error.problem.what}: {error.problem.why}", error.problem.fix)
+        state = CheckState.MISSING if wanted else CheckState.ABSENT if isinstance(error, NoDaemon) else CheckState.WEAK
+        return CheckResult("sandbox container", state, f"{error.problem.what}: {error.problem.why}", error.problem.fix)
     await backend.close()
     return _stands("container", enforcement, sandbox=False)
 
 
-def _refused(name: str, problem: Problem, spaces: Finding) -> Finding:
+def _refused(name: str, problem: Problem, spaces: CheckResult) -> CheckResult:
     """Return the finding about a sandbox that cannot be built, with a remedy: other messages refer to `agent
     doctor`.
     """
@@ -265,7 +272,7 @@ def _refused(name: str, problem: Problem, spaces: Finding) -> Finding:
     if "agent doctor" in fix:
         first = "do what `namespaces` says above" if spaces.fix else _OUTSIDE
         fix = f"{first}; or accept T3, which enforces less, with --accept-partial"
-    return Finding(f"sandbox {name}", State.MISSING, f"{problem.what}: {problem.why}", fix, sandbox=True)
+    return CheckResult(f"sandbox {name}", CheckState.MISSING, f"{problem.what}: {problem.why}", fix, sandbox=True)
 
 
 # program, whether the product needs it, what for
@@ -277,39 +284,41 @@ _PROGRAMS = (
 )
 
 
-def _program(name: str, needed: bool, why: str) -> Finding:
+def _program(name: str, needed: bool, why: str) -> CheckResult:
     found = bubblewrap() if name == "bwrap" else shutil.which(name)
     if found:
-        return Finding(name, State.OK, found)
-    return Finding(name, State.MISSING if needed else State.WEAK, f"not found; {why}", _install(name))
+        return CheckResult(name, CheckState.OK, found)
+    return CheckResult(name, CheckState.MISSING if needed else CheckState.WEAK, f"not found; {why}", _install(name))
 
 
-def _places() -> list[Finding]:
+def _places() -> list[CheckResult]:
     from runner.state import paths
 
     found = []
     for label, find in (("state", paths.state_dir), ("config", paths.config_dir), ("cache", paths.cache_dir)):
         try:
-            found.append(Finding(label, State.OK, str(find(os.environ))))
+            found.append(CheckResult(label, CheckState.OK, str(find(os.environ))))
         except paths.PlaceError as error:
             problem = error.problem
-            found.append(Finding(label, State.MISSING, f"{problem.what}: {problem.why}", problem.fix))
+            found.append(CheckResult(label, CheckState.MISSING, f"{problem.what}: {problem.why}", problem.fix))
     return found
 
 
-def _keyring() -> Finding:
+def _keyring() -> CheckResult:
     """Return whether `agent auth login` can store keys. The keyring is not asked anything that could open a dialog."""
     from runner.secrets.keyring_store import KeyringFailed, KeyringStore
 
     try:
-        return Finding("keyring", State.OK, f"{KeyringStore().name()}; `agent auth status` says which key is used")
+        return CheckResult(
+            "keyring", CheckState.OK, f"{KeyringStore().name()}; `agent auth status` says which key is used"
+        )
     except KeyringFailed as error:
         fix = f"{error.fix}; or " if error.fix else ""
         fix += "keep keys in the provider's variable, print them by a helper command, or pipe one to --api-key-stdin"
-        return Finding("keyring", State.WEAK, error.why, fix)
+        return CheckResult("keyring", CheckState.WEAK, error.why, fix)
 
 
-def record(url: str) -> Finding:
+def record(url: str) -> CheckResult:
     """Check that the record in a database can be read, and name the roles that could stop it."""
     from runner.audit.chain import AuditError
     from runner.audit.log import AuditLog
@@ -318,20 +327,22 @@ def record(url: str) -> Finding:
         with AuditLog.open_to_read(url) as log:
             name, cautions = log.store.name, log.store.cautions()
     except AuditError as error:
-        return Finding("record", State.MISSING, f"{error.problem.what}: {error.problem.why}", error.problem.fix)
+        return CheckResult(
+            "record", CheckState.MISSING, f"{error.problem.what}: {error.problem.why}", error.problem.fix
+        )
     if not cautions:
-        return Finding("record", State.OK, name)
+        return CheckResult("record", CheckState.OK, name)
     said = "; ".join(cautions[:_NAMED]) + ("; ..." if len(cautions) > _NAMED else "")
     fix = "take those rights back (docs/guide/audit.md, rights); `agent audit verify` names all"
-    return Finding("record", State.WEAK, f"{name}, which others could end for all: {said}", fix)
+    return CheckResult("record", CheckState.WEAK, f"{name}, which others could end for all: {said}", fix)
 
 
-def _lent(names: tuple[str, ...]) -> list[Finding]:
+def _lent(names: tuple[str, ...]) -> list[CheckResult]:
     """Return the findings about credentials that commands use without seeing them, if there are any."""
     if not names:
         return []
     said = f"{', '.join(names)}: used by commands that never see {'it' if len(names) == 1 else 'them'}"
-    return [Finding("credentials", State.OK, f"{said}; `agent auth status` lists where from")]
+    return [CheckResult("credentials", CheckState.OK, f"{said}; `agent auth status` lists where from")]
 
 
 def _read(path: str) -> str:

@@ -15,7 +15,7 @@ from policy.model.frozen import dataclass
 from policy.model.verdict import Ask, Terms, Verdict
 from runner.approval.approver import Question
 from runner.approval.card import card
-from runner.approval.remember_options import NOTHING
+from runner.approval.remembered import NOTHING
 from runner.engine.authorize import Authorization, Evaluation, authorize
 from runner.engine.call_questions import CallRequester
 from runner.engine.judge import evaluate_action

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from runner.agent.run_options import RunArgs
-from runner.agent.startup import chosen_model, opener, prepare_options, with_session
+from runner.agent.startup import RunArgs, chosen_model, opener, prepare_options, with_session
 from runner.frontends.terminal.probe import at_terminal, spell_out
 from runner.problems import Exit, Stopped, usage
 from runner.providers.key_source import is_stdin, take_terminal

@@ -6,7 +6,7 @@ The words are as untrusted as the events. Show them through `visible`.
 
 from policy.model.action import Action, RunArgv, RunScript
 from policy.model.tier import Tier
-from runner.approval.card_text import safe, squeezed
+from runner.approval.card import safe, squeezed
 from runner.events import (
     ActionFinished,
     Changed,

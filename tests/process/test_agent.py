@@ -14,11 +14,9 @@ import pytest
 from policy.model.tier import Mode
 from policy.model.verdict import Ask, ProblemError
 from runner.agent.agent import Agent
-from runner.agent.run_options import RunArgs
-from runner.agent.startup import prepare_start
-from runner.approval.approver import Answer, Halt, No, Question, Yes
-from runner.approval.plan_answer import PlanAnswer, Stay
-from runner.approval.remember_options import NOTHING, Offer
+from runner.agent.startup import RunArgs, prepare_start
+from runner.approval.approver import Answer, Halt, No, PlanAnswer, Question, Stay, Yes
+from runner.approval.remembered import NOTHING, Offer
 from runner.audit.log import AuditLog
 from runner.events import (
     ActionFinished,

@@ -293,7 +293,7 @@ def test_the_command(tmp_path: Path) -> None:
 
     assert said("prune", "--older-than", "2019-01-01") == "nothing is to go\n"
     assert said("prune", "--older-than", "90d", "--dry-run") == "300 records of 1 session would go\n"
-    assert "nobody is there to agree" in said("prune", "--older-than", "90d", code=2)
+    assert "there is no user to agree" in said("prune", "--older-than", "90d", code=2)
     assert "no time for --older-than" in said("prune", "--older-than", "soon", code=2)
     told = json.loads(said("prune", "--older-than", "90d", "--yes", "--json"))
     assert (told["records"], told["tombstone"]) == (300, 301)

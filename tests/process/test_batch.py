@@ -21,14 +21,13 @@ from types import SimpleNamespace
 import pytest
 
 from runner.engine.limit_settings import BudgetFlags
-from runner.frontends.batch import process, remote_worker
+from runner.frontends.batch import attempt, ray_engine, remote_worker
 from runner.frontends.batch.archive import pack, packed, parcel, unpack, unpacked
 from runner.frontends.batch.attempt import Way, words
 from runner.frontends.batch.command import chosen
-from runner.frontends.batch.outcome import worst
-from runner.frontends.batch.pool import Bounds, Pool
-from runner.frontends.batch.scratch import Scratch, sweep
-from runner.frontends.batch.store import Past, Result, Store, history
+from runner.frontends.batch.pool import BatchLimits, TaskPool
+from runner.frontends.batch.scratch import CopiesFolder, sweep
+from runner.frontends.batch.store import BatchFolder, Past, Result, history, worst
 from runner.frontends.batch.task import Budget, Task, file_name, within
 from runner.frontends.batch.tasklist import Defaults, parse
 from runner.problems import Exit, Stopped
@@ -311,7 +310,7 @@ def test_a_task_finds_nothing_of_another_and_changes_nothing_of_it(harness: Harn
 
 def test_two_batches_do_not_work_on_one_folder(harness: Harness) -> None:
     harness.put({"id": "a", "prompt": "write"})
-    store = Store.open(harness.out)
+    store = BatchFolder.open(harness.out)
     refused = harness.run(code=1)
     store.close()
     assert "another batch works on" in refused.stderr
@@ -379,11 +378,11 @@ class Nobody:
     def notice(self, text: str) -> None: ...
 
 
-def pooled(out: Path, engine: Scripted, ids: str, **bounds: object) -> Pool:
+def pooled(out: Path, engine: Scripted, ids: str, **bounds: object) -> TaskPool:
     """Run a batch of tasks and return its pool; each letter of `ids` is the id of a task."""
-    store = Store.open(out)
+    store = BatchFolder.open(out)
     try:
-        pool = Pool(store, engine, Bounds(**{"jobs": 2, **bounds}), Nobody())  # type: ignore[arg-type]  # as a row says
+        pool = TaskPool(store, engine, BatchLimits(**{"jobs": 2, **bounds}), Nobody())  # type: ignore[arg-type]  # as a row says
         asyncio.run(pool.run([Task(id, 1, "x", "/") for id in ids]))
         return pool
     finally:
@@ -469,7 +468,7 @@ def test_a_little_is_not_rounded_to_nothing(budget: Budget, expected: tuple[str,
 
 
 def test_what_an_earlier_attempt_left_is_not_of_the_next(tmp_path: Path) -> None:
-    store, task = Store.open(tmp_path / "out"), Task("a", 1, "x", "/")
+    store, task = BatchFolder.open(tmp_path / "out"), Task("a", 1, "x", "/")
     for file in (store.patch(task), store.events(task)):
         file.write_text("of the first")
     store.end({"id": "a", "attempt": store.begin(task, "now"), "cost": 1})
@@ -491,12 +490,12 @@ AGAIN: list[tuple[str, str | None, str, bool | None, str]] = [
 @pytest.mark.parametrize(("done", "begun", "now", "runs", "why"), AGAIN, ids=[row[4] for row in AGAIN])
 def test_what_runs_again(done: str, begun: str | None, now: str, runs: bool | None, why: str, tmp_path: Path) -> None:
     first, last = Task("a", 1, done, "/"), Task("a", 1, now, "/")
-    store = Store.open(tmp_path / "out")
+    store = BatchFolder.open(tmp_path / "out")
     store.end({"id": "a", "attempt": store.begin(first, "now"), "status": "done", "task": first.fingerprint})
     if begun is not None:
         store.begin(Task("a", 1, begun, "/"), "now")
     store.close()
-    store = Store.open(tmp_path / "out")
+    store = BatchFolder.open(tmp_path / "out")
     try:
         found: bool | None = chosen([last], store, retry=False, changed=False, out=tmp_path / "out") == [last]
     except Stopped:
@@ -507,13 +506,13 @@ def test_what_runs_again(done: str, begun: str | None, now: str, runs: bool | No
 
 def test_who_holds_the_output_of_a_task_open_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started = "import subprocess, sys; print(subprocess.Popen(['sleep', '600']).pid); print('{\"type\":\"result\",\"exit\":0}')"
-    monkeypatch.setattr(process, "_START", started)
-    monkeypatch.setattr(process, "_REST", 0.5)
+    monkeypatch.setattr(attempt, "_START", started)
+    monkeypatch.setattr(attempt, "_REST", 0.5)
     events = tmp_path / "events"
 
-    async def run() -> process.Gone:
+    async def run() -> attempt.Gone:
         return await asyncio.wait_for(
-            process.run((), prompt="x", events=events, environ={}, hurry=asyncio.Event()), timeout=60
+            attempt.run((), prompt="x", events=events, environ={}, hurry=asyncio.Event()), timeout=60
         )
 
     try:
@@ -636,14 +635,14 @@ def test_what_a_task_asks_for_makes_its_fingerprint() -> None:
 @pytest.mark.parametrize("cut", range(0, 60, 7))
 def test_a_line_that_was_cut_off_never_counted(tmp_path: Path, cut: int) -> None:
     out = tmp_path / "out"
-    store = Store.open(out)
+    store = BatchFolder.open(out)
     task = Task("a", 1, "do it", "/w")
     store.begin(task, "now")
     store.end({"id": "a", "status": "done", "attempt": 1, "task": task.fingerprint})
     store.close()
     whole = (out / "results.jsonl").read_bytes()
     (out / "results.jsonl").write_bytes(whole + whole[:cut])
-    store = Store.open(out)
+    store = BatchFolder.open(out)
     assert (out / "results.jsonl").read_bytes() == whole
     assert not store.past["a"].interrupted
     assert store.begin(task, "now") == 2
@@ -654,19 +653,19 @@ def test_a_line_that_was_cut_off_never_counted(tmp_path: Path, cut: int) -> None
 def test_a_folder_that_holds_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("x")
     with pytest.raises(Stopped, match="cannot hold the results"):
-        Store.open(tmp_path)
+        BatchFolder.open(tmp_path)
     assert (tmp_path / "mine").read_text() == "x"
     link = tmp_path / "link"
     link.symlink_to(tmp_path)
     with pytest.raises(Stopped, match="cannot hold the results"):
-        Store.open(link)
+        BatchFolder.open(link)
 
 
 def test_a_folder_of_a_newer_format_is_refused(tmp_path: Path) -> None:
-    Store.open(tmp_path / "out").close()
+    BatchFolder.open(tmp_path / "out").close()
     (tmp_path / "out" / "journal.jsonl").write_text('{"type":"batch","version":2}\n')
     with pytest.raises(Stopped, match="cannot be used"):
-        Store.open(tmp_path / "out")
+        BatchFolder.open(tmp_path / "out")
 
 
 def test_the_worst_of_all_is_the_exit_code() -> None:
@@ -801,7 +800,7 @@ def test_a_folder_that_another_batch_sweeps_up_is_made_anew(tmp_path: Path, monk
 
     with ExitStack() as stack:
         monkeypatch.setattr(fcntl, "flock", late)
-        made = Scratch(str(tmp_path))
+        made = CopiesFolder(str(tmp_path))
         monkeypatch.undo()
         assert Path(made.path) not in others
     made.remove()
@@ -820,7 +819,7 @@ def test_what_a_killed_owner_left_is_swept_and_nothing_else(tmp_path: Path) -> N
     (tmp_path / "mine").mkdir()
     with (held / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        made = Scratch(where)
+        made = CopiesFolder(where)
         assert sorted(path.name for path in tmp_path.iterdir() if path != Path(made.path)) == [
             "mine", "ringfence-batch-file", "ringfence-batch-held", "ringfence-batch-link", "ringfence-batch-young",
         ]  # fmt: skip
@@ -845,3 +844,43 @@ def test_a_machine_without_a_working_sandbox_or_of_another_version_does_nothing(
     assert [path.name for path in tmp_path.iterdir()] == ["state"]
     monkeypatch.setenv("RAY_AUTH_TOKEN", "a way into the cluster")
     assert not [name for name in remote_worker.own_environment() if name.startswith("RAY_")]
+
+
+_LOST = """Request can't be sent because the Ray client has already been disconnected due to an error. Last exception: \
+<_MultiThreadedRendezvous of RPC that terminated with:
+	status = StatusCode.NOT_FOUND
+	details = "Attempted to reconnect a session that has already been cleaned up"
+	debug_error_string = "UNKNOWN:Error received from peer"
+>"""
+CONNECTING: tuple[tuple[list[Exception], int, str | None, str], ...] = (
+    # errors of the attempts,                       attempts, the reason that is reported, why
+    ([],                                                   1, None, "the head answers"),
+    ([ConnectionError("ray client connection timeout")],   1, "ray client connection timeout", "no head answers"),
+    ([ConnectionAbortedError("Initialization failure")],   2, None, "the process of the session did not start"),
+    ([ConnectionError(_LOST)],                             2, None, "the process of the session ended"),
+    ([ConnectionError(_LOST)] * 3,                         3, "a session that has already been cleaned up", "each time"),
+    ([RuntimeError("odd")] * 3,                            3, "odd", "Ray raises what it likes"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("errors", "attempts", "reason", "why"), CONNECTING, ids=[row[3] for row in CONNECTING])
+def test_a_session_that_a_ray_cluster_loses_at_its_start_is_begun_again(
+    monkeypatch: pytest.MonkeyPatch, errors: list[Exception], attempts: int, reason: str | None, why: str
+) -> None:
+    begun: list[str] = []
+
+    def init(address: str, **_: object) -> None:
+        begun.append(address)
+        if len(begun) <= len(errors):
+            raise errors[len(begun) - 1]
+
+    monkeypatch.setenv("GRPC_ENABLE_FORK_SUPPORT", "0")
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(init=init, shutdown=lambda: None))
+    monkeypatch.setattr(ray_engine, "_PAUSES", (0.0, 0.0))
+    if reason is None:
+        ray_engine._connected("ray://head:1")
+    else:
+        with pytest.raises(Stopped) as stopped:
+            ray_engine._connected("ray://head:1")
+        assert reason in stopped.value.problem.why
+    assert len(begun) == attempts, why

@@ -333,7 +333,7 @@ def test_a_command_cannot_turn_a_file_that_lies_in_the_workspace_elsewhere(job: 
     )  # fmt: skip
     assert victim.read_text() == "mine"
     assert done.code == 1, "what could not be written is said"
-    assert "somebody put another file in its place" in done.err
+    assert "another process put another file in its place" in done.err
 
 
 def test_a_summary_of_the_step_keeps_what_was_there(job: Job) -> None:
@@ -559,7 +559,7 @@ def test_what_was_done_in_another_way_did_not_matter(job: Job) -> None:
     """By the records themselves: what the gate refuses once, it seldom allows in the same session."""
     from runner.audit.chain import Record
     from runner.audit.decisions import DecisionTrail
-    from runner.frontends.ci.session_record import SessionRecord, refusals
+    from runner.frontends.ci.result import SessionRecord, refusals
 
     def deed(
         id: int, verdict: str, action: str, *effects: tuple[str, str], status: int = 0, tool: str = "bash"

@@ -122,7 +122,7 @@ def test_a_demo_whose_sandbox_leaks_says_so(tmp_path: Path) -> None:
 
     stage = lay_out(tmp_path, PATH)
     (stage.elsewhere / "note.txt").write_text("leaked")
-    findings = _contained(stage, [], ["somebody connected"], Ending(Exit.DONE, "done", 1, Usage(), ()))
+    findings = _contained(stage, [], ["a program connected"], Ending(Exit.DONE, "done", 1, Usage(), ()))
     broken = {finding.promise for finding in findings if not finding.held}
     assert {"nothing was written outside", "nothing connected to the network"} <= broken
     assert _account(findings) == Exit.FAILED

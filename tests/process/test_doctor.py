@@ -11,38 +11,38 @@ import pytest
 from policy.model.verdict import Problem
 from runner.config import load
 from runner.doctor.models import models
-from runner.doctor.report import Finding, State, _container, _refused, namespaces
+from runner.doctor.report import CheckResult, CheckState, _container, _refused, namespaces
 from sandbox.backend import ContainerOptions
 from tests.support.sandbox_bench import NO_NAMESPACES
 
 AGENT = str(Path(sys.executable).parent / "agent")
 
 # fmt: off
-SWITCHES: list[tuple[bool, str, str, str, State, str, str]] = [
+SWITCHES: list[tuple[bool, str, str, str, CheckState, str, str]] = [
     # admin, most, clone, apparmor, state, a part of the fix, why
-    (True,  "0",   "0", "1", State.OK,   "",                                                "root needs no user namespace"),
-    (False, "0",   "",  "",  State.WEAK, "user.max_user_namespaces=",                       "none may be made at all"),
-    (False, "99",  "0", "",  State.WEAK, "kernel.unprivileged_userns_clone=1",              "Debian's switch"),
-    (False, "99",  "1", "1", State.WEAK, "kernel.apparmor_restrict_unprivileged_userns=0",  "Ubuntu's switch"),
-    (False, "99",  "1", "0", State.OK,   "",                                                "every switch is on"),
-    (False, "",    "",  "",  State.OK,   "",                                                "no switch is there"),
+    (True,  "0",   "0", "1", CheckState.OK,   "",                                                "root needs no user namespace"),
+    (False, "0",   "",  "",  CheckState.WEAK, "user.max_user_namespaces=",                       "none may be made at all"),
+    (False, "99",  "0", "",  CheckState.WEAK, "kernel.unprivileged_userns_clone=1",              "Debian's switch"),
+    (False, "99",  "1", "1", CheckState.WEAK, "kernel.apparmor_restrict_unprivileged_userns=0",  "Ubuntu's switch"),
+    (False, "99",  "1", "0", CheckState.OK,   "",                                                "every switch is on"),
+    (False, "",    "",  "",  CheckState.OK,   "",                                                "no switch is there"),
 ]
 # fmt: on
 
 
 @pytest.mark.parametrize(("admin", "most", "clone", "apparmor", "state", "fix", "why"), SWITCHES)
-def test_the_switches(admin: bool, most: str, clone: str, apparmor: str, state: State, fix: str, why: str) -> None:
+def test_the_switches(admin: bool, most: str, clone: str, apparmor: str, state: CheckState, fix: str, why: str) -> None:
     found = namespaces(admin=admin, most=most, clone=clone, apparmor=apparmor)
     assert found.state is state, why
     assert fix in found.fix
-    assert bool(found.fix) is (state is not State.OK)
+    assert bool(found.fix) is (state is not CheckState.OK)
 
 
 def test_a_refused_sandbox_does_not_send_the_reader_round_in_a_circle() -> None:
     problem = Problem("it cannot be built", "the kernel refused", "run `agent doctor`: it says what is missing")
     for spaces, word in (
-        (Finding("namespaces", State.WEAK, "off", "sudo sysctl"), "`namespaces`"),
-        (Finding("namespaces", State.OK, "on"), "container"),
+        (CheckResult("namespaces", CheckState.WEAK, "off", "sudo sysctl"), "`namespaces`"),
+        (CheckResult("namespaces", CheckState.OK, "on"), "container"),
     ):
         fix = _refused("T1", problem, spaces).fix
         assert word in fix
@@ -69,17 +69,17 @@ def test_where_namespaces_are_refused_it_says_which_switch_and_how(tmp_path: Pat
 # fmt: off
 DAEMONS = [
     # what is configured, DOCKER_HOST, state, why
-    (ContainerOptions(),                           "unix:///nowhere/d.sock", State.ABSENT,  "nobody asked for it"),
-    (ContainerOptions(image="sha256:" + "0" * 64), "unix:///nowhere/d.sock", State.MISSING, "an image is configured for it"),
-    (ContainerOptions(socket="/nowhere/d.sock"),   "",                       State.MISSING, "a socket is"),
-    (ContainerOptions(),                           "tcp://127.0.0.1:1",      State.WEAK,    "there is one, of no use as it is"),
+    (ContainerOptions(),                           "unix:///nowhere/d.sock", CheckState.ABSENT,  "nobody asked for it"),
+    (ContainerOptions(image="sha256:" + "0" * 64), "unix:///nowhere/d.sock", CheckState.MISSING, "an image is configured for it"),
+    (ContainerOptions(socket="/nowhere/d.sock"),   "",                       CheckState.MISSING, "a socket is"),
+    (ContainerOptions(),                           "tcp://127.0.0.1:1",      CheckState.WEAK,    "there is one, of no use as it is"),
 ]
 # fmt: on
 
 
 @pytest.mark.parametrize(("choice", "host", "state", "why"), DAEMONS, ids=[row[3] for row in DAEMONS])
 def test_a_container_daemon_that_is_not_there(
-    choice: ContainerOptions, host: str, state: State, why: str, monkeypatch: pytest.MonkeyPatch
+    choice: ContainerOptions, host: str, state: CheckState, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", host)
     found = asyncio.run(_container(choice))
@@ -89,25 +89,25 @@ def test_a_container_daemon_that_is_not_there(
 
 
 # fmt: off
-MODELS: list[tuple[str, dict[str, str], str, State, str, str]] = [
+MODELS: list[tuple[str, dict[str, str], str, CheckState, str, str]] = [
     # config, environment, name, state, a part of what is said, why
-    ("", {}, "model", State.ABSENT, "none is configured", "nobody said"),
-    ("", {}, "openai", State.ABSENT, "agent auth login openai", "and there is no key"),
-    ('model = "gemini"', {}, "model", State.WEAK, "gemini:gemini-4-argon, for which there is no key", "the usual one"),
-    ('model = "openai:m"\nfallback_model = "gemini:n"', {"OPENAI_API_KEY": "sk-hunter2hunter2"}, "model", State.OK,
+    ("", {}, "model", CheckState.ABSENT, "none is configured", "nobody said"),
+    ("", {}, "openai", CheckState.ABSENT, "agent auth login openai", "and there is no key"),
+    ('model = "gemini"', {}, "model", CheckState.WEAK, "gemini:gemini-4-argon, for which there is no key", "the usual one"),
+    ('model = "openai:m"\nfallback_model = "gemini:n"', {"OPENAI_API_KEY": "sk-hunter2hunter2"}, "model", CheckState.OK,
      "openai:m; gemini:n where it stays busy", "a key is there"),
-    ("", {"OPENAI_API_KEY": "sk-hunter2hunter2"}, "openai", State.OK, "a key in `OPENAI_API_KEY`", "by its name"),
-    ("", {"OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}, "openai", State.OK, "this machine", "needs none"),
-    ("", {"OPENAI_BASE_URL": "nonsense"}, "openai", State.WEAK, "base URL cannot be used", "an address that is none"),
-    ('[auth.openai]\nhelper = ["/bin/false"]', {}, "openai", State.OK, "a helper command", "which is not run"),
-    ('model = "scripted:x.toml"', {}, "model", State.OK, "scripted:x.toml", "it asks no server"),
+    ("", {"OPENAI_API_KEY": "sk-hunter2hunter2"}, "openai", CheckState.OK, "a key in `OPENAI_API_KEY`", "by its name"),
+    ("", {"OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}, "openai", CheckState.OK, "this machine", "needs none"),
+    ("", {"OPENAI_BASE_URL": "nonsense"}, "openai", CheckState.WEAK, "base URL cannot be used", "an address that is none"),
+    ('[auth.openai]\nhelper = ["/bin/false"]', {}, "openai", CheckState.OK, "a helper command", "which is not run"),
+    ('model = "scripted:x.toml"', {}, "model", CheckState.OK, "scripted:x.toml", "it asks no server"),
 ]
 # fmt: on
 
 
 @pytest.mark.parametrize(("config", "environ", "name", "state", "said", "why"), MODELS, ids=[row[5] for row in MODELS])
 def test_which_model_and_which_keys(
-    tmp_path: Path, config: str, environ: dict[str, str], name: str, state: State, said: str, why: str
+    tmp_path: Path, config: str, environ: dict[str, str], name: str, state: CheckState, said: str, why: str
 ) -> None:
     file = tmp_path / "config.toml"
     file.write_text(config)

@@ -9,7 +9,7 @@ from policy.model.tier import Mode, Tier
 from policy.model.verdict import Allow, Deny
 from runner.audit.fact_recorder import FactRecorder
 from runner.frontends.exec.command import _judge
-from runner.frontends.exec.report import Case
+from runner.frontends.exec.report import ExecCase
 from runner.gate.gate import GateArgs, open_gate
 
 Change = Callable[[Path], None]
@@ -43,7 +43,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def answered(
     folder: Path, answers: list[str], change: Change, monkeypatch: pytest.MonkeyPatch
-) -> tuple[Case, list[str]]:
+) -> tuple[ExecCase, list[str]]:
     """Judge one action. `change` happens while the first question is on the screen."""
     import os
 

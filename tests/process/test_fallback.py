@@ -12,8 +12,7 @@ import pytest
 
 from policy.model.verdict import Problem
 from runner.agent.conversation import Conversation
-from runner.agent.run_options import RunArgs
-from runner.agent.startup import opener
+from runner.agent.startup import RunArgs, opener
 from runner.config import load
 from runner.engine.model_access import OpenModels
 from runner.engine.run_limits import RetryPolicy, RunLimits

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.agent.run_options import RunArgs
+from runner.agent.startup import RunArgs
 from runner.changes.review import gitignore as module
 from runner.changes.review.deadline import Deadline
 from runner.changes.review.gitignore import Ignored, kept_by_git

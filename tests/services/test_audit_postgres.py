@@ -21,7 +21,7 @@ from runner.audit.prune import Plan, plan, prune
 from runner.audit.query import Query
 from runner.audit.stores.postgres import PostgresStore
 from runner.audit.verify import BrokenChain, VerifiedLog, verify
-from runner.doctor.report import State, record
+from runner.doctor.report import CheckState, record
 from sandbox.backend import Outcome
 from tests.support import forked_agent
 from tests.support.audit_records import allowed, denied, info, refusal
@@ -632,7 +632,7 @@ def test_who_may_do_more_than_append_is_named(
         assert set(said) <= set(named), why
         assert bool(said) == bool(named), why
         found = record(url)
-        assert found.state is (State.WEAK if said else State.OK), why
+        assert found.state is (CheckState.WEAK if said else CheckState.OK), why
         assert any(each in found.detail for each in named) == bool(said)
     finally:
         server.sql("DROP OWNED BY other; REVOKE ringfence, between, pg_write_all_data FROM other, between")
@@ -642,8 +642,8 @@ def test_who_may_do_more_than_append_is_named(
 def test_the_doctor_says_where_the_record_is_kept(home: dict[str, str], server: Server, url: str) -> None:
     assert record(url).fix.startswith("run something first")
     AuditLog(PostgresStore.open(url, write=True)).close()
-    assert record(url).state is State.OK
-    assert record(url.replace("/audit?", "/none?")).state is State.MISSING
+    assert record(url).state is CheckState.OK
+    assert record(url.replace("/audit?", "/none?")).state is CheckState.MISSING
     told = json.loads(agent(home, "doctor", "--json").stdout)
     assert [each["state"] for each in told["findings"] if each["name"] == "record"] == ["ok"]
 

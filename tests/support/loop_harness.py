@@ -12,7 +12,7 @@ from policy.model.action import Action, RunScript
 from policy.model.tier import Mode
 from policy.model.verdict import Ask, Permit, Problem, Terms
 from runner.approval.approver import Answer, Unattended
-from runner.approval.remember_options import NOTHING, Offer
+from runner.approval.remembered import NOTHING, Offer
 from runner.audit.log import AuditLog
 from runner.audit.records import SessionInfo
 from runner.config import load

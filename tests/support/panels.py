@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from policy.model.verdict import Ask
 from runner.approval.approver import Answer, Question
-from runner.approval.remember_options import NOTHING, Offer
+from runner.approval.remembered import NOTHING, Offer
 
 Script = Callable[[Question], object]
 

@@ -17,7 +17,7 @@ from policy.model.tier import Mode, Ruling, Tier
 from policy.model.verdict import Ask, Cell, Limits, Rights, Terms
 from runner.approval.approver import Answer, Edited, Halt, No, Question, Terminal, Unattended, Yes
 from runner.approval.card import card
-from runner.approval.remember_options import NOTHING
+from runner.approval.remembered import NOTHING
 from runner.events import Event, Notice
 from tests.support.terminal_user import ScriptedUser
 

@@ -11,8 +11,7 @@ from rich.console import Console
 from policy.grants.grant import GrantHolder, GrantScope
 from policy.model.tier import Ruling
 from runner.approval.approver import Answer, No, Terminal, Yes
-from runner.approval.remember_options import NOTHING, Offer
-from runner.approval.remembered import offer
+from runner.approval.remembered import NOTHING, Offer, offer
 from runner.gate.grants.store import GrantStore, RememberedAnswer
 from tests.support.grant_questions import evaluation_context, question
 from tests.support.terminal_user import ScriptedUser

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from policy.model.action import EditFile, RunArgv, WriteFile
 from policy.model.tier import Mode, Tier
 from policy.model.verdict import Ask
-from runner.approval.card import card
-from runner.approval.card_text import safe, safe_line, squeezed
-from runner.approval.remember_options import NOTHING
+from runner.approval.card import card, safe, safe_line, squeezed
+from runner.approval.remembered import NOTHING
 from runner.events import QuestionAsked
 from runner.secrets.redactor import Redactor
 from runner.secrets.secret import Secret

@@ -6,8 +6,7 @@ import pytest
 
 from policy.model.tier import Mode
 from policy.model.verdict import Problem
-from runner.approval.approver import Answer, Yes
-from runner.approval.plan_answer import Leave, PlanAnswer, Stay, answered
+from runner.approval.approver import Answer, Leave, PlanAnswer, Stay, Yes, answered
 from runner.audit.chain import AuditError
 from runner.audit.decisions import deeds
 from runner.audit.export.sarif import document

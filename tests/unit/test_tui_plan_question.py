@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from policy.model.tier import Mode
-from runner.approval.plan_answer import Leave, PlanAnswer, Stay
+from runner.approval.approver import Leave, PlanAnswer, Stay
 from runner.frontends.tui.panel import Done, Edit
 from runner.frontends.tui.question import PlanQuestion
 

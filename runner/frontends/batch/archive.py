@@ -48,7 +48,7 @@ class Parcel:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class TaskReply:
     """The results of one task. `events` is compressed; `patch` is None if there is none."""
 
     result: Result

@@ -14,11 +14,10 @@ from policy.model.verdict import Problem
 from runner.changes.review.workspace_copy import place
 from runner.config import shipped
 from runner.frontends.batch.attempt import Way, attempt
-from runner.frontends.batch.outcome import Status, code_of, status_of, worst
-from runner.frontends.batch.pool import Bounds, Engine, Pool
+from runner.frontends.batch.pool import BatchLimits, Engine, TaskPool
 from runner.frontends.batch.progress import Bar, Lines, row, sentence, summary
-from runner.frontends.batch.scratch import Scratch
-from runner.frontends.batch.store import Result, Store, history
+from runner.frontends.batch.scratch import CopiesFolder
+from runner.frontends.batch.store import BatchFolder, Result, Status, code_of, history, status_of, worst
 from runner.frontends.batch.task import Budget, Task, within
 from runner.frontends.batch.tasklist import LARGEST, Defaults, parse
 from runner.gate.gate import refuse_folder
@@ -32,7 +31,7 @@ class BatchArgs:
 
     tasks: str
     out: Path | None
-    bounds: Bounds
+    bounds: BatchLimits
     model: str | None = None
     mode: str | None = None
     cwd: Path | None = None
@@ -79,7 +78,7 @@ def start(args: BatchArgs) -> int:
     if args.check:
         return check(args, tasks)
     with ExitStack() as stack:
-        store = Store.open(out)
+        store = BatchFolder.open(out)
         stack.callback(store.close)
         todo = chosen(tasks, store, retry=args.retry_failed, changed=args.rerun_changed, out=out)
         before = len(tasks) - len(todo)
@@ -92,7 +91,7 @@ def start(args: BatchArgs) -> int:
         if todo:
             engine = _engine(args, store, todo, stack)
             with watch:
-                pool = Pool(store, engine, args.bounds, watch)
+                pool = TaskPool(store, engine, args.bounds, watch)
                 asyncio.run(pool.run(todo))
             ended, why = pool.ended_by, pool.why
     ended_well = (past for task in tasks if (past := store.past.get(task.id)) and not past.interrupted)
@@ -113,7 +112,7 @@ def _close(args: BatchArgs, out: Path, total: int, results: Sequence[Result], en
     return code
 
 
-def chosen(tasks: Sequence[Task], store: Store, *, retry: bool, changed: bool, out: Path) -> list[Task]:
+def chosen(tasks: Sequence[Task], store: BatchFolder, *, retry: bool, changed: bool, out: Path) -> list[Task]:
     """Return the tasks to run. Raise Stopped if the list changed under an id whose task is done."""
     todo: list[Task] = []
     other: list[Task] = []
@@ -142,7 +141,7 @@ def chosen(tasks: Sequence[Task], store: Store, *, retry: bool, changed: bool, o
 class Local:
     """Attempts on this machine."""
 
-    def __init__(self, store: Store, way: Way) -> None:
+    def __init__(self, store: BatchFolder, way: Way) -> None:
         self._store = store
         self._way = way
 
@@ -153,7 +152,7 @@ class Local:
         )
 
 
-def _engine(args: BatchArgs, store: Store, todo: Sequence[Task], stack: ExitStack) -> Engine:
+def _engine(args: BatchArgs, store: BatchFolder, todo: Sequence[Task], stack: ExitStack) -> Engine:
     """Return the engine that runs the tasks. Raise Stopped if no engine can."""
     if args.engine is not None:
         from runner.frontends.batch.ray_engine import OnRay
@@ -161,7 +160,7 @@ def _engine(args: BatchArgs, store: Store, todo: Sequence[Task], stack: ExitStac
         far = OnRay(args.engine, store, todo, os.environ, _options(args))
         stack.callback(far.close)
         return far
-    scratch = Scratch(str(args.copies.resolve()) if args.copies else place())
+    scratch = CopiesFolder(str(args.copies.resolve()) if args.copies else place())
     stack.callback(scratch.remove)
     return Local(store, Way(_options(args), os.environ, scratch.path, scratch.handle, str(store.folder)))
 

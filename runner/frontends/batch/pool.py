@@ -11,8 +11,7 @@ from typing import Protocol
 
 from policy.model.frozen import dataclass
 from runner.frontends.batch.attempt import now
-from runner.frontends.batch.outcome import Status, status_of
-from runner.frontends.batch.store import Result, Store
+from runner.frontends.batch.store import BatchFolder, Result, Status, status_of
 from runner.frontends.batch.task import Task
 from runner.problems import Exit
 
@@ -29,7 +28,7 @@ class Engine(Protocol):
         ...
 
 
-class Watch(Protocol):
+class ProgressListener(Protocol):
     """The listener to the progress of a batch."""
 
     def begun(self, task: Task) -> None: ...
@@ -40,7 +39,7 @@ class Watch(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class BatchLimits:
     """The limits of a batch. `cost` is for all results, earlier ones too; `seconds` is the wall time of this call."""
 
     jobs: int
@@ -49,10 +48,10 @@ class Bounds:
     seconds: float | None = None
 
 
-class Pool:
+class TaskPool:
     """One call of a batch. `ended_by` is the reason why it ended before its tasks did, or None."""
 
-    def __init__(self, store: Store, engine: Engine, bounds: Bounds, watch: Watch) -> None:
+    def __init__(self, store: BatchFolder, engine: Engine, bounds: BatchLimits, watch: ProgressListener) -> None:
         self._store = store
         self._engine = engine
         self._bounds = bounds

@@ -6,8 +6,7 @@ from collections import Counter
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from runner.frontends.batch.outcome import Status, status_of
-from runner.frontends.batch.store import Result
+from runner.frontends.batch.store import Result, Status, status_of
 from runner.frontends.batch.task import Task
 from runner.text.sanitize import one_line, visible
 

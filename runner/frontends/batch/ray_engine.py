@@ -20,10 +20,10 @@ from runner.changes.review.session import reviewed
 from runner.changes.review.workspace_copy import place
 from runner.config import load
 from runner.frontends.batch import remote_worker
-from runner.frontends.batch.archive import Answer, pack, parcel, unpacked
+from runner.frontends.batch.archive import TaskReply, pack, parcel, unpacked
 from runner.frontends.batch.attempt import now
-from runner.frontends.batch.scratch import Scratch
-from runner.frontends.batch.store import Result, Store
+from runner.frontends.batch.scratch import CopiesFolder
+from runner.frontends.batch.store import BatchFolder, Result
 from runner.frontends.batch.task import Task, within
 from runner.problems import Exit, Stopped, usage
 from runner.state.paths import BATCH, home
@@ -32,8 +32,11 @@ from runner.text.gunzip import PackedError
 from runner.version import VERSION
 
 _RETRIES = 2
-# Ray looks at every process of the head when a client comes, and one that ends meanwhile makes it give up.
+# Seconds before another attempt to begin a session. The head starts a process for each client; a busy head loses some
+# of these processes while they start. Beginning a session has no effect on the cluster, so an attempt can be repeated.
 _PAUSES = (1.0, 3.0)
+# SOURCE: `DataClient._check_shutdown` of ray 2.60: the head ended the stream of a session that had begun.
+_SESSION_LOST = "Request can't be sent because the Ray client has already been disconnected"
 _GRACE = 30.0  # seconds that a cancelled task has
 
 
@@ -41,7 +44,12 @@ class OnRay:
     """Attempts on the cluster at `address`: `ray://HOST:PORT`, or `ray` for the one that this machine belongs to."""
 
     def __init__(
-        self, address: str, store: Store, tasks: Sequence[Task], environ: Mapping[str, str], options: tuple[str, ...]
+        self,
+        address: str,
+        store: BatchFolder,
+        tasks: Sequence[Task],
+        environ: Mapping[str, str],
+        options: tuple[str, ...],
     ) -> None:
         """Connect, check that every machine can run tasks, and send the workspaces. Raise Stopped."""
         self._ray = _connected(address)
@@ -78,7 +86,7 @@ class OnRay:
         except PackedError as error:
             return _lost(task, number, ValueError(f"what came back {error}"))
 
-    async def _cancel(self, reference: Any, coming: "asyncio.Future[Answer]", hurry: asyncio.Event) -> None:
+    async def _cancel(self, reference: Any, coming: "asyncio.Future[TaskReply]", hurry: asyncio.Event) -> None:
         haste = asyncio.ensure_future(hurry.wait())
         with contextlib.suppress(Exception):  # it has ended already, or the cluster is gone
             self._ray.cancel(reference, force=hurry.is_set())
@@ -92,7 +100,7 @@ class OnRay:
         if coming.done() and not coming.cancelled():
             coming.exception()  # it was looked at: asyncio says nothing about it
 
-    def _keep(self, task: Task, answer: Answer) -> Result:
+    def _keep(self, task: Task, answer: TaskReply) -> Result:
         """Write what came back to where it belongs."""
         try:
             _write(str(self._store.events(task)), unpacked(answer.events))
@@ -109,7 +117,7 @@ class OnRay:
         environ = {**environ, BATCH: str(self._store.folder)}
         folder = Path(workspace)
         settings = load(folder, environ, unattended=True)
-        scratch = Scratch(place())
+        scratch = CopiesFolder(place())
         try:
             with reviewed(folder, environ, settings, where=scratch.path) as review:
                 data, digest = pack(review.workspace)
@@ -144,12 +152,21 @@ def _connected(address: str) -> Any:
         except Exception as error:  # the seam to Ray, which raises what it likes
             said = _words(error)
             ray.shutdown()
-            if isinstance(error, ConnectionError):
-                break  # nobody was there for half a minute
+            if isinstance(error, ConnectionError) and not _session_lost(error):
+                break  # no head answered for half a minute
         if pause is not None:
             time.sleep(pause)
     fix = "check the address; a cluster with tokens wants RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH"
     raise Stopped(Problem(f"no Ray cluster answers at `{address}`", said, fix), Exit.FAILED)
+
+
+def _session_lost(error: ConnectionError) -> bool:
+    """Return True if a head answered, and the session that it began did not start.
+
+    Ray raises ConnectionAbortedError if the process of the session could not be started, and ConnectionError, as for a
+    head that does not answer, if that process ended before its first answer.
+    """
+    return isinstance(error, ConnectionAbortedError) or str(error).startswith(_SESSION_LOST)
 
 
 def _check(ray: Any) -> None:
@@ -196,9 +213,13 @@ def _lost(task: Task, number: int, error: Exception) -> Result:
 
 
 def _words(error: Exception) -> str:
-    """Return the last line of Ray's message, which names the cause. It has no control characters when it is shown."""
+    """Return the line of a message of Ray that names the cause: the details of a gRPC error, otherwise the last line.
+
+    Control characters are removed where the text is shown.
+    """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[-1] if lines else type(error).__name__.lower())[:500]
+    details = [line for line in lines if line.startswith("details = ")]
+    return (details or lines or [type(error).__name__.lower()])[-1][:500]
 
 
 def _write(path: str, data: bytes) -> None:

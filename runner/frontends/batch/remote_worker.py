@@ -14,16 +14,16 @@ from pathlib import Path
 
 from policy.model.frozen import dataclass
 from runner.changes.review.workspace_copy import place
-from runner.frontends.batch.archive import Answer, Parcel, packed, unpack
+from runner.frontends.batch.archive import Parcel, TaskReply, packed, unpack
 from runner.frontends.batch.attempt import Way, attempt
-from runner.frontends.batch.scratch import Scratch
+from runner.frontends.batch.scratch import CopiesFolder
 from runner.version import VERSION
 
 _PROBE = 60.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class Machine:
     """The abilities of a machine. `why` is the reason why it cannot be used, or None."""
 
     name: str
@@ -31,7 +31,7 @@ class Node:
     why: str | None
 
 
-def probe() -> Node:
+def probe() -> Machine:
     """Look whether a sandbox stands here that enforces everything, by running one command in it."""
     words = (sys.executable, "-I", "-c", "import sys; from runner.cli.main import main; sys.exit(main())")
     said = ("exec", "--unattended", "--require", "full", "--", "true")
@@ -41,16 +41,16 @@ def probe() -> Node:
                 (*words, *said), cwd=folder, env=own_environment(), capture_output=True, text=True, timeout=_PROBE
             )
     except (OSError, subprocess.TimeoutExpired) as error:
-        return Node(socket.gethostname(), VERSION, str(error).lower())
+        return Machine(socket.gethostname(), VERSION, str(error).lower())
     why = None if done.returncode == 0 else done.stderr.strip().removeprefix("agent: ") or f"exit {done.returncode}"
-    return Node(socket.gethostname(), VERSION, why)
+    return Machine(socket.gethostname(), VERSION, why)
 
 
-def perform(parcel: Parcel, archive: bytes) -> Answer:
-    """Work on a task here; answers what came of it. Nothing of it is left when this returns."""
+def perform(parcel: Parcel, archive: bytes) -> TaskReply:
+    """Work on a task on this machine and return its result. Nothing of the task is left when this function returns."""
     if parcel.version != VERSION:
         raise ValueError(f"ringfence {VERSION} is installed here, and {parcel.version} was asked for")
-    scratch = Scratch(place())
+    scratch = CopiesFolder(place())
     try:
         return asyncio.run(_work(parcel, archive, scratch))
     except asyncio.CancelledError:
@@ -59,7 +59,7 @@ def perform(parcel: Parcel, archive: bytes) -> Answer:
         scratch.remove()
 
 
-async def _work(parcel: Parcel, archive: bytes, scratch: Scratch) -> Answer:
+async def _work(parcel: Parcel, archive: bytes, scratch: CopiesFolder) -> TaskReply:
     # THREAT: what comes back lies apart from the workspace, where no command of the task can put something else.
     task, loop = asyncio.current_task(), asyncio.get_running_loop()
     assert task is not None
@@ -74,10 +74,10 @@ async def _work(parcel: Parcel, archive: bytes, scratch: Scratch) -> Answer:
     cwd = os.path.normpath(f"{there}/{parcel.cwd}")
     result = await attempt(parcel.task, parcel.number, cwd, way, events, patch, asyncio.Event())
     made = patch.read_bytes() if patch.exists() else None
-    return Answer({**result, "node": socket.gethostname()}, packed(events.read_bytes()), made)
+    return TaskReply({**result, "node": socket.gethostname()}, packed(events.read_bytes()), made)
 
 
-def _cancel(task: "asyncio.Task[Answer]") -> None:
+def _cancel(task: "asyncio.Task[TaskReply]") -> None:
     if not task.cancelling():  # a second time would cut short what the first one ends well
         task.cancel()
 

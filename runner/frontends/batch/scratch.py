@@ -15,7 +15,7 @@ _PREFIX = "ringfence-batch-"
 _YOUNG = 60.0  # seconds in which a folder may be without its lock, since its owner is just making it
 
 
-class Scratch:
+class CopiesFolder:
     """A private folder in `where`, held by a lock.
 
     Processes that work in the folder inherit `handle`: other batches leave the folder alone until the last of them has

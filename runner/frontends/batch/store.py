@@ -17,6 +17,7 @@ import os
 import stat
 from collections.abc import Iterator
 from dataclasses import replace
+from enum import StrEnum
 from pathlib import Path
 
 from policy.model.frozen import dataclass
@@ -28,6 +29,35 @@ _VERSION = 1
 _LARGEST = 1 << 30  # bytes of a journal or of results
 
 Result = dict[str, object]
+
+
+class Status(StrEnum):
+    """The outcome of a task, better ones first. `denied`: the task was completed, but policy denied an action on the
+    way.
+    """
+
+    DONE = "done"
+    DENIED = "denied"
+    LIMIT = "limit"
+    FAILED = "failed"
+
+
+_CODES = {Status.DONE: Exit.DONE, Status.DENIED: Exit.DENIED, Status.LIMIT: Exit.LIMIT, Status.FAILED: Exit.FAILED}
+STATUSES: dict[int, Status] = {code: status for status, code in _CODES.items() if status is not Status.FAILED}
+_ORDER = (Exit.DONE, Exit.DENIED, Exit.LIMIT, Exit.FAILED, Exit.SANDBOX, Exit.INTERRUPTED)
+
+
+def worst(codes: "list[Exit]") -> Exit:
+    """Return the exit code of a batch: the most severe one of its tasks."""
+    return max(codes, key=_ORDER.index, default=Exit.DONE)
+
+
+def code_of(result: Result) -> Exit:
+    return _CODES[status_of(result)]
+
+
+def status_of(result: Result) -> Status:
+    return Status(str(result.get("status")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +85,7 @@ class Past:
         return replace(self, result=result, cost=self.cost + (cost if isinstance(cost, int | float) else 0.0))
 
 
-class Store:
+class BatchFolder:
     """An open results folder. Only its holder writes there."""
 
     def __init__(self, folder: Path, lock: int) -> None:
@@ -64,7 +94,7 @@ class Store:
         self.past: dict[str, Past] = {}
 
     @classmethod
-    def open(cls, folder: Path) -> "Store":
+    def open(cls, folder: Path) -> "BatchFolder":
         """Create the folder, or continue in it. Raise Stopped if it is in use, belongs to another program, or cannot
         be written.
         """
@@ -232,7 +262,7 @@ def _make(folder: Path) -> None:
         if not stat.S_ISDIR(found.st_mode):
             raise _refused(folder, "it is no folder") from None
         if found.st_uid != os.geteuid() or found.st_mode & 0o022:
-            raise _refused(folder, "others may write there, or it belongs to somebody else") from None
+            raise _refused(folder, "others may write there, or it belongs to another user") from None
         names = set(os.listdir(folder))
         if "journal.jsonl" in names:
             return

@@ -15,7 +15,7 @@ from policy.model.frozen import dataclass
 from policy.model.secret_paths import inside
 from runner.changes import safe_open
 from runner.frontends.ci import login_words
-from runner.frontends.ci.login_words import Text
+from runner.frontends.ci.login_words import TextKind
 from runner.problems import usage
 from runner.secrets.secret import SHORTEST, Secret
 from sandbox.inside.regular_file import read_start
@@ -138,7 +138,7 @@ def without(content: bytes) -> tuple[bytes, Logins]:
     logins = [*logins, *(("a comment", word) for word in islice(unnamed, _MOST_LOGINS))]
     if not logins:
         return content, ()
-    text = login_words.without(text, Text.SETTINGS)
+    text = login_words.without(text, TextKind.SETTINGS)
     try:
         text = _without_settings(text, [each for each in read_settings(_encoded(text)) if any(_words_of(each))])
         left = any(any(_words_of(each)) for each in read_settings(_encoded(text))) or any(_anywhere(text))
@@ -177,7 +177,7 @@ def _anywhere(text: str) -> Iterator[str]:
     """Return the logins in a settings text outside of the values: in comments and headers, also with backslash
     escapes.
     """
-    yield from login_words.logins(text, Text.SETTINGS)
+    yield from login_words.logins(text, TextKind.SETTINGS)
     yield from login_words.addresses(_HIDING.sub("", text))
 
 
@@ -231,7 +231,7 @@ def _without_logins(path: str, content: bytes) -> tuple[bytes, Logins]:
     text = _decoded(content)
     if path.endswith("netrc") and (words := tuple(login_words.netrc(text))):
         return b"", tuple(("a password", word) for word in words)
-    kind = Text.RECORD if _RECORDS.search(path) and "/lfs/" not in path else Text.OTHER
+    kind = TextKind.RECORD if _RECORDS.search(path) and "/lfs/" not in path else TextKind.OTHER
     found = tuple(islice(login_words.addresses(text), _MOST_LOGINS))
     others = (word for word in dict.fromkeys(login_words.logins(text, kind)) if word not in found)
     logins = (*(("an address", word) for word in found), *(("a login", word) for word in islice(others, _MOST_LOGINS)))

@@ -67,7 +67,7 @@ _LINE_ENDS = re.compile(r"\\[nrt]")
 _Accepts = Callable[[re.Match[str]], bool]
 
 
-class Text(StrEnum):
+class TextKind(StrEnum):
     """The kind of a text. The kind decides which words count as a login.
 
     Attributes:
@@ -140,14 +140,14 @@ def netrc(text: str) -> Iterator[str]:
     yield from _NETRC.findall(text)
 
 
-def logins(text: str, kind: Text) -> Iterator[str]:
+def logins(text: str, kind: TextKind) -> Iterator[str]:
     """Yield the logins in a text of this kind."""
     yield from addresses(text)
     for pattern, accepts in _PATTERNS[kind]:
         yield from _words(text, pattern, accepts)
 
 
-def without(text: str, kind: Text) -> str:
+def without(text: str, kind: TextKind) -> str:
     """Return a text without what `logins` finds in it."""
     text = without_addresses(text)
     for pattern, accepts in _PATTERNS[kind]:
@@ -212,8 +212,8 @@ _OF_COMMANDS = (
     (_HEADER, _is_key),
 )
 _SURE = ((_SHORT, _any), (_HEADER, _is_key), (_SSHPASS, _any), (_PAIR, _is_likely), (_FLAG, _is_likely))
-_PATTERNS: dict[Text, tuple[tuple[re.Pattern[str], _Accepts], ...]] = {
-    Text.SETTINGS: ((_ASSIGNED, _any), *_SURE),
-    Text.RECORD: ((_SHORT, _any),),
-    Text.OTHER: (*_SURE, (_COOKIE, _any), (_STORED, _any), (_SET, _is_set)),
+_PATTERNS: dict[TextKind, tuple[tuple[re.Pattern[str], _Accepts], ...]] = {
+    TextKind.SETTINGS: ((_ASSIGNED, _any), *_SURE),
+    TextKind.RECORD: ((_SHORT, _any),),
+    TextKind.OTHER: (*_SURE, (_COOKIE, _any), (_STORED, _any), (_SET, _is_set)),
 }

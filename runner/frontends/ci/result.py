@@ -4,9 +4,118 @@ import json
 from dataclasses import asdict
 
 from policy.model.frozen import dataclass
+from runner.audit.chain import Record
+from runner.audit.decisions import DECISIONS, DecisionTrail
+from runner.audit.export import reading
+from runner.audit.log import AuditLog, Place
 from runner.frontends.ci.changes import ChangedFile
-from runner.frontends.ci.session_record import DenialRecord
 from runner.messages import Usage
+
+_LONGEST = 2000  # characters of an action; the log has all of it
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRecord:
+    """The record of one session. `deeds` are ordered oldest first; `head` is the value for `agent audit verify
+    --expect`.
+    """
+
+    deeds: tuple[DecisionTrail, ...] = ()
+    head: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DenialRecord:
+    """One denial. `mattered` is True if the run did not reach the goal of the denied action in another way."""
+
+    record: int
+    tool: str
+    tier: str
+    rule: str
+    action: str
+    why: str
+    mattered: bool
+
+
+def read_session_record(log_place: Place, session: str) -> SessionRecord:
+    """Return the record of a session, which is the last one in the log or nearly so. Raise AuditError."""
+    with AuditLog.open_to_read(log_place) as log:
+        head: str | None = None
+        found: list[Record] = []
+        outcomes: dict[int, Record] = {}
+        begun: Record | None = None
+        for record in log.rows():
+            head = head or f"{record.id}:{record.hash}"
+            body = record.body
+            if record.kind == "finished":
+                outcomes[int(str(body.get("decided", 0)))] = record
+            if body.get("session") != session:
+                continue
+            if record.kind in DECISIONS:
+                found.append(record)
+            if record.kind == "session":
+                begun = record
+                break
+        deeds = tuple(DecisionTrail(record, begun, outcomes.get(record.id)) for record in reversed(found))
+        return SessionRecord(deeds, head)
+
+
+def refusals(story: SessionRecord, *, done: bool) -> tuple[DenialRecord, ...]:
+    """Return every denial by policy or a user. With `done`, the run ended because the model said that it was ready.
+
+    A denial did not matter if the same action was allowed later and succeeded. In a run that is done, it also did not
+    matter if a later action with the same tool succeeded at everything that the denied action was for: the same effects
+    on the same paths and hosts.
+    """
+    found = []
+    for place, deed in enumerate(story.deeds):
+        if deed.record.kind != "decided" or not reading.denied(deed):
+            continue
+        later = [each for each in story.deeds[place + 1 :] if _succeeded(each)]
+        same = any(_same(deed, each) for each in later)
+        other = done and any(_instead(deed, each) for each in later)
+        body = deed.record.body
+        found.append(
+            DenialRecord(
+                deed.record.id,
+                str(body.get("tool", "")),
+                reading.tier(deed),
+                reading.rule(deed),
+                reading.action(deed)[:_LONGEST],
+                reading.why(deed)[:_LONGEST],
+                not (same or other),
+            )
+        )
+    return tuple(found)
+
+
+def _succeeded(deed: DecisionTrail) -> bool:
+    if deed.record.kind != "decided" or deed.record.body.get("verdict") != "allow" or deed.finished is None:
+        return False
+    outcome = deed.finished.body
+    return outcome.get("status") == 0 and not outcome.get("problem") and not outcome.get("ended_by")
+
+
+def _same(one: DecisionTrail, other: DecisionTrail) -> bool:
+    return one.record.body.get("action") == other.record.body.get("action")
+
+
+def _instead(refused: DecisionTrail, other: DecisionTrail) -> bool:
+    if refused.record.body.get("tool") != other.record.body.get("tool"):
+        return False
+    wanted = _aims(refused)
+    return bool(wanted) and wanted <= _aims(other)
+
+
+def _aims(deed: DecisionTrail) -> set[tuple[str, str, bool]]:
+    """Return the effects of an action with their targets; empty if some of them are unknown."""
+    found = set()
+    for effect in reading.items(deed.record.body.get("effects")):
+        each = reading.mapping(effect)
+        if each.get("kind") not in ("reads", "writes", "deletes", "connects"):
+            return set()
+        found.add((str(each.get("kind")), reading.text(each.get("target")), bool(each.get("exact"))))
+    return found
 
 
 @dataclass(frozen=True, slots=True)

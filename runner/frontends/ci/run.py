@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING
 
 from policy.model.tier import Mode
 from policy.model.verdict import Problem
-from runner.agent.run_options import RunArgs
-from runner.agent.startup import chosen_model, opener, prepare_options, with_session
+from runner.agent.startup import RunArgs, chosen_model, opener, prepare_options, with_session
 from runner.audit.chain import AuditError
-from runner.audit.log import Place, log_place
 from runner.changes.review.deadline import Deadline
 from runner.config import Settings, shipped
 from runner.config.load import LOCAL_FILE, PROJECT_FILE
@@ -25,11 +23,9 @@ from runner.engine.limit_settings import PIPELINE
 from runner.engine.run_limits import RunLimits
 from runner.events import Emit, Event, ModelText, RunEnded, SessionStarted, ToolProposed
 from runner.frontends.ci import changes, git_logins, host_environment
-from runner.frontends.ci.output_files import Outlets
-from runner.frontends.ci.result import Result, inert
-from runner.frontends.ci.session_record import SessionRecord, read_session_record, refusals
+from runner.frontends.ci.output_files import Outlets, OutputContent, write_outputs
+from runner.frontends.ci.result import Result, SessionRecord, inert, read_session_record, refusals
 from runner.frontends.ci.workflow import JobLog
-from runner.frontends.ci.write_outputs import OutputContent, write_outputs
 from runner.frontends.launch import on_stdout, play, prompt_text, transcript
 from runner.gate.gate import refuse_folder
 from runner.problems import Exit, Stopped, ending_signals, known_problem

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from policy.model.frozen import dataclass
-from runner.agent.run_options import RunArgs
+from runner.agent.startup import RunArgs
 from runner.frontends.ci.output_files import Outlets, no_link
 from runner.frontends.ci.run import Run
 from runner.gate.gate import folder

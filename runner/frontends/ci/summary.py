@@ -12,8 +12,7 @@ from policy.model.frozen import dataclass
 from runner.audit.decisions import DecisionTrail
 from runner.audit.export import reading
 from runner.engine.run_limits import RunLimits
-from runner.frontends.ci.result import Result
-from runner.frontends.ci.session_record import SessionRecord
+from runner.frontends.ci.result import Result, SessionRecord
 from runner.text.phrases import many
 from runner.text.sanitize import one_line, visible
 

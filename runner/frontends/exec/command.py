@@ -14,7 +14,7 @@ from policy.model.profile import Source
 from policy.model.tier import Tier
 from policy.model.verdict import Allow, Ask, Deny, Problem
 from runner.audit.fact_recorder import FactRecorder
-from runner.frontends.exec.report import Case, EventReport, PlainReport, Report
+from runner.frontends.exec.report import EventReport, ExecCase, PlainReport, Report
 from runner.gate.gate import Gate, GateArgs, answers_kept, nobody_there, open_gate, refuse_folder
 from runner.problems import Exit, Stopped
 from runner.state.paths import cache_dir
@@ -89,13 +89,13 @@ def _load_event_loop() -> None:
         del sys.modules["ssl"]
 
 
-def _judge(gate: Gate, action: Action, noted: FactRecorder, *, attended: bool) -> Case:
+def _judge(gate: Gate, action: Action, noted: FactRecorder, *, attended: bool) -> ExecCase:
     """Evaluate the action, apply remembered answers, and ask if the verdict is a question."""
     assessment, verdict = gate.evaluate(action, Source.PERSON, unattended=not attended)
     if not isinstance(verdict, Ask) and (
         isinstance(verdict, Deny) or assessment.tiers[0] is Tier.READ or not answers_kept()
     ):
-        return Case(gate, assessment, verdict, None, attended, noted)
+        return ExecCase(gate, assessment, verdict, None, attended, noted)
     from runner.frontends.exec.grants import (  # needed only for a question or a remembered answer
         authorize_at_terminal,
         recall,

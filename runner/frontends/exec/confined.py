@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from policy.model.verdict import Allow, Terms
 from runner.audit.records import Ran
-from runner.frontends.exec.report import Case, Report
+from runner.frontends.exec.report import ExecCase, Report
 from runner.problems import Exit, Stopped, ending_signals
 from runner.state.paths import cache_dir, state_dir
 from runner.stderr import print_problem
@@ -24,7 +24,7 @@ Opening = asyncio.Task[tuple[Backend, Enforcement]]
 
 
 async def confine(
-    case: Case,
+    case: ExecCase,
     verdict: Allow,
     report: Report,
     stdin: bytes | None,

@@ -15,12 +15,11 @@ from policy.model.assessment import Assessment
 from policy.model.profile import Source
 from policy.model.verdict import Ask, Verdict
 from runner.approval.approver import Answer, Question, Terminal, ask_approver
-from runner.approval.remember_options import Offer
-from runner.approval.remembered import GrantLookup, keep, offer, recalled
+from runner.approval.remembered import GrantLookup, Offer, keep, offer, recalled
 from runner.audit.fact_recorder import FactRecorder
 from runner.engine.authorize import Evaluation, authorize
 from runner.facts.gather import gather
-from runner.frontends.exec.report import Case
+from runner.frontends.exec.report import ExecCase
 from runner.gate.gate import Gate
 from runner.gate.grants.store import GrantStore, RememberedAnswer
 from runner.secrets.redactor import Redactor
@@ -33,14 +32,16 @@ _Result = TypeVar("_Result")
 _SPANS = (GrantScope.PROJECT,)  # there is no session that goes on
 
 
-def recall(gate: Gate, assessment: Assessment, verdict: Verdict, source: Source, *, unattended: bool) -> "Asked":
+def recall(
+    gate: Gate, assessment: Assessment, verdict: Verdict, source: Source, *, unattended: bool
+) -> "RecalledVerdict":
     """Return the verdict on an action of this gate with remembered answers applied, and their store."""
     store = GrantStore(state_dir(os.environ), GrantHolder(gate.facts.workspace, MAIN, ""), _notice, redact=_redact)
     context = gate.context(source, unattended=unattended)
-    return Asked(store, recalled(context, assessment, verdict, store))
+    return RecalledVerdict(store, recalled(context, assessment, verdict, store))
 
 
-class Asked:
+class RecalledVerdict:
     """A verdict with remembered answers applied, and the store for a new answer."""
 
     def __init__(self, store: GrantStore, found: GrantLookup) -> None:
@@ -68,7 +69,7 @@ def _redact(text: str) -> str:
     return Redactor(live=True, shapes=True).text(text)
 
 
-def authorize_at_terminal(gate: Gate, asked: Asked, noted: FactRecorder, *, attended: bool) -> Case:
+def authorize_at_terminal(gate: Gate, asked: RecalledVerdict, noted: FactRecorder, *, attended: bool) -> ExecCase:
     """Decide about an action of `gate` before a sandbox is opened; ask on the terminal if the verdict is a question.
 
     Raise KeyboardInterrupt if the user stops.
@@ -80,7 +81,7 @@ def authorize_at_terminal(gate: Gate, asked: Asked, noted: FactRecorder, *, atte
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
     evaluation = decision.evaluation
-    return Case(
+    return ExecCase(
         requester.gate,
         evaluation.assessment,
         decision.verdict,

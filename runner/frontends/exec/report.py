@@ -40,7 +40,7 @@ _STOPPED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class ExecCase:
     """One judged action.
 
     Attributes:

@@ -8,10 +8,10 @@ from policy.model.action import RunArgv
 from policy.model.assessment import SANDBOX_SHOW, Assessment, Effect, EffectKind, Reason, Scope
 from policy.model.frozen import dataclass
 from policy.model.tier import Ruling, Tier
-from policy.model.verdict import Ask, Deny, Problem, Rights, Terms, Verdict
+from policy.model.verdict import Allow, Ask, Deny, Problem, Rights, Terms
 from policy.terms import Floor, terms_for
 from runner.gate.explain import names_of
-from runner.gate.gate import Gate, GateArgs, open_gate, ruling
+from runner.gate.gate import Gate, GateArgs, open_gate
 from runner.gate.wording import RULING_WORDS, terms_words
 from runner.problems import Exit, Stopped
 from runner.secrets.redactor import masked
@@ -61,9 +61,10 @@ def run_show(args: GateArgs) -> int:
     return Exit.DONE
 
 
-def _title(verdict: Verdict) -> str:
-    found = ruling(verdict)
-    return f"{RULING_WORDS[found]}; a permit holds" if found is Ruling.ALLOW else "asks; with a yes a permit holds"
+def _title(verdict: Allow | Ask) -> str:
+    if isinstance(verdict, Ask):
+        return "asks; after an approval a permit holds"
+    return f"{RULING_WORDS[Ruling.ALLOW]}; a permit holds"
 
 
 def _standard(gate: Gate, rights: Rights) -> Terms:

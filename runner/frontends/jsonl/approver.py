@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from policy.model.frozen import dataclass
 from policy.model.tier import Mode, Ruling
 from policy.model.verdict import Ask, Problem, ProblemError
-from runner.approval.approver import Answer, Edited, Halt, No, Question, Yes
-from runner.approval.plan_answer import QUESTION, WAYS, Leave, PlanAnswer, Stay
-from runner.approval.remember_options import NOTHING, Offer
+from runner.approval.approver import QUESTION, WAYS, Answer, Edited, Halt, Leave, No, PlanAnswer, Question, Stay, Yes
+from runner.approval.remembered import NOTHING, Offer
 from runner.events import Emit, PickWanted
+from runner.frontends.jsonl.protocol import AnswerLine
 from runner.frontends.slash.command import Row
 
-_NOBODY = "nobody is there to answer"
+_NO_USER = "there is no user to answer"
 
 
 class NoAnswer(ProblemError):
@@ -20,19 +20,6 @@ class NoAnswer(ProblemError):
 
     def __init__(self, why: str, fix: str) -> None:
         super().__init__(Problem("this answers no question", why, fix))
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerLine:
-    """An answer as it came."""
-
-    answer: str
-    feedback: str | None = None
-    command: str | None = None
-
-    @property
-    def bare(self) -> bool:
-        return self.feedback is None and self.command is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +56,18 @@ class Questions:
 
     async def ask(self, ask: Ask, offer: Offer = NOTHING) -> Answer:
         """Answer no: the question has no name that the program could use."""
-        return No(_NOBODY)
+        return No(_NO_USER)
 
     async def ask_all(self, questions: Sequence[Question]) -> tuple[Answer, ...]:
         """Return the answers when each question has one, or one of them is a Halt."""
-        found = await self._answers({each.id: _pending(_reader(each), No(_NOBODY)) for each in questions})
+        found = await self._answers({each.id: _pending(_reader(each), No(_NO_USER)) for each in questions})
         return tuple(each if isinstance(each, Yes | No | Halt | Edited) else No() for each in found)
 
     async def leave_plan(self, plan: str) -> PlanAnswer:
         """Ask for the mode to leave plan mode into. The plan was emitted before."""
-        (found,) = await self._listed(QUESTION, [Row(mode.value, mode.value) for mode in WAYS], _planned, Stay(_NOBODY))
+        (found,) = await self._listed(
+            QUESTION, [Row(mode.value, mode.value) for mode in WAYS], _planned, Stay(_NO_USER)
+        )
         if isinstance(found, Halt):
             raise asyncio.CancelledError
         return found if isinstance(found, Leave | Stay) else Stay()
@@ -88,11 +77,11 @@ class Questions:
         (found,) = await self._listed(title, rows, lambda said: _picked(said, rows), None, loose=True)
         return found if isinstance(found, str) else None
 
-    def answer(self, id: str, said: AnswerLine) -> None:
-        """Answer the question `id` with the program's line. Raise NoAnswer if the line answers nothing."""
-        pending = self._pending.get(id)
+    def answer(self, said: AnswerLine) -> None:
+        """Answer the question that the program's line names. Raise NoAnswer if the line answers nothing."""
+        pending = self._pending.get(said.id)
         if pending is None or pending.answer.done():
-            raise NoAnswer(f"no question `{id}` waits for one", "answer each question once, by its id")
+            raise NoAnswer(f"no question `{said.id}` waits for one", "answer each question once, by its id")
         pending.answer.set_result(pending.read(said))
 
     def withdraw(self) -> None:

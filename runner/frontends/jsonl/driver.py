@@ -13,9 +13,9 @@ from runner.agent.agent import Agent
 from runner.agent.conversation import BUSY, Conversation
 from runner.engine.steering import UserInput
 from runner.events import Display, Emit, ErrorRaised, Notice, Unqueued
-from runner.frontends.jsonl.approver import AnswerLine, NoAnswer, Questions
+from runner.frontends.jsonl.approver import NoAnswer, Questions
 from runner.frontends.jsonl.protocol import (
-    Answer,
+    AnswerLine,
     FollowUp,
     Input,
     Interrupt,
@@ -116,8 +116,8 @@ class JsonMode:
                 self._prompt(text)
             case TakeBack():
                 self._take_back()
-            case Answer(id, answer, feedback, command):
-                self._questions.answer(id, AnswerLine(answer, feedback, command))
+            case AnswerLine():
+                self._questions.answer(said)
             case Interrupt():
                 self._interrupt()
             case SetMode(mode):

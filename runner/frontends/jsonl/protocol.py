@@ -42,13 +42,18 @@ class TakeBack:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """To the question `id`: yes, no, a key of its card, stop, or edit (with `command`). To a list: a value of it."""
+class AnswerLine:
+    """An answer: to the question `id` yes, no, a key of its card, stop, or edit; to a list a value of it."""
 
     id: str
     answer: str
     feedback: str | None = None
     command: str | None = None
+
+    @property
+    def bare(self) -> bool:
+        """Return True if nothing stands beside the answer."""
+        return self.feedback is None and self.command is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +98,18 @@ class Quit:
 
 
 Input = (
-    Prompt | Steer | FollowUp | TakeBack | Answer | Interrupt | SetMode | SetModel | SetThinking | Slash | Shell | Quit
+    Prompt
+    | Steer
+    | FollowUp
+    | TakeBack
+    | AnswerLine
+    | Interrupt
+    | SetMode
+    | SetModel
+    | SetThinking
+    | Slash
+    | Shell
+    | Quit
 )
 
 
@@ -116,7 +132,7 @@ _SHAPES: Mapping[str, tuple[Mapping[str, Field], Callable[..., Input]]] = {
     "follow_up": ({"text": _WORDS},                      FollowUp),
     "take_back": ({},                                    TakeBack),
     "answer":    ({"id": _SHORT, "answer": (str, 2000, True), "feedback": (str, _TEXT, False),
-                   "command": (str, _TEXT, False)},      Answer),
+                   "command": (str, _TEXT, False)},      AnswerLine),
     "interrupt": ({},                                    Interrupt),
     "mode":      ({"mode": _SHORT},                      lambda mode: SetMode(_one_of(Mode, "mode", mode))),
     "model":     ({"model": (str, 500, True)},           SetModel),
@@ -137,7 +153,7 @@ def parse(line: bytes) -> Input:
         found = json.loads(line.decode("utf-8"), object_pairs_hook=_object, parse_constant=_no_constant)
     except UnicodeDecodeError:
         raise _misread("it is not UTF-8") from None
-    except _Twice as error:
+    except _DuplicateName as error:
         raise _misread(f"`{error}` stands in it twice") from None
     except (ValueError, RecursionError):
         raise _misread("it is not JSON") from None
@@ -176,7 +192,7 @@ def _one_of(kind: type[E], name: str, value: str) -> E:
         raise _misread(f"there is no {name} `{value}`", f"the {name}s are {known}") from None
 
 
-class _Twice(ValueError):
+class _DuplicateName(ValueError):
     """The error for a JSON object with the same name twice: another program may use the other value."""
 
 
@@ -184,7 +200,7 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found: dict[str, object] = {}
     for name, value in pairs:
         if name in found:
-            raise _Twice(name[:_ID])
+            raise _DuplicateName(name[:_ID])
         found[name] = value
     return found
 

@@ -16,7 +16,7 @@ from runner.frontends.signals import end_by_signals
 from runner.problems import Exit
 
 if TYPE_CHECKING:
-    from runner.agent.run_options import RunArgs
+    from runner.agent.startup import RunArgs
 
 
 def serve(args: "RunArgs", prompt: str | None) -> int:
@@ -34,7 +34,7 @@ def serve(args: "RunArgs", prompt: str | None) -> int:
             emit.when_lost(end_by_signals())
             try:
                 async with agent:
-                    return await JsonMode(agent, questions, emit).serve(Lines(longest=LONGEST), prompt)
+                    return await JsonMode(agent, questions, emit).serve(StdinLines(longest=LONGEST), prompt)
             except asyncio.CancelledError:
                 emit.hurry()
                 return Exit.INTERRUPTED
@@ -46,7 +46,7 @@ _PIECE = 1 << 16
 _WAITING = 64  # lines that are read before the first one is taken
 
 
-class Lines:
+class StdinLines:
     """Iterates over the lines of descriptor `number`, without their ends; of a line longer than `longest` bytes comes
     the beginning, one byte longer than that. What stands behind the last line end is a line, too."""
 
@@ -59,7 +59,7 @@ class Lines:
         # A thread, since a file or a device cannot be waited for. A daemon, since nobody can wake it from its read.
         threading.Thread(target=self._read, name="standard input", daemon=True).start()
 
-    def __aiter__(self) -> "Lines":
+    def __aiter__(self) -> "StdinLines":
         return self
 
     async def __anext__(self) -> bytes:

@@ -2,7 +2,7 @@
 
 from policy.model.frozen import dataclass
 from policy.model.tier import Tier
-from runner.approval.card_text import squeezed
+from runner.approval.card import squeezed
 from runner.events import Card
 from runner.frontends.tui.rows import Fragments, cells, head, wrapped
 from runner.frontends.tui.theme import Theme

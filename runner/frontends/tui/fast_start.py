@@ -12,7 +12,7 @@ TYPE_CHECKING = False  # the name that type checkers know, without the import of
 if TYPE_CHECKING:
     from typing import NoReturn
 
-    from runner.agent.run_options import RunArgs
+    from runner.agent.startup import RunArgs
 
 
 def fits(words: list[str]) -> bool:
@@ -85,7 +85,7 @@ def _leave(number: int, frame: object) -> "NoReturn":
 
 def _parsed(words: list[str]) -> "RunArgs":
     from runner.agent.options import Given, options_of
-    from runner.agent.run_options import run_args
+    from runner.agent.startup import run_args
     from runner.sessions.selection import with_value
 
     known, found = options_of("terminal"), list[tuple[str, str]]()

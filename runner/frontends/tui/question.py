@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from policy.model.tier import Mode
 from policy.model.verdict import Ask
-from runner.approval.approver import Answer, Question
+from runner.approval.approver import LETTERS, WAYS, Answer, Leave, PlanAnswer, Question, Stay
 from runner.approval.card import card
-from runner.approval.plan_answer import LETTERS, WAYS, Leave, PlanAnswer, Stay
-from runner.approval.remember_options import NOTHING, Offer
+from runner.approval.remembered import NOTHING, Offer
 from runner.config.trust.evaluate import Brought
 from runner.config.trust.prompt import TrustReply
 from runner.config.trust.text import contents, description, summary

@@ -24,8 +24,7 @@ from runner.problems import Exit, ending_signals
 from runner.stderr import say
 
 if TYPE_CHECKING:
-    from runner.agent.run_options import RunArgs
-    from runner.agent.startup import SessionStart
+    from runner.agent.startup import RunArgs, SessionStart
 
 
 def start_terminal(args: "Callable[[], RunArgs]", early: str = "") -> int:
