@@ -20,7 +20,6 @@ from policy.model.verdict import Problem
 from runner.audit.decisions import DecisionTrail, deeds
 from runner.audit.log import AuditLog, Place, log_exists
 from runner.audit.query import Query
-from runner.audit.verify import VerifiedLog
 from runner.cli.audit_filters import FILE, log_path, terminal_width
 from runner.cli.gate import JSON, switch
 from runner.problems import Exit, Stopped, usage
@@ -154,7 +153,7 @@ def _lines(
 def _page(log: "AuditLog", query: Query, limit: int | None) -> Generator[str, None, None]:
     from runner.audit.export.out import counted
     from runner.audit.export.page import MOST, About, document
-    from runner.audit.verify import verify
+    from runner.audit.verify import VerifiedLog, verify
 
     most = limit or MOST
     found = list(counted(deeds(log, query, limit=most + 1), "decisions"))

@@ -15,7 +15,6 @@ import typer
 from policy.model.verdict import Problem
 from runner.audit.chain import AuditError
 from runner.audit.log import AuditLog
-from runner.audit.verify import BrokenChain, Chain, VerifiedLog
 from runner.cli.audit_filters import FILE, log_path, moment
 from runner.cli.gate import JSON, switch
 from runner.problems import Exit, Stopped, usage
@@ -25,7 +24,7 @@ from runner.text.sanitize import visible
 
 if TYPE_CHECKING:
     from runner.audit.log import Place
-    from runner.audit.verify import ExpectedRecord
+    from runner.audit.verify import BrokenChain, Chain, ExpectedRecord, VerifiedLog
 
 
 def verify(
@@ -55,7 +54,7 @@ def verify(
         agent audit verify --seal audit.seal --json --file audit.db
         agent audit verify --public-key "$(cat the-key)"
     """
-    from runner.audit.verify import Expected, ExpectedRecord
+    from runner.audit.verify import BrokenChain, Expected, ExpectedRecord, VerifiedLog
     from runner.audit.verify import verify as verified
 
     if expect is not None and not re.fullmatch("[0-9]{1,18}:[0-9a-f]{64}", expect):
@@ -127,6 +126,8 @@ def _tell(chain: "Chain", *, named: bool) -> None:
 
 
 def _json(result: "VerifiedLog | BrokenChain") -> str:
+
+    from runner.audit.verify import VerifiedLog
 
     if not isinstance(result, VerifiedLog):
         return dumps({"sealed": False, **asdict(result)})

@@ -10,7 +10,6 @@ from runner.cli.gate import CWD, JSON, show_help, switch
 from runner.state import paths
 from runner.state.workspace import workspace_of
 from runner.text.sanitize import visible
-from sandbox.workspace import tool_cache
 
 SANDBOX = """Look at the sandbox: what a command may do inside, before it runs, and what is kept between commands.
 
@@ -47,6 +46,7 @@ def cache(
         agent sandbox cache --clear
     """
     from runner.gate.gate import folder
+    from sandbox.workspace import tool_cache
 
     base = paths.caches(os.environ)
     workspace = workspace_of(str(folder(cwd)), os.path.realpath(paths.home(os.environ)))

@@ -17,7 +17,7 @@ from policy.model.frozen import dataclass
 from policy.model.secret_paths import inside
 from policy.model.verdict import Problem
 from runner.audit.chain import AuditError
-from runner.audit.log import AuditLog
+from runner.audit.log import AuditLog, Place, own_log_place
 from runner.engine.run_limits import RunLimits
 from runner.events import SessionStarted
 from runner.frontends.ci.result import Result, SessionRecord
@@ -225,7 +225,7 @@ class OutputContent:
     """
 
     story: SessionRecord
-    place: place.Place | None
+    place: Place | None
     started: SessionStarted | None
     workspace: str
     bounds: RunLimits
@@ -240,7 +240,7 @@ class OutputContent:
         from runner.audit.seal import sealed
         from runner.audit.signing import stored_signer
 
-        with AuditLog.open_to_read(self.place or place.own(os.environ)) as log:
+        with AuditLog.open_to_read(self.place or own_log_place(os.environ)) as log:
             return sealed(log.store, stored_signer)
 
     def sarif(self, result: Result) -> dict[str, object]:
