@@ -108,24 +108,16 @@ def ci(given: Given, prompt: PROMPT = None) -> int:
         agent ci --prompt-file task.md --review --patch /tmp/change.patch --max-cost 1.50
         git log -p -1 | agent ci --json --mode plan --max-turns 10
     """
-    from runner.frontends.ci.start import Files, start_ci
+    from runner.frontends.ci.run import OUTPUTS, start_ci
 
     args = replace(run_args(given), unattended=True, selection=SessionSelection(unkept=True))
     prompt_file = given.text("prompt_file")
-    files = Files(
-        given.text("events"),
-        given.text("summary"),
-        given.text("sarif"),
-        given.text("patch"),
-        given.text("seal"),
-        given.text("result"),
-        given.switch("files_in_workspace"),
-    )
     return start_ci(
         args,
-        files,
+        {option: given.text(option.removeprefix("--")) for option in OUTPUTS},
         prompt,
         Path(prompt_file) if prompt_file is not None else None,
         review=given.switch("review"),
         ignored=given.switch("patch_ignored"),
+        inside_too=given.switch("files_in_workspace"),
     )

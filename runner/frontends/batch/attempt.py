@@ -75,7 +75,7 @@ async def attempt(
         )
     finally:
         safe_rmtree.remove(own)
-    return result_of(task, number, gone, (started, now()))
+    return result_of(task, number, gone, started)
 
 
 def now() -> str:
@@ -235,7 +235,7 @@ def _private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
-def result_of(task: Task, attempt: int, gone: Gone, times: tuple[str, str], **more: object) -> Result:
+def result_of(task: Task, attempt: int, gone: Gone, started: str) -> Result:
     """Return the line of `results.jsonl` for an attempt that came to an end by itself."""
     said = dict(gone.last or {})
     said.pop("type", None)
@@ -252,10 +252,9 @@ def result_of(task: Task, attempt: int, gone: Gone, times: tuple[str, str], **mo
         **said,
         "exit": code,
         "attempt": attempt,
-        "started": times[0],
-        "ended": times[1],
+        "started": started,
+        "ended": now(),
         "metadata": task.metadata,
-        **more,
     }
 
 

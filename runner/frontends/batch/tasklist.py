@@ -66,22 +66,10 @@ class Defaults:
     budget: Budget = field(default_factory=Budget)
 
 
-@dataclass(frozen=True, slots=True)
-class Mistake:
-    """One mistake in a line of the list, which is counted from 1."""
-
-    line: int
-    what: str
-    fix: str
-
-    def __str__(self) -> str:
-        return f"line {self.line}: {self.what}; {self.fix}"
-
-
 def parse(data: bytes, shown: str, defaults: Defaults) -> tuple[Task, ...]:
     """Return every task of the list. Raise Stopped with every wrong line, its mistake, and its correction."""
     tasks: list[Task] = []
-    mistakes: list[Mistake] = []
+    mistakes: list[str] = []
     ids: dict[str, int] = {}
     names: dict[str, int] = {}
     for number, raw in enumerate(data.split(b"\n"), start=1):
@@ -94,12 +82,12 @@ def parse(data: bytes, shown: str, defaults: Defaults) -> tuple[Task, ...]:
             if (before := names.setdefault(task.name, number)) != number:
                 raise _Wrong(f"its files would be those of line {before}", "give one of them another id")
         except _Wrong as wrong:
-            mistakes.append(Mistake(number, wrong.what, wrong.fix))
+            mistakes.append(f"line {number}: {wrong.what}; {wrong.fix}")
         else:
             tasks.append(task)
     if mistakes:
         more = len(mistakes) - _SHOWN
-        lines = [str(each) for each in mistakes[:_SHOWN]] + ([f"and {more} more"] if more > 0 else [])
+        lines = mistakes[:_SHOWN] + ([f"and {more} more"] if more > 0 else [])
         many = f"{len(mistakes)} lines" if len(mistakes) > 1 else "1 line"
         fix = "mend the list; nothing was run. The fields are in `agent batch check --help`"
         raise Stopped(Problem(f"{many} of {shown} cannot be used", "\n".join(lines), fix), Exit.USAGE)

@@ -13,14 +13,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import TracebackType
 
-from policy.model.frozen import dataclass
 from policy.model.secret_paths import inside
 from policy.model.verdict import Problem
 from runner.audit.chain import AuditError
-from runner.audit.log import AuditLog, Place, own_log_place
-from runner.engine.run_limits import RunLimits
-from runner.events import SessionStarted
-from runner.frontends.ci.result import Result, SessionRecord
+from runner.audit.log import AuditLog, own_log_place
+from runner.frontends.ci.result import OutputContent, Result
 from runner.frontends.ci.summary import Page
 from runner.problems import Exit, Stopped, usage
 
@@ -207,58 +204,7 @@ def _unwritten(option: str, path: str, error: OSError) -> Stopped:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class OutputContent:
-    """The content of the output files besides the result.
-
-    Attributes:
-        story: The record of the session.
-        place: The place of the log, or None if nothing was opened.
-        started: The start of the session, or None if there was none.
-        workspace: The path of the workspace.
-        bounds: The limits of the run.
-        mode: The mode.
-        model: The model, as `provider:model`.
-        notes: Remarks about the patch or the files.
-        why: The reason of a run that could not begin.
-        patch: The patch, or None if there is none.
-    """
-
-    story: SessionRecord
-    place: Place | None
-    started: SessionStarted | None
-    workspace: str
-    bounds: RunLimits
-    mode: str
-    model: str
-    notes: tuple[str, ...]
-    why: str
-    patch: bytes | None
-
-    def seal(self) -> dict[str, object]:
-        """Return the seal of the log as it is now. Raise AuditError."""
-        from runner.audit.seal import sealed
-        from runner.audit.signing import stored_signer
-
-        with AuditLog.open_to_read(self.place or own_log_place(os.environ)) as log:
-            return sealed(log.store, stored_signer)
-
-    def sarif(self, result: Result) -> dict[str, object]:
-        """Return the denials as SARIF."""
-        from runner.audit.export.sarif import document
-
-        exits = {result.session: result.exit} if result.session else {}
-        workspace = self.started.workspace if self.started else self.workspace
-        return document(self.story.deeds, workspace, exits=exits, fallback=_workflow(os.environ))
-
-    def page(self, result: Result) -> str:
-        """Return the summary."""
-        sandbox = f"{self.started.enforcement.backend} {self.started.enforcement.level.value}" if self.started else ""
-        page = Page(result, self.story, self.bounds, self.mode, self.model, sandbox, self.notes, self.why)
-        return page.text()
-
-
-def write_outputs(result: Result, remains: OutputContent, outlets: Outlets, shown: Callable[[Problem], None]) -> Result:
+def write_outputs(result: Result, content: OutputContent, outlets: Outlets, shown: Callable[[Problem], None]) -> Result:
     """Write every file that was asked for; the result says, and `shown` is told, what could not be written."""
 
     failed: list[Problem] = []
@@ -275,13 +221,13 @@ def write_outputs(result: Result, remains: OutputContent, outlets: Outlets, show
         return True
 
     patch = outlets.get("--patch")
-    done = remains.patch
+    done = content.patch
     if done is not None and patch is not None and write("--patch", lambda: done):
         result = replace(result, patch=patch.path)
-    write("--sarif", lambda: f"{json.dumps(remains.sarif(result), indent=1)}\n".encode())
+    write("--sarif", lambda: f"{json.dumps(_sarif(result, content), indent=1)}\n".encode())
     if result.head is not None:
-        write("--seal", lambda: f"{json.dumps(remains.seal(), indent=1)}\n".encode())
-    write("--summary", lambda: remains.page(result).encode("utf-8", "backslashreplace"))
+        write("--seal", lambda: f"{json.dumps(_seal(content), indent=1)}\n".encode())
+    write("--summary", lambda: Page(result, content).text().encode("utf-8", "backslashreplace"))
     result = _failed(result, failed, shown)
     events = outlets.get("--events")
     if events is not None:
@@ -308,3 +254,21 @@ def _workflow(environ: Mapping[str, str]) -> str | None:
     """
     path = environ.get("GITHUB_WORKFLOW_REF", "").rpartition("@")[0].split("/", 2)[2:]
     return path[0] if path and path[0].startswith(".github/workflows/") and ".." not in path[0] else None
+
+
+def _seal(content: OutputContent) -> dict[str, object]:
+    """Return the seal of the log as it is now. Raise AuditError."""
+    from runner.audit.seal import sealed
+    from runner.audit.signing import stored_signer
+
+    with AuditLog.open_to_read(content.place or own_log_place(os.environ)) as log:
+        return sealed(log.store, stored_signer)
+
+
+def _sarif(result: Result, content: OutputContent) -> dict[str, object]:
+    """Return the denials as SARIF."""
+    from runner.audit.export.sarif import document
+
+    exits = {result.session: result.exit} if result.session else {}
+    workspace = content.started.workspace if content.started else content.workspace
+    return document(content.story.deeds, workspace, exits=exits, fallback=_workflow(os.environ))

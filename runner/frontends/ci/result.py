@@ -1,13 +1,16 @@
 """The result of a run: the last line of `agent ci`, for programs."""
 
+import dataclasses
 import json
-from dataclasses import asdict
 
 from policy.model.frozen import dataclass
 from runner.audit.chain import Record
 from runner.audit.decisions import DECISIONS, DecisionTrail
 from runner.audit.export import reading
 from runner.audit.log import AuditLog, Place
+from runner.engine.limit_settings import PIPELINE
+from runner.engine.run_limits import RunLimits
+from runner.events import SessionStarted
 from runner.frontends.ci.changes import ChangedFile
 from runner.messages import Usage
 
@@ -152,11 +155,11 @@ class Result:
             "reason": self.reason,
             "limit": self.limit,
             "turns": self.turns,
-            "usage": asdict(self.usage),
+            "usage": dataclasses.asdict(self.usage),
             "cost": None if self.cost is None else round(self.cost, 6),
             "seconds": round(self.seconds, 3),
-            "denied": [asdict(each) for each in self.denied],
-            "changed": [asdict(each) for each in self.changed],
+            "denied": [dataclasses.asdict(each) for each in self.denied],
+            "changed": [dataclasses.asdict(each) for each in self.changed],
             "session": self.session,
             "log": {"head": self.head},
             "patch": self.patch,
@@ -174,3 +177,32 @@ def inert(line: str) -> str:
     The line begins with `{`, so it cannot be a command that must stand first (`::`).
     """
     return line.replace("##", "#\\u0023")
+
+
+@dataclasses.dataclass(slots=True)
+class OutputContent:
+    """The content of the output files besides the result, collected during the run.
+
+    Attributes:
+        workspace: The path of the workspace.
+        mode: The mode.
+        model: The model, as `provider:model`.
+        bounds: The limits of the run.
+        story: The record of the session.
+        place: The place of the log, or None if nothing was opened.
+        started: The start of the session, or None if there was none.
+        notes: Remarks about the patch or the files.
+        why: The reason of a run that could not begin.
+        patch: The patch, or None if there is none.
+    """
+
+    workspace: str
+    mode: str
+    model: str
+    bounds: RunLimits = PIPELINE
+    story: SessionRecord = dataclasses.field(default_factory=SessionRecord)
+    place: Place | None = None
+    started: SessionStarted | None = None
+    notes: list[str] = dataclasses.field(default_factory=list)
+    why: str = ""
+    patch: bytes | None = None

@@ -15,27 +15,30 @@ from policy.model.tier import Mode
 from policy.model.verdict import Problem
 from runner.agent.startup import RunArgs, chosen_model, opener, prepare_options, with_session
 from runner.audit.chain import AuditError
-from runner.audit.log import Place, log_place
+from runner.audit.log import log_place
 from runner.changes.review.deadline import Deadline
 from runner.config import Settings, shipped
 from runner.config.load import LOCAL_FILE, PROJECT_FILE
 from runner.engine.budget import Limit
 from runner.engine.limit_settings import PIPELINE
-from runner.engine.run_limits import RunLimits
 from runner.events import Emit, Event, ModelText, RunEnded, SessionStarted, ToolProposed
 from runner.frontends.ci import changes, git_logins, host_environment
-from runner.frontends.ci.output_files import Outlets, OutputContent, write_outputs
-from runner.frontends.ci.result import Result, SessionRecord, inert, read_session_record, refusals
+from runner.frontends.ci.output_files import Outlets, no_link, write_outputs
+from runner.frontends.ci.result import OutputContent, Result, SessionRecord, inert, read_session_record, refusals
 from runner.frontends.ci.workflow import JobLog
 from runner.frontends.launch import on_stdout, play, prompt_text, transcript
-from runner.gate.gate import refuse_folder
-from runner.problems import Exit, Stopped, ending_signals, known_problem
+from runner.gate.gate import folder, refuse_folder
+from runner.messages import Usage
+from runner.problems import Exit, Stopped, ending_signals, known_problem, usage
 from runner.stderr import print_problem, unexpected
 
 if TYPE_CHECKING:
     from runner.agent.open_session import SessionOptions
     from runner.changes.review.session import Review
     from runner.providers import OpenModel
+
+
+OUTPUTS = ("--events", "--summary", "--sarif", "--patch", "--seal", "--result")  # the order in which they are opened
 
 
 class Run:
@@ -53,21 +56,16 @@ class Run:
         self._with_ignored = ignored
         self._log: JobLog | None = None
         self._show: Emit = self._print
-        self._started: SessionStarted | None = None
         self._ended: RunEnded | None = None
         self._words: list[str] = []
         self._turn = ""
-        self._mode = (args.mode or Mode.DONT_ASK).value
-        self._model = args.model or args.provider or "none"
-        self._bounds: RunLimits = PIPELINE
+        mode = (args.mode or Mode.DONT_ASK).value
+        self._content = OutputContent(workspace, mode, args.model or args.provider or "none")
         self._changed: tuple[changes.ChangedFile, ...] = ()
-        self._notes: list[str] = []
-        self._patch: bytes | None = None
         self._seconds = 0.0
         self._began = time.monotonic()
         self._deadline: Deadline | None = None  # of the look at what changed, once it began
         self._cut = False  # that look was ended by its deadline
-        self._place: Place | None = None  # of the log; None while nothing was opened
 
     def work(self, prompt: str | None, prompt_file: Path | None) -> int:
         """Do the run, up to the last line of stdout, and return the exit code. The files are written however the run
@@ -88,11 +86,11 @@ class Run:
         _ignored()  # what follows takes a moment, and is all that is left of the run
         if problem is not None and code not in (Exit.INTERRUPTED, Exit.BROKEN_PIPE):
             self._show_problem(problem)
-        story = self._story()
-        result = self._result(code, problem, story)
-        remains = self._remains(story, problem)
+        self._content.story = self._story()
+        self._content.why = problem.why if problem is not None else ""
+        result = self._result(code, problem)
         try:
-            result = write_outputs(result, remains, self._outlets, self._show_problem)
+            result = write_outputs(result, self._content, self._outlets, self._show_problem)
         finally:
             if self._log is not None:
                 self._log.end()
@@ -109,8 +107,8 @@ class Run:
         refuse_folder(self._workspace, os.environ, shipped().profile)  # before all of it is looked through
         git_logins.refuse(git_logins.credentials(self._workspace), review=bool(self._review))
         options, settings = prepare_options(args, True, repository=args.trust_config is not None, usual=PIPELINE)
-        self._place = log_place(settings, os.environ)
-        self._bounds = options.bounds
+        self._content.place = log_place(settings, os.environ)
+        self._content.bounds = options.bounds
         profile = host_environment.deny_job_files(settings.profile, os.environ, self._workspace)
         settings = replace(
             settings,
@@ -119,10 +117,10 @@ class Run:
             notices=(*settings.notices, *self._left_out(args)),
         )
         model = chosen_model(args, settings, options.cwd)
-        self._model = model.named
+        self._content.model = model.named
         self._opener = opener(args, settings, options.cwd, model)
         options = with_session(args, options, settings, model)
-        self._bounds = options.bounds
+        self._content.bounds = options.bounds
         lent = {name for each in settings.profile.credentials for name in each.source[1:] if each.source[0] == "env"}
         environ = host_environment.command_environment(os.environ, keep=lent)
         with _reviewed(self._review, options, settings, environ) as review:
@@ -130,7 +128,7 @@ class Run:
                 self._in_place(prompt, options, settings, environ, model)
                 return
             git_logins.strip(review.workspace)
-            self._notes += review.notes
+            self._content.notes += review.notes
             instructions = f"{review.told}\n\n{options.instructions}".strip()
             options = replace(options, cwd=review.cwd, instructions=instructions)
             try:
@@ -154,9 +152,9 @@ class Run:
             try:
                 look = changes.changes_since(self._workspace, then, deadline.over)
                 self._changed, self._cut = look.changed, look.cut
-                self._notes += look.notes
+                self._content.notes += look.notes
             except OSError as error:
-                self._notes.append(f"what changed cannot be told: {(error.strerror or '').lower()}")
+                self._content.notes.append(f"what changed cannot be told: {(error.strerror or '').lower()}")
 
     def _play(
         self,
@@ -177,7 +175,7 @@ class Run:
         """Return the patch of the changes in the copy."""
         deadline = self._looking()
         patch = review.patch(ignored=self._with_ignored, over=deadline.over)
-        self._patch, self._cut = patch.text, patch.cut
+        self._content.patch, self._cut = patch.text, patch.cut
         changed: list[changes.ChangedFile] = []  # a tuple would be copied for each of 300,000 files
         for each in patch.files:
             if each.how == "renamed":
@@ -185,12 +183,12 @@ class Run:
             else:
                 changed.append(changes.ChangedFile(each.path, each.how))
         self._changed += tuple(changed)
-        self._notes += patch.notes
+        self._content.notes += patch.notes
 
     def _looking(self) -> Deadline:
         """Begin the look at what changed, which ends with the time of the run, and by SIGINT or SIGTERM. Either way the
         files that were asked for are written, with what was seen."""
-        self._deadline = deadline = Deadline.of_run(self._began, self._bounds.seconds)
+        self._deadline = deadline = Deadline.of_run(self._began, self._content.bounds.seconds)
         for number in (signal.SIGINT, *ending_signals()):
             signal.signal(number, lambda *_: deadline.ask())
         return deadline
@@ -222,7 +220,7 @@ class Run:
         self._show(event)
         match event:
             case SessionStarted():
-                self._started = event
+                self._content.started = event
             case ModelText(text):
                 self._words.append(text)
             case ToolProposed(call):
@@ -247,8 +245,8 @@ class Run:
         sys.stdout.flush()
         print_problem(problem)
 
-    def _result(self, code: Exit, problem: Problem | None, story: SessionRecord) -> Result:
-        ended = self._ended
+    def _result(self, code: Exit, problem: Problem | None) -> Result:
+        ended, story, started = self._ended, self._content.story, self._content.started
         limit = ended.limit if ended else None
         done = ended is not None and ended.exit in (Exit.DONE, Exit.DENIED)
         if ended is not None and problem is None:
@@ -259,7 +257,9 @@ class Run:
             code = Exit.INTERRUPTED
         elif self._cut and code in (Exit.DONE, Exit.DENIED):
             code, limit = Exit.LIMIT, Limit.WALL
-            reason = f"stopped after {self._bounds.seconds:g} s, the time this run may take, looking at what changed"
+            reason = (
+                f"stopped after {self._content.bounds.seconds:g} s, the time this run may take, looking at what changed"
+            )
         if code is Exit.INTERRUPTED:
             reason = "stopped from outside"
         return Result(
@@ -267,38 +267,24 @@ class Run:
             reason=reason,
             limit=limit,
             turns=ended.turns if ended else 0,
-            usage=ended.usage if ended else Result(0, "").usage,
+            usage=ended.usage if ended else Usage(),
             cost=ended.cost if ended else None,
             seconds=self._seconds,
             denied=refusals(story, done=done),
             changed=self._changed,
-            session=self._started.session if self._started else None,
+            session=started.session if started else None,
             head=story.head,
             message="".join(self._words).strip(),
         )
 
-    def _remains(self, story: SessionRecord, problem: Problem | None) -> OutputContent:
-        return OutputContent(
-            story=story,
-            place=self._place,
-            started=self._started,
-            workspace=self._workspace,
-            bounds=self._bounds,
-            mode=self._mode,
-            model=self._model,
-            notes=tuple(self._notes),
-            why=problem.why if problem else "",
-            patch=self._patch,
-        )
-
     def _story(self) -> SessionRecord:
 
-        if self._place is None or self._started is None:
+        if self._content.place is None or self._content.started is None:
             return SessionRecord()
         try:
-            return read_session_record(self._place, self._started.session)
+            return read_session_record(self._content.place, self._content.started.session)
         except AuditError as error:
-            self._notes.append(f"{error.problem.what}: {error.problem.why}")
+            self._content.notes.append(f"{error.problem.what}: {error.problem.why}")
             return SessionRecord()
 
 
@@ -321,3 +307,59 @@ def _ignored() -> None:
     """
     for number in (signal.SIGINT, *ending_signals()):
         signal.signal(number, signal.SIG_IGN)
+
+
+def start_ci(
+    args: RunArgs,
+    files: Mapping[str, str | None],
+    prompt: str | None,
+    prompt_file: Path | None,
+    *,
+    review: bool,
+    ignored: bool,
+    inside_too: bool,
+) -> int:
+    """Do one unattended run and return the exit code. `files` are the output files by option.
+
+    Once the output files are open, they are written however the run ends: also if it cannot begin, is cancelled or
+    fails.
+    """
+    if ignored and not review:
+        raise usage("`--patch-ignored` stands without `--review`", "without a copy there is no patch", "add --review")
+    if review != (files.get("--patch") is not None):
+        given, other = ("--review", "--patch FILE") if review else ("--patch", "--review")
+        why = (
+            "what is done in a copy would be lost"
+            if review
+            else "a patch is what a run in a copy leaves, and this is none"
+        )
+        raise usage(f"`{given}` stands without `{other}`", why, f"add {other}")
+    args.key.check(
+        prompt_from_stdin=prompt is None and (prompt_file is None or str(prompt_file) in ("-", "/dev/stdin"))
+    )
+    from runner.config.trust.session_check import workspace_at
+
+    workspace = workspace_at(str(folder(args.cwd)), os.environ)
+    for option, path in (("--prompt-file", prompt_file), ("--config", args.config)):
+        if path is not None:
+            no_link(option, os.path.abspath(path), workspace)
+    inside_too = inside_too or review
+    with _signals(), Outlets.opened(files, workspace, os.environ, inside_too=inside_too) as outlets:
+        return Run(args, outlets, workspace, review, ignored).work(prompt, prompt_file)
+
+
+@contextlib.contextmanager
+def _signals() -> Iterator[None]:
+    """SIGTERM, with which a job is cancelled, and other signals that end a program are Ctrl-C."""
+
+    def stop(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, *ending_signals())}
+    for number in ending_signals():
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

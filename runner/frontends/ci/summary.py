@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from policy.model.frozen import dataclass
 from runner.audit.decisions import DecisionTrail
 from runner.audit.export import reading
-from runner.engine.run_limits import RunLimits
-from runner.frontends.ci.result import Result, SessionRecord
+from runner.frontends.ci.result import OutputContent, Result
 from runner.text.phrases import many
 from runner.text.sanitize import one_line, visible
 
@@ -35,16 +34,10 @@ _ENDS = {
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The content of the page besides the result. `notes` are remarks about the patch or the files."""
+    """The summary page of one run."""
 
     result: Result
-    story: SessionRecord
-    bounds: RunLimits
-    mode: str
-    model: str
-    sandbox: str = ""
-    notes: tuple[str, ...] = ()
-    why: str = ""  # of a run that could not begin
+    content: OutputContent
 
     def text(self) -> str:
         parts = [
@@ -67,19 +60,20 @@ class Page:
     def _head(self) -> list[str]:
         result = self.result
         lost = sum(each.mattered for each in result.denied)
+        sandbox = self.content.started.enforcement if self.content.started is not None else None
         rows = [
             ("result", f"exit {result.exit}: {_ENDS.get(result.exit, 'failed')}"),
             ("reason", result.reason),
-            *((("why", self.why),) if self.why else ()),
+            *((("why", self.content.why),) if self.content.why else ()),
             *((("limit", result.limit),) if result.limit else ()),
             ("denied", f"{len(result.denied)}, of which {lost} mattered" if result.denied else "nothing"),
             (
                 "changed",
                 many(len(result.changed), "file") + (f", in the patch {result.patch}" if result.patch else ""),
             ),
-            ("model", self.model),
-            ("mode", f"{self.mode}, unattended"),
-            *((("sandbox", self.sandbox),) if self.sandbox else ()),
+            ("model", self.content.model),
+            ("mode", f"{self.content.mode}, unattended"),
+            *((("sandbox", f"{sandbox.backend} {sandbox.level.value}"),) if sandbox is not None else ()),
         ]
         return [
             "## ringfence",
@@ -121,7 +115,7 @@ class Page:
 
     def _changed(self) -> list[str]:
         changed = self.result.changed
-        notes = [f"- {code(note)}" for note in self.notes[:_ROWS]]
+        notes = [f"- {code(note)}" for note in self.content.notes[:_ROWS]]
         if not changed:
             return ["### Notes", "", *notes, ""] if notes else []
         rows = [f"| {each.how} | {code(each.path)} |" for each in changed[:_ROWS]]
@@ -138,7 +132,7 @@ class Page:
         ]
 
     def _actions(self) -> list[str]:
-        deeds = self.story.deeds
+        deeds = self.content.story.deeds
         if not deeds:
             return []
         rows = [
@@ -159,7 +153,7 @@ class Page:
         ]
 
     def _used(self) -> list[str]:
-        result, bounds = self.result, self.bounds
+        result, bounds = self.result, self.content.bounds
         usage = result.usage
         tokens = usage.input + usage.output + usage.cache_read + usage.cache_write
         rows: Sequence[tuple[str, str, str]] = (
@@ -169,7 +163,7 @@ class Page:
             ("time", f"{result.seconds:.1f} s", _bound(bounds.seconds, "{:g} s")),
             (
                 "output of commands",
-                f"{sum(map(_printed, self.story.deeds)):,} bytes",
+                f"{sum(map(_printed, self.content.story.deeds)):,} bytes",
                 _bound(bounds.output, "{:,} bytes"),
             ),
             ("denials", f"{len(result.denied)}", f"{bounds.total}, or {bounds.row} in a row"),
