@@ -6,7 +6,7 @@ Neither the keyring nor a helper command is asked, since both could open a dialo
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from runner.doctor.report import CheckResult, CheckState
+from runner.doctor.report import CheckResult, CheckState, of_problem, ok
 from runner.problems import Stopped
 from runner.providers import PROVIDERS, Remote, reached
 from runner.providers.endpoint import SetupError
@@ -31,15 +31,15 @@ def _key(name: str, settings: "Settings", environ: Mapping[str, str]) -> CheckRe
         local = isinstance(remote, Remote) and reached(remote, url, environ).loopback
         accounts = AccountFile(environ).read().value.of(name).names
     except (SetupError, Stopped) as error:
-        return CheckResult(name, CheckState.WEAK, f"{error.problem.what}: {error.problem.why}", error.problem.fix)
+        return of_problem(name, CheckState.WEAK, error.problem)
     if environ.get(variable, "").strip():
-        return CheckResult(name, CheckState.OK, f"a key in `{variable}`")
+        return ok(name, f"a key in `{variable}`")
     if local:
-        return CheckResult(name, CheckState.OK, "a server on this machine, which often needs no key")
+        return ok(name, "a server on this machine, which often needs no key")
     if "helper" in said:
-        return CheckResult(name, CheckState.OK, "a helper command prints the key")
+        return ok(name, "a helper command prints the key")
     if accounts:
-        return CheckResult(name, CheckState.OK, f"a key in the keyring, by account: {', '.join(accounts)}")
+        return ok(name, f"a key in the keyring, by account: {', '.join(accounts)}")
     return CheckResult(name, CheckState.ABSENT, f"no key: `{store_command(name)}` keeps one, or set `{variable}`")
 
 
@@ -56,5 +56,5 @@ def _model(settings: "Settings", ready: set[str]) -> CheckResult:
     if fallback := settings.value("fallback_model"):
         told += f"; {fallback} where it stays busy"
     if name in ready or not isinstance(remote, Remote):
-        return CheckResult("model", CheckState.OK, told)
+        return ok("model", told)
     return CheckResult("model", CheckState.WEAK, f"{told}, for which there is no key", store_command(name))

@@ -50,6 +50,16 @@ class CheckResult:
     lines: tuple[str, ...] = ()  # what to type, where `fix` is more than one line
 
 
+def ok(name: str, detail: str) -> CheckResult:
+    """Return the result of a check that found nothing to do."""
+    return CheckResult(name, CheckState.OK, detail)
+
+
+def of_problem(name: str, state: CheckState, problem: Problem) -> CheckResult:
+    """Return the result of a check that failed with a problem."""
+    return CheckResult(name, state, f"{problem.what}: {problem.why}", problem.fix)
+
+
 def examine(
     container: ContainerOptions = ContainerOptions(),  # noqa: B008  # frozen
     lent: tuple[str, ...] = (),
@@ -64,7 +74,7 @@ def examine(
         apparmor=_read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns"),
     )
     return (
-        CheckResult("ringfence", CheckState.OK, f"{VERSION}, python {platform.python_version()}"),
+        ok("ringfence", f"{VERSION}, python {platform.python_version()}"),
         _kernel(),
         # What the sandbox of macOS is built on is a part of it: its canary says all there is to say.
         *(() if sys.platform == "darwin" else (_landlock(), spaces, *_surroundings(), _libseccomp(), _cgroups())),
@@ -77,6 +87,14 @@ def examine(
     )
 
 
+_HUES = {
+    CheckState.OK: "\x1b[32m",
+    CheckState.WEAK: "\x1b[33m",
+    CheckState.MISSING: "\x1b[31m",
+    CheckState.ABSENT: "\x1b[2m",
+}
+
+
 def verdict(findings: tuple[CheckResult, ...], minimum: Level = Level.FULL) -> Exit:
     """Return DONE if a backend meets the configured minimum, else SANDBOX, since nothing would run."""
     good = (CheckState.OK, CheckState.WEAK) if minimum is Level.PARTIAL else (CheckState.OK,)
@@ -85,17 +103,6 @@ def verdict(findings: tuple[CheckResult, ...], minimum: Level = Level.FULL) -> E
 
 
 def render(findings: tuple[CheckResult, ...], minimum: Level = Level.FULL, *, colour: bool) -> str:
-    hues = (
-        {
-            CheckState.OK: "\x1b[32m",
-            CheckState.WEAK: "\x1b[33m",
-            CheckState.MISSING: "\x1b[31m",
-            CheckState.ABSENT: "\x1b[2m",
-        }
-        if colour
-        else {}
-    )
-    end = "\x1b[0m" if colour else ""
     lines = []
     for finding in findings:
         told = [f"{finding.name:<14} {finding.detail}"]
@@ -103,27 +110,23 @@ def render(findings: tuple[CheckResult, ...], minimum: Level = Level.FULL, *, co
         told += [f"{'':<15}fix: {finding.fix}"] if finding.fix else []
         told += [f"{'':<19}{line}" for line in finding.lines]
         first, *rest = (visible(line, lines=False) for line in told)
-        lines.append(f"{hues.get(finding.state, '')}{finding.state.value:<8}{end} {first}")
+        start, end = (_HUES[finding.state], "\x1b[0m") if colour else ("", "")
+        lines.append(f"{start}{finding.state.value:<8}{end} {first}")
         lines += [f"{'':<9}{line}" for line in rest]
     ready = verdict(findings, minimum) is Exit.DONE
-    lines.append("")
-    lines.append(
-        "ready: commands run confined"
-        if ready
-        else "not ready: no sandbox meets the minimum, so nothing would run (exit 4)"
-    )
-    return "\n".join(lines)
+    text = "commands run confined" if ready else "no sandbox meets the minimum, so nothing would run (exit 4)"
+    return "\n".join([*lines, "", f"{'ready' if ready else 'not ready'}: {text}"])
 
 
 def _kernel() -> CheckResult:
     release = platform.release()
     if sys.platform == "darwin":
-        return CheckResult("kernel", CheckState.OK, f"macOS {platform.mac_ver()[0]} {platform.machine()}")
+        return ok("kernel", f"macOS {platform.mac_ver()[0]} {platform.machine()}")
     if sys.platform != "linux":
         return CheckResult(
             "kernel", CheckState.MISSING, f"{platform.system()} {release}", "use Linux, WSL2, or a Linux container"
         )
-    return CheckResult("kernel", CheckState.OK, f"Linux {release} {platform.machine()}")
+    return ok("kernel", f"Linux {release} {platform.machine()}")
 
 
 def _landlock() -> CheckResult:
@@ -134,7 +137,7 @@ def _landlock() -> CheckResult:
     libc = ctypes.CDLL(None, use_errno=True)
     abi = libc.syscall(_LANDLOCK_CREATE_RULESET, None, 0, _LANDLOCK_VERSION_FLAG) if sys.platform == "linux" else -1
     if abi >= 1:
-        return CheckResult("landlock", CheckState.OK, f"ABI {abi}")
+        return ok("landlock", f"ABI {abi}")
     known = "off" if ctypes.get_errno() == errno.EOPNOTSUPP else "none"
     why, fix = landlock_remedy(known, _read("/sys/kernel/security/lsm"))
     return CheckResult("landlock", CheckState.MISSING, why, fix)
@@ -145,7 +148,7 @@ def namespaces(*, admin: bool, most: str, clone: str, apparmor: str) -> CheckRes
     setting.
     """
     if admin:
-        return CheckResult("namespaces", CheckState.OK, "root, who needs no user namespace")
+        return ok("namespaces", "root, who needs no user namespace")
     ways = (
         (most == "0", "max_user_namespaces is 0", "sudo sysctl -w user.max_user_namespaces=15000"),
         (clone == "0", "unprivileged ones are off", "sudo sysctl -w kernel.unprivileged_userns_clone=1"),
@@ -160,9 +163,7 @@ def namespaces(*, admin: bool, most: str, clone: str, apparmor: str) -> CheckRes
         if off:
             lines = apparmor_remedy(bubblewrap() or "/usr/bin/bwrap") if off and "AppArmor" in why else ()
             return CheckResult("namespaces", CheckState.WEAK, why, fix, lines=lines)
-    return CheckResult(
-        "namespaces", CheckState.OK, f"unprivileged user namespaces, at most {most or 'as many as the kernel likes'}"
-    )
+    return ok("namespaces", f"unprivileged user namespaces, at most {most or 'as many as the kernel likes'}")
 
 
 def _install(wanted: str) -> str:
@@ -179,10 +180,10 @@ def _surroundings() -> list[CheckResult]:
         _read("/proc/self/mounts"),
     )
     if kind:
-        found.append(CheckResult("inside", CheckState.OK, f"{kind}: what it withholds cannot be had in here"))
+        found.append(ok("inside", f"{kind}: what it withholds cannot be had in here"))
     memory = "/dev/shm"  # noqa: S108  # looked for, not written to
     if sys.platform == "linux" and not os.path.isdir(memory):
-        found.append(CheckResult(memory, CheckState.OK, "this machine has none; every sandbox but T3 has its own"))
+        found.append(ok(memory, "this machine has none; every sandbox but T3 has its own"))
     return found
 
 
@@ -202,11 +203,11 @@ def container(named: str, marks: tuple[bool, bool], groups: str, mounts: str) ->
 
 def _cgroups() -> CheckResult:
     if sys.platform != "linux":
-        return CheckResult("control groups", CheckState.OK, "not on this system")
+        return ok("control groups", "not on this system")
 
     kept = [f"v{place.version} {', '.join(sorted(place.keeps))}" for place in usable()]
     if kept:
-        return CheckResult("control groups", CheckState.OK, "; ".join(kept))
+        return ok("control groups", "; ".join(kept))
     how = "run it in a session of your own: `systemd-run --user --scope -p Delegate=yes agent ...`"
     return CheckResult(
         "control groups", CheckState.WEAK, "none may be made, so the helper counts five times a second", how
@@ -222,7 +223,7 @@ def _libseccomp() -> CheckResult:
     if api < _API:
         old = f"API {api}: it does not know newer system calls, and programs that need them fail"
         return CheckResult("libseccomp", CheckState.WEAK, old, _install("libseccomp"))
-    return CheckResult("libseccomp", CheckState.OK, f"API {api}")
+    return ok("libseccomp", f"API {api}")
 
 
 async def _backends(spaces: CheckResult) -> list[CheckResult]:
@@ -259,7 +260,7 @@ async def _container(choice: ContainerOptions) -> CheckResult:
     except SandboxUnavailable as error:
         wanted = bool(choice.image or choice.socket)
         state = CheckState.MISSING if wanted else CheckState.ABSENT if isinstance(error, NoDaemon) else CheckState.WEAK
-        return CheckResult("sandbox container", state, f"{error.problem.what}: {error.problem.why}", error.problem.fix)
+        return of_problem("sandbox container", state, error.problem)
     await backend.close()
     return _stands("container", enforcement, sandbox=False)
 
@@ -287,7 +288,7 @@ _PROGRAMS = (
 def _program(name: str, needed: bool, why: str) -> CheckResult:
     found = bubblewrap() if name == "bwrap" else shutil.which(name)
     if found:
-        return CheckResult(name, CheckState.OK, found)
+        return ok(name, found)
     return CheckResult(name, CheckState.MISSING if needed else CheckState.WEAK, f"not found; {why}", _install(name))
 
 
@@ -297,10 +298,9 @@ def _places() -> list[CheckResult]:
     found = []
     for label, find in (("state", paths.state_dir), ("config", paths.config_dir), ("cache", paths.cache_dir)):
         try:
-            found.append(CheckResult(label, CheckState.OK, str(find(os.environ))))
+            found.append(ok(label, str(find(os.environ))))
         except paths.PlaceError as error:
-            problem = error.problem
-            found.append(CheckResult(label, CheckState.MISSING, f"{problem.what}: {problem.why}", problem.fix))
+            found.append(of_problem(label, CheckState.MISSING, error.problem))
     return found
 
 
@@ -309,9 +309,7 @@ def _keyring() -> CheckResult:
     from runner.secrets.keyring_store import KeyringFailed, KeyringStore
 
     try:
-        return CheckResult(
-            "keyring", CheckState.OK, f"{KeyringStore().name()}; `agent auth status` says which key is used"
-        )
+        return ok("keyring", f"{KeyringStore().name()}; `agent auth status` says which key is used")
     except KeyringFailed as error:
         fix = f"{error.fix}; or " if error.fix else ""
         fix += "keep keys in the provider's variable, print them by a helper command, or pipe one to --api-key-stdin"
@@ -327,11 +325,9 @@ def record(url: str) -> CheckResult:
         with AuditLog.open_to_read(url) as log:
             name, cautions = log.store.name, log.store.cautions()
     except AuditError as error:
-        return CheckResult(
-            "record", CheckState.MISSING, f"{error.problem.what}: {error.problem.why}", error.problem.fix
-        )
+        return of_problem("record", CheckState.MISSING, error.problem)
     if not cautions:
-        return CheckResult("record", CheckState.OK, name)
+        return ok("record", name)
     said = "; ".join(cautions[:_NAMED]) + ("; ..." if len(cautions) > _NAMED else "")
     fix = "take those rights back (docs/guide/audit.md, rights); `agent audit verify` names all"
     return CheckResult("record", CheckState.WEAK, f"{name}, which others could end for all: {said}", fix)
@@ -342,7 +338,7 @@ def _lent(names: tuple[str, ...]) -> list[CheckResult]:
     if not names:
         return []
     said = f"{', '.join(names)}: used by commands that never see {'it' if len(names) == 1 else 'them'}"
-    return [CheckResult("credentials", CheckState.OK, f"{said}; `agent auth status` lists where from")]
+    return [ok("credentials", f"{said}; `agent auth status` lists where from")]
 
 
 def _read(path: str) -> str:
