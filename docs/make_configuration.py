@@ -5,8 +5,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from runner.config.origins import packaged_values
 from runner.config.schema import KEYS, LISTS, Key, Widens
+from runner.config.show import packaged_values
 from runner.config.template import example_of
 
 PAGE = Path(__file__).resolve().parent / "reference" / "configuration.md"

@@ -44,9 +44,9 @@ def _tell(text: str) -> None:
 
     text = Redactor(shapes=True).text(masked(text))
     if os.environ.get("CI") or os.environ.get("GITHUB_ACTIONS"):  # where a line of a log can be a command
-        from runner.text.ci_log import broken
+        from runner.text.sanitize import without_ci_commands
 
-        text = "\n".join(broken(line) for line in text.split("\n"))
+        text = "\n".join(without_ci_commands(line) for line in text.split("\n"))
     data = f"{text}\n".encode(sys.stderr.encoding or "utf-8", "backslashreplace")
     sys.stderr.flush()
     try:

@@ -14,7 +14,7 @@ from runner.loop import BREAKS, Ending, handle_call, run
 from runner.messages import Message, TextBlock, Thinking, ToolCall, Usage, UserMessage, joined_text, without_thoughts
 from runner.problems import Exit, Stopped
 from runner.sessions.rewind import OWN, RewindPoint
-from runner.text.untrusted import marked
+from runner.text.sanitize import marked
 
 _ONE_MODEL = Problem(
     "the model cannot be changed here", "this program gave the session one model", "start a session with another"

@@ -123,7 +123,7 @@ def status(
     from runner.config.trust.widening import condensed
     from runner.gate.gate import folder
     from runner.secrets.accounts import AccountFile
-    from runner.secrets.broker.listing import as_json, listed
+    from runner.secrets.broker.secret_source import as_json, listed
     from runner.secrets.keyring_store import KeyringStore
     from runner.secrets.resolve import VARIABLES, look
 

@@ -13,18 +13,16 @@ from policy.toml.schema import Path as KeyPath
 from policy.toml.schema import dotted, value_type_of
 from runner.config import Settings, load
 from runner.config.amounts import apply_limits
-from runner.config.edit import migrated, with_value, without, written
+from runner.config.edit import migrated, with_value, without, write, written
 from runner.config.lint import check_file, check_here
 from runner.config.load import WHOSE, files, flag_settings, settings_bytes, with_flags
-from runner.config.origins import origins
 from runner.config.read_layer import as_text
 from runner.config.schema import SHAPES, Key, key_of
 from runner.config.settings import ConfigError, ConfigLayer
 from runner.config.show import as_json as plain
-from runner.config.show import entries, listing, near, no_key, shown, split
+from runner.config.show import entries, listing, near, no_key, origins, shown, split
 from runner.config.toml_value import toml
 from runner.config.trust.widening import condensed
-from runner.config.write_file import write
 from runner.gate.gate import folder
 from runner.problems import Exit, usage
 from runner.secrets.redactor import masked
@@ -173,8 +171,9 @@ def run_migrate(file: str | None, *, dry: bool, cwd: str | None) -> int:
 
 def run_init(*, user: bool, force: bool, cwd: str | None) -> int:
     """Write a file to begin with; answers the exit code."""
+    from runner.config.edit import write
     from runner.config.json_schema import FILE, shipped_schema
-    from runner.config.origins import packaged_values
+    from runner.config.show import packaged_values
     from runner.config.template import starter
 
     where = folder(cwd)

@@ -1,7 +1,7 @@
-"""Entries `[[credential]]` of a configuration file, checked strictly. Errors name file and line."""
+"""Entries `[[credential]]` of a configuration file: their keys, and the strict check of each entry."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from policy.model.assessment import RuleKind, RuleRef
@@ -9,9 +9,42 @@ from policy.model.credential import Credential
 from policy.model.host_rule import HostRule, authority, host_rule
 from policy.model.verdict import Problem
 from policy.toml.profile import texts
-from policy.toml.schema import TomlEntry
-from runner.config.credential_keys import MOST
+from policy.toml.schema import TomlEntry, ValueType
 
+# fmt: off
+CREDENTIAL_KEYS: Mapping[str, ValueType] = {
+    "name":      ValueType.TEXT,
+    "hosts":     ValueType.TEXTS,
+    "header":    ValueType.TEXT,
+    "basic":     ValueType.TEXT,
+    "env":       ValueType.TEXT,
+    "keyring":   ValueType.TEXT,
+    "helper":    ValueType.TEXTS,
+    "use":       ValueType.TEXTS,
+    "intercept": ValueType.SWITCH,
+    "plain":     ValueType.SWITCH,
+}
+CREDENTIAL_EXAMPLE = '''name   = "forge"
+hosts  = ["GET,POST git.example.com/team/"]
+header = "Authorization: Bearer {secret}"
+env    = "FORGE_TOKEN"'''
+# fmt: on
+MOST_CREDENTIALS = 100  # of one file
+
+# fmt: off
+CREDENTIAL_HELP: Mapping[str, str] = {
+    "name":      "how it is listed; a later row of the same name takes its place",
+    "hosts":     "the requests that get it: `[METHOD,.. ]HOST[:PORT][/PATH/]`",
+    "header":    "the header, with `{secret}` in its value",
+    "basic":     "instead of `header`: the user name of Basic, whose password the secret is",
+    "env":       "the secret is in this variable of the process that starts the agent",
+    "keyring":   "the secret is in the keyring, kept by `agent auth login NAME`",
+    "helper":    "a program and its words that print the secret on one line",
+    "use":       'whom to tell: "git", "gh", "pip=ADDRESS", "npm=ADDRESS", "VARIABLE=ADDRESS"; without it, Git',
+    "intercept": "open the TLS of its hosts, by a certificate that only this session's commands believe",
+    "plain":     "its hosts speak plain HTTP, in which everybody on the way can read the secret",
+}
+# fmt: on
 TOOLS = ("git", "pip", "npm", "gh")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}\Z")
@@ -35,8 +68,8 @@ def credentials(entries: Iterable[TomlEntry]) -> tuple[Credential, ...]:
         made = credential(entry)
         found.pop(made.name, None)
         found[made.name] = made
-        if len(found) > MOST:
-            raise entry.error_at("", f"there are at most {MOST} credentials", "drop some")
+        if len(found) > MOST_CREDENTIALS:
+            raise entry.error_at("", f"there are at most {MOST_CREDENTIALS} credentials", "drop some")
     return tuple(found.values())
 
 

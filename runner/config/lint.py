@@ -11,9 +11,9 @@ from policy.permission.file import permissions
 from policy.toml.schema import TomlDocument, TomlError
 from runner.config.load import ELSEWHERE, SYSTEM_FILE, WHOSE, files, packaged, setting_variables, settings_bytes
 from runner.config.merge import over
-from runner.config.origins import origins
 from runner.config.read_layer import as_text, given_as, read_all, read_variable
 from runner.config.settings import ConfigError, ConfigLayer, LayerValues, Settings
+from runner.config.show import origins
 
 MOST = 100  # faults of one file that are told
 

@@ -13,14 +13,17 @@ from policy.model.profile import Source, Tool
 from policy.model.tier import Mode, Tier
 from policy.permission.file import KEYS as RULE_KEYS
 from policy.permission.file import MOST as MOST_RULES
-from policy.toml.profile import LIMITS
+from policy.toml.profile import LIMITS, list_fault, patterns_fault
 from policy.toml.schema import Path as KeyPath
 from policy.toml.schema import TomlEntry, TomlError, Value, ValueType
 from runner.config import validators
-from runner.config.credential_keys import EXAMPLE as CREDENTIAL_EXAMPLE
-from runner.config.credential_keys import KEYS as CREDENTIAL_KEYS
-from runner.config.credential_keys import MOST as MOST_CREDENTIALS
-from runner.config.credential_keys import SAYS as CREDENTIAL_SAYS
+from runner.config.credential_table import (
+    CREDENTIAL_EXAMPLE,
+    CREDENTIAL_HELP,
+    CREDENTIAL_KEYS,
+    MOST_CREDENTIALS,
+    credential,
+)
 from runner.config.migrations import VERSION
 from runner.config.validators import Fault
 
@@ -231,9 +234,9 @@ KEYS: tuple[Key, ...] = (
         example='"/run/user/1000/docker.sock"'),
 
     Key("secret.names", ValueType.TEXTS, TIGHTEN, "more file names that are secret wherever they lie", adds=True,
-        check=validators.entries_of(("secret", "names")), example='["*.vault"]'),
+        check=lambda value: list_fault(value, ("secret", "names")), example='["*.vault"]'),
     Key("deny.commands", ValueType.PATTERNS, TIGHTEN, "more commands that never run, word by word", adds=True,
-        check=validators.commands, example='[["terraform", "destroy", "*"]]'),
+        check=patterns_fault, example='[["terraform", "destroy", "*"]]'),
 
     Key("audit.sign", ValueType.SWITCH, YOURS, "sign the checkpoints of the audit log (`agent audit key new`)", False),
     Key("audit.url", ValueType.TEXT, YOURS, "the database that the audit log is kept in, instead of a file", None,
@@ -266,8 +269,8 @@ LISTS: tuple[TableList, ...] = (
         choices={"verdict": ("allow", "ask", "deny"), "tool": tuple(Tool), "source": tuple(Source),
                  "tier": tuple(tier.label for tier in Tier)}, helps=validators.RULE_SAYS, most=MOST_RULES),
     TableList("credential", NEVER, "a header that the proxy adds to requests of commands, which never see it",
-        CREDENTIAL_KEYS, check=validators.credential, example=CREDENTIAL_EXAMPLE,
-        helps=CREDENTIAL_SAYS, most=MOST_CREDENTIALS),
+        CREDENTIAL_KEYS, check=credential, example=CREDENTIAL_EXAMPLE,
+        helps=CREDENTIAL_HELP, most=MOST_CREDENTIALS),
 )
 # fmt: on
 

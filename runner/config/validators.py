@@ -4,8 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from policy.model.profile import Layer
 from policy.model.tier import Mode, no_looser
-from policy.toml.profile import list_fault, patterns_fault
-from policy.toml.schema import Path as KeyPath
+from policy.permission.file import permissions
 from policy.toml.schema import TomlDocument, TomlEntry, Value
 
 Fault = tuple[str, str]  # why a value cannot be used, and what to do
@@ -109,14 +108,6 @@ def account(value: Value) -> Fault | None:
     return "an account has letters, digits and `._@+-`, 64 at most", "write the name that `agent auth status` shows"
 
 
-def entries_of(path: KeyPath) -> Callable[[Value], Fault | None]:
-    return lambda value: list_fault(value, path)
-
-
-def commands(value: Value) -> Fault | None:
-    return patterns_fault(value)
-
-
 def percent(value: Value) -> Fault | None:
     if isinstance(value, int) and 1 <= value <= 100:
         return None
@@ -130,16 +121,7 @@ def version_up_to(newest: int) -> Callable[[Value], Fault | None]:
 
 def rule(entry: TomlEntry) -> None:
     """Check a rule. Raises TomlError. Whether the rule can take effect depends on all other settings."""
-    from policy.permission.file import permissions
-
     permissions(TomlDocument(entry.source, "", {}, (entry,)), Layer.NAMED)
-
-
-def credential(entry: TomlEntry) -> None:
-    """Check a credential. Raises TomlError."""
-    from runner.config.credential_table import credential
-
-    credential(entry)
 
 
 def mode_no_looser(new: Value, old: Value) -> bool:

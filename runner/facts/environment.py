@@ -181,10 +181,8 @@ def _locale(found: Mapping[str, str]) -> dict[str, str]:
     """
     safe = ("C", "POSIX")
     names = [name for name in found if name == "LANG" or name.startswith("LC_")]
-    odd = [
-        name for name in names if found[name] not in safe and not found[name].upper().replace("-", "").endswith("UTF8")
-    ]
-    return dict.fromkeys(odd, "C.UTF-8")
+    utf8 = [name for name in names if found[name].upper().replace("-", "").endswith("UTF8")]
+    return {name: "C.UTF-8" for name in names if name not in utf8 and found[name] not in safe}
 
 
 def _folders(facts: Facts, environ: Mapping[str, str]) -> dict[str, str]:
@@ -216,18 +214,16 @@ def _login() -> str:
 def _author(facts: Facts) -> dict[str, str]:
     """Return `name` and `email` as Git would find them: those of the repository, else those of the user."""
     # Git would rank a variable above the repository's settings, so those are looked at too.
-    places = (f"{facts.home}/.config/git/config", f"{facts.home}/.gitconfig", f"{facts.workspace}/.git/config")
-    found: dict[str, str] = {}
-    for path in places:
-        found |= _user_section(path)
-    return found
+    user, older = (_user_section(f"{facts.home}/{name}") for name in (".config/git/config", ".gitconfig"))
+    return user | older | _user_section(f"{facts.workspace}/.git/config")
 
 
 def _user_section(path: str) -> dict[str, str]:
     """Return the `[user]` section of a Git configuration file: plain lines only, includes are not followed."""
     found: dict[str, str] = {}
     section = ""
-    for raw in _text(path).splitlines():
+    text = read_start(path, _LONGEST_CONFIG, follow=True).decode("utf-8", "replace")  # empty if there is no such file
+    for raw in text.splitlines():
         line = raw.strip()
         if line.startswith("["):
             section, _, line = line[1:].partition("]")
@@ -243,11 +239,6 @@ def _user_section(path: str) -> dict[str, str]:
         if value and "\\" not in value and len(value) <= _LONGEST_NAME and value.isprintable():
             found[key] = value
     return found
-
-
-def _text(path: str) -> str:
-    """Return the start of a regular file as text; nothing if there is no such file."""
-    return read_start(path, _LONGEST_CONFIG, follow=True).decode("utf-8", "replace")
 
 
 def _sendable(name: str, value: str) -> bool:
@@ -287,14 +278,9 @@ def certificate_files(environ: Mapping[str, str], workspace: str, secrets: Secre
 
 def certificate_variables(environ: Mapping[str, str], system: tuple[str, ...]) -> dict[str, str]:
     """Return the certificate variables whose targets are within `system`, with resolved paths."""
-    found = {}
-    for name in (*_CERTIFICATE_FILES, *_CERTIFICATE_FOLDERS):
-        value = environ.get(name, "")
-        if _is_absolute(value):
-            real = os.path.realpath(value)
-            if any(inside(real, root) for root in system):
-                found[name] = real
-    return found
+    names = (*_CERTIFICATE_FILES, *_CERTIFICATE_FOLDERS)
+    real = {name: os.path.realpath(environ[name]) for name in names if _is_absolute(environ.get(name, ""))}
+    return {name: path for name, path in real.items() if any(inside(path, root) for root in system)}
 
 
 def _is_absolute(value: str) -> bool:

@@ -5,6 +5,7 @@ import stat
 from collections.abc import Callable, Mapping
 from datetime import date
 from fnmatch import translate
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 
@@ -44,26 +45,24 @@ def gather(cwd: str, environ: Mapping[str, str], profile: Profile) -> Facts:
     rustup = _real(environ["RUSTUP_HOME"]) if environ.get("RUSTUP_HOME", "").startswith("/") else ""
     found = toolchains.roots([one for one in wanted if not within(one, known)], workspace, secrets, rustup)
     shown = certificate_files(environ, workspace, secrets)
-    told = toolchains.exposable_folder(
-        f"{home}/.agents/skills", secrets
-    )  # what the model is told to read (runner/agent/context_sources.py)
-    system = toolchains.outermost([*base, *found, *linked_repository(workspace, secrets), *shown, *told])
+    skills = toolchains.exposable_folder(f"{home}/.agents/skills", secrets)  # see runner/agent/context_sources.py
+    system = toolchains.outermost([*base, *found, *linked_repository(workspace, secrets), *shown, *skills])
     every = frozenset(system)
     path = tuple(one for one in wanted if within(one, every))
     usual = tuple(dict.fromkeys(_real(one) for one in _USUAL_PATH.split(":") if os.path.isdir(one)))
     # A PATH that leads to no system program at all is taken for a mistake, not for a wish.
     path = path if any(one in usual for one in path) else (*path, *usual)
     git = drivers(workspace, home)
-    cache = "" if home == "/" else tool_cache.place(paths.caches(environ), workspace)
-    keeps, fetches = caching(home, workspace, system, cache) if cache else ((), ())
+    caches = "" if home == "/" else tool_cache.place(paths.caches(environ), workspace)
+    keeps, fetches = caching(home, workspace, system, caches) if caches else ((), ())
     return Facts(
         workspace=workspace,
         home=home,
         path=path,
         system=system,
         private=private,
-        look=_looker(),
-        which=_finder(path),
+        look=cache(look_at),
+        which=cache(partial(_which, path=path)),
         reading=reading(git),
         beyond=git.beyond,
         today=date.today() if any(rule.until for rule in profile.permissions) else None,
@@ -73,7 +72,7 @@ def gather(cwd: str, environ: Mapping[str, str], profile: Profile) -> Facts:
         registries=_lazily_registries(home, environ),
         telling=_lazily_telling(home, environ, workspace),
         tracked=_lazily_tracked(workspace, profile, home, environ),
-        cache=cache,
+        cache=caches,
         caching=keeps,
         fetching=fetches,
     )
@@ -104,49 +103,44 @@ def _same_folder_above(home: str, workspace: str) -> str:
 
 
 def _lazily_remotes(home: str) -> Callable[[str], Remotes]:
-    known: dict[str, Remotes] = {}
+    @cache
+    def remotes_of(folder: str) -> Remotes:
+        from runner.facts.git.remotes import remotes  # few commands connect to one
 
-    def found(folder: str) -> Remotes:
-        if folder not in known:
-            from runner.facts.git.remotes import remotes  # few commands talk to one
+        return remotes(folder, home)
 
-            known[folder] = remotes(folder, home)
-        return known[folder]
-
-    return found
+    return remotes_of
 
 
 def _lazily_registries(home: str, environ: Mapping[str, str]) -> Callable[[str, str], tuple[tuple[str, Scope], ...]]:
-    def found(program: str, folder: str) -> tuple[tuple[str, Scope], ...]:
+    @cache
+    def registries_of(program: str, folder: str) -> tuple[tuple[str, Scope], ...]:
         from runner.facts.package_registries import registries  # nor asks a registry
 
-        return registries(home, environ)(program, folder)
+        return registries(program, folder, home, environ)
 
-    return found
+    return registries_of
 
 
 def _lazily_telling(
     home: str, environ: Mapping[str, str], workspace: str
 ) -> Callable[[tuple[str, ...]], tuple[tuple[str, str], ...]]:
-    def found(hosts: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    def variables_for(hosts: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
         from runner.facts.package_registries import registry_variables
 
-        return registry_variables(home, environ, workspace)(hosts)
+        return registry_variables(hosts, home, environ, workspace)
 
-    return found
+    return variables_for
 
 
 def _lazily_tracked(
     workspace: str, profile: Profile, home: str, environ: Mapping[str, str]
 ) -> Callable[[str], tuple[str, ...] | None]:
-    answers: dict[str, Callable[[str], tuple[str, ...] | None]] = {}
+    @cache
+    def reader() -> Callable[[str], tuple[str, ...] | None]:
+        from runner.facts.git.tracked_secrets import tracked  # few commands show what Git keeps
 
-    def found(where: str) -> tuple[str, ...] | None:
-        if not answers:
-            from runner.facts.git.tracked_secrets import tracked  # few commands show what Git keeps
-
-            answers[""] = tracked(workspace, profile, home, kept_in)
-        return answers[""](where)
+        return tracked(workspace, profile, home, kept_in)
 
     def kept_in() -> Path | None:
         try:
@@ -154,19 +148,7 @@ def _lazily_tracked(
         except paths.PlaceError:  # a home that cannot be written to
             return None
 
-    return found
-
-
-def _looker() -> Callable[[str], PathFact]:
-    seen: dict[str, PathFact] = {}
-
-    def look(path: str) -> PathFact:
-        fact = seen.get(path)
-        if fact is None:
-            fact = seen[path] = look_at(path)
-        return fact
-
-    return look
+    return lambda where: reader()(where)
 
 
 def look_at(path: str) -> PathFact:
@@ -196,17 +178,6 @@ def _names(path: str) -> tuple[str, ...] | None:
     return found if len(found) <= _MOST_NAMES else None
 
 
-def _finder(path: tuple[str, ...]) -> Callable[[str], str | None]:
-    seen: dict[str, str | None] = {}
-
-    def which(name: str) -> str | None:
-        if name not in seen:
-            seen[name] = _which(name, path)
-        return seen[name]
-
-    return which
-
-
 def _which(name: str, path: tuple[str, ...]) -> str | None:
     if not name or "/" in name or "\0" in name or name in (".", ".."):
         return None
@@ -224,15 +195,7 @@ def _search_path(environ: Mapping[str, str], workspace: str) -> list[str]:
     """Return the caller's PATH as real folders, without those that a project or another user can write to."""
     given = environ.get("PATH", "").split(":")
     real = dict.fromkeys(_real(entry) for entry in given if entry.startswith("/"))
-    return [entry for entry in real if not inside(entry, workspace) and _trusted_folder(entry)]
-
-
-def _trusted_folder(path: str) -> bool:
-    try:
-        mode = os.stat(path).st_mode
-    except (OSError, ValueError):
-        return False
-    return stat.S_ISDIR(mode) and not mode & stat.S_IWOTH
+    return [entry for entry in real if not inside(entry, workspace) and paths.only_owners_write(entry)]
 
 
 def _carved(root: str, secrets: Secrets, depth: int = 6) -> list[str]:

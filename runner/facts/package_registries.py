@@ -5,9 +5,8 @@ Only the host of an address is used further; for tools that read a variable, als
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from configparser import ConfigParser, Error
-from functools import lru_cache
 from urllib.parse import urlsplit
 
 from policy.model.assessment import Scope
@@ -30,11 +29,8 @@ _LINES = {
 # fmt: off
 _TOOLS: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {
     "pip":      (("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL"), (), ()),
-    "uv":       (
-        ("UV_INDEX_URL", "UV_DEFAULT_INDEX", "UV_INDEX", "UV_EXTRA_INDEX_URL"),
-        (".config/uv/uv.toml",),
-        ("uv.toml", "pyproject.toml"),
-    ),
+    "uv":       (("UV_INDEX_URL", "UV_DEFAULT_INDEX", "UV_INDEX", "UV_EXTRA_INDEX_URL"), (".config/uv/uv.toml",),
+                 ("uv.toml", "pyproject.toml")),
     "npm":      (("npm_config_registry", "NPM_CONFIG_REGISTRY"), (".npmrc",), (".npmrc",)),
     "yarn":     (("YARN_NPM_REGISTRY_SERVER", "YARN_REGISTRY"), (".yarnrc.yml", ".yarnrc"), (".yarnrc.yml", ".yarnrc")),
     "cargo":    ((), (".cargo/config.toml", ".cargo/config"), (".cargo/config.toml", ".cargo/config")),
@@ -57,44 +53,34 @@ _ALIKE = {"pnpm": "npm", "bun": "npm", "npx": "npm", "bundle": "gem"}
 _LONGEST = 1 << 20
 
 
-def registries(home: str, environ: Mapping[str, str]) -> Callable[[str, str], tuple[tuple[str, Scope], ...]]:
-    """Return a function from the name of a tool and its working folder to the hosts that it contacts.
+def registries(program: str, folder: str, home: str, environ: Mapping[str, str]) -> tuple[tuple[str, Scope], ...]:
+    """Return the hosts that the tool `program` contacts in the working folder `folder`. Never raises.
 
-    The user's registries have the scope `outside`, those of the project the scope `workspace`. Files are read at the
-    first request about a tool. The function never raises.
+    The user's registries have the scope `outside`, those of the project the scope `workspace`.
     """
-
-    @lru_cache(maxsize=64)
-    def asked(program: str, folder: str) -> tuple[tuple[str, Scope], ...]:
-        kind = _ALIKE.get(program, program)
-        named = dict.fromkeys(_hosts(_own(kind, home, environ)), Scope.OUTSIDE)
-        for host in _hosts(_projects(kind, folder, home)):
-            named.setdefault(host, Scope.WORKSPACE)
-        if not named and len(locked := _hosts(_locked(kind, folder, home))) <= _MOST_LOCKED:
-            named = dict.fromkeys(locked, Scope.WORKSPACE)
-        return tuple(named.items())
-
-    return asked
+    kind = _ALIKE.get(program, program)
+    named = dict.fromkeys(_hosts(_own(kind, home, environ)), Scope.OUTSIDE)
+    for host in _hosts(_projects(kind, folder, home)):
+        named.setdefault(host, Scope.WORKSPACE)
+    if not named and len(locked := _hosts(_locked(kind, folder, home))) <= _MOST_LOCKED:
+        named = dict.fromkeys(locked, Scope.WORKSPACE)
+    return tuple(named.items())
 
 
 def registry_variables(
-    home: str, environ: Mapping[str, str], workspace: str
-) -> Callable[[tuple[str, ...]], tuple[tuple[str, str], ...]]:
-    """Return a function from the hosts of some terms to the variables that pass the user's registry to tools.
+    hosts: tuple[str, ...], home: str, environ: Mapping[str, str], workspace: str
+) -> tuple[tuple[str, str], ...]:
+    """Return the variables that pass the user's registry to tools whose terms name `hosts`.
 
     A variable is passed only for the first address that the user names for a tool, if it contains no login, its host is
     among the hosts, and the project names no registry, which would take precedence.
     """
-
-    def told(hosts: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-        found = []
-        for kind, name in _TELLING.items():
-            first = next(iter(_own(kind, home, environ)), "")
-            if first and "@" not in urlsplit(first).netloc and opens(hosts, endpoint(first) or ""):
-                found += [(name, first)] if not any(True for _ in _projects(kind, workspace, home)) else []
-        return tuple(found)
-
-    return told
+    variables = []
+    for kind, name in _TELLING.items():
+        first = next(iter(_own(kind, home, environ)), "")
+        if first and "@" not in urlsplit(first).netloc and opens(hosts, endpoint(first) or ""):
+            variables += [(name, first)] if next(_projects(kind, workspace, home), None) is None else []
+    return tuple(variables)
 
 
 def _hosts(addresses: Iterator[str]) -> dict[str, None]:
@@ -137,11 +123,10 @@ def _locked(kind: str, folder: str, home: str) -> Iterator[str]:
 
 def _found(kind: str, text: str) -> Iterator[str]:
     if kind == "go":
-        yield from (
-            address for line in text.splitlines() if line.startswith("GOPROXY=") for address in _ADDRESS.findall(line)
-        )
-        return
-    for line in _LINES[kind].findall(text.replace("\r", "\n")) if kind in _LINES else ():
+        lines = [line for line in text.splitlines() if line.startswith("GOPROXY=")]
+    else:
+        lines = _LINES[kind].findall(text.replace("\r", "\n")) if kind in _LINES else []
+    for line in lines:
         yield from _ADDRESS.findall(line)
 
 

@@ -9,7 +9,6 @@ import os
 import re
 import select
 import signal
-import stat
 import subprocess
 import threading
 import time
@@ -18,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from policy.model.frozen import dataclass
 from runner.problems import ending_signals
 from runner.secrets.secret import LONGEST, Secret, usable
+from runner.state.paths import only_owners_write
 
 PATIENCE = 10.0  # seconds
 _PIECES = re.compile(r"[\s=:,;&|<>()'\"@]+")  # between the paths in one word
@@ -126,14 +126,14 @@ def _answer(
         return HelperFailed(why, f"{by_hand}; it must not ask anything at the terminal")
     if len(printed) > LONGEST + 2:
         return HelperFailed(f"it printed more than {LONGEST:,} characters", f"{by_hand}: exactly one line, the key")
-    status = _status(process)
-    if status:
-        why = f"it was ended by signal {-status}" if status < 0 else f"it ended with exit code {status}"
+    ended_as = _ended(process)
+    assert ended_as is not None
+    if ended_as.si_status:
+        exited = ended_as.si_code == os.CLD_EXITED
+        why = f"it {'ended with exit code' if exited else 'was ended by signal'} {ended_as.si_status}"
         return HelperFailed(why, f"{by_hand}, and which errors")
-    found = _key_of(printed)
-    if isinstance(found, str):
-        return HelperFailed(found, f"{by_hand}: exactly one line, the key")
-    return found
+    key = _key_of(printed)
+    return HelperFailed(key, f"{by_hand}: exactly one line, the key") if isinstance(key, str) else key
 
 
 def _key_of(printed: bytes) -> Secret | str:
@@ -157,7 +157,7 @@ def _printed(process: "subprocess.Popen[bytes]", deadline: float, ended: list[in
     os.set_blocking(pipe, False)
     printed, open_ = b"", True
     while len(printed) <= LONGEST + 2:
-        over = _is_over(process)  # asked before the pipe is read: what it printed until then is in there
+        over = _ended(process) is not None  # asked before the pipe is read: what it printed until then is in there
         if open_:
             piece = _piece(pipe)
             open_ = piece != b""
@@ -181,32 +181,15 @@ def _piece(pipe: int) -> bytes | None:
         return None
 
 
-def _is_over(process: "subprocess.Popen[bytes]") -> bool:
-    return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-
-
-def _status(process: "subprocess.Popen[bytes]") -> int:
-    """Return the exit status of an ended process, which stays unreaped."""
-    found = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    assert found is not None
-    return found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
+def _ended(process: "subprocess.Popen[bytes]") -> os.waitid_result | None:
+    """Return the state of an ended process, which stays unreaped, or None while it runs."""
+    return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
 
 
 def _search_path(environ: Mapping[str, str], workspace: str) -> list[str]:
     """Return the folders of PATH that neither the project nor other users can write programs to."""
-    found = []
-    for entry in environ.get("PATH", "").split(":"):
-        if entry.startswith("/") and not _within(entry, workspace) and _is_ours(entry):
-            found.append(entry)
-    return found
-
-
-def _is_ours(folder: str) -> bool:
-    try:
-        mode = os.stat(folder).st_mode
-    except (OSError, ValueError):
-        return False
-    return stat.S_ISDIR(mode) and not mode & stat.S_IWOTH
+    entries = (entry for entry in environ.get("PATH", "").split(":") if entry.startswith("/"))
+    return [entry for entry in entries if not _within(entry, workspace) and only_owners_write(entry)]
 
 
 def _program(name: str, path: Sequence[str], environ: Mapping[str, str]) -> str:

@@ -168,34 +168,30 @@ class _No:
 
 
 def _name(source: KeySource, wanted: KeyRequest) -> str:
-    match source:
-        case KeySource.STDIN:
-            return "`--api-key-stdin`"
-        case KeySource.VARIABLE:
-            variable = VARIABLES.get(wanted.provider)
-            return f"environment variable `{variable}`" if variable else "environment variable"
-        case KeySource.HELPER:
-            return "helper command"
-        case KeySource.KEYRING:
-            return "keyring"
-        case never:
-            assert_never(never)
+    variable = VARIABLES.get(wanted.provider)
+    names = {
+        KeySource.STDIN: "`--api-key-stdin`",
+        KeySource.VARIABLE: f"environment variable `{variable}`" if variable else "environment variable",
+        KeySource.HELPER: "helper command",
+        KeySource.KEYRING: "keyring",
+    }
+    return names[source]
 
 
 def _ask(source: KeySource, wanted: KeyRequest, keyring: KeyringStore | None) -> tuple[str, Secret | _No]:
     """Return the name of the source, and its answer."""
-    name = _name(source, wanted)
     match source:
         case KeySource.STDIN:
-            return name, wanted.stdin_key or _No(SourceState.ABSENT, "not given")
+            answer = wanted.stdin_key or _No(SourceState.ABSENT, "not given")
         case KeySource.VARIABLE:
-            return name, _variable(wanted)
+            answer = _variable(wanted)
         case KeySource.HELPER:
-            return name, _helper(wanted)
+            answer = _helper(wanted)
         case KeySource.KEYRING:
             return _keyring(wanted, keyring or KeyringStore())
         case never:
             assert_never(never)
+    return _name(source, wanted), answer
 
 
 def _variable(wanted: KeyRequest) -> Secret | _No:

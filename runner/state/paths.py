@@ -79,17 +79,22 @@ def home(environ: Mapping[str, str]) -> str:
         return "/nonexistent"
 
 
+def only_owners_write(folder: str) -> bool:
+    """Return True if `folder` is an existing folder to which not everybody can write."""
+    try:
+        mode = os.stat(folder).st_mode
+    except (OSError, ValueError):
+        return False
+    return stat.S_ISDIR(mode) and not mode & stat.S_IWOTH
+
+
 def _named(place: _Place, environ: Mapping[str, str]) -> Path:
     own = environ.get(place.own, "")
     if own:
         if not own.startswith("/") or "\0" in own:
-            raise PlaceError(
-                Problem(
-                    f"`{place.own}={own}` cannot be used",
-                    "it is not an absolute path, so it would be another folder in every working folder",
-                    f"set {place.own} to a path that starts with `/`",
-                )
-            )
+            why = "it is not an absolute path, so it would be another folder in every working folder"
+            fix = f"set {place.own} to a path that starts with `/`"
+            raise PlaceError(Problem(f"`{place.own}={own}` cannot be used", why, fix))
         return Path(own)
     base = environ.get(place.xdg, "")
     # The desktop's rule: a relative path there counts as not set.
@@ -122,9 +127,8 @@ def _check(path: Path, place: _Place) -> None:
     try:
         found = os.fstat(handle)
         if found.st_uid != os.geteuid():
-            raise _refused(
-                path, place, f"it belongs to another user (uid {found.st_uid})", f"run `ls -ld {path}` and give it back"
-            )
+            why = f"it belongs to another user (uid {found.st_uid})"
+            raise _refused(path, place, why, f"run `ls -ld {path}` and give it back")
         if found.st_mode & stat.S_IWOTH:
             fix = f"look at what is in it, then run `chmod 700 {path}`"
             raise _refused(path, place, "everybody may write to it, so its content cannot be trusted", fix)
@@ -135,8 +139,5 @@ def _check(path: Path, place: _Place) -> None:
 
 
 def _refused(path: Path, place: _Place, why: str, fix: str) -> PlaceError:
-    return PlaceError(
-        Problem(
-            f"the {place.purpose} folder `{path}` cannot be used", why, f"{fix}, or set {place.own} to another folder"
-        )
-    )
+    what = f"the {place.purpose} folder `{path}` cannot be used"
+    return PlaceError(Problem(what, why, f"{fix}, or set {place.own} to another folder"))

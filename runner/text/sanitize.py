@@ -1,23 +1,14 @@
 """Untrusted text made safe to print: no part of it can move the cursor, change a colour, hide, or run backwards."""
 
+import re
 import unicodedata
 from collections.abc import Iterator
+from functools import cache
+from hashlib import sha256
 
 # Blank or invisible although Unicode calls them letters, marks or symbols: they hide text or carry smuggled bytes.
 _HIDING = {
-    0x034F,
-    0x115F,
-    0x1160,
-    0x17B4,
-    0x17B5,
-    0x2800,
-    0x3164,
-    0xFFA0,
-    0xFFFC,
-    0x13441,
-    0x13442,
-    0x16FE4,
-    0x1D159,
+    *(0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFFA0, 0xFFFC, 0x13441, 0x13442, 0x16FE4, 0x1D159),
     *range(0x180B, 0x1810),
     *range(0xFE00, 0xFE0E),  # the two behind them make a sign an emoji, or none
     *range(0xE0100, 0xE01F0),
@@ -180,3 +171,37 @@ def _poses(char: str, word: str) -> bool:
         return True
     other = char.isalpha() and not unicodedata.name(char, "").startswith("LATIN")
     return other and any(each.isascii() and each.isalpha() for each in word)
+
+
+def visible_prose(text: str) -> str:
+    """Return a text that nobody decides on with invisible and reversing characters spelled out. Tabs stay."""
+    return "\t".join(visible(part, prose=True) for part in text.split("\t"))
+
+
+def marked(tag: str, text: str, /, *, mark: str = "", **attributes: str) -> str:
+    """Return `text` between two tags of that name; `attributes` are those of the first.
+
+    THREAT T73: the text cannot contain the closing tag, which contains the hash of the text, or `mark`, the hash of a
+    text that contains this one.
+    """
+    mark = mark or sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    words = "".join(f' {key}="{_attribute(value)}"' for key, value in attributes.items())
+    return f'<{tag}{words} number="{mark}">\n{text}\n</{tag} {mark}>'
+
+
+def _attribute(value: str) -> str:
+    return one_line(value, 4096).replace('"', "'")
+
+
+@cache
+def _ci_command() -> re.Pattern[str]:
+    return re.compile(r"^(\s*):(?=:)|#(?=#[A-Za-z]*\[)")
+
+
+def without_ci_commands(line: str) -> str:
+    """Return `line` with a zero-width space in every place where the job runner of a CI service would read a command.
+
+    SOURCE: docs.github.com, "Workflow commands for GitHub Actions" (`::`, and `##[` of before);
+    learn.microsoft.com, "Logging commands" (`##vso[`, `##[`).
+    """
+    return _ci_command().sub(lambda match: f"{match[1] or ''}{match[0].strip()}\u200b", line)

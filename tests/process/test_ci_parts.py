@@ -16,7 +16,7 @@ from runner.frontends.ci import git_logins, host_environment
 from runner.frontends.ci.summary import code
 from runner.frontends.ci.workflow import JobLog
 from runner.problems import Stopped
-from runner.text.ci_log import broken
+from runner.text.sanitize import without_ci_commands
 from tests.fuzz import fuzz_git
 from tests.support.job import HEADER, commands
 
@@ -68,11 +68,11 @@ LINES: list[tuple[str, bool]] = [
 @pytest.mark.threat("T90")
 @pytest.mark.parametrize(("line", "command"), LINES)
 def test_a_line_that_could_be_a_command_is_text(line: str, command: bool) -> None:
-    assert (broken(line) != line) is command
-    assert not broken(line).lstrip().startswith("::")
-    assert "##[" not in broken(line)
-    assert "##vso[" not in broken(line)
-    assert broken(line).replace("\u200b", "") == line
+    assert (without_ci_commands(line) != line) is command
+    assert not without_ci_commands(line).lstrip().startswith("::")
+    assert "##[" not in without_ci_commands(line)
+    assert "##vso[" not in without_ci_commands(line)
+    assert without_ci_commands(line).replace("\u200b", "") == line
 
 
 def test_a_log_in_pieces_is_the_log_in_lines() -> None:

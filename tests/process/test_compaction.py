@@ -46,7 +46,7 @@ from runner.secrets.redactor import Redactor
 from runner.sessions.entries import CompactionRecord
 from runner.sessions.history import history_of, index
 from runner.sessions.rewind import OWN
-from runner.text.untrusted import marked
+from runner.text.sanitize import marked
 from sandbox.backend import Outcome
 from tests.support.loop_harness import LoopHarness, Make, bash
 from tests.support.model_server import Delta, calling, serving

@@ -13,9 +13,9 @@ from policy.model.profile import Layer
 from policy.model.tier import Mode, Ruling
 from policy.toml.schema import too_deep
 from runner.config import ConfigError, load
-from runner.config.origins import origins
 from runner.config.schema import PROVIDERS as KNOWN
 from runner.config.schema import REMOTE, key_of
+from runner.config.show import origins
 from runner.engine.run_limits import RunLimits
 from runner.facts.gather import gather
 from runner.providers import PROVIDERS, Remote

@@ -25,7 +25,7 @@ from runner.loop import run
 from runner.messages import Message, Request, StreamEvent, TextBlock, ToolCall, ToolMessage, UserMessage
 from runner.providers import OpenModel
 from runner.providers.scripted import ScriptedProvider, Turn
-from runner.text.untrusted import marked
+from runner.text.sanitize import marked
 
 
 class Watched(ScriptedProvider):

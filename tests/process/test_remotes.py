@@ -304,24 +304,24 @@ def test_registries_are_named_with_whose_they_are(
     if file:
         (work / file).parent.mkdir(exist_ok=True)
         (work / file).write_text(content)
-    found = registries(str(home), environ)(tool, str(work / "sub"))
+    found = registries(tool, str(work / "sub"), str(home), environ)
     assert dict(found) == hosts, why
 
 
 def test_a_tool_is_told_the_registry_of_the_person_and_no_login(work: Path) -> None:
     home = work.parent / "home"
-    ask = registry_variables(str(home), {"PIP_INDEX_URL": "https://own.example.org/simple"}, str(work))
+
+    def ask(hosts: tuple[str, ...], address: str = "https://own.example.org/simple") -> tuple[tuple[str, str], ...]:
+        return registry_variables(hosts, str(home), {"PIP_INDEX_URL": address} if address else {}, str(work))
+
     assert ask((OWN,)) == (("PIP_INDEX_URL", "https://own.example.org/simple"),)
     assert ask(("other.example.org", "own.example.org:8443")) == ()
     assert ask(("*.example.org:443 private",)) == (("PIP_INDEX_URL", "https://own.example.org/simple"),)
-    login = registry_variables(str(home), {"PIP_INDEX_URL": "https://u:s3cret@own.example.org/simple"}, str(work))
-    assert login((OWN,)) == ()
+    assert ask((OWN,), "https://u:s3cret@own.example.org/simple") == ()
     (home / ".npmrc").write_text("registry=https://own.example.org/\n")
-    assert registry_variables(str(home), {}, str(work))((OWN,)) == (
-        ("npm_config_registry", "https://own.example.org/"),
-    )
+    assert ask((OWN,), "") == (("npm_config_registry", "https://own.example.org/"),)
     (work / ".npmrc").write_text("registry=https://evil.example.net/\n")
-    assert registry_variables(str(home), {}, str(work))((OWN,)) == (), "the project's would count, and is asked about"
+    assert ask((OWN,), "") == (), "the project's would count, and is asked about"
 
 
 @pytest.mark.threat("T68")

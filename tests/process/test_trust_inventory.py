@@ -13,7 +13,7 @@ import pytest
 
 from runner.config.trust.discover import look
 from runner.config.trust.inventory import EntryKind, Inventory, InventoryEntry, differences
-from runner.config.trust.mcp_servers import servers
+from runner.config.trust.text import servers
 from runner.problems import Stopped
 from tests.support.places import ROOT
 

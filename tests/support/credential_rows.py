@@ -2,13 +2,12 @@
 
 from policy.model.credential import Credential
 from policy.toml.schema import read
-from runner.config.credential_keys import KEYS
-from runner.config.credential_table import credentials
+from runner.config.credential_table import CREDENTIAL_KEYS, credentials
 
 
 def rows(text: str) -> tuple[Credential, ...]:
     """From `[[credential]]` in TOML."""
-    return credentials(read(text, "test.toml", {}, {"credential": KEYS}).entries)
+    return credentials(read(text, "test.toml", {}, {"credential": CREDENTIAL_KEYS}).entries)
 
 
 def forge(hosts: str, *more: str) -> tuple[Credential, ...]:

@@ -26,12 +26,11 @@ from sandbox.linux.backend import Linux
 def lender(told: dict[str, Any], stack: contextlib.ExitStack) -> Any:
     """The runner's own: `rows` of `[[credential]]`, the variables that hold secrets, whose certificates are believed."""
     from policy.toml.schema import read
-    from runner.config.credential_keys import KEYS
-    from runner.config.credential_table import credentials
+    from runner.config.credential_table import CREDENTIAL_KEYS, credentials
     from runner.secrets.broker.session import injector_for
 
     os.environ["SSL_CERT_FILE"] = told["trust"]
-    rows = credentials(read(told["rows"], "test.toml", {}, {"credential": KEYS}).entries)
+    rows = credentials(read(told["rows"], "test.toml", {}, {"credential": CREDENTIAL_KEYS}).entries)
     profile = replace(Profile(*[()] * 8), credentials=rows, bundle=told.get("bundle", ""))
     return stack.enter_context(injector_for(profile, told["environ"] | {"SSL_CERT_FILE": told["trust"]}, "/nowhere"))
 

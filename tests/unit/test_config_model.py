@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, given, settings
 
 from runner.config.json_schema import FILE, schema, schema_text, shipped_schema
 from runner.config.migrations import renew
-from runner.config.origins import packaged_values
 from runner.config.read_layer import read_all
 from runner.config.schema import ENTRIES, KEYS, LISTS, SECTIONS, SHAPES, VARIABLES
+from runner.config.show import packaged_values
 from runner.config.template import starter
 from tests.support.config_model import complaints
 from tests.support.config_strategies import as_toml, documents

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from policy.model.frozen import dataclass
-from runner.text.sanitize import one_line, visible
+from runner.text.sanitize import one_line, visible_prose
 
 LARGEST = 64 << 10  # bytes of one file
 MOST = 200  # of one folder
@@ -104,7 +104,7 @@ def parse(path: PurePosixPath, data: bytes, source: str) -> PromptFile | str:
     if not text.strip():
         return "it says nothing"
     # THREAT T103: the model reads nothing that the user, who trusts this text, cannot see.
-    text = "\t".join(visible(part, prose=True) for part in text.split("\t"))
+    text = visible_prose(text)
     summary = fields.get("description") or next(line for line in text.split("\n") if line.strip()).lstrip("# ")
     return PromptFile(
         ":".join(parts), one_line(fields.get("argument-hint", ""), 60), one_line(summary, _HINT), text.strip(), source

@@ -5,8 +5,7 @@ THREAT T73: they are untrusted. They reach the model and nothing else: no mode, 
 
 from policy.model.frozen import dataclass
 from runner.config.trust.inventory import EntryKind, Inventory, InventoryEntry
-from runner.text.sanitize import visible
-from runner.text.untrusted import marked
+from runner.text.sanitize import marked, visible_prose
 
 CAP = 32 << 10  # bytes of one file
 ALL = 96 << 10  # of all of them: what is nearest to the session's folder comes first
@@ -49,7 +48,7 @@ def texts(inventory: Inventory) -> tuple[InstructionText, ...]:
         cut = len(data) > most
         whole = data[:most].decode("utf-8", "ignore" if cut else "strict")  # a cut may go through a character
         left -= min(len(data), most)
-        found[data] = InstructionText(entry.path, _seen(whole), len(data), cut)
+        found[data] = InstructionText(entry.path, visible_prose(whole), len(data), cut)
     return tuple(reversed(found.values()))
 
 
@@ -72,8 +71,3 @@ def block(inventory: Inventory) -> str:
         more = f"\n[cut: the first {kib} KiB of {each.size:,} bytes; read the file for the rest]" if each.cut else ""
         parts.append(marked("repository-text", f"{each.text}{more}", mark=mark, file=each.path))
     return "\n\n".join(parts)
-
-
-def _seen(text: str) -> str:
-    """Return the text with invisible and reversing characters escaped. Line ends and tabs stay."""
-    return "\t".join(visible(part, prose=True) for part in text.split("\t"))

@@ -11,8 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from policy.model.frozen import dataclass
-from runner.text.sanitize import one_line, visible
-from runner.text.untrusted import marked
+from runner.text.sanitize import marked, one_line, visible
 
 FILE = "SKILL.md"
 LONGEST = 64 << 10  # bytes of a body: the standard wants a few thousand tokens

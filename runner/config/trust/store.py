@@ -4,6 +4,7 @@ workspace.
 
 import os
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 
 from policy.model.frozen import dataclass
@@ -111,17 +112,7 @@ def _plain(answers: TrustAnswers) -> dict[str, object]:
 
 
 def _rows(answer: TrustAnswer) -> list[dict[str, object]]:
-    return [
-        {
-            "path": each.path,
-            "kind": each.kind.value,
-            "executable": each.executable,
-            "size": each.size,
-            "sha256": each.sha256,
-            "refused": each.refused,
-        }
-        for each in answer.entries
-    ]
+    return [{**asdict(each), "kind": each.kind.value} for each in answer.entries]
 
 
 def _parsed(content: dict[str, object], version: int) -> TrustAnswers:
@@ -157,9 +148,7 @@ def _entry(raw: object) -> InventoryEntry:
         or any(type(raw[key]) is not shape for key, shape in _SHAPE.items())
     ):
         raise ValueError("it holds an entry that is none")
-    return InventoryEntry(
-        raw["path"], EntryKind(raw["kind"]), raw["executable"], raw["size"], raw["sha256"], raw["refused"]
-    )  # Kind raises ValueError itself
+    return InventoryEntry(**{**raw, "kind": EntryKind(raw["kind"])})  # EntryKind raises ValueError itself
 
 
 def _list(raw: object) -> list[object]:

@@ -1,12 +1,14 @@
 """Text about a repository's files for the user. It contains no control or invisible characters of the files."""
 
+import json
+import shlex
 from collections.abc import Iterator
 
 from runner.config.agentfiles.instructions import CAP, texts
 from runner.config.trust.evaluate import Brought
 from runner.config.trust.inventory import EntryKind, InventoryEntry
-from runner.config.trust.mcp_servers import servers
 from runner.config.trust.widening import Widening
+from runner.text.phrases import many
 from runner.text.sanitize import EMOJI_SELECTORS, one_line, visible
 
 _FIRST = 3  # lines of a text, the beginning of each; `show` has the whole
@@ -23,7 +25,7 @@ def description(brought: Brought, *, brief: bool = False) -> list[str]:
     inventory = brought.inventory
     lines = [f"workspace  {visible(inventory.workspace, lines=False)}", f"hash       {inventory.sha256}"]
     if since := brought.since:
-        changed = _begun(list(map(_changed, since[1])), brief)
+        changed = _begun([f"  {_whole(path)}  {change}" for path, change in since[1]], brief)
         lines += ["", f"changed since you said yes on {_day(since[0].time)}", *changed]
     if brought.widenings:
         lines += ["", "it would change your settings", *map(_widening, brought.widenings)]
@@ -38,14 +40,14 @@ def summary(brought: Brought) -> str:
     told = len([path for path in brought.counts if path in [each.path for each in texts(brought.inventory)]])
     wide, skills = len(brought.widenings), len(brought.skills[0]) if brought.skilled else 0
     prompts, commands = len(brought.prompts), len(brought.commands.found)
-    parts = [
-        f"{wide} {'setting' if wide == 1 else 'settings'} would change" if wide else "",
-        f"{prompts} {'text' if prompts == 1 else 'texts'} would stand in the system prompt" if prompts else "",
-        f"{told} {'text' if told == 1 else 'texts'} would be given to the model" if told else "",
-        f"{commands} {'command' if commands == 1 else 'commands'} could be typed" if commands else "",
-        f"{skills} {'skill' if skills == 1 else 'skills'} would be offered to it" if skills else "",
-    ]
-    return "in short: " + ", ".join(part for part in parts if part)
+    effects = (
+        (wide, "setting", "would change"),
+        (prompts, "text", "would stand in the system prompt"),
+        (told, "text", "would be given to the model"),
+        (commands, "command", "could be typed"),
+        (skills, "skill", "would be offered to it"),
+    )
+    return "in short: " + ", ".join(f"{many(count, noun)} {effect}" for count, noun, effect in effects if count)
 
 
 def _begun(rows: list[str], brief: bool) -> list[str]:
@@ -57,7 +59,8 @@ def _begun(rows: list[str], brief: bool) -> list[str]:
 
 
 def _widening(each: Widening) -> str:
-    return f"  {_whole(each.path)}:{each.line}  {_whole(each.key)}: {_from(each.old)}{_whole(each.new)}"
+    old = f"{_whole(each.old)} -> " if each.old else ""
+    return f"  {_whole(each.path)}:{each.line}  {_whole(each.key)}: {old}{_whole(each.new)}"
 
 
 def _sections(brought: Brought) -> Iterator[tuple[str, list[str]]]:
@@ -72,7 +75,7 @@ def _sections(brought: Brought) -> Iterator[tuple[str, list[str]]]:
     yield (
         "the system prompt would hold it: SYSTEM.md instead of our words about the work, the other behind them; it "
         "changes no rule",
-        [line for each in brought.prompts for line in _prompt(brought, each)],
+        [line for each in brought.prompts for line in _text(brought, each)],
     )
     title = "the model would read it as the words of the repository; it changes no rule"
     told = [line for each in entries if each.kind is EntryKind.INSTRUCTIONS for line in _text(brought, each)]
@@ -91,12 +94,8 @@ def _sections(brought: Brought) -> Iterator[tuple[str, list[str]]]:
     )
     yield (
         "not read, and never used",
-        [f"  {_name(each)}  {each.refused}" for each in brought.inventory.entries if each.refused],
+        [f"  {_whole(each.path)}  {each.refused}" for each in brought.inventory.entries if each.refused],
     )
-
-
-def _from(old: str) -> str:
-    return f"{_whole(old)} -> " if old else ""
 
 
 def _whole(text: str) -> str:
@@ -106,45 +105,31 @@ def _whole(text: str) -> str:
 
 def _text(brought: Brought, entry: InventoryEntry) -> Iterator[str]:
     text = brought.inventory.contents[entry.path].decode("utf-8")
-    hidden = _hidden(text)
     notes = [f"{entry.size:,} bytes"]
-    if entry.size > CAP:
+    is_prompt = entry.kind is EntryKind.PROMPT
+    if entry.size > CAP and not is_prompt:
         notes.append(f"only the first {CAP >> 10} KiB are given")
-    if hidden:
+    unseen = (char for char in set(text) - {"\n", "\t", "\r", *EMOJI_SELECTORS} if visible(char, prose=True) != char)
+    if hidden := sum(map(text.count, unseen)):
         notes.append(f"{hidden} characters in it cannot be seen, and are spelled out")
-    if entry.size and entry.path not in [each.path for each in texts(brought.inventory)]:
+    if not is_prompt and entry.size and entry.path not in [each.path for each in texts(brought.inventory)]:
         notes.append("the same as another" if text.strip() else "blank")
     yield f"  {entry.path}  {', '.join(notes)}"
-    shown = [line for line in text.splitlines() if line.strip()][:_FIRST]
-    for line in shown:
-        yield f"    | {one_line(line, _WIDE)}"
-
-
-def _prompt(brought: Brought, entry: InventoryEntry) -> Iterator[str]:
-    text = brought.inventory.contents[entry.path].decode("utf-8")
-    hidden = _hidden(text)
-    more = f", {hidden} characters in it cannot be seen, and are spelled out" if hidden else ""
-    yield f"  {entry.path}  {entry.size:,} bytes{more}"
     for line in [line for line in text.splitlines() if line.strip()][:_FIRST]:
         yield f"    | {one_line(line, _WIDE)}"
-
-
-def _hidden(text: str) -> int:
-    unseen = (char for char in set(text) - {"\n", "\t", "\r", *EMOJI_SELECTORS} if visible(char, prose=True) != char)
-    return sum(map(text.count, unseen))
 
 
 def _unused(brought: Brought, entry: InventoryEntry) -> Iterator[str]:
     what = f"{entry.kind.value}{', executable' if entry.executable else ''}"
     if entry.kind is not EntryKind.SERVERS:
-        yield f"  {_name(entry)}  {what}, {entry.size:,} bytes"
+        yield f"  {_whole(entry.path)}  {what}, {entry.size:,} bytes"
         return
     try:
         found = servers(brought.inventory.contents[entry.path])
     except ValueError as error:
-        yield f"  {_name(entry)}  MCP servers, but {error}"
+        yield f"  {_whole(entry.path)}  MCP servers, but {error}"
         return
-    yield f"  {_name(entry)}  {len(found)} MCP {'server' if len(found) == 1 else 'servers'}"
+    yield f"  {_whole(entry.path)}  {many(len(found), 'MCP server')}"
     for name, words in found:
         yield f"    {_whole(name)}: {_whole(words)}"
 
@@ -156,7 +141,7 @@ def contents(brought: Brought) -> list[str]:
         if entry.refused:
             continue
         text = brought.inventory.contents[entry.path].decode("utf-8", "backslashreplace")
-        lines += ["", f"--- {_name(entry)}", *visible(text).splitlines()]
+        lines += ["", f"--- {_whole(entry.path)}", *visible(text).splitlines()]
     return lines
 
 
@@ -187,13 +172,50 @@ def named(paths: tuple[str, ...]) -> str:
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
-def _name(entry: InventoryEntry) -> str:
-    return visible(entry.path, lines=False)
-
-
-def _changed(row: tuple[str, str]) -> str:
-    return f"  {visible(row[0], lines=False)}  {row[1]}"
-
-
 def _day(time: str) -> str:
     return one_line(time[:10], 10) or "an unknown day"
+
+
+class _Twice(ValueError):
+    pass
+
+
+def servers(data: bytes) -> tuple[tuple[str, str], ...]:
+    """Return the name and the command line or address of each server in the text; both are untrusted.
+
+    Names of variables are included, but not their values, which may be keys. Raises ValueError, with the reason as its
+    text, for another text.
+    """
+    try:
+        content = json.loads(data.decode("utf-8"), object_pairs_hook=_once)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    except _Twice:
+        raise ValueError("a key stands in it twice, and readers differ in which one they take") from None
+    except ValueError:
+        raise ValueError("it is not valid JSON") from None
+    named = content.get("mcpServers") if isinstance(content, dict) else None
+    if not isinstance(named, dict):
+        raise ValueError("it has no `mcpServers`")
+    return tuple((name, _server_words(server)) for name, server in named.items())
+
+
+def _server_words(server: object) -> str:
+    if not isinstance(server, dict):
+        return "not a server"
+    if isinstance(url := server.get("url"), str):
+        return f"connects to {url}"
+    command, arguments = server.get("command"), server.get("args", [])
+    if not isinstance(command, str) or not isinstance(arguments, list):
+        return "not a server"
+    line = " ".join(shlex.quote(word if isinstance(word, str) else json.dumps(word)) for word in (command, *arguments))
+    variables = server.get("env")
+    named = f" (sets {', '.join(map(str, variables))})" if isinstance(variables, dict) and variables else ""
+    return f"{line}{named}"
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise _Twice
+    return found

@@ -24,7 +24,7 @@ from runner.messages import (
 )
 from runner.sessions.entries import CompactionRecord
 from runner.sessions.rewind import OWN
-from runner.text.untrusted import marked
+from runner.text.sanitize import marked
 
 _BEFORE = """\
 What came before this is not shown any more, to save room. Below are notes about it, which a program made: the files, \

@@ -15,8 +15,7 @@ from runner.messages import (
     UserMessage,
 )
 from runner.sessions.rewind import OWN
-from runner.text.sanitize import one_line
-from runner.text.untrusted import marked
+from runner.text.sanitize import marked, one_line
 
 LONGEST = 16_000  # characters of notes
 ANSWER = 8_192  # tokens of the answer, with what some models think before it

@@ -13,7 +13,7 @@ from runner.engine.context.system_prompt import BASE, gate
 from runner.engine.context.tokens import weight, weight_of, weight_of_tools
 from runner.messages import Message, TextBlock, ToolSpec, UserMessage
 from runner.text.phrases import many
-from runner.text.untrusted import marked
+from runner.text.sanitize import marked
 
 if TYPE_CHECKING:
     from runner.engine.run_limits import RunLimits

@@ -64,3 +64,18 @@ def size_in(data: bytes, at: int) -> tuple[int, int]:
         if not byte & 0x80:
             return value, at
     raise IndexError(at)
+
+
+def distance_in(data: bytes, at: int) -> tuple[int, int]:
+    """Return a number in the encoding of offsets of a pack at offset `at`, and the offset behind it.
+
+    Raises IndexError where there is none, or one of more than 64 bits.
+    """
+    byte, value = data[at], data[at] & 0x7F
+    while byte & 0x80 and value < 1 << 64:
+        at += 1
+        byte = data[at]
+        value = ((value + 1) << 7) | (byte & 0x7F)
+    if byte & 0x80:
+        raise IndexError(at)
+    return value, at + 1

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections import OrderedDict
 
 from policy.model.frozen import dataclass
-from runner.facts.git.delta import DeltaError, applied
+from runner.facts.git.delta import DeltaError, applied, distance_in
 from sandbox.inside.regular_file import open_regular, read_whole
 
 ID = 20  # bytes of an object id; repositories with SHA-256 are not read
@@ -203,9 +203,8 @@ class Objects:
         for at, delta in reversed(deltas):
             data = _patched(data, delta)
             pack.cached[at] = kind, data
-        if len(pack.cached) > _CACHED:
-            for _ in range(len(pack.cached) - _CACHED):
-                pack.cached.popitem(last=False)
+        while len(pack.cached) > _CACHED:
+            pack.cached.popitem(last=False)
         return kind, data
 
 
@@ -266,15 +265,11 @@ def _object(handle: int, at: int) -> tuple[int, bytes, bytes]:
             shift, place = shift + 7, place + 1
         base = b""
         if kind == _BY_OFFSET:
-            byte = data[place]
-            distance, place = byte & 0x7F, place + 1
-            while byte & 0x80:
-                byte = data[place]
-                distance, place = ((distance + 1) << 7) | (byte & 0x7F), place + 1
+            distance, place = distance_in(data, place)
             base = distance.to_bytes(16, "big")
         elif kind == _BY_ID:
             base, place = data[place : place + ID], place + ID
-    except (IndexError, OverflowError) as error:
+    except IndexError as error:
         raise Unreadable("a pack") from error
     if kind == _BLOB and size > _LARGEST:
         return kind, b"", b""

@@ -2,9 +2,11 @@
 
 import os
 import stat
-import struct
+from itertools import islice
 
 from policy.model.frozen import dataclass
+from runner.facts.git.index import index_entries, index_header
+from runner.facts.git.objects import Unreadable
 from runner.state.workspace import git_folder, head_commit, small_file
 from runner.text.sanitize import one_line
 from sandbox.inside.regular_file import open_regular, read_descriptor, read_whole
@@ -26,10 +28,6 @@ _UNDER_WAY = {
 }
 
 
-# mtime, mode, size and flags of an entry, between fields that nobody needs here
-_FIELDS = struct.Struct(">8xI12xI8xI20xH")
-
-
 @dataclass(frozen=True, slots=True)
 class WorktreeChanges:
     """Files of the index that differ on the disk by size or time, that are missing, and that are in conflict."""
@@ -49,9 +47,8 @@ def git_state(workspace: str) -> str:
     commit = head_commit(workspace) if folder == f"{workspace}/.git" else None
     lines = [f"branch: {one_line(branch, _WIDE)}" if branch else "branch: none (HEAD is detached)"]
     lines += [f"commit: {commit[:12]}"] if commit else []
-    lines += [
-        f"under way: {what}" for what in dict.fromkeys(_UNDER_WAY[name] for name in _UNDER_WAY if _is(folder, name))
-    ]
+    doing = dict.fromkeys(what for name, what in _UNDER_WAY.items() if os.path.lexists(f"{folder}/{name}"))
+    lines += [f"under way: {what}" for what in doing]
     tree = compared(workspace, folder)
     if tree is not None:
         lines.append(f"tracked files: {_words(tree)} (by size and time; `git status` knows more)")
@@ -65,10 +62,6 @@ def _words(tree: WorktreeChanges) -> str:
     return ", ".join(f"{count} {what}" for count, what in rows if count) or "none changed"
 
 
-def _is(folder: str, name: str) -> bool:
-    return os.path.lexists(f"{folder}/{name}")
-
-
 def _recent(folder: str) -> list[str]:
     """Return the last entries of HEAD's log: the operation and the subject. SOURCE: git-update-ref(1), LOGGING
     UPDATES.
@@ -77,14 +70,8 @@ def _recent(folder: str) -> list[str]:
     if os.path.realpath(path) != path:  # THREAT: a link on the way would quote another repository
         return []
     text = (_bytes(path, _TAIL, last=True) or b"").decode("utf-8", "replace")
-    found = []
-    for line in reversed(text.splitlines()):
-        _, tab, did = line.partition("\t")
-        if tab and did.strip():
-            found.append(one_line(did, _WIDE))
-        if len(found) == _RECENT:
-            break
-    return found
+    subjects = (line.partition("\t")[2] for line in reversed(text.splitlines()))
+    return [one_line(subject, _WIDE) for subject in islice(filter(str.strip, subjects), _RECENT)]
 
 
 def compared(workspace: str, folder: str) -> WorktreeChanges | None:
@@ -92,55 +79,29 @@ def compared(workspace: str, folder: str) -> WorktreeChanges | None:
     supported.
     """
     data = _bytes(f"{folder}/index", _MOST_BYTES)
-    if data is None or data[:4] != b"DIRC" or len(data) < 12:
-        return None
-    version, count = struct.unpack(">II", data[4:12])
-    if version not in (2, 3) or count > _MOST_FILES:
-        return None
     top = os.fsencode(f"{workspace}/")
     other = gone = 0
     conflicts = set()
-    at = 12
-    # SOURCE: gitformat-index(5). A repository with SHA-256 has longer entries; its first would not end in a NUL.
-    for _ in range(count):
-        entry = _entry(data, at, version)
-        if entry is None:
+    try:
+        version, count = index_header(data or b"")
+        if version == 4 or count > _MOST_FILES:
             return None
-        at, name, seconds, mode, size, stage, skipped = entry
-        if stage:
-            conflicts.add(name)
-            continue
-        if skipped or stat.S_IFMT(mode) == 0o160000:  # a submodule is a repository of its own
-            continue
-        now = _status(top, name)
-        if now is None:
-            gone += 1
-        elif (now.st_size & 0xFFFFFFFF, int(now.st_mtime)) != (size, seconds) or stat.S_IFMT(
-            now.st_mode
-        ) != stat.S_IFMT(mode):
-            other += 1
+        for entry in index_entries(data or b""):
+            if entry.stage:
+                conflicts.add(entry.name)
+                continue
+            kind = stat.S_IFMT(entry.mode)
+            if entry.assumed or entry.sparse or kind == 0o160000:  # a submodule is a repository of its own
+                continue
+            now = _status(top, entry.name)
+            if now is None:
+                gone += 1
+                continue
+            same = (now.st_size & 0xFFFFFFFF, int(now.st_mtime), stat.S_IFMT(now.st_mode))
+            other += same != (entry.size, entry.seconds, kind)
+    except Unreadable:
+        return None
     return WorktreeChanges(other, gone, len(conflicts))
-
-
-def _entry(data: bytes, at: int, version: int) -> tuple[int, bytes, int, int, int, int, bool] | None:
-    """Return one entry: offset of the next, name, mtime, mode, size, stage, and whether Git itself skips it."""
-    if at + 62 > len(data):
-        return None
-    seconds, mode, size, flags = _FIELDS.unpack_from(data, at)
-    start = at + 62
-    skipped = bool(flags & 0x8000)
-    if flags & 0x4000:
-        if version < 3 or start + 2 > len(data):
-            return None
-        skipped = skipped or bool(data[start] & 0x40)
-        start += 2
-    end = data.find(b"\0", start)
-    name = data[start:end]
-    length = flags & 0xFFF
-    if end < 0 or (length < 0xFFF and len(name) != length):
-        return None
-    after = at + ((end - at) // 8 + 1) * 8
-    return after, name, seconds, mode, size, (flags >> 12) & 3, skipped
 
 
 def _status(top: bytes, name: bytes) -> os.stat_result | None:

@@ -21,6 +21,7 @@ from policy.model.frozen import dataclass
 from policy.model.profile import Profile
 from policy.model.secret_names import MOST, holds_login, sometimes
 from policy.model.secret_paths import Secrets
+from runner.facts.git.index import index_entries
 from runner.facts.git.objects import ID, Objects, TreeEntry, Unreadable, whole
 from runner.facts.git.revision import Revisions
 from runner.state.workspace import git_folder
@@ -59,11 +60,8 @@ def tracked(
 
     def found(where: str) -> SecretNames:
         if where not in known:
-            if where == "gone":
-                known[where] = gone()
-                return known[where]
             try:
-                known[where] = _found(where, workspace, secrets, cache)
+                known[where] = gone() if where == "gone" else _found(where, workspace, secrets, cache)
             except (Unreadable, OSError, ValueError):
                 known[where] = found("history") if " of " in where else None
         return known[where]
@@ -84,21 +82,18 @@ def _found(where: str, workspace: str, secrets: Secrets, cache: Callable[[], Pat
     common = _common(own)
     if _other_format(common):
         return None
-    names: set[str] = set()
-    secret = _Secret(workspace, secrets, names)
+    secret = _Secret(workspace, secrets)
     if where in ("index", "assumed index"):
         _index(own, common, secret, assumed=where != "index")
-        return _told(names)
+        return _told(secret.names)
     kind, _, revision = where.partition(" of ")
     if revision:
         _commit(revision, own, common, secret, parents=kind == "change")
-        return _told(names) if kind != "content" else ()
+        return _told(secret.names) if kind != "content" else ()
     if where == "stash":
         return _stashed(common, secret)
     roots = _roots(own, common)
-    if not roots:
-        return ()
-    return _history(common, roots, secret, cache)
+    return _history(common, roots, secret, cache) if roots else ()
 
 
 def _told(names: set[str]) -> SecretNames:
@@ -120,9 +115,7 @@ def _git_folder(workspace: str) -> str | None:
 def _common(own: str) -> str:
     """Return the folder that linked worktrees share, as gitrepository-layout(5) has it."""
     data = whole(f"{own}/commondir", 4096)
-    if data is None:
-        return own
-    return os.path.realpath(os.path.join(own, os.fsdecode(data.rstrip(b"\r\n"))))
+    return own if data is None else os.path.realpath(os.path.join(own, os.fsdecode(data.rstrip(b"\r\n"))))
 
 
 def _other_format(common: str) -> bool:
@@ -135,8 +128,9 @@ def _other_format(common: str) -> bool:
 class _Secret:
     """Filter for names of secret files that reports each path once."""
 
-    def __init__(self, workspace: str, secrets: Secrets, names: set[str]) -> None:
-        self._workspace, self._secrets, self.names = workspace, secrets, names
+    def __init__(self, workspace: str, secrets: Secrets) -> None:
+        self._workspace, self._secrets = workspace, secrets
+        self.names: set[str] = set()
         self._seen: dict[str, bool] = {}
 
     def is_one(self, path: str, *, folder: bool = False) -> bool:
@@ -151,15 +145,14 @@ class _Secret:
 
     def holds_login(self, path: str, id: bytes, objects: Objects) -> None:
         """Note a settings file that contains a login in the version `id`, or that cannot be read."""
-        name = path.rpartition("/")[2]
-        if path in self.names or not sometimes(name):
+        if path in self.names:
             return
         try:
             content = objects.blob(id)
+            login = content is not None and holds_login(path.rpartition("/")[2], content[: MOST + 1])
         except Unreadable:
-            self.names.add(path)
-            return
-        if content is not None and holds_login(name, content[: MOST + 1]):
+            login = True
+        if login:
             self.names.add(path)
 
     @property
@@ -171,24 +164,23 @@ class _Secret:
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-class _Budget:
-    """Numbers of objects and entries that one search may still read."""
+class _Trees:
+    """Walker of trees that reads a tree only once for each place.
 
-    def __init__(self) -> None:
-        self.objects, self.entries = _MOST_OBJECTS, _MOST_ENTRIES
+    Attributes:
+        budget: number of objects that this search may still read.
+    """
+
+    def __init__(self, objects: Objects, secret: _Secret) -> None:
+        self._objects, self._secret = objects, secret
+        self.budget, self._left = _MOST_OBJECTS, _MOST_ENTRIES
+        self._done: set[tuple[bytes, str]] = set()
+        self._entries: dict[str, set[TreeEntry]] = {}
 
     @property
     def spent(self) -> bool:
-        return self.objects <= 0 or self.entries <= 0
-
-
-class _Trees:
-    """Walker of trees that reads a tree only once for each place."""
-
-    def __init__(self, objects: Objects, secret: _Secret, budget: _Budget) -> None:
-        self._objects, self._secret, self._budget = objects, secret, budget
-        self._done: set[tuple[bytes, str]] = set()
-        self._entries: dict[str, set[TreeEntry]] = {}
+        """Return True if this search may read nothing more."""
+        return self.budget <= 0 or self._left <= 0
 
     def walk(self, id: bytes, place: str = "") -> bool:
         """Examine everything below the tree `id`. Return False when the budget was not sufficient."""
@@ -197,9 +189,9 @@ class _Trees:
             each = pending.pop()
             if each in self._done:
                 continue
-            if self._budget.spent:
+            if self.spent:
                 return False
-            self._budget.objects -= 1
+            self.budget -= 1
             self._done.add(each)
             entries = self._objects.tree(each[0])
             if entries is None:
@@ -207,17 +199,16 @@ class _Trees:
             seen = self._entries.setdefault(each[1], set())
             fresh = set(entries) - seen
             seen |= fresh
-            self._budget.entries -= len(fresh)
+            self._left -= len(fresh)
             for mode, name, below in fresh:
-                path = f"{each[1]}{os.fsdecode(name)}"
-                kind = int(mode, 8)
+                path, kind = f"{each[1]}{os.fsdecode(name)}", int(mode, 8)
                 folder = kind == _FOLDER
                 if kind == _MODULE or self._secret.is_one(path, folder=folder):
                     continue
                 if folder:
                     pending.append((below, f"{path}/"))
                 elif sometimes(path.rpartition("/")[2]):
-                    self._budget.objects -= 1
+                    self.budget -= 1
                     self._secret.holds_login(path, below, self._objects)
         return True
 
@@ -229,24 +220,24 @@ def _index(own: str, common: str, secret: _Secret, *, assumed: bool) -> None:
     folders, settings = [], []
     files = list(_index_files(own))
     if assumed and len(files) > 1:  # an entry that replaces one of a shared index has no name, so all count
-        if not any(unchanged for data in files for *_, unchanged in _index_entries(data)):
+        if not any(entry.assumed for data in files for entry in index_entries(data)):
             return
         assumed = False
     for data in files:
-        for name, mode, id, unchanged in _index_entries(data):
-            path = os.fsdecode(name)
-            if mode == _FOLDER and not assumed:  # of a sparse index
-                folders.append((id, path))
-            elif mode not in (_MODULE, _FOLDER) and (unchanged or not assumed):
+        for entry in index_entries(data):
+            path = os.fsdecode(entry.name)
+            if entry.mode == _FOLDER and not assumed:  # of a sparse index
+                folders.append((entry.id, path))
+            elif entry.mode not in (_MODULE, _FOLDER) and (entry.assumed or not assumed):
                 if not secret.is_one(path) and sometimes(path.rpartition("/")[2]):
-                    settings.append((path, id))
+                    settings.append((path, entry.id))
                 for place in range(path.count("/")):
                     secret.is_one("/".join(path.split("/")[: place + 1]), folder=True)
     if folders or settings:
         with Objects(f"{common}/objects") as objects:
             for path, id in settings:
                 secret.holds_login(path, id, objects)
-            trees = _Trees(objects, secret, _Budget())
+            trees = _Trees(objects, secret)
             if not all(trees.walk(id, path) for id, path in folders):
                 raise Unreadable("a sparse index")
 
@@ -263,48 +254,6 @@ def _index_files(own: str) -> Iterator[bytes]:
                 yield shared
 
 
-def _index_entries(data: bytes) -> Iterator[tuple[bytes, int, bytes, bool]]:
-    """Yield name, mode, id and whether it is assumed to be unchanged, of each entry. Raises Unreadable.
-
-    Source: gitformat-index(5), versions 2 to 4.
-    """
-    version, count = int.from_bytes(data[4:8], "big"), int.from_bytes(data[8:12], "big")
-    if data[:4] != b"DIRC" or version not in (2, 3, 4):
-        raise Unreadable("an index")
-    at, name = 12, b""
-    for _ in range(count):
-        flags = int.from_bytes(data[at + 60 : at + 62], "big")
-        mode, id = int.from_bytes(data[at + 24 : at + 28], "big"), data[at + 40 : at + 60]
-        begin = at + (64 if version > 2 and flags & 0x4000 else 62)
-        if version == 4:
-            kept, begin = _distance(data, begin)
-            if kept > len(name):
-                raise Unreadable("an index")
-        end = data.find(b"\0", begin)
-        if end < begin:
-            raise Unreadable("an index")
-        if version == 4:
-            name = name[: len(name) - kept] + data[begin:end]
-            at = end + 1
-        else:
-            name = data[begin:end]
-            at += (end - at + 8) // 8 * 8
-        yield name, mode, id, flags & 0x8000 != 0
-
-
-def _distance(data: bytes, at: int) -> tuple[int, int]:
-    """Return a number in the encoding of offsets of a pack, and where it ends."""
-    try:
-        byte, at = data[at], at + 1
-        value = byte & 0x7F
-        while byte & 0x80:
-            byte, at = data[at], at + 1
-            value = ((value + 1) << 7) | (byte & 0x7F)
-    except IndexError as error:
-        raise Unreadable("an index") from error
-    return value, at
-
-
 # ---- a commit
 
 
@@ -312,14 +261,11 @@ def _commit(revision: str, own: str, common: str, secret: _Secret, *, parents: b
     with Objects(f"{common}/objects") as objects:
         revisions = Revisions(own, common, objects)
         commit = revisions.commit(revision)
-        commits = [] if commit is None else [commit]
-        if commit is not None and parents:
-            found = [objects.commit(id) for id in commit.others]
-            commits += [each for each in found if each is not None]
-            if None in found:
-                raise Unreadable(revision)
-        trees = _Trees(objects, secret, _Budget())
-        if not all(each.tree is not None and trees.walk(each.tree) for each in commits):
+        if commit is None:
+            return
+        commits = [commit, *(map(objects.commit, commit.others) if parents else ())]
+        trees = _Trees(objects, secret)
+        if not all(each is not None and each.tree is not None and trees.walk(each.tree) for each in commits):
             raise Unreadable(revision)
 
 
@@ -330,7 +276,7 @@ def _stashed(common: str, secret: _Secret) -> SecretNames:
         rb"^[0-9a-f]{40} refs/stash$", whole(f"{common}/packed-refs", _LARGEST_FILE) or b"", re.MULTILINE
     )
     with Objects(f"{common}/objects") as objects:
-        trees = _Trees(objects, secret, _Budget())
+        trees = _Trees(objects, secret)
         pending = [bytes.fromhex(text.decode()) for text in set(_HEX.findall(b"\n".join(texts)))]
         for id in pending[:_MOST_STASHED]:
             commit = objects.commit(id)
@@ -345,12 +291,9 @@ def _stashed(common: str, secret: _Secret) -> SecretNames:
 
 def _roots(own: str, common: str) -> frozenset[bytes]:
     """Return every id that a reference, a log of references or a file such as ORIG_HEAD names."""
-    found: set[bytes] = set()
-    for path in (f"{common}/packed-refs", *_files(own, common)):
-        for text in _HEX.findall(whole(path, _LARGEST_FILE) or b""):
-            found.add(bytes.fromhex(text.decode()))
-    found.discard(bytes(ID))
-    return frozenset(found)
+    paths = (f"{common}/packed-refs", *_files(own, common))
+    texts = (text for path in paths for text in _HEX.findall(whole(path, _LARGEST_FILE) or b""))
+    return frozenset(bytes.fromhex(text.decode()) for text in texts) - {bytes(ID)}
 
 
 def _files(own: str, common: str) -> Iterator[str]:
@@ -399,32 +342,29 @@ def _history(common: str, roots: frozenset[bytes], secret: _Secret, cache: Calla
     state = _read(file) if file is not None else _State()
     secret.names.update(state.names)
     done, pending = set(state.done), [*state.pending, *roots]
-    budget, before = _Budget(), len(state.done)
-    whole_history = True
+    before = len(state.done)
     with Objects(f"{common}/objects") as objects:
-        trees = _Trees(objects, secret, budget)
+        trees = _Trees(objects, secret)
         while pending:
             id = pending.pop()
             if id in done:
                 continue
-            budget.objects -= 1
+            trees.budget -= 1
             commit = objects.commit(id)
             tree = id if commit is None else commit.tree  # a reference may lead to a tree
-            if budget.spent or (tree is not None and not trees.walk(tree)):
+            if trees.spent or (tree is not None and not trees.walk(tree)):
                 pending.append(id)
-                whole_history = False
                 break
             done.add(id)
             pending += [each for each in (commit.others if commit is not None else ()) if each not in done]
     if file is not None and (len(done) > before or pending):
         _write(file, _State(frozenset(done), tuple(pending), tuple(sorted(secret.names))))
-    if not whole_history:
+    if pending:  # the history is longer than one look reads
         return None
-    names = _told(secret.names)
     if len(_latest) > 16:
         _latest.clear()
-    _latest[name] = roots, names
-    return names
+    _latest[name] = roots, _told(secret.names)
+    return _latest[name][1]
 
 
 def _read(file: Path) -> _State:
@@ -432,11 +372,11 @@ def _read(file: Path) -> _State:
     try:
         data = whole(str(file), (_MOST_KEPT + 100_000) * ID)
         head, line, ids = (data or b"").partition(b"\n")
-        told = json.loads(head) if line else {}
-        if not line or told.get("version") != 2 or len(ids) != told["done"] * ID:
+        known = json.loads(head) if line else {}
+        if not line or known.get("version") != 2 or len(ids) != known["done"] * ID:
             return _State()
         done = frozenset(ids[at : at + ID] for at in range(0, len(ids), ID))
-        return _State(done, tuple(map(bytes.fromhex, told["pending"])), tuple(map(str, told["names"])))
+        return _State(done, tuple(map(bytes.fromhex, known["pending"])), tuple(map(str, known["names"])))
     except (Unreadable, ValueError, KeyError, TypeError, AttributeError):
         return _State()
 
@@ -445,19 +385,14 @@ def _write(file: Path, state: _State) -> None:
     """Keep it for the next look. What cannot be kept is read again."""
     if len(state.done) > _MOST_KEPT or len(state.pending) > 100_000:
         return
-    told = {
-        "version": 2,
-        "done": len(state.done),
-        "pending": [each.hex() for each in state.pending],
-        "names": list(state.names),
-    }
+    pending = [each.hex() for each in state.pending]
+    head = {"version": 2, "done": len(state.done), "pending": pending, "names": list(state.names)}
     own = file.with_name(f"{file.name}.{os.getpid()}")
     try:
         file.parent.mkdir(mode=0o700, exist_ok=True)
-        with open(
-            os.open(own, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "wb"
-        ) as out:
-            out.write(json.dumps(told).encode() + b"\n" + b"".join(state.done))
+        handle = os.open(own, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with open(handle, "wb") as out:
+            out.write(json.dumps(head).encode() + b"\n" + b"".join(state.done))
         os.replace(own, file)
     except OSError:
         own.unlink(missing_ok=True)

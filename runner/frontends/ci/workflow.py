@@ -14,7 +14,7 @@ import secrets
 from collections.abc import Mapping
 from typing import TextIO
 
-from runner.text.ci_log import broken
+from runner.text.sanitize import without_ci_commands
 
 
 class JobLog(io.TextIOBase):
@@ -48,7 +48,7 @@ class JobLog(io.TextIOBase):
     def write(self, text: str) -> int:
         *lines, self._line = (self._line + text).split("\n")
         for line in lines:
-            self._stream.write(broken(line) + "\n")
+            self._stream.write(without_ci_commands(line) + "\n")
         return len(text)
 
     def flush(self) -> None:

@@ -1,4 +1,4 @@
-"""Reading of a credential's secret from the source that its configuration names, on first use."""
+"""The source of a credential's secret: its description for the user, and reading of the secret on first use."""
 
 from collections.abc import Mapping
 
@@ -22,9 +22,7 @@ def secret_of(credential: Credential, environ: Mapping[str, str], workspace: str
                 missing = "the keyring has no such item"
             case _:
                 return ask_helper(Helper(tuple(words)), environ, workspace)
-    except HelperFailed as error:
-        raise _none(credential, error.why, error.fix) from None
-    except KeyringFailed as error:
+    except (HelperFailed, KeyringFailed) as error:
         raise _none(credential, error.why, error.fix) from None
     if found is None:
         raise _none(credential, missing, "put it there")
@@ -41,6 +39,32 @@ def place(credential: Credential) -> str:
             return f"the keyring item `{SERVICE}` / `{item(words[0], DEFAULT)}`"
         case _:
             return f"the helper `{words[0]}`"
+
+
+def listed(credential: Credential) -> tuple[str, ...]:
+    """Return the lines for the user. The source of the secret is not accessed."""
+    hosts = ", ".join(map(str, credential.rules))
+    how = f"`{credential.header}`" + (f", as `{credential.user}`" if credential.user else "")
+    opened = "; its TLS is opened" if credential.intercept else "; in the clear" if credential.plain else ""
+    return (
+        f"{credential.name}: added by the proxy to requests of commands ({credential.ref})",
+        f"  to      {hosts}{opened}",
+        f"  as      {how}",
+        f"  from    {place(credential)}",
+    )
+
+
+def as_json(credential: Credential) -> Mapping[str, object]:
+    """Return the credential as JSON values."""
+    return {
+        "credential": credential.name,
+        "hosts": [str(rule) for rule in credential.rules],
+        "header": credential.header,
+        "place": place(credential),
+        "intercept": credential.intercept,
+        "plain": credential.plain,
+        "row": str(credential.ref),
+    }
 
 
 def _none(credential: Credential, why: str, fix: str) -> SecretError:
