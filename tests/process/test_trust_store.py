@@ -115,11 +115,11 @@ _ANSWER = """
 import sys
 from pathlib import Path
 from runner.state import json_file
-from runner.config.trust.inventory import Entry, Inventory, Kind
+from runner.config.trust.inventory import EntryKind, Inventory, InventoryEntry
 from runner.config.trust.store import TrustStore
 json_file._PATIENCE = 300.0  # of a slow disk
 for number in range(10):
-    entry = Entry("AGENTS.md", Kind.INSTRUCTIONS, False, 3, "a" * 64)
+    entry = InventoryEntry("AGENTS.md", EntryKind.INSTRUCTIONS, False, 3, "a" * 64)
     TrustStore(Path(sys.argv[1])).remember(Inventory(f"/w/{sys.argv[2]}-{number}", (entry,)), yes=True, time="")
 """
 
