@@ -13,8 +13,7 @@ from runner.engine.budget import BudgetExceeded, Limit
 from runner.engine.execute import execute_call
 from runner.engine.judge import judge_call
 from runner.engine.run_context import RunContext
-from runner.engine.tool_calls import ModelCall
-from runner.engine.tool_results import CallResult
+from runner.engine.tool_calls import CallResult, ModelCall
 from runner.engine.turns import TurnLoop
 from runner.events import Denied, ErrorRaised, Prompted, RunEnded
 from runner.messages import Message, ProviderError, TextBlock, Usage, UserMessage

@@ -22,7 +22,7 @@ from runner.agent.startup import RunArgs, SessionStart, prepare_start
 from runner.approval.approver import Answer, Approver, Edited, Halt, No, PlanAnswer, Question, Stay, Unattended, Yes
 from runner.approval.card import card
 from runner.approval.remembered import NOTHING, Offer
-from runner.engine.limit_settings import BudgetFlags
+from runner.engine.run_limits import BudgetFlags
 from runner.problems import usage
 from runner.sessions.selection import SessionSelection
 

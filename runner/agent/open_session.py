@@ -34,7 +34,7 @@ from runner.gate.grants.codec import to_json
 from runner.gate.grants.store import GrantStore
 from runner.messages import Thinking
 from runner.providers import OpenModel
-from runner.providers.pricing import Price, price_of
+from runner.providers.catalog import Price, price_of
 from runner.secrets.broker.session import injector_for, with_bundle
 from runner.secrets.redactor import Redactor
 from runner.secrets.secret import register_environment

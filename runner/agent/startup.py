@@ -13,7 +13,7 @@ from policy.model.tier import Mode
 from runner.agent.options import Given, least, parse_backend, parse_mode
 from runner.config import load
 from runner.config.load import flag_settings, with_flags
-from runner.engine.limit_settings import BudgetFlags, bounds, priced
+from runner.engine.run_limits import BudgetFlags, bounds, priced
 from runner.problems import usage
 from runner.providers import PROVIDERS, open_provider
 from runner.providers.key_source import KeyFlags, wanted

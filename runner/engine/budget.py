@@ -9,7 +9,7 @@ from typing import NoReturn, assert_never
 from runner.engine.run_limits import RunLimits
 from runner.messages import AssistantMessage, ImageBlock, Message, TextBlock, ThinkingBlock, ToolCall, Usage, blocks_of
 from runner.problems import Exit
-from runner.providers.pricing import FREE, Price, cost
+from runner.providers.catalog import FREE, Price, cost
 
 MOST_ANSWERED = 16_384  # tokens of one answer, as long as the budget has them
 LEAST_ANSWERED = 16  # SOURCE: the least that OpenAI's API takes; less is no answer

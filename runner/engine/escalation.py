@@ -17,8 +17,7 @@ from runner.approval.approver import Question
 from runner.approval.card import card
 from runner.approval.remembered import NOTHING
 from runner.engine.authorize import Authorization, Evaluation, authorize
-from runner.engine.call_questions import CallRequester
-from runner.engine.judge import evaluate_action
+from runner.engine.judge import CallRequester, evaluate_action
 from runner.engine.run_context import RunContext
 from runner.engine.tool_calls import Planned
 from runner.text.sanitize import one_line

@@ -11,12 +11,22 @@ from runner.audit import records
 from runner.audit.records import Decision
 from runner.changes.undo.errors import UndoError
 from runner.engine.authorize import Authorization, authorize
-from runner.engine.call_questions import CallRequester
 from runner.engine.escalation import request_escalation
+from runner.engine.judge import CallRequester
 from runner.engine.plan_mode import Proposal, propose
 from runner.engine.run_context import RunContext
-from runner.engine.tool_calls import Judgement, ModelCall, Planned
-from runner.engine.tool_results import CallResult, again, denied, edited, finished, listener, stopped
+from runner.engine.tool_calls import (
+    CallResult,
+    Judgement,
+    ModelCall,
+    Planned,
+    again,
+    denied,
+    edited,
+    finished,
+    listener,
+    stopped,
+)
 from runner.events import Notice
 from runner.gate.wording import action_words, cell_words
 from runner.sessions.journal import CallVerdict

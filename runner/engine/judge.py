@@ -1,17 +1,35 @@
-"""Evaluation of the calls of a model: plan the action, evaluate it, and report the call. Nothing is asked or run."""
+"""Evaluation of the calls of a model, and the questions about them. Nothing is run.
+
+Questions are put to the approver one by one, or as one list for a whole turn.
+"""
+
+import asyncio
+import itertools
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from policy.evaluation import EvaluationContext
-from policy.model.action import Action
-from policy.model.verdict import Problem
-from runner.approval.remembered import recalled
+from policy.grants.grant import GrantScope
+from policy.model.action import Action, RunScript
+from policy.model.frozen import dataclass
+from policy.model.tier import Ruling
+from policy.model.verdict import Allow, Ask, Deny, Problem, Verdict
+from runner.approval.approver import Answer, Halt, Question, ask_approver
+from runner.approval.card import card
+from runner.approval.remembered import offer, recalled
 from runner.audit import records
 from runner.audit.fact_recorder import FactRecorder
-from runner.engine.authorize import Evaluation
+from runner.engine.authorize import EarlyAnswer, Evaluation, text_before
 from runner.engine.plan_mode import Proposal, proposal
 from runner.engine.run_context import RunContext
-from runner.engine.tool_calls import Judgement, ModelCall, Planned, plan, raw_arguments
-from runner.engine.tool_results import CallResult, refused
-from runner.events import MalformedCall, ToolProposed
+from runner.engine.tool_calls import CallResult, Judgement, ModelCall, Planned, plan, raw_arguments, refused
+from runner.events import MalformedCall, Notice, QuestionAnswered, QuestionAsked, ToolProposed, VerdictReached
+from runner.gate.grants.store import GrantStore
+from runner.text.sanitize import one_line
+
+_NUMBERS = itertools.count(1)  # of this process, so that a late answer names no other question
+_LONGEST = 200  # characters of the command that the user replaced
 
 
 def judge_call(call: ModelCall, ctx: RunContext) -> Judgement | Proposal | CallResult:
@@ -60,3 +78,92 @@ def evaluate_action(action: Action, ctx: RunContext) -> Evaluation:
     found = recalled(context, assessment, verdict, ctx.grants)
     noted.parts()  # read now: a question may stand for minutes
     return Evaluation(found.assessment, found.verdict, found, noted)
+
+
+@dataclass(frozen=True, slots=True)
+class CallRequester:
+    """The requester of the action of one call. It reports every step as an event."""
+
+    ctx: RunContext
+    call: ModelCall
+
+    @property
+    def approver(self) -> str:
+        """Return the name of the approver for the record."""
+        return self.ctx.approver.name
+
+    @property
+    def grants(self) -> GrantStore:
+        """Return the grants of the session."""
+        return self.ctx.grants
+
+    def evaluate(self, action: Action) -> Evaluation:
+        """Return the verdict on `action` as of now."""
+        return evaluate_action(action, self.ctx)
+
+    def decided(self, evaluation: Evaluation, verdict: Verdict) -> None:
+        """Emit the verdict."""
+        ruling = {Allow: Ruling.ALLOW, Ask: Ruling.ASK, Deny: Ruling.DENY}[type(verdict)]
+        reason, tiers = verdict.reason, evaluation.assessment.tiers
+        self.ctx.emit(VerdictReached(self.call.key, tiers, ruling, reason.text, reason.rule, verdict.cell))
+
+    def question(self, context: EvaluationContext, ask: Ask, again: str) -> Question:
+        """Return the question with what the user may let the program remember."""
+        offered = offer(context, ask, (GrantScope.SESSION, GrantScope.PROJECT), self.ctx.grants)
+        before = text_before(ask.assessment.action)
+        shown = card(ask, offered, around=context.facts, before=before)
+        return Question(self.call.key, ask, offered, shown, before, again)
+
+    async def ask(self, question: Question) -> tuple[Answer, float]:
+        """Put the question to the approver of the session."""
+        (answer,), seconds = await _ask_approver((question,), self.ctx)
+        return answer, seconds
+
+    def answered(self, yes: bool, feedback: str | None) -> None:
+        """Emit the answer."""
+        self.ctx.emit(QuestionAnswered(self.call.key, yes, feedback))
+
+    def replaced(self, action: RunScript, script: str) -> Action:
+        """Emit that the user replaced the script, and return the action with the new script."""
+        self.ctx.emit(QuestionAnswered(self.call.key, False, None, edited=script))
+        self.ctx.emit(Notice(f"you changed the command `{one_line(action.script, _LONGEST)}`"))
+        edited = replace(action, script=script)
+        self.ctx.emit(ToolProposed(self.call.key, self.call.name, edited))
+        return edited
+
+    def notice(self, text: str) -> None:
+        """Emit a notice."""
+        self.ctx.emit(Notice(text))
+
+
+async def ask_ahead(calls: Sequence[ModelCall], ctx: RunContext) -> Mapping[str, EarlyAnswer]:
+    """Put the questions of a whole turn as one list, and return the answers by the keys of the calls.
+
+    Return an empty mapping if there are fewer than two questions: a single question is asked when its call is due.
+    """
+    if ctx.unattended or len(calls) < 2:
+        return {}
+    questions = []
+    for call in calls:
+        planned = plan(call, ctx)
+        if isinstance(planned, Planned):
+            evaluation = judge_action(planned, ctx).evaluation
+            if isinstance(evaluation.verdict, Ask):
+                context = evaluation.recalled.context
+                questions.append(CallRequester(ctx, call).question(context, evaluation.verdict, ""))
+    if len(questions) < 2:
+        return {}
+    answers, seconds = await _ask_approver(tuple(questions), ctx)
+    if any(isinstance(answer, Halt) for answer in answers):
+        raise asyncio.CancelledError
+    return {each.call: EarlyAnswer(each, answer, seconds) for each, answer in zip(questions, answers, strict=True)}
+
+
+async def _ask_approver(questions: tuple[Question, ...], ctx: RunContext) -> tuple[Sequence[Answer], float]:
+    """Put `questions` to the approver, and return the answers and the time that they took in seconds."""
+    questions = tuple(replace(each, id=f"q{next(_NUMBERS)}") for each in questions)
+    for each in questions:
+        ctx.emit(QuestionAsked(each.call, each.ask.question, each.card, each.again, each.id))
+    began = time.monotonic()
+    answers = await ask_approver(ctx.approver, questions)
+    return answers, time.monotonic() - began

@@ -48,7 +48,7 @@ class OpenModels:
     def limits(self, limits: "RunLimits", model: OpenModel) -> "RunLimits":
         """Return `limits` with the price of `model`. Raise Stopped if the run has a budget of money and the price is
         unknown."""
-        from runner.engine.limit_settings import priced
+        from runner.engine.run_limits import priced
 
         return limits if self._settings is None else priced(limits, model, self._settings)
 

@@ -11,8 +11,7 @@ from policy.model.verdict import Problem
 from runner.approval.approver import WAYS, Leave, Stay
 from runner.engine.context.system_prompt import LONGEST_PLAN, PLAN_TOOL, plan_tool
 from runner.engine.run_context import RunContext
-from runner.engine.tool_calls import ModelCall
-from runner.engine.tool_results import CallResult, refused
+from runner.engine.tool_calls import CallResult, ModelCall, refused
 from runner.events import Changed, MalformedCall, PlanProposed, QuestionAnswered
 from runner.messages import TextBlock, ToolResult
 

@@ -1,21 +1,30 @@
-"""Tool calls of a model, from their arguments to a judged action."""
+"""Tool calls of a model, from their arguments to a judged action, and their results as messages and events."""
 
+import codecs
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from policy.grants.resolve import answerer
 from policy.model.action import Action
 from policy.model.frozen import dataclass
 from policy.model.tier import Tier
-from policy.model.verdict import Allow, Problem
+from policy.model.verdict import Allow, Deny, Problem
 from runner.engine.run_context import RunContext
-from runner.messages import ToolCall
+from runner.events import ActionFinished, CommandOutput, Denied, Emit
+from runner.gate.wording import action_words
+from runner.messages import ImageBlock, TextBlock, ToolCall, ToolResult, joined_text
+from runner.text.sanitize import one_line
+from sandbox.backend import MOST_TOLD, Listener, Outcome
 from tools.arguments import parse
-from tools.tool import Tool, find
+from tools.file_result import problem_of
+from tools.tool import TextPart, Tool, find
 
 if TYPE_CHECKING:
     from runner.engine.authorize import EarlyAnswer, Evaluation
 
 _LONGEST_NAME = 200  # characters
+_REFUSED = 1000  # characters of an action that was refused; the event that proposed it holds all of it
 
 
 def bounded(name: str) -> str:
@@ -88,3 +97,111 @@ def plan(call: ModelCall, ctx: RunContext) -> Planned | Problem:
 def raw_arguments(call: ModelCall) -> str:
     """Return the arguments as the model sent them, for the record."""
     return call.of.raw or json.dumps(call.of.arguments, default=str)
+
+
+@dataclass(frozen=True, slots=True)
+class CallResult:
+    """The result of one call.
+
+    Attributes:
+        result: The result for the model.
+        denied: The denial, or None.
+        output: The number of bytes that the action printed.
+    """
+
+    result: ToolResult
+    denied: Denied | None = None
+    output: int = 0
+
+
+def refused(call: ModelCall, problem: Problem, ctx: RunContext, note: str | None = None) -> ToolResult:
+    """Return a refusal with its cause and an alternative, so that the model can act on it.
+
+    `note` is appended. Without a note the call could not become an action, which is counted.
+    """
+    if note is None:
+        note = ctx.refusals.malformed(call.name)
+    text = ctx.redactor.text(f"not done: {problem.what}\nwhy: {problem.why}\ninstead: {problem.fix}{note}")
+    return ToolResult(call.of.id, (TextBlock(text),), is_error=True)
+
+
+def denied(planned: Planned, verdict: Deny, ctx: RunContext, record: int) -> CallResult:
+    """Report that the policy or a user denied the action."""
+    action = one_line(action_words(planned.action, ctx.cwd), _REFUSED)
+    event = Denied(planned.call.key, action, verdict.cell.tier, verdict.reason.rule, verdict.problem, record)
+    ctx.emit(event)
+    return CallResult(refused(planned.call, verdict.problem, ctx, ctx.refusals.denied(verdict.cell.tier)), event)
+
+
+def finished(planned: Planned, outcome: Outcome, ctx: RunContext, record: int) -> CallResult:
+    """Report the outcome of the action. A long output is stored whole, and the model gets what the tool shows of it.
+
+    Neither text contains a live secret: the outcome is masked before it is shortened, so that no part of it stays.
+    """
+    outcome = ctx.redactor.mask(outcome)
+    kept: list[str] = []
+
+    def keep(stdout: bytes, stderr: bytes) -> str:
+        kept.append(ctx.outputs.keep(stdout, stderr))
+        return kept[-1]
+
+    parts = planned.tool.render(planned.action, outcome, ctx.seen, keep=keep)
+    content = tuple(
+        TextBlock(ctx.redactor.text(part.text))
+        if isinstance(part, TextPart)
+        else ImageBlock(part.media_type, part.data)
+        for part in parts
+    )
+    problem = problem_of(outcome)
+    ctx.emit(
+        ActionFinished(
+            call=planned.call.key,
+            status=outcome.status,
+            seconds=outcome.seconds,
+            ended_by=outcome.ended_by,
+            violations=outcome.violations,
+            problem=problem,
+            text=joined_text(content),
+            kept=kept[-1] if kept else None,
+            connections=outcome.connections[:MOST_TOLD],
+            record=record,
+        )
+    )
+    failed = problem is not None or outcome.ended_by is not None  # a command's own exit status is its answer
+    output = len(outcome.stdout) + len(outcome.stderr)
+    return CallResult(ToolResult(planned.call.of.id, content, is_error=failed), output=output)
+
+
+def edited(report: CallResult, planned: Planned, ctx: RunContext) -> CallResult:
+    """Return `report` with a first line saying that the user replaced the command of the model."""
+    said = action_words(planned.action, ctx.cwd)
+    return _headed(report, f"{answerer(ctx.approver.name)} changed your command; this is about:\n{said}\n", ctx)
+
+
+def again(report: CallResult, right: str, ctx: RunContext) -> CallResult:
+    """Return `report` with a first line saying that the action ran again with the additional `right`."""
+    who = answerer(ctx.approver.name)
+    told = f"the sandbox stopped this at first; {who} allowed {right} for once, and it ran again"
+    return _headed(report, f"{told}:\n", ctx)
+
+
+def stopped(report: CallResult, problem: Problem, ctx: RunContext) -> CallResult:
+    """Return `report` with a first line saying that the user refused the additional right."""
+    return _headed(report, f"the sandbox stopped this, and {problem.why}\n", ctx)
+
+
+def _headed(report: CallResult, told: str, ctx: RunContext) -> CallResult:
+    head = TextBlock(ctx.redactor.text(told))
+    return replace(report, result=replace(report.result, content=(head, *report.result.content)))
+
+
+def listener(call: ModelCall, emit: Emit) -> Listener:
+    """Return a listener that emits output as text. A character split over two chunks stays one character."""
+    decoders = {stream: codecs.getincrementaldecoder("utf-8")("replace") for stream in (1, 2)}
+
+    def listen(stream: int, chunk: bytes) -> None:
+        text = decoders[stream].decode(chunk)
+        if text:
+            emit(CommandOutput(call.key, stream, text))
+
+    return listen

@@ -5,13 +5,11 @@ from dataclasses import replace
 
 from policy.model.verdict import Problem
 from runner.engine.budget import BudgetExceeded, BudgetMeter
-from runner.engine.call_questions import ask_ahead
 from runner.engine.completion import Completion
 from runner.engine.execute import execute_call
-from runner.engine.judge import announce, evaluate_call, judge_call
+from runner.engine.judge import announce, ask_ahead, evaluate_call, judge_call
 from runner.engine.run_context import RunContext
-from runner.engine.tool_calls import Judgement, ModelCall
-from runner.engine.tool_results import CallResult
+from runner.engine.tool_calls import CallResult, Judgement, ModelCall
 from runner.events import Denied, Notice, Steered
 from runner.messages import (
     AssistantMessage,

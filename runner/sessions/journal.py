@@ -17,7 +17,7 @@ from policy.model.tier import Mode
 from policy.model.verdict import Problem
 from runner.events import Emit, ErrorRaised, Event, Notice, RunEnded
 from runner.messages import AssistantMessage, ToolResult, Usage, UserMessage
-from runner.providers.pricing import Price, cost
+from runner.providers.catalog import Price, cost
 from runner.secrets.redactor import Redactor
 from runner.sessions.entries import CompactionRecord, EntryBody, JournalEntry, line, now, of_message, of_result
 from runner.sessions.store import JournalError, SessionError, SessionFile, SessionStore, written_problem

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import BinaryIO
 
 from policy.model.frozen import dataclass
-from runner.providers.pricing import Price
+from runner.providers.catalog import Price
 from runner.secrets.redactor import Redactor
 from runner.sessions.entries import VERSION, JournalEntry, Unsound, line, now
 from runner.sessions.history import SessionHistory, history_of, index

@@ -20,7 +20,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from runner.engine.limit_settings import BudgetFlags
+from runner.engine.run_limits import BudgetFlags
 from runner.frontends.batch import attempt, ray_engine, remote_worker
 from runner.frontends.batch.archive import pack, packed, parcel, unpack, unpacked
 from runner.frontends.batch.attempt import Way, words

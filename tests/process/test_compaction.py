@@ -39,8 +39,8 @@ from runner.messages import (
 )
 from runner.problems import Exit
 from runner.providers import OpenModel, open_provider
+from runner.providers.catalog import Price
 from runner.providers.endpoint import SetupError
-from runner.providers.pricing import Price
 from runner.providers.scripted import Turn
 from runner.secrets.redactor import Redactor
 from runner.sessions.entries import CompactionRecord

@@ -32,9 +32,9 @@ from runner.messages import (
 )
 from runner.problems import Exit, usage
 from runner.providers import OpenModel
+from runner.providers.catalog import Price
 from runner.providers.endpoint import SetupError
 from runner.providers.key_source import KeyFlags
-from runner.providers.pricing import Price
 from runner.secrets.secret import Secret, SecretError
 from tests.support.loop_harness import LoopHarness, Make, busy
 from tests.support.scripted_replies import Item, Plays, fatal, ls, says

@@ -8,7 +8,7 @@ from runner.engine.budget import BudgetMeter
 from runner.engine.run_limits import RunLimits
 from runner.messages import AssistantMessage, TextBlock, ToolCall, Usage, UserMessage
 from runner.problems import Exit
-from runner.providers.pricing import Price, cost, price_of, published
+from runner.providers.catalog import Price, cost, price_of, published
 from runner.providers.scripted import Turn
 from sandbox.backend import Outcome
 from tests.support import loop_harness

@@ -3,8 +3,7 @@
 import pytest
 
 from runner.providers import PROVIDERS, Remote
-from runner.providers.catalog import ModelFacts, ThinkingKind, facts_of
-from runner.providers.pricing import published
+from runner.providers.catalog import ModelFacts, ThinkingKind, facts_of, published
 
 
 @pytest.mark.parametrize(

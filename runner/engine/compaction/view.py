@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from runner.config.compaction_levels import GAINS, KEEPS, CompactionLevel, Thresholds
 from runner.engine.compaction.shorten_history import kept_from, shorten, start
-from runner.engine.compaction.summarizer import Summarizer
-from runner.engine.compaction.summary_prompt import digest
+from runner.engine.compaction.summarizer import Summarizer, digest
 from runner.events import Compacted, Notice
 from runner.messages import (
     AssistantMessage,

@@ -8,8 +8,7 @@ from runner.audit.chain import Record
 from runner.audit.decisions import DECISIONS, DecisionTrail
 from runner.audit.export import reading
 from runner.audit.log import AuditLog, Place
-from runner.engine.limit_settings import PIPELINE
-from runner.engine.run_limits import RunLimits
+from runner.engine.run_limits import PIPELINE, RunLimits
 from runner.events import SessionStarted
 from runner.frontends.ci.changes import ChangedFile
 from runner.messages import Usage

@@ -20,7 +20,7 @@ from runner.changes.review.deadline import Deadline
 from runner.config import Settings, shipped
 from runner.config.load import LOCAL_FILE, PROJECT_FILE
 from runner.engine.budget import Limit
-from runner.engine.limit_settings import PIPELINE
+from runner.engine.run_limits import PIPELINE
 from runner.events import Emit, Event, ModelText, RunEnded, SessionStarted, ToolProposed
 from runner.frontends.ci import changes, git_logins, host_environment
 from runner.frontends.ci.output_files import Outlets, no_link, write_outputs

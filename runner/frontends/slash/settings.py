@@ -59,7 +59,7 @@ async def _model(words: str, host: CommandHost) -> None:
 
 def _models(host: CommandHost) -> Sequence[str]:
     """Return the models, with those of the provider in use first: its key is known."""
-    from runner.providers.pricing import published
+    from runner.providers.catalog import published
 
     ctx = host.conversation.ctx
     now = ctx.live.named
@@ -69,8 +69,7 @@ def _models(host: CommandHost) -> Sequence[str]:
 
 
 def _about(name: str, now: str) -> str:
-    from runner.providers.catalog import facts_of
-    from runner.providers.pricing import published
+    from runner.providers.catalog import facts_of, published
 
     price = published().prices.get(name)
     costs = f"{price.input:g} in, {price.output:g} out" if price and price.input and price.output else ""
