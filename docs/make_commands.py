@@ -14,7 +14,7 @@ sys.path.insert(0, str(ROOT))
 
 from policy.model.tier import Tier  # noqa: E402  # likewise
 from policy.rules.rule import CommandRule, Flag, Operands, Role  # noqa: E402  # the import path is set just above
-from policy.rules.rulebook import Example, parse_examples, parse_rules  # noqa: E402  # likewise
+from policy.rules.rulebook import RuleExample, parse_examples, parse_rules  # noqa: E402  # likewise
 
 HEAD = """# Known commands
 
@@ -186,7 +186,7 @@ def _listed(operands: Operands) -> list[str]:
     return found if any(name != _name(Role.DATA) and name != f"{_name(Role.DATA)} …" for name in found) else []
 
 
-def _example(example: Example) -> tuple[str, ...]:
+def _example(example: RuleExample) -> tuple[str, ...]:
     return _code(example.run), example.tier.label, _cell(example.why)
 
 

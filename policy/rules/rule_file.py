@@ -53,20 +53,21 @@ class Chunk:
     @property
     def also(self) -> list[str]:
         """Return the other names of the command without parsing the table."""
-        found = _ALSO.search(self.text) if "\nalso" in self.text else None
-        return found[1].split() if found else []
+        match = _ALSO.search(self.text) if "\nalso" in self.text else None
+        return match[1].split() if match else []
 
     def table(self) -> dict[str, object]:
         """Return the keys and values. Raises RuleError if the table is not valid TOML."""
-        found = _simple(self.text)
-        return found if found is not None else _any(self)
+        table = _simple(self.text)
+        return table if table is not None else _any(self)
 
-    def line_of(self, key: str) -> int:
-        """Return the line that sets `key`, or the line of the header if no line does."""
+    def error(self, why: str, fix: str = "", *, key: str = "") -> RuleError:
+        """Return an error at the line that sets `key`, or at the header if no line does."""
         from policy.toml.lines import StatementKind, statements  # only for error messages
 
-        keys = (found for found in statements(self.text) if found.kind is StatementKind.KEY)
-        return self.line + next((found.line for found in keys if found.path == (key,)), 1) - 1
+        keys = (each for each in statements(self.text) if each.kind is StatementKind.KEY)
+        line = self.line + next((each.line for each in keys if key and each.path == (key,)), 1) - 1
+        return rule_error(self.file, line, why, fix)
 
 
 def chunks(text: str, file: str, *, examples: bool = False) -> Iterator[Chunk]:

@@ -9,18 +9,19 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 from policy.model.assessment import RULE_CONSEQUENCES, Consequence, RuleRef
 from policy.model.frozen import dataclass
 from policy.model.tier import Tier
 from policy.rules.rule import GRAMMARS, CommandRule, Flag, Operands, Role
-from policy.rules.rule_file import Chunk, RuleError, chunks, rule_error
+from policy.rules.rule_file import Chunk, RuleError, chunks
 
-__all__ = ["CommandRule", "Example", "RuleBook", "RuleError", "parse_examples", "parse_rules"]
+__all__ = ["CommandRule", "RuleBook", "RuleError", "RuleExample", "parse_examples", "parse_rules"]
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
+class RuleExample:
     """One example of a rule file for the tests: `run` must be assessed as `tier` (the worst one)."""
 
     run: str
@@ -30,11 +31,12 @@ class Example:
     ref: RuleRef
 
 
-_TEXT_KEYS = ("why", "does", "tier", "flags", "whole", "operands", "uses", "also", "otherwise", "listing", "instead")
-_MORE_TEXT_KEYS = ("target", "here", "grammar", "alone", "below", "heeds", "looks", "lists", "unless", "changes")
-_NETWORK_KEYS = ("port", "registry")
+# Keys that are fields of CommandRule: sets of words, and texts. The other texts are parsed further.
+_WORD_SETS = ("listing", "instead", "target", "alone", "below", "looks", "lists", "unless")
+_TEXTS = ("changes", "port", "registry")
+_PARSED = ("why", "does", "tier", "flags", "whole", "operands", "uses", "also", "otherwise", "here", "grammar", "heeds")
 _SWITCHES = ("any", "open", "interpreter", "plain", "builtin", "tame", "single", "words", "unreached")
-KEYS = (*_TEXT_KEYS, *_MORE_TEXT_KEYS, *_NETWORK_KEYS, *_SWITCHES)
+KEYS = (*_PARSED, *_WORD_SETS, *_TEXTS, *_SWITCHES)
 _EXAMPLE_KEYS = ("run", "tier", "effects", "why")
 
 _FLAG = re.compile(
@@ -53,41 +55,73 @@ def _nearest(word: str, known: Iterable[str]) -> str:
     return f"did you mean `{close[0]}`?" if close else ""
 
 
-def _text(table: Mapping[str, object], key: str, chunk: Chunk) -> str:
-    value = table.get(key, "")
-    if not isinstance(value, str):
-        raise rule_error(chunk.file, chunk.line_of(key), f"`{key}` must be text", f'write {key} = "..."')
-    return value
+class _Table:
+    """The keys and values of one table, read strictly: every wrong value raises RuleError. `keys`: the known keys, or
+    None for a table whose keys are names.
+    """
 
+    __slots__ = ("chunk", "values")
 
-def _tier(table: Mapping[str, object], key: str, chunk: Chunk) -> Tier | None:
-    label = _text(table, key, chunk)
-    if not label:
-        return None
-    if label not in _TIERS:
-        raise rule_error(chunk.file, chunk.line_of(key), f"there is no tier `{label}`", _nearest(label, _TIERS))
-    return _TIERS[label]
+    def __init__(self, chunk: Chunk, keys: Iterable[str] | None) -> None:
+        self.chunk, self.values = chunk, chunk.table()
+        for key, value in self.values.items():
+            if keys is not None and key not in keys:
+                raise chunk.error(f"there is no key `{key}`", _nearest(key, keys), key=key)
+            if key in _SWITCHES and not isinstance(value, bool):
+                raise chunk.error(f"`{key}` is true or false", f"write {key} = true", key=key)
 
+    def text(self, key: str) -> str:
+        value = self.values.get(key, "")
+        if not isinstance(value, str):
+            raise self.chunk.error(f"`{key}` must be text", f'write {key} = "..."', key=key)
+        return value
 
-def _consequence(table: Mapping[str, object], chunk: Chunk) -> Consequence | None:
-    label = _text(table, "does", chunk)
-    if label and label not in RULE_CONSEQUENCES:
-        fix = f"{_nearest(label, RULE_CONSEQUENCES)} it is one of: {', '.join(RULE_CONSEQUENCES)}"
-        raise rule_error(chunk.file, chunk.line_of("does"), f"there is no consequence `{label}`", fix)
-    return RULE_CONSEQUENCES[label] if label else None
+    def words(self, key: str) -> list[str]:
+        return self.text(key).split()
 
+    def tier(self, key: str) -> Tier | None:
+        label = self.text(key)
+        if label and label not in _TIERS:
+            raise self.chunk.error(f"there is no tier `{label}`", _nearest(label, _TIERS), key=key)
+        return _TIERS.get(label)
 
-def _flags(text: str, key: str, chunk: Chunk) -> dict[str, Flag]:
-    """Read a flag list such as `-bcd -k= -f=read --color? --output=write -i?!edit -#`."""
-    flags: dict[str, Flag] = {}
-    for token in text.split():
-        try:
-            found = _flag(token, key == "whole")
-        except _FlagError as error:
-            raise rule_error(chunk.file, chunk.line_of(key), *error.args) from None
-        for flag in found:
-            flags[flag.name] = flag
-    return flags
+    def consequence(self) -> Consequence | None:
+        label = self.text("does")
+        if label and label not in RULE_CONSEQUENCES:
+            fix = f"{_nearest(label, RULE_CONSEQUENCES)} it is one of: {', '.join(RULE_CONSEQUENCES)}"
+            raise self.chunk.error(f"there is no consequence `{label}`", fix, key="does")
+        return RULE_CONSEQUENCES.get(label)
+
+    def flags(self, sets: Mapping[str, str]) -> dict[str, Flag]:
+        """Return the flags of the named sets, and those of the flag lists `flags` and `whole`."""
+        lists: list[tuple[str, str]] = []
+        for name in self.words("uses"):
+            if name not in sets:
+                raise self.chunk.error(f"there is no flag set `{name}`", _nearest(name, sets), key="uses")
+            lists.append(("uses", sets[name]))
+        flags: dict[str, Flag] = {}
+        for key, text in (*lists, ("flags", self.text("flags")), ("whole", self.text("whole"))):
+            for token in text.split():  # such as `-bcd -k= -f=read --color? --output=write -i?!edit -#`
+                try:
+                    flags |= {flag.name: flag for flag in _flag(token, key == "whole")}
+                except _FlagError as error:
+                    raise self.chunk.error(*error.args, key=key) from None
+        return flags
+
+    def operands(self) -> Operands:
+        head: list[Role] = []
+        tail: list[Role] = []
+        rest: Role | None = None
+        for token in self.words("operands"):
+            slot = _SLOT.match(token)
+            if slot is None or slot[1] not in _ROLES or (slot[2] in ("*", "+") and rest is not None):
+                raise self.chunk.error(f"`{token}` is not an operand", _nearest(token, _ROLES), key="operands")
+            role = _ROLES[slot[1]]
+            if slot[2] in ("*", "+"):
+                rest = role
+            else:
+                (head if rest is None else tail).append(role)
+        return Operands(tuple(head), rest, tuple(tail))
 
 
 class _FlagError(Exception):
@@ -115,85 +149,37 @@ def _flag(token: str, whole: bool) -> tuple[Flag, ...]:
     )
 
 
-def _operands(text: str, chunk: Chunk) -> Operands:
-    head: list[Role] = []
-    tail: list[Role] = []
-    rest: Role | None = None
-    for token in text.split():
-        found = _SLOT.match(token)
-        if found is None or found[1] not in _ROLES or (found[2] in ("*", "+") and rest is not None):
-            line = chunk.line_of("operands")
-            raise rule_error(chunk.file, line, f"`{token}` is not an operand", _nearest(token, _ROLES))
-        role = _ROLES[found[1]]
-        if found[2] in ("*", "+"):
-            rest = role
-        elif rest is None:
-            head.append(role)
-        else:
-            tail.append(role)
-    return Operands(tuple(head), rest, tuple(tail))
-
-
 def _rule(chunk: Chunk, sets: Mapping[str, str]) -> CommandRule:
     """Return the rule of one table, validated key by key. The caller adds its subcommands."""
-    table = chunk.table()
-    for key, value in table.items():
-        if key not in KEYS:
-            raise rule_error(chunk.file, chunk.line_of(key), f"there is no key `{key}`", _nearest(key, KEYS))
-        if key in _SWITCHES and not isinstance(value, bool):
-            raise rule_error(chunk.file, chunk.line_of(key), f"`{key}` is true or false", f"write {key} = true")
-    why = _text(table, "why", chunk)
+    table = _Table(chunk, KEYS)
+    why = table.text("why")
     if not why:
-        raise rule_error(
-            chunk.file, chunk.line, f"`{' '.join(chunk.words)}` has no `why`", 'say what it does: why = "..."'
-        )
-    flags: dict[str, Flag] = {}
-    for name in _text(table, "uses", chunk).split():
-        if name not in sets:
-            raise rule_error(chunk.file, chunk.line_of("uses"), f"there is no flag set `{name}`", _nearest(name, sets))
-        flags |= _flags(sets[name], "uses", chunk)
-    flags |= _flags(_text(table, "flags", chunk), "flags", chunk)
-    flags |= _flags(_text(table, "whole", chunk), "whole", chunk)
-    grammar = _text(table, "grammar", chunk)
+        raise chunk.error(f"`{' '.join(chunk.words)}` has no `why`", 'say what it does: why = "..."')
+    flags = table.flags(sets)
+    grammar = table.text("grammar")
     if grammar and grammar not in GRAMMARS:
-        raise rule_error(chunk.file, chunk.line_of("grammar"), f"no grammar `{grammar}`", _nearest(grammar, GRAMMARS))
-    tier = _tier(table, "tier", chunk) or Tier.READ
-    if table.get("open") and tier is Tier.READ:
-        raise rule_error(chunk.file, chunk.line, "a command that only reads must list its flags", "drop `open`")
-    here = _text(table, "here", chunk)
+        raise chunk.error(f"no grammar `{grammar}`", _nearest(grammar, GRAMMARS), key="grammar")
+    tier = table.tier("tier") or Tier.READ
+    if table.values.get("open") and tier is Tier.READ:
+        raise chunk.error("a command that only reads must list its flags", "drop `open`")
+    here = table.text("here")
+    same: dict[str, Any] = {key: bool(table.values.get(key)) for key in _SWITCHES if key != "any"}
+    same |= {key: frozenset(table.words(key)) for key in _WORD_SETS} | {key: table.text(key) for key in _TEXTS}
     return CommandRule(
         name=" ".join(chunk.words),
         ref=chunk.ref,
         why=why,
         tier=tier,
         flags=flags,
-        operands=_operands(_text(table, "operands", chunk), chunk),
-        anywhere=bool(table.get("any")),
-        open=bool(table.get("open")),
-        otherwise=_tier(table, "otherwise", chunk),
-        listing=frozenset(_text(table, "listing", chunk).split()),
-        instead=frozenset(_text(table, "instead", chunk).split()),
-        target=frozenset(_text(table, "target", chunk).split()),
+        operands=table.operands(),
+        anywhere=bool(table.values.get("any")),
+        otherwise=table.tier("otherwise"),
         here=frozenset(here.split()) if here != "always" else frozenset(),
         here_always=here == "always",
-        looks=frozenset(_text(table, "looks", chunk).split()),
-        lists=frozenset(_text(table, "lists", chunk).split()),
-        unless=frozenset(_text(table, "unless", chunk).split()),
-        changes=_text(table, "changes", chunk),
-        alone=frozenset(_text(table, "alone", chunk).split()),
-        below=frozenset(_text(table, "below", chunk).split()),
-        heeds=tuple(_text(table, "heeds", chunk).split()),
-        interpreter=bool(table.get("interpreter")),
-        plain=bool(table.get("plain")),
-        builtin=bool(table.get("builtin")),
-        tame=bool(table.get("tame")),
-        single=bool(table.get("single")),
-        words=bool(table.get("words")),
-        unreached=bool(table.get("unreached")),
+        heeds=tuple(table.words("heeds")),
         grammar=grammar,
-        port=_text(table, "port", chunk),
-        registry=_text(table, "registry", chunk),
-        consequence=_consequence(table, chunk),
+        consequence=table.consequence(),
+        **same,
     )
 
 
@@ -201,7 +187,8 @@ def _sets(tables: Iterable[Chunk]) -> dict[str, str]:
     sets: dict[str, str] = {}
     for chunk in tables:
         if chunk.words == _SETS:
-            sets |= {key: _text({key: value}, key, chunk) for key, value in chunk.table().items()}
+            table = _Table(chunk, None)
+            sets |= {key: table.text(key) for key in table.values}
     return sets
 
 
@@ -235,8 +222,7 @@ def _assemble(tables: Iterable[Chunk], sets: Mapping[str, str]) -> CommandRule:
     found: dict[tuple[str, ...], Chunk] = {}
     for chunk in tables:
         if chunk.words in found:
-            why = f"`{' '.join(chunk.words)}` is described twice"
-            raise rule_error(chunk.file, chunk.line, why, "merge the two tables")
+            raise chunk.error(f"`{' '.join(chunk.words)}` is described twice", "merge the two tables")
         found[chunk.words] = chunk
     below: dict[tuple[str, ...], dict[str, Chunk]] = {}
     for words, chunk in found.items():
@@ -246,7 +232,7 @@ def _assemble(tables: Iterable[Chunk], sets: Mapping[str, str]) -> CommandRule:
         elif above in found:
             below.setdefault(above, {}).update(dict.fromkeys([words[-1], *chunk.also], chunk))
         else:
-            raise rule_error(chunk.file, chunk.line, f"`{' '.join(above)}` is not described", "add its table first")
+            raise chunk.error(f"`{' '.join(above)}` is not described", "add its table first")
 
     def make(chunk: Chunk) -> CommandRule:
         rule = _rule(chunk, sets)
@@ -287,23 +273,19 @@ def parse_rules(text: str, file: str) -> tuple[CommandRule, ...]:
     return tuple(rules)
 
 
-def parse_examples(text: str, file: str) -> tuple[Example, ...]:
+def parse_examples(text: str, file: str) -> tuple[RuleExample, ...]:
     """Return the `[[example]]` tables of one rule file, for the tests."""
     examples = []
     for chunk in chunks(text, file, examples=True):
-        table = chunk.table()
-        for key in table:
-            if key not in _EXAMPLE_KEYS:
-                raise rule_error(file, chunk.line_of(key), f"there is no key `{key}`", _nearest(key, _EXAMPLE_KEYS))
-        label = _text(table, "tier", chunk)
+        table = _Table(chunk, _EXAMPLE_KEYS)
+        label = table.text("tier")
         tier = next((tier for tier in Tier if tier.label == label), None)
         if tier is None:
-            raise rule_error(file, chunk.line_of("tier"), f"there is no tier `{label}`", _nearest(label, _TIERS))
-        effects = table.get("effects", [])
+            raise chunk.error(f"there is no tier `{label}`", _nearest(label, _TIERS), key="tier")
+        effects = table.values.get("effects", [])
         if not isinstance(effects, list):
-            raise rule_error(file, chunk.line_of("effects"), "`effects` is a list of texts", "")
-        effect_texts = tuple(str(effect) for effect in effects)
-        examples.append(Example(_text(table, "run", chunk), tier, effect_texts, _text(table, "why", chunk), chunk.ref))
+            raise chunk.error("`effects` is a list of texts", key="effects")
+        examples.append(RuleExample(table.text("run"), tier, tuple(map(str, effects)), table.text("why"), chunk.ref))
     return tuple(examples)
 
 
@@ -332,8 +314,9 @@ class RuleBook:
                 for name in (program, *_also(own)):
                     if name in book._chunks:
                         other = book._chunks[name][0]
-                        why = f"`{name}` is described in {other.file}:{other.line} too"
-                        raise rule_error(file, own[0].line, why, "keep one of them")
+                        raise own[0].error(
+                            f"`{name}` is described in {other.file}:{other.line} too", "keep one of them"
+                        )
                     book._chunks[name] = own
         return book
 
