@@ -7,7 +7,7 @@ from typing import Any
 
 from policy.model.profile import Profile
 from policy.model.verdict import Limits, ProblemError
-from policy.toml.schema import Path, TomlDocument, TomlError, Value, ValueType, read
+from policy.toml.schema import KeyPath, TomlDocument, TomlError, Value, ValueType, read
 
 LIMITS: Mapping[str, ValueType] = {
     "wall": ValueType.SECONDS,
@@ -21,7 +21,7 @@ LIMITS: Mapping[str, ValueType] = {
 }
 
 # fmt: off
-_LISTS: Mapping[Path, str] = {  # where it stands in the file -> the field of Profile
+_LISTS: Mapping[KeyPath, str] = {  # where it stands in the file -> the field of Profile
     ("secret", "home"):       "secret_home",
     ("secret", "paths"):      "secret_paths",
     ("secret", "names"):      "secret_names",
@@ -55,14 +55,14 @@ def parse_profile(text: str, source: str) -> Profile:
         raise ProfileError(error.problem) from None
 
 
-def shapes() -> dict[Path, ValueType]:
+def shapes() -> dict[KeyPath, ValueType]:
     """Return the keys of a complete profile, each with the type of its value."""
     found = dict.fromkeys(_LISTS, ValueType.TEXTS)
     found[("deny", "commands")] = ValueType.PATTERNS
     return found | {("limits", name): shape for name, shape in LIMITS.items()}
 
 
-def check_list(document: TomlDocument, path: Path) -> tuple[str, ...]:
+def check_list(document: TomlDocument, path: KeyPath) -> tuple[str, ...]:
     """Return the list at `path` after validating each entry. Raises TomlError."""
     if path not in document.values:
         why = "without this list something would be silently unprotected"
@@ -74,7 +74,7 @@ def check_list(document: TomlDocument, path: Path) -> tuple[str, ...]:
     return tuple(dict.fromkeys(entries))
 
 
-def list_fault(value: Value, path: Path) -> tuple[str, str] | None:
+def list_fault(value: Value, path: KeyPath) -> tuple[str, str] | None:
     """Return the cause and the fix for the first invalid entry of the list at `path`, or None."""
     for entry in texts(value):
         if why := _fault(entry, path):
@@ -107,7 +107,7 @@ def patterns_fault(value: Value) -> tuple[str, str] | None:
     return None
 
 
-def limits(values: Mapping[Path, Value], base: Limits) -> Limits:
+def limits(values: Mapping[KeyPath, Value], base: Limits) -> Limits:
     """Return `base` with the values of `[limits]` in place of its own."""
     given = {field.name: values.get(("limits", field.name)) for field in fields(Limits)}
     whole = {name: int(value) for name, value in given.items() if isinstance(value, int | float) and name != "wall"}
@@ -120,7 +120,7 @@ def texts(value: Value) -> tuple[str, ...]:
     return tuple(item for item in value if isinstance(item, str)) if isinstance(value, tuple) else ()
 
 
-def _fault(entry: str, path: Path) -> str | None:
+def _fault(entry: str, path: KeyPath) -> str | None:
     words = [word for word in entry.split("/") if word]
     if "[" in entry or "]" in entry or "\0" in entry or "\n" in entry or not words:
         return "may hold only a name, `/`, `*` and `?`"

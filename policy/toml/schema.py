@@ -4,11 +4,11 @@ nearest key.
 
 import re
 import tomllib
-from collections.abc import Callable, Mapping
-from dataclasses import field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import field, replace
 from datetime import date, datetime
 from enum import Enum
-from typing import TypeGuard
+from itertools import chain
 
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem, ProblemError
@@ -22,22 +22,29 @@ _WHERE = re.compile(r"\(at (?:line (\d+), column \d+|end of document)\)")
 
 
 class ValueType(Enum):
-    """The type of a value. Each member's value is the type in words, for error messages."""
+    """The type of a value. Each member's value is the type in words, for error messages; `example` is a valid value."""
 
-    TEXT = "a text in quotes"
-    TEXTS = "a list of texts in quotes"
-    PATTERNS = "a list of lists of words"
-    WHOLE = "a whole number above 0"
-    SECONDS = 'a time above 0: a number of seconds, or a text like "90s" or "5m"'
-    WHOLE_SECONDS = 'a time above 0: a whole number of seconds, or a text like "90s" or "5m"'
-    NUMBER = "a number, 0 or more"
-    SIZE = 'a size above 0: bytes, or a text like "512 MiB"'
-    WORDS = "a list of words, each one a text or a list of texts"
-    SWITCH = "true or false"
-    DATE = "a date without quotes and without a time"
+    TEXT = "a text in quotes", '"..."'
+    TEXTS = "a list of texts in quotes", '["...", "..."]'
+    PATTERNS = "a list of lists of words", '[["rm", "-rf", "*"]]'
+    WHOLE = "a whole number above 0", "100"
+    SECONDS = 'a time above 0: a number of seconds, or a text like "90s" or "5m"', "120"
+    WHOLE_SECONDS = 'a time above 0: a whole number of seconds, or a text like "90s" or "5m"', "120"
+    NUMBER = "a number, 0 or more", "1.5"
+    SIZE = 'a size above 0: bytes, or a text like "512 MiB"', '"4 GiB"'
+    WORDS = "a list of words, each one a text or a list of texts", '["npm", "run", ["build", "lint"]]'
+    SWITCH = "true or false", "true"
+    DATE = "a date without quotes and without a time", "2030-12-31"
+
+    example: str
+
+    def __new__(cls, description: str, example: str) -> "ValueType":
+        member = object.__new__(cls)
+        member._value_, member.example = description, example
+        return member
 
 
-Path = tuple[str, ...]
+KeyPath = tuple[str, ...]
 Value = str | float | date | tuple[str, ...] | tuple[tuple[str, ...], ...]
 
 
@@ -78,9 +85,8 @@ class TomlEntry:
 
     def error_at(self, key: str, why: str, fix: str) -> TomlError:
         """Return an error about the key `key`, or about the whole entry if it does not contain that key."""
-        what = f"`{self.name}.{key}`" if key in self.values else f"`[[{self.name}]]`"
-        line = self.lines.get(key, self.line)
-        return TomlError(self.source, line, what, why, fix)
+        subject = f"`{self.name}.{key}`" if key in self.values else f"`[[{self.name}]]`"
+        return TomlError(self.source, self.lines.get(key, self.line), subject, why, fix)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,25 +102,28 @@ class TomlDocument:
 
     source: str
     text: str
-    values: Mapping[Path, Value]
+    values: Mapping[KeyPath, Value]
     entries: tuple[TomlEntry, ...] = ()
-    was: Mapping[Path, Path] = field(default_factory=dict)
+    was: Mapping[KeyPath, KeyPath] = field(default_factory=dict)
 
-    def line(self, path: Path) -> int:
+    def line(self, path: KeyPath) -> int:
         """Return the line of a key, from 1, or the nearest known line above it if the key is written in an
         unusual way.
         """
-        return _line(self.text, self.was.get(path, path))
+        from policy.toml.lines import line_of  # only for error messages
 
-    def error_at(self, path: Path, why: str, fix: str) -> TomlError:
+        return line_of(self.text, self.was.get(path, path))
+
+    def error_at(self, path: KeyPath, why: str, fix: str) -> TomlError:
         """Return an error about the value at `path`."""
-        return _error(self.source, self.text, self.was.get(path, path), why, fix)
+        subject = f"`{dotted(self.was.get(path, path))}`"
+        return TomlError(self.source, self.line(path), subject, why, fix)
 
 
 def read(
     text: str,
     source: str,
-    shapes: Mapping[Path, ValueType],
+    shapes: Mapping[KeyPath, ValueType],
     lists: Mapping[str, Mapping[str, ValueType]] | None = None,
 ) -> TomlDocument:
     """Parse `text`. Raises TomlError for invalid syntax, an unknown key, or a value of the wrong type.
@@ -131,30 +140,37 @@ def read(
 def validate(
     text: str,
     source: str,
-    shapes: Mapping[Path, ValueType],
+    shapes: Mapping[KeyPath, ValueType],
     lists: Mapping[str, Mapping[str, ValueType]] | None = None,
     *,
     most: int,
-    renew: Callable[[dict[str, object]], Mapping[Path, Path]] | None = None,
+    renew: Callable[[dict[str, object]], Mapping[KeyPath, KeyPath]] | None = None,
 ) -> tuple[TomlDocument, list[TomlError]]:
     """Parse `text` and return the valid part with the errors of the rest, at most `most`. Nothing is valid if the
     syntax is not.
 
     `renew` renames the keys of an older format in place and returns the older name of each.
     """
-    faults: list[TomlError] = []
     try:
-        document = parse(text, source)
+        raw = parse(text, source)
     except TomlError as error:
         return TomlDocument(source, text, {}), [error]
-    was = renew(document) if renew else {}
-    values: dict[Path, Value] = {}
+    values: dict[KeyPath, Value] = {}
     entries: list[TomlEntry] = []
-    for name, keys in (lists or {}).items():
-        if name in document:
-            entries += _entries(document.pop(name), name, source, text, keys, faults, most)
-    _walk(document, (), _Reading(source, text, shapes, lists or {}, values, faults, most, was))
-    return TomlDocument(source, text, values, tuple(entries), was), faults[:most]
+    faults: list[TomlError] = []
+    document = TomlDocument(source, text, values, was=renew(raw) if renew else {})
+    tables = {name: raw.pop(name) for name in lists or {} if name in raw}
+    findings = [_entries(tables[name], name, (lists or {})[name], document) for name in tables]
+    for finding in chain(*findings, _values(raw, (), shapes, lists or {}, document)):
+        if isinstance(finding, TomlError):
+            faults.append(finding)
+            if len(faults) >= most:
+                break
+        elif isinstance(finding, TomlEntry):
+            entries.append(finding)
+        else:
+            values[finding[0]] = finding[1]
+    return replace(document, entries=tuple(entries)), faults
 
 
 def parse(text: str, source: str) -> dict[str, object]:
@@ -197,38 +213,28 @@ def _syntax(error: ValueError, source: str, text: str) -> TomlError:
 
 
 def _entries(
-    raw: object,
-    name: str,
-    source: str,
-    text: str,
-    keys: Mapping[str, ValueType],
-    faults: list[TomlError],
-    most: int,
-) -> list[TomlEntry]:
+    raw: object, name: str, keys: Mapping[str, ValueType], document: TomlDocument
+) -> Iterator[TomlError | TomlEntry]:
+    """Yield each `[[name]]`, or the errors of one that is not valid."""
     tables = raw if isinstance(raw, list) else []
     if not isinstance(raw, list) or not all(isinstance(table, dict) for table in tables):
         why = "it is written once for each entry, in two brackets"
-        faults.append(_error(source, text, (name,), why, f"write `[[{name}]]`"))
-        return []
-    found = []
-    for table, (line, lines) in zip(tables, _places(text, name, len(tables)), strict=True):
-        if len(faults) >= most:
-            break
-        entry = TomlEntry(source, name, line, dict.fromkeys(table, ""), lines)
+        yield document.error_at((name,), why, f"write `[[{name}]]`")
+        return
+    for table, (line, lines) in zip(tables, _places(document.text, name, len(tables)), strict=True):
+        entry = TomlEntry(document.source, name, line, dict.fromkeys(table, ""), lines)
         values: dict[str, Value] = {}
-        before = len(faults)
+        faults: list[TomlError] = []
         for key, given in table.items():
             if key not in keys:
                 faults.append(_no_key(entry, key, keys))
-                continue
-            value = value_of(given, keys[key])
-            if value is None:
-                faults.append(entry.error_at(key, f"it must be {keys[key].value}", f"write {_example(key, keys[key])}"))
+            elif (value := value_of(given, keys[key])) is None:
+                faults.append(entry.error_at(key, *_wrong_type(key, keys[key])))
             else:
                 values[key] = value
-        if len(faults) == before:
-            found.append(TomlEntry(source, name, line, values, lines))
-    return found
+        yield from faults
+        if not faults:
+            yield replace(entry, values=values)
 
 
 def _no_key(entry: TomlEntry, key: str, keys: Mapping[str, ValueType]) -> TomlError:
@@ -248,45 +254,36 @@ def _places(text: str, name: str, count: int) -> list[tuple[int, dict[str, int]]
     return entries if len(entries) == count else [(line_of(text, (name,)), {})] * count
 
 
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    source: str
-    text: str
-    shapes: Mapping[Path, ValueType]
-    lists: Mapping[str, object]
-    values: dict[Path, Value]
-    faults: list[TomlError]
-    most: int
-    was: Mapping[Path, Path]
-
-
-def _walk(table: Mapping[str, object], at: Path, reading: _Reading) -> None:
-    shapes, source, text = reading.shapes, reading.source, reading.text
+def _values(
+    table: Mapping[str, object],
+    at: KeyPath,
+    shapes: Mapping[KeyPath, ValueType],
+    lists: Mapping[str, object],
+    document: TomlDocument,
+) -> Iterator[TomlError | tuple[KeyPath, Value]]:
+    """Yield the path and the value of each key below `at`, or the error of one that is not valid."""
     for key, raw in table.items():
-        if len(reading.faults) >= reading.most:
-            return
         path = (*at, key)
         shape = value_type_of(path, shapes)
         if shape is not None:
             value = value_of(raw, shape)
-            if value is None:
-                why, fix = f"it must be {shape.value}", f"write {_example(key, shape)}"
-                reading.faults.append(_error(source, text, reading.was.get(path, path), why, fix))
-            else:
-                reading.values[path] = value
-        elif any(_fits(path, known[: len(path)]) and len(known) > len(path) for known in shapes):
-            if isinstance(raw, dict):
-                _walk(raw, path, reading)
-                continue
-            inner = sorted({known[len(path)] for known in shapes if _fits(path, known[: len(path)])} - {"*"})
-            fix = f"write `[{dotted(path)}]` and below it {_or(inner)}" if inner else f"write `[{dotted(path)}.NAME]`"
-            why = "it is a table of settings, not a single value"
-            reading.faults.append(_error(source, text, path, why, fix))
+            yield (path, value) if value is not None else document.error_at(path, *_wrong_type(key, shape))
+        elif not (below := _below(path, shapes)):
+            yield _unknown(path, document, shapes, {} if at else lists)
+        elif isinstance(raw, dict):
+            yield from _values(raw, path, shapes, lists, document)
         else:
-            reading.faults.append(_unknown(path, source, text, shapes, {} if at else reading.lists))
+            inner = sorted(below - {"*"})
+            fix = f"write `[{dotted(path)}]` and below it {_or(inner)}" if inner else f"write `[{dotted(path)}.NAME]`"
+            yield document.error_at(path, "it is a table of settings, not a single value", fix)
 
 
-def value_type_of(path: Path, shapes: Mapping[Path, ValueType]) -> ValueType | None:
+def _below(path: KeyPath, shapes: Mapping[KeyPath, ValueType]) -> set[str]:
+    """Return the names that may follow `path`; `*` stands for any name."""
+    return {known[len(path)] for known in shapes if len(known) > len(path) and _fits(path, known[: len(path)])}
+
+
+def value_type_of(path: KeyPath, shapes: Mapping[KeyPath, ValueType]) -> ValueType | None:
     """Return the type of the value at `path`, whose entry in `shapes` may contain `*`, or None for an unknown key."""
     exact = shapes.get(path)
     if exact is not None:
@@ -295,31 +292,31 @@ def value_type_of(path: Path, shapes: Mapping[Path, ValueType]) -> ValueType | N
 
 
 def _unknown(
-    path: Path, source: str, text: str, shapes: Mapping[Path, ValueType], lists: Mapping[str, object]
+    path: KeyPath, document: TomlDocument, shapes: Mapping[KeyPath, ValueType], lists: Mapping[str, object]
 ) -> TomlError:
     from difflib import get_close_matches  # only for complaints: most starts need none
 
     at, key = path[:-1], path[-1]
-    here = sorted({known[len(at)] for known in shapes if len(known) > len(at) and _fits(at, known[: len(at)])} - {"*"})
+    here = sorted(_below(at, shapes) - {"*"})
     near = get_close_matches(key, [*here, *lists], n=1, cutoff=0.5)
-    if near and near[0] in lists:
-        return _error(source, text, path, "there is no such key", f"did you mean `[[{near[0]}]]`?")
-    if near:
-        return _error(source, text, path, "there is no such key", f"did you mean `{dotted((*at, near[0]))}`?")
-    # The right key in the wrong table is the other common slip.
     elsewhere = [known for known in shapes if known[-1] == key]
-    if elsewhere:
-        return _error(source, text, path, "there is no such key here", f"did you mean `{dotted(elsewhere[0])}`?")
-    where = f"in [{dotted(at)}]" if at else "at the top"
-    return _error(source, text, path, "there is no such key", f"the keys {where} are {_or([*here, *lists])}")
+    why = "there is no such key"
+    if near:
+        fix = f"did you mean `[[{near[0]}]]`?" if near[0] in lists else f"did you mean `{dotted((*at, near[0]))}`?"
+    elif elsewhere:  # the right key in the wrong table is the other common slip
+        why, fix = "there is no such key here", f"did you mean `{dotted(elsewhere[0])}`?"
+    else:
+        fix = f"the keys {f'in [{dotted(at)}]' if at else 'at the top'} are {_or([*here, *lists])}"
+    return document.error_at(path, why, fix)
 
 
-def _error(source: str, text: str, path: Path, why: str, fix: str) -> TomlError:
-    line = _line(text, path)
-    return TomlError(source, line, f"`{dotted(path)}`", why, fix)
+def _wrong_type(key: str, shape: ValueType) -> tuple[str, str]:
+    """Return the cause and the fix of an error about a value of another type."""
+    example = "1" if shape is ValueType.WHOLE and key == "version" else shape.example
+    return f"it must be {shape.value}", f"write `{key} = {example}`"
 
 
-def _fits(path: Path, known: Path) -> bool:
+def _fits(path: KeyPath, known: KeyPath) -> bool:
     return len(path) == len(known) and all(want in ("*", word) for word, want in zip(path, known, strict=True))
 
 
@@ -336,19 +333,20 @@ def value_of(raw: object, shape: ValueType) -> Value | None:
         case ValueType.WHOLE:
             return raw if isinstance(raw, int) and not isinstance(raw, bool) and 0 < raw < 1 << 62 else None
         case ValueType.SECONDS:
-            raw = seconds(raw) if isinstance(raw, str) else raw
-            good = isinstance(raw, int | float) and not isinstance(raw, bool)
-            return float(raw) if good and isinstance(raw, int | float) and 0 < raw <= 7 * 86_400 else None
+            number = _number(seconds(raw) if isinstance(raw, str) else raw)
+            return float(number) if number is not None and 0 < number <= 7 * 86_400 else None
         case ValueType.WHOLE_SECONDS:
             span = seconds(raw) if isinstance(raw, str) else None
             return value_of(int(span) if span is not None and span.is_integer() else raw, ValueType.WHOLE)
         case ValueType.NUMBER:
-            good = isinstance(raw, int | float) and not isinstance(raw, bool)
-            return float(raw) if good and isinstance(raw, int | float) and 0 <= raw <= 1e15 else None
+            number = _number(raw)
+            return float(number) if number is not None and 0 <= number <= 1e15 else None
         case ValueType.SIZE:
             return size(raw) if isinstance(raw, str) else value_of(raw, ValueType.WHOLE)
         case ValueType.WORDS:
-            words = [_texts(word) if isinstance(word, list) else _texts([word]) for word in raw] if _filled(raw) else []
+            words = (
+                [_texts(word if isinstance(word, list) else [word]) for word in raw] if isinstance(raw, list) else []
+            )
             return tuple(word for word in words if word) if words and all(words) else None
         case ValueType.SWITCH:
             return raw if isinstance(raw, bool) else None
@@ -374,8 +372,8 @@ def seconds(text: str) -> float | None:
     return number / 1000 if unit == "ms" else number * {"s": 1, "m": 60, "min": 60, "h": 3600}[unit]
 
 
-def _filled(raw: object) -> TypeGuard[list[object]]:
-    return isinstance(raw, list) and bool(raw)
+def _number(raw: object) -> int | float | None:
+    return raw if isinstance(raw, int | float) and not isinstance(raw, bool) else None
 
 
 def _texts(raw: object) -> tuple[str, ...] | None:
@@ -384,30 +382,7 @@ def _texts(raw: object) -> tuple[str, ...] | None:
     return tuple(raw)
 
 
-def _example(key: str, shape: ValueType) -> str:
-    examples = {
-        ValueType.TEXT: f'`{key} = "..."`',
-        ValueType.TEXTS: f'`{key} = ["...", "..."]`',
-        ValueType.PATTERNS: f'`{key} = [["rm", "-rf", "*"]]`',
-        ValueType.WHOLE: f"`{key} = {1 if key == 'version' else 100}`",
-        ValueType.SECONDS: f"`{key} = 120`",
-        ValueType.WHOLE_SECONDS: f"`{key} = 120`",
-        ValueType.NUMBER: f"`{key} = 1.5`",
-        ValueType.SIZE: f'`{key} = "4 GiB"`',
-        ValueType.WORDS: f'`{key} = ["npm", "run", ["build", "lint"]]`',
-        ValueType.SWITCH: f"`{key} = true`",
-        ValueType.DATE: f"`{key} = 2030-12-31`",
-    }
-    return examples[shape]
-
-
-def _line(text: str, path: Path) -> int:
-    from policy.toml.lines import line_of  # only for error messages
-
-    return line_of(text, path)
-
-
-def dotted(path: Path) -> str:
+def dotted(path: KeyPath) -> str:
     """Return `path` as written in a file, at most 200 characters, with `?` for each unprintable character."""
     words = (word if _BARE.fullmatch(word) or word == "*" else f'"{word}"' for word in path)
     return "".join(char if char.isprintable() else "?" for char in ".".join(words))[:200]

@@ -9,8 +9,7 @@ from pathlib import Path
 from policy.model.frozen import dataclass
 from policy.model.tier import Mode
 from policy.toml.lines import lines_of
-from policy.toml.schema import Path as KeyPath
-from policy.toml.schema import dotted, value_type_of
+from policy.toml.schema import KeyPath, dotted, value_type_of
 from runner.config import Settings, load
 from runner.config.amounts import apply_limits
 from runner.config.edit import migrated, with_value, without, write, written

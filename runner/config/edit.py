@@ -13,8 +13,7 @@ from typing import Any, cast
 
 from policy.model.verdict import Problem
 from policy.toml.lines import StatementKind, lines_of, statements
-from policy.toml.schema import Path as KeyPath
-from policy.toml.schema import TomlError, ValueType, dotted, parse, value_of
+from policy.toml.schema import KeyPath, TomlError, ValueType, dotted, parse, value_of
 from runner.config.migrations import MIGRATIONS, VERSION, renew
 from runner.config.read_layer import plain
 from runner.config.schema import Key

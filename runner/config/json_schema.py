@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from importlib import resources
 from typing import Any
 
-from policy.toml.schema import Path as KeyPath
-from policy.toml.schema import ValueType
+from policy.toml.schema import KeyPath, ValueType
 from runner.config.schema import KEYS, LISTS, SECTIONS, Key, TableList, Widens
 
 FILE = "config.schema.json"

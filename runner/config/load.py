@@ -20,8 +20,7 @@ from policy.model.verdict import Limits, Problem
 from policy.rules.rule_file import RuleError
 from policy.rules.rulebook import RuleBook
 from policy.toml.profile import ProfileError, parse_profile
-from policy.toml.schema import Path as KeyPath
-from policy.toml.schema import TomlDocument, TomlError, Value
+from policy.toml.schema import KeyPath, TomlDocument, TomlError, Value
 from runner.config.personal_settings import personal
 from runner.config.settings import ConfigError, ConfigLayer, LayerValues, Settings
 from runner.state import paths

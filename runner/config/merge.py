@@ -10,8 +10,7 @@ from policy.model.verdict import Problem
 from policy.permission.dead_rules import faults
 from policy.permission.file import permissions
 from policy.toml.profile import limits, patterns, texts
-from policy.toml.schema import Path as KeyPath
-from policy.toml.schema import TomlDocument, TomlEntry, Value
+from policy.toml.schema import KeyPath, TomlDocument, TomlEntry, Value
 from runner.config.schema import Key, Widens, key_of, list_of
 from runner.config.settings import ConfigError, IgnoredSetting, LayerValues, SettingNotice, Settings
 from sandbox.backend import Level

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import cast
 
 from policy.model.frozen import dataclass
-from policy.toml.schema import Path
+from policy.toml.schema import KeyPath
 
 VERSION = 1  # of the format that is written now
 
@@ -21,7 +21,7 @@ class Migration:
 
     to: int
     why: str
-    renamed: Mapping[Path, Path]
+    renamed: Mapping[KeyPath, KeyPath]
 
 
 MIGRATIONS: tuple[Migration, ...] = (
@@ -29,13 +29,13 @@ MIGRATIONS: tuple[Migration, ...] = (
 )
 
 
-def renew(document: dict[str, object]) -> Mapping[Path, Path]:
+def renew(document: dict[str, object]) -> Mapping[KeyPath, KeyPath]:
     """Rename the keys of an older document in place and return the old name of each.
 
     A document with both names keeps the old one, which is then reported as an unknown key.
     """
     version = document.get("version", 0)
-    was: dict[Path, Path] = {}
+    was: dict[KeyPath, KeyPath] = {}
     for migration in MIGRATIONS:
         if not isinstance(version, int) or migration.to <= version:
             continue
@@ -45,7 +45,7 @@ def renew(document: dict[str, object]) -> Mapping[Path, Path]:
     return was
 
 
-def _move(document: dict[str, object], old: Path, new: Path) -> bool:
+def _move(document: dict[str, object], old: KeyPath, new: KeyPath) -> bool:
     """Rename one key. INVARIANT: a key stays in its table, so that the text around the key keeps its meaning."""
     table = _table(document, old[:-1])
     if table is None or old[-1] not in table or new[-1] in table:
@@ -54,7 +54,7 @@ def _move(document: dict[str, object], old: Path, new: Path) -> bool:
     return True
 
 
-def _table(document: dict[str, object], path: Path) -> dict[str, object] | None:
+def _table(document: dict[str, object], path: KeyPath) -> dict[str, object] | None:
     at: object = document
     for word in path:
         at = cast(dict[str, object], at).get(word) if isinstance(at, dict) else None

@@ -8,8 +8,7 @@ from policy.model.glob import glob
 from policy.model.profile import PermissionRule
 from policy.model.tier import Ruling
 from policy.permission.paths import parts_of
-from policy.toml.schema import Path as KeyPath
-from policy.toml.schema import Value
+from policy.toml.schema import KeyPath, Value
 from runner.config import Settings
 
 _UNDO_OFF: dict[KeyPath, Value] = {("undo", "enabled"): False, ("undo", "required"): False}

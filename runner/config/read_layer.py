@@ -6,8 +6,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from policy.model.verdict import Problem
-from policy.toml.schema import Path as KeyPath
-from policy.toml.schema import TomlDocument, TomlError, ValueType, validate, value_of
+from policy.toml.schema import KeyPath, TomlDocument, TomlError, ValueType, validate, value_of
 from runner.config.migrations import renew
 from runner.config.schema import ENTRIES, SHAPES, VARIABLES, key_of, list_of
 from runner.config.settings import ConfigError, ConfigLayer, LayerValues

@@ -10,8 +10,7 @@ from policy.model.profile import Layer, Profile
 from policy.model.tier import Mode
 from policy.model.verdict import Problem, ProblemError
 from policy.rules.rulebook import RuleBook
-from policy.toml.schema import Path as KeyPath
-from policy.toml.schema import TomlDocument, TomlEntry, TomlError, Value, dotted
+from policy.toml.schema import KeyPath, TomlDocument, TomlEntry, TomlError, Value, dotted
 from sandbox.backend import ContainerOptions, Level
 
 

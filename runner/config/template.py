@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from policy.toml.schema import Path as KeyPath
-from policy.toml.schema import Value, ValueType
+from policy.toml.schema import KeyPath, Value, ValueType
 from runner.config.json_schema import FILE as SCHEMA
 from runner.config.migrations import VERSION
 from runner.config.schema import KEYS, LISTS, SECTIONS, Key, TableList, Widens

@@ -18,8 +18,7 @@ from pydantic import (
     create_model,
 )
 
-from policy.toml.schema import Path as KeyPath
-from policy.toml.schema import TomlEntry, Value, ValueType, value_of
+from policy.toml.schema import KeyPath, TomlEntry, Value, ValueType, value_of
 from runner.config.schema import KEYS, LISTS, Key, TableList
 
 
