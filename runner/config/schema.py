@@ -14,8 +14,7 @@ from policy.model.tier import Mode, Tier
 from policy.permission.file import KEYS as RULE_KEYS
 from policy.permission.file import MOST as MOST_RULES
 from policy.toml.profile import LIMITS, list_fault, patterns_fault
-from policy.toml.schema import Path as KeyPath
-from policy.toml.schema import TomlEntry, TomlError, Value, ValueType
+from policy.toml.schema import KeyPath, TomlEntry, TomlError, Value, ValueType
 from runner.config import validators
 from runner.config.credential_table import (
     CREDENTIAL_EXAMPLE,

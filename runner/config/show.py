@@ -4,8 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 
 from policy.model.frozen import dataclass
-from policy.toml.schema import Path as KeyPath
-from policy.toml.schema import TomlDocument, TomlEntry, Value, ValueType, dotted, read, value_type_of
+from policy.toml.schema import KeyPath, TomlDocument, TomlEntry, Value, ValueType, dotted, read, value_type_of
 from runner.config.load import PACKAGED, packaged_text
 from runner.config.schema import KEYS, LISTS, SHAPES, key_of
 from runner.config.settings import ConfigLayer, SettingOrigin, SettingOrigins, Settings
