@@ -2,5 +2,5 @@
 
 The packages in import order, highest first: `cli`, `frontends`, `agent`, `loop`, `engine`, `sessions`, `approval`,
 `doctor`, `audit`, `changes`, `gate`, `facts`, `providers`, `config`, `stderr`, `secrets`, `state`, `text`, `events`,
-`messages`, `problems`. A package may import only those to the right of it. Start reading at `loop.py`.
+`event_values`, `messages`, `problems`. A package may import only those to the right of it. Start reading at `loop.py`.
 """

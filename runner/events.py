@@ -3,7 +3,6 @@
 import dataclasses
 import json
 from collections.abc import Callable
-from enum import Enum, IntEnum
 from typing import ClassVar
 
 from policy.model.action import Action
@@ -11,137 +10,9 @@ from policy.model.assessment import RuleRef
 from policy.model.frozen import dataclass
 from policy.model.tier import Mode, Ruling, Tier
 from policy.model.verdict import Cell, Problem
+from runner.event_values import Card, json_value
 from runner.messages import Failure, Usage
 from sandbox.backend import Connection, Enforcement, Violation
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """Words of a shown command that a reason points at: `command[start:end]`, which is `text`."""
-
-    start: int
-    end: int
-    tier: Tier
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class FileChange:
-    """The change of one file.
-
-    Attributes:
-        path: The path of the file.
-        new: True if the file does not exist yet.
-        added: The number of added lines.
-        removed: The number of removed lines.
-        lines: The lines of the diff; each begins with `+`, `-`, a blank or `@@`.
-        note: A fact that the user must know and that the lines do not show.
-    """
-
-    path: str
-    new: bool
-    added: int
-    removed: int
-    lines: tuple[str, ...]
-    note: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Pick:
-    """One answer to a question that can be remembered.
-
-    Attributes:
-        keys: The keys that select the answer.
-        words: The exact description of what is granted or forbidden.
-        where: The scope of the grant.
-        not_covered: Two similar actions that the grant does not cover.
-        yes: True if the answer also allows this action.
-    """
-
-    keys: tuple[str, ...]
-    words: str
-    where: str
-    not_covered: tuple[str, ...]
-    yes: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Card:
-    """The content of one question.
-
-    Attributes:
-        question: The question itself.
-        line: One line about the consequence of a yes for the user.
-        tier: The tier of the badge.
-        tiers: Every tier of the action, the highest first.
-        command: The whole action as it would be typed.
-        marks: The risky words of the command.
-        letters: The letters of the command that look like other letters.
-        why: The reason of the question.
-        rule: The rule of that reason.
-        cell: The cell of the matrix.
-        more: The other reasons.
-        terms: The exact rights that a yes gives, as label and text.
-        caveats: The rights that the action needs and does not get.
-        paths: The paths that the command itself names as changed.
-        change: The change of a file, or None.
-        choices: The answers that can be remembered.
-        careful: True if only the letter itself is a yes, and no other key.
-        editable: True if the user may change the command.
-    """
-
-    question: str
-    line: str
-    tier: Tier
-    tiers: tuple[Tier, ...]
-    command: str
-    marks: tuple[Mark, ...]
-    letters: tuple[str, ...]
-    why: str
-    rule: str
-    cell: str
-    more: tuple[str, ...]
-    terms: tuple[tuple[str, str], ...]
-    caveats: tuple[str, ...]
-    paths: tuple[str, ...]
-    change: FileChange | None
-    choices: tuple[Pick, ...]
-    careful: bool
-    editable: bool
-
-    def as_json(self) -> dict[str, object]:
-        """Return a JSON-able object. Marks whose words were masked since are left out: they would point at other
-        words.
-        """
-        told = self.change
-        return {
-            "line": self.line,
-            "tier": self.tier.label,
-            "tiers": [tier.label for tier in self.tiers],
-            "command": self.command,
-            "marks": [
-                {"start": mark.start, "end": mark.end, "tier": mark.tier.label, "text": mark.text}
-                for mark in self.marks
-                if self.command[mark.start : mark.end] == mark.text
-            ],
-            "letters": list(self.letters),
-            "why": self.why,
-            "rule": self.rule,
-            "cell": self.cell,
-            "more": list(self.more),
-            "terms": dict(self.terms),
-            "caveats": list(self.caveats),
-            "paths": list(self.paths),
-            "change": told and {"path": told.path, "new": told.new, "added": told.added, "removed": told.removed,
-                                "diff": list(told.lines), "note": told.note},
-            "choices": [
-                {"keys": list(pick.keys), "answer": "yes" if pick.yes else "no", "grant": pick.words,
-                 "where": pick.where, "not_covered": list(pick.not_covered)}
-                for pick in self.choices
-            ],
-            "careful": self.careful,
-            "editable": self.editable,
-        }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +23,7 @@ class _Event:
 
     def as_json(self) -> dict[str, object]:
         """Return a JSON-able object: `type` first, then the fields under their names."""
-        named = {item.name: _plain(getattr(self, item.name)) for item in dataclasses.fields(self)}
+        named = {item.name: json_value(getattr(self, item.name)) for item in dataclasses.fields(self)}
         return {"type": self.type, **named}
 
     def line(self) -> str:
@@ -162,7 +33,7 @@ class _Event:
 
 @dataclass(frozen=True, slots=True)
 class SessionStarted(_Event):
-    """The boundary stands: `enforcement` is what the canary saw."""
+    """The sandbox is ready: `enforcement` is the result of the canary."""
 
     type: ClassVar[str] = "session_started"
     session: str
@@ -206,9 +77,7 @@ class Resumed(_Event):
 
 @dataclass(frozen=True, slots=True)
 class Prompted(_Event):
-    """A user or a pipeline sent a prompt. `text` goes to the model; `typed` is the typed line if it differs, or
-    empty.
-    """
+    """A prompt was sent. `text` goes to the model; `typed` is the line that the user typed if it differs, or empty."""
 
     type: ClassVar[str] = "prompted"
     text: str
@@ -259,8 +128,8 @@ class ContextUsed(_Event):
 
 @dataclass(frozen=True, slots=True)
 class Compacted(_Event):
-    """The model sees less of the conversation from here on; the session file keeps all. `level` is what was done
-    (trim, one-line, summary, recent, truncate, asked), `before` and `after` are tokens."""
+    """The model sees less of the conversation from here on; the session file keeps all. `level` is trim, one-line,
+    summary, recent, truncate or asked; `before` and `after` are tokens."""
 
     type: ClassVar[str] = "compacted"
     level: str
@@ -283,9 +152,7 @@ class Retrying(_Event):
 
 @dataclass(frozen=True, slots=True)
 class Queued(_Event):
-    """A text was queued while the model worked. `kind`: `steer` for after the current batch of calls, `follow_up`
-    for after the turn.
-    """
+    """A text was queued while the model worked, until the batch of calls (`steer`) or the turn (`follow_up`) ends."""
 
     type: ClassVar[str] = "queued"
     text: str
@@ -330,7 +197,7 @@ class PlanProposed(_Event):
 
 @dataclass(frozen=True, slots=True)
 class ToolProposed(_Event):
-    """The model called a tool. `action` is what was planned from it, None when the call made no sense."""
+    """The model called a tool. `action` is the planned action, or None if the call is malformed."""
 
     type: ClassVar[str] = "tool_proposed"
     call: str
@@ -340,7 +207,7 @@ class ToolProposed(_Event):
 
 @dataclass(frozen=True, slots=True)
 class VerdictReached(_Event):
-    """The gate's answer: the tiers found (worst first), the ruling, and the reason, rule and cell it rests on."""
+    """The verdict of the gate: the tiers (worst first), the ruling, and its reason, rule and matrix cell."""
 
     type: ClassVar[str] = "verdict"
     call: str
@@ -373,7 +240,7 @@ class QuestionAsked(_Event):
 
 @dataclass(frozen=True, slots=True)
 class PickWanted(_Event):
-    """A /command has a list to pick from: a program answers with `id` and the `value` of a row, or says no."""
+    """A `/command` has a list to pick from. A program answers with `id` and the `value` of a row, or refuses."""
 
     type: ClassVar[str] = "pick_wanted"
     id: str
@@ -385,8 +252,8 @@ class PickWanted(_Event):
 class QuestionAnswered(_Event):
     """The user answered a question.
 
-    `feedback` is the user's text with a no. `edited` is the command that the user put in place of the proposed command;
-    it is judged like any other command.
+    `feedback` is the user's text with a refusal. `edited` is the user's command in place of the proposed command; it is
+    judged like any other command.
     """
 
     type: ClassVar[str] = "question_answered"
@@ -408,8 +275,8 @@ class CommandOutput(_Event):
 
 @dataclass(frozen=True, slots=True)
 class ActionFinished(_Event):
-    """An allowed action ended. `text` is what the model is told; `kept` is where the whole lies when that was cut.
-    `record` is the number of its decision in the audit log."""
+    """An allowed action ended. `text` is the result for the model; `kept` is the path of the whole output if `text` is
+    cut. `record` is the number of the decision in the audit log."""
 
     type: ClassVar[str] = "finished"
     call: str
@@ -426,9 +293,8 @@ class ActionFinished(_Event):
 
 @dataclass(frozen=True, slots=True)
 class Denied(_Event):
-    """Policy or the user refused an action, and nothing was run. `action` is one line about the action; `record` is
-    the number of the decision in the audit log.
-    """
+    """Policy or the user refused an action, and nothing was run. `action` is one line about the action, and `record`
+    the number of the decision in the audit log."""
 
     type: ClassVar[str] = "denied"
     call: str
@@ -441,7 +307,7 @@ class Denied(_Event):
 
 @dataclass(frozen=True, slots=True)
 class MalformedCall(_Event):
-    """The call could not be planned: unknown tool, or arguments that do not fit. Nothing ran."""
+    """The call could not be planned: unknown tool, or arguments that do not fit. Nothing was run."""
 
     type: ClassVar[str] = "malformed_call"
     call: str
@@ -460,8 +326,7 @@ class Notice(_Event):
 @dataclass(frozen=True, slots=True)
 class Display(_Event):
     """The answer to a `/command`, for the user only: neither for the model nor for the session file. `kind` is text,
-    diff, markdown, or draft (a text for the user to change and send).
-    """
+    diff, markdown, or draft (a text for the user to change and send)."""
 
     type: ClassVar[str] = "shown"
     text: str
@@ -470,8 +335,8 @@ class Display(_Event):
 
 @dataclass(frozen=True, slots=True)
 class ErrorRaised(_Event):
-    """The session could not go on. With `input_line`, only that line of JSON mode's input could not be followed,
-    and all goes on."""
+    """The session cannot continue. With `input_line`, only that line of the input of JSON mode was refused, and the
+    session continues."""
 
     type: ClassVar[str] = "error"
     problem: Problem
@@ -532,31 +397,5 @@ Event = (
     | RunEnded
 )
 
-# Takes every event in the order things happened. Must return soon: the loop waits for it.
+# Takes every event in its order. Must return soon, because the loop waits for it.
 Emit = Callable[[Event], None]
-
-
-def _plain(value: object) -> object:
-    """Return a JSON-able form: dataclasses as objects (actions and events with their `type`), tiers and rulings as
-    labels.
-    """
-    if isinstance(value, _Event):
-        return value.as_json()
-    if isinstance(value, RuleRef):
-        return str(value)
-    if callable(told := getattr(value, "as_json", None)):  # a card, which events need not know
-        return told()
-    if isinstance(value, Tier):
-        return value.label
-    if isinstance(value, IntEnum):
-        return value.name.lower()
-    if isinstance(value, Enum):
-        return value.value
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {item.name: _plain(getattr(value, item.name)) for item in dataclasses.fields(value)}
-        return {"type": value.kind, **fields} if isinstance(value, Action) else fields
-    if isinstance(value, tuple | list):
-        return [_plain(item) for item in value]
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    return value

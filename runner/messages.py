@@ -86,8 +86,8 @@ def without_thoughts(messages: list[Message]) -> None:
     """
     for place, message in enumerate(messages):
         if isinstance(message, AssistantMessage) and has_thoughts(message):
-            kept = tuple(each for each in message.content if not isinstance(each, ThinkingBlock))
-            messages[place] = AssistantMessage(kept or (TextBlock("[no answer]"),))
+            blocks = tuple(each for each in message.content if not isinstance(each, ThinkingBlock))
+            messages[place] = AssistantMessage(blocks or (TextBlock("[no answer]"),))
 
 
 def blocks_of(message: Message) -> Iterator[TextBlock | ThinkingBlock | ImageBlock | ToolCall]:

@@ -17,7 +17,8 @@ from runner.text.sanitize import visible
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from runner.events import Card, Emit
+    from runner.event_values import Card
+    from runner.events import Emit
     from runner.gate.grants.store import RememberedAnswer
 
 # The modes that may follow plan mode. `dangerously` is not offered here: a user who wants it types /mode.
@@ -329,7 +330,7 @@ class Terminal:
     def _changes(self, card: "Card", most: int) -> list[str]:
         found = list(card.paths) if len(card.paths) > 1 else []
         if card.change is not None:
-            lines, note = card.change.lines, card.change.note
+            lines, note = card.change.diff, card.change.note
             found += [note] if note else []
             found += lines if len(lines) <= most else [*lines[: most - 5], f"… {len(lines) - most} lines", *lines[-5:]]
         return found
@@ -344,8 +345,8 @@ class Terminal:
             self._print(f"{effect.kind.value} {effect.target}{bound} [{effect.scope.value}]", indent=2)
         if ask.assessment.tree:
             self._print(ask.assessment.tree, indent=2)
-        if (told := question.card.change) is not None and len(told.lines) > _MANY:
-            for line in told.lines:
+        if (told := question.card.change) is not None and len(told.diff) > _MANY:
+            for line in told.diff:
                 self._print(line, indent=2)
         if offer.lettered:
             self._print(HELP, indent=2)

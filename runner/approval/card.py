@@ -14,7 +14,7 @@ from policy.model.facts import Kind
 from policy.model.tier import MATRIX, Ruling, Tier
 from policy.model.verdict import Ask
 from runner.approval.remembered import NOTHING, Offer, where_words
-from runner.events import Card, FileChange, Mark, Pick
+from runner.event_values import Card, FileChange, Mark, Pick
 from runner.gate.wording import action_words, cell_words, terms_words
 from runner.text.sanitize import look_alikes, spelled, visible
 from sandbox.inside.files.diff import unified_rows

@@ -106,7 +106,7 @@ def start_conversation(args: RunArgs) -> int:
     spell_out()
     emit = on_stdout()
     # What was typed is on the screen already.
-    shown: Emit = lambda event: None if event.type == "prompted" else emit(event)  # noqa: E731  # a filter
+    emit_others: Emit = lambda event: None if event.type == "prompted" else emit(event)  # noqa: E731  # a filter
 
     async def work() -> int:
         from runner.frontends.plain.line_input import line_reader
@@ -114,11 +114,11 @@ def start_conversation(args: RunArgs) -> int:
         from runner.frontends.signals import end_by_signals
 
         end_by_signals()
-        async with Agent(approver=_approver(False, emit), emit=shown, start=lambda: start) as agent:
+        async with Agent(approver=_approver(False, emit), emit=emit_others, start=lambda: start) as agent:
             code = await converse(agent, line_reader())
-            kept = agent.conversation.ctx.journal.kept
-        if kept is not None:
-            print(f"\nto go on: agent --resume {kept[:8]}")
+            session = agent.conversation.ctx.journal.kept
+        if session is not None:
+            print(f"\nto go on: agent --resume {session[:8]}")
         return code
 
     try:
@@ -202,15 +202,15 @@ def _command() -> str:
     return "ci" if sys.argv[1:2] == ["ci"] else "run"
 
 
-def _text_of(path: Path, shown: str) -> str:
+def _text_of(path: Path, name: str) -> str:
     try:
-        with open(path if shown != "standard input" else 0, "rb", closefd=shown != "standard input") as file:
+        with open(path if name != "standard input" else 0, "rb", closefd=name != "standard input") as file:
             data = file.read(_LONGEST_PROMPT + 1)
     except OSError as error:
-        raise usage(f"the prompt {shown} cannot be read", (error.strerror or "").lower(), "check the path") from None
+        raise usage(f"the prompt {name} cannot be read", (error.strerror or "").lower(), "check the path") from None
     if len(data) > _LONGEST_PROMPT:
-        raise usage(f"the prompt in {shown} is longer than 1 MB", "no model takes that", "let the model read a file")
+        raise usage(f"the prompt in {name} is longer than 1 MB", "no model takes that", "let the model read a file")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
-        raise usage(f"the prompt in {shown} is not text", "it is not UTF-8", "save it as UTF-8 text") from None
+        raise usage(f"the prompt in {name} is not text", "it is not UTF-8", "save it as UTF-8 text") from None

@@ -46,16 +46,19 @@ Pairs = tuple[tuple[str, str], ...]  # label, words
 
 def session_labels(event: SessionStarted) -> Pairs:
     """Return the workspace, the mode, the model and the enforcement of a session, as labels and words."""
-    found = event.enforcement
-    held = sum(ok for _, ok in found.checks)
+    enforcement = event.enforcement
+    held = sum(ok for _, ok in enforcement.checks)
     return (
         ("workspace", event.workspace),
         *((("folder", event.cwd),) if event.cwd != event.workspace else ()),
         ("mode", f"{event.mode.value}{', unattended' if event.unattended else ''}"),
         ("model", event.model),
-        ("sandbox", f"{found.backend} {found.level.value}, {held} of {len(found.checks)} checks held"),
-        *((("limits", f"kept by {found.limits}"),) if found.limits else ()),
-        *((NOT_HELD, words) for words in found.missing),
+        (
+            "sandbox",
+            f"{enforcement.backend} {enforcement.level.value}, {held} of {len(enforcement.checks)} checks held",
+        ),
+        *((("limits", f"kept by {enforcement.limits}"),) if enforcement.limits else ()),
+        *((NOT_HELD, words) for words in enforcement.missing),
     )
 
 
@@ -149,10 +152,10 @@ def overwritten_text(text: str) -> str:
 
 def _last(line: str) -> str:
     """Return the last state of a line. Each piece after a carriage return overwrites the line from its first column."""
-    found = ""
+    state = ""
     for piece in reversed(line.split("\r")):  # the later one covers the earlier one as far as it goes
-        found += piece[len(found) :]
-    return found
+        state += piece[len(state) :]
+    return state
 
 
 def reached_words(event: ActionFinished) -> str:

@@ -388,7 +388,7 @@ def test_a_plain_conversation_asks_before_it_begins(harness: Harness, screen: Sc
 def test_a_conversation_asks_before_it_begins(harness: Harness, screen: Screen) -> None:
     harness.file("AGENTS.md", "x\n")
     screen.run("--model", f"scripted:{harness.base}/script.toml")
-    seen = screen.until("use what the repository brings, exactly as it is now?", "q  leave")
+    seen = screen.until("use what the repository contains, exactly as it is now?", "q  leave")
     assert "the model is given" not in seen
     assert not harness.trust.exists(), "nothing was answered yet"
     end = time.monotonic() + 120

@@ -4,7 +4,7 @@ from policy.grants.grant import GrantHolder, GrantScope
 from policy.model.tier import Mode
 from runner.approval.card import card
 from runner.approval.remembered import offer
-from runner.events import Card
+from runner.event_values import Card
 from runner.gate.grants.store import GrantStore
 from tests.support.grant_questions import evaluation_context, question
 from tests.support.permission_machine import machine

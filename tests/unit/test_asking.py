@@ -110,7 +110,7 @@ def test_a_yes_to_a_diff_counts_for_that_diff(stage: Make, tmp_path: Path) -> No
     found = ask_in(stage, panel, call("write", {"path": "a.txt", "content": "mine\n"}))
     assert len(panel.asked) == 2
     assert panel.asked[1][0].card.change is not None
-    assert "-somebody else's work" in panel.asked[1][0].card.change.lines
+    assert "-somebody else's work" in panel.asked[1][0].card.change.diff
     assert found.sandbox.ran == []
 
 

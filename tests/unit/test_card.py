@@ -144,7 +144,7 @@ def test_a_file_change_is_a_diff(
 ) -> None:
     found = card_of(action, before=before).change
     assert found is not None
-    assert found.lines == lines, why
+    assert found.diff == lines, why
     assert (found.added, found.removed, found.new) == counts
     assert found.note == note
 
@@ -155,11 +155,11 @@ def test_a_huge_change_says_what_it_leaves_out() -> None:
     ).change
     assert found is not None
     assert found.note == "too long to compare: all of 9000 lines are replaced"
-    assert found.lines[-1] == "+49999", "the end is always there"
-    assert "@@ 46000 lines are not shown @@" in found.lines
+    assert found.diff[-1] == "+49999", "the end is always there"
+    assert "@@ 46000 lines are not shown @@" in found.diff
     long = card_of(WriteFile(f"{HERE}/notes.txt", "y" * 100_000), before="").change
     assert long is not None
-    assert "characters more⟩" in long.lines[0]
+    assert "characters more⟩" in long.diff[0]
 
 
 def test_the_choices_say_exactly_what_they_grant() -> None:

@@ -360,7 +360,7 @@ def test_a_choice_whose_row_has_no_room_is_shown_before_it_is_taken() -> None:
 
 def test_a_key_that_is_not_offered_says_so() -> None:
     assert "there is no s here" in Screen(put("git reset --hard")).press("s").text()
-    assert "A yes to all" not in Screen(put("sudo ls"), put("sudo id", "1.2")).text()
+    assert "A approve all" not in Screen(put("sudo ls"), put("sudo id", "1.2")).text()
 
 
 @pytest.mark.threat("T38")

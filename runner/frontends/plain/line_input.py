@@ -10,11 +10,11 @@ if TYPE_CHECKING:
 
 
 def line_reader(*, forget: bool = False) -> ReadLine:
-    """Line editing and history on the controlling terminal.
+    """Return a reader of lines on the controlling terminal, with line editing and a history.
 
-    With `forget`, what was typed ahead is thrown away and the answer joins no history: for questions, where a stray key
-    must never count as a yes. Lines that come at once, as a paste does, are one line with newlines in it, and wait for
-    a key of their own.
+    With `forget`, text that was typed ahead is discarded and the answer joins no history: for questions, where a stray
+    key must never approve. Lines that arrive at once, as a paste does, are one line that contains newlines; a further
+    key ends it.
     """
     import sys
 

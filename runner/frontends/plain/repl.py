@@ -86,10 +86,10 @@ async def converse(agent: "Agent", read_line: ReadLine) -> int:
     """Run the conversation until the user leaves, and return the exit code. Denials do not change it: the user saw
     them.
     """
-    found = known(agent.environ, agent.conversation.ctx.context)
-    for notice in found.notices:
+    known_commands = known(agent.environ, agent.conversation.ctx.context)
+    for notice in known_commands.notices:
         agent.conversation.ctx.emit(Notice(notice))
-    host = PlainHost(agent, read_line, found.commands)
+    host = PlainHost(agent, read_line, known_commands.commands)
     agent.conversation.ctx.emit(Notice("type /help for help, /quit to leave"))
     interrupted = False
     task = asyncio.current_task()

@@ -196,8 +196,8 @@ class Transcript:
             lines[first : first + hidden] = [f"{self._cut} {hidden} more lines"]
         for line in lines:
             style = _DIFF.get(line[:1], "") if diff else ""
-            shown = f"  {line}" if diff else self._fit(f"  {line}")  # a change is shown whole
-            self._row(self._styled(shown, style, prose=isinstance(action, RunScript | RunArgv)))
+            text = f"  {line}" if diff else self._fit(f"  {line}")  # a change is shown whole
+            self._row(self._styled(text, style, prose=isinstance(action, RunScript | RunArgv)))
         if reached := reached_words(event):
             self._row(self._styled(reached, "dim"))
         for words in contained_words(event):
@@ -232,8 +232,8 @@ class Transcript:
 
     def _styled(self, text: str, style: str = "", *, prose: bool = False) -> Text:
         """Return untrusted text as safe Text in one style; `prose` as for `visible`."""
-        shown = visible(text, prose=prose)
-        return Text().append(shown.encode(self._encoding, "backslashreplace").decode(self._encoding), style)
+        safe = visible(text, prose=prose)
+        return Text().append(safe.encode(self._encoding, "backslashreplace").decode(self._encoding), style)
 
     def _print(self, text: Text) -> None:
         self._console.print(text, markup=False, highlight=False, soft_wrap=False, width=self._width)

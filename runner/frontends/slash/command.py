@@ -126,11 +126,11 @@ def say(host: CommandHost, *lines: str) -> None:
     host.conversation.ctx.emit(Display("\n".join(lines), "text"))
 
 
-SHELL = "`!COMMAND` runs a command yourself, through the same gate; the model sees what came of it"
+SHELL = "`!COMMAND` runs a command yourself, through the same gate; the model sees the result"
 
 
 class Mistake(Exception):
-    """The typed line makes no sense. The text says why, and what to write instead."""
+    """A typed line that cannot be executed. The text is the reason, and the line to write instead."""
 
 
 def is_command(line: str) -> bool:

@@ -22,11 +22,11 @@ async def _resume(words: str, host: CommandHost) -> None:
         from runner.state.paths import state_dir
 
         store = SessionStore.of(state_dir(host.environ), ctx.look().workspace)
-        kept = ctx.journal.kept
-        found = await asyncio.to_thread(lambda: [each for each in summarize_sessions(store) if each.id != kept])
-        if not found:
+        current = ctx.journal.kept
+        sessions = await asyncio.to_thread(lambda: [each for each in summarize_sessions(store) if each.id != current])
+        if not sessions:
             raise Mistake("no other session of this workspace is kept")
-        picked = await host.pick("resume which session?", [Row(each.id, row(each, width=90)) for each in found])
+        picked = await host.pick("resume which session?", [Row(each.id, row(each, width=90)) for each in sessions])
         if picked is None:
             return
         words = picked
@@ -35,12 +35,12 @@ async def _resume(words: str, host: CommandHost) -> None:
 
 async def _fork(words: str, host: CommandHost) -> None:
     """Go on in a copy of this session; this one stays as it is."""
-    kept = host.conversation.ctx.journal.kept
+    session = host.conversation.ctx.journal.kept
     if words:
         raise Mistake("/fork takes no words: it copies this session; `agent --fork ID` copies another")
-    if kept is None:
+    if session is None:
         raise Mistake("this session is kept in no file yet, so there is nothing to copy")
-    await host.switch(SessionSelection(fork=kept))
+    await host.switch(SessionSelection(fork=session))
 
 
 async def _clear(words: str, host: CommandHost) -> None:
@@ -82,8 +82,8 @@ async def _copy(words: str, host: CommandHost) -> None:
     """Put the last answer into the clipboard."""
     from runner.messages import AssistantMessage, TextBlock
 
-    said = (each for each in reversed(host.conversation.history) if isinstance(each, AssistantMessage))
-    texts = ("\n\n".join(block.text for block in each.content if isinstance(block, TextBlock)) for each in said)
+    answers = (each for each in reversed(host.conversation.history) if isinstance(each, AssistantMessage))
+    texts = ("\n\n".join(block.text for block in each.content if isinstance(block, TextBlock)) for each in answers)
     text = next((text for text in texts if text.strip()), "")
     if not text:
         raise Mistake("there is no answer yet")
@@ -104,20 +104,20 @@ async def _cost(words: str, host: CommandHost) -> None:
     usage = conversation.usage
     sent = usage.input + usage.cache_read + usage.cache_write
     ctx = conversation.ctx
-    told = [
+    rows = [
         f"model     {ctx.live.named}",
         f"sent      {sent:,} tokens, {usage.cache_read:,} of them read from the cache",
         f"received  {usage.output:,} tokens",
         f"turns     {conversation.turns:,}",
     ]
     if conversation.cost is not None:
-        told.append(f"cost      {conversation.cost:.4f}, by the price table (agent config show price)")
+        rows.append(f"cost      {conversation.cost:.4f}, by the price table (agent config show price)")
     else:
-        told.append("cost      unknown: no price is known for this model")
-    kept = ctx.journal.kept
-    if kept not in (None, ctx.session) and (whole := await asyncio.to_thread(_used, kept, host)):
-        told.append(f"session   {whole}")
-    say(host, *told)
+        rows.append("cost      unknown: no price is known for this model")
+    session = ctx.journal.kept
+    if session not in (None, ctx.session) and (whole := await asyncio.to_thread(_used, session, host)):
+        rows.append(f"session   {whole}")
+    say(host, *rows)
 
 
 def _used(session: str, host: CommandHost) -> str:
@@ -126,8 +126,8 @@ def _used(session: str, host: CommandHost) -> str:
     from runner.sessions.reader import usage_text
     from runner.state.paths import state_dir
 
-    with reading(state_dir(host.environ), session) as found:
-        return usage_text(found.tree, range(len(found.tree)))
+    with reading(state_dir(host.environ), session) as stored:
+        return usage_text(stored.tree, range(len(stored.tree)))
 
 
 async def _trust(words: str, host: CommandHost) -> None:
@@ -147,15 +147,15 @@ async def _trust(words: str, host: CommandHost) -> None:
     reads, skilled = bool(settings.value("instructions")), bool(settings.value("skills"))
     brought, notices = weigh(inventory, settings, host.environ, reads=reads, skilled=skilled)
     if not inventory.entries:
-        say(host, "this repository brings nothing that would change or run something")
+        say(host, "this repository contains nothing that would change or run something")
         return
     say(host, *notices, *description(brought), "", state_line(brought))
     rows = (Row("no", "no: use nothing of it"), Row("yes", "yes: use it until one byte of it changes"))
     answer = words if words in ("yes", "no") else await host.pick("do you trust exactly this?", rows)
     if answer is None:
         return
-    told = store_at(state_dir(host.environ)).remember(inventory, yes=answer == "yes", time=now())
-    say(host, *told, f"kept: {answer}; it holds from the next session on (/clear begins one)")
+    changes = store_at(state_dir(host.environ)).remember(inventory, yes=answer == "yes", time=now())
+    say(host, *changes, f"kept: {answer}; it holds from the next session on (/clear begins one)")
 
 
 async def _help(words: str, host: CommandHost) -> None:
@@ -167,8 +167,8 @@ async def _help(words: str, host: CommandHost) -> None:
         if command is None:
             raise Mistake(f"there is no command `{words}`; /help lists them")
         names = ", ".join(f"/{each}" for each in command.names)
-        told = [f"/{command.name} {command.usage}".rstrip(), f"  {command.summary}", f"  names: {names}"]
-        say(host, *told, *([f"  from: {command.source}"] if command.source else []))
+        lines = [f"/{command.name} {command.usage}".rstrip(), f"  {command.summary}", f"  names: {names}"]
+        say(host, *lines, *([f"  from: {command.source}"] if command.source else []))
         return
     rows = [(f"/{each.name} {each.usage}", each.summary) for each in known]
     rows.append(("!COMMAND", "a command of your own, through the same gate; the model sees the result"))

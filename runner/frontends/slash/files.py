@@ -99,10 +99,10 @@ def _since(steps: Sequence[int], mark: RewindPoint) -> int:
 
 
 async def _branched(mark: RewindPoint, host: CommandHost) -> None:
-    kept = host.conversation.ctx.journal.kept
-    if kept is None or mark.leaf is None:
+    session = host.conversation.ctx.journal.kept
+    if session is None or mark.leaf is None:
         raise Mistake("this session is kept in no file yet, so there is nothing to copy")
-    await host.switch(SessionSelection(fork=kept, upto=mark.leaf))
+    await host.switch(SessionSelection(fork=session, upto=mark.leaf))
     host.draft(mark.text)
 
 

@@ -41,8 +41,8 @@ async def _audit(words: str, host: CommandHost) -> None:
 
     if words and words not in (*_VERDICTS, "asked", "last") and not words.isdecimal():
         raise Mistake("write /audit, /audit denied, /audit asked, or /audit NUMBER")
-    found = await asyncio.to_thread(whole if words.isdecimal() or words == "last" else listed)
-    say(host, *found)
+    output = await asyncio.to_thread(whole if words.isdecimal() or words == "last" else listed)
+    say(host, *output)
 
 
 async def _why(words: str, host: CommandHost) -> None:
@@ -57,10 +57,10 @@ async def _why(words: str, host: CommandHost) -> None:
     ctx = host.conversation.ctx
     gate = _gate(host)
     assessment, verdict = gate.evaluate(RunScript(words, ctx.cwd), unattended=ctx.unattended)
-    found = explain(
+    explanation = explain(
         assessment, verdict, gate.facts.workspace, gate.elsewhere(assessment), line=summarize(assessment, gate.facts)
     )
-    say(host, *render(found).split("\n"))
+    say(host, *render(explanation).split("\n"))
 
 
 async def _sandbox(words: str, host: CommandHost) -> None:
@@ -79,15 +79,15 @@ async def _sandbox(words: str, host: CommandHost) -> None:
         terms = verdict.terms if isinstance(verdict, Ask) else verdict.permit.terms
         say(host, *(f"{label:<9} {text}" for label, text in terms_words(terms)))
         return
-    found = ctx.enforcement
-    told = [f"sandbox   {found.backend} {found.level.value}"]
-    told += [f"{'holds' if ok else 'MISSING':<9} {name}" for name, ok in found.checks]
-    told += [f"not held  {text}" for text in found.missing]
-    if found.limits:
-        told.append(f"limits    kept by {found.limits}")
+    enforcement = ctx.enforcement
+    rows = [f"sandbox   {enforcement.backend} {enforcement.level.value}"]
+    rows += [f"{'holds' if ok else 'MISSING':<9} {name}" for name, ok in enforcement.checks]
+    rows += [f"not held  {text}" for text in enforcement.missing]
+    if enforcement.limits:
+        rows.append(f"limits    kept by {enforcement.limits}")
     hosts = sorted({host for rule in ctx.profile.permissions if rule.verdict is Ruling.ALLOW for host in rule.host})
-    told.append(f"network   {', '.join(hosts) if hosts else 'none, but for hosts that you say yes to'}")
-    say(host, *told, "/sandbox COMMAND shows the exact rights that a command would get")
+    rows.append(f"network   {', '.join(hosts) if hosts else 'none, but for hosts that you say yes to'}")
+    say(host, *rows, "/sandbox COMMAND shows the exact rights that a command would get")
 
 
 async def _grants(words: str, host: CommandHost) -> None:
@@ -96,8 +96,8 @@ async def _grants(words: str, host: CommandHost) -> None:
     match words.split():
         case []:
             now = time.time()
-            found = [line for grant in grants.live() for line in grant_lines(grant, now, grants.key.workspace)]
-            say(host, *(["remembered:", *found] if found else ["nothing was remembered"]))
+            rows = [line for grant in grants.live() for line in grant_lines(grant, now, grants.key.workspace)]
+            say(host, *(["remembered:", *rows] if rows else ["nothing was remembered"]))
         case ["revoke", name]:
             say(host, f"revoked {name}" if grants.revoke(name) is not None else f"there is no grant `{name}`")
         case _:
@@ -109,26 +109,26 @@ async def _permissions(words: str, host: CommandHost) -> None:
     ctx = host.conversation.ctx
     if words:
         raise Mistake("write /permissions; /mode changes what holds, your configuration has the rules")
-    told = [f"mode {ctx.live.mode.value}:"]
-    for ruling, said in ((Ruling.ALLOW, "allowed"), (Ruling.ASK, "asks"), (Ruling.DENY, "denied")):
+    rows = [f"mode {ctx.live.mode.value}:"]
+    for ruling, label in ((Ruling.ALLOW, "allowed"), (Ruling.ASK, "asks"), (Ruling.DENY, "denied")):
         tiers = [tier.label for tier in Tier if MATRIX[tier][ctx.live.mode] is ruling]
         if tiers:
-            told.append(f"  {said:<8} {', '.join(tiers)}")
+            rows.append(f"  {label:<8} {', '.join(tiers)}")
     rules = ctx.profile.permissions
-    told.append("rules:" if rules else "rules: none of yours")
-    told += [f"  {rule.verdict.name.lower():<8} {_about(rule)}  ({rule.ref})" for rule in rules]
+    rows.append("rules:" if rules else "rules: none of yours")
+    rows += [f"  {rule.verdict.name.lower():<8} {_about(rule)}  ({rule.ref})" for rule in rules]
     live = sum(1 for _ in ctx.grants.live())
-    told.append(f"remembered answers: {live} (/grants)")
-    say(host, *told)
+    rows.append(f"remembered answers: {live} (/grants)")
+    say(host, *rows)
 
 
 def _about(rule: PermissionRule) -> str:
     """Return one line about the subject of a rule."""
-    said = [f"run {rule.pattern}"] if rule.run else []
-    said += [f"{name} {', '.join(found)}" for name in ("read", "write", "host") if (found := getattr(rule, name))]
-    said += [f"with {', '.join(rule.tool)}"] if rule.tool else []
-    said += [f"tier {', '.join(tier.label for tier in rule.tier)}"] if rule.tier else []
-    return "; ".join(said) or "anything"
+    parts = [f"run {rule.pattern}"] if rule.run else []
+    parts += [f"{name} {', '.join(values)}" for name in ("read", "write", "host") if (values := getattr(rule, name))]
+    parts += [f"with {', '.join(rule.tool)}"] if rule.tool else []
+    parts += [f"tier {', '.join(tier.label for tier in rule.tier)}"] if rule.tier else []
+    return "; ".join(parts) or "anything"
 
 
 def _gate(host: CommandHost) -> Gate:

@@ -35,12 +35,15 @@ _LINE = re.compile(r"[^\x00-\x1f\x7f][\r\n]")
 
 
 class Intake(Vt100Input):
-    """The keys of a terminal. `told` takes what the terminal answers (`11;rgb:...`, `?62c`). `ends`: the keys that end
-    a line here, by which a heap of lines is told."""
+    """The keys of a terminal.
 
-    def __init__(self, stdin: TextIO, told: Callable[[str], None] | None = None, *, ends: str = "\r") -> None:
+    `on_answer` takes the replies of the terminal (`11;rgb:...`, `?62c`). `ends`: the keys that end a line, by which
+    several lines at once are recognized.
+    """
+
+    def __init__(self, stdin: TextIO, on_answer: Callable[[str], None] | None = None, *, ends: str = "\r") -> None:
         super().__init__(stdin)
-        self._told = told
+        self._on_answer = on_answer
         self._heap = re.compile(rf"(?<!\x1b)[{ends}][\t\r\n]*[^\x00-\x1f\x7f]")  # a line's end, and text behind it
         self._held = ""  # the beginning of something
         self._pasted: list[str] | None = None  # since the begin mark
@@ -121,9 +124,9 @@ class Intake(Vt100Input):
             seconds = _SOON if piece.endswith(_END) or len(piece) <= _KEY else _SETTLED
         return "".join(pieces)
 
-    def _answered(self, found: "re.Match[str]") -> str:
-        if self._told is not None:
-            self._told(found[1] or found[2])
+    def _answered(self, match: "re.Match[str]") -> str:
+        if self._on_answer is not None:
+            self._on_answer(match[1] or match[2])
         return ""
 
 

@@ -67,10 +67,10 @@ class TerminalProbe:
 
 def is_light(answer: str) -> bool | None:
     """Return True if the colour is bright (ITU-R BT.601), and None if the text is not a reply with a colour."""
-    found = re.fullmatch(_ANSWER, answer)
-    if found is None:
+    match = re.fullmatch(_ANSWER, answer)
+    if match is None:
         return None
-    red, green, blue = (int(part, 16) / (16 ** len(part) - 1) for part in found.groups())
+    red, green, blue = (int(part, 16) / (16 ** len(part) - 1) for part in match.groups())
     return bool(0.299 * red + 0.587 * green + 0.114 * blue > 0.5)
 
 

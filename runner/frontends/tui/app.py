@@ -201,7 +201,7 @@ class App:
 
     def tell(self, text: str) -> None:
         """Say something in the line of status, until the next key."""
-        self.status.told = text
+        self.status.notice = text
         self.soon()
 
     def soon(self) -> None:
@@ -278,7 +278,7 @@ class App:
         self._due = None
         if self.stopping and not self.host.busy:  # what waited is in the input again: that is not left by one key
             self.stopping, self.quitting = False, self.editor.empty
-            self.status.told = "stopped; Ctrl+C again leaves" if self.quitting else ""
+            self.status.notice = "stopped; Ctrl+C again leaves" if self.quitting else ""
         self.application.invalidate()
         if self._output.gone is not None:
             self.fail(EOFError())

@@ -1,15 +1,15 @@
 """The questions of a turn on the screen, in place of the input: one card at a time, and the keys that answer it.
 
-THREAT: a key that was meant for something else must not be a yes. No answer counts before the card has been on the
-screen for a moment with no key pressed, nor before the end of the command was seen; Enter is never a yes; a key that is
-held down answers one card at most.
+THREAT: a key that was meant for something else must not approve. No answer counts before the card has been on the
+screen for a moment with no key pressed, nor before the end of the command was on the screen; Enter never approves; a
+key that is held down answers one card at most.
 """
 
 import time
 from collections.abc import Callable, Sequence
 
 from runner.approval.approver import Answer, Edited, Halt, No, Question, Yes, alike
-from runner.events import Pick
+from runner.event_values import Pick
 from runner.frontends.tui.approval_rows import Content, content, detail_rows
 from runner.frontends.tui.panel import CAREFUL, GUARD, Done, Edit, Guard, Panel, PanelStep, Unanswered
 from runner.frontends.tui.rows import Fragments, fit, wrapped
@@ -68,15 +68,15 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
         body = self._body(width)
         self._page = room
         self._top = max(min(self._top, len(body.rows) - room), 0)
-        shown = list(body.rows[self._top : self._top + room])
+        visible_rows = list(body.rows[self._top : self._top + room])
         below = len(body.rows) - self._top - room
         counted = below > 0 and room > 2  # the last row gives way to the count, where there are some
         if not self._view:
             seen = self._seen.setdefault(self._at, set())
             seen.update(name for name, end in body.ends if self._top <= end < self._top + room - counted)
         if counted:
-            shown[-1] = [(self._theme.warn, f"  ⋮ {below + 1} more rows: space, arrows or end")]
-        return [fit(row, width) for row in (*top, *shown, *foot)][:rows]
+            visible_rows[-1] = [(self._theme.warn, f"  ⋮ {below + 1} more rows: space, arrows or end")]
+        return [fit(row, width) for row in (*top, *visible_rows, *foot)][:rows]
 
     def _head(self, width: int) -> list[Fragments]:
         card = self._question.card
@@ -102,17 +102,17 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
         return self._drawn[self._at, width]
 
     def _whole(self, pick: Pick, width: int) -> list[Fragments]:
-        said = f"{'yes, and' if pick.yes else 'no, and never'} {pick.where}: {pick.words}"
-        rows = [[("", "  "), *row] for row in wrapped(self._theme.strong, said, width - 2)]
+        text = f"{'yes, and' if pick.yes else 'no, and never'} {pick.where}: {pick.words}"
+        rows = [[("", "  "), *row] for row in wrapped(self._theme.strong, text, width - 2)]
         if pick.not_covered:
             rows += [[("", "  "), *row] for row in wrapped("", f"but not {' or '.join(pick.not_covered)}", width - 2)]
         return rows
 
     def _reasons(self) -> tuple[str, ...]:
         assessment = self._question.ask.assessment
-        told = [line for reason in assessment.reasons for line in caret_lines(assessment.action, reason)]
-        told += [f"{each.kind.value} {each.target} [{each.scope.value}]" for each in assessment.effects]
-        return tuple(visible(line) for line in (*told, *assessment.tree.split("\n")))
+        lines = [line for reason in assessment.reasons for line in caret_lines(assessment.action, reason)]
+        lines += [f"{each.kind.value} {each.target} [{each.scope.value}]" for each in assessment.effects]
+        return tuple(visible(line) for line in (*lines, *assessment.tree.split("\n")))
 
     def _foot(self, width: int, *, low: bool = False) -> list[Fragments]:
         """Return the rows of the possible answers. With `low`, a small screen, the remembered answers share one row."""
@@ -126,8 +126,8 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
         if low and card.choices:
             self._cut_all()
             named = " ".join("/".join(pick.keys) for pick in card.choices)
-            said = "yes, and remember it" if all(pick.yes for pick in card.choices) else "remember it"
-            rows.append(fit([("", "  "), (self._theme.strong, named), ("", f" {said}: each is shown first")], width))
+            words = "yes, and remember it" if all(pick.yes for pick in card.choices) else "remember it"
+            rows.append(fit([("", "  "), (self._theme.strong, named), ("", f" {words}: each is shown first")], width))
         else:
             rows += self._choices(card.choices, width)
         rows += self._keys(width)
@@ -156,11 +156,11 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
         keys += ["e edit"] if card.editable else []
         keys += ["x explain"]
         keys += ["tab next"] if self._open_others else []
-        keys += ["A yes to all like it"] if self._like else []
+        keys += ["A approve all like it"] if self._like else []
         keys += ["N no to the rest"] if self._open_others else []
-        said = " · ".join(keys)
-        said = said if len(said) <= width - 2 else said.replace("no, and say why", "no, say why")
-        return [[("", "  "), *row] for row in wrapped(self._theme.strong, said, width - 2)]
+        text = " · ".join(keys)
+        text = text if len(text) <= width - 2 else text.replace("no, and say why", "no, say why")
+        return [[("", "  "), *row] for row in wrapped(self._theme.strong, text, width - 2)]
 
     def _others(self, width: int) -> list[Fragments]:
         rows: list[Fragments] = []
@@ -219,7 +219,7 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
             case "enter" if not question.card.careful:
                 return self._set(No())
             case "enter":
-                self._hint = "Enter answers nothing here: y is a yes, n is a no"
+                self._hint = "Enter answers nothing here: y approves, n refuses"
             case "f":
                 self._editing = "f"
                 return Edit("", "no; tell the model why, or what to do instead")
@@ -243,7 +243,7 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
                         return Unanswered()
                     return self._take(pick)
                 if key in ("s", "p"):
-                    self._hint = f"there is no {key} here: this is not remembered; y is a yes, once"
+                    self._hint = f"there is no {key} here: this is not remembered; y approves once"
                 elif key.isnumeric():
                     self._hint = "a digit answers nothing; the letters are the answers"
         return Unanswered()
@@ -255,7 +255,7 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
         return self._agreed(Yes(offered)) if pick.yes else self._set(No(keep=offered))
 
     def _agreed(self, answer: Yes) -> PanelStep[tuple[Answer, ...]]:
-        """Accept a yes only after the end of everything it is about has been on the screen."""
+        """Accept an approval only after the end of all that it covers has been on the screen."""
         if self._unseen(self._at):
             self._look("")
             body = self._drawn.get((self._at, self._width), Content(()))

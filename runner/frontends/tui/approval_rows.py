@@ -1,9 +1,9 @@
-"""A card as rows of the screen: which of them are the end of something that must be seen before it is agreed to."""
+"""A card as rows of the screen, and the ends of its parts, which must be seen before an approval counts."""
 
 from policy.model.frozen import dataclass
 from policy.model.tier import Tier
 from runner.approval.card import squeezed
-from runner.events import Card
+from runner.event_values import Card
 from runner.frontends.tui.rows import Fragments, cells, head, wrapped
 from runner.frontends.tui.theme import Theme
 
@@ -15,8 +15,8 @@ _LABEL = 8  # columns
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """The rows of a card that scroll. `ends` are those that must have been on the screen before a yes counts: where
-    the line, the command, the change, the paths and the rights end. They keep their names at any width."""
+    """The rows of a card that scroll. `ends` are the rows that must have been on the screen before an approval counts:
+    the ends of the line, the command, the change, the paths and the rights. Their names are the same at any width."""
 
     rows: tuple[Fragments, ...]
     ends: tuple[tuple[str, int], ...] = ()
@@ -61,15 +61,15 @@ def detail_rows(card: Card, lines: tuple[str, ...], width: int, theme: Theme) ->
 
 def pieces(card: Card, theme: Theme) -> list[tuple[str, str]]:
     """Return the command with the styles of its marks. A mark that does not match its words is ignored."""
-    found: list[tuple[str, str]] = []
+    styled: list[tuple[str, str]] = []
     place = 0
     for mark in card.marks:
         if mark.start < place or card.command[mark.start : mark.end] != mark.text:
             continue
-        found.append(("", card.command[place : mark.start]))
-        found.append((f"{theme.bad if mark.tier >= Tier.DANGEROUS else theme.warn} bold underline", mark.text))
+        styled.append(("", card.command[place : mark.start]))
+        styled.append((f"{theme.bad if mark.tier >= Tier.DANGEROUS else theme.warn} bold underline", mark.text))
         place = mark.end
-    return [(style, text) for style, text in (*found, ("", card.command[place:])) if text]
+    return [(style, text) for style, text in (*styled, ("", card.command[place:])) if text]
 
 
 def _command(card: Card, width: int, theme: Theme) -> list[Fragments]:
@@ -99,31 +99,31 @@ def _broken(line: Fragments, width: int, theme: Theme, lead: str = _INDENT) -> l
     """Break one line into as many rows as it needs, with every character of it. Linear in its length."""
     room = max(width - len(_INDENT), 2)
     rows: list[Fragments] = [[(theme.dim, lead)]]
-    left = room
+    free = room
     for style, text in line:
         at = 0
         while at < len(text):
-            piece = text[at : at + left] if text.isascii() else head(text, left, at)
+            piece = text[at : at + free] if text.isascii() else head(text, free, at)
             if not piece:
                 rows.append([(theme.dim, _GOES_ON)])
-                left = room
-                piece = head(text, left, at) or text[at]
+                free = room
+                piece = head(text, free, at) or text[at]
             rows[-1].append((style, piece))
-            left -= cells(piece)
+            free -= cells(piece)
             at += len(piece)
     return rows
 
 
 def _change(card: Card, width: int, theme: Theme) -> list[Fragments]:
-    told = card.change
-    if told is None:
+    change = card.change
+    if change is None:
         return []
-    counts = f"+{told.added} -{told.removed}" + (", a new file" if told.new else "")
-    rows = _text_rows(theme.strong, f"{told.path}  {counts}", width)
-    if told.note:
-        rows += _text_rows(theme.warn, told.note, width)
+    counts = f"+{change.added} -{change.removed}" + (", a new file" if change.new else "")
+    rows = _text_rows(theme.strong, f"{change.path}  {counts}", width)
+    if change.note:
+        rows += _text_rows(theme.warn, change.note, width)
     styles = {"+": theme.added, "-": theme.removed, "@": theme.hunk}
-    for line in told.lines:
+    for line in change.diff:
         rows += _broken([(styles.get(line[:1], ""), line)], width, theme)
     return rows
 

@@ -102,8 +102,12 @@ class Blocks:
         """Take one whole line."""
         if self._fence is not None:
             mark, indent, _ = self._fence
-            found = line.strip()
-            if found.startswith(mark) and not found.strip(mark[0]) and len(line) - len(line.lstrip()) < indent + 4:
+            stripped = line.strip()
+            if (
+                stripped.startswith(mark)
+                and not stripped.strip(mark[0])
+                and len(line) - len(line.lstrip()) < indent + 4
+            ):
                 self._code(done, all_of_it=True)
                 self._fence, self._before = None, ()
                 return

@@ -71,9 +71,9 @@ class CallCard:
         if rows < 2:
             return [_ended(head, f"  {state}", width, theme)]
         room = rows - 2
-        shown = _last_lines(self._printed, room)
+        tail = _last_lines(self._printed, room)
         bar, end = _bars(theme)
-        return [head, *([bar, (theme.dim, cut(line, width - 3))] for line in shown), [end, (theme.dim, state)]]
+        return [head, *([bar, (theme.dim, cut(line, width - 3))] for line in tail), [end, (theme.dim, state)]]
 
     def head(self, width: int, theme: Theme) -> list[Fragments]:
         """Badge and command; further rows of a long command stand below it, set in."""
@@ -93,16 +93,16 @@ class CallCard:
             body.append([(theme.dim, "for one right more, "), *_answer_row(self.beyond, theme)])
         good = went_well(event)
         lines = output_lines(event, None if whole else self.action)
-        told = ""
+        count = ""
         if isinstance(self.action, EditFile | WriteFile) and good:
             # The two lines that name the file say it again.
             lines = [line for at, line in enumerate(lines) if at > 2 or not line.startswith(("--- ", "+++ "))]
             body += diff_rows(lines, width - 3, theme, None if whole else DIFF_FOLD)
         elif isinstance(self.action, _QUIET) and good and not whole:
-            told = f", {len(lines)} {'line' if len(lines) == 1 else 'lines'}"
+            count = f", {len(lines)} {'line' if len(lines) == 1 else 'lines'}"
         else:
-            kept = folded(lines, None if whole else FOLD if good else FAILED_FOLD)
-            body += [[("", line if whole else cut(line, width - 5))] for line in kept]
+            excerpt = folded(lines, None if whole else FOLD if good else FAILED_FOLD)
+            body += [[("", line if whole else cut(line, width - 5))] for line in excerpt]
         if reached := reached_words(event):
             body.append(safe(reached, theme.dim))
         body += [[(theme.warn, "contained  "), *safe(words)] for words in contained_words(event)]
@@ -110,11 +110,11 @@ class CallCard:
             body.append(safe(f"all of it: {event.kept}", theme.dim))
         style = theme.good if good else theme.warn
         if self.brief(event) and not body:
-            return [_ended(self.head(width, theme)[0], f"  {end_words(event)}{told}", width, theme)]
+            return [_ended(self.head(width, theme)[0], f"  {end_words(event)}{count}", width, theme)]
         rows = self.head(width, theme)
         for row in body:
             rows += hang(wrap(row, width - 3), bar, bar)
-        return rows + hang(wrap(safe(end_words(event) + told, style), width - 3), end, ("", "   "))
+        return rows + hang(wrap(safe(end_words(event) + count, style), width - 3), end, ("", "   "))
 
     def denied(self, event: Denied, width: int, theme: Theme) -> list[Fragments]:
         """Return the header with the refused action, and below it the cause, the rule, and the alternative."""
@@ -158,8 +158,8 @@ class CallCard:
 
 def _answer_row(answer: QuestionAnswered, theme: Theme) -> Fragments:
     feedback = f": {answer.feedback}" if answer.feedback else ""
-    said, style = ("you said yes", theme.good) if answer.yes else ("you said no", theme.bad)
-    return safe(f"{said}{feedback}", style)
+    words, style = ("you said yes", theme.good) if answer.yes else ("you said no", theme.bad)
+    return safe(f"{words}{feedback}", style)
 
 
 def malformed_rows(event: MalformedCall, width: int, theme: Theme) -> list[Fragments]:
@@ -184,8 +184,8 @@ def title_rows(badge: Fragments, words: str, width: int, theme: Theme) -> list[F
     if room < _ROOM:  # the badge stands alone
         rows, rest = [badge], [first, *rest]
     else:
-        found = wrap([(theme.strong, first)], room)
-        rows = [[*badge, *found[0]], *hang(found[1:], ("", "    "), ("", "    "))]
+        wrapped = wrap([(theme.strong, first)], room)
+        rows = [[*badge, *wrapped[0]], *hang(wrapped[1:], ("", "    "), ("", "    "))]
     for line in rest:
         rows += hang(wrap([(theme.strong, line)], width - 4), ("", "    "), ("", "    "))
     return rows

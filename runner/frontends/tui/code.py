@@ -49,19 +49,19 @@ def coloured(language: str, lines: Sequence[str], theme: Theme, before: Sequence
     """Return each of `lines` in its colours."""
     if language.lower() == "diff":
         return [[(diff_style(line, theme), visible(line))] for line in lines]
-    shown = [visible(line) for line in (*before, *lines)]
+    texts = [visible(line) for line in (*before, *lines)]
     lexer = None if language.lower() in _too_slow else _lexer(language.lower())
-    if lexer is None or any(len(line) > _LONGEST for line in shown):
-        return [[("", line)] for line in shown[len(before) :]]
+    if lexer is None or any(len(line) > _LONGEST for line in texts):
+        return [[("", line)] for line in texts[len(before) :]]
     rows: list[Fragments] = [[]]
-    for kind, text in _read(lexer, language.lower(), "\n".join(shown)):
+    for kind, text in _read(lexer, language.lower(), "\n".join(texts)):
         style = _style(kind, theme)
         first, *rest = text.split("\n")
         if first:
             rows[-1].append((style, first))
         for piece in rest:
             rows.append([(style, piece)] if piece else [])
-    rows = rows[len(before) : len(shown)]
+    rows = rows[len(before) : len(texts)]
     return rows + [[] for _ in range(len(lines) - len(rows))]
 
 
@@ -88,8 +88,8 @@ def diff_style(line: str, theme: Theme) -> str:
 def _lexer(language: str) -> Lexer | None:
     if language not in _LANGUAGES:
         return None
-    found: Lexer = get_lexer_by_name(_SAME.get(language, language), stripnl=False, ensurenl=True)
-    return found
+    lexer: Lexer = get_lexer_by_name(_SAME.get(language, language), stripnl=False, ensurenl=True)
+    return lexer
 
 
 @lru_cache(maxsize=512)
@@ -119,7 +119,7 @@ def diff_rows(lines: Sequence[str], width: int, theme: Theme, fold: tuple[int, i
     """
     first, last = fold or (len(lines), 0)
     hidden = len(lines) - first - last
-    hunks = [found for line in lines if (found := _HUNK.match(line))]
+    hunks = [header for line in lines if (header := _HUNK.match(line))]
     size = max((len(str(int(hunk[at]) + int(hunk[at + 1] or 1))) for hunk in hunks for at in (1, 3)), default=1) + 1
     rows: list[Fragments] = []
     old = new = 0
@@ -127,9 +127,9 @@ def diff_rows(lines: Sequence[str], width: int, theme: Theme, fold: tuple[int, i
     inside = False
     for place, line in enumerate(lines):
         number = ""
-        if found := _HUNK.match(line):
-            old, new, inside = int(found[1]), int(found[3]), True
-            rest = old + int(found[2] or 1), new + int(found[4] or 1)
+        if header := _HUNK.match(line):
+            old, new, inside = int(header[1]), int(header[3]), True
+            rest = old + int(header[2] or 1), new + int(header[4] or 1)
         elif inside and (old, new) == rest and line[:1] != "\\":
             inside = False
         elif inside and line[:1] in ("+", "-", " ", ""):

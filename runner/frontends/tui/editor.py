@@ -39,7 +39,7 @@ class Editor:
     @property
     def text(self) -> str:
         """Return the text that would be sent, with every pasted text in full."""
-        return _PLACE.sub(lambda found: self._pastes.get(int(found[1]), found[0]), self.buffer.text)
+        return _PLACE.sub(lambda match: self._pastes.get(int(match[1]), match[0]), self.buffer.text)
 
     @property
     def empty(self) -> bool:
@@ -54,8 +54,8 @@ class Editor:
             return
         self._count += 1
         self._pastes[self._count] = text
-        said = many(lines, "line") if lines > 1 else many(len(text), "character")
-        self.buffer.insert_text(f"[pasted {said} #{self._count}]")
+        size = many(lines, "line") if lines > 1 else many(len(text), "character")
+        self.buffer.insert_text(f"[pasted {size} #{self._count}]")
 
     def unfold(self) -> None:
         """Show all of what was pasted, for an editor that can take it."""
@@ -64,9 +64,9 @@ class Editor:
     def rub_out(self) -> None:
         """Take away what stands before the cursor: a character, or a whole paste."""
         before = self.buffer.document.text_before_cursor
-        for found in _PLACE.finditer(before):
-            if found.end() == len(before):
-                self.buffer.delete_before_cursor(len(found[0]))
+        for placeholder in _PLACE.finditer(before):
+            if placeholder.end() == len(before):
+                self.buffer.delete_before_cursor(len(placeholder[0]))
                 return
         self.buffer.delete_before_cursor()
 

@@ -19,11 +19,11 @@ _LEFT = "\x1b[?1049l\x1b[?25h"
 
 
 class OwnEditor:
-    """The user's own editor. At most one runs at a time, while `open` is True. `told` writes to the terminal."""
+    """The user's own editor. At most one runs at a time, while `open` is True. `write` writes to the terminal."""
 
-    def __init__(self, environ: Mapping[str, str], told: Callable[[str], None]) -> None:
+    def __init__(self, environ: Mapping[str, str], write: Callable[[str], None]) -> None:
         self._environ = environ
-        self._told = told
+        self._write = write
         self._process: subprocess.Popen[bytes] | None = None
         self._over = False
         self.open = False
@@ -35,7 +35,7 @@ class OwnEditor:
             path.write_text(text, encoding="utf-8", errors="replace")
             status = self._run(str(path))
             if status < 0:
-                self._told(_LEFT)
+                self._write(_LEFT)
             if status:
                 return None
             with contextlib.suppress(OSError):

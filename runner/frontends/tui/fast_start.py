@@ -88,9 +88,9 @@ def _parsed(words: list[str]) -> "RunArgs":
     from runner.agent.startup import run_args
     from runner.sessions.selection import with_value
 
-    known, found = options_of("terminal"), list[tuple[str, str]]()
+    known, values = options_of("terminal"), list[tuple[str, str]]()
     queue = with_value(words)
     while queue:
         name, sign, value = queue.pop(0).partition("=")
-        found.append((name, value if sign or not known[name].metavar else queue.pop(0)))
-    return run_args(Given.of_words("terminal", found))
+        values.append((name, value if sign or not known[name].metavar else queue.pop(0)))
+    return run_args(Given.of_words("terminal", values))

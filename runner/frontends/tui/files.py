@@ -36,15 +36,15 @@ class FileProposals:
         self._reading = False
 
     def __call__(self, before: str) -> Proposals | None:
-        found = _TOKEN.search(before)
-        if found is None or not self.root:
+        token = _TOKEN.search(before)
+        if token is None or not self.root:
             return None
         if time.monotonic() - self._read > _FRESH and not self._reading:
             self._reading = True
             threading.Thread(target=self._look, name="names of files", daemon=True).start()
-        typed = found[1] if found[1] is not None else found[2]
+        typed = token[1] if token[1] is not None else token[2]
         names = best(typed, self._names, str, _SHOWN)
-        return Proposals(found.start(), [MenuEntry(f'@"{name}"' if " " in name else f"@{name}") for name in names])
+        return Proposals(token.start(), [MenuEntry(f'@"{name}"' if " " in name else f"@{name}") for name in names])
 
     def _look(self) -> None:
         self._names = listed(self.root, self.secret)
@@ -105,6 +105,6 @@ def ignored_below(root: str) -> Callable[[str], bool]:
         data = read_start(os.path.join(top, path), _LIST, follow=False)
         return b"\n".join(data.split(b"\n")[:_LINES])
 
-    found = Ignored(read, first=(read(".git/info/exclude") or b"",))
+    ignored = Ignored(read, first=(read(".git/info/exclude") or b"",))
     prefix = "" if top == root else f"{os.path.relpath(root, top)}/"
-    return lambda path: found(prefix + path)
+    return lambda path: ignored(prefix + path)

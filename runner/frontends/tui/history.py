@@ -87,8 +87,8 @@ def _opened(path: Path, flags: int) -> int | None:
         handle = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
     except OSError:
         return None
-    found = os.fstat(handle)
-    if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+    status = os.fstat(handle)
+    if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
         os.close(handle)
         return None
     return handle

@@ -48,7 +48,7 @@ def _learn() -> None:
 def _codes() -> list[tuple[int, int, KeyCode]]:
     """Return the code sequences as (code point, modifiers held, the key it stands for)."""
     newline = (Keys.Escape, Keys.ControlM)
-    found: list[tuple[int, int, KeyCode]] = [
+    codes: list[tuple[int, int, KeyCode]] = [
         (27, 0, Keys.Escape),
         (13, 0, Keys.ControlM),
         (13, _SHIFT, newline),
@@ -65,11 +65,11 @@ def _codes() -> list[tuple[int, int, KeyCode]]:
     ]
     for letter in "abcdefghijklmnopqrstuvwxyz":
         control = Keys(f"c-{letter}")
-        found += [
+        codes += [
             (ord(letter), _CONTROL, control),
             (ord(letter), _CONTROL | _SHIFT, control),
             (ord(letter), _ALT, (Keys.Escape, letter)),
             (ord(letter), _ALT | _SHIFT, (Keys.Escape, letter.upper())),
             (ord(letter), _ALT | _CONTROL, (Keys.Escape, control)),
         ]
-    return found
+    return codes

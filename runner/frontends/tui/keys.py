@@ -210,7 +210,7 @@ def suspend(app: App) -> None:
 
 def _quiet(app: App) -> None:
     """Remove the momentary message, because a key was pressed."""
-    app.status.told, app.quitting, app.stopping = "", False, False
+    app.status.notice, app.quitting, app.stopping = "", False, False
 
 
 def _complete(app: App, *, whole: bool = False) -> None:

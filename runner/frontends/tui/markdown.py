@@ -62,10 +62,10 @@ class _Rows:
         while place < len(tokens):
             token = tokens[place]
             end = _closing(tokens, place)
-            found = self._block(token, tokens[place + 1 : end], width)
-            if rows and found and not (token.hidden or tight):
+            block = self._block(token, tokens[place + 1 : end], width)
+            if rows and block and not (token.hidden or tight):
                 rows.append([])
-            rows += found
+            rows += block
             tight = token.hidden  # the words of an item of a tight list
             place = end + 1
         return rows
@@ -102,14 +102,14 @@ class _Rows:
             body = inner[place + 1 : end]
             lead = "• " if number is None else f"{number}{inner[place].markup or '.'} "
             room = max(width - len(lead), 10)
-            found = self.blocks(body, room) or [[]]
+            item = self.blocks(body, room) or [[]]
             loose = any(
                 each.type == "paragraph_open" and not each.hidden and each.level == inner[place].level + 1
                 for each in body
             )
             if rows and loose:
                 rows.append([])
-            rows += hang(found, (self._theme.dim, lead), ("", " " * len(lead)))
+            rows += hang(item, (self._theme.dim, lead), ("", " " * len(lead)))
             number = None if number is None else number + 1
             place = end + 1
         return rows
@@ -203,10 +203,10 @@ class _Rows:
 
     def _target(self, row: Fragments, target: str, start: int) -> None:
         """Return the target of a link, unless the words of the link are the target."""
-        shown = visible(target, lines=False)
+        address = visible(target, lines=False)
         words = "".join(text for _, text in row[start:])
-        if shown and words not in (shown, shown.removeprefix("mailto:")):
-            row.append((self._theme.dim, f" ({cut(shown, 300)})"))
+        if address and words not in (address, address.removeprefix("mailto:")):
+            row.append((self._theme.dim, f" ({cut(address, 300)})"))
 
 
 def _leads(token: Token, where: str) -> str:

@@ -102,10 +102,10 @@ class Menu:
         room = min(rows, _MOST)
         entries = self._proposals.entries
         first = max(min(self._at - room // 2, len(entries) - room), 0)
-        shown = entries[first : first + room]
-        column = min(max(len(entry.text) for entry in shown) + 2, 40)
+        visible = entries[first : first + room]
+        column = min(max(len(entry.text) for entry in visible) + 2, 40)
         drawn: list[Fragments] = []
-        for place, entry in enumerate(shown, first):
+        for place, entry in enumerate(visible, first):
             style = "bold ansicyan" if place == self._at else ""
             text = one_line(entry.text, 200)
             drawn.append([(style, f"  {text.ljust(column)}"), ("dim", one_line(entry.note, 200))])

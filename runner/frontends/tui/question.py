@@ -28,7 +28,7 @@ _PLAN_WORDS = {
 
 
 class Panels:
-    """The Approver that asks at an App. A question that disappears without an answer is a no."""
+    """The Approver that asks at an App. A question that disappears without an answer is refused."""
 
     name = "terminal"
 
@@ -49,7 +49,7 @@ class Panels:
 
 async def trusted(app: App, brought: Brought) -> TrustReply:
     """Ask if the repository's content may be used, exactly as it is now."""
-    head = "this repository brings things that count only when you trust them"
+    head = "this repository contains files that count only when you trust them"
     app.emit(Display("\n".join([head, *description(brought, brief=True), "", summary(brought)]), "text"))
     answers = {
         "y": ("yes, until one byte of it changes", TrustReply.YES),
@@ -57,7 +57,7 @@ async def trusted(app: App, brought: Brought) -> TrustReply:
         "s": ("show the files whole", None),
         "q": ("leave", TrustReply.QUIT),
     }
-    question = "use what the repository brings, exactly as it is now?"
+    question = "use what the repository contains, exactly as it is now?"
     while (answer := await app.ask(ChoicePanel(question, answers, TrustReply.QUIT))) is None:
         app.emit(Display("\n".join(contents(brought)), "text"))
     return answer
@@ -69,15 +69,17 @@ def asker(app: App, loop: asyncio.AbstractEventLoop, brought: Brought) -> TrustR
 
 
 class ChoicePanel(Panel[TrustReply | None]):
-    """A Panel whose answer is the value of one of `answers` (key: words and value), or `left` for Escape.
+    """A Panel whose answer is the value of one of `answers` (key: words and value), or `escaped` for Escape.
 
     Enter answers nothing. A key that is pressed before the question can have been read answers nothing either.
     """
 
-    def __init__(self, question: str, answers: Mapping[str, tuple[str, TrustReply | None]], left: TrustReply) -> None:
+    def __init__(
+        self, question: str, answers: Mapping[str, tuple[str, TrustReply | None]], escaped: TrustReply
+    ) -> None:
         self._question = visible(question)
         self._answers = answers
-        self._left = left
+        self._escaped = escaped
         self._guard = Guard()
 
     def lines(self, width: int, rows: int) -> list[Fragments]:
@@ -90,7 +92,7 @@ class ChoicePanel(Panel[TrustReply | None]):
         if self._guard.early():
             return Unanswered()
         if key in ("escape", "c-d"):
-            return Done(self._left)
+            return Done(self._escaped)
         return Done(self._answers[key][1]) if key in self._answers else Unanswered()
 
 

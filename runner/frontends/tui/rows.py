@@ -215,8 +215,8 @@ def _trimmed(row: Fragments) -> Fragments:
     row = list(row)
     while row and "bg:" not in row[-1][0] and "reverse" not in row[-1][0]:
         style, text = row.pop()
-        if kept := text.rstrip(" "):
-            return [*row, (style, kept)]
+        if trimmed := text.rstrip(" "):
+            return [*row, (style, trimmed)]
     return row
 
 
@@ -247,16 +247,16 @@ def fit(fragments: Fragments, width: int, cut: str = "…") -> Fragments:
     if row_cells(fragments) <= width:
         return fragments
     room = max(width - cells(cut), 0)
-    kept: Fragments = []
+    fitted: Fragments = []
     for style, text in fragments:
         short = head(text, room)
-        kept.append((style, short))
+        fitted.append((style, short))
         room -= cells(short)
         if short != text:
             break
     if width > 0:
-        kept.append((kept[-1][0] if kept else "", cut))
-    return kept
+        fitted.append((fitted[-1][0] if fitted else "", cut))
+    return fitted
 
 
 def wrapped(style: str, text: str, width: int) -> list[Fragments]:

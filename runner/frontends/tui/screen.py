@@ -133,8 +133,8 @@ class Screen:
         drawn, self._up = self._up, []
         rows: list[Fragments] = []
         for draw, close in drawn:
-            found = draw(width)
-            rows += found if close or not found else [[], *found]
+            block = draw(width)
+            rows += block if close or not block else [[], *block]
         return ansi(clip_rows(encode_rows(rows, self._encoding), width))
 
     def live(self, width: int, rows: int) -> list[Fragments]:
@@ -144,17 +144,17 @@ class Screen:
         width, room = min(width, WIDEST), max(rows // 3, 3)
         now = self._now()
         cards = [card for card in self._cards.values() if card.began is not None]
-        found: list[Fragments] = []
+        drawn: list[Fragments] = []
         if cards:
             each = max((room - 1) // len(cards) - 1, 1)
-            shown = cards if (each + 1) * len(cards) <= room + 1 else cards[: max((room - 2) // 2, 1)]
-            for card in shown:
-                found += [[], *card.running(width, each, now, self.theme)]
-            if len(shown) < len(cards):
-                found.append([(self.theme.dim, f"and {len(cards) - len(shown)} more")])
-        if not found:
-            found = self._writing.rows(width, room)
-        return clip_rows(encode_rows(found, self._encoding), width)[-room:]
+            visible = cards if (each + 1) * len(cards) <= room + 1 else cards[: max((room - 2) // 2, 1)]
+            for card in visible:
+                drawn += [[], *card.running(width, each, now, self.theme)]
+            if len(visible) < len(cards):
+                drawn.append([(self.theme.dim, f"and {len(cards) - len(visible)} more")])
+        if not drawn:
+            drawn = self._writing.rows(width, room)
+        return clip_rows(encode_rows(drawn, self._encoding), width)[-room:]
 
     def expand(self) -> bool:
         """Show the last folded output whole; whether there was one. `done` has it."""
@@ -226,8 +226,8 @@ def prompt_rows(text: str, width: int, theme: Theme) -> list[Fragments]:
         lines[first : first + hidden] = [f"… {hidden} more lines"]
     rows: list[Fragments] = []
     for number, line in enumerate(lines):
-        shown = line if len(line) <= _LINE else f"{line[:_LINE]}… {len(line) - _LINE} more characters"
-        rows += hang(wrap([(theme.prompt, shown)], width - 2), (theme.prompt, "  " if number else "> "), ("", "  "))
+        text_row = line if len(line) <= _LINE else f"{line[:_LINE]}… {len(line) - _LINE} more characters"
+        rows += hang(wrap([(theme.prompt, text_row)], width - 2), (theme.prompt, "  " if number else "> "), ("", "  "))
     return rows
 
 

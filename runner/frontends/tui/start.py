@@ -145,10 +145,10 @@ class _Terminal:
 
         workspace = workspace_of(str(folder(args.cwd)), os.path.realpath(home(os.environ)))
         store = SessionStore.of(state_dir(os.environ), workspace)
-        found = await asyncio.to_thread(lambda: list(summarize_sessions(store)))
-        if not found:
+        sessions = await asyncio.to_thread(lambda: list(summarize_sessions(store)))
+        if not sessions:
             raise usage("there is nothing to resume", "no session of this workspace is kept", "leave --resume out")
-        picked = await self._app.pick("resume which session?", [Row(each.id, row(each, width=90)) for each in found])
+        picked = await self._app.pick("resume which session?", [Row(each.id, row(each, width=90)) for each in sessions])
         return replace(args, selection=SessionSelection(resume=picked)) if picked is not None else None
 
     def _colour(self) -> None:

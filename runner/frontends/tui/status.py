@@ -21,10 +21,10 @@ _GAP: Fragments = [("dim", " · ")]
 
 
 class StatusLine:
-    """The status line. Its values come from events, except `told`, which is set."""
+    """The status line. Its values come from events, except `notice`, which is set."""
 
     def __init__(self) -> None:
-        self.told = ""  # instead of all else, until the next key
+        self.notice = ""  # instead of all else, until the next key
         self._mode = ""
         self._model = ""
         self._sandbox = ""
@@ -58,8 +58,8 @@ class StatusLine:
         """Return as much of the line as fits. The mode and the sandbox are dropped last, because they say what may
         happen.
         """
-        if self.told:
-            return fit([("ansiyellow", one_line(self.told, 500))], width)
+        if self.notice:
+            return fit([("ansiyellow", one_line(self.notice, 500))], width)
         if not self._mode:
             return fit([("dim", "opening the session")], width)
         loud = "bold ansiyellow" if self._full >= 0.8 else "dim"
@@ -72,7 +72,7 @@ class StatusLine:
             (5, [("dim", _NETWORK[MATRIX[Tier.NETWORK][Mode(self._mode)]])]),
             (6, [("dim", "? /help")]),
         ]
-        parts = [(rank, said) for rank, said in parts if said[0][1]]
+        parts = [(rank, fragments) for rank, fragments in parts if fragments[0][1]]
         while len(parts) > 1 and row_cells(_joined(parts)) > width:
             parts.remove(max(parts, key=lambda part: part[0]))
         return fit(_joined(parts), width)
@@ -80,8 +80,8 @@ class StatusLine:
 
 def _joined(parts: list[tuple[int, Fragments]]) -> Fragments:
     row: Fragments = []
-    for _, said in parts:
-        row += [*(_GAP if row else []), *said]
+    for _, fragments in parts:
+        row += [*(_GAP if row else []), *fragments]
     return row
 
 
@@ -112,5 +112,5 @@ class Wait:
 
     def words(self, now: float) -> str:
         """Return the remaining wait in words; empty if there is none."""
-        left = self._until - now
-        return f"asks again in {wait_words(math.ceil(left))}" if left > 0 else ""
+        remaining = self._until - now
+        return f"asks again in {wait_words(math.ceil(remaining))}" if remaining > 0 else ""

@@ -1,0 +1,144 @@
+"""The values that events carry beside plain ones: the content of a question, and the JSON form of every value."""
+
+import dataclasses
+from enum import Enum, IntEnum
+
+from policy.model.action import Action
+from policy.model.assessment import RuleRef
+from policy.model.frozen import dataclass
+from policy.model.tier import Tier
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Words of a shown command that a reason points at: `command[start:end]`, which is `text`."""
+
+    start: int
+    end: int
+    tier: Tier
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """The change of one file.
+
+    Attributes:
+        path: The path of the file.
+        new: True if the file does not exist yet.
+        added: The number of added lines.
+        removed: The number of removed lines.
+        diff: The lines of the diff; each begins with `+`, `-`, a blank or `@@`.
+        note: A fact that the user must know and that the lines do not show.
+    """
+
+    path: str
+    new: bool
+    added: int
+    removed: int
+    diff: tuple[str, ...]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """One answer to a question that can be remembered.
+
+    Attributes:
+        keys: The keys that select the answer.
+        words: The exact description of what is granted or forbidden.
+        where: The scope of the grant.
+        not_covered: Two similar actions that the grant does not cover.
+        yes: True if the answer also allows this action.
+    """
+
+    keys: tuple[str, ...]
+    words: str
+    where: str
+    not_covered: tuple[str, ...]
+    yes: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """The content of one question.
+
+    Attributes:
+        question: The question itself.
+        line: One line about the consequence of an approval for the user.
+        tier: The tier of the badge.
+        tiers: Every tier of the action, the highest first.
+        command: The whole action as it would be typed.
+        marks: The risky words of the command.
+        letters: The letters of the command that look like other letters.
+        why: The reason of the question.
+        rule: The rule of that reason.
+        cell: The cell of the matrix.
+        more: The other reasons.
+        terms: The exact rights that an approval gives, as label and text.
+        caveats: The rights that the action needs and does not get.
+        paths: The paths that the command itself names as changed.
+        change: The change of a file, or None.
+        choices: The answers that can be remembered.
+        careful: True if only the letter itself approves, and no other key.
+        editable: True if the user may change the command.
+    """
+
+    question: str
+    line: str
+    tier: Tier
+    tiers: tuple[Tier, ...]
+    command: str
+    marks: tuple[Mark, ...]
+    letters: tuple[str, ...]
+    why: str
+    rule: str
+    cell: str
+    more: tuple[str, ...]
+    terms: tuple[tuple[str, str], ...]
+    caveats: tuple[str, ...]
+    paths: tuple[str, ...]
+    change: FileChange | None
+    choices: tuple[Pick, ...]
+    careful: bool
+    editable: bool
+
+    def as_json(self) -> dict[str, object]:
+        """Return a JSON-able object. Marks whose words were masked since are left out: they would point at other
+        words.
+        """
+        fields = {item.name: json_value(getattr(self, item.name)) for item in dataclasses.fields(self)}
+        del fields["question"]
+        return fields | {
+            "marks": [json_value(mark) for mark in self.marks if self.command[mark.start : mark.end] == mark.text],
+            "terms": dict(self.terms),
+            "choices": [
+                {"keys": list(pick.keys), "answer": "yes" if pick.yes else "no", "grant": pick.words,
+                 "where": pick.where, "not_covered": list(pick.not_covered)}
+                for pick in self.choices
+            ],
+        }  # fmt: skip
+
+
+def json_value(value: object) -> object:
+    """Return a JSON-able form: dataclasses as objects (actions and events with their `type`), tiers and rulings as
+    labels.
+    """
+    if isinstance(value, RuleRef):
+        return str(value)
+    if callable(as_json := getattr(value, "as_json", None)):  # a card, or an event
+        return as_json()
+    if isinstance(value, Tier):
+        return value.label
+    if isinstance(value, IntEnum):
+        return value.name.lower()
+    if isinstance(value, Enum):
+        return value.value
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {item.name: json_value(getattr(value, item.name)) for item in dataclasses.fields(value)}
+        return {"type": value.kind, **fields} if isinstance(value, Action) else fields
+    if isinstance(value, tuple | list):
+        return [json_value(item) for item in value]
+    if isinstance(value, dict):
+        return {str(key): json_value(item) for key, item in value.items()}
+    return value
