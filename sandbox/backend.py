@@ -148,6 +148,31 @@ def interrupted_connections(end: BaseException) -> tuple[Connection, ...]:
 Listener = Callable[[int, bytes], None]
 
 
+class CommandOutput:
+    """The output of one command so far, up to `most` bytes of both streams together.
+
+    Attributes:
+        streams: Standard output and standard error.
+        over: True once the command wrote more than `most` bytes.
+    """
+
+    def __init__(self, most: int, listen: Listener | None) -> None:
+        self.streams = (bytearray(), bytearray())
+        self.over = False
+        self._most = most
+        self._listen = listen
+
+    def take(self, stream: int, chunk: bytes) -> bool:
+        """Add a chunk of stream 1 or 2, and return False once the limit was passed. Raises errors of the listener."""
+        room = self._most - len(self.streams[0]) - len(self.streams[1])
+        if len(chunk) > room:
+            chunk, self.over = chunk[:room], True
+        self.streams[stream - 1].extend(chunk)
+        if self._listen is not None and chunk:
+            self._listen(stream, chunk)
+        return not self.over
+
+
 class SandboxUnavailable(ProblemError):
     """The error for a boundary that cannot be built, so that nothing may run. Carries the Problem; the program exits
     with 4.

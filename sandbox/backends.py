@@ -1,11 +1,9 @@
 """The registry of backends, best first, and the choice: what a canary proves, never what a version string says."""
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from policy.model.frozen import dataclass
 from policy.model.verdict import Problem, Terms
 from sandbox.backend import Backend, ContainerOptions, Enforcement, Level, SandboxUnavailable
 from sandbox.linux.backend import Linux
@@ -15,54 +13,17 @@ if TYPE_CHECKING:
     from sandbox.egress.credential_injection import InjectorFactory
 
 
-@dataclass(frozen=True, slots=True)
-class BackendArguments:
-    """The arguments with which a backend is made; see `open_backend`."""
-
-    cache: Path | None
-    aside: Path | None
-    files: bool
-    ahead: PrelaunchedHelper | None
-    container: ContainerOptions
-    lend: "InjectorFactory | None" = None
-
-
-def _linux(tier: str) -> "Maker":
-    return lambda told: Linux(
-        tier, cache=told.cache, aside=told.aside, files=told.files, ahead=told.ahead, lend=told.lend
-    )
-
-
-def _seatbelt(told: BackendArguments) -> Backend:
-    from sandbox.macos.backend import Seatbelt  # of no use elsewhere
-
-    return Seatbelt(aside=told.aside)
-
-
-def _container(told: BackendArguments) -> Backend:
-    from sandbox.container.backend import Container  # most sessions need none
-
-    return Container(told.container, cache=told.cache, aside=told.aside, lend=told.lend)
-
-
-Maker = Callable[[BackendArguments], Backend]
-_NOT_SAID = ContainerOptions()
-
-BACKENDS: dict[str, Maker] = {
-    "T1": _linux("T1"),
-    "T2": _linux("T2"),
-    "T3": _linux("T3"),
-    "seatbelt": _seatbelt,
-    "container": _container,
-}
-
-_ONLY = {"T1": "linux", "T2": "linux", "T3": "linux", "seatbelt": "darwin"}  # as sys.platform says it
-_ASKED = ("container",)  # only when a person says so: it runs other programs than the machine's
+BACKENDS = ("T1", "T2", "T3", "seatbelt", "container")
+_BY_PLATFORM = {"linux": ("T1", "T2", "T3"), "darwin": ("seatbelt",)}  # names of sys.platform
+_NO_OPTIONS = ContainerOptions()
 
 
 def here() -> list[str]:
-    """Return the backends for this platform, best first, without those that a user must request by name."""
-    return [name for name in BACKENDS if _ONLY.get(name, sys.platform) == sys.platform and name not in _ASKED]
+    """Return the backends for this platform, best first.
+
+    The container is not among them: it runs other programs than those of the machine, so a user must request it.
+    """
+    return list(_BY_PLATFORM.get(sys.platform, ()))
 
 
 async def open_backend(
@@ -74,7 +35,7 @@ async def open_backend(
     aside: Path | None = None,
     files: bool = True,
     ahead: PrelaunchedHelper | None = None,
-    container: ContainerOptions = _NOT_SAID,
+    container: ContainerOptions = _NO_OPTIONS,
     lend: "InjectorFactory | None" = None,
     insisted: bool = False,
 ) -> tuple[Backend, Enforcement]:
@@ -100,7 +61,17 @@ async def open_backend(
                 f"this version has {', '.join(BACKENDS)}",
                 "leave --backend out to get the best one",
             )
-        backend = BACKENDS[candidate](BackendArguments(cache, aside, files, ahead, container, lend))
+        backend: Backend
+        if candidate == "container":
+            from sandbox.container.backend import Container  # most sessions need none
+
+            backend = Container(container, cache=cache, aside=aside, lend=lend)
+        elif candidate == "seatbelt":
+            from sandbox.macos.backend import Seatbelt  # of no use elsewhere
+
+            backend = Seatbelt(aside=aside)
+        else:
+            backend = Linux(candidate, cache=cache, aside=aside, files=files, ahead=ahead, lend=lend)
         try:
             enforcement = await backend.probe(terms)
         except SandboxUnavailable as error:

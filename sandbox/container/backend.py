@@ -309,13 +309,13 @@ def _unspeakable(words: tuple[str, ...]) -> Problem | None:
     except UnicodeEncodeError:
         return Problem(
             "the command cannot be given to a container",
-            "it holds bytes that are not UTF-8, and the daemon would change them",
-            "use names that are UTF-8, or T1",
+            "it contains bytes that are not UTF-8, which the daemon would change",
+            "use names in UTF-8, or use T1",
         )
     if any(len(word.encode()) >= _LONGEST for word in words):
         return Problem(
             "the command is too long",
-            f"one of its words (a script is one) has {_LONGEST} bytes or more, and the kernel takes less",
+            f"one of its words (a script is one word) has {_LONGEST} bytes or more, and the kernel accepts fewer",
             "put it into a file of the workspace, and run that",
         )
     return None
@@ -330,7 +330,7 @@ def _owner(workspace: str) -> str:
     except OSError as error:
         raise SandboxUnavailable.of(
             f"the workspace `{workspace}` is not a folder",
-            (error.strerror or "it cannot be looked at").lower(),
+            (error.strerror or "it cannot be examined").lower(),
             "use --cwd FOLDER",
         ) from None
     return f"{status.st_uid}:{status.st_gid}"

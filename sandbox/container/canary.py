@@ -18,14 +18,14 @@ from sandbox.inside import canary
 WORDS = {
     **canary.WORDS,
     "capabilities": "capabilities are left",
-    "devices":      "devices of the machine are there",
-    "daemon":       "a socket of the container daemon is there",
+    "devices":      "devices of the machine are visible",
+    "daemon":       "a socket of the container daemon is visible",
     "groups":       "control groups can be changed",
     "image":        "the image's files can be changed",
-    "filter":       "another seccomp filter than ours is loaded",
-    "variables":    "variables that the terms do not name are set",
-    "mounted":      "what is mounted is not what was asked for",
-    "same":         "the daemon sees other files than we do",
+    "filter":       "a different seccomp filter is loaded",
+    "variables":    "variables are set that the terms do not name",
+    "mounted":      "the mounts differ from the requested ones",
+    "same":         "the daemon sees different files",
     "user":         "commands run as another user",
 }
 # fmt: on
@@ -94,9 +94,10 @@ def asked(terms: Terms, user: str, body: CreateBody, environment: Mapping[str, s
     return RequestedContainer(terms, user, binds, filesystems, host["PidsLimit"], frozenset(environment))
 
 
-def judge(text: str, asked: RequestedContainer) -> tuple[dict[str, bool], tuple[str, ...]]:
-    """Return each check by name, True if the boundary held, and the protections that are not enforced or were not
-    tried.
+def judge(text: str, asked: RequestedContainer) -> tuple[dict[str, bool], tuple[str, ...], tuple[str, ...]]:
+    """Return each check by name, True if the boundary held; the limits that are not enforced, and other gaps, in words.
+
+    `text` is the output of SCRIPT.
     """
     lines = [line.partition(" ") for line in text.splitlines()]
     checks: dict[str, bool] = {}
@@ -104,7 +105,9 @@ def judge(text: str, asked: RequestedContainer) -> tuple[dict[str, bool], tuple[
         if name in WORDS and rest in ("0", "1"):
             checks[name] = checks.get(name, True) and rest == "1"
     status = dict(rest.split(":", 1) for name, _, rest in lines if name == "is" and ":" in rest)
-    checks["capabilities"] = _zero(status, "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")
+    checks["capabilities"] = all(
+        re.fullmatch(r"\s*0+\s*", status.get(name, "")) for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")
+    )
     checks["privileges"] = status.get("NoNewPrivs", "").strip() == "1"
     checks["seccomp"] = status.get("Seccomp", "").strip() == "2"
     uid, _, gid = asked.user.partition(":")
@@ -113,12 +116,8 @@ def judge(text: str, asked: RequestedContainer) -> tuple[dict[str, bool], tuple[
     table = _mounts(rest for name, _, rest in lines if name == "mount")
     ended = any(name == "over" for name, _, _ in lines)  # else nothing is proven
     checks["mounted"] = ended and _as_asked(table, asked)
-    told = {rest.partition(" ")[0]: rest.partition(" ")[2] for name, _, rest in lines if name == "most"}
-    return checks, _missing(told, asked, checks)
-
-
-def _zero(status: Mapping[str, str], *names: str) -> bool:
-    return all(re.fullmatch(r"\s*0+\s*", status.get(name, "")) for name in names)
+    reported = {rest.partition(" ")[0]: rest.partition(" ")[2] for name, _, rest in lines if name == "most"}
+    return checks, _lost_limits(reported, asked), _gaps(asked, checks)
 
 
 # the place of the root within its file system, the device, whether it is read-only
@@ -157,22 +156,22 @@ def _as_asked(table: Mapping[str, _Mount], asked: RequestedContainer) -> bool:
     return True
 
 
-def _missing(told: Mapping[str, str], asked: RequestedContainer, checks: Mapping[str, bool]) -> tuple[str, ...]:
+def _lost_limits(reported: Mapping[str, str], asked: RequestedContainer) -> tuple[str, ...]:
     limits = asked.terms.limits
-    # fmt: off
     wanted = {"pids": asked.pids, "memory": limits.memory, "open-files": limits.open_files, "cpu": limits.cpu}
-    tools = {"namespaces": "unshare", "mounts": "mount", "filter": "chmod"}
-    # fmt: on
-    missing = [
-        f"the limit `{name}` is not kept by this daemon (it tells {told.get(name) or 'nothing'})"
+    return tuple(
+        f"the limit `{name}` is not enforced by this daemon (it reports {reported.get(name) or 'nothing'})"
         for name, most in wanted.items()
-        if not told.get(name, "").isdigit() or int(told[name]) > most
-    ]
-    missing += [
-        f"not tried, for want of `{tool}` in the image: {WORDS[name]}"
+        if not reported.get(name, "").isdigit() or int(reported[name]) > most
+    )
+
+
+def _gaps(asked: RequestedContainer, checks: Mapping[str, bool]) -> tuple[str, ...]:
+    tools = {"namespaces": "unshare", "mounts": "mount", "filter": "chmod"}
+    untested = (
+        f"not tested, because the image has no `{tool}`: {WORDS[name]}"
         for name, tool in tools.items()
         if name not in checks
-    ]
-    if asked.user.startswith("0:"):
-        missing.append("commands are uid 0 without capabilities, since the workspace belongs to root")
-    return tuple(missing)
+    )
+    root = "commands run as uid 0 without capabilities, because the workspace belongs to root"
+    return (*untested, *((root,) if asked.user.startswith("0:") else ()))

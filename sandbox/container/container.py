@@ -20,7 +20,6 @@ from sandbox.container.processes import ContainerUsage, Processes
 from sandbox.inside import safe_rmtree
 from sandbox.inside.confine import listen
 from sandbox.linux.canary_probe import laid_out
-from sandbox.linux.helper_request import Alarm
 from sandbox.workspace.protected_paths import Scan
 
 _NEW_NETWORK = 0x40000000  # CLONE_NEWNET (setns(2))
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from sandbox.egress.credential_injection import Broker
     from sandbox.egress.dialer import Resolve
     from sandbox.egress.proxy import Egress
+    from sandbox.workspace.autorun_watch import Live
 
 # The container's own /dev/null. What it starts has bash's `SHLVL` besides its variables.
 _OWN_INPUT = ("/bin/bash", "--norc", "--noprofile", "-c", 'exec "$@" < /dev/null', "bash")
@@ -98,11 +98,11 @@ class Box:
         except DaemonRefused as error:
             raise _not_made(str(error)) from None
         except TimeoutError:
-            raise _not_made("it did not come up within 30 seconds") from None
+            raise _not_made("it did not start within 30 seconds") from None
         if not told["State"]["Running"]:
             raise _not_made("its first process, /bin/bash, ended at once")
         if not said.startswith(f"{create_body.READY}\n".encode()):
-            raise _not_made("its first process, /bin/bash, is none: it does not do what it is told")
+            raise _not_made("its first process, /bin/bash, is not bash: its first command had no effect")
         self.pid = int(told["State"]["Pid"])
         self._tree = Processes(str(told["Id"]), self.pid)
         if not self._tree.seen:
@@ -117,15 +117,15 @@ class Box:
         tree = self._tree
         try:
             if tree is None or not tree.seen:
-                raise OSError(0, "its processes are not seen here")
+                raise OSError(0, "its processes are not visible here")
             listener = listen_inside(self.pid, PORT)
         except OSError as error:
             if not self.terms.open_hosts:
                 return  # nothing was to be open: only nobody will tell whom it asked for
             raise SandboxUnavailable.of(
                 f"the container sandbox cannot open the network to {', '.join(self.terms.hosts)}",
-                f"its network cannot be entered ({(error.strerror or '').lower()}), which only root may, and it "
-                "never opens the whole network for the sake of one host",
+                f"its network cannot be entered ({(error.strerror or '').lower()}): only root may enter it, and "
+                "this program never opens the whole network for one host",
                 "use T1 for commands that need a host",
             ) from None
         self.egress = Egress(listener, self.terms.hosts, resolver or resolve, broker)
@@ -153,12 +153,11 @@ class Box:
             if decoys.touched:
                 text += "outside 0\n"
         if ended.failed or ended.why or not ended.out:
-            raise _not_made(ended.failed or ended.err.decode("utf-8", "replace")[:300] or "its canary said nothing")
-        checks, missing = canary.judge(text, canary.asked(terms, self.user, body, self.environment))
-        kept = not any(words.startswith("the limit") for words in missing)
-        level = Level.FULL if kept else Level.PARTIAL
-        limits = "the container's cgroup (memory, pids)" if kept else ""
-        self.enforcement = Enforcement(level, "container", tuple(sorted(checks.items())), missing, limits)
+            raise _not_made(ended.failed or ended.err.decode("utf-8", "replace")[:300] or "its canary printed nothing")
+        checks, lost, gaps = canary.judge(text, canary.asked(terms, self.user, body, self.environment))
+        level = Level.PARTIAL if lost else Level.FULL
+        limits = "" if lost else "the container's cgroup (memory, pids)"
+        self.enforcement = Enforcement(level, "container", tuple(sorted(checks.items())), (*lost, *gaps), limits)
         return checks
 
     async def run(
@@ -170,7 +169,7 @@ class Box:
         *,
         wall: float,
         most: int,
-        alarm: Alarm | None = None,
+        alarm: "Live | None" = None,
     ) -> Ended:
         """Run one command, until it and all its descendants have ended.
 
@@ -195,7 +194,7 @@ class Box:
         cwd: str,
         stdin: bytes | None,
         wall: float,
-        alarm: Alarm | None,
+        alarm: "Live | None",
     ) -> Ended:
         tree = self._tree
         assert tree is not None
@@ -237,7 +236,7 @@ class Box:
         return Ended(status, bytes(running.streams[0]), bytes(running.streams[1]), why, refused=tree.refused())
 
     async def _wait(
-        self, running: Running, tree: Processes, usage: ContainerUsage, number: str, until: float, alarm: Alarm | None
+        self, running: Running, tree: Processes, usage: ContainerUsage, number: str, until: float, alarm: "Live | None"
     ) -> str | None:
         """Wait until the main process has ended, and return None, or until a limit is passed, and return its name."""
         pause, watched = EARLY, False
@@ -328,12 +327,12 @@ class Box:
 
 
 def _not_made(why: str) -> SandboxUnavailable:
-    fix = "look at the image and at the daemon's log; nothing was run"
+    fix = "examine the image and the log of the daemon; nothing was run"
     for words, better in _FIXES:
         if words in why.lower():
             fix = better
             break
-    return SandboxUnavailable.of("the container cannot be made", why.strip().rstrip(".")[:_WORDS], fix)
+    return SandboxUnavailable.of("the container cannot be created", why.strip().rstrip(".")[:_WORDS], fix)
 
 
 _FIXES = (
@@ -353,7 +352,7 @@ def _code(told: Mapping[str, Any]) -> int | None:
 
 def _gone() -> SandboxUnavailable:
     return SandboxUnavailable.of(
-        "the container is gone", "the daemon ended it, or another program removed it", "try again; a new one is made"
+        "the container is gone", "the daemon ended it, or another program removed it", "try again; a new one is created"
     )
 
 

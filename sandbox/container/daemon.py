@@ -1,4 +1,4 @@
-"""The daemon: where its socket is, what it says of itself, and calls to it that do not hold up the event loop."""
+"""The container daemon: its socket, its images and calls in threads, and containers that killed sessions left."""
 
 import asyncio
 import contextlib
@@ -70,14 +70,14 @@ class Daemon:
             raise unreachable(self.socket, error) from None
 
     def close(self) -> None:
-        """Let go of every connection. Nothing is asked any more."""
+        """Close every connection. No request may follow."""
         for client in self._clients:
             client.close()
         self._clients.clear()
 
 
 class DaemonRefused(Exception):
-    """The daemon said no. `status` is HTTP's."""
+    """The error for a request that the daemon refused. `status` is the HTTP status."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -162,7 +162,7 @@ def unreachable(socket: str, error: BaseException) -> SandboxUnavailable:
         return SandboxUnavailable.of(
             f"you may not use the container daemon at `{socket}`",
             "the socket belongs to another user or group",
-            "join its group (`sudo usermod -aG docker $USER`, which makes you as strong as root), or run a "
+            "join its group (`sudo usermod -aG docker $USER`, which gives you the rights of root), or run a "
             "rootless daemon",
         )
     return SandboxUnavailable.of(f"the container daemon at `{socket}` does not answer", str(error).lower()[:300], _FIX)
@@ -190,13 +190,13 @@ async def find_image(daemon: Daemon, name: str) -> Image:
     if not is_pinned(name):
         exact = (found.get("RepoDigests") or [found["Id"]])[0]
         raise _unusable(
-            f"the image `{name}` is not pinned", "a tag can name another image tomorrow", f'write `image = "{exact}"`'
+            f"the image `{name}` is not pinned", "a tag can name a different image later", f'write `image = "{exact}"`'
         )
     made_for, ours = str(found.get("Architecture", "")), _ARCHITECTURES.get(os.uname().machine, os.uname().machine)
     if made_for != ours:
         raise _unusable(
             f"the image `{name}` is for another machine",
-            f"it is made for {made_for or 'nobody knows what'}, and this is {ours}",
+            f"it is made for {made_for or 'an unknown machine'}, and this is {ours}",
             f"use one for {ours}",
         )
     config = found.get("Config") or {}

@@ -8,11 +8,14 @@ import contextlib
 import json
 import os
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from policy.model.frozen import dataclass
-from sandbox.backend import Listener
+from sandbox.backend import CommandOutput, Listener
 from sandbox.container.daemon import DaemonRefused, unreachable
-from sandbox.linux.helper_request import Alarm
+
+if TYPE_CHECKING:
+    from sandbox.workspace.autorun_watch import Live
 
 _CHUNK = 1 << 16
 
@@ -105,19 +108,16 @@ class Ended:
     refused: int = 0
 
 
-class Running:
+class Running(CommandOutput):
     """The output so far of one running command. The caller closes it."""
 
     def __init__(self, most: int, listen: Listener | None) -> None:
-        self.streams = (bytearray(), bytearray())
-        self.over = False  # the output limit was passed
-        self._most = most
-        self._listen = listen
+        super().__init__(most, listen)
         self._wire: Wire | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._ended = asyncio.Event()
         self._handle = -1
-        self._alarm: Alarm | None = None
+        self._alarm: Live | None = None
 
     @property
     def done(self) -> bool:
@@ -152,32 +152,17 @@ class Running:
         else:
             asyncio.get_running_loop().add_reader(self._handle, self._ended.set)
 
-    def heed(self, alarm: Alarm) -> None:
+    def heed(self, alarm: "Live") -> None:
         """Set `done` when the alarm is raised."""
         alarm.begin()
         if alarm.fileno() < 0:
             return
         self._alarm = alarm
-        loop = asyncio.get_running_loop()
-
-        def on_alarm() -> None:
-            alarm.look()
-            if alarm.raised:
-                self._ended.set()
-
-        def grow() -> None:
-            more = not self.done and alarm.grow()
-            if alarm.raised:
-                self._ended.set()
-            elif more:
-                loop.call_soon(grow)
-
-        loop.add_reader(alarm.fileno(), on_alarm)
-        grow()
+        alarm.attach(self._ended.is_set, self._ended.set)
 
     def close(self) -> None:
         if self._alarm is not None:
-            asyncio.get_running_loop().remove_reader(self._alarm.fileno())
+            self._alarm.detach()
         if self._handle != -1:
             asyncio.get_running_loop().remove_reader(self._handle)
             os.close(self._handle)
@@ -188,18 +173,9 @@ class Running:
 
     async def _read(self, wire: Wire) -> None:
         try:
-            await wire.read(self._take)
+            await wire.read(self.take)
         finally:
             self._ended.set()
-
-    def _take(self, stream: int, piece: bytes) -> bool:
-        room = self._most - len(self.streams[0]) - len(self.streams[1])
-        if len(piece) > room:
-            piece, self.over = piece[:room], True
-        self.streams[stream - 1].extend(piece)
-        if self._listen is not None and piece:
-            self._listen(stream, piece)
-        return not self.over
 
     def _check(self) -> None:
         reading = self._tasks[0]

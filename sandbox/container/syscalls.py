@@ -13,13 +13,15 @@ import tomllib
 from collections.abc import Iterable, Iterator
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import profiles
 from policy.model.verdict import Rights
+from sandbox.linux.seccomp import refused
 
 Cube = tuple[int, int]  # (mask, value): every x with x & mask == value
 Set = tuple[Cube, ...]  # any of them
-SyscallRule = dict[str, object]
+SyscallRule = dict[str, Any]
 
 _ALL, _INT = 0xFFFFFFFFFFFFFFFF, 0xFFFFFFFF
 # fmt: off
@@ -40,7 +42,7 @@ def profile(rights: Rights, *, unix: bool, machine: str) -> str:
     sockets = table["sockets"]
     families = [*sockets[rights.value], *(sockets["unix"] if unix else ())]
     entries.append({"calls": ["socket"], "arg": 0, "not_in": families, "errno": sockets["errno"]})
-    checked = {str(name) for entry in entries for name in _calls(entry)}
+    checked = {name for entry in entries for name in entry["calls"]}
     rules = [_rule(sorted(set(table["allow"]) - checked), "SCMP_ACT_ALLOW")]
     rules.append(_rule(sorted(table["refuse"]), "SCMP_ACT_ERRNO", errno.EPERM))
     rules.append(_rule(list(_UNSEEN), "SCMP_ACT_ERRNO", errno.ENOSYS))
@@ -49,11 +51,13 @@ def profile(rights: Rights, *, unix: bool, machine: str) -> str:
             _rule([name], "SCMP_ACT_ALLOW", args=[_masked(only["arg"], (_INT, value))]) for value in only["values"]
         ]
     for name in sorted(checked & set(table["allow"])):
-        mine = [entry for entry in entries if name in _calls(entry)]
+        mine = [entry for entry in entries if name in entry["calls"]]
         rules += [_rule([name], "SCMP_ACT_ALLOW", args=args) for args in allowed(mine)]
         for entry in mine:
-            number = getattr(errno, str(entry["errno"]))
-            rules += [_rule([name], "SCMP_ACT_ERRNO", number, args) for args in _refused(entry)]
+            number = getattr(errno, entry["errno"])
+            for comparisons in refused(entry):
+                args = [_compared(arg, how, *values) for arg, how, values in comparisons]
+                rules.append(_rule([name], "SCMP_ACT_ERRNO", number, args))
     return json.dumps(
         {
             "defaultAction": "SCMP_ACT_ERRNO",
@@ -71,8 +75,8 @@ def allowed(entries: Iterable[SyscallRule]) -> Iterator[list[SyscallRule]]:
     """
     whole: list[dict[int, Cube]] = [{}]
     for entry in entries:
-        ways = [{_arg(entry): cube} for cube in _kept(entry)]
-        if isinstance(other := entry.get("only_with"), dict):  # where that does not hold, nothing is refused
+        ways = [{entry["arg"]: cube} for cube in _kept(entry)]
+        if other := entry.get("only_with"):  # where that does not hold, nothing is refused
             held = (other["mask"], other["value"])
             ways = [{**way, other["arg"]: held} for way in ways]
             ways += [{other["arg"]: cube} for cube in _outside((held,))]
@@ -94,16 +98,16 @@ def _meet(one: dict[int, Cube], other: dict[int, Cube]) -> dict[int, Cube] | Non
 
 def _kept(entry: SyscallRule) -> Set:
     """Return the set of argument values that `entry` allows."""
-    if isinstance(bits := entry.get("any_bit"), int):
-        return ((bits, 0),)
-    if isinstance(mask := entry.get("mask"), int):
-        return _outside(tuple((mask, value) for value in _numbers(entry["values"])))
-    if isinstance(greater := entry.get("greater"), int):
-        if greater:
+    if "any_bit" in entry:
+        return ((entry["any_bit"], 0),)
+    if "mask" in entry:
+        return _outside(tuple((entry["mask"], value) for value in entry["values"]))
+    if "greater" in entry:
+        if entry["greater"]:
             raise ValueError("only `greater = 0` has a complement that is one value")
         return ((_ALL, 0),)
     # The whole word: a garbage upper half is no family, as in T1.
-    return tuple((_ALL, value) for value in _numbers(entry["not_in"]))
+    return tuple((_ALL, value) for value in entry["not_in"])
 
 
 def _outside(refused: Set) -> Set:
@@ -127,31 +131,6 @@ def _outside(refused: Set) -> Set:
     return tuple(sorted(found))
 
 
-def _refused(entry: SyscallRule) -> Iterator[list[SyscallRule]]:
-    """Return the argument comparisons, one list for each rule, under which `entry` refuses."""
-    arg = _arg(entry)
-    other = entry.get("only_with")
-    extra = [_masked(other["arg"], (other["mask"], other["value"]))] if isinstance(other, dict) else []
-    if isinstance(bits := entry.get("any_bit"), int):
-        for bit in (1 << n for n in range(32) if bits >> n & 1):
-            yield [_masked(arg, (bit, bit)), *extra]
-    elif isinstance(mask := entry.get("mask"), int):
-        for value in _numbers(entry["values"]):
-            yield [_masked(arg, (mask, value)), *extra]
-    elif isinstance(greater := entry.get("greater"), int):
-        yield [_compared(arg, "SCMP_CMP_GT", greater), *extra]
-    elif families := _numbers(entry["not_in"]):
-        low, high = min(families), max(families)
-        if low:
-            yield [_compared(arg, "SCMP_CMP_LT", low)]
-        for value in range(low, high):
-            if value not in families:
-                yield [_compared(arg, "SCMP_CMP_EQ", value)]
-        yield [_compared(arg, "SCMP_CMP_GT", high)]
-    else:
-        yield []
-
-
 def _rule(
     names: list[str], action: str, number: int | None = None, args: list[SyscallRule] | None = None
 ) -> SyscallRule:
@@ -163,27 +142,9 @@ def _rule(
 
 def _masked(arg: int, cube: Cube) -> SyscallRule:
     mask, value = cube
-    if mask == _ALL:
-        return _compared(arg, "SCMP_CMP_EQ", value)
-    return {"index": arg, "value": mask, "valueTwo": value, "op": "SCMP_CMP_MASKED_EQ"}
+    return _compared(arg, "EQ", value) if mask == _ALL else _compared(arg, "MASKED_EQ", mask, value)
 
 
-def _compared(arg: int, how: str, value: int) -> SyscallRule:
-    return {"index": arg, "value": value, "op": how}
-
-
-def _arg(entry: SyscallRule) -> int:
-    arg = entry["arg"]
-    assert isinstance(arg, int)
-    return arg
-
-
-def _calls(entry: SyscallRule) -> list[str]:
-    calls = entry["calls"]
-    assert isinstance(calls, list)
-    return calls
-
-
-def _numbers(values: object) -> list[int]:
-    assert isinstance(values, list)
-    return values
+def _compared(arg: int, how: str, value: int, second: int | None = None) -> SyscallRule:
+    both = {"value": value} if second is None else {"value": value, "valueTwo": second}
+    return {"index": arg, **both, "op": f"SCMP_CMP_{how}"}

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from policy.model.host_rule import HostRule, host_name
 from sandbox.egress import client_hello, http1, socks
 from sandbox.egress.dialer import Dialer, quoted_path
+from sandbox.egress.http_exchange import IDLE, HttpExchange
 from sandbox.egress.ledger import Attempt, EgressRefused, Failed, Malformed
-from sandbox.egress.relay import ByteCounter, pour, relay
-from sandbox.egress.stream import CHUNK, Stream, first
+from sandbox.egress.relay import relay
+from sandbox.egress.stream import Stream, first
 
 if TYPE_CHECKING:
     import ssl
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from sandbox.egress.credential_injection import Broker, InjectedHeader
 
 HEAD = 30.0  # seconds for everything that must be read before bytes are passed on
-IDLE = 300.0  # seconds in which nothing moves
 _TUNNEL = b"HTTP/1.1 200 Connection established\r\n\r\n"
 _DENIED = b"\x15\x03\x03\x00\x02\x02\x31"  # a TLS alert: fatal, access_denied (RFC 8446, 6)
 
@@ -31,7 +31,7 @@ class ProxyConnection:
     def __init__(self, client: Stream, attempt: Attempt, dialer: Dialer, broker: "Broker | None" = None) -> None:
         self.client, self.attempt, self.dialer, self.broker = client, attempt, dialer, broker
         self.server: Stream | None = None
-        self.answered = False  # by the server: then it is too late for a page of ours
+        self.exchange: HttpExchange | None = None  # of the last plain request
 
     def close(self) -> None:
         if self.server is not None:
@@ -61,7 +61,13 @@ class ProxyConnection:
             self.attempt.end(EgressRefused(f"the proxy failed ({type(error).__name__})", host=self.attempt.host))
             await self.client.abort()
 
-    # ---- how they ask
+    @property
+    def connected(self) -> Stream:
+        """Return the stream to the server, after a connection was made."""
+        assert self.server is not None
+        return self.server
+
+    # ---- requests for a connection
 
     async def _socks(self) -> None:
         client = self.client
@@ -107,7 +113,7 @@ class ProxyConnection:
                 await self._dial(request.host, request.port)
         except EgressRefused as error:
             self.attempt.end(error)
-            if self.answered:
+            if self.exchange is not None and self.exchange.answered:  # it is too late for a page of the proxy
                 await self.client.abort()
             else:
                 await client.send(_page(error))
@@ -141,29 +147,21 @@ class ProxyConnection:
             bound = await self._dial(request.host, request.port, request.method, request.bare)
         else:
             bound = self.dialer.allowing(request.host, request.port, request.method, request.bare).bound
-        assert self.server is not None
         for path in request.paths[1:]:
             bound |= self.dialer.allowing(request.host, request.port, request.method, path).bound
         if bound and (request.overridden or request.websocket):
             raise EgressRefused("the request says that it is another one than it looks like", host=request.host)
-        secure, added = await self._lent(request)
-        server, attempt = self.server, self.attempt
+        secure, added = await self._injected(request)
+        server, attempt = self.connected, self.attempt
         head = http1.sent(request, 443 if secure else 80, (added.header, added.value) if added else None)
         attempt.sends(len(head))
         await server.send(head)
-        body = asyncio.create_task(self._body(request))
-        answer = asyncio.create_task(self._answer(request, added, moved=_moved(request) if secure else ("", "")))
-        try:
-            await self._both(body, answer)
-        finally:
-            body.cancel()
-            answer.cancel()
-            await asyncio.gather(body, answer, return_exceptions=True)
-        if request.websocket and answer.result() == 101:
+        self.exchange = HttpExchange(self.client, server, attempt, request, added, self.broker)
+        if await self.exchange.run(_moved(request) if secure else ("", "")) == 101:
             await self._pass_on()
         await self.client.part()
 
-    async def _lent(self, request: http1.HttpRequest) -> tuple[bool, "InjectedHeader | None"]:
+    async def _injected(self, request: http1.HttpRequest) -> tuple[bool, "InjectedHeader | None"]:
         """Return True if the server is reached over TLS (the handshake is then done), and the header to add to the
         request.
 
@@ -186,144 +184,16 @@ class ProxyConnection:
         if secure:
             from sandbox.egress.tls import to_server
 
-            assert self.server is not None
-            self.server = await to_server(self.server, broker.trust(), host)
+            self.server = await to_server(self.connected, broker.trust(), host)
         if added is not None:
             self.attempt.credential = added.credential
         return secure, added
-
-    async def _both(self, body: "asyncio.Task[None]", answer: "asyncio.Task[int]") -> None:
-        """Transfer in both directions until the answer is over. A server may answer before it has the whole body."""
-        waiting: set[asyncio.Task[None] | asyncio.Task[int]] = {body, answer}
-        while answer in waiting:
-            done, waiting = await asyncio.wait(waiting, timeout=IDLE / 4, return_when=asyncio.FIRST_COMPLETED)
-            if body in done and isinstance(fault := body.exception(), EgressRefused):
-                raise fault
-            if not done and time.monotonic() - self.attempt.moved > IDLE:
-                raise Failed(f"nothing moved for {IDLE:.0f} seconds", host=self.attempt.host)
-        answer.result()
-
-    async def _body(self, request: http1.HttpRequest) -> None:
-        """Pass on exactly the body of this request, and read no further, because following data was not judged."""
-        if request.length >= 0:
-            await self._exactly(request.length)
-            return
-        client, server = self.client, self.server
-        assert server is not None
-        while True:
-            await asyncio.sleep(0)  # thousands of chunks may be there at once
-            line = await client.until(b"\n", 4096)
-            size = http1.chunk_size(line or b"")
-            await server.send(b"%x\r\n" % size)
-            if not size:
-                break
-            await self._exactly(size)
-            if await client.until(b"\r\n", 2) is None:
-                raise Malformed("a chunk is longer than it says")
-            await server.send(b"\r\n")
-        # Trailers are not passed on.
-        for _ in range(http1.MOST_FIELDS):
-            if (line := await client.until(b"\n", http1.LONGEST)) == b"\r\n":
-                await server.send(b"\r\n")
-                return
-            if line is None:
-                break
-        raise Malformed("the end of a request cannot be read")
-
-    async def _exactly(self, size: int) -> None:
-        assert self.server is not None
-        while size:
-            data = await self.client.some(size)
-            if not data:
-                raise Malformed("the connection was closed inside of a request")
-            self.attempt.sends(len(data))
-            await self.server.send(data)
-            size -= len(data)
-
-    async def _answer(
-        self, request: http1.HttpRequest, added: "InjectedHeader | None", *, moved: tuple[str, str]
-    ) -> int:
-        """Pass on the answer, provisional heads first, until the server ends it, and return its status.
-
-        Credentials that were added to the request are masked in the answer.
-        """
-        server = self.server
-        assert server is not None
-        while True:
-            head = await server.until(http1.END, http1.LONGEST)
-            if head is None:
-                raise Failed(f"host {self.attempt.host} ended without an answer", host=self.attempt.host)
-            head = http1.unfolded(head)
-            if added is not None:
-                head = added.hide(head)
-            status, told = http1.response(head, moved if self.client.clear else ("", ""))
-            if status == 101 and not request.websocket:
-                raise Failed(f"host {self.attempt.host} changes to a protocol that nobody asked for")
-            chunked = added is not None and status >= 200 and http1.in_chunks(told)
-            self.attempt.receives(len(told))
-            self.answered = True
-            await self.client.send(told)
-            if status == 101:
-                return status
-            if status == 401 and added is not None and self.broker is not None:
-                self.broker.rejected(added.credential)
-            if status >= 200:
-                if server.clear and self.client.clear and added is None:
-                    await self._flush(server, self.client)
-                    await pour(server.sock, self.client.sock, self.attempt.receives, IDLE)
-                elif added is not None and chunked:
-                    await self._chunks(server, self.client, added)
-                else:  # it is looked through, or in TLS on one side
-                    await self._piecewise(server, self.client, self.attempt.receives, added)
-                    if server.cut and http1.ends_with_connection(request.method, status, told):
-                        # THREAT T123: nothing else tells that there was more (RFC 9112, 9.8).
-                        raise Failed(
-                            f"the answer of host {self.attempt.host} was cut: its TLS did not end",
-                            host=self.attempt.host,
-                        )
-                return status
-
-    async def _piecewise(
-        self, source: Stream, target: Stream, count: ByteCounter, added: "InjectedHeader | None" = None
-    ) -> None:
-        """Yield the rest of the answer in pieces. The caller sets the time limit."""
-        mask = added.mask() if added else None
-        while data := await source.some(CHUNK):
-            count(len(data))
-            await target.send(mask.feed(data) if mask else data)
-        if mask:
-            await target.send(mask.end())
-
-    async def _chunks(self, server: Stream, client: Stream, added: "InjectedHeader") -> None:
-        """Yield the rest of an answer in chunks, cut anew, so that masking does not depend on the server's cuts. Drop
-        trailers.
-        """
-        mask = added.mask()
-        while (line := await server.until(b"\n", 4096)) is not None:
-            await asyncio.sleep(0)  # thousands of chunks may be there at once
-            try:
-                size = left = http1.chunk_size(line)
-            except Malformed:
-                raise Failed(f"the answer of host {self.attempt.host} is not in chunks, as it says") from None
-            while left:
-                if not (data := await server.some(left)):
-                    return  # broken off, which the missing last chunk tells the client
-                left -= len(data)
-                self.attempt.receives(len(data))
-                await _chunk(client, mask.feed(data))
-            if not size:
-                await _chunk(client, mask.end())
-                await client.send(b"0\r\n\r\n")
-                return
-            if await server.until(b"\r\n", 2) is None:
-                return
 
     # ---- tunnels
 
     async def _tunnel(self, host: str, port: int) -> None:
         """Judge the first bytes in a tunnel, then pass on everything."""
-        client, server = self.client, self.server
-        assert server is not None
+        client, server = self.client, self.connected
         try:
             async with asyncio.timeout(HEAD):
                 usual = port in (80, 443)
@@ -373,13 +243,12 @@ class ProxyConnection:
         return "http" if like else "other"
 
     async def _pass_on(self) -> None:
-        client, server, attempt = self.client, self.server, self.attempt
-        assert server is not None
+        client, server, attempt = self.client, self.connected, self.attempt
         if not (client.clear and server.clear):
             await self._pass_on_in_tls(client, server)
             return
-        await self._flush(client, server)
-        await self._flush(server, client)
+        await client.flush_into(server, attempt.sends)
+        await server.flush_into(client, attempt.receives)
         try:
             await relay(client.sock, server.sock, attempt.sends, attempt.receives, IDLE)
         except TimeoutError:
@@ -390,8 +259,8 @@ class ProxyConnection:
 
     async def _pass_on_in_tls(self, client: Stream, server: Stream) -> None:
         """Transfer in both directions until either side has ended the web socket that was opened inside TLS."""
-        up = asyncio.create_task(self._piecewise(client, server, self.attempt.sends))
-        down = asyncio.create_task(self._piecewise(server, client, self.attempt.receives))
+        up = asyncio.create_task(client.pour_into(server, self.attempt.sends))
+        down = asyncio.create_task(server.pour_into(client, self.attempt.receives))
         try:
             while not (up.done() or down.done()):
                 await asyncio.wait((up, down), timeout=IDLE / 4, return_when=asyncio.FIRST_COMPLETED)
@@ -401,18 +270,6 @@ class ProxyConnection:
             up.cancel()
             down.cancel()
             await asyncio.gather(up, down, return_exceptions=True)
-
-    async def _flush(self, source: Stream, target: Stream) -> None:
-        """Send the data that was read ahead."""
-        data, source.ahead = source.ahead, b""
-        if data:
-            (self.attempt.sends if target is self.server else self.attempt.receives)(len(data))
-            await target.send(data)
-
-
-async def _chunk(client: Stream, data: bytes) -> None:
-    if data:
-        await client.send(b"%x\r\n%b\r\n" % (len(data), data))
 
 
 def _same(name: str, host: str) -> None:

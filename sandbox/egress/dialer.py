@@ -72,17 +72,17 @@ class Dialer:
 
     def allowing(self, host: str, port: int, method: str = "", path: str = "") -> HostRule:
         """Return the widest rule that allows this request or, without a method, this tunnel. Raises Refused."""
-        found = [rule for rule in self.rules if rule.meets(host, port, method, path)]
-        if found:
-            return min(found, key=lambda rule: (rule.bound, not rule.private))
-        raise self._refused(host, port, method, path)
+        fitting = [rule for rule in self.rules if rule.meets(host, port, method, path)]
+        if not fitting:
+            raise self._refused(host, port, method, path)
+        return _widest(fitting)
 
     def naming(self, host: str, port: int) -> HostRule:
         """Return the widest rule about this host, for a tunnel in which every request is judged. Raises Refused."""
-        found = [rule for rule in self.rules if rule.names(host, port)]
-        if found:
-            return min(found, key=lambda rule: (rule.bound, not rule.private))
-        raise self._refused(host, port, "", "")
+        fitting = [rule for rule in self.rules if rule.names(host, port)]
+        if not fitting:
+            raise self._refused(host, port, "", "")
+        return _widest(fitting)
 
     def _refused(self, host: str, port: int, method: str, path: str) -> EgressRefused:
         port_part = "" if port in USUAL else f":{port}"
@@ -155,6 +155,10 @@ class Dialer:
             right = _private(host, port) if can_be_private(address) else ""
             raise EgressRefused(what, host=host, right=right)
         return good[:_ADDRESSES]
+
+
+def _widest(rules: list[HostRule]) -> HostRule:
+    return min(rules, key=lambda rule: (rule.bound, not rule.private))
 
 
 def _literal(host: str) -> bool:

@@ -40,21 +40,6 @@ class Failed(EgressRefused):
 class Attempt:
     """One connection while it lives. `moved`: when something last went through, by `time.monotonic`."""
 
-    __slots__ = (
-        "address",
-        "asked",
-        "credential",
-        "down",
-        "error",
-        "host",
-        "ledger",
-        "moved",
-        "port",
-        "seconds",
-        "started",
-        "up",
-    )
-
     def __init__(self, ledger: "Ledger") -> None:
         self.ledger = ledger
         self.host, self.port, self.asked, self.address = "", 0, "", ""

@@ -4,6 +4,11 @@ import asyncio
 import contextlib
 import socket
 import struct
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sandbox.egress.credential_injection import CredentialMask
 
 CHUNK = 1 << 16
 
@@ -11,7 +16,6 @@ CHUNK = 1 << 16
 class Stream:
     """One side of a connection. `ahead`: what was read and not used. Raises OSError, TimeoutError."""
 
-    __slots__ = ("ahead", "loop", "sock")
     clear = True  # what goes over the socket is what was sent
     cut = False  # it ended without the goodbye of TLS: anybody on the way could have ended it there
 
@@ -51,6 +55,23 @@ class Stream:
 
     async def send(self, data: bytes) -> None:
         await self.loop.sock_sendall(self.sock, data)
+
+    async def flush_into(self, target: "Stream", count: Callable[[int], None]) -> None:
+        """Send on what was read ahead. `count` is called with the number of bytes before they are sent."""
+        data, self.ahead = self.ahead, b""
+        if data:
+            count(len(data))
+            await target.send(data)
+
+    async def pour_into(
+        self, target: "Stream", count: Callable[[int], None], mask: "CredentialMask | None" = None
+    ) -> None:
+        """Send on everything until this side ends, through `mask`. The caller sets the time limit."""
+        while data := await self.some(CHUNK):
+            count(len(data))
+            await target.send(mask.feed(data) if mask else data)
+        if mask:
+            await target.send(mask.end())
 
     async def abort(self) -> None:
         """Let the end look like none: once it is closed, the other side gets a reset (socket(7), SO_LINGER)."""

@@ -15,7 +15,6 @@ _BROKEN = b"\x15\x03\x03\x00\x02\x02\x50"  # an alert in the clear: fatal, inter
 class Secured(Stream):
     """A `stream` inside TLS. Call `handshake` first. Raises OSError, including ssl.SSLError."""
 
-    __slots__ = ("_in", "_out", "_sending", "_tls", "cut", "inner")
     clear = False
 
     def __init__(self, stream: Stream, context: ssl.SSLContext, host: str | None) -> None:

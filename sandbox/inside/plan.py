@@ -27,31 +27,6 @@ class Plan:
         outside: A process that must be out of reach, set by the helper.
     """
 
-    __slots__ = (
-        "cpu",
-        "disk",
-        "egress",
-        "environment",
-        "expected",
-        "handled",
-        "landlock",
-        "loopback",
-        "memory",
-        "mounts",
-        "outside",
-        "pid_max",
-        "pids",
-        "private",
-        "programs",
-        "real",
-        "rlimits",
-        "tier",
-        "tmpfs",
-        "vanishing",
-        "warm",
-        "writable",
-    )
-
     tier: str
     mounts: tuple[tuple[str, str, str], ...]
     real: tuple[str, ...]
@@ -76,9 +51,9 @@ class Plan:
     outside: int
 
     def __init__(self, **values: object) -> None:
-        for name in self.__slots__:
+        for name in Plan.__annotations__:
             setattr(self, name, values.get(name, 0))
 
     def dump(self) -> dict[str, object]:
         """Return the plan as values of builtin types, for the socket."""
-        return {name: getattr(self, name) for name in self.__slots__}
+        return {name: getattr(self, name) for name in Plan.__annotations__}

@@ -49,8 +49,6 @@ class ControlGroup:
     """The groups (one per place) around one process and all that it will start. Made beside the caller: it waits for
     nothing until `limit` is called."""
 
-    __slots__ = ("_before", "_cpu", "_files", "_made", "_name", "_thread", "held", "places")
-
     def __init__(self, pid: int, places: tuple[CgroupPlace, ...] | None = None) -> None:
         self.places = places
         self.held: frozenset[str] = frozenset()

@@ -14,7 +14,7 @@ from policy.describe.phrases import plain
 from sandbox.backend import Enforcement, Level, Listener
 from sandbox.linux.cgroup import ControlGroup
 from sandbox.linux.helper_process import WAKE, end
-from sandbox.linux.helper_request import Alarm, HelperRequest
+from sandbox.linux.helper_request import HelperRequest
 from sandbox.linux.launch import Launch
 from sandbox.workspace.protected_paths import Scan
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sandbox.egress.credential_injection import Broker
     from sandbox.egress.dialer import Resolve
     from sandbox.egress.proxy import Egress
+    from sandbox.workspace.autorun_watch import Live
 
 HANDED = 4  # descriptors that may come with `ready`
 READY = 10.0  # seconds until a helper that says nothing is given up
@@ -112,7 +113,7 @@ class HelperHandle:
         listen: Listener | None,
         wall: float,
         most: int,
-        alarm: Alarm | None = None,
+        alarm: "Live | None" = None,
     ) -> tuple[HelperRequest, str | None]:
         """Send one request, enforce wall time and output, and return what came back with the limit that ended it.
 

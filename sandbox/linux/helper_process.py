@@ -48,8 +48,6 @@ class SpareHelper:
     Should we die without that, it reads the end of its socket and ends itself.
     """
 
-    __slots__ = ("_helper",)
-
     def __init__(self) -> None:
         self._helper: HelperParts | None = None
 

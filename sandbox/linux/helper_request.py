@@ -6,10 +6,13 @@ import select
 import socket
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from sandbox.backend import Listener
+from sandbox.backend import CommandOutput, Listener
 from sandbox.linux import helper_process
+
+if TYPE_CHECKING:
+    from sandbox.workspace.autorun_watch import Live
 
 _CHUNK = 1 << 16
 # Most small commands are over within this many seconds, and two turns of the event loop cost more than they do.
@@ -22,36 +25,7 @@ _LOOK = 0.2  # seconds between two looks at what is used up
 _DRAIN = 1.0  # seconds the streams may stay open after the helper has killed everything that could hold them
 
 
-class Alarm(Protocol):
-    """A condition outside of the sandbox that ends a command, told by a descriptor that becomes readable."""
-
-    @property
-    def raised(self) -> bool:
-        """Return True once the command has to end."""
-        ...
-
-    def begin(self) -> None:
-        """Start. Commands that end at once never come to this."""
-        ...
-
-    def fileno(self) -> int:
-        """Return the descriptor; -1 when there is none."""
-        ...
-
-    def grow(self) -> bool:
-        """Do a part of the preparations. Returns True when more are left."""
-        ...
-
-    def look(self) -> None:
-        """Take in what the descriptor tells."""
-        ...
-
-    def tick(self) -> None:
-        """Look at what no descriptor tells, a few times a second."""
-        ...
-
-
-class HelperRequest:
+class HelperRequest(CommandOutput):
     """Send `request` over `control` and collect the answer. Use once; `run` closes what it opened."""
 
     def __init__(
@@ -62,7 +36,7 @@ class HelperRequest:
         *,
         handed: int = 0,
         eager: bool = False,
-        alarm: Alarm | None = None,
+        alarm: "Live | None" = None,
     ) -> None:
         """Prepare the request.
 
@@ -70,13 +44,11 @@ class HelperRequest:
             most: Bytes of output.
             handed: Number of descriptors that may come with the answer; the caller closes them.
             eager: True if an idle processor is available for the runner.
+            alarm: The watch over the command, which may end it.
         """
+        super().__init__(most, listen)
         self.control = control
-        self.most = most
-        self.listen = listen
-        self.streams = (bytearray(), bytearray())
         self.line: str | None = None  # None: not yet; empty: the helper is gone
-        self.over = False  # the output limit was passed
         self.handed: tuple[int, ...] = ()
         self._alarm = alarm
         self._room = handed
@@ -184,6 +156,10 @@ class HelperRequest:
         # INVARIANT: a number is taken out of here before its descriptor is closed; another exchange may get it next.
         watched = {self.control.fileno(), *self._open}
 
+        def finish() -> None:
+            if not done.done():
+                done.set_result(None)
+
         def on_readable(handle: int) -> None:
             try:
                 more = self._read(handle)
@@ -195,28 +171,15 @@ class HelperRequest:
                 watched.discard(handle)
                 loop.remove_reader(handle)
                 self._shut(handle)
-            if (self.finished or (self.over and stop_when_over)) and not done.done():
-                done.set_result(None)
+            if self.finished or (self.over and stop_when_over):
+                finish()
 
         for handle in watched:
             loop.add_reader(handle, on_readable, handle)
         alarm = self._alarm if stop_when_over and self._alarm is not None and self._alarm.fileno() >= 0 else None
 
-        def on_alarm(alarm: Alarm) -> None:
-            alarm.look()
-            if alarm.raised and not done.done():
-                done.set_result(None)
-
-        def grow(alarm: Alarm) -> None:
-            more = not done.done() and alarm.grow()
-            if alarm.raised and not done.done():
-                done.set_result(None)
-            elif more:
-                loop.call_soon(grow, alarm)
-
         if alarm is not None:
-            loop.add_reader(alarm.fileno(), on_alarm, alarm)
-            grow(alarm)
+            alarm.attach(done.done, finish)
         try:
             await asyncio.wait({done}, timeout=max(seconds, 0))
             if self.line is not None and not done.done():
@@ -227,7 +190,7 @@ class HelperRequest:
             for handle in watched:
                 loop.remove_reader(handle)
             if alarm is not None:
-                loop.remove_reader(alarm.fileno())
+                alarm.detach()
 
     def _shut(self, handle: int) -> None:
         if self._open.pop(handle, None) is not None:
@@ -240,13 +203,7 @@ class HelperRequest:
         chunk = os.read(handle, _CHUNK)  # it was ready, and nobody else reads from it: this does not wait
         if not chunk:
             return False
-        room = self.most - len(self.streams[0]) - len(self.streams[1])
-        if len(chunk) > room:
-            chunk, self.over = chunk[:room], True
-        index = self._open[handle]
-        self.streams[index].extend(chunk)
-        if self.listen is not None and chunk:
-            self.listen(index + 1, chunk)
+        self.take(self._open[handle] + 1, chunk)
         return True
 
     def _read_line(self) -> bool:

@@ -29,8 +29,6 @@ _MOST, _KEPT = 5, 256
 class Feed:
     """Open until `close`. `denials` takes what has come for one helper; what came for others of ours waits for them."""
 
-    __slots__ = ("_domains", "_seen", "_socket")
-
     def __init__(self, handle: socket.socket) -> None:
         self._socket = handle
         self._domains: dict[str, int] = {}  # which process entered each

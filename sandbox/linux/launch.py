@@ -165,8 +165,6 @@ def known_trees(cache: Path | None) -> FolderTrees:
 class PrelaunchedHelper:
     """A launch made before its backend exists, for one tier and the Terms of the first command; its scratch folder."""
 
-    __slots__ = ("_key", "_launch", "_scratch", "_tier")
-
     def __init__(self, tier: str, terms: Terms, scratch: Scratch, launched: Launch) -> None:
         self._tier, self._key, self._scratch = tier, plan_builder.helper_key(terms), scratch
         self._launch: Launch | None = launched

@@ -15,8 +15,10 @@ from typing import Any
 import profiles
 from policy.model.verdict import Rights
 from sandbox.backend import SandboxUnavailable
+from sandbox.workspace.folder_cache import read_sealed, write_sealed
 
 TABLE = "linux.toml"
+Comparison = tuple[int, str, tuple[int, ...]]  # number of the argument; comparison; mask and value, or value
 _WORD = 0xFFFFFFFF
 _FORMAT = 3  # bump when the way a program is built changes: it is part of the cache key
 
@@ -32,38 +34,17 @@ def programs(rights: Rights, *, unix: bool, cache: Path | None, noexec: bool = T
     root = noexec and os.geteuid() == 0 and os.path.exists("/proc/sys/vm/memfd_noexec")
     seed = f"{_FORMAT}:{os.uname().machine}:{os.uname().release}:{rights}:{unix}:{root}".encode()
     key = hashlib.sha256(seed + hashlib.sha256(text).digest()).hexdigest()[:32]
-    kept = cache / f"seccomp-{key}" if cache else None
-    if kept is not None:
-        found = _kept(kept)
-        if found is not None:
-            return found
+    path = cache / f"seccomp-{key}" if cache else None
+    body = read_sealed(path) if path else None
+    if body is not None and len(body) >= 4:
+        cut = 4 + int.from_bytes(body[:4], "little")
+        return body[4:cut], body[cut:]
     built = _build(text.decode(), rights, unix, root)
-    if kept is not None:
-        _keep(kept, built)
+    if path is not None:
+        # A cache that cannot be written costs 60 ms at the next start and nothing else.
+        with contextlib.suppress(OSError):
+            write_sealed(path, len(built[0]).to_bytes(4, "little") + built[0] + built[1])
     return built
-
-
-def _kept(path: Path) -> tuple[bytes, bytes] | None:
-    """Return the programs that an earlier run compiled; None if there are none, or they are incomplete."""
-    try:
-        blob = path.read_bytes()
-    except OSError:
-        return None
-    digest, body = blob[:32], blob[32:]
-    if len(body) < 4 or hashlib.sha256(body).digest() != digest:
-        return None
-    cut = 4 + int.from_bytes(body[:4], "little")
-    return body[4:cut], body[cut:]
-
-
-def _keep(path: Path, built: tuple[bytes, bytes]) -> None:
-    body = len(built[0]).to_bytes(4, "little") + built[0] + built[1]
-    # A cache that cannot be written costs 60 ms at the next start and nothing else.
-    with contextlib.suppress(OSError):
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".seccomp-")
-        with os.fdopen(handle, "wb") as file:
-            file.write(hashlib.sha256(body).digest() + body)
-        os.replace(name, path)
 
 
 def _build(text: str, rights: Rights, unix: bool, root: bool, machine: str | None = None) -> tuple[bytes, bytes]:
@@ -79,89 +60,90 @@ def _build(text: str, rights: Rights, unix: bool, root: bool, machine: str | Non
             "install it: `apt-get install libseccomp2`",
         ) from None
     table = tomllib.loads(text)
-    by_name = _empty(pyseccomp, pyseccomp.ERRNO(errno.ENOSYS), machine)
     numbers: dict[str, int] = {} if machine else table["numbers"]  # libseccomp translates names alone
+    by_name = _Filter(pyseccomp, pyseccomp.ERRNO(errno.ENOSYS), machine, numbers)
     for name in table["allow"]:
-        _rule(pyseccomp, by_name, pyseccomp.ALLOW, name, (), numbers)
+        by_name.add(pyseccomp.ALLOW, name)
     for name, entry in table["only"].items():
         for value in entry["values"]:
-            only = (pyseccomp.Arg(entry["arg"], pyseccomp.MASKED_EQ, _WORD, value),)
-            _rule(pyseccomp, by_name, pyseccomp.ALLOW, name, only, numbers)
+            by_name.add(pyseccomp.ALLOW, name, [(entry["arg"], "MASKED_EQ", (_WORD, value))])
     for name in table["refuse"]:
-        _rule(pyseccomp, by_name, pyseccomp.ERRNO(errno.EPERM), name, (), numbers)
-    by_argument = _empty(pyseccomp, pyseccomp.ALLOW, machine)
-    for entry in (*table["argument"], *table["stacked"]):
+        by_name.add(pyseccomp.ERRNO(errno.EPERM), name)
+    by_argument = _Filter(pyseccomp, pyseccomp.ALLOW, machine, numbers)
+    sockets = table["sockets"]
+    families = [*sockets[rights.value], *(sockets["unix"] if unix else ())]
+    socket = {"calls": ["socket"], "arg": 0, "not_in": families, "errno": sockets["errno"]}
+    for entry in (*table["argument"], *table["stacked"], socket):
         if "only_for" in entry and root:
             continue
-        action = pyseccomp.ERRNO(getattr(errno, entry["errno"]))
         for name in entry["calls"]:
-            for comparison in _comparisons(pyseccomp, entry):
-                _rule(pyseccomp, by_argument, action, name, comparison, numbers)
-    sockets = table["sockets"]
-    families = list(sockets[rights.value]) + (list(sockets["unix"]) if unix else [])
-    refused = pyseccomp.ERRNO(getattr(errno, sockets["errno"]))
-    for comparison in _outside(pyseccomp, 0, families):
-        _rule(pyseccomp, by_argument, refused, "socket", comparison, numbers)
-    return _export(by_name), _export(by_argument)
+            for comparisons in refused(entry):
+                by_argument.add(pyseccomp.ERRNO(getattr(errno, entry["errno"])), name, comparisons)
+    return by_name.exported(), by_argument.exported()
 
 
-def _empty(lib: Any, default: int, machine: str | None) -> Any:
-    program = lib.SyscallFilter(defaction=default)
-    if machine is not None:
-        program.add_arch(getattr(lib.Arch, machine))
-        program.remove_arch(lib.system_arch())
-    return program
-
-
-def _comparisons(lib: Any, entry: dict[str, Any]) -> list[tuple[Any, ...]]:
-    """Return every set of argument comparisons under which `entry` refuses."""
+def refused(entry: dict[str, Any]) -> list[list[Comparison]]:
+    """Return every set of argument comparisons under which an entry of the table refuses a call."""
     arg = entry["arg"]
-    extra: tuple[Any, ...] = ()
-    if "only_with" in entry:
-        other = entry["only_with"]
-        extra = (lib.Arg(other["arg"], lib.MASKED_EQ, other["mask"], other["value"]),)
+    other = entry.get("only_with")
+    extra: list[Comparison] = [(other["arg"], "MASKED_EQ", (other["mask"], other["value"]))] if other else []
+    masked: list[tuple[int, int]] = []  # (mask, value)
     if "any_bit" in entry:
-        bits = [1 << n for n in range(32) if entry["any_bit"] >> n & 1]
-        return [(lib.Arg(arg, lib.MASKED_EQ, bit, bit), *extra) for bit in bits]
-    if "only_bits" in entry:
-        top, rest = 1 << 31, [1 << n for n in range(31) if not entry["only_bits"] >> n & 1]
+        masked = [(1 << n, 1 << n) for n in range(32) if entry["any_bit"] >> n & 1]
+    elif "only_bits" in entry:
         # A bit that is not allowed, while not all are set; and the top one, while another one is not set.
-        some = [(lib.Arg(arg, lib.MASKED_EQ, bit | top, bit),) for bit in rest]
-        return some + [(lib.Arg(arg, lib.MASKED_EQ, 1 << n | top, top),) for n in range(31)]
-    if "from" in entry:
-        values = [value for value in range(entry["from"], entry["to"] + 1) if value not in entry["but"]]
-        return [(lib.Arg(arg, lib.MASKED_EQ, entry["mask"], value), *extra) for value in values]
-    if "mask" in entry:
-        return [(lib.Arg(arg, lib.MASKED_EQ, entry["mask"], value), *extra) for value in entry["values"]]
-    if "greater" in entry:
-        return [(lib.Arg(arg, lib.GT, entry["greater"]), *extra)]
-    return _outside(lib, arg, entry["not_in"])
+        top = 1 << 31
+        masked = [(1 << n | top, 1 << n) for n in range(31) if not entry["only_bits"] >> n & 1]
+        masked += [(1 << n | top, top) for n in range(31)]
+    elif "from" in entry:
+        values = range(entry["from"], entry["to"] + 1)
+        masked = [(entry["mask"], value) for value in values if value not in entry["but"]]
+    elif "mask" in entry:
+        masked = [(entry["mask"], value) for value in entry["values"]]
+    elif "greater" in entry:
+        return [[(arg, "GT", (entry["greater"],)), *extra]]
+    else:
+        return [[(arg, how, (value,))] for how, value in _outside(entry["not_in"])] or [[]]
+    return [[(arg, "MASKED_EQ", both), *extra] for both in masked]
 
 
-def _outside(lib: Any, arg: int, allowed: Sequence[int]) -> list[tuple[Any, ...]]:
-    """Return comparisons that hold for every value not in `allowed`, including values with a garbage upper half."""
+def _outside(allowed: Sequence[int]) -> list[tuple[str, int]]:
+    """Return comparisons that hold for every value not in `allowed`, including values with a garbage upper half.
+
+    There is none if no value is allowed.
+    """
     if not allowed:
-        return [()]
+        return []
     low, high = min(allowed), max(allowed)
-    holes = [(lib.Arg(arg, lib.EQ, value),) for value in range(low, high) if value not in allowed]
-    below = [(lib.Arg(arg, lib.LT, low),)] if low else []
-    return [*below, *holes, (lib.Arg(arg, lib.GT, high),)]
+    holes = [("EQ", value) for value in range(low, high) if value not in allowed]
+    return [*([("LT", low)] if low else []), *holes, ("GT", high)]
 
 
-def _rule(lib: Any, program: Any, action: int, name: str, comparison: tuple[Any, ...], numbers: dict[str, int]) -> None:
-    try:
-        number = lib.resolve_syscall(lib.system_arch(), name)
-    except (ValueError, OSError):
-        number = -1
-    if number == -1:  # a name that it does not know; a call that this architecture has not is another negative number
-        number = numbers.get(name, -1)
-    if number < 0:
-        return  # this libseccomp or architecture has no such call: the default (ENOSYS) holds for it
-    program.add_rule(action, number, *comparison)
+class _Filter:
+    """One BPF program under construction."""
 
+    def __init__(self, lib: Any, default: int, machine: str | None, numbers: dict[str, int]) -> None:
+        self._lib, self._numbers = lib, numbers
+        self._program = lib.SyscallFilter(defaction=default)
+        if machine is not None:
+            self._program.add_arch(getattr(lib.Arch, machine))
+            self._program.remove_arch(lib.system_arch())
 
-def _export(program: Any) -> bytes:
-    with tempfile.TemporaryFile() as file:
-        program.export_bpf(file)
-        file.seek(0)
-        return file.read()
+    def add(self, action: int, name: str, comparisons: Sequence[Comparison] = ()) -> None:
+        lib = self._lib
+        try:
+            number = lib.resolve_syscall(lib.system_arch(), name)
+        except (ValueError, OSError):
+            number = -1
+        if number == -1:  # an unknown name; a call that this architecture does not have is another negative number
+            number = self._numbers.get(name, -1)
+        if number < 0:
+            return  # this libseccomp or architecture has no such call: the default (ENOSYS) holds for it
+        arguments = (lib.Arg(arg, getattr(lib, how), *values) for arg, how, values in comparisons)
+        self._program.add_rule(action, number, *arguments)
+
+    def exported(self) -> bytes:
+        with tempfile.TemporaryFile() as file:
+            self._program.export_bpf(file)
+            file.seek(0)
+            return file.read()

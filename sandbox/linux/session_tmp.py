@@ -17,8 +17,6 @@ class Scratch:
     deletes all.
     """
 
-    __slots__ = ("_bare", "_lock", "path")
-
     def __init__(self) -> None:
         self.path, self._lock = _held()
         self._bare: tuple[str, int] | None = None

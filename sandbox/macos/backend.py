@@ -16,6 +16,7 @@ from pathlib import Path
 from policy.model.action import RunArgv, RunScript
 from policy.model.verdict import Limits, Permit, Rights, Terms
 from sandbox.backend import (
+    CommandOutput,
     Enforcement,
     InterruptedCommand,
     Level,
@@ -62,18 +63,17 @@ LACKS = (
 )
 
 
-class _Talk:
+class _ConfinedProcess(CommandOutput):
     """One confined process and what comes out of it, up to `most` bytes of both streams together."""
 
     def __init__(self, process: asyncio.subprocess.Process, most: int, listen: Listener | None) -> None:
-        self.process, self.listen = process, listen
-        self.room, self.full = most, False
-        self.streams = (bytearray(), bytearray())
+        super().__init__(most, listen)
+        self.process = process
 
     async def whole(self, stdin: bytes | None) -> None:
         """Wait until the process has ended, and up to one second longer for descendants that hold its streams open."""
         taking = asyncio.gather(
-            self._take(self.process.stdout, 0), self._take(self.process.stderr, 1), self._feed(stdin)
+            self._take(self.process.stdout, 1), self._take(self.process.stderr, 2), self._feed(stdin)
         )
         try:
             # Not `wait`: that one also waits for every process that holds the streams open (before Python 3.12).
@@ -92,13 +92,7 @@ class _Talk:
 
     async def _take(self, reader: asyncio.StreamReader | None, stream: int) -> None:
         while reader is not None and (chunk := await reader.read(1 << 16)):
-            kept = chunk[: self.room]
-            self.room -= len(kept)
-            self.streams[stream].extend(kept)
-            if self.listen is not None and kept:
-                self.listen(stream + 1, kept)
-            if len(kept) < len(chunk):
-                self.full = True
+            if not self.take(stream, chunk):
                 self.end()
 
     async def _feed(self, stdin: bytes | None) -> None:
@@ -211,32 +205,32 @@ class Seatbelt:
                     stdout=asyncio.subprocess.PIPE,
                     stderr=asyncio.subprocess.PIPE,
                 )
-            talk, ended = _Talk(process, terms.limits.output, listen), None
+            confined, ended = _ConfinedProcess(process, terms.limits.output, listen), None
             try:
                 if egress is not None:
                     egress.begin()
                 async with asyncio.timeout(terms.limits.wall):
-                    await talk.whole(stdin)
+                    await confined.whole(stdin)
             except TimeoutError:
                 ended = "wall"
             except asyncio.CancelledError as error:
                 connections = (await egress.end())[0] if egress is not None else ()
                 raise error from InterruptedCommand(connections, error.__cause__)
             finally:
-                talk.end()
+                confined.end()
                 violations = watch.settle()
             connections, refused = await egress.end() if egress is not None else ((), ())
         finally:
             if egress is not None:
                 egress.close()
-        code, seconds, (out, err) = await process.wait(), time.monotonic() - started, talk.streams
+        code, seconds, (out, err) = await process.wait(), time.monotonic() - started, confined.streams
         return Outcome(
             code if code >= 0 else 128 - code,
             bytes(out),
             bytes(err),
             seconds,
-            "output" if talk.full else ended,
-            talk.full,
+            "output" if confined.over else ended,
+            confined.over,
             (*violations, *refused),
             connections=connections,
         )

@@ -9,10 +9,11 @@ are set aside one by one, and the command is ended a moment later. A command can
 GRACE seconds.
 """
 
+import asyncio
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
@@ -21,6 +22,7 @@ from policy.model.verdict import Permit, Terms
 from sandbox.backend import Enforcement, Violation
 from sandbox.workspace.autorun import Watch
 from sandbox.workspace.folder_cache import FolderTrees
+from sandbox.workspace.folder_watch import FolderWatch
 from sandbox.workspace.git_files import harmless
 from sandbox.workspace.git_settings import (
     OTHERS,
@@ -32,31 +34,17 @@ from sandbox.workspace.git_settings import (
     inside_git,
     like_repository,
 )
-from sandbox.workspace.inotify import Inotify
 from sandbox.workspace.path_patterns import PatternIndex, appearing, marks
 from sandbox.workspace.protected_paths import Scan
 
-MOST = 4096  # folders that are watched: the outermost ones. Each takes about 1 KB of the kernel's memory
-MOST_POLLED = 16_384  # further folders, which are looked at in each `tick`
 _TURN = 0.05  # seconds that new folders may take at once: meanwhile no timeout and no signal counts
-SLICE = 128  # folders that are taken up between two looks at the command
-_KEPT = 4  # inotify instances that are kept for the next commands; a user has 128 (inotify(7), max_user_instances)
 # Git and Mercurial write these in steps, and they are harmless when it has finished. The others are never harmless.
 _WRITTEN = frozenset(("config", "config.worktree", "commondir", ".git", "hgrc"))
-# Folders of packages of others, and of Git's objects: thousands of folders, in which nobody's editor or prompt starts
-# by itself. They are looked at when the command has ended.
-_PACKAGES = frozenset(("node_modules", "bower_components", ".venv", "venv", "site-packages", ".tox", "__pycache__"))
-
-LACKS = "files that other programs run by themselves are set aside when a command has ended, not at once: {why}"
-
 _MOST_READS = 32  # buffers of events that are taken in before a command; the kernel keeps 16,384 events (inotify(7))
 _PATIENCE = 3  # looks, after which a file that still changes is judged
 GRACE = 30.0  # seconds for which a command goes on while Git writes
 _SETTLED = 2.0  # seconds after which Git, having written an index, has also written what follows: HEAD, a commit
 _MOST_ASIDE = 200  # files that are set aside before the command is ended in any case
-_FRESH = 100_000_000  # nanoseconds: a folder that changed so shortly ago may change again without another time
-
-_idle: list[tuple[tuple[str, ...], Inotify]] = []  # with the folders that they are for
 
 
 def live_of(watch: Watch, permit: Permit, found: Scan, trees: FolderTrees) -> "Live | None":
@@ -69,12 +57,12 @@ def with_live(
     live: "Live | None", told: tuple[Violation, ...], late: tuple[Violation, ...], enforcement: Enforcement
 ) -> tuple[tuple[Violation, ...], Enforcement]:
     """Return all violations of a command (`told` by others, `late`: found at its end), and what was enforced."""
-    if live is None or not (live.found or live.lacks):
+    if live is None or not (live.found or live.folders.lacks):
         return ((*told, *late) if late else told), enforcement
     at_once = {each.what for each in live.found}
     late = tuple(each for each in late if each.what not in at_once)
-    if live.lacks:
-        enforcement = replace(enforcement, missing=(*enforcement.missing, live.lacks))
+    if live.folders.lacks:
+        enforcement = replace(enforcement, missing=(*enforcement.missing, live.folders.lacks))
     return (*told, *live.found, *late), enforcement
 
 
@@ -82,22 +70,17 @@ class Live:
     """The watch over one command that may write. `begin` once it runs; `close` when it has ended.
 
     Attributes:
-        lacks: why some folders are not watched, in words; empty when all are.
-        found: what was set aside.
+        folders: The folders that are watched.
+        found: What was set aside.
     """
 
     def __init__(self, watch: Watch, found: Scan, trees: FolderTrees) -> None:
-        self.lacks = ""
         self.found: list[Violation] = []
         self._watch = watch
         self._terms: Terms = watch.terms
         self._tops = (self._terms.workspace, *self._terms.write)
         self._named = (*found.named, *found.led)
-        self._trees = trees
-        self._inotify: Inotify | None = None
-        self._left: list[tuple[str, bool]] = []  # folders that are not watched yet; whether they are new to us
-        self._polled: dict[str, tuple[int, ...]] = {}  # folders that cannot be watched, with their stamps
-        self._lost = False  # whether events were lost since the last `tick`
+        self.folders = FolderWatch(self._tops, trees)
         self._aside: set[str] = set()  # the paths of what was set aside
         self._again = False  # whether one of those came again
         self._git: set[str] = set()  # Git's folders of the repositories in which something was set aside
@@ -110,41 +93,48 @@ class Live:
 
     def fileno(self) -> int:
         """Return the descriptor that is readable when something happened; -1 when nothing is watched."""
-        return self._inotify.handle if self._inotify is not None else -1
+        return self.folders.handle
 
     def begin(self) -> None:
-        """Take an instance, with the folders that it watches already. `grow` adds the others."""
-        held = next((each for each in reversed(_idle) if each[0] == self._tops), None)
-        if held is not None:
-            _idle.remove(held)
-            self._inotify = held[1]
+        """Start to watch, with the folders that are watched already. `grow` adds the others."""
+        if self.folders.begin():
             # What came and went since the last command was the work of others, or of setting its files aside.
             for _ in range(_MOST_READS):
                 if not self._take_in(happened=False):
                     break
             self._grow_new()
-        else:
-            try:
-                self._inotify = Inotify()
-            except OSError as error:
-                self.lacks = LACKS.format(why=f"inotify cannot be used ({os.strerror(error.errno or 0).lower()})")
-                return
-        folders = [path for top in self._tops for path in self._trees.folders(top)]
-        new = [path for path in folders if path not in self._inotify and self._counts(path)]
-        self._left = [(path, False) for path in sorted(new, key=lambda path: path.count("/"), reverse=True)]
+        self.folders.add_known()
+
+    def attach(self, over: Callable[[], bool], alert: Callable[[], None]) -> None:
+        """Watch in the event loop until `detach`, and call `alert` when the command has to end.
+
+        The folders that are not watched yet are added meanwhile, until `over` returns True.
+        """
+        loop = asyncio.get_running_loop()
+
+        def on_event() -> None:
+            self.look()
+            if self.raised:
+                alert()
+
+        def grow() -> None:
+            more = not over() and self.grow()
+            if self.raised:
+                alert()
+            elif more:
+                loop.call_soon(grow)
+
+        loop.add_reader(self.fileno(), on_event)
+        grow()
+
+    def detach(self) -> None:
+        asyncio.get_running_loop().remove_reader(self.fileno())
 
     def grow(self) -> bool:
-        """Watch some more folders, and look at what appeared in them before. Returns True when more are left."""
-        watched = self._inotify
-        if watched is None:
-            return False
-        for _ in range(min(SLICE, len(self._left))):
-            path, new = self._left.pop()
-            if not self._add(path):
-                break
-            if new or self._changed(path):
-                self._list(path)
-        return bool(self._left)
+        """Watch some more folders, and judge what appeared in them before. Returns True when more are left."""
+        for folder, name, is_folder in self.folders.grow():
+            self._judge(folder, name, is_folder)
+        return self.folders.pending
 
     @property
     def raised(self) -> bool:
@@ -159,23 +149,20 @@ class Live:
 
     def _take_in(self, *, happened: bool) -> bool:
         """Judge one buffer of events. Returns False when there was none. `happened`: this command caused them."""
-        watched, some = self._inotify, False
-        for folder, name, is_folder, complete in watched.read() if watched is not None else ():
+        some = False
+        for folder, name, is_folder, complete in self.folders.events():
             some = True
-            if not folder:
-                self._lost = True
-                for top in self._tops:
-                    self._candidates(top, self._terms.locked, complete=False)
+            if folder:
+                self._judge(folder, name, complete or is_folder, happened=happened)
                 continue
-            if is_folder and self._counts(f"{folder}/{name}"):
-                self._left.append((f"{folder}/{name}", True))
-            self._judge(folder, name, complete or is_folder, happened=happened)
+            for top in self._tops:
+                self._candidates(top, self._terms.locked, complete=False)
         return some
 
     def _grow_new(self) -> None:
-        """Look into new folders, which may hold something already; what takes longer than a turn is left for `tick`."""
+        """Judge the content of new folders; what takes longer than a turn is left for `tick`."""
         until = time.monotonic() + _TURN
-        while self._left and self._left[-1][1] and not self.raised:
+        while self.folders.new_pending and not self.raised:
             self.grow()
             if time.monotonic() > until:
                 break
@@ -190,76 +177,11 @@ class Live:
                 self._candidate(path, complete=True)
                 steps.judged, steps.turns = now, 0
             steps.seen = now
-        if self._lost and self._inotify is not None:
-            self._lost = False
-            self._left += [(top, True) for top in self._tops]
-        for path, stamp in list(self._polled.items()):
-            if (seen := _folder_stamp(path)) != stamp:
-                del self._polled[path]
-                self._left += [(path, True)] if seen else []
+        self.folders.poll()
         self._grow_new()
 
     def close(self) -> None:
-        """Keep the instance for the next command."""
-        watched, self._inotify = self._inotify, None
-        if watched is not None:
-            _idle.append((self._tops, watched))
-            if len(_idle) > _KEPT:
-                _idle.pop(0)[1].close()
-
-    # ---- which folders
-
-    def _counts(self, path: str) -> bool:
-        """Return True if the folder is one that is watched. A folder of packages is, and when it is itself a repository
-        (editors look for those in the folders of a workspace), Git's folder in it."""
-        if "/.git/objects/" in f"{path}/":
-            return False
-        top = next((each for each in self._tops if path.startswith(each)), "")
-        names = path[len(top) :].split("/")
-        at = next((count for count, name in enumerate(names) if name in _PACKAGES), len(names))
-        return at >= len(names) - 1 or names[at + 1] == ".git"
-
-    def _add(self, path: str) -> bool:
-        """Watch a folder, or poll it where that cannot be. Returns False when it can be neither."""
-        watched = self._inotify
-        assert watched is not None
-        why = f"there are more than {MOST + MOST_POLLED} folders"
-        if len(watched) < MOST or path in watched:
-            try:
-                if watched.add(path):
-                    return True
-            except OSError:
-                why = "your user has no inotify watches left (`fs.inotify.max_user_watches`)"
-        if len(self._polled) >= MOST_POLLED:
-            self.lacks = LACKS.format(why=why)
-            self._left.clear()
-            return False
-        if stamp := _folder_stamp(path):  # one that is closed to us now may be opened later
-            self._polled[path] = stamp
-        return True
-
-    def _changed(self, path: str) -> bool:
-        """Return True if the folder may have new names since it was last read."""
-        for top in self._tops:
-            folder = self._trees.folders(top).get(path)
-            if folder is not None:
-                try:
-                    status = os.lstat(path)
-                except OSError:
-                    return False
-                return not folder[4] or (status.st_mtime_ns, status.st_ctime_ns) != (folder[2], folder[3])
-        return True
-
-    def _list(self, path: str) -> None:
-        try:
-            with os.scandir(path) as entries:
-                for entry in entries:
-                    is_folder = entry.is_dir(follow_symlinks=False)
-                    if is_folder and self._counts(entry.path):
-                        self._left.append((entry.path, True))
-                    self._judge(path, entry.name, is_folder)
-        except OSError:
-            return  # gone, or closed to us: the look at the end opens it again
+        self.folders.close()
 
     # ---- what counts
 
@@ -409,18 +331,6 @@ def _files(folder: str) -> Iterator[str]:
                     yield entry.path
     except OSError:
         return  # gone, or closed to us
-
-
-def _folder_stamp(path: str) -> tuple[int, ...]:
-    """Return a value that changes when a name is added to the folder at `path`; empty if there is no folder."""
-    try:
-        status = os.lstat(path)
-    except OSError:
-        return ()
-    if not stat.S_ISDIR(status.st_mode):
-        return ()
-    now = time.time_ns()
-    return (status.st_dev, status.st_ino, status.st_ctime_ns, now if now - status.st_ctime_ns < _FRESH else 0)
 
 
 def _top(folder: str) -> bool:

@@ -64,11 +64,6 @@ _versions = count(1)
 class FolderTree:
     """The folders below `top`, by path. A folder whose own name matches is not entered."""
 
-    __slots__ = (
-        *("_believed", "_local", "_names", "_single", "answers", "counted", "counted_now"),
-        *("files", "folders", "linked", "odd", "read", "top", "version"),
-    )
-
     def __init__(self, top: str) -> None:
         self.top = top
         self.folders: dict[str, Folder] = {}
@@ -274,8 +269,6 @@ class FolderTrees:
     A file that is incomplete, of another version, or of another boot is ignored.
     """
 
-    __slots__ = ("_cache", "_held", "_uncovered")
-
     def __init__(self, cache: Path | None) -> None:
         self._cache = cache
         self._uncovered: dict[str, frozenset[FileMark]] = {}
@@ -300,10 +293,7 @@ class FolderTrees:
         top, patterns = next(key for key, held in self._held.items() if held is tree)
         body = marshal.dumps((tree.counted if _boot() else float("-inf"), tuple(tree.odd), tree.folders))
         with contextlib.suppress(OSError):  # a cache that cannot be written costs time and nothing else
-            handle, draft = tempfile.mkstemp(dir=self._cache, prefix=".tree-")
-            with os.fdopen(handle, "wb") as file:
-                file.write(hashlib.sha256(body).digest() + body)
-            os.replace(draft, self._cache / _name(top, patterns))
+            write_sealed(self._cache / _name(top, patterns), body)
             files = sorted(self._cache.glob("tree-*"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
             for path in files[KEPT:]:
                 path.unlink()
@@ -313,12 +303,9 @@ class FolderTrees:
         each.
         """
         if top not in self._uncovered:
-            blob = b""
-            with contextlib.suppress(OSError):
-                blob = (self._cache / _uncovered(top)).read_bytes() if self._cache else b""
-            whole = blob and hashlib.sha256(blob[32:]).digest() == blob[:32]
+            body = read_sealed(self._cache / _uncovered(top)) if self._cache else None
             # SAFETY: as in `_load`.
-            self._uncovered[top] = frozenset(marshal.loads(blob[32:])) if whole else frozenset()  # noqa: S302  # see above
+            self._uncovered[top] = frozenset(marshal.loads(body)) if body is not None else frozenset()  # noqa: S302  # see above
         return self._uncovered[top]
 
     def remember(self, top: str, marks: Iterable[FileMark]) -> None:
@@ -328,26 +315,35 @@ class FolderTrees:
             return
         body = marshal.dumps(tuple(sorted(self._uncovered[top])))
         with contextlib.suppress(OSError):  # as for a tree; this process remembers all the same
-            handle, draft = tempfile.mkstemp(dir=self._cache, prefix=".uncovered-")
-            with os.fdopen(handle, "wb") as file:
-                file.write(hashlib.sha256(body).digest() + body)
-            os.replace(draft, self._cache / _uncovered(top))
+            write_sealed(self._cache / _uncovered(top), body)
 
     def _load(self, top: str, patterns: tuple[tuple[str, ...], ...]) -> FolderTree | None:
-        if self._cache is None:
-            return None
-        try:
-            blob = (self._cache / _name(top, patterns)).read_bytes()
-        except OSError:
-            return None
-        if hashlib.sha256(blob[32:]).digest() != blob[:32]:
+        body = read_sealed(self._cache / _name(top, patterns)) if self._cache else None
+        if body is None:
             return None
         tree = FolderTree(top)
         # SAFETY: our own private folder, and the digest says that it is what we wrote: marshal is not fed by others.
-        tree.counted, odd, tree.folders = marshal.loads(blob[32:])  # noqa: S302  # see above
+        tree.counted, odd, tree.folders = marshal.loads(body)  # noqa: S302  # see above
         tree.odd = frozenset(odd)
         tree.files = sum(folder[9] for folder in tree.folders.values())
         return tree
+
+
+def read_sealed(path: Path) -> bytes | None:
+    """Return the content of a file of the cache folder; None if there is none, or it is incomplete."""
+    try:
+        blob = path.read_bytes()
+    except OSError:
+        return None
+    return blob[32:] if hashlib.sha256(blob[32:]).digest() == blob[:32] else None
+
+
+def write_sealed(path: Path, body: bytes) -> None:
+    """Write a file of the cache folder in one step, with the digest of its content. Raises OSError."""
+    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name.partition('-')[0]}-")
+    with os.fdopen(handle, "wb") as file:
+        file.write(hashlib.sha256(body).digest() + body)
+    os.replace(draft, path)
 
 
 def now() -> float:

@@ -7,7 +7,7 @@ import glob
 import os
 import stat
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 from sandbox.workspace.secret_files import expression
@@ -16,10 +16,19 @@ from sandbox.workspace.secret_files import expression
 _AT_FDCWD, _AT_SYMLINK_NOFOLLOW, _BTIME = -100, 0x100, 0x800
 _STATX = 0x7FF | _BTIME
 _statx = getattr(ctypes.CDLL(None), "statx", None)  # Linux alone has it
+_MOST_LINKS = 40  # that the kernel follows on one way (path_resolution(7))
 _KNOWN = 4096  # names whose patterns an index remembers
 
 
-def path_candidates(root: str, pattern: str) -> list[str]:
+def candidates(root: str, patterns: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Yield each pattern of which something may exist below `root`, with the paths that it stands for."""
+    for pattern in _present(root, patterns):
+        for path in expanded_pattern(root, pattern):
+            yield pattern, path
+
+
+def expanded_pattern(root: str, pattern: str) -> list[str]:
+    """Return the existing paths that match a pattern with wildcards, or the one path of any other, existing or not."""
     if any(c in pattern for c in "*?["):
         return glob.glob(os.path.join(glob.escape(root), pattern), include_hidden=True)
     return [os.path.join(root, pattern)]
@@ -53,18 +62,17 @@ def appearing(root: str, patterns: tuple[str, ...]) -> set[str]:
     counts.
     """
     found = set()
-    for pattern in present_patterns(root, patterns):
-        for hit in path_candidates(root, pattern):
-            current = root
-            for name in hit[len(root) :].strip("/").split("/"):
-                current = os.path.join(current, name)
-                if os.path.islink(current):
-                    if current == hit or pattern.startswith((".", "_")) or os.path.lexists(hit):
-                        found.add(current)
-                    break
-            else:
-                if os.path.lexists(hit):
-                    found.add(hit)
+    for pattern, path in candidates(root, patterns):
+        current = root
+        for name in path[len(root) :].strip("/").split("/"):
+            current = os.path.join(current, name)
+            if os.path.islink(current):
+                if current == path or pattern.startswith((".", "_")) or os.path.lexists(path):
+                    found.add(current)
+                break
+        else:
+            if os.path.lexists(path):
+                found.add(path)
     return found
 
 
@@ -75,17 +83,16 @@ def existing(root: str, patterns: tuple[str, ...], workspace: str | None = None)
     the target, wherever that is.
     """
     found = []
-    for pattern in present_patterns(root, patterns):
-        for hit in path_candidates(root, pattern):
-            if not os.path.lexists(hit):
-                continue
-            real = os.path.realpath(hit)
-            if os.path.lexists(real) and (real == hit or (workspace and real.startswith(workspace + "/"))):
+    for _, path in candidates(root, patterns):
+        if os.path.lexists(path):
+            real = os.path.realpath(path)
+            inside = real == path or (workspace and real.startswith(workspace + "/"))
+            if inside and os.path.lexists(real):
                 found.append(real)
     return found
 
 
-def present_patterns(root: str, patterns: tuple[str, ...]) -> list[str]:
+def _present(root: str, patterns: tuple[str, ...]) -> list[str]:
     """Return the patterns whose first name exists: few of hundreds."""
     try:
         names = os.listdir(root)
@@ -113,8 +120,6 @@ def _first_names(patterns: tuple[str, ...]) -> tuple[frozenset[str], Callable[[s
 class PatternIndex:
     """Patterns, indexed by their first name."""
 
-    __slots__ = ("_plain", "_wild", "of")
-
     def __init__(self, patterns: tuple[str, ...]) -> None:
         self._plain: dict[str, tuple[str, ...]] = {}
         self._wild: dict[str, tuple[str, ...]] = {}
@@ -132,3 +137,32 @@ class PatternIndex:
             if fnmatch.fnmatchcase(name, first):
                 fitting = (*fitting, *patterns)
         return fitting
+
+
+def folders_between(top: str, path: str) -> list[str]:
+    """Return the folders below `top` that `path` lies in."""
+    found = []
+    while (path := os.path.dirname(path)).startswith(top + "/"):
+        found.append(path)
+    return found
+
+
+def links_to(path: str) -> list[str]:
+    """Return the links that are followed on the way to `path`, the last one included."""
+    found: list[str] = []
+    at, left = "", path.split("/")
+    while left and len(found) < _MOST_LINKS:
+        name = left.pop(0)
+        if name == "..":
+            at = os.path.dirname(at)
+        elif name not in ("", "."):
+            at = f"{at}/{name}"
+        if name not in ("", ".", "..") and os.path.islink(at):
+            try:
+                target = os.readlink(at)
+            except OSError:
+                return found  # gone meanwhile
+            found.append(at)
+            at = "" if target.startswith("/") else os.path.dirname(at)
+            left = [*target.split("/"), *left]
+    return found

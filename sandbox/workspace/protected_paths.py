@@ -28,7 +28,14 @@ from sandbox.workspace.git_settings import (
     inside_git,
     named,
 )
-from sandbox.workspace.path_patterns import existing, marks, path_candidates, present_patterns
+from sandbox.workspace.path_patterns import (
+    candidates,
+    existing,
+    expanded_pattern,
+    folders_between,
+    links_to,
+    marks,
+)
 from sandbox.workspace.secret_files import login_at, plain_names, secret_names
 
 # More special paths than this and the mounts would cost more than the command; nobody reviews such a list either.
@@ -36,7 +43,6 @@ MOST = 4000
 # What has further hard links is mostly the objects of a repository that was cloned from a neighbouring folder: Git
 # packs them when there are 6,700 (git-gc(1), gc.auto). Each takes a mount where the workspace may be written.
 MOST_SHARED = 10_000
-_MOST_LINKS = 40  # that the kernel follows on one way (path_resolution(7))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,20 +89,13 @@ class Scan:
 
     def _joined(self, other: "Scan", *fields: str) -> "Scan":
         both = {name: tuple(sorted({*getattr(self, name), *getattr(other, name)})) for name in fields}
-        kept: dict[str, Any] = {
-            name: paths if name in ("roots", "inner") else paths[:MOST] for name, paths in both.items()
-        }
-        return replace(
-            self,
-            **kept,
-            marks=tuple(sorted({*self.marks, *other.marks})),
-            truncated=self.truncated
-            or other.truncated
-            or any(len(both[name]) > MOST for name in _COVERED if name in both),
-        )
+        truncated = self.truncated or other.truncated or any(len(both.get(name, ())) > MOST for name in _COVERED)
+        cut: dict[str, Any] = {name: all_ if name in _WHOLE else all_[:MOST] for name, all_ in both.items()}
+        return replace(self, **cut, marks=tuple(sorted({*self.marks, *other.marks})), truncated=truncated)
 
 
 _COVERED = ("masked", "locked", "pinned")  # what takes a mount each
+_WHOLE = ("roots", "inner")  # what is never cut
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,9 +178,8 @@ def scan(
             # A link to nothing (`.env` before there is an `.env.local`) or in a circle hides nothing.
             if real.startswith(workspace + "/") and os.path.lexists(real) and not os.path.islink(real):
                 masked.add(real)
-                if real != f"{path}/{name}" or (
-                    named_so and not secret(name)
-                ):  # by a link, or by the folder that it lies in
+                by_folder = named_so and not secret(name)
+                if real != f"{path}/{name}" or by_folder:  # else its own name makes it secret
                     linked.add(real)
         if path == workspace or folder[7] & HAS_GIT or not OTHERS.isdisjoint(folder[5]):
             roots.append(path)
@@ -191,36 +189,31 @@ def scan(
             if shared_by != path and (shared_by + "/").startswith(workspace + "/"):
                 inner.append(shared_by)
     masked |= {*closed}
-    said: set[str] = set()
-    mentioned: set[str] = set()
+    named_places, mentioned = set[str](), set[str]()
     insides = {(folder, root) for root in roots if git for folder in _insides(root, tree)}
     for inside, top in (*sorted(insides), *((path, path) for path in inner)):
         places = named(inside, top.removesuffix("/.git"))
         mentioned |= places
         # One that holds the repository itself cannot be kept as it is.
-        said |= {
-            path for path in places if path.startswith(workspace + "/") and not f"{inside}/".startswith(f"{path}/")
-        }
-    hits = {
-        hit for root in roots for pattern in present_patterns(root, locked) for hit in path_candidates(root, pattern)
-    }
-    hits |= {hit for root in inner for pattern in present_patterns(root, git) for hit in path_candidates(root, pattern)}
-    behind = {hit: real for hit in (*hits, *said) if (real := os.path.realpath(hit)) != hit}
+        below = {path for path in places if path.startswith(workspace + "/")}
+        named_places |= {path for path in below if not f"{inside}/".startswith(f"{path}/")}
+    hits = {hit for root in roots for _, hit in candidates(root, locked)}
+    hits |= {hit for root in inner for _, hit in candidates(root, git)}
+    behind = {hit: real for hit in (*hits, *named_places) if (real := os.path.realpath(hit)) != hit}
     # Where nothing lies, but such a link leads: what comes there counts.
-    said |= {real for real in behind.values() if real.startswith(workspace + "/") and not os.path.lexists(real)}
-    led = {each for hit, real in behind.items() for each in (real, *_links(hit)) if each.startswith(workspace + "/")}
+    named_places |= {real for real in behind.values() if real.startswith(workspace + "/") and not os.path.lexists(real)}
+    led = {each for hit, real in behind.items() for each in (real, *links_to(hit)) if each.startswith(workspace + "/")}
     fixed = {path for root in roots for path in existing(root, locked, workspace)}
     fixed |= {path for root in inner for path in existing(root, git, workspace)}
     if git:  # a `.git` that is a file names the folder with the settings: changing it changes them all
         fixed |= {f"{root}/.git" for root in roots if tree.folders[root][7] & GIT_IS_FILE}
         fixed |= {path for root in roots for path in existing(root, POINTERS[1:], workspace) if os.path.isfile(path)}
-    fixed |= {
-        real for path in said if os.path.lexists(real := os.path.realpath(path)) and real.startswith(workspace + "/")
-    }
+    targets = {os.path.realpath(path) for path in named_places}
+    fixed |= {path for path in targets if os.path.lexists(path) and path.startswith(workspace + "/")}
     masked |= _twins(tree, masked)
     fixed |= _twins(tree, fixed)
     pinned = {path for root in roots for path in existing(root, (".git",)) if os.path.isdir(path)}
-    pinned |= {above for path in linked for above in _between(workspace, path)}
+    pinned |= {above for path in linked for above in folders_between(workspace, path)}
     answer = Scan(
         masked=tuple(sorted(masked))[:MOST],
         locked=tuple(sorted(fixed))[:MOST],
@@ -229,7 +222,7 @@ def scan(
         roots=tuple(sorted(roots)),
         inner=tuple(sorted(set(inner))),
         closed=tuple(sorted(closed)),
-        named=tuple(sorted(said)),
+        named=tuple(sorted(named_places)),
         led=tuple(sorted(led)),
         marks=tuple(sorted({*marks((*masked, *fixed, *pinned)[: 3 * MOST]), *shared})),
         truncated=max(len(masked), len(fixed), len(pinned)) > MOST,
@@ -246,12 +239,7 @@ def scan(
             leaves = {f"{path}/{name}" for path, folder in tree.folders.items() if folder[6] for name in folder[6]}
             leaves |= {f"{workspace}/{place}" for place in placed}
             names = tuple(pattern for pattern in locked if "/" not in pattern)
-            leaves |= {
-                hit
-                for root in (*roots, *inner)
-                for pattern in present_patterns(root, names)
-                for hit in path_candidates(root, pattern)
-            }
+            leaves |= {hit for root in (*roots, *inner) for _, hit in candidates(root, names)}
             leads = {path: _leads(path) for path in {*filter(os.path.islink, leaves), *answer.named}}
             tree.answers[key] = _KnownScan(tree.version, answer, shared, leads, stamps)
     return answer
@@ -363,14 +351,6 @@ def _still_there(known: Iterable[FileMark]) -> frozenset[str]:
     )
 
 
-def _between(top: str, path: str) -> list[str]:
-    """Return the folders below `top` that `path` lies in."""
-    found = []
-    while (path := os.path.dirname(path)).startswith(top + "/"):
-        found.append(path)
-    return found
-
-
 def _twins(tree: FolderTree, paths: set[str]) -> set[str]:
     """Return other names of the same files, and of files in the same folders: what holds for one name holds for all."""
     linked = [(f"{path}/{link[0]}", link[1:3]) for path in tree.linked for link in tree.folders[path][8]]
@@ -388,7 +368,7 @@ def _twins(tree: FolderTree, paths: set[str]) -> set[str]:
 
 def _placed(workspace: str, places: tuple[str, ...]) -> set[str]:
     """Return existing paths, at the places in the workspace to which their links lead."""
-    found = {os.path.realpath(path) for place in places for path in path_candidates(workspace, place)}
+    found = {os.path.realpath(path) for place in places for path in expanded_pattern(workspace, place)}
     return {path for path in found if path.startswith(workspace + "/") and os.path.lexists(path)}
 
 
@@ -402,24 +382,3 @@ def _insides(root: str, tree: FolderTree) -> Iterator[str]:
         for folder in git_folders(root):
             yield folder.path
             yield folder.common
-
-
-def _links(path: str) -> list[str]:
-    """Return the links that are followed on the way to `path`, the last one included."""
-    found: list[str] = []
-    at, left = "", path.split("/")
-    while left and len(found) < _MOST_LINKS:
-        name = left.pop(0)
-        if name == "..":
-            at = os.path.dirname(at)
-        elif name not in ("", "."):
-            at = f"{at}/{name}"
-        if name not in ("", ".", "..") and os.path.islink(at):
-            try:
-                target = os.readlink(at)
-            except OSError:
-                return found  # gone meanwhile
-            found.append(at)
-            at = "" if target.startswith("/") else os.path.dirname(at)
-            left = [*target.split("/"), *left]
-    return found

@@ -14,11 +14,11 @@ import pytest
 from policy.model.verdict import Limits, Rights, Terms
 from runner.frontends.exec.report import PlainReport
 from sandbox.backend import Outcome, Violation
-from sandbox.workspace import autorun_watch
+from sandbox.workspace import autorun_watch, folder_watch
 from sandbox.workspace.autorun import Watch
 from sandbox.workspace.autorun_watch import Live
 from sandbox.workspace.folder_cache import FolderTrees
-from sandbox.workspace.inotify import Inotify
+from sandbox.workspace.folder_watch import Inotify
 from sandbox.workspace.path_patterns import PatternIndex
 from sandbox.workspace.protected_paths import Scan, scan
 from tests.support.sandbox_bench import USERS, Bench, make
@@ -261,8 +261,8 @@ def watching(top: Path) -> tuple[Live, Scan]:
 
 @pytest.mark.threat("T116")
 def test_too_many_folders_are_told_and_the_outermost_are_watched(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(autorun_watch, "MOST", 3)
-    monkeypatch.setattr(autorun_watch, "MOST_POLLED", 0)
+    monkeypatch.setattr(folder_watch, "MOST", 3)
+    monkeypatch.setattr(folder_watch, "MOST_POLLED", 0)
     top = tmp_path / "w"
     for number in range(5):
         (top / f"a/b{number}/c").mkdir(parents=True)
@@ -271,7 +271,7 @@ def test_too_many_folders_are_told_and_the_outermost_are_watched(tmp_path: Path,
     try:
         while watch.grow():
             pass
-        assert "more than 3 folders" in watch.lacks
+        assert "more than 3 folders" in watch.folders.lacks
         (top / ".envrc").write_text("x")
         watch.look()
         assert [each.path for each in watch.found] == [str(top / ".envrc")]
@@ -282,7 +282,7 @@ def test_too_many_folders_are_told_and_the_outermost_are_watched(tmp_path: Path,
 @pytest.mark.threat("T116")
 def test_folders_beyond_those_that_are_watched_are_polled(tmp_path: Path, monkeypatch: Any) -> None:
     """A command makes thousands of folders, so that nothing is left for the one that counts."""
-    monkeypatch.setattr(autorun_watch, "MOST", 3)
+    monkeypatch.setattr(folder_watch, "MOST", 3)
     top = tmp_path / "w"
     top.mkdir()
     watch, _ = watching(top)
@@ -293,7 +293,7 @@ def test_folders_beyond_those_that_are_watched_are_polled(tmp_path: Path, monkey
         for number in range(9):
             (top / f"d{number}").mkdir()
         watch.look()
-        (folder,) = [path for path in watch._polled if path.endswith("d4")]
+        (folder,) = [path for path in watch.folders._polled if path.endswith("d4")]
         for made in ("r", "r/.git"):
             watch.tick()
             os.mkdir(f"{folder}/{made}")
@@ -301,7 +301,7 @@ def test_folders_beyond_those_that_are_watched_are_polled(tmp_path: Path, monkey
         Path(f"{folder}/r/.envrc").write_text("x")
         watch.tick()
         assert [each.path for each in watch.found] == [f"{folder}/r/.envrc"]
-        assert not watch.lacks
+        assert not watch.folders.lacks
     finally:
         watch.close()
 
@@ -310,7 +310,7 @@ def test_folders_beyond_those_that_are_watched_are_polled(tmp_path: Path, monkey
 def test_a_deep_tree_is_taken_up_in_turns(tmp_path: Path, monkeypatch: Any) -> None:
     """Else neither a timeout nor a signal counts while thousands of folders are looked into."""
     monkeypatch.setattr(autorun_watch, "_TURN", -1.0)  # each turn ends after its first slice
-    monkeypatch.setattr(autorun_watch, "SLICE", 2)
+    monkeypatch.setattr(folder_watch, "SLICE", 2)
     top = tmp_path / "w"
     top.mkdir()
     watch, _ = watching(top)
@@ -409,12 +409,12 @@ def test_without_an_instance_the_look_at_the_end_remains(tmp_path: Path, monkeyp
 
     top = tmp_path / "w"
     top.mkdir()
-    monkeypatch.setattr(autorun_watch, "_idle", [])
-    monkeypatch.setattr(autorun_watch, "Inotify", none)
+    monkeypatch.setattr(folder_watch, "_idle", [])
+    monkeypatch.setattr(folder_watch, "Inotify", none)
     watch, _ = watching(top)
     watch.begin()
     assert watch.fileno() == -1
-    assert "inotify cannot be used" in watch.lacks
+    assert "inotify cannot be used" in watch.folders.lacks
     (top / ".envrc").write_text("x")
     assert not watch.grow()
     watch.tick()
@@ -440,7 +440,7 @@ def test_lost_events_are_made_up_for(tmp_path: Path, path: str) -> None:
         (top / path).write_text("x")
         for _ in range(most):
             watch.look()
-            if watch.raised or watch._lost:
+            if watch.raised or watch.folders.lost:
                 break
         watch.tick()
         assert [each.path for each in watch.found] == [str(top / path)]

@@ -272,7 +272,7 @@ UNUSABLE = [
     ({"image": "ringfence-test"},                "is not pinned",           "sha256:",             "a name"),
     ({"image": "sha256:" + "0" * 64},            "is not on this machine",  "docker images",       "an image that is not there"),
     ({"image": "none@sha256:" + "0" * 64},       "is not on this machine",  "docker pull",         "likewise"),
-    ({"runtime": "no-such-runtime"},             "cannot be made",          "runtime",             "a runtime the daemon does not know"),
+    ({"runtime": "no-such-runtime"},             "cannot be created",       "runtime",             "a runtime the daemon does not know"),
     ({"socket": "/nowhere/d.sock"},              "no container daemon",     "docker.io",           "no daemon"),
     ({"socket": "tcp://127.0.0.1:1"},            "cannot be used",          "socket",              "one on another machine"),
 ]
@@ -488,7 +488,7 @@ def test_a_name_that_is_swapped_for_a_link_meanwhile_shows_nothing(docked: Dock)
         work.mkdir()
         (work / ".envrc").write_text("mine")
         secret.write_text(SECRET)
-        assert "what is mounted is not what was asked for" in asyncio.run(attempt())
+        assert "the mounts differ from the requested ones" in asyncio.run(attempt())
     assert eventually(lambda: all("running" in state for state in containers(docked).values()))
 
 

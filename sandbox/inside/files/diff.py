@@ -38,8 +38,6 @@ class Effort:
     THREAT T95: the texts may have been written so that comparing them takes as long as possible.
     """
 
-    __slots__ = ("left", "over")
-
     def __init__(self, steps: int, over: "Callable[[], bool]" = _never) -> None:
         self.left = steps
         self.over = over

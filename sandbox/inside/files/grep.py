@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 class SearchQuery:
     """The parameters of a search. `glob` is a filter like gitignore: `*.py`, `src/**`, `!*.min.js`."""
 
-    __slots__ = ("context", "files_only", "glob", "ignore_case", "limit", "pattern", "root", "seconds")
-
     def __init__(
         self,
         pattern: str,
@@ -45,8 +43,6 @@ class SearchQuery:
 
 class SearchResult:
     """The matches, file by file, in the order of the search: [path, [[line number, is a match, text], ...]]."""
-
-    __slots__ = ("_room", "count", "files", "late", "limited", "unread")
 
     def __init__(self) -> None:
         self.files: list[tuple[str, list[tuple[int, bool, str]]]] = []
@@ -78,8 +74,6 @@ class TimeLimit:
     """A time limit: `with Alarm(seconds):` raises Late at the limit, even inside one regular expression that never
     ends.
     """
-
-    __slots__ = ("_before", "_seconds", "_set")
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds

@@ -19,8 +19,6 @@ class Pattern:
     is known before it is opened. A dot at the start of a name is nothing special.
     """
 
-    __slots__ = ("_alternatives", "start")
-
     def __init__(self, pattern: str) -> None:
         self._alternatives = [_parts(text) for text in expand(pattern)]
         self.start = self._closed({(index, 0) for index in range(len(self._alternatives))})

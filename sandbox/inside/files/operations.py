@@ -129,8 +129,6 @@ def _found(found: SearchResult, query: SearchQuery, engine: str) -> dict[str, ob
 class _Request:
     """The fields of a request, each asked for by its type."""
 
-    __slots__ = ("_fields",)
-
     def __init__(self, fields: dict[str, object]) -> None:
         self._fields = fields
 

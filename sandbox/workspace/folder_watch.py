@@ -1,0 +1,265 @@
+"""The folders that are watched while a command runs, and the names that appear in them.
+
+Folders are watched by inotify(7), which Linux alone has. Folders beyond its limits are compared at intervals.
+"""
+
+import ctypes
+import os
+import stat
+import struct
+import time
+from collections.abc import Iterator
+
+from sandbox.workspace.folder_cache import FolderTrees
+
+# SOURCE: inotify(7), linux/inotify.h
+_CREATE, _MOVED_TO, _CLOSE_WRITE = 0x100, 0x80, 0x8
+_OVERFLOW, _IGNORED, _FOLDER = 0x4000, 0x8000, 0x40000000
+_ONLYDIR, _DONT_FOLLOW, _EXCL_UNLINK = 0x1000000, 0x2000000, 0x4000000
+_WANTED = _CREATE | _MOVED_TO | _CLOSE_WRITE | _ONLYDIR | _DONT_FOLLOW | _EXCL_UNLINK
+_EVENT = struct.Struct("iIII")
+_CHUNK = 1 << 16
+_LIMITS = frozenset((28, 12, 24, 23))  # ENOSPC, ENOMEM, EMFILE, ENFILE
+MOST = 4096  # folders that are watched: the outermost ones. Each takes about 1 KB of the kernel's memory
+MOST_POLLED = 16_384  # further folders, which are compared in each `poll`
+SLICE = 128  # folders that are added between two looks at the command
+_KEPT = 4  # inotify instances that are kept for the next commands; a user has 128 (inotify(7), max_user_instances)
+_FRESH = 100_000_000  # nanoseconds: a folder that changed so shortly ago may change again without another time
+# Folders of packages of others, and of Git's objects: thousands of folders, in which nobody's editor or prompt starts
+# by itself. They are looked at when the command has ended.
+_PACKAGES = frozenset(("node_modules", "bower_components", ".venv", "venv", "site-packages", ".tox", "__pycache__"))
+LACKS = "files that other programs run by themselves are set aside when a command has ended, not at once: {why}"
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Inotify:
+    """Watches on folders, without the folders below them. The caller closes it.
+
+    Attributes:
+        handle: The descriptor, readable when there is an event.
+        paths: The folder of each watch, by the number that the kernel gave it.
+    """
+
+    def __init__(self) -> None:
+        """Open a descriptor. Raises OSError without inotify, or if this user has too many instances already."""
+        start = getattr(_libc, "inotify_init1", None)
+        self.handle = start(os.O_NONBLOCK | os.O_CLOEXEC) if start is not None else -1
+        if self.handle < 0:
+            raise OSError(ctypes.get_errno(), "inotify")
+        self.paths: dict[int, str] = {}
+        self._numbers: dict[str, int] = {}
+
+    def __contains__(self, path: str) -> bool:
+        return path in self._numbers
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def add(self, path: str) -> bool:
+        """Watch a folder from now on, and return True; False when there is none. Raises OSError where this user has as
+        many watches as it may have (ENOSPC, ENOMEM)."""
+        number = _libc.inotify_add_watch(self.handle, os.fsencode(path), _WANTED)
+        if number < 0:
+            error = ctypes.get_errno()
+            if error in _LIMITS:
+                raise OSError(error, "inotify")
+            return False
+        # The kernel knows folders, not paths: one that was moved keeps its number.
+        if (before := self.paths.get(number)) != path:
+            if before is not None and self._numbers.get(before) == number:
+                del self._numbers[before]
+            self.paths[number] = path
+        self._numbers[path] = number
+        return True
+
+    def read(self) -> Iterator[tuple[str, str, bool, bool]]:
+        """Yield what happened: the folder, the name in it, whether that is a folder, and whether it is complete (moved
+        there, or closed by who wrote it). An empty folder: events were lost. Ends after one buffer of events."""
+        try:
+            data = os.read(self.handle, _CHUNK)
+        except BlockingIOError:
+            return
+        at = 0
+        while at < len(data):
+            number, mask, _, length = _EVENT.unpack_from(data, at)
+            at += _EVENT.size + length
+            if mask & _OVERFLOW:
+                yield "", "", False, False
+                continue
+            path = self.paths.get(number)
+            if mask & _IGNORED:
+                if path is not None:
+                    del self.paths[number]
+                    if self._numbers.get(path) == number:
+                        del self._numbers[path]
+                continue
+            if path is not None and length:
+                name = os.fsdecode(data[at - length : at].rstrip(b"\0"))
+                yield path, name, bool(mask & _FOLDER), not mask & _CREATE
+
+    def close(self) -> None:
+        if self.handle >= 0:
+            os.close(self.handle)
+            self.handle = -1
+
+
+_idle: list[tuple[tuple[str, ...], Inotify]] = []  # with the folders that they are for
+
+
+class FolderWatch:
+    """The watch over all folders below `tops`, for one command.
+
+    Attributes:
+        lacks: The reason why some folders are not watched, in words; empty if all are.
+        lost: True if events were lost since the last `poll`.
+    """
+
+    def __init__(self, tops: tuple[str, ...], trees: FolderTrees) -> None:
+        self.lacks = ""
+        self.lost = False
+        self._tops = tops
+        self._trees = trees
+        self._inotify: Inotify | None = None
+        self._left: list[tuple[str, bool]] = []  # folders that are not watched yet; True for one that is new
+        self._polled: dict[str, tuple[int, ...]] = {}  # folders that cannot be watched, with their stamps
+
+    @property
+    def handle(self) -> int:
+        """Return the descriptor that is readable after an event; -1 if nothing is watched."""
+        return self._inotify.handle if self._inotify is not None else -1
+
+    @property
+    def pending(self) -> bool:
+        """Return True if folders are left that `grow` has to add."""
+        return bool(self._left)
+
+    @property
+    def new_pending(self) -> bool:
+        """Return True if the next folder that `grow` adds is a new one, which may contain something already."""
+        return bool(self._left) and self._left[-1][1]
+
+    def begin(self) -> bool:
+        """Take an inotify instance. Returns True for one of an earlier command, with its folders and old events."""
+        kept = next((each for each in reversed(_idle) if each[0] == self._tops), None)
+        if kept is not None:
+            _idle.remove(kept)
+            self._inotify = kept[1]
+            return True
+        try:
+            self._inotify = Inotify()
+        except OSError as error:
+            self.lacks = LACKS.format(why=f"inotify cannot be used ({os.strerror(error.errno or 0).lower()})")
+        return False
+
+    def add_known(self) -> None:
+        """Have `grow` add the folders that the last scan found, the outermost ones first."""
+        watched = self._inotify
+        if watched is not None:
+            folders = [path for top in self._tops for path in self._trees.folders(top)]
+            new = [path for path in folders if path not in watched and self._counts(path)]
+            self._left = [(path, False) for path in sorted(new, key=lambda path: path.count("/"), reverse=True)]
+
+    def close(self) -> None:
+        """Keep the instance for the next command."""
+        watched, self._inotify = self._inotify, None
+        if watched is not None:
+            _idle.append((self._tops, watched))
+            if len(_idle) > _KEPT:
+                _idle.pop(0)[1].close()
+
+    def events(self) -> Iterator[tuple[str, str, bool, bool]]:
+        """Yield one buffer of events as `Inotify.read` does. New folders are left for `grow`."""
+        for folder, name, is_folder, complete in self._inotify.read() if self._inotify is not None else ():
+            if not folder:
+                self.lost = True
+            elif is_folder:
+                self._leave(f"{folder}/{name}")
+            yield folder, name, is_folder, complete
+
+    def grow(self) -> Iterator[tuple[str, str, bool]]:
+        """Watch some more folders. Yields each name that appeared in them before: folder, name, whether a folder."""
+        for _ in range(min(SLICE, len(self._left)) if self._inotify is not None else 0):
+            path, new = self._left.pop()
+            if not self._add(path):
+                return
+            if new or self._changed(path):
+                yield from self._names(path)
+
+    def poll(self) -> None:
+        """Have `grow` examine changed folders that cannot be watched, and all folders after a loss of events."""
+        if self.lost and self._inotify is not None:
+            self.lost = False
+            self._left += [(top, True) for top in self._tops]
+        for path, stamp in list(self._polled.items()):
+            if (seen := _folder_stamp(path)) != stamp:
+                del self._polled[path]
+                self._left += [(path, True)] if seen else []
+
+    def _leave(self, path: str) -> None:
+        if self._counts(path):
+            self._left.append((path, True))
+
+    def _counts(self, path: str) -> bool:
+        """Return True if the folder is one that is watched. A folder of packages is, and when it is itself a repository
+        (editors look for those in the folders of a workspace), Git's folder in it."""
+        if "/.git/objects/" in f"{path}/":
+            return False
+        top = next((each for each in self._tops if path.startswith(each)), "")
+        names = path[len(top) :].split("/")
+        at = next((count for count, name in enumerate(names) if name in _PACKAGES), len(names))
+        return at >= len(names) - 1 or names[at + 1] == ".git"
+
+    def _add(self, path: str) -> bool:
+        """Watch a folder, or poll it where that cannot be. Returns False when it can be neither."""
+        watched = self._inotify
+        assert watched is not None
+        why = f"there are more than {MOST + MOST_POLLED} folders"
+        if len(watched) < MOST or path in watched:
+            try:
+                if watched.add(path):
+                    return True
+            except OSError:
+                why = "your user has no inotify watches left (`fs.inotify.max_user_watches`)"
+        if len(self._polled) >= MOST_POLLED:
+            self.lacks = LACKS.format(why=why)
+            self._left.clear()
+            return False
+        if stamp := _folder_stamp(path):  # one that is closed to us now may be opened later
+            self._polled[path] = stamp
+        return True
+
+    def _changed(self, path: str) -> bool:
+        """Return True if the folder may have new names since it was last read."""
+        for top in self._tops:
+            folder = self._trees.folders(top).get(path)
+            if folder is not None:
+                try:
+                    status = os.lstat(path)
+                except OSError:
+                    return False
+                return not folder[4] or (status.st_mtime_ns, status.st_ctime_ns) != (folder[2], folder[3])
+        return True
+
+    def _names(self, path: str) -> Iterator[tuple[str, str, bool]]:
+        try:
+            with os.scandir(path) as entries:
+                for entry in entries:
+                    is_folder = entry.is_dir(follow_symlinks=False)
+                    if is_folder:
+                        self._leave(entry.path)
+                    yield path, entry.name, is_folder
+        except OSError:
+            return  # gone, or closed to us: the look at the end opens it again
+
+
+def _folder_stamp(path: str) -> tuple[int, ...]:
+    """Return a value that changes when a name is added to the folder at `path`; empty if there is no folder."""
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return ()
+    if not stat.S_ISDIR(status.st_mode):
+        return ()
+    now = time.time_ns()
+    return (status.st_dev, status.st_ino, status.st_ctime_ns, now if now - status.st_ctime_ns < _FRESH else 0)
