@@ -27,17 +27,17 @@ from sandbox.container.container import Box
 from sandbox.container.daemon import Daemon, Image, find_image, find_socket, labels, sweep, usual
 from sandbox.container.exec_stream import Ended
 from sandbox.linux import plan_builder
-from sandbox.linux.backend import Linux, watches
+from sandbox.linux.backend import CommandWatch, Linux, broker_for
 from sandbox.linux.cgroup_places import MEMORY, PIDS
 from sandbox.linux.helper_pool import HelperPool
 from sandbox.linux.launch import make_points, survey
 from sandbox.linux.session_tmp import Scratch
 from sandbox.workspace import tool_cache
-from sandbox.workspace.autorun_watch import Live, with_live
 
 if TYPE_CHECKING:
     from sandbox.egress.credential_injection import InjectorFactory
     from sandbox.egress.dialer import Resolve
+    from sandbox.workspace.autorun_watch import Live
 
 _LONGEST = 1 << 17  # bytes of one word: MAX_ARG_STRLEN, execve(2)
 LOCAL = ("T1", "T2", "T3")  # where file actions run, best first
@@ -103,24 +103,20 @@ class Container:
         await self._open()
         terms = permit.terms
         box = await self.pool.take(terms)
-        watch, live = watches(permit, box.scan, self.aside, self.cache)
+        watch = CommandWatch(permit, box.scan, self.aside, self.cache)
         try:
-            outcome, refused = await _with_egress(box, self._converse(box, permit, stdin, listen, live))
+            outcome, refused = await _with_egress(box, self._converse(box, permit, stdin, listen, watch.live))
         except SandboxUnavailable as error:  # it may have begun: no promise that nothing ran
             connections = interrupted_connections(error)
             outcome, refused = Outcome(125, ended_by="container", problem=error.problem, connections=connections), 0
         except BaseException:
-            if watch is not None:
-                watch.settle()
+            watch.settle()
             self.pool.discard(terms, box)
             raise
         finally:
-            if live is not None:
-                live.close()
+            watch.close()
         self.pool.give_back(terms, box)  # which ends it when it is of no more use
-        violations, enforcement = outcome.violations, box.enforcement
-        if watch is not None:
-            violations, enforcement = with_live(live, violations, watch.settle(), enforcement)
+        violations, enforcement = watch.completed(outcome.violations, box.enforcement)
         if outcome.status != 0:
             from sandbox.linux.limits import reached  # their patterns are for commands that failed
             from sandbox.linux.violations import explain
@@ -146,7 +142,7 @@ class Container:
     # ---- one command
 
     async def _converse(
-        self, box: Box, permit: Permit, stdin: bytes | None, listen: Listener | None, alarm: Live | None
+        self, box: Box, permit: Permit, stdin: bytes | None, listen: Listener | None, alarm: "Live | None"
     ) -> tuple[Outcome, int]:
         """Run the command and return its outcome, with the number of processes that the kernel did not start for it."""
         action, limits = permit.action, permit.terms.limits
@@ -217,12 +213,7 @@ class Container:
         body = await asyncio.to_thread(self._body, box, terms)
         await box.start(body)
         if terms.hosts:
-            broker = None
-            if terms.credentials:
-                from sandbox.egress.credential_injection import injector_for
-
-                broker = injector_for(terms.credentials, self.lend)
-            box.open_egress(self.resolver, broker)
+            box.open_egress(self.resolver, broker_for(terms, self.lend))
         assert self.scratch is not None
         checks = await box.prove(self.scratch.path, body, sockets)
         if broken := tuple(canary.WORDS[name] for name, held in checks.items() if not held):

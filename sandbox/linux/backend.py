@@ -17,6 +17,7 @@ from sandbox.backend import (
     Listener,
     Outcome,
     Used,
+    Violation,
     argv_of,
     file_limits,
     file_outcome,
@@ -105,30 +106,24 @@ class Linux:
         healthy, since = False, time.time()
         halves = self.feed.processes(slot.process.pid) if self.feed is not None else frozenset()
         try:
-            watch, live = watches(permit, slot.scan, self.aside, self.cache)
+            watch = CommandWatch(permit, slot.scan, self.aside, self.cache)
             try:
-                outcome = await _with_egress(slot, _converse(slot, permit, stdin, listen, live))
+                outcome = await _with_egress(slot, _converse(slot, permit, stdin, listen, watch.live))
                 refused = slot.group.refused() if outcome.status else 0
                 # What filled its private file systems would be there for the next one.
                 healthy = outcome.ended_by != "memory"
             except asyncio.CancelledError:
-                if watch is not None:
-                    watch.settle()
+                watch.settle()
                 raise
             finally:
-                if live is not None:
-                    live.close()
+                watch.close()
         finally:
             # A helper that was interrupted in the middle of an answer is not asked again.
             if healthy:
                 self.pool.give_back(terms, slot)
             else:
                 self.pool.discard(terms, slot)
-        violations, enforcement = outcome.violations, slot.enforcement
-        if watch is not None:
-            from sandbox.workspace.autorun_watch import with_live
-
-            violations, enforcement = with_live(live, violations, watch.settle(), enforcement)
+        violations, enforcement = watch.completed(outcome.violations, slot.enforcement)
         if outcome.status != 0:
             from sandbox.linux.limits import reached  # their patterns are for commands that failed
             from sandbox.linux.violations import explain
@@ -186,7 +181,7 @@ class Linux:
         if hosts and not slot.handed:
             raise helper_failed(self.name, "failed 0 hand over a listener")
         if hosts:
-            slot.open_egress(terms.hosts, self.resolver, _broker(terms, self.lend))
+            slot.open_egress(terms.hosts, self.resolver, broker_for(terms, self.lend))
         slot.enforcement = self._enforced(await canary_probe.try_out(slot, self.name, terms), slot.scan, slot.group)
         if broken := [name for name, held in slot.enforcement.checks if not held]:
             from sandbox.inside.canary import WORDS  # most canaries find nothing
@@ -207,18 +202,47 @@ class Linux:
         return Enforcement(level, self.name, tuple(sorted(checks.items())), missing, group_module.words(group))
 
 
-def watches(permit: Permit, found: Scan, aside: Path | None, cache: Path | None) -> "tuple[Watch | None, Live | None]":
-    """Return the watches for auto-run files that `permit` may create: one for its end, and one while it runs."""
-    if permit.terms.rights is not Rights.WORKSPACE_WRITE:
-        return None, None
-    from sandbox.workspace.autorun import Watch  # a command that only reads creates no files
-    from sandbox.workspace.autorun_watch import live_of
+class CommandWatch:
+    """The watches for auto-run files that one command may create; none for a command that only reads.
 
-    watch = Watch(permit.terms, found, aside, known_trees(cache))
-    return watch, live_of(watch, permit, found, known_trees(cache))
+    Attributes:
+        live: The watch while the command runs; None for file actions.
+    """
+
+    def __init__(self, permit: Permit, found: Scan, aside: Path | None, cache: Path | None) -> None:
+        self.live: Live | None = None
+        self._watch: Watch | None = None
+        if permit.terms.rights is Rights.WORKSPACE_WRITE:
+            from sandbox.workspace import autorun, autorun_watch  # a command that only reads creates no files
+
+            trees = known_trees(cache)
+            self._watch = autorun.Watch(permit.terms, found, aside, trees)
+            if isinstance(permit.action, RunScript | RunArgv):
+                self.live = autorun_watch.Live(self._watch, found, trees)
+
+    def settle(self) -> tuple[Violation, ...]:
+        """Set aside the files that a command created, after its end."""
+        return self._watch.settle() if self._watch is not None else ()
+
+    def close(self) -> None:
+        if self.live is not None:
+            self.live.close()
+
+    def completed(
+        self, others: tuple[Violation, ...], enforcement: Enforcement
+    ) -> tuple[tuple[Violation, ...], Enforcement]:
+        """Settle, and return all violations of the command, with what was enforced."""
+        late, live = self.settle(), self.live
+        if live is None or not (live.found or live.folders.lacks):
+            return (*others, *late), enforcement
+        at_once = {violation.what for violation in live.found}
+        late = tuple(violation for violation in late if violation.what not in at_once)
+        if live.folders.lacks:
+            enforcement = replace(enforcement, missing=(*enforcement.missing, live.folders.lacks))
+        return (*others, *live.found, *late), enforcement
 
 
-def _broker(terms: Terms, lend: "InjectorFactory | None") -> "Broker | None":
+def broker_for(terms: Terms, lend: "InjectorFactory | None") -> "Broker | None":
     if not terms.credentials:
         return None
     from sandbox.egress.credential_injection import injector_for

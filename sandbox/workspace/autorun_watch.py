@@ -14,12 +14,11 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from policy.model.action import RunArgv, RunScript
-from policy.model.verdict import Permit, Terms
-from sandbox.backend import Enforcement, Violation
+from policy.model.verdict import Terms
+from sandbox.backend import Violation
 from sandbox.workspace.autorun import Watch
 from sandbox.workspace.folder_cache import FolderTrees
 from sandbox.workspace.folder_watch import FolderWatch
@@ -45,25 +44,6 @@ _PATIENCE = 3  # looks, after which a file that still changes is judged
 GRACE = 30.0  # seconds for which a command goes on while Git writes
 _SETTLED = 2.0  # seconds after which Git, having written an index, has also written what follows: HEAD, a commit
 _MOST_ASIDE = 200  # files that are set aside before the command is ended in any case
-
-
-def live_of(watch: Watch, permit: Permit, found: Scan, trees: FolderTrees) -> "Live | None":
-    """Return the watch over what `permit` runs; None for what cannot write, and for the actions on single files."""
-    runs = isinstance(permit.action, RunScript | RunArgv)
-    return Live(watch, found, trees) if watch.working and runs else None
-
-
-def with_live(
-    live: "Live | None", told: tuple[Violation, ...], late: tuple[Violation, ...], enforcement: Enforcement
-) -> tuple[tuple[Violation, ...], Enforcement]:
-    """Return all violations of a command (`told` by others, `late`: found at its end), and what was enforced."""
-    if live is None or not (live.found or live.folders.lacks):
-        return ((*told, *late) if late else told), enforcement
-    at_once = {each.what for each in live.found}
-    late = tuple(each for each in late if each.what not in at_once)
-    if live.folders.lacks:
-        enforcement = replace(enforcement, missing=(*enforcement.missing, live.folders.lacks))
-    return (*told, *live.found, *late), enforcement
 
 
 class Live:
