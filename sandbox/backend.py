@@ -148,7 +148,7 @@ def interrupted_connections(end: BaseException) -> tuple[Connection, ...]:
 Listener = Callable[[int, bytes], None]
 
 
-class CommandOutput:
+class OutputBuffer:
     """The output of one command so far, up to `most` bytes of both streams together.
 
     Attributes:

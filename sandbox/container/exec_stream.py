@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from policy.model.frozen import dataclass
-from sandbox.backend import CommandOutput, Listener
+from sandbox.backend import Listener, OutputBuffer
 from sandbox.container.daemon import DaemonRefused, unreachable
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class Ended:
     refused: int = 0
 
 
-class Running(CommandOutput):
+class Running(OutputBuffer):
     """The output so far of one running command. The caller closes it."""
 
     def __init__(self, most: int, listen: Listener | None) -> None:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from sandbox.backend import CommandOutput, Listener
+from sandbox.backend import Listener, OutputBuffer
 from sandbox.linux import helper_process
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _LOOK = 0.2  # seconds between two looks at what is used up
 _DRAIN = 1.0  # seconds the streams may stay open after the helper has killed everything that could hold them
 
 
-class HelperRequest(CommandOutput):
+class HelperRequest(OutputBuffer):
     """Send `request` over `control` and collect the answer. Use once; `run` closes what it opened."""
 
     def __init__(

@@ -16,12 +16,12 @@ from pathlib import Path
 from policy.model.action import RunArgv, RunScript
 from policy.model.verdict import Limits, Permit, Rights, Terms
 from sandbox.backend import (
-    CommandOutput,
     Enforcement,
     InterruptedCommand,
     Level,
     Listener,
     Outcome,
+    OutputBuffer,
     SandboxUnavailable,
     argv_of,
     file_limits,
@@ -63,7 +63,7 @@ LACKS = (
 )
 
 
-class _ConfinedProcess(CommandOutput):
+class _ConfinedProcess(OutputBuffer):
     """One confined process and what comes out of it, up to `most` bytes of both streams together."""
 
     def __init__(self, process: asyncio.subprocess.Process, most: int, listen: Listener | None) -> None:
