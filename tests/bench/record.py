@@ -14,7 +14,7 @@ from policy.model.tier import Mode, Ruling, Tier
 from policy.model.verdict import _MINT, Allow, Cell, Deny, Permit, Problem, Rights, Terms
 from runner.audit.chain import canonical, seal
 from runner.audit.log import AuditLog
-from runner.audit.records import Decision, SessionInfo, decided_body, finished_body
+from runner.audit.records import Decision, SessionInfo, finished_body
 from sandbox.backend import Outcome
 
 HERE = Path(__file__).resolve().parent
@@ -53,7 +53,7 @@ def decision(number: int, *, deny: bool = False) -> Decision:
 def build(path: Path, records: int) -> None:
     """A log of that many records, written in a few transactions: the bodies, hashes and checkpoints of a real one."""
     session = "0123456789abcdef"
-    bodies = [canonical(decided_body(session, decision(777_777, deny=deny))) for deny in (False, True)]
+    bodies = [canonical(decision(777_777, deny=deny).body(session)) for deny in (False, True)]
     outcome = canonical(finished_body(777_777, Outcome(0, b"out", b"", 0.25)))
     made = 0
     with AuditLog.open(path) as log:

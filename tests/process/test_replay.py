@@ -28,7 +28,7 @@ from runner.audit.chain import Record, canonical
 from runner.audit.decisions import DecisionTrail
 from runner.audit.fact_recorder import MOST, FactRecorder
 from runner.audit.fact_replay import Recorded
-from runner.audit.records import TEXT_KEPT, Decision, RecordedAnswer, SessionInfo, decided_body, session_body
+from runner.audit.records import TEXT_KEPT, Decision, RecordedAnswer, SessionInfo
 from runner.audit.reports.replay import NewVerdict, NotRecorded, Policy, rejudge, ruled, ruled_then
 from runner.audit.reports.replay_policies import Policies
 from runner.audit.reports.replay_report import Replayed, lines
@@ -57,9 +57,9 @@ class Kept:
             names.append(str(len(self.parts)))
             self.parts[names[-1]] = said
         info = SessionInfo("default", "/w", unattended, None)
-        body = json.loads(canonical({**decided_body("s", decision), "facts": names, **changed}))
+        body = json.loads(canonical({**decision.body("s"), "facts": names, **changed}))
         self.count += 1
-        session = json.loads(canonical(session_body("s", info)))
+        session = json.loads(canonical(info.body("s")))
         return DecisionTrail(Record(self.count, "", body), Record(1, "", session), None)
 
     def find(self, name: str) -> dict[str, object] | None:

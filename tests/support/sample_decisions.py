@@ -18,11 +18,8 @@ from runner.audit.records import (
     RecordedAnswer,
     Refusal,
     SessionInfo,
-    decided_body,
     finished_body,
-    refused_body,
 )
-from runner.audit.records import session_body as begun
 from sandbox.backend import Connection, Enforcement, Level, Outcome, Violation
 
 SHOP = "/home/ann/shop"
@@ -67,7 +64,7 @@ class SampleLog:
         enforcement = Enforcement(Level.FULL, "T1", (("sealed", True), ("no network", True)))
         info = SessionInfo("trust-project", workspace, True, enforcement, ("agent", "ci", "--json"), model, "0123abc")
         fixed = {"program": "ringfence 0.1.0", "python": "3.11.2", "kernel": "Linux 6.1 x86_64"}
-        body = {**begun(name, info), **fixed, "user": 1000, "process": 4242, "offset": 0}
+        body = {**info.body(name), **fixed, "user": 1000, "process": 4242, "offset": 0}
         self.sessions[name] = self.record(body)
 
     def decided(
@@ -89,12 +86,12 @@ class SampleLog:
         cell = Cell(worst.tier, Mode.TRUST_PROJECT, MATRIX.get(worst.tier, Ruling.ASK))
         verdict = Deny(problem, cell, worst) if problem else Allow(Permit(action, terms or LOOK, MINT), cell, worst)
         decision = Decision(tool, seen, verdict, "none" if problem else "T1", answer, (), grants)
-        record = self.record(decided_body(session, decision))
+        record = self.record(decision.body(session))
         finished = self.record(finished_body(record.id, outcome)) if outcome else None
         return self._tell(session, record, finished)
 
     def refused(self, session: str, tool: str, arguments: str, problem: Problem) -> DecisionTrail:
-        return self._tell(session, self.record(refused_body(session, Refusal(tool, arguments, problem))), None)
+        return self._tell(session, self.record(Refusal(tool, arguments, problem).body(session)), None)
 
     def _tell(self, session: str, record: Record, finished: Record | None) -> DecisionTrail:
         deed = DecisionTrail(record, self.sessions.get(session), finished)
