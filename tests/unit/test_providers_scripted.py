@@ -26,10 +26,10 @@ from runner.messages import (
     Usage,
     UserMessage,
 )
-from runner.providers import open_provider
+from runner.providers import open_provider, scripted
 from runner.providers.endpoint import SetupError
 from runner.providers.script_file import read_script
-from runner.providers.scripted import ScriptedProvider, Turn, __doc__
+from runner.providers.scripted import ScriptedProvider, Turn
 
 HELLO = UserMessage((TextBlock("hello"),))
 
@@ -185,8 +185,8 @@ def test_a_file_is_a_script(name: str, text: str, tmp_path: Path) -> None:
 
 
 def test_the_example_in_the_documentation_is_a_script(tmp_path: Path) -> None:
-    assert __doc__
-    lines = [line[4:] for line in __doc__.split("\n") if line.startswith("    ")]
+    assert scripted.__doc__
+    lines = [line[4:] for line in scripted.__doc__.split("\n") if line.startswith("    ")]
     path = tmp_path / "example.toml"
     path.write_text("\n".join(lines))
     first, second = read_script(path)
