@@ -56,7 +56,7 @@ def trust(context: typer.Context, json: JSON = False) -> int:
         return _shown(brought, json)
     from runner.config.trust.prompt import TrustReply, ask, typed_line
     from runner.config.trust.session_check import now
-    from runner.config.trust.store import store_at
+    from runner.config.trust.store import TrustStore
     from runner.config.trust.text import state_line
 
     if brought.answer is not None:
@@ -65,7 +65,7 @@ def trust(context: typer.Context, json: JSON = False) -> int:
     if said is TrustReply.QUIT:
         say("nothing was changed")
         return Exit.DONE
-    print_notices(store_at(state_dir(os.environ)).remember(brought.inventory, yes=said is TrustReply.YES, time=now()))
+    print_notices(TrustStore(state_dir(os.environ)).remember(brought.inventory, yes=said is TrustReply.YES, time=now()))
     say("kept: it is used until one byte of it changes" if said is TrustReply.YES else "kept: nothing of it is used")
     return Exit.DONE
 
@@ -100,9 +100,9 @@ def listing(json: JSON = False) -> int:
         agent trust list
         agent trust list --json | jq -r '.[] | [.answer, .workspace] | @tsv'
     """
-    from runner.config.trust.store import store_at
+    from runner.config.trust.store import TrustStore
 
-    answers, notices = store_at(state_dir(os.environ)).all()
+    answers, notices = TrustStore(state_dir(os.environ)).all()
     print_notices(notices)
     rows = [(workspace, each, _still(workspace, each)) for workspace, said in answers.items() for each in said]
     if json:
@@ -134,7 +134,7 @@ def accept(
         agent trust accept --sha256 HASH ~/src/other
     """
     from runner.config.trust.session_check import agree, now
-    from runner.config.trust.store import store_at
+    from runner.config.trust.store import TrustStore
 
     if sha256 is None:
         why = "without a question, an approval must name the content that a user has looked at"
@@ -144,7 +144,7 @@ def accept(
     if not brought.inventory.entries:
         what = f"`{brought.inventory.workspace}` contains nothing to trust"
         raise usage(what, "it has no configuration and no texts for agents", "check the path")
-    print_notices(store_at(state_dir(os.environ)).remember(brought.inventory, yes=True, time=now()))
+    print_notices(TrustStore(state_dir(os.environ)).remember(brought.inventory, yes=True, time=now()))
     print(f"trusted: {brought.inventory.sha256}")
     return Exit.DONE
 
@@ -164,11 +164,11 @@ def revoke(
         agent trust revoke ~/src/gone
         agent trust revoke --all
     """
-    from runner.config.trust.store import store_at
+    from runner.config.trust.store import TrustStore
 
     if everything and path is not None:
         raise usage("there is a path and --all", "one of them is too much", "leave one out")
-    store = store_at(state_dir(os.environ))
+    store = TrustStore(state_dir(os.environ))
     where = None if everything else _workspace(path, gone=True)
     count, notices = store.forget(where)
     print_notices(notices)

@@ -273,23 +273,17 @@ def flag_settings(
     `limits` are the values of `--limit NAME=VALUE` and `total` is the result together with all other limits. `budget`
     has name, option and value.
     """
-    found: dict[KeyPath, tuple[str, Value]] = {}
-    if mode is not None:
-        found[("mode",)] = ("--mode", mode.value)
-    if model is not None:
-        found[("model",)] = ("--model", model)
-    if fallback is not None:
-        found[("fallback_model",)] = ("--fallback-model", _fallback_model(fallback))
-    if max_turns is not None:
-        found[("max_turns",)] = ("--max-turns", max_turns)
-    for name, option, value in budget:
-        found[("budget", name)] = (option, value)
-    if least is not None:
-        found[("sandbox", "minimum")] = ("--require" if least == "full" else "--accept-partial", least)
-    if unix:
-        found[("sandbox", "unix_sockets")] = ("--unix", True)
-    if no_instructions:
-        found[("instructions",)] = ("--no-instructions", False)
+    rows: list[tuple[KeyPath, str, Value | None]] = [
+        (("mode",), "--mode", mode and mode.value),
+        (("model",), "--model", model),
+        (("fallback_model",), "--fallback-model", None if fallback is None else _fallback_model(fallback)),
+        (("max_turns",), "--max-turns", max_turns),
+        *((("budget", name), option, value) for name, option, value in budget),
+        (("sandbox", "minimum"), "--require" if least == "full" else "--accept-partial", least),
+        (("sandbox", "unix_sockets"), "--unix", unix or None),
+        (("instructions",), "--no-instructions", False if no_instructions else None),
+    ]
+    found = {path: (option, value) for path, option, value in rows if value is not None}
     names = [(each.partition("=")[0].strip().replace("-", "_"), "--limit") for each in limits]
     if timeout is not None:
         names.append(("wall", "--timeout"))

@@ -45,78 +45,46 @@ _INI: tuple[tuple[tuple[tuple[str, Kind], ...], tuple[str, ...]], ...] = (
 _SSH = ("~/.ssh/config", "/etc/ssh/ssh_config")
 # Files of JSON or TOML in which programs are named that their owners run by themselves.
 _STRUCTURED = (
-    *(
-        "~/.claude/settings.json",
-        "~/.claude.json",
-        "~/.codex/config.toml",
-        "~/.codex/hooks.json",
-        "~/.gemini/settings.json",
-    ),
-    *("~/.qwen/settings.json", "~/.cursor/mcp.json", "~/.cursor/hooks.json", "~/.codeium/windsurf/mcp_config.json"),
-    *(
-        "~/.aws/amazonq/mcp.json",
-        "~/.copilot/mcp-config.json",
-        "~/.config/opencode/opencode.json",
-        "~/.config/crush/crush.json",
-    ),
-    *("~/.config/Code/User/settings.json", "~/.config/Code/User/mcp.json", "~/.config/zed/settings.json"),
-    *(
-        "~/.config/helix/languages.toml",
-        "~/.config/starship.toml",
-        "~/.config/mise/config.toml",
-        "~/.cargo/config.toml",
-    ),
-    *("~/.config/jj/config.toml", "~/.jjconfig.toml"),
-)
+    "~/.claude/settings.json", "~/.claude.json", "~/.codex/config.toml", "~/.codex/hooks.json",
+    "~/.gemini/settings.json", "~/.qwen/settings.json", "~/.cursor/mcp.json", "~/.cursor/hooks.json",
+    "~/.codeium/windsurf/mcp_config.json", "~/.aws/amazonq/mcp.json", "~/.copilot/mcp-config.json",
+    "~/.config/opencode/opencode.json", "~/.config/crush/crush.json", "~/.config/Code/User/settings.json",
+    "~/.config/Code/User/mcp.json", "~/.config/zed/settings.json", "~/.config/helix/languages.toml",
+    "~/.config/starship.toml", "~/.config/mise/config.toml", "~/.cargo/config.toml", "~/.config/jj/config.toml",
+    "~/.jjconfig.toml",
+)  # fmt: skip
 _RUN_KEYS = frozenset((
     "command", "cmd", "program", "executable", "editor", "pager", "notify", "script", "run", "shell", "when", "source",
     "enter", "leave", "cd", "preinstall", "postinstall", "rustc", "rustdoc", "rustc-wrapper", "rustc-workspace-wrapper",
     "linker", "runner", "statusline", "apikeyhelper", "diff-editor", "merge-editor", "diff-formatter",
 ))  # fmt: skip
 # Files that programs read whenever they start, by what includes another file there.
+# fmt: off
 _SCRIPTS = (
-    (
-        r"(?:^|[\s;&|({])(?:source|\.)[ \t]+([^\s;&|)]+)",
-        (
-            *("~/.bashrc", "~/.bash_profile", "~/.bash_login", "~/.profile", "~/.bash_aliases", "~/.zshrc"),
-            *("~/.zshenv", "~/.zprofile", "~/.zlogin", "~/.kshrc", "~/.mkshrc", "~/.cshrc", "~/.tcshrc"),
-            *("~/.config/fish/config.fish", "~/.config/direnv/direnvrc", "~/.screenrc"),
-            *("~/.bashrc.d/*", "~/.zshrc.d/*", "~/.config/fish/conf.d/*"),
-        ),
-    ),
-    (
-        (
-            r"""(?:^|[\s|'"(:])(?:(?:so(?:u(?:r(?:ce?)?)?)?|luaf(?:ile)?|load(?:-file)?)\b!?[ \t]+|dofile\()"""
-            r"""["']?([^\s|"')]+)"""
-        ),
-        (
-            *("~/.vimrc", "~/.vim/vimrc", "~/.gvimrc", "~/.exrc", "~/.config/nvim/init.vim"),
-            *("~/.config/nvim/init.lua", "~/.emacs", "~/.emacs.d/init.el", "~/.config/emacs/init.el"),
-        ),
-    ),
-    (
-        (  # a program without `/` is looked for on PATH
-            r"""(?:^|[\s;"'{])(?:source(?:-file)?[ \t]+(?:-\w+[ \t]+)*["']?"""
-            r"""|run(?:-shell)?[ \t]+(?:-\w+[ \t]+)*["']?(?=[^\s;"']*/))([^\s;"']+)"""
-        ),
-        ("~/.tmux.conf", "~/.config/tmux/tmux.conf"),
-    ),
-    (
-        r"""^[ \t]*(?:source|command[ \t]+source|command[ \t]+script[ \t]+import)[ \t]+(\S+)""",
-        ("~/.gdbinit", "~/.lldbinit"),
-    ),
+    (r"(?:^|[\s;&|({])(?:source|\.)[ \t]+([^\s;&|)]+)", (
+        "~/.bashrc", "~/.bash_profile", "~/.bash_login", "~/.profile", "~/.bash_aliases", "~/.zshrc", "~/.zshenv",
+        "~/.zprofile", "~/.zlogin", "~/.kshrc", "~/.mkshrc", "~/.cshrc", "~/.tcshrc", "~/.config/fish/config.fish",
+        "~/.config/direnv/direnvrc", "~/.screenrc", "~/.bashrc.d/*", "~/.zshrc.d/*", "~/.config/fish/conf.d/*")),
+    (r"""(?:^|[\s|'"(:])(?:(?:so(?:u(?:r(?:ce?)?)?)?|luaf(?:ile)?|load(?:-file)?)\b!?[ \t]+|dofile\()"""
+     r"""["']?([^\s|"')]+)""", (
+        "~/.vimrc", "~/.vim/vimrc", "~/.gvimrc", "~/.exrc", "~/.config/nvim/init.vim", "~/.config/nvim/init.lua",
+        "~/.emacs", "~/.emacs.d/init.el", "~/.config/emacs/init.el")),
+    # a program without `/` is looked for on PATH
+    (r"""(?:^|[\s;"'{])(?:source(?:-file)?[ \t]+(?:-\w+[ \t]+)*["']?"""
+     r"""|run(?:-shell)?[ \t]+(?:-\w+[ \t]+)*["']?(?=[^\s;"']*/))([^\s;"']+)""",
+     ("~/.tmux.conf", "~/.config/tmux/tmux.conf")),
+    (r"""^[ \t]*(?:source|command[ \t]+source|command[ \t]+script[ \t]+import)[ \t]+(\S+)""",
+     ("~/.gdbinit", "~/.lldbinit")),
     (r"""\b(?:load|require)[ \t(]+["']((?:\.|~|/)[^"']+)""", ("~/.irbrc", "~/.pryrc")),
     (r"""\b(?:sys\.)?source[ \t]*\([ \t]*["']([^"']+)""", ("~/.Rprofile", "~/.octaverc")),
     (r"^[ \t]*:(?:script|load|l)[ \t]+(\S+)", ("~/.ghci", "~/.config/ghc/ghci.conf")),
     (r"""\bimport_file(?:_if_available)?[ \t(]+"([^"]+)""", ("~/.iex.exs",)),
-    (
-        r"""\b(?:open|execfile|run_path)\([ \t]*["']([^"']+)""",
-        ("~/.pythonrc", "~/.pythonrc.py", "~/.pdbrc.py"),
-    ),
+    (r"""\b(?:open|execfile|run_path)\([ \t]*["']([^"']+)""", ("~/.pythonrc", "~/.pythonrc.py", "~/.pdbrc.py")),
     (r"^[ \t]*\$include[ \t]+(\S+)", ("~/.inputrc",)),
     (r"^[ \t]*\\ir?[ \t]+'?([^\s']+)", ("~/.psqlrc",)),
     (r"^[ \t]*\.read[ \t]+['\"]?([^\s'\"]+)", ("~/.sqliterc",)),
 )
+# fmt: on
 _HERE = re.compile(r"""^["']?(?:\$\{?PWD\}?|\$\(pwd\)|`pwd`|\$\(git rev-parse --show-toplevel\))(?=/)""")
 _HOME = re.compile(r"""^["']?\$(?:HOME|\{HOME\})(?=/)""")
 _ACTIVATION = re.compile(r"(?:.*/)?bin/activate[\w.]*")  # of an environment that the user enters knowingly
@@ -174,21 +142,25 @@ def _named(home: str, environ: Mapping[str, str], workspace: str) -> Iterator[tu
         for text in (value, name.removeprefix("url.")):
             if text.startswith("ext::"):  # git-remote-ext(1)
                 yield Kind.COMMAND, text.removeprefix("ext::").removesuffix(".insteadof"), False
+    yield from ((kind, value, False) for kind, value in _in_files(home, environ, workspace))
+
+
+def _in_files(home: str, environ: Mapping[str, str], workspace: str) -> Iterator[tuple[Kind, str]]:
+    """Yield the kind and the value of every setting in the files of programs other than Git."""
     at = _at(home, environ)
     for place in _places(home, at):
-        yield Kind.FILE, place, False
+        yield Kind.FILE, place
     for table, files in _INI:
         more = {MERCURIAL: ("HGRCPATH",), NPM: ("NPM_CONFIG_USERCONFIG", "NPM_CONFIG_GLOBALCONFIG")}[table]
         given = (path for name in more for path in environ.get(name, "").split(":") if path)
         left = [*(place for path in files for place in at(path)), *(located(path, workspace, home) for path in given)]
-        yield from ((kind, value, False) for kind, value in _in_ini(left, table, home))
-    yield from ((kind, value, False) for kind, value in _ssh([place for path in _SSH for place in at(path)], home))
+        yield from _in_ini(left, table, home)
+    yield from _ssh([place for path in _SSH for place in at(path)], home)
     for includes, scripts in _SCRIPTS:
-        left = list(_expanded(scripts, at))
-        yield from ((kind, value, False) for kind, value in _in_scripts(left, includes, workspace, home))
+        yield from _in_scripts(list(_expanded(scripts, at)), includes, workspace, home)
     for path in (place for each in _STRUCTURED for place in at(each)):
         if content := read_start(path, _LONGEST, follow=True):
-            yield from ((kind, value, False) for kind, value in _structured(path, content))
+            yield from _structured(path, content)
 
 
 def _in_ini(left: list[str], table: tuple[tuple[str, Kind], ...], home: str) -> Iterator[tuple[Kind, str]]:

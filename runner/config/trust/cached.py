@@ -34,7 +34,7 @@ class RememberedTrust(Mapping[str, str]):
         return self._found
 
     def _look(self) -> Mapping[str, str]:
-        from runner.config.trust.store import store_at, there
+        from runner.config.trust.store import TrustStore, there
         from runner.state.paths import state_dir
 
         state = state_dir(self._environ)
@@ -43,7 +43,7 @@ class RememberedTrust(Mapping[str, str]):
         from runner.config.trust.discover import look
         from runner.config.trust.inventory import EntryKind
 
-        answers, self.notices = store_at(state).of(self._workspace)
+        answers, self.notices = TrustStore(state).of(self._workspace)
         if not answers:
             return {}
         inventory = look(self._workspace)

@@ -6,6 +6,9 @@ the amount is bounded.
 
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from hashlib import sha256
 
 from policy.model.frozen import dataclass
@@ -54,30 +57,24 @@ def look(workspace: str, *, cwd: str = "", home: str = "") -> Inventory:
     except OSError as error:
         why = (error.strerror or "it cannot be opened").lower()
         raise Stopped(Problem(f"`{workspace}` cannot be looked into", why, "check the path"), Exit.USAGE) from None
-    try:
+    with _closing(top):
         for name in INSTRUCTIONS:
             found.file(top, name, name, EntryKind.INSTRUCTIONS)
         found.file(top, SERVERS, SERVERS, EntryKind.SERVERS)
-        ours = found.folder(top, OURS, OURS, EntryKind.CONFIGURATION)
-        if ours is not None:
-            try:
+        with _closing(found.folder(top, OURS, OURS, EntryKind.CONFIGURATION)) as ours:
+            if ours is not None:
                 for path in CONFIGURATION:
                     found.file(ours, os.path.basename(path), path, EntryKind.CONFIGURATION)
                 for path in PROMPTS:
                     found.file(ours, os.path.basename(path), path, EntryKind.PROMPT)
                 _all(found, ours, f"{OURS}/hooks", EntryKind.HOOK)
                 _all(found, ours, COMMANDS, EntryKind.COMMAND)
-            finally:
-                os.close(ours)
         for path in SKILLS:
             _skills(found, top, path)
         if cwd != workspace and inside(cwd, workspace):
             _between(found, top, os.path.relpath(cwd, workspace).split("/"))
-    finally:
-        os.close(top)
     _above(found, workspace, home)
-    entries = tuple(found.entries[path] for path in sorted(found.entries))
-    return Inventory(workspace, entries, found.contents)
+    return found.inventory(workspace)
 
 
 def look_below(folder: str, name: str) -> Inventory:
@@ -91,18 +88,26 @@ def look_below(folder: str, name: str) -> Inventory:
     except OSError:
         return Inventory(folder)
     try:
-        for each in _names(top, most=_MOST_OWN):
-            handle = found.folder(top, each, each, EntryKind.SKILL) if _is_folder(top, each) else None
-            if handle is not None:
-                try:
-                    found.file(handle, name, f"{each}/{name}", EntryKind.SKILL)
-                finally:
-                    os.close(handle)
+        with _closing(top):
+            for each in _names(top, most=_MOST_OWN):
+                with _closing(
+                    found.folder(top, each, each, EntryKind.SKILL) if _is_folder(top, each) else None
+                ) as handle:
+                    if handle is not None:
+                        found.file(handle, name, f"{each}/{name}", EntryKind.SKILL)
     except _ScanLimit as error:
         return Inventory(folder, (InventoryEntry("", EntryKind.SKILL, refused=str(error)),))
+    return found.inventory(folder)
+
+
+@contextmanager
+def _closing(handle: int | None) -> Iterator[int | None]:
+    """Close the descriptor at the end of the block, if there is one."""
+    try:
+        yield handle
     finally:
-        os.close(top)
-    return Inventory(folder, tuple(found.entries[path] for path in sorted(found.entries)), found.contents)
+        if handle is not None:
+            os.close(handle)
 
 
 def _is_folder(at: int, name: str) -> bool:
@@ -118,14 +123,12 @@ def _all(found: "_Found", at: int, path: str, kind: EntryKind) -> None:
     reason why not.
     """
     below = _Found({}, {})
-    handle = below.folder(at, os.path.basename(path), path, kind)
-    if handle is not None:
+    with _closing(below.folder(at, os.path.basename(path), path, kind)) as handle:
         try:
-            below.everything(handle, path, kind, depth=1)
+            if handle is not None:
+                below.everything(handle, path, kind, depth=1)
         except _ScanLimit as error:
             below = _Found({path: InventoryEntry(path, kind, refused=str(error))}, {})
-        finally:
-            os.close(handle)
     found.entries.update(below.entries)
     found.contents.update(below.contents)
 
@@ -134,12 +137,9 @@ def _skills(found: "_Found", top: int, path: str) -> None:
     above = os.path.dirname(path)
     if above in found.entries:
         return
-    handle = found.folder(top, above, above, EntryKind.SKILL)
-    if handle is not None:
-        try:
+    with _closing(found.folder(top, above, above, EntryKind.SKILL)) as handle:
+        if handle is not None:
             _all(found, handle, path, EntryKind.SKILL)
-        finally:
-            os.close(handle)
 
 
 def _between(found: "_Found", top: int, names: list[str]) -> None:
@@ -176,11 +176,9 @@ def _above(found: "_Found", workspace: str, home: str) -> None:
             handle = os.open(at, _ONLY_PASSED | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError:
             return
-        try:
+        with _closing(handle):
             for each in INSTRUCTIONS:
                 found.file(handle, each, f"{path}{each}", EntryKind.INSTRUCTIONS)
-        finally:
-            os.close(handle)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +187,10 @@ class _Found:
 
     entries: dict[str, InventoryEntry]
     contents: dict[str, bytes]
+
+    def inventory(self, workspace: str) -> Inventory:
+        """Return the entries in the order of their paths."""
+        return Inventory(workspace, tuple(self.entries[path] for path in sorted(self.entries)), self.contents)
 
     def file(self, at: int, name: str, path: str, kind: EntryKind) -> None:
         """Take the file `name` of the folder `at`, if there is anything of that name."""
@@ -223,11 +225,10 @@ class _Found:
             below = f"{path}/{name}"
             if not name.isprintable():
                 self.entries[below] = InventoryEntry(below, kind, refused="has a name that cannot be shown as it is")
-            elif (handle := self._inner(at, name, below, kind)) is not None:
-                try:
-                    self.everything(handle, below, kind, depth + 1)
-                finally:
-                    os.close(handle)
+            else:
+                with _closing(self._inner(at, name, below, kind)) as handle:
+                    if handle is not None:
+                        self.everything(handle, below, kind, depth + 1)
             if sum(map(len, self.contents.values())) > _ALL:
                 raise _ScanLimit(f"holds more than {_ALL >> 20} MiB, so none of it was looked at")
 
@@ -263,20 +264,18 @@ def _read(at: int, name: str, path: str, kind: EntryKind) -> tuple[InventoryEntr
         handle, status = open_regular(name, follow=False, dir_fd=at)
     except NotRegularError as error:
         return InventoryEntry(path, kind, refused=_nature(error.mode, "plain file")), None
-    try:
+    with _closing(handle):
         if status.st_nlink > 1:  # a user who may not read a file can often link it; its text must not reach the model
             return InventoryEntry(path, kind, refused="has another name elsewhere (a hard link)"), None
         data = read_descriptor(handle, LARGEST + 1)
-    finally:
-        os.close(handle)
-    executable = bool(status.st_mode & 0o111)
+    entry = InventoryEntry(path, kind, bool(status.st_mode & 0o111))
     if len(data) > LARGEST:
-        return InventoryEntry(path, kind, executable, refused=f"is longer than {LARGEST >> 20} MiB"), None
+        return replace(entry, refused=f"is longer than {LARGEST >> 20} MiB"), None
     if kind is EntryKind.PROMPT and len(data) > LARGEST_PROMPT:
-        return InventoryEntry(path, kind, executable, refused=f"is longer than {LARGEST_PROMPT >> 10} KiB"), None
+        return replace(entry, refused=f"is longer than {LARGEST_PROMPT >> 10} KiB"), None
     if kind in _TEXTS and not _is_text(data):
-        return InventoryEntry(path, kind, executable, len(data), refused="is not UTF-8 text"), None
-    return InventoryEntry(path, kind, executable, len(data), sha256(data).hexdigest()), data
+        return replace(entry, size=len(data), refused="is not UTF-8 text"), None
+    return replace(entry, size=len(data), sha256=sha256(data).hexdigest()), data
 
 
 def _is_text(data: bytes) -> bool:

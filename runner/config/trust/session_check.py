@@ -10,7 +10,7 @@ from policy.model.frozen import dataclass
 from runner.config.trust.discover import look
 from runner.config.trust.evaluate import Brought
 from runner.config.trust.inventory import EntryKind, Inventory, differences
-from runner.config.trust.store import TrustAnswer, TrustStore, store_at, there
+from runner.config.trust.store import TrustAnswer, TrustStore, there
 from runner.config.trust.text import named
 from runner.config.trust.widening import widenings
 from runner.problems import usage
@@ -89,7 +89,7 @@ def granted(wish: Wish, settings: "Settings", environ: Mapping[str, str]) -> Gra
         text = f"left out, since nobody could be asked here: {named(brought.counts)}; `agent trust` asks"
         return Granted({}, None, (*notices, text))
     if answer is None:
-        yes, more = _asked(brought, store_at(state_dir(environ)), wish.asker)
+        yes, more = _asked(brought, TrustStore(state_dir(environ)), wish.asker)
         notices = (*notices, *more)
     else:
         yes = answer.yes
@@ -117,7 +117,7 @@ def weigh(
     notices: tuple[str, ...] = ()
     state = state_dir(environ)
     if inventory.entries and there(state):
-        answers, notices = store_at(state).of(inventory.workspace)
+        answers, notices = TrustStore(state).of(inventory.workspace)
     readable = inventory.hashes(
         EntryKind.CONFIGURATION
     )  # what is refused here is never trusted, so nothing hangs on it

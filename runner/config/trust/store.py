@@ -43,10 +43,9 @@ class TrustStore:
     StateError.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._file: StateFile[TrustAnswers] = StateFile(
-            folder / NAME, "the list of what you trust", 1, dict, _parsed, lambda value: {"workspaces": _plain(value)}
-        )
+    def __init__(self, folder: str | Path) -> None:
+        path, purpose = Path(folder) / NAME, "the list of what you trust"
+        self._file: StateFile[TrustAnswers] = StateFile(path, purpose, 1, dict, _parsed, _dump)
 
     def all(self) -> tuple[TrustAnswers, tuple[str, ...]]:
         """Return every answer, and notices about the file."""
@@ -81,10 +80,6 @@ class TrustStore:
         return self._file.change(drop)
 
 
-def store_at(folder: str | Path) -> TrustStore:
-    return TrustStore(Path(folder))
-
-
 def there(folder: str | Path) -> bool:
     """Return True if there is a file of answers."""
     return os.path.lexists(Path(folder) / NAME)
@@ -104,15 +99,13 @@ def _bounded(answers: TrustAnswers) -> TrustAnswers:
     return kept
 
 
-def _plain(answers: TrustAnswers) -> dict[str, object]:
-    return {
-        workspace: [{"answer": "yes" if each.yes else "no", "time": each.time, "entries": _rows(each)} for each in said]
-        for workspace, said in answers.items()
-    }
+def _dump(answers: TrustAnswers) -> dict[str, object]:
+    return {"workspaces": {workspace: list(map(_row, given)) for workspace, given in answers.items()}}
 
 
-def _rows(answer: TrustAnswer) -> list[dict[str, object]]:
-    return [{**asdict(each), "kind": each.kind.value} for each in answer.entries]
+def _row(answer: TrustAnswer) -> dict[str, object]:
+    entries = [{**asdict(each), "kind": each.kind.value} for each in answer.entries]
+    return {"answer": "yes" if answer.yes else "no", "time": answer.time, "entries": entries}
 
 
 def _parsed(content: dict[str, object], version: int) -> TrustAnswers:

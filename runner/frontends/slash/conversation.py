@@ -134,7 +134,7 @@ async def _trust(words: str, host: CommandHost) -> None:
     """Show the content of the repository that counts only if it is trusted, and the user's decision about it."""
     from runner.config import load
     from runner.config.trust.session_check import look_at, now, weigh
-    from runner.config.trust.store import store_at
+    from runner.config.trust.store import TrustStore
     from runner.config.trust.text import description, state_line
     from runner.state.paths import state_dir
 
@@ -154,7 +154,7 @@ async def _trust(words: str, host: CommandHost) -> None:
     answer = words if words in ("yes", "no") else await host.pick("do you trust exactly this?", rows)
     if answer is None:
         return
-    changes = store_at(state_dir(host.environ)).remember(inventory, yes=answer == "yes", time=now())
+    changes = TrustStore(state_dir(host.environ)).remember(inventory, yes=answer == "yes", time=now())
     say(host, *changes, f"kept: {answer}; it holds from the next session on (/clear begins one)")
 
 
