@@ -15,7 +15,7 @@ from runner.approval.approver import Approver
 from runner.audit.log import log_place, open_log
 from runner.audit.records import SessionInfo
 from runner.audit.session_totals import SessionTotals
-from runner.changes.undo.settings import snapshot_recorder
+from runner.changes.undo.recorder import snapshot_recorder
 from runner.config import ConfigError, Settings
 from runner.config.amounts import apply_limits
 from runner.config.compaction_levels import Disorder, levels_of

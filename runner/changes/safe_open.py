@@ -31,6 +31,16 @@ def open_file(name: str, above: int) -> tuple[int, os.stat_result]:
 
 
 @contextlib.contextmanager
+def opened_root(path: str) -> Iterator[int]:
+    """Open the folder at the real path `path` for the duration of the context. Raise OSError, also for a link."""
+    handle = open_root(path)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
 def folder(root: int, path: str) -> Iterator[int]:
     """Open the folder at `path` below `root` (empty: `root` itself). Raise OSError if it does not exist or a link leads
     to it.
@@ -46,6 +56,13 @@ def folder(root: int, path: str) -> Iterator[int]:
         yield handle
     finally:
         os.close(handle)
+
+
+def write_all(handle: int, data: bytes | bytearray) -> None:
+    """Write all of `data`. Raise OSError."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(handle, rest) :]
 
 
 def split(path: str) -> tuple[str, str]:

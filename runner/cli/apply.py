@@ -210,8 +210,8 @@ def _apply(
 
     from runner.changes.review.apply import apply
     from runner.changes.review.patch_parser import PatchError
-    from runner.changes.undo.errors import UndoError
-    from runner.changes.undo.settings import place
+    from runner.changes.undo.lock import UndoError
+    from runner.changes.undo.scope import place
     from runner.changes.undo.store import Store
 
     with open_log(settings, os.environ) as audit:

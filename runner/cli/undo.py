@@ -60,7 +60,7 @@ def undo(
         raise usage(f"{count} actions cannot be taken back", "it is a number from 1 on", "write agent undo 1")
     if redo and count is not None:
         raise usage("--redo takes back the last undo, which is one", "N counts actions", "leave N out")
-    from runner.changes.undo.settings import place
+    from runner.changes.undo.scope import place
     from runner.changes.undo.store import Store
 
     ground, _ = snapshot_scope(cwd)
@@ -70,7 +70,7 @@ def undo(
         return _clear(store, json)
     if store is None:
         return _nothing(json, show)
-    from runner.changes.undo.errors import UndoError
+    from runner.changes.undo.lock import UndoError
     from runner.changes.undo.plan import Allowed
     from runner.changes.undo.revert import RevertRequest, recovered, take_back
     from runner.changes.undo.text import diff_text, taken_json, taken_text
@@ -101,7 +101,7 @@ def snapshot_scope(cwd: str | None, *, refuses: bool = False) -> "tuple[Snapshot
 
     With `refuses`, raise Stopped for a folder in which every action would be denied.
     """
-    from runner.changes.undo.settings import choice_of, scope_of
+    from runner.changes.undo.scope import choice_of, scope_of
     from runner.facts.gather import gather
     from runner.gate.gate import folder, refuse_folder
 
@@ -132,7 +132,7 @@ def _list(store: "Store", json: bool) -> int:
 
 
 def _clear(store: "Store | None", json: bool) -> int:
-    from runner.changes.undo.purge import clear
+    from runner.changes.undo.store import clear
 
     size = 0
     if store is not None:

@@ -9,7 +9,7 @@ from policy.grants.extra_right import ExtraRight
 from policy.model.verdict import Allow, Deny, Permit
 from runner.audit import records
 from runner.audit.records import Decision
-from runner.changes.undo.errors import UndoError
+from runner.changes.undo.lock import UndoError
 from runner.engine.authorize import Authorization, authorize
 from runner.engine.escalation import request_escalation
 from runner.engine.judge import CallRequester

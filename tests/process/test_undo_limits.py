@@ -18,9 +18,9 @@ import pytest
 
 from policy.model.action import ReadFile, RunScript
 from runner.changes.undo.blobs import BlobPlace
-from runner.changes.undo.errors import UndoError
-from runner.changes.undo.purge import clear
+from runner.changes.undo.lock import UndoError
 from runner.changes.undo.snapshot import Snapshotter
+from runner.changes.undo.store import clear
 from runner.secrets.secret import Secret, forget_registered
 from tests.support.places import ROOT
 from tests.support.undo_workspace import WORK, UndoWorkspace, as_nobody

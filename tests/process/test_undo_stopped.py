@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from runner.changes.undo.store import Step, Store
+from runner.changes.undo.store import Store, UndoStep
 from runner.events import Display
 from runner.frontends.slash.command import SlashCommand
 from runner.frontends.slash.files import COMMANDS
@@ -24,7 +24,7 @@ class Slow:
         self.reached, self.go = threading.Event(), threading.Event()
         steps = Store.steps
 
-        def waiting(store: Store) -> list[Step]:
+        def waiting(store: Store) -> list[UndoStep]:
             self.reached.set()
             assert self.go.wait(60)
             return steps(store)

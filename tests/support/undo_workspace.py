@@ -19,7 +19,7 @@ from policy.model.verdict import Allow, Permit
 from runner.changes.undo.plan import Allowed
 from runner.changes.undo.recorder import SnapshotRecorder
 from runner.changes.undo.revert import RevertRequest, Taken, take_back
-from runner.changes.undo.settings import choice_of, place, scope_of
+from runner.changes.undo.scope import choice_of, place, scope_of
 from runner.changes.undo.store import Store
 from runner.config import Settings, load
 from runner.facts.gather import gather

@@ -19,8 +19,8 @@ from runner.changes.review.apply import Applied, apply
 from runner.changes.review.apply_plan import Plan, plan
 from runner.changes.review.hunk_match import Unfit, fitted
 from runner.changes.review.patch import patch_of
+from runner.changes.review.patch_format import FILE, Side
 from runner.changes.review.patch_parser import PatchError, Section, read
-from runner.changes.review.patch_quoting import FILE, Side
 from runner.changes.review.risk_flags import changes_of
 from runner.changes.review.workspace_copy import copied
 from runner.changes.undo.scope import inventory_of, secret_of

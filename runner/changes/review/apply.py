@@ -13,15 +13,13 @@ from policy.model.verdict import Problem, Terms
 from runner.changes import safe_open
 from runner.changes.review import tree_diff
 from runner.changes.review.apply_plan import Plan, Planned
+from runner.changes.review.patch_format import LINK, PROGRAM, Side
 from runner.changes.review.patch_parser import PatchError
-from runner.changes.review.patch_quoting import LINK, PROGRAM, Side
 from runner.changes.review.risk_flags import changes_of
 from runner.changes.undo.apply import NOT_EMPTY, restore
 from runner.changes.undo.blobs import BlobPlace
-from runner.changes.undo.errors import UndoError
-from runner.changes.undo.file_state import Change, Entry, Kind, entry_of
+from runner.changes.undo.file_state import Change, Entry, EntryKind, entry_of
 from runner.changes.undo.plan import Item
-from runner.changes.undo.recover import recover
 from runner.changes.undo.scope import SnapshotScope, below_root, inventory_of
 from runner.changes.undo.snapshot import Snapshotter
 from runner.changes.undo.store import Store
@@ -53,14 +51,7 @@ def apply(
     """
     root = scope.workspace
     with store.turns.locked():
-        if not store.turns.alone():
-            raise UndoError(
-                Problem(
-                    "nothing was applied",
-                    "an action of an agent is running in this workspace, and changes files right now",
-                    "wait until it is done, or stop it with Ctrl-C",
-                )
-            )
+        store.turns.refuse_running("nothing was applied")
         terms = scope.terms(())
         rules = scope.rules(terms)
         store.under(scope.digest(terms))
@@ -68,7 +59,7 @@ def apply(
         items = tuple(_items(root, plan.items))
         paths = tuple(item.path for item in items)
         with store.transaction():
-            recover(store, snapshotter, lambda each: below_root(rules, each))
+            snapshotter.recover(lambda each: below_root(rules, each))
             snapshotter.take_paths(root, paths, below_root(rules, root))
             _keep(store, plan.items)
             step = store.begin("action", words, session, "", ((root, paths),))
@@ -106,25 +97,24 @@ def _items(root: str, planned: Iterable[Planned]) -> list[Item]:
     """Return every path that changes, with the folders to create and the folders that become empty."""
     mask = os.umask(0)
     os.umask(mask)
-    top = safe_open.open_root(root)
-    try:
-        after: dict[str, Side | None] = {}
-        for each in planned:
-            if each.was:
-                after[each.was] = None
-            after[each.path] = each.new
-        found = {path: _now(top, path) for path in after}
-        items = {path: Item(root, path, found[path], _wanted(side, found[path], mask)) for path, side in after.items()}
+    after: dict[str, Side | None] = {}
+    for each in planned:
+        if each.was:
+            after[each.was] = None
+        after[each.path] = each.new
+    with safe_open.opened_root(root) as top:
+        before = {path: _now(top, path) for path in after}
+        items = {
+            path: Item(root, path, before[path], _wanted(side, before[path], mask)) for path, side in after.items()
+        }
         for path, side in after.items():
             if side is not None:
                 _make(top, root, path, items, mask)
         for path in sorted(after, key=lambda path: -path.count("/")):
-            now = found[path]
-            if after[path] is None or (now is not None and now.kind == Kind.FOLDER):
+            now = before[path]
+            if after[path] is None or (now is not None and now.kind == EntryKind.FOLDER):
                 _drop(top, root, path, items)
-        return [items[path] for path in sorted(items)]
-    finally:
-        os.close(top)
+    return [items[path] for path in sorted(items)]
 
 
 def _make(top: int, root: str, path: str, items: dict[str, Item], mask: int) -> None:
@@ -133,9 +123,9 @@ def _make(top: int, root: str, path: str, items: dict[str, Item], mask: int) -> 
         known = items.get(above)
         if known is None or known.wanted is None:
             now = _now(top, above)
-            if now is not None and now.kind == Kind.FOLDER:
+            if now is not None and now.kind == EntryKind.FOLDER:
                 return
-            folder = Entry(Kind.FOLDER, 0o777 & ~mask, 0, 0, 0, time.time_ns(), 0, False)
+            folder = Entry(EntryKind.FOLDER, 0o777 & ~mask, 0, 0, 0, time.time_ns(), 0, False)
             items[above] = Item(root, above, now, folder)
         above = safe_open.split(above)[0]
 
@@ -143,10 +133,10 @@ def _make(top: int, root: str, path: str, items: dict[str, Item], mask: int) -> 
 def _drop(top: int, root: str, path: str, items: dict[str, Item]) -> None:
     """Add the folders that become empty to `items`, from the inside out."""
     inner = _now(top, path)
-    above = path if inner is not None and inner.kind == Kind.FOLDER else safe_open.split(path)[0]
+    above = path if inner is not None and inner.kind == EntryKind.FOLDER else safe_open.split(path)[0]
     while above:
         now = _now(top, above)
-        if now is None or now.kind != Kind.FOLDER:
+        if now is None or now.kind != EntryKind.FOLDER:
             return
         names = set()
         with suppress(OSError), safe_open.folder(top, above) as handle:
@@ -182,17 +172,18 @@ def _wanted(side: Side | None, now: Entry | None, mask: int) -> Entry | None:
     """
     if side is None:
         return None
-    file = now is not None and now.kind == Kind.FILE
     if side.mode == LINK:
-        return Entry(Kind.LINK, 0o777, 0, 0, len(side.data), time.time_ns(), 0, False, side.data)
-    mode = now.mode if file and now is not None else 0o666 & ~mask
+        return Entry(EntryKind.LINK, 0o777, 0, 0, len(side.data), time.time_ns(), 0, False, side.data)
+    if now is not None and now.kind == EntryKind.FILE:
+        mode, uid, gid = now.mode, now.uid, now.gid
+    else:
+        mode, uid, gid = 0o666 & ~mask, -1, -1
     if side.mode == PROGRAM and not mode & 0o100:
         mode |= (mode & 0o444) >> 2
     elif side.mode != PROGRAM:
         mode &= ~0o111
-    uid, gid = (now.uid, now.gid) if file and now is not None else (-1, -1)
     size, content = len(side.data), _digest(side.data)
-    return Entry(Kind.FILE, mode, 0, 0, size, time.time_ns(), 0, False, content, "", uid, gid)
+    return Entry(EntryKind.FILE, mode, 0, 0, size, time.time_ns(), 0, False, content, "", uid, gid)
 
 
 def _keep(store: Store, planned: Iterable[Planned]) -> None:
@@ -214,18 +205,15 @@ def _keep(store: Store, planned: Iterable[Planned]) -> None:
 
 def _still(root: str, planned: Iterable[Planned]) -> None:
     """Raise PatchError if a file is no longer in the state that the plan was made for."""
-    top = safe_open.open_root(root)
-    try:
+    with safe_open.opened_root(root) as top:
         for each in planned:
             for path, side in ((each.was, each.old), (each.path, None)) if each.was else ((each.path, each.old),):
                 try:
                     same = tree_diff.side(top, path) == side
-                except tree_diff.Unreadable:
+                except tree_diff.UnreadableFile:
                     same = False
                 if not same:
                     raise PatchError(Problem("nothing was applied", f"`{path}`: {_NOW}", "try again"))
-    finally:
-        os.close(top)
 
 
 def _no_news(scope: SnapshotScope, terms: Terms, plan: Plan, warned: Collection[str]) -> None:
@@ -237,11 +225,8 @@ def _no_news(scope: SnapshotScope, terms: Terms, plan: Plan, warned: Collection[
 
 def _back(store: Store, root: str, done: tuple[Item, ...], step: int) -> list[str]:
     """Revert the applied items and return the paths that could not be reverted."""
-    top = safe_open.open_root(root)
-    try:
+    with safe_open.opened_root(root) as top:
         reverse = [Item(root, item.path, _now(top, item.path), item.now) for item in done if not item.problem]
-    finally:
-        os.close(top)
     return [item.path for item in restore(store, reverse, step) if item.problem]
 
 

@@ -8,9 +8,8 @@ from policy.model.frozen import dataclass
 from runner.changes import safe_open
 from runner.changes.review import tree_diff
 from runner.changes.review.hunk_match import Unfit, fitted
-from runner.changes.review.line_diff import Hunk
+from runner.changes.review.patch_format import Hunk, Side
 from runner.changes.review.patch_parser import Section
-from runner.changes.review.patch_quoting import Side
 
 _LONGEST = 4000  # characters of a path
 HIDDEN_UNFIT = "it is a secret, and the patch does not fit what it holds"  # in other words a guess could be tested
@@ -58,14 +57,11 @@ def plan(workspace: str, sections: Sequence[Section], secret: Callable[[str], bo
     `secret(path)` returns True for a path that no command may read: nothing is copied or moved from it. Raise OSError
     if the workspace cannot be read.
     """
-    top = safe_open.open_root(workspace)
-    try:
+    with safe_open.opened_root(workspace) as top:
         work = _Work(top, secret)
         for section in sections:
             work.take(section)
         return work.plan()
-    finally:
-        os.close(top)
 
 
 def refused(path: str) -> str:
@@ -109,7 +105,7 @@ class _Work:
             fresh = section.new is not None and section.new != section.old
             if fresh and section.new is not None and self._there(section.new) is not None:
                 raise Unfit("there is such a file already")
-        except (Unfit, tree_diff.Unreadable) as error:
+        except (Unfit, tree_diff.UnreadableFile) as error:
             gone = section.old is not None and self._after.get(section.old) is None
             why = self._blocked(section.old) if gone and section.old is not None else ""
             if not why and not gone and self._secret(section.path):

@@ -179,9 +179,7 @@ class Copying:
                     data = os.read(source, min(_CHUNK, end - at))
                 if not data:
                     break
-                rest = memoryview(data)
-                while rest:
-                    rest = rest[os.write(target, rest) :]
+                safe_open.write_all(target, data)
                 at += len(data)
         os.ftruncate(target, size)
         return size, os.fstat(source).st_size == size

@@ -6,9 +6,8 @@ import itertools
 from collections.abc import Iterable, Sequence
 
 from policy.model.frozen import dataclass
-from runner.changes.review.line_diff import Hunk, split
+from runner.changes.review.patch_format import FILE, LINK, Hunk, Side, split
 from runner.changes.review.patch_parser import LARGEST, Binary, Section, plain_blob
-from runner.changes.review.patch_quoting import FILE, LINK, Side
 from runner.facts.git.delta import DeltaError, WrongBaseError, applied
 
 

@@ -13,14 +13,15 @@ from policy.model.frozen import dataclass
 from runner.changes import safe_open
 from runner.changes.review import tree_diff
 from runner.changes.review.copy_tree import Stamp, stamp
-from runner.changes.review.deadline import never
-from runner.changes.review.gitignore import Ignored, kept_by_git
-from runner.changes.review.patch_quoting import LINK, Side, changed, node_of, renamed
+from runner.changes.review.git_index import kept_by_git
+from runner.changes.review.gitignore import Ignored
+from runner.changes.review.patch_format import LINK, Side, changed, node_of, renamed
+from runner.changes.review.tree_diff import never
 from runner.changes.review.workspace_copy import Copy
+from runner.changes.undo.file_state import clock_margin
 from runner.secrets.secret import holds_masked
 from runner.text.sanitize import visible
 from sandbox.inside.files.diff import Effort
-from sandbox.workspace.folder_cache import SHORT_MARGIN
 from sandbox.workspace.inventory import Changes
 
 _STEPS = 20_000_000  # of comparing lines, in all files together
@@ -29,7 +30,7 @@ _LARGEST = 512 << 20  # bytes of all contents in one patch
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class PatchedFile:
     """One path of a patch. `how` is added, modified, deleted or renamed; `was` is the old path of a renamed file."""
 
     path: str
@@ -56,7 +57,7 @@ class Patch:
     """
 
     text: bytes
-    files: tuple[Change, ...]
+    files: tuple[PatchedFile, ...]
     ignored: tuple[str, ...] = ()
     secrets: tuple[str, ...] = ()
     unfit: tuple[tuple[str, str], ...] = ()
@@ -77,19 +78,16 @@ class Patch:
     @property
     def notes(self) -> tuple[str, ...]:
         """Return the changes that are not in the patch, in a few lines."""
-        said = [f"not in the patch, since they are secrets: {listed(self.secrets)}"] if self.secrets else []
-        if self.unfit:
-            named = tuple(f"{path} ({why})" for path, why in self.unfit)
-            said.append(f"not in the patch: {listed(named)}")
-        if self.empty:
-            said.append(f"not in the patch, since they are empty folders: {listed(self.empty)}")
-        if self.ignored:
-            said.append(f"not in the patch, since Git ignores them (`--patch-ignored`): {listed(self.ignored)}")
-        if self.obeyed:
-            said.append(f"other programs run these by themselves, so look twice: {listed(self.obeyed)}")
-        if self.moved:
-            said.append(f"changed in the workspace meanwhile, so look twice: {listed(self.moved)}")
-        return (*said, *self.bounds)
+        unfit = tuple(f"{path} ({why})" for path, why in self.unfit)
+        groups = (
+            ("not in the patch, since they are secrets", self.secrets),
+            ("not in the patch", unfit),
+            ("not in the patch, since they are empty folders", self.empty),
+            ("not in the patch, since Git ignores them (`--patch-ignored`)", self.ignored),
+            ("other programs run these by themselves, so look twice", self.obeyed),
+            ("changed in the workspace meanwhile, so look twice", self.moved),
+        )
+        return (*(f"{words}: {listed(paths)}" for words, paths in groups if paths), *self.bounds)
 
 
 def listed(paths: Sequence[str]) -> str:
@@ -113,16 +111,15 @@ def patch_of(
     ignore lists. `judge(changes)` returns the changes that other programs obey by themselves. If `over()` becomes true,
     the paths not yet compared are in `unfit`. Raise OSError if either folder no longer exists.
     """
-    work = _Work(copy, secret, over)
+    work = _Comparison(copy, secret, over)
     try:
-        ignored = work.ignored(tuple(excludes))
+        ignored = work.ignored(excludes)
         now = tree_diff.scan_tree(copy.path, over)
         if not with_ignored:
-            work.pass_over(ignored)
+            work.leave_out = ignored
         for path in sorted(_touched(copy, now), key=os.fsencode):
             work.look(path)
-        for path, why in now.closed.items():
-            work.unfit.append((path, why))
+        work.unfit += now.closed.items()
         empty = tuple(sorted(path for path in now.empty if path not in copy.stamps))
         made = work.patch(empty, judge)
         cut = work.cut or tree_diff.OVERTIME in now.closed.values()
@@ -138,7 +135,7 @@ def _touched(copy: Copy, now: tree_diff.TreeScan) -> set[str]:
         known = copy.stamps.get(path)
         if known is None or known[1] != stamp(status):
             found.add(path)
-        elif known[1][4] > copy.whole - _margin(known[1][4]) and status.st_size <= tree_diff.LARGEST:
+        elif known[1][4] > copy.whole - clock_margin(known[1][4]) and status.st_size <= tree_diff.LARGEST:
             found.add(path)  # what changes it just after us may leave the same time
     for path in copy.stamps:
         if path not in now.files and not now.unseen(path) and tree_diff.GIT not in path.split("/"):
@@ -146,14 +143,7 @@ def _touched(copy: Copy, now: tree_diff.TreeScan) -> set[str]:
     return found
 
 
-def _margin(ctime: int) -> int:
-    """Return the granularity of a file system's clock in nanoseconds. A time with a fraction of a second comes from a
-    fine clock.
-    """
-    return SHORT_MARGIN if ctime % 10**9 else 2_500_000_000
-
-
-class _Work:
+class _Comparison:
     """The state of a comparison in progress."""
 
     def __init__(self, copy: Copy, secret: Callable[[str], bool], over: Callable[[], bool]) -> None:
@@ -161,7 +151,7 @@ class _Work:
         self._over = over
         self.cut = False
         self._secret = secret
-        self._ignored: Callable[[str], bool] = lambda path: False
+        self.leave_out: Callable[[str], bool] = lambda path: False
         self._old = os.open(copy.original, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             self._new = os.open(copy.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -179,38 +169,35 @@ class _Work:
         os.close(self._old)
         os.close(self._new)
 
-    def ignored(self, excludes: tuple[bytes, ...]) -> Ignored:
+    def ignored(self, excludes: Iterable[bytes]) -> Ignored:
         """Return the ignore rules of the copy, so that files ignored by a list of the model are ignored. The tracked
         files are those of the original.
         """
 
         def read(top: int, path: str) -> bytes | None:
             try:
-                found = tree_diff.side(top, path)
-            except tree_diff.Unreadable:
+                side = tree_diff.side(top, path)
+            except tree_diff.UnreadableFile:
                 return None
-            return found.data if found is not None else None
+            return side.data if side is not None else None
 
-        mine = read(self._old, f"{tree_diff.GIT}/info/exclude")
+        own = read(self._old, f"{tree_diff.GIT}/info/exclude")
         kept = kept_by_git(read(self._old, f"{tree_diff.GIT}/index"))
-        first = (*excludes, *([mine] if mine else ()))
+        first = (*excludes, *((own,) if own else ()))
         return Ignored(lambda path: read(self._new, path), kept, first, self._over)
-
-    def pass_over(self, ignored: Callable[[str], bool]) -> None:
-        self._ignored = ignored
 
     def look(self, path: str) -> None:
         """Compare one path, and enter it where it belongs."""
         if self._late(path):
             return
         secret = self._secret(path)
-        if not secret and path not in self._copy.stamps and self._ignored(path):
+        if not secret and path not in self._copy.stamps and self.leave_out(path):
             self.left.append(path)  # thousands of them, where something was installed: none is read
             return
         try:
             new = tree_diff.side(self._new, path)
             old = tree_diff.side(self._old, path)
-        except tree_diff.Unreadable as error:
+        except tree_diff.UnreadableFile as error:
             if secret:
                 self.secrets.append(path)
             else:
@@ -222,7 +209,7 @@ class _Work:
             self.secrets.append(path)
         elif any(tree_diff.like_git(name) for name in path.split("/")):
             self.unfit.append((path, "some systems take this name for Git's own folder"))
-        elif self._ignored(path):
+        elif self.leave_out(path):
             self.left.append(path)
         else:
             self._size += sum(len(side.data) for side in (old, new) if side is not None)
@@ -259,8 +246,7 @@ class _Work:
             if new is None and old is not None and old.data:
                 gone.setdefault((old.blob, old.mode == LINK), []).append(path)
         effort = Effort(_STEPS, self._over)
-        parts: dict[str, bytes] = {}
-        files: dict[str, Change] = {}
+        parts: dict[str, tuple[bytes, PatchedFile]] = {}
         sources: set[str] = set()
         for path, (old, new) in self._changes.items():
             if self._late(path):
@@ -270,15 +256,15 @@ class _Work:
                 source = self._changes[was][0]
                 assert source is not None  # it is gone, so it was there
                 sources.add(was)
-                parts[path] = renamed(os.fsencode(was), os.fsencode(path), source, new)
-                files[path] = Change(path, "renamed", was)
+                text = renamed(os.fsencode(was), os.fsencode(path), source, new)
+                parts[path] = text, PatchedFile(path, "renamed", was)
                 continue
-            parts[path] = changed(os.fsencode(path), old, new, effort)
-            files[path] = Change(path, "added" if old is None else "deleted" if new is None else "modified")
-        kept = [path for path in parts if path not in sources]
+            how = "added" if old is None else "deleted" if new is None else "modified"
+            parts[path] = changed(os.fsencode(path), old, new, effort), PatchedFile(path, how)
+        kept = [part for path, part in parts.items() if path not in sources]
         return Patch(
-            b"".join(parts[path] for path in kept),
-            tuple(files[path] for path in kept),
+            b"".join(text for text, _ in kept),
+            tuple(file for _, file in kept),
             tuple(self.left),
             tuple(self.secrets),
             tuple(self.unfit),

@@ -12,8 +12,7 @@ from dataclasses import replace
 
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem, ProblemError
-from runner.changes.review.line_diff import Hunk
-from runner.changes.review.patch_quoting import FILE, LINK, NOTHING, PROGRAM
+from runner.changes.review.patch_format import FILE, LINK, NOTHING, PROGRAM, Hunk
 from runner.facts.git.delta import size_in
 
 LARGEST = 512 << 20  # bytes of all contents of binary files in one patch, unpacked: as many as ours hold
@@ -98,24 +97,19 @@ def _turned(lines: tuple[bytes, ...]) -> Iterator[bytes]:
 
 def read(data: bytes) -> tuple[Section, ...]:
     """Return every section, in order. Text around them, such as the head of a mail, is skipped. Raise PatchError."""
-    reader = _Reader(data)
-    found = tuple(reader.sections())
-    if not found:
+    sections = tuple(_PatchReader(data).sections())
+    if not sections:
         why = "it is empty" if not data.strip() else "there is no line `diff --git` or `---` with `+++` in it"
-        raise PatchError(
-            Problem("this is no patch", why, "check the file: `git diff` and `agent ci --patch` make some")
-        )
-    return found
+        fix = "check the file: `git diff` and `agent ci --patch` make some"
+        raise PatchError(Problem("this is no patch", why, fix))
+    return sections
 
 
-class _Reader:
+class _PatchReader:
     def __init__(self, data: bytes) -> None:
         self._lines = data.split(b"\n")
         if self._lines[-1] == b"":
             self._lines.pop()
-            self._cut = False
-        else:
-            self._cut = True  # the last line has no end
         self._at = 0
         self._left = LARGEST  # THREAT T119: a few bytes of a patch can stand for a gigabyte, many times
 
@@ -137,7 +131,7 @@ class _Reader:
         return self._lines[at] if at < len(self._lines) else None
 
     def _git(self, head: bytes) -> Section:
-        found = Section(self._at + 1, None, None)
+        section = Section(self._at + 1, None, None)
         both = self._both(head[len(b"diff --git ") :])
         old: str | None = both
         new: str | None = both
@@ -145,51 +139,51 @@ class _Reader:
         while (line := self._line()) is not None:
             word = line.partition(b" ")[0]
             if line.startswith(b"old mode "):
-                found = replace(found, old_mode=self._mode(line[9:]))
+                section = replace(section, old_mode=self._mode(line[9:]))
             elif line.startswith(b"new mode "):
-                found = replace(found, new_mode=self._mode(line[9:]))
+                section = replace(section, new_mode=self._mode(line[9:]))
             elif line.startswith(b"deleted file mode "):
-                found, new = replace(found, old_mode=self._mode(line[18:])), None
+                section, new = replace(section, old_mode=self._mode(line[18:])), None
             elif line.startswith(b"new file mode "):
-                found, old = replace(found, new_mode=self._mode(line[14:])), None
+                section, old = replace(section, new_mode=self._mode(line[14:])), None
             elif line.startswith((b"rename from ", b"copy from ")):
                 old = self._name(line.split(b" from ", 1)[1])
-                found = replace(found, same=word == b"copy")
+                section = replace(section, same=word == b"copy")
             elif line.startswith((b"rename to ", b"copy to ")):
                 new = self._name(line.split(b" to ", 1)[1])
             elif match := _INDEX.match(line):
                 blobs = match[1].decode(), match[2].decode()
-                found = replace(found, blobs=blobs)
+                section = replace(section, blobs=blobs)
                 if match[3]:
                     mode = self._mode(match[3])
-                    found = replace(found, old_mode=mode, new_mode=mode)
+                    section = replace(section, old_mode=mode, new_mode=mode)
             elif not line.startswith((b"similarity index ", b"dissimilarity index ")):
                 break
             self._at += 1
-        found = replace(found, old=old, new=new)
+        section = replace(section, old=old, new=new)
         line = self._line() or b""
         if line.startswith(b"GIT binary patch"):
             self._at += 1
             forth = self._binary()
-            found = replace(found, forth=forth, back=self._binary() if self._more_binary() else None)
+            section = replace(section, forth=forth, back=self._binary() if self._more_binary() else None)
         elif line.startswith(b"Binary files "):
             raise self._wrong("it says that a file differs, but not how", "make it with `git diff --binary`")
         elif line.startswith(b"--- ") and (self._line(1) or b"").startswith(b"+++ "):
-            found = self._plain(found)
-        if found.old is None and found.new is None:
+            section = self._plain(section)
+        if section.old is None and section.new is None:
             raise self._wrong("it does not say which file it is about", "make it with `git diff`")
-        return found
+        return section
 
-    def _plain(self, found: Section) -> Section:
+    def _plain(self, section: Section) -> Section:
         """Parse the lines `---` and `+++` and the hunks."""
         old, new = self._side(self._lines[self._at][4:]), self._side(self._lines[self._at + 1][4:])
-        if found.old is not None or found.new is not None:  # they were said before, and may only agree
-            if (old is not None and old != found.old) or (new is not None and new != found.new):
+        if section.old is not None or section.new is not None:  # they were said before, and may only agree
+            if (old is not None and old != section.old) or (new is not None and new != section.new):
                 raise self._wrong("the lines above name another file", "get the patch again")
         else:
-            found = replace(found, old=old, new=new)
+            section = replace(section, old=old, new=new)
             if old is not None and new is not None and old != new:
-                found = replace(found, old=new)  # diff(1) compared two folders, or `x.orig` with `x`
+                section = replace(section, old=new)  # diff(1) compared two folders, or `x.orig` with `x`
         self._at += 2
         hunks = []
         while (line := self._line()) is not None and (match := _HUNK.match(line)):
@@ -197,7 +191,7 @@ class _Reader:
             hunks.append(self._hunk(match))
         if not hunks:
             raise self._wrong("no hunk follows", "get the whole patch")
-        return replace(found, hunks=tuple(hunks))
+        return replace(section, hunks=tuple(hunks))
 
     def _hunk(self, match: "re.Match[bytes]") -> Hunk:
         old_at, old_left = int(match[1]), int(match[2] or 1)
@@ -271,11 +265,8 @@ class _Reader:
     def _mode(self, text: bytes) -> str:
         mode = _MODES.get(text.strip())
         if mode is None:
-            why = (
-                "it is about another repository inside this one"
-                if text.strip() == b"160000"
-                else "it is no file or link"
-            )
+            module = text.strip() == b"160000"
+            why = "it is about another repository inside this one" if module else "it is no file or link"
             raise self._wrong(f"{why} (mode {text.strip()[:20].decode('latin-1')})", "leave that part out")
         return mode
 
@@ -308,9 +299,8 @@ class _Reader:
             return None
         inner = name.partition(b"/")[2]
         if not inner:
-            raise self._wrong(
-                "a name has no folder in front, such as `a/`", "make it with `git diff`, or diff two folders"
-            )
+            fix = "make it with `git diff`, or diff two folders"
+            raise self._wrong("a name has no folder in front, such as `a/`", fix)
         return os.fsdecode(inner)
 
     def _name(self, text: bytes) -> str:

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from runner.changes.review.apply_plan import Plan, Planned
-from runner.changes.review.line_diff import Hunk, hunks, split
-from runner.changes.review.patch_quoting import LINK, PROGRAM, Side, binary
+from runner.changes.review.patch_format import LINK, PROGRAM, Hunk, Side, binary, hunks, split
 from runner.changes.review.risk_flags import Danger
 from runner.text.phrases import many
 from runner.text.sanitize import visible

@@ -8,8 +8,7 @@ from fnmatch import fnmatchcase
 
 from policy.model.frozen import dataclass
 from runner.changes.review.apply_plan import Planned
-from runner.changes.review.line_diff import hunks, split
-from runner.changes.review.patch_quoting import LINK, PROGRAM, binary, node_of
+from runner.changes.review.patch_format import LINK, PROGRAM, binary, hunks, node_of, split
 from runner.changes.review.tree_diff import like_git
 from runner.text.sanitize import visible
 from sandbox.workspace.inventory import Changes, Finding, TreeNode

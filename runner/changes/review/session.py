@@ -8,11 +8,10 @@ from pathlib import Path
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem
 from runner.changes.review.copy_tree import SECRET, Progress
-from runner.changes.review.deadline import never
 from runner.changes.review.patch import Patch, listed, patch_of
+from runner.changes.review.tree_diff import never
 from runner.changes.review.workspace_copy import Copy, CopyError, copied, place
-from runner.changes.undo.scope import SnapshotScope, inventory_of, secret_of
-from runner.changes.undo.settings import choice_of, scope_of
+from runner.changes.undo.scope import SnapshotScope, choice_of, inventory_of, scope_of, secret_of
 from runner.config import Settings
 from runner.config.path_mapping import mapped
 from runner.facts.gather import gather

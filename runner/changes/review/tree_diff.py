@@ -1,24 +1,55 @@
-"""The files of a workspace and its copy, and their contents. Links are not followed (THREAT T18)."""
+"""The files of a workspace and its copy, their contents, and the deadline of a comparison. Links are not followed
+(THREAT T18).
+"""
 
 import contextlib
 import errno
 import os
 import stat
+import time
 from collections.abc import Callable, Iterator
 
 from policy.model.frozen import dataclass
 from policy.model.secret_paths import folded
 from runner.changes import safe_open
-from runner.changes.review.deadline import never
-from runner.changes.review.patch_quoting import FILE, LINK, PROGRAM, Side
+from runner.changes.review.patch_format import FILE, LINK, PROGRAM, Side
 from sandbox.inside import safe_rmtree
 
 GIT = ".git"
+LEAST = 5.0  # seconds for a look when the time of the run is over already
 OVERTIME = "the time was over before it was looked at"
 LARGEST = 100 << 20  # bytes of a file that is put into a patch
 
 
-class Unreadable(Exception):
+class Deadline:
+    """A moment that ends a computation. `at` is on the clock of `time.monotonic`, or None for no time limit."""
+
+    __slots__ = ("_at", "asked")
+
+    def __init__(self, at: float | None = None) -> None:
+        self._at = at
+        self.asked = False
+
+    @classmethod
+    def of_run(cls, began: float, seconds: float | None) -> "Deadline":
+        """Return the deadline of a look behind a run that began at `began` and may take `seconds`: what is left of its
+        time, and at least LEAST seconds from now."""
+        return cls(None if seconds is None else max(began + seconds, time.monotonic() + LEAST))
+
+    def ask(self) -> None:
+        """Let the computation end now. It is safe to call this from a signal handler."""
+        self.asked = True
+
+    def over(self) -> bool:
+        return self.asked or (self._at is not None and time.monotonic() >= self._at)
+
+
+def never() -> bool:
+    """Return False. Used as the deadline of a computation that has none."""
+    return False
+
+
+class UnreadableFile(Exception):
     """An error for a content that cannot be read. The text states the reason."""
 
 
@@ -34,7 +65,7 @@ class TreeScan:
 
     files: dict[str, os.stat_result]
     closed: dict[str, str]
-    empty: list[str]  # folders with nothing in them
+    empty: list[str]
 
     def unseen(self, path: str) -> bool:
         """Return True if `path` may lie in a folder that was not scanned."""
@@ -61,13 +92,10 @@ def scan_tree(top: str, over: Callable[[], bool] = never) -> TreeScan:
 
     Folders that were not scanned before `over()` became true are in `closed` with the reason OVERTIME.
     """
-    files: dict[str, os.stat_result] = {}
-    closed: dict[str, str] = {}
-    empty: list[str] = []
+    result = TreeScan({}, {}, [])
     stack: list[tuple[int, str, Iterator[str]]] = []
     handle = safe_open.open_root(top)
     try:
-        result = TreeScan(files, closed, empty)
         stack.append((handle, "", iter(_listed(handle, "", result, over))))
         while stack:
             above, path, waiting = stack[-1]
@@ -78,7 +106,7 @@ def scan_tree(top: str, over: Callable[[], bool] = never) -> TreeScan:
                 continue
             inner = f"{path}/{name}" if path else name
             if len(stack) > safe_open.DEEPEST or over():
-                closed[inner] = "it lies too deep" if len(stack) > safe_open.DEEPEST else OVERTIME
+                result.closed[inner] = "it lies too deep" if len(stack) > safe_open.DEEPEST else OVERTIME
                 continue
             try:
                 opened = _opened(name, above)
@@ -86,7 +114,7 @@ def scan_tree(top: str, over: Callable[[], bool] = never) -> TreeScan:
                 if error.errno in (errno.EMFILE, errno.ENFILE):
                     raise
                 if error.errno != errno.ENOENT:
-                    closed[inner] = (error.strerror or "it cannot be read").lower()
+                    result.closed[inner] = (error.strerror or "it cannot be read").lower()
                 continue
             stack.append((opened, inner, iter(())))
             stack[-1] = (opened, inner, iter(_listed(opened, inner, result, over)))
@@ -130,7 +158,7 @@ def _listed(handle: int, path: str, result: TreeScan, over: Callable[[], bool]) 
 def side(top: int, path: str) -> Side | None:
     """Return the file or link at `path` below the open folder `top`, or None if there is none.
 
-    Raise Unreadable for one that cannot be read and for anything that is neither a file nor a link.
+    Raise UnreadableFile for one that cannot be read and for anything that is neither a file nor a link.
     """
     above, name = safe_open.split(path)
     try:
@@ -141,7 +169,7 @@ def side(top: int, path: str) -> Side | None:
             if stat.S_ISDIR(status.st_mode):
                 return None
             if not stat.S_ISREG(status.st_mode):
-                raise Unreadable("it is no file, folder or link")
+                raise UnreadableFile("it is no file, folder or link")
             handle = _file(name, folder)
             try:
                 return Side(PROGRAM if status.st_mode & stat.S_IXUSR else FILE, _read(handle))
@@ -150,7 +178,7 @@ def side(top: int, path: str) -> Side | None:
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
             return None
-        raise Unreadable((error.strerror or str(error)).lower()) from None
+        raise UnreadableFile((error.strerror or str(error)).lower()) from None
 
 
 def _file(name: str, folder: int) -> int:
@@ -174,11 +202,11 @@ def _file(name: str, folder: int) -> int:
 
 def _read(handle: int) -> bytes:
     if os.fstat(handle).st_size > LARGEST:
-        raise Unreadable(f"it is larger than {LARGEST >> 20} MB")
+        raise UnreadableFile(f"it is larger than {LARGEST >> 20} MB")
     parts, size = [], 0
     while data := os.read(handle, 1 << 20):
         parts.append(data)
         size += len(data)
         if size > LARGEST:
-            raise Unreadable(f"it is larger than {LARGEST >> 20} MB")
+            raise UnreadableFile(f"it is larger than {LARGEST >> 20} MB")
     return b"".join(parts)

@@ -1,21 +1,31 @@
 """A copy of a workspace that shares no data with it: a write to one is never seen in the other.
 
 Contents are shared by reflink if the file system supports that, and copied otherwise; a hard link would let an in-place
-write reach the original. No program runs: Git's hooks and filters are ordinary files here.
+write reach the original. No program runs: Git's hooks and filters are ordinary files here. A copy lies in a folder
+with a lock (flock(2)); a folder whose lock is free was left behind by a killed run, and is removed.
 """
 
+import contextlib
 import errno
+import fcntl
 import os
+import stat
 import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import field
 
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem, ProblemError
-from runner.changes.review import stale_copies
 from runner.changes.review.copy_tree import Copying, Progress, Stamp, error_reason
+from sandbox.inside import safe_rmtree
 
 _FULL = frozenset((errno.ENOSPC, errno.EDQUOT))
+_PREFIX = "ringfence-copy-"
+_YOUNG = 60.0  # seconds in which another process may be about to lock it
+_KEPT = "kept"  # beside the copy: the user wants to look at it
+
+_held: dict[str, int] = {}  # by path, the open folder whose lock shows that this process uses it
 
 
 class CopyError(ProblemError):
@@ -52,11 +62,11 @@ class Copy:
 
     def remove(self) -> None:
         """Remove the copy, whatever modes it has by now. Files that cannot be removed stay; nothing is raised."""
-        stale_copies.drop(os.path.dirname(self.path))
+        _drop(os.path.dirname(self.path))
 
     def keep(self) -> None:
         """Leave the copy on the disk."""
-        stale_copies.keep(os.path.dirname(self.path))
+        _keep(os.path.dirname(self.path))
 
 
 def place() -> str:
@@ -88,7 +98,7 @@ def copied(
     try:
         if (os.path.realpath(where) + "/").startswith(workspace.rstrip("/") + "/"):
             raise OSError("it lies in the workspace itself")
-        base = stale_copies.folder(where)
+        base = _private_folder(where)
     except OSError as error:
         fix = "set TMPDIR to a folder that you may write to"
         raise CopyError(Problem(f"no copy can be made in `{where}`", error_reason(error), fix)) from None
@@ -97,14 +107,13 @@ def copied(
         os.mkdir(path, 0o700)
         work.folder(workspace, path)
     except OSError as error:
-        stale_copies.drop(base)
-        fix = (
-            "make room there, or set TMPDIR to a folder on another disk" if error.errno in _FULL else "check the folder"
-        )
+        _drop(base)
+        full = error.errno in _FULL
+        fix = "make room there, or set TMPDIR to a folder on another disk" if full else "check the folder"
         why = f"after {work.files:,} files and {work.bytes:,} bytes: {error_reason(error)}"
         raise CopyError(Problem(f"`{workspace}` cannot be copied to `{base}`", why, fix)) from None
     except BaseException:
-        stale_copies.drop(base)
+        _drop(base)
         raise
     return Copy(
         workspace,
@@ -118,3 +127,48 @@ def copied(
         frozenset(work.folders),
         max((made[4] for _, made in work.stamps.values()), default=0),
     )
+
+
+def _private_folder(where: str) -> str:
+    """Create a private folder in `where` and lock it, after removing folders of killed runs. Raise OSError."""
+    _sweep(where)
+    path = os.path.realpath(tempfile.mkdtemp(prefix=_PREFIX, dir=where))  # mode 0700
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    _held[path] = handle
+    return path
+
+
+def _drop(path: str) -> None:
+    """Remove the folder with its content, whatever modes it has. Files that cannot be removed stay."""
+    safe_rmtree.remove(path)
+    if (handle := _held.pop(path, None)) is not None:
+        os.close(handle)
+
+
+def _keep(path: str) -> None:
+    """Mark the folder as one that `_sweep` must not remove after this process."""
+    with contextlib.suppress(OSError):
+        os.close(os.open(f"{path}/{_KEPT}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+
+
+def _sweep(where: str) -> None:
+    """Remove the folders of killed runs in `where`. Raise nothing, because the caller asked for something else."""
+    with contextlib.suppress(OSError), os.scandir(where) as entries:
+        for each in [entry for entry in entries if entry.name.startswith(_PREFIX)]:
+            with contextlib.suppress(OSError):
+                _swept(each.path)
+
+
+def _swept(path: str) -> None:
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        status = os.fstat(handle)
+        # THREAT T18: in a folder that everybody may write to, others may have put one of that name.
+        private = status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) == 0o700
+        if not private or status.st_mtime > time.time() - _YOUNG or os.path.lexists(f"{path}/{_KEPT}"):
+            return
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        safe_rmtree.remove(path)
+    finally:
+        os.close(handle)

@@ -13,9 +13,9 @@ from dataclasses import replace
 
 from runner.changes import safe_open
 from runner.changes.undo.blobs import Lost
-from runner.changes.undo.file_state import Entry, Kind
+from runner.changes.undo.file_state import Entry, EntryKind
 from runner.changes.undo.plan import Item
-from runner.changes.undo.recover import DRAFT
+from runner.changes.undo.snapshot import DRAFT
 from runner.changes.undo.store import Store
 
 NOT_EMPTY = "other files are in it"
@@ -69,8 +69,7 @@ class _Hand:
             above,
             name,
         ):  # fmt: skip
-            with contextlib.suppress(FileNotFoundError):
-                os.stat(name, dir_fd=above, follow_symlinks=False)
+            if _there(above, name):
                 raise OSError(_JUST_NOW)
             os.rename(source, name, src_dir_fd=source_above, dst_dir_fd=above)
 
@@ -92,12 +91,16 @@ class _Hand:
     def write(self, item: Item) -> None:
         wanted = item.wanted
         assert wanted is not None  # a plan has no item to write nothing
-        if item.now is not None and item.now.kind == wanted.kind == Kind.FILE and item.now.content == wanted.content:
+        if (
+            item.now is not None
+            and item.now.kind == wanted.kind == EntryKind.FILE
+            and item.now.content == wanted.content
+        ):
             with self._above(item) as (above, name):
                 if _chmod(above, name, wanted.mode):
                     return
-        place = self._store.place(wanted.content) if wanted.kind == Kind.FILE else None
-        if wanted.kind == Kind.FILE and place is None:
+        place = self._store.place(wanted.content) if wanted.kind == EntryKind.FILE else None
+        if wanted.kind == EntryKind.FILE and place is None:
             raise Lost("its content is not kept any more")
         with self._above(item) as (above, name):
             try:
@@ -105,7 +108,7 @@ class _Hand:
                     os.symlink(wanted.content, self._draft, dir_fd=above)
                 else:
                     _fill(above, self._draft, self._store.packs.read(place, wanted.content), wanted)
-                if item.now is not None and item.now.kind != Kind.FOLDER:
+                if item.now is not None and item.now.kind != EntryKind.FOLDER:
                     _unchanged(above, name, item.now)
                 elif _there(above, name):
                     raise OSError(_JUST_NOW)
@@ -144,7 +147,7 @@ def _ordered(items: Sequence[Item]) -> Iterator[tuple[Item, Callable[[_Hand, Ite
     """
 
     def is_folder(entry: Entry | None) -> bool:
-        return entry is not None and entry.kind == Kind.FOLDER
+        return entry is not None and entry.kind == EntryKind.FOLDER
 
     folders = [item for item in items if is_folder(item.wanted) and not item.moved]
     yield from ((item, _Hand.make_folder) for item in folders if not is_folder(item.now))
@@ -161,9 +164,7 @@ def _fill(above: int, name: str, content: Iterator[bytes], wanted: Entry) -> Non
     handle = os.open(name, flags, 0o600, dir_fd=above)
     try:
         for piece in content:
-            rest = memoryview(piece)
-            while rest:
-                rest = rest[os.write(handle, rest) :]
+            safe_open.write_all(handle, piece)
         with contextlib.suppress(PermissionError):  # only root gives files away
             os.fchown(handle, wanted.uid, wanted.gid)
         os.fchmod(handle, wanted.mode & 0o777)  # never setuid

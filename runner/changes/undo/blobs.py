@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from policy.model.frozen import dataclass
+from runner.changes import safe_open
 from runner.state import reflink
 
 LARGE = 1 << 20  # bytes; from here on a content has a file of its own
@@ -41,7 +42,7 @@ class BlobStore:
         self._open: int | None = None
         self._offset = 0
         self._pending = bytearray()
-        self.reflinks = True  # until the file system says otherwise
+        self.reflinks = True  # until one fails: another file system, or one without reflinks
 
     def resume(self, number: int) -> None:
         """Skip the numbers up to `number`, which another process may have used."""
@@ -68,7 +69,7 @@ class BlobStore:
         number, target = self._number, self._open
         assert target is not None  # `_begin` opened it
         digest, copied = hashlib.sha256(), 0
-        whole = self.reflinks and self._cloned(source, target)
+        self.reflinks = whole = self.reflinks and reflink.shared(source, target)
         reader = target if whole else source
         os.lseek(reader, 0, os.SEEK_SET)
         while data := os.read(reader, _CHUNK):
@@ -77,7 +78,7 @@ class BlobStore:
                 break
             digest.update(data)
             if not whole:
-                _write_all(target, data)
+                safe_open.write_all(target, data)
         self.flush()
         if copied != size:
             self.drop(number)
@@ -88,17 +89,17 @@ class BlobStore:
         """Yield the content in pieces. Raise Lost after the last piece if the content is damaged: use no piece before
         the end.
         """
-        found, left = hashlib.sha256(), place.size
+        hashed, left = hashlib.sha256(), place.size
         try:
             with open(self._path(place.pack), "rb", buffering=0) as file:
                 file.seek(place.offset)
                 while left and (data := file.read(min(left, _CHUNK))):
                     left -= len(data)
-                    found.update(data)
+                    hashed.update(data)
                     yield data
         except OSError as error:
             raise Lost((error.strerror or "it cannot be read").lower()) from None
-        if left or found.digest() != digest:
+        if left or hashed.digest() != digest:
             raise Lost("what was kept is damaged")
 
     def flush(self) -> None:
@@ -130,22 +131,11 @@ class BlobStore:
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         self._open, self._offset = os.open(self._path(self._number), flags, 0o600), 0
 
-    def _cloned(self, source: int, target: int) -> bool:
-        # Another file system, or one that has no reflinks: the next file there will not do either.
-        self.reflinks = reflink.shared(source, target)
-        return self.reflinks
-
     def _write(self, handle: int | None = None) -> None:
         handle = self._open if handle is None else handle
         if self._pending and handle is not None:
             data, self._pending = self._pending, bytearray()
-            _write_all(handle, data)
+            safe_open.write_all(handle, data)
 
     def _path(self, number: int) -> Path:
         return self._folder / f"{number:08x}.pack"
-
-
-def _write_all(handle: int, data: bytes | bytearray) -> None:
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(handle, rest) :]

@@ -17,8 +17,7 @@ from collections.abc import Callable
 from policy.model.frozen import dataclass
 from runner.changes import safe_open
 from runner.changes.undo import file_state
-from runner.changes.undo.file_state import Entry, Kind, entry_of
-from sandbox.workspace.folder_cache import SHORT_MARGIN
+from runner.changes.undo.file_state import Entry, EntryKind, clock_margin, entry_of
 
 # fmt: off
 # What it is called, and what must lie in it, or beside it (`../`); nothing: the name is enough.
@@ -97,12 +96,12 @@ class TooMany(Exception):
     """An error for a root with more files and folders than a scan may visit."""
 
 
-class Stopped(Exception):
+class ScanStopped(Exception):
     """An error for a scan that its caller stopped."""
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ScanResult:
     """The result of a scan.
 
     Attributes:
@@ -116,13 +115,13 @@ class Seen:
     gone: tuple[str, ...]
 
 
-def scan(root: str, known: Index, rules: Rules, stop: threading.Event) -> Seen:
+def scan(root: str, known: Index, rules: Rules, stop: threading.Event) -> ScanResult:
     """Scan everything below the real path `root` without following links. A folder that cannot be entered keeps its
     known entries.
 
     Raise OSError if `root` itself cannot be read, TooMany, or Stopped.
     """
-    settled_before = time.time_ns() - SHORT_MARGIN
+    now = time.time_ns()
     index: Index = {}
     fresh: dict[str, list[str]] = {}
     count = 0
@@ -136,7 +135,7 @@ def scan(root: str, known: Index, rules: Rules, stop: threading.Event) -> Seen:
                 stack.pop()
                 continue
             if stop.is_set():
-                raise Stopped
+                raise ScanStopped
             try:
                 handle = os.dup(above) if len(stack) == 1 else safe_open.open_folder(name, above)
             except FileNotFoundError:
@@ -149,7 +148,7 @@ def scan(root: str, known: Index, rules: Rules, stop: threading.Event) -> Seen:
             inner = f"{path}/{name}" if path else name
             old = known.get(inner, {})
             try:
-                names, folders, fresh_here = _read(handle, inner, old, known, rules, settled_before)
+                names, folders, fresh_here = _read(handle, inner, old, known, rules, now)
             except OSError:
                 os.close(handle)
                 if len(stack) == 1:
@@ -163,7 +162,7 @@ def scan(root: str, known: Index, rules: Rules, stop: threading.Event) -> Seen:
                 raise TooMany
             if fresh_here:
                 fresh[inner] = fresh_here
-            for each in [each for each, found in names.items() if found.kind == Kind.FOLDER and found.unkept]:
+            for each in [each for each, found in names.items() if found.kind == EntryKind.FOLDER and found.unkept]:
                 _closed(index, known, inner, each, names[each].unkept)
             if folders and len(stack) > safe_open.DEEPEST:
                 for each in folders:
@@ -173,11 +172,11 @@ def scan(root: str, known: Index, rules: Rules, stop: threading.Event) -> Seen:
     finally:
         for handle, *_ in stack:
             os.close(handle)
-    return Seen(index, fresh, tuple(folder for folder in known if folder not in index))
+    return ScanResult(index, fresh, tuple(folder for folder in known if folder not in index))
 
 
 def _read(
-    handle: int, path: str, old: Names, known: Index, rules: Rules, settled_before: int
+    handle: int, path: str, old: Names, known: Index, rules: Rules, now: int
 ) -> tuple[Names, list[str], list[str]]:
     """Return the names in one folder, the folders among them to enter, and the files to read."""
     names: Names = {}
@@ -205,35 +204,36 @@ def _read(
             ):
                 names[name] = before
                 continue
-            # A time with a fraction of a second was told by a clock of a few milliseconds.
-            settled = ctime < (settled_before if ctime % 10**9 else settled_before - 2_500_000_000)
             inner = f"{path}/{name}" if path else name
-            if stat.S_ISDIR(mode):
-                reason = ""
-                if rules.secret(inner) or inner in rules.masked:
-                    reason = file_state.SECRET
-                elif inner not in known and left_out(name, handle, rules.more):
-                    reason = file_state.LEFT_OUT
-                else:
-                    folders.append(name)
-                if before is None or before[:4] != (Kind.FOLDER, mode & 0o777, status.st_dev, status.st_ino) or reason:
-                    before = entry_of(status, True, b"", reason)
-                names[name] = before
-            elif stat.S_ISREG(mode):
-                if rules.secret(inner) or inner in rules.masked:
-                    names[name] = entry_of(status, settled, b"", file_state.SECRET)
-                else:
-                    names[name] = entry_of(status, settled, b"", file_state.CLOSED)  # until it is read
-                    fresh.append(name)
-            elif stat.S_ISLNK(mode):
-                try:
-                    target = os.fsencode(os.readlink(name, dir_fd=handle))
-                except OSError:
-                    continue  # swapped meanwhile: it is none any more
-                names[name] = entry_of(status, settled, target)
-            else:
-                names[name] = entry_of(status, settled, b"", file_state.STRANGE)
+            try:
+                entry = _entry(status, name, handle, inner, known, rules, now)
+            except OSError:
+                continue  # a link that was replaced meanwhile
+            if entry.kind == EntryKind.FOLDER and not entry.unkept:
+                folders.append(name)
+                if before is not None and before[:4] == entry[:4]:
+                    entry = before
+            elif entry.kind == EntryKind.FILE and entry.unkept == file_state.CLOSED:
+                fresh.append(name)
+            names[name] = entry
     return names, folders, fresh
+
+
+def _entry(status: os.stat_result, name: str, above: int, path: str, known: Index, rules: Rules, now: int) -> Entry:
+    """Return the current entry of one name in the open folder `above`. A file to read has the reason CLOSED."""
+    ctime = status.st_ctime_ns
+    settled = ctime < now - clock_margin(ctime)
+    secret = rules.secret(path) or path in rules.masked
+    if stat.S_ISREG(status.st_mode):
+        return entry_of(status, settled, b"", file_state.SECRET if secret else file_state.CLOSED)
+    if stat.S_ISLNK(status.st_mode):
+        return entry_of(status, settled, os.fsencode(os.readlink(name, dir_fd=above)))
+    if not stat.S_ISDIR(status.st_mode):
+        return entry_of(status, settled, b"", file_state.STRANGE)
+    if secret:
+        return entry_of(status, True, b"", file_state.SECRET)
+    unkept = path not in known and left_out(name, above, rules.more)
+    return entry_of(status, True, b"", file_state.LEFT_OUT if unkept else "")
 
 
 def _closed(index: Index, known: Index, path: str, name: str, why: str) -> None:
@@ -248,26 +248,25 @@ def _closed(index: Index, known: Index, path: str, name: str, why: str) -> None:
             index[folder] = names
 
 
-def scan_paths(root: str, known: Index, rules: Rules, paths: tuple[str, ...]) -> Seen:
+def scan_paths(root: str, known: Index, rules: Rules, paths: tuple[str, ...]) -> ScanResult:
     """Scan single `paths` below `root` and the folders above them, for an action that changes nothing else.
 
     The `index` of the result has only the folders on the way, each with its known entries and the current state of
     those paths.
     """
-    settled_before = time.time_ns() - SHORT_MARGIN
+    now = time.time_ns()
     index: Index = {}
     fresh: dict[str, list[str]] = {}
     gone: set[str] = set()
-    top = safe_open.open_root(root)
-    try:
+    with safe_open.opened_root(root) as top:
         for path in paths:
             handle, folder = os.dup(top), ""
             try:
                 for name in path.split("/"):
                     names = index.setdefault(folder, dict(known.get(folder, {})))
-                    found, read = _one(handle, name, folder, known, rules, settled_before)
+                    found, read = _one(handle, name, folder, known, rules, now)
                     inner = f"{folder}/{name}" if folder else name
-                    if found is None or found.kind != Kind.FOLDER:
+                    if found is None or found.kind != EntryKind.FOLDER:
                         gone |= {each for each in known if each == inner or each.startswith(f"{inner}/")}
                     if found is None:
                         names.pop(name, None)
@@ -275,7 +274,7 @@ def scan_paths(root: str, known: Index, rules: Rules, paths: tuple[str, ...]) ->
                     names[name] = found
                     if read and name not in fresh.setdefault(folder, []):
                         fresh[folder].append(name)
-                    if found.kind != Kind.FOLDER or found.unkept:
+                    if found.kind != EntryKind.FOLDER or found.unkept:
                         break
                     entered = safe_open.open_folder(name, handle)
                     os.close(handle)
@@ -284,32 +283,17 @@ def scan_paths(root: str, known: Index, rules: Rules, paths: tuple[str, ...]) ->
                 continue  # it went, or was swapped, between two steps
             finally:
                 os.close(handle)
-    finally:
-        os.close(top)
-    return Seen(index, {folder: names for folder, names in fresh.items() if names}, tuple(gone))
+    return ScanResult(index, {folder: names for folder, names in fresh.items() if names}, tuple(gone))
 
 
-def _one(
-    above: int, name: str, folder: str, known: Index, rules: Rules, settled_before: int
-) -> tuple[Entry | None, bool]:
+def _one(above: int, name: str, folder: str, known: Index, rules: Rules, now: int) -> tuple[Entry | None, bool]:
     """Return the current entry of one name, and True if its content has to be read."""
     try:
         status = os.stat(name, dir_fd=above, follow_symlinks=False)
     except FileNotFoundError:
         return None, False
-    path = f"{folder}/{name}" if folder else name
     before = known.get(folder, {}).get(name)
-    settled = status.st_ctime_ns < settled_before - (0 if status.st_ctime_ns % 10**9 else 2_500_000_000)
-    secret = rules.secret(path) or path in rules.masked
-    if stat.S_ISREG(status.st_mode):
-        now = entry_of(status, settled, b"", file_state.SECRET if secret else file_state.CLOSED)
-        if before is not None and before.settled and before[:7] == now[:7]:
-            return before, False
-        return now, not secret
-    if stat.S_ISLNK(status.st_mode):
-        return entry_of(status, settled, os.fsencode(os.readlink(name, dir_fd=above))), False
-    reason = file_state.STRANGE
-    if stat.S_ISDIR(status.st_mode):
-        out = path not in known and left_out(name, above, rules.more)
-        reason = file_state.SECRET if secret else file_state.LEFT_OUT if out else ""
-    return entry_of(status, True, b"", reason), False
+    entry = _entry(status, name, above, f"{folder}/{name}" if folder else name, known, rules, now)
+    if entry.kind == EntryKind.FILE and before is not None and before.settled and before[:7] == entry[:7]:
+        return before, False
+    return entry, entry.kind == EntryKind.FILE and entry.unkept == file_state.CLOSED

@@ -5,8 +5,7 @@ import os
 import sqlite3
 from pathlib import Path
 
-from runner.changes.undo.errors import unusable
-from runner.changes.undo.lock import PATIENCE, opened
+from runner.changes.undo.lock import PATIENCE, opened, unusable
 
 _FORMAT = 1
 _TABLES = """

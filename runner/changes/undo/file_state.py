@@ -6,9 +6,10 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from policy.model.frozen import dataclass
+from sandbox.workspace.folder_cache import SHORT_MARGIN
 
 
-class Kind(StrEnum):
+class EntryKind(StrEnum):
     FILE = "file"
     FOLDER = "folder"
     LINK = "link"
@@ -73,15 +74,24 @@ class Change:
 def entry_of(status: os.stat_result, settled: bool, content: bytes = b"", unkept: str = "") -> Entry:
     mode = status.st_mode
     kind = (
-        Kind.FILE if stat.S_ISREG(mode)
-        else Kind.FOLDER if stat.S_ISDIR(mode)
-        else Kind.LINK if stat.S_ISLNK(mode)
-        else Kind.OTHER
+        EntryKind.FILE if stat.S_ISREG(mode)
+        else EntryKind.FOLDER if stat.S_ISDIR(mode)
+        else EntryKind.LINK if stat.S_ISLNK(mode)
+        else EntryKind.OTHER
     )  # fmt: skip
     return Entry(
         *(kind, mode & 0o777, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns),
         *(settled, content, unkept, status.st_uid, status.st_gid),
     )
+
+
+def clock_margin(ctime: int) -> int:
+    """Return the granularity of a file system's clock in nanoseconds.
+
+    A time with a fraction of a second comes from a clock of a few milliseconds. The coarsest clock of a local file
+    system ticks every two seconds (sandbox/workspace/folder_cache.py).
+    """
+    return SHORT_MARGIN if ctime % 10**9 else 2_500_000_000
 
 
 def same(one: Entry | None, other: Entry | None) -> bool:
@@ -93,21 +103,12 @@ def same(one: Entry | None, other: Entry | None) -> bool:
         return one is other
     if one.kind != other.kind:
         return False
-    if one.kind == Kind.LINK:
+    if one.kind == EntryKind.LINK:
         return one.content == other.content
     if one.mode != other.mode:
         return False
-    if one.kind == Kind.FOLDER:
+    if one.kind == EntryKind.FOLDER:
         return not (one.unkept or other.unkept) or one[2:4] == other[2:4]
-    if one.unkept or other.unkept or one.kind == Kind.OTHER:
+    if one.unkept or other.unkept or one.kind == EntryKind.OTHER:
         return one.stamp == other.stamp
     return one.content == other.content
-
-
-def pack(entry: Entry | None) -> tuple[object, ...] | None:
-    """Return the entry as plain values for the store; `unpack` is the inverse."""
-    return None if entry is None else (str(entry.kind), *entry[1:])
-
-
-def unpack(row: tuple[object, ...] | None) -> Entry | None:
-    return None if row is None else Entry(*row)  # type: ignore[arg-type]  # our own store, checked by its digest

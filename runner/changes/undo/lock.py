@@ -1,6 +1,7 @@
 """Locks on the snapshots of a workspace: one scan at a time, and a shared lock for running actions.
 
-The locks use flock(2), so they end with their process.
+The locks use flock(2), so they end with their process. The error of the undo store is defined here as well, so that
+catching it does not load SQLite.
 """
 
 import contextlib
@@ -10,9 +11,17 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from runner.changes.undo.errors import unusable
+from policy.model.verdict import Problem, ProblemError
 
 PATIENCE = 15.0  # seconds for another `agent` in this workspace to finish its look
+
+
+class UndoError(ProblemError):
+    """An error for stored files that cannot be used, or for an undo that is not possible. `problem` has the details."""
+
+
+def unusable(folder: Path, why: str, fix: str = "check who owns it and whether the disk is full") -> UndoError:
+    return UndoError(Problem(f"the kept files in `{folder}` cannot be used", why or "the system refused it", fix))
 
 
 class Turns:
@@ -72,6 +81,12 @@ class Turns:
             return False
         fcntl.flock(self._active, fcntl.LOCK_UN)
         return True
+
+    def refuse_running(self, what: str) -> None:
+        """Raise UndoError with the message `what` if an action runs."""
+        if not self.alone():
+            why = "an action of an agent is running in this workspace, and changes files right now"
+            raise UndoError(Problem(what, why, "wait until it is done, or stop it with Ctrl-C"))
 
     def leave(self) -> None:
         fcntl.flock(self._active, fcntl.LOCK_UN)

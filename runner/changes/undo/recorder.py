@@ -5,34 +5,38 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
 from policy.model.action import EditFile, WriteFile
+from policy.model.facts import Facts
 from policy.model.frozen import dataclass
 from policy.model.secret_paths import inside
 from policy.model.verdict import Permit, Problem, Rights, Terms
 from runner.changes.undo import file_state
-from runner.changes.undo.change_scan import Rules, Stopped, TooMany
-from runner.changes.undo.errors import UndoError, unusable
+from runner.changes.undo.change_scan import Rules, ScanStopped, TooMany
 from runner.changes.undo.file_state import Change
-from runner.changes.undo.purge import sign
-from runner.changes.undo.recover import recover
+from runner.changes.undo.lock import UndoError, unusable
 from runner.changes.undo.revert import RevertRequest, Taken, take_back
-from runner.changes.undo.scope import SnapshotScope, below_root
-from runner.changes.undo.snapshot import Snapshot, Snapshotter
-from runner.changes.undo.store import StepOwnership, Store, undoable
-from runner.changes.undo.text import not_kept, unkept_of
+from runner.changes.undo.scope import SnapshotScope, below_root, choice_of, place, scope_of
+from runner.changes.undo.snapshot import Snapshotter
+from runner.changes.undo.store import Roots, StepOwnership, Store, sign, undoable
+from runner.changes.undo.text import diff_text, not_kept, taken_text, unkept_of
+from runner.config import Settings
+from runner.events import Emit, Notice
 from runner.state.lineage import SessionLineage
+from runner.state.paths import cache_dir, state_dir
 from runner.text.sanitize import one_line
 
 _SLOW = 1.0  # seconds of a look that are worth a word
 _SAID = frozenset((file_state.TOO_BIG, file_state.NO_ROOM, file_state.CLOSED, file_state.MOVING, file_state.TOO_DEEP))
 _UNKNOWN = 1 << 53  # a step behind all others: where the list cannot be read, nothing counts as done since
 _LONGEST = 1000  # characters of what the model is told of a /rewind
+
+_FAILURES = (OSError, sqlite3.Error, UndoError, TooMany, ScanStopped)
 
 Say = Callable[[str], None]
 P = ParamSpec("P")
@@ -55,7 +59,7 @@ def _alone(method: "Callable[Concatenate[SnapshotRecorder, P], T]") -> "Callable
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class OpenAction:
     """An action between `before` and `after`.
 
     Attributes:
@@ -66,7 +70,7 @@ class Running:
     """
 
     step: int
-    roots: tuple[tuple[str, tuple[str, ...], Rules], ...]  # a folder, the only paths in it that count (none: all)
+    roots: tuple[tuple[str, tuple[str, ...], Rules], ...]
     notes: tuple[str, ...]
 
 
@@ -100,7 +104,7 @@ class SnapshotRecorder:
         # None when nobody looked, or could.
         self.changed: tuple[tuple[str, str], ...] | None = None
 
-    async def before(self, permit: Permit, words: str, call: str) -> Running | None:
+    async def before(self, permit: Permit, words: str, call: str) -> OpenAction | None:
         """Take a snapshot of everything that the action may write.
 
         Return None if there is nothing to store, or if the snapshot fails, which is reported. Raise UndoError if the
@@ -118,12 +122,12 @@ class SnapshotRecorder:
         except asyncio.CancelledError:
             self._stop.set()
             (answer,) = await asyncio.gather(work, return_exceptions=True)
-            if isinstance(answer, Running):
+            if isinstance(answer, OpenAction):
                 self.after(answer)
             raise
 
     @_alone
-    def after(self, running: Running | None) -> int | None:
+    def after(self, running: OpenAction | None) -> int | None:
         """Store the changes of the action. Return the number of the step, or None if no stored file changed."""
         self.changed = None
         if running is None or self._store is None:
@@ -134,26 +138,26 @@ class SnapshotRecorder:
             with store.turns.locked(), store.transaction():
                 store.turns.leave()
                 notes = running.notes
+                snapshotter = Snapshotter(store, self._choice.bounds, self._stop)
                 for root, paths, rules in running.roots:
-                    taken = self._take(root, paths, rules)
+                    taken = snapshotter.take(root, paths, rules)
                     store.note(running.step, taken.changes)
                     notes += self._tell(taken.unkept)
                 store.end(running.step, notes)
-                if store.drop_oldest(self._choice.bounds.steps):
+                most = self._choice.bounds.steps
+                if store.drop_oldest(most):
                     store.sweep()
                     if not self._full:
-                        self._later.append(
-                            f"only the last {self._choice.bounds.steps} actions can be undone (`undo.steps`)"
-                        )
+                        self._later.append(f"only the last {most} actions can be undone (`undo.steps`)")
                     self._full = True
                 self._speak()
                 self.changed = _changed(store, running.step)
                 return running.step if any(step.id == running.step for step in store.steps()) else None
-        except (OSError, sqlite3.Error, UndoError, TooMany, Stopped) as error:
+        except _FAILURES as error:
             store.turns.leave()
             return self._without_contents(store, running, error)
 
-    def _without_contents(self, store: Store, running: Running, error: Exception) -> int | None:
+    def _without_contents(self, store: Store, running: OpenAction, error: Exception) -> int | None:
         """Store the changes without the new contents, for example on a full disk. The contents before the action are
         stored already.
         """
@@ -162,14 +166,13 @@ class SnapshotRecorder:
             with store.turns.locked(), store.transaction():
                 snapshotter = Snapshotter(store, bounds, self._stop, may_drop=False)
                 for root, paths, rules in running.roots:
-                    taken = snapshotter.take_paths(root, paths, rules) if paths else snapshotter.take(root, rules)
-                    store.note(running.step, taken.changes)
+                    store.note(running.step, snapshotter.take(root, paths, rules).changes)
                 self.changed = _changed(store, running.step)
                 store.end(running.step, (*running.notes, f"what it left behind is not kept: {_why(error)}"))
             self._say(f"what this action made is not kept, so taking it back may need `--force`: {_why(error)}")
             return running.step
-        except (OSError, sqlite3.Error, UndoError, TooMany, Stopped) as again:
-            # The step stays open: whoever looks next notes what it changed.
+        except _FAILURES as again:
+            # The step stays open: the next scan notes its changes.
             self._say(f"what this action changed could not be noted, which the next action tries again: {_why(again)}")
             return None
 
@@ -179,8 +182,8 @@ class SnapshotRecorder:
             count, self._store.lost = self._store.lost, 0
             which = "the oldest action" if count == 1 else f"the oldest {count} actions"
             self._later.append(f"to make room, {which} kept here cannot be undone any more (`undo.size`)")
-        later, self._later = self._later, []
-        for text in later:
+        notices, self._later = self._later, []
+        for text in notices:
             self._say(text)
 
     @_alone
@@ -196,8 +199,6 @@ class SnapshotRecorder:
         """Undo the last `count` actions for /rewind. Return True on success, and the lines of the report. Raise
         nothing.
         """
-        from runner.changes.undo.text import taken_text
-
         try:
             taken = self.take_back(count)
         except (OSError, sqlite3.Error, UndoError) as error:
@@ -230,8 +231,6 @@ class SnapshotRecorder:
         """Return the changes of this session's actions as a diff from before the first action to the current state.
         Raise UndoError.
         """
-        from runner.changes.undo.text import diff_text
-
         count = len(self.actions())
         if not count or self._store is None:
             return []
@@ -256,9 +255,7 @@ class SnapshotRecorder:
     # ---- in a thread of its own: the first look at a large folder takes seconds
 
     @_alone
-    def _before(
-        self, terms: Terms, roots: tuple[tuple[str, tuple[str, ...]], ...], words: str, call: str
-    ) -> Running | None:
+    def _before(self, terms: Terms, roots: Roots, words: str, call: str) -> OpenAction | None:
         try:
             if self._store is not None and self._store.turns.cleared():
                 self.close()
@@ -270,17 +267,13 @@ class SnapshotRecorder:
             if self._given_up.intersection(root for root, _ in roots) and not self._choice.required:
                 return None
             return self._begun(store, terms, roots, words[:_LONGEST], call)
-        except Stopped:
+        except ScanStopped:
             return None
         except (OSError, sqlite3.Error, UndoError, TooMany) as error:
             if self._choice.required:
-                raise UndoError(
-                    Problem(
-                        "nothing was run, since it could not be undone",
-                        f"{_why(error)}, and your configuration has `undo.required`",
-                        "make room, or take `required` out of [undo]",
-                    )
-                ) from None
+                why = f"{_why(error)}, and your configuration has `undo.required`"
+                fix = "make room, or take `required` out of [undo]"
+                raise UndoError(Problem("nothing was run, since it could not be undone", why, fix)) from None
             more = ""
             if isinstance(error, TooMany):
                 self._given_up |= {root for root, _ in roots}
@@ -288,9 +281,7 @@ class SnapshotRecorder:
             self._later.append(f"what this action changes cannot be undone: {_why(error)}{more}")
             return None
 
-    def _begun(
-        self, store: Store, terms: Terms, roots: tuple[tuple[str, tuple[str, ...]], ...], words: str, call: str
-    ) -> Running:
+    def _begun(self, store: Store, terms: Terms, roots: Roots, words: str, call: str) -> OpenAction:
         with store.turns.locked():
             store.under(self._scope.digest(terms))
             alone = store.turns.alone()
@@ -298,20 +289,20 @@ class SnapshotRecorder:
                 snapshotter = Snapshotter(store, self._choice.bounds, self._stop)
                 every = self._scope.rules(terms)
                 started, known = time.monotonic(), bool(store.index(roots[0][0]))
-                dead = recover(store, snapshotter, lambda root: below_root(every, root)) if alone else []
+                dead = snapshotter.recover(lambda root: below_root(every, root)) if alone else []
                 others = [] if alone else store.open_steps()
                 notes: tuple[str, ...] = () if alone else (BESIDE,)
                 running = []
                 for root, paths in roots:
+                    rules = below_root(every, root)
                     complete = bool(store.index(root))
-                    taken = self._take(root, paths, below_root(every, root))
-                    if complete and others:  # whoever runs there made these; nobody else is known to have
+                    taken = snapshotter.take(root, paths, rules)
+                    if complete and others:  # the action that runs there made these; no other is known to have
                         store.note(others[0].id, taken.changes)
-                    self._tell(
-                        unkept_of(root, store.index(root)) if complete and root not in self._shown else taken.unkept
-                    )
+                    first = complete and root not in self._shown
+                    self._tell(unkept_of(root, store.index(root)) if first else taken.unkept)
                     self._shown.add(root)
-                    running.append((root, paths, below_root(every, root)))
+                    running.append((root, paths, rules))
                 step = store.begin("action", words, self._session, call, roots)
             store.turns.join()
         if dead:
@@ -319,21 +310,15 @@ class SnapshotRecorder:
         seconds = time.monotonic() - started
         if not known and seconds > _SLOW:
             self._later.append(f"the files here were kept for `agent undo`, once: {seconds:.1f} s")
-        return Running(step, tuple(running), notes)
-
-    def _take(self, root: str, paths: tuple[str, ...], rules: Rules) -> Snapshot:
-        assert self._store is not None  # whoever calls opened it
-        snapshotter = Snapshotter(self._store, self._choice.bounds, self._stop)
-        return snapshotter.take_paths(root, paths, rules) if paths else snapshotter.take(root, rules)
+        return OpenAction(step, tuple(running), notes)
 
     def _tell(self, unkept: tuple[Change, ...]) -> tuple[str, ...]:
         """Report each file that could not be stored once, and return the notes for the list of steps."""
-        found = [each for each in unkept if each.after is not None and each.after.unkept in _SAID]
-        new = [each for each in found if f"{each.root}/{each.path}" not in self._told]
+        reported = [each for each in unkept if each.after is not None and each.after.unkept in _SAID]
+        new = [each for each in reported if f"{each.root}/{each.path}" not in self._told]
         self._told |= {f"{each.root}/{each.path}" for each in new}
         lines = not_kept(new)
-        for line in lines:
-            self._later.append(f"`agent undo` cannot bring back {line}")
+        self._later += [f"`agent undo` cannot bring back {line}" for line in lines]
         return tuple(f"not kept: {line}" for line in lines)
 
 
@@ -345,7 +330,7 @@ def _changed(store: Store, step: int) -> tuple[tuple[str, str], ...]:
 BESIDE = "another `agent` was at work at the same time: its changes may be among these"
 
 
-def _roots(permit: Permit) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def _roots(permit: Permit) -> Roots:
     """Return the folders that the action may write, each with the paths that it may change there (none: all)."""
     terms, action = permit.terms, permit.action
     if isinstance(action, WriteFile | EditFile):
@@ -374,3 +359,19 @@ def _why(error: Exception) -> str:
     if isinstance(error, OSError):
         return (error.strerror or "the system refused it").lower()
     return str(error) or "the list of steps could not be written"
+
+
+def snapshot_recorder(
+    facts: Facts,
+    settings: Settings,
+    environ: Mapping[str, str],
+    session: str,
+    emit: Emit,
+    earlier: SessionLineage | None = None,
+) -> SnapshotRecorder:
+    """Return the recorder for one session in the workspace of `facts`. No folder is created before the first action
+    that may write.
+    """
+    state = state_dir(environ)
+    scope = scope_of(facts, settings.profile, choice_of(settings), cache_dir(environ), state)
+    return SnapshotRecorder(place(state, facts.workspace), session, scope, lambda text: emit(Notice(text)), earlier)

@@ -8,13 +8,12 @@ from policy.model.frozen import dataclass
 from policy.model.verdict import Problem, Terms
 from runner.changes.undo.apply import NOT_EMPTY, restore
 from runner.changes.undo.change_scan import Rules
-from runner.changes.undo.errors import UndoError
 from runner.changes.undo.file_state import Change
+from runner.changes.undo.lock import UndoError
 from runner.changes.undo.plan import Allowed, Item, plan
-from runner.changes.undo.recover import recover
 from runner.changes.undo.scope import SnapshotScope, below_root, inventory_of
-from runner.changes.undo.snapshot import FULL, Snapshotter
-from runner.changes.undo.store import Roots, Step, StepOwnership, Store, undoable
+from runner.changes.undo.snapshot import FULL, Bounds, Snapshotter
+from runner.changes.undo.store import Roots, StepOwnership, Store, UndoStep, undoable
 from sandbox.linux.launch import known_trees, survey
 from sandbox.workspace.autorun import Watch
 
@@ -52,11 +51,11 @@ class Taken:
         dead: The steps of a killed runner that were ended first.
     """
 
-    steps: tuple[Step, ...]
+    steps: tuple[UndoStep, ...]
     items: tuple[Item, ...]
     step: int | None
     aside: tuple[str, ...] = ()
-    dead: tuple[Step, ...] = ()
+    dead: tuple[UndoStep, ...] = ()
 
     @property
     def whole(self) -> bool:
@@ -69,24 +68,19 @@ def take_back(store: Store, scope: SnapshotScope, request: RevertRequest) -> Tak
     the state folder cannot be written at all.
     """
     with store.turns.locked():
-        if not store.turns.alone():
-            raise UndoError(
-                Problem(
-                    "nothing was taken back",
-                    "an action of an agent is running in this workspace, and changes files right now",
-                    "wait until it is done, or stop it with Ctrl-C",
-                )
-            )
+        store.turns.refuse_running("nothing was taken back")
         bounds = scope.choice.bounds
         try:
-            return _taken(store, Snapshotter(store, bounds, threading.Event(), may_drop=False), scope, request)
+            return _taken(store, _snapshotter(store, bounds), scope, request)
         except OSError as error:
             if error.errno not in FULL:
                 raise
-        # Our own folder is full: what is kept already comes back, what is there now is not kept.
-        return _taken(
-            store, Snapshotter(store, replace(bounds, bytes=0), threading.Event(), may_drop=False), scope, request
-        )
+        # The state folder is full: stored contents are restored, and the current ones are not stored.
+        return _taken(store, _snapshotter(store, replace(bounds, bytes=0)), scope, request)
+
+
+def _snapshotter(store: Store, bounds: Bounds) -> Snapshotter:
+    return Snapshotter(store, bounds, threading.Event(), may_drop=False)
 
 
 def _taken(store: Store, snapshotter: Snapshotter, scope: SnapshotScope, request: RevertRequest) -> Taken:
@@ -108,12 +102,27 @@ def _taken(store: Store, snapshotter: Snapshotter, scope: SnapshotScope, request
                 _settled(store, steps, request)
             return Taken(steps, items, None, dead=dead)
         ids = tuple(step.id for step in steps)
-        number = store.begin("redo" if request.redo else "undo", _step_numbers(steps), request.session, "", roots, ids)
+        kind, words = "redo" if request.redo else "undo", ", ".join(map(str, ids))
+        number = store.begin(kind, words, request.session, "", roots, ids)
         store.note(number, (change for item in doable for change in _changes(item)))
-    return _done(store, snapshotter, scope, request, (steps, roots, terms, rules, items, number, dead))
+    items, aside = _restored(store, scope, request, terms, items, number)
+    with store.transaction():
+        reached = {item.root for item in items if not item.problem}
+        wanted = {(change.root, change.path) for change in store.changes(number)}
+        store.unnote(number)
+        for root, paths in roots:
+            if root in reached:
+                taken = snapshotter.take_paths(root, paths, below_root(rules, root))
+                store.note(number, (each for each in taken.changes if (each.root, each.path) in wanted))
+        failed = [item for item in items if item.problem and not item.mild]
+        store.end(number, tuple(f"`{item.path}`: {item.problem}" for item in failed))
+        # The steps are undone unless a later undo can still restore a path of them.
+        if all(item.problem.startswith("it was not kept") for item in failed):
+            _settled(store, steps, request, number)
+    return Taken(steps, items, number, aside, dead)
 
 
-def recovered(store: Store, scope: SnapshotScope) -> list[Step]:
+def recovered(store: Store, scope: SnapshotScope) -> list[UndoStep]:
     """End the steps of a killed runner, if there are any, and return them."""
     with store.turns.locked():
         if not store.turns.alone() or not store.open_steps():
@@ -122,51 +131,27 @@ def recovered(store: Store, scope: SnapshotScope) -> list[Step]:
             return _recovered(store, Snapshotter(store, scope.choice.bounds, threading.Event()), scope)
 
 
-def _recovered(store: Store, snapshotter: Snapshotter, scope: SnapshotScope) -> list[Step]:
+def _recovered(store: Store, snapshotter: Snapshotter, scope: SnapshotScope) -> list[UndoStep]:
     roots = {root for step in store.open_steps() for root, _ in step.roots}
     if not roots:
         return []
     rules = scope.rules(scope.terms(tuple(sorted(roots))))
-    return recover(store, snapshotter, lambda root: below_root(rules, root))
+    return snapshotter.recover(lambda root: below_root(rules, root))
 
 
-def _done(
-    store: Store,
-    snapshotter: Snapshotter,
-    scope: SnapshotScope,
-    request: RevertRequest,
-    planned: tuple[tuple[Step, ...], Roots, Terms, Rules, tuple[Item, ...], int, tuple[Step, ...]],
-) -> Taken:
-    steps, roots, terms, rules, items, number, dead = planned
+def _restored(
+    store: Store, scope: SnapshotScope, request: RevertRequest, terms: Terms, items: tuple[Item, ...], number: int
+) -> tuple[tuple[Item, ...], tuple[str, ...]]:
+    """Execute the plan. Return its items with their problems, and the files that were set aside, in words."""
     trees = known_trees(scope.cache)
-    # THREAT T16: whatever comes back under a name that programs run by themselves is looked at as if a command had
+    # THREAT T16: a file that is restored under a name that programs run by themselves is checked as if a command had
     # made it, also where only another file makes it one (a `HEAD` beside `hooks`).
     found = survey(terms, "", scope.cache)
-    # What was only closed is no secret when it is opened again.
+    # A path that was only closed is no secret when it is opened again.
     found = replace(found, masked=tuple(path for path in found.masked if path not in found.closed))
     watch = None if request.allowed.auto_run else Watch(terms, found, scope.aside, trees)
     items = _softened(restore(store, items, number))
-    aside = tuple(f"{each.what}: {each.fix}" for each in watch.settle()) if watch is not None else ()
-    with store.transaction():
-        reached = {item.root for item in items if not item.problem}
-        expected = store.changes(number)
-        store.unnote(number)
-        changes: dict[tuple[str, str], Change] = {}
-        for root, paths in roots:
-            if root not in reached:
-                continue
-            taken = snapshotter.take_paths(root, paths, below_root(rules, root))
-            changes |= {(change.root, change.path): change for change in taken.changes}
-        wanted = {(change.root, change.path) for change in expected}
-        store.note(number, (change for key, change in changes.items() if key in wanted))
-        left = [item for item in items if item.problem and not item.mild]
-        notes = tuple(f"`{item.path}`: {item.problem}" for item in left)
-        # What another wish may still bring back is not over.
-        over = not any(_may_yet(item) for item in left)
-        store.end(number, notes)
-        if over:
-            _settled(store, steps, request, number)
-    return Taken(steps, items, number, aside, dead)
+    return items, tuple(f"{each.what}: {each.fix}" for each in watch.settle()) if watch is not None else ()
 
 
 def _changes(item: Item) -> tuple[Change, ...]:
@@ -196,11 +181,7 @@ def _scanned(snapshotter: Snapshotter, root: str, paths: tuple[str, ...], rules:
     return ""
 
 
-def _may_yet(item: Item) -> bool:
-    return not item.problem.startswith("it was not kept")
-
-
-def _settled(store: Store, steps: tuple[Step, ...], request: RevertRequest, number: int | None = None) -> None:
+def _settled(store: Store, steps: tuple[UndoStep, ...], request: RevertRequest, number: int | None = None) -> None:
     """Mark these steps as undone, including the paths that could not be restored."""
     if request.redo:
         for step in steps:
@@ -208,21 +189,19 @@ def _settled(store: Store, steps: tuple[Step, ...], request: RevertRequest, numb
     store.mark(tuple(step.id for step in steps), number or -1)
 
 
-def _chosen(store: Store, request: RevertRequest) -> tuple[Step, ...]:
+def _chosen(store: Store, request: RevertRequest) -> tuple[UndoStep, ...]:
     if request.redo:
-        found = [step for step in store.steps() if step.kind == "undo" and step.undone is None][:1]
-        if not found:
+        undos = tuple(step for step in store.steps() if step.kind == "undo" and step.undone is None)
+        if not undos:
             raise _nothing("no undo was made here that could be taken back")
-        return tuple(found)
+        return undos[:1]
     own = undoable(store, request.ownership)
     of, undo = ("of an agent", "agent undo") if request.ownership is None else ("of this session", "/undo")
     if not own:
         raise _nothing(f"no action {of} changed a file here, or all of them were taken back already")
     if len(own) < request.count:
-        left = "1 action that is kept here can" if len(own) == 1 else f"{len(own)} actions that are kept here can"
-        why = (
-            f"only {left} be taken back" if request.ownership is None else f"only {left} be taken back, of this session"
-        )
+        stored = "1 action that is kept here can" if len(own) == 1 else f"{len(own)} actions that are kept here can"
+        why = f"only {stored} be taken back{'' if request.ownership is None else ', of this session'}"
         raise _nothing(why, f"write {undo} {len(own)}", what=f"{request.count} actions cannot be taken back")
     return own[: request.count]
 
@@ -233,13 +212,9 @@ def _nothing(
     return UndoError(Problem(what, why, fix))
 
 
-def _roots(store: Store, steps: tuple[Step, ...]) -> Roots:
+def _roots(store: Store, steps: tuple[UndoStep, ...]) -> Roots:
     found: dict[str, set[str]] = {}
     for step in steps:
         for change in store.changes(step.id):
             found.setdefault(change.root, set()).add(change.path)
     return tuple((root, tuple(sorted(paths))) for root, paths in sorted(found.items()))
-
-
-def _step_numbers(steps: tuple[Step, ...]) -> str:
-    return ", ".join(f"{step.id}" for step in steps)

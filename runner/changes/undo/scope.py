@@ -1,7 +1,10 @@
-"""The scope of snapshots: the roots, and the paths that are never read or written, by the lists of the sandbox."""
+"""The scope of snapshots: the settings, the roots, and the paths that are never read or written, by the lists of the
+sandbox.
+"""
 
 import hashlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from policy.model.facts import Facts
@@ -12,13 +15,15 @@ from policy.model.verdict import Rights, Terms
 from policy.terms import with_path_denials
 from runner.changes.undo.change_scan import Rules
 from runner.changes.undo.snapshot import Bounds
+from runner.config import Settings
+from runner.state.workspace import workspace_key
 from sandbox.linux.launch import survey
 from sandbox.workspace.inventory import AutorunInventory
 from sandbox.workspace.secret_files import plain_names, secret_names
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class UndoSettings:
     """The user's settings for undo.
 
     Attributes:
@@ -36,6 +41,24 @@ class Choice:
     more: frozenset[str] = frozenset()
 
 
+def choice_of(settings: Settings) -> UndoSettings:
+    """Return the `[undo]` settings of all layers."""
+
+    def number(name: str, usual: int) -> int:
+        found = settings.value("undo", name)
+        return found if isinstance(found, int) else usual
+
+    usual = Bounds()
+    more = settings.value("undo", "leave_out")
+    return UndoSettings(
+        enabled=settings.value("undo", "enabled") is not False,
+        required=settings.value("undo", "required") is True,
+        bounds=Bounds(number("steps", usual.steps), number("size", usual.bytes), number("file", usual.file)),
+        most=number("files", UndoSettings().most),
+        more=frozenset(str(name) for name in more) if isinstance(more, tuple) else frozenset(),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class SnapshotScope:
     """The facts, profile and settings that snapshots depend on.
@@ -45,7 +68,7 @@ class SnapshotScope:
 
     facts: Facts
     profile: Profile
-    choice: Choice
+    choice: UndoSettings
     cache: Path
     aside: Path
 
@@ -70,7 +93,7 @@ class SnapshotScope:
         """Return the scan rules under `terms`, with `masked` as absolute paths; `below_root` converts them."""
         names = plain_names(terms.hidden)
         found = survey(terms, "", self.cache)
-        # What is closed to us is masked inside, too; it is no secret to whoever opens it again.
+        # A path that this user cannot open is masked inside, too; it is no secret for a user who can open it.
         masked = frozenset(found.masked) - {*found.closed}
         return Rules(secret_names(names, terms.shown), masked, self.choice.more, self.choice.most)
 
@@ -78,6 +101,15 @@ class SnapshotScope:
         """Return a digest of the rules about secrets. If it changes, files are scanned again."""
         seed = repr((terms.hidden, terms.shown, sorted(self.choice.more)))
         return hashlib.sha256(seed.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def place(state: Path, workspace: str) -> Path:
+    """Return the folder for the snapshots of a workspace."""
+    return state / "snapshots" / workspace_key(workspace)
+
+
+def scope_of(facts: Facts, profile: Profile, choice: UndoSettings, cache: Path, state: Path) -> SnapshotScope:
+    return SnapshotScope(facts, profile, choice, cache, state / "aside")
 
 
 def inventory_of(scope: SnapshotScope, terms: Terms, root: str) -> AutorunInventory:
@@ -112,5 +144,4 @@ def secret_of(scope: SnapshotScope) -> Callable[[str], bool]:
 def below_root(rules: Rules, root: str) -> Rules:
     """Return the rules with the masked paths relative to `root`."""
     top = root.rstrip("/") + "/"
-    masked = frozenset(path[len(top) :] for path in rules.masked if path.startswith(top))
-    return Rules(rules.secret, masked, rules.more, rules.most)
+    return replace(rules, masked=frozenset(path[len(top) :] for path in rules.masked if path.startswith(top)))

@@ -1,28 +1,30 @@
 """The snapshot of one root: scan, read and store changed files, and return the changes since the last snapshot."""
 
+import contextlib
 import errno
 import hashlib
 import os
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from policy.model.frozen import dataclass
 from runner.changes import safe_open
 from runner.changes.undo import file_state
 from runner.changes.undo.blobs import LARGE, BlobPlace
-from runner.changes.undo.change_scan import Index, Rules, Seen, Stopped, TooMany, scan, scan_paths
-from runner.changes.undo.file_state import Change, Entry, Kind, entry_of, same
-from runner.changes.undo.store import Store
+from runner.changes.undo.change_scan import Index, Rules, ScanResult, ScanStopped, TooMany, scan, scan_paths
+from runner.changes.undo.file_state import Change, Entry, EntryKind, clock_margin, entry_of, same
+from runner.changes.undo.store import PARTLY, Store, UndoStep
 from runner.secrets.secret import holds_masked, longest_masked
-from sandbox.workspace.folder_cache import SHORT_MARGIN
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # of our own store: reading answers none of them
+KILLED = "the runner was killed while it ran; what anybody else changed until"
+DRAFT = ".ringfence-undo-"  # the names of files that are about to be put in place
 
 
 class _HoldsSecret(Exception):
     """An error for a content with a registered secret. Such a content is not stored."""
-
-
-PARTLY = "\0partly"  # after a root: what is known of single paths in it
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,20 +62,23 @@ class Snapshotter:
         self._bounds = bounds
         self._stop = stop
 
-    def take(self, root: str, rules: Rules) -> Snapshot:
-        """Take a snapshot of everything below the folder `root`. Raise OSError, TooMany, or Stopped.
+    def take(self, root: str, paths: tuple[str, ...], rules: Rules) -> Snapshot:
+        """Take a snapshot of `paths` below the folder `root`, or of everything below it if there are none. Raise
+        OSError, TooMany, or ScanStopped.
 
         If the root has grown too large, take a snapshot of all paths of the last scan, so that new files cannot hide a
         deletion.
         """
+        if paths:
+            return self.take_paths(root, paths, rules)
         known = self._store.index(root)
         try:
             return self._kept(root, root, known, scan(root, known, rules, self._stop))
         except TooMany:
             if not known:
                 raise
-            paths = (f"{folder}/{name}" if folder else name for folder, names in known.items() for name in names)
-            return self.take_paths(root, tuple(paths), rules)
+            every = (f"{folder}/{name}" if folder else name for folder, names in known.items() for name in names)
+            return self.take_paths(root, tuple(every), rules)
 
     def take_paths(self, root: str, paths: tuple[str, ...], rules: Rules) -> Snapshot:
         """Take a snapshot of `paths` below `root` and the folders above them. Raise OSError."""
@@ -82,7 +87,31 @@ class Snapshotter:
         known = self._store.index(key)
         return self._kept(root, key, known, scan_paths(root, known, rules, paths))
 
-    def _kept(self, root: str, key: str, known: Index, seen: Seen) -> Snapshot:
+    def recover(self, rules: Callable[[str], Rules]) -> list[UndoStep]:
+        """End the steps of killed runners, store their changes, and return the steps.
+
+        No action may run, since its step would be open as well.
+        """
+        dead = self._store.open_steps()
+        for step in dead:
+            noted = self._store.changes(step.id)
+            if step.kind != "action":
+                self._store.unnote(step.id)
+            for root, paths in step.roots:
+                with contextlib.suppress(OSError):  # the folder itself is gone: then no change of it can be noted
+                    _clean(root, paths, step.id)
+                    if step.kind == "action":
+                        self._store.note(step.id, self.take(root, paths, rules(root)).changes)
+                    else:
+                        self.take_paths(root, paths, rules(root))
+            if step.kind != "action":
+                now = (replace(each, after=self._store.last_entry(each.root, each.path)) for each in noted)
+                self._store.note(step.id, now)
+            until = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+            self._store.end(step.id, (*step.notes, f"{KILLED} {until} may be among it"))
+        return dead
+
+    def _kept(self, root: str, key: str, known: Index, seen: ScanResult) -> Snapshot:
         store = self._store
         files, size = self._read(root, known, seen.index, seen.fresh)
         changed = [folder for folder, names in seen.index.items() if known.get(folder) != names]
@@ -97,51 +126,49 @@ class Snapshotter:
         small = self._fitting(known, index, fresh) if fresh else {}
         places: dict[bytes, BlobPlace] = {}
         files = size = 0
-        top = safe_open.open_root(root)
         try:
-            for folder, names in fresh.items():
-                if self._stop.is_set():
-                    raise Stopped
-                try:
-                    with safe_open.folder(top, folder) as above:
-                        for name in names:
-                            found = index[folder][name]
-                            if (folder, name) in small:
-                                index[folder][name] = found._replace(unkept=small[folder, name], settled=False)
-                                continue
-                            index[folder][name] = self._file(name, above, found, places)
-                            files, size = files + 1, size + found.size
-                except OSError as error:
-                    if error.errno in FULL:
-                        raise
-                    continue  # the folder went meanwhile, and its files are not kept
+            with safe_open.opened_root(root) as top:
+                for folder, names in fresh.items():
+                    if self._stop.is_set():
+                        raise ScanStopped
+                    try:
+                        with safe_open.folder(top, folder) as above:
+                            for name in names:
+                                entry = index[folder][name]
+                                if (folder, name) in small:
+                                    index[folder][name] = entry._replace(unkept=small[folder, name], settled=False)
+                                    continue
+                                index[folder][name] = self._file(name, above, entry, places)
+                                files, size = files + 1, size + entry.size
+                    except OSError as error:
+                        if error.errno in FULL:
+                            raise
+                        continue  # the folder went meanwhile, and its files are not kept
             self._store.packs.flush()
         except BaseException:
             self._store.packs.give_up()
             raise
-        finally:
-            os.close(top)
         if places:
             self._store.keep(places)
         return files, size
 
-    def _file(self, name: str, above: int, found: Entry, places: dict[bytes, BlobPlace]) -> Entry:
+    def _file(self, name: str, above: int, entry: Entry, places: dict[bytes, BlobPlace]) -> Entry:
         """Return the entry of one file with its stored content, or with the reason why it is not stored."""
         for _ in range(3):
             try:
                 handle, status = safe_open.open_file(name, above)
             except OSError:
-                return found  # CLOSED, which the walk put there
+                return entry  # CLOSED, which the scan put there
             try:
-                now = time.time_ns()
+                settled = status.st_ctime_ns < time.time_ns() - clock_margin(status.st_ctime_ns)
                 digest = self._content(handle, status.st_size, places)
                 after = os.fstat(handle)
             except _HoldsSecret:
-                return entry_of(status, status.st_ctime_ns < now - _margin(status.st_ctime_ns), b"", file_state.SECRET)
+                return entry_of(status, settled, b"", file_state.SECRET)
             finally:
                 os.close(handle)
             if digest is not None and _stamp(after) == _stamp(status):
-                return entry_of(status, status.st_ctime_ns < now - _margin(status.st_ctime_ns), digest)
+                return entry_of(status, settled, digest)
         return entry_of(after, False, b"", file_state.MOVING)
 
     def _content(self, handle: int, size: int, places: dict[bytes, BlobPlace]) -> bytes | None:
@@ -158,7 +185,7 @@ class Snapshotter:
                 return None
             places[digest] = cloned[0]
             return digest
-        data = os.read(handle, size + 1) if size else os.read(handle, 1)
+        data = os.read(handle, size + 1)
         while len(data) < size and (more := os.read(handle, size + 1 - len(data))):
             data += more
         if len(data) != size:
@@ -178,7 +205,8 @@ class Snapshotter:
         unkept = {(folder, name): file_state.TOO_BIG for size, folder, name in sizes if size > self._bounds.file}
         left = sorted((each for each in sizes if each[0] <= self._bounds.file), reverse=True)
         # Most of what is young is read a second time only to be sure that it is what it was.
-        need = sum(size for size, folder, name in left if not _kept_already(known, folder, name, size))
+        young = [each for each in left if not _kept_already(known, *each)]
+        need = sum(size for size, *_ in young)
         store = self._store
         room = self._bounds.bytes - store.size()
         if need > room:
@@ -188,11 +216,9 @@ class Snapshotter:
             self._store.lost += store.drop_oldest(count // 2)
             store.sweep()
             room = self._bounds.bytes - store.size()
-        for size, folder, name in left:
+        for size, folder, name in young:
             if need <= room:
                 break
-            if _kept_already(known, folder, name, size):
-                continue
             need -= size
             unkept[folder, name] = file_state.NO_ROOM
         return unkept
@@ -218,9 +244,9 @@ def _differences(root: str, known: Index, index: Index, folders: Iterable[str]) 
                 yield Change(root, f"{folder}/{name}" if folder else name, before, after)
 
 
-def _kept_already(known: Index, folder: str, name: str, size: int) -> bool:
-    found = known.get(folder, {}).get(name)
-    return found is not None and found.kind == Kind.FILE and not found.unkept and found.size == size
+def _kept_already(known: Index, size: int, folder: str, name: str) -> bool:
+    entry = known.get(folder, {}).get(name)
+    return entry is not None and entry.kind == EntryKind.FILE and not entry.unkept and entry.size == size
 
 
 def _hashed(handle: int, size: int) -> bytes | None:
@@ -236,13 +262,15 @@ def _hashed(handle: int, size: int) -> bytes | None:
     return digest.digest() if left == 1 else None
 
 
-def _margin(ctime: int) -> int:
-    # The coarsest clock of a local file system ticks every two seconds (sandbox/workspace/folder_cache.py).
-    return SHORT_MARGIN if ctime % 10**9 else 2_500_000_000
-
-
 def _stamp(status: os.stat_result) -> tuple[int, int, int, int]:
     return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # of our own store: reading answers none of them
+def _clean(root: str, paths: tuple[str, ...], step: int) -> None:
+    """Remove the temporary files of an undo, or of a patch that was being applied."""
+    with safe_open.opened_root(root) as top:
+        for folder in {safe_open.split(path)[0] for path in paths}:
+            with contextlib.suppress(OSError), safe_open.folder(top, folder) as above:
+                for name in os.listdir(above):
+                    if name.startswith(f"{DRAFT}{step}-"):
+                        os.unlink(name, dir_fd=above)

@@ -7,25 +7,29 @@ import contextlib
 import json
 import marshal
 import os
+import shutil
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from policy.model.frozen import dataclass
+from policy.model.verdict import Problem
 from runner.changes.undo.blobs import BlobPlace, BlobStore
-from runner.changes.undo.change_scan import Index, Names
+from runner.changes.undo.change_scan import Index
 from runner.changes.undo.database import connect
-from runner.changes.undo.errors import unusable
-from runner.changes.undo.file_state import Change, Entry, pack, same, unpack
-from runner.changes.undo.lock import Turns
+from runner.changes.undo.file_state import Change, Entry, EntryKind, same
+from runner.changes.undo.lock import Turns, UndoError, unusable
 from runner.state.lineage import SessionLineage
 
 Roots = tuple[tuple[str, tuple[str, ...]], ...]
+PARTLY = "\0partly"  # after a root: what is known of single paths in it
+_NAME = "workspace"  # the file that says whose snapshots these are
+_GONE = 30 * 86_400.0  # seconds without use; a disk that is not mounted today may be back tomorrow
 _STEP = "id, kind, words, session, call, started, ended, undone, notes, takes_back, roots"
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class UndoStep:
     """One action that changed files, or one undo.
 
     Attributes:
@@ -43,7 +47,7 @@ class Step:
     """
 
     id: int
-    kind: str  # "action" or "undo"
+    kind: str
     words: str
     session: str
     call: str
@@ -101,6 +105,17 @@ class Store:
             }
         return known[root]
 
+    def last_entry(self, root: str, path: str) -> Entry | None:
+        """Return the entry of `path` at the last scan, of the whole root or of single paths; None if it is unknown."""
+        index, folder = self.index(root) or self.index(f"{root}{PARTLY}"), ""
+        *above, last = path.split("/")
+        for name in above:
+            entry = index.get(folder, {}).get(name)
+            if entry is None or entry.kind != EntryKind.FOLDER:
+                return None
+            folder = f"{folder}/{name}" if folder else name
+        return index.get(folder, {}).get(last)
+
     def roots(self) -> list[str]:
         """Return the folders that were scanned as a whole."""
         rows = self._db.execute("SELECT DISTINCT root FROM names")
@@ -117,7 +132,8 @@ class Store:
         exist.
         """
         key = os.fsencode(root)
-        rows = ((key, os.fsencode(folder), _body(index[folder])) for folder in changed)
+        bodies = ((folder, {name: _plain(entry) for name, entry in index[folder].items()}) for folder in changed)
+        rows = ((key, os.fsencode(folder), marshal.dumps(body)) for folder, body in bodies)
         self._db.executemany("INSERT OR REPLACE INTO names VALUES(?, ?, ?)", rows)
         self._db.executemany(
             "DELETE FROM names WHERE root = ? AND folder = ?", ((key, os.fsencode(folder)) for folder in gone)
@@ -176,14 +192,11 @@ class Store:
         """Mark the steps that `undo` reverted as not undone."""
         self._db.execute("UPDATE step SET undone = NULL WHERE undone = ?", (undo,))
 
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[UndoStep]:
         """Return all steps, newest first."""
-        rows = self._db.execute(
-            f"SELECT {_STEP} FROM step ORDER BY id DESC"  # noqa: S608  # names of ours
-        )
-        return [_step(row) for row in rows]
+        return [_step(row) for row in self._db.execute(f"SELECT {_STEP} FROM step ORDER BY id DESC")]  # noqa: S608  # names of ours
 
-    def open_steps(self) -> list[Step]:
+    def open_steps(self) -> list[UndoStep]:
         return [step for step in self.steps() if step.ended is None]
 
     def changes(self, step: int) -> list[Change]:
@@ -278,34 +291,24 @@ class Store:
             packs.drop(number)
 
 
-def _step(row: tuple[object, ...]) -> Step:
+def _step(row: tuple[object, ...]) -> UndoStep:
     *plain, notes, takes_back, roots = row
-    values = (*plain, _texts(str(notes)), _numbers(str(takes_back)), _roots(str(roots)))
-    return Step(*values)  # type: ignore[arg-type]  # our own table
+    places = tuple((root, tuple(paths)) for root, paths in json.loads(str(roots)))
+    values = (*plain, tuple(json.loads(str(notes))), tuple(json.loads(str(takes_back))), places)
+    return UndoStep(*values)  # type: ignore[arg-type]  # our own table
 
 
-def _texts(text: str) -> tuple[str, ...]:
-    return tuple(json.loads(text))
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(json.loads(text))
-
-
-def _roots(text: str) -> Roots:
-    return tuple((root, tuple(paths)) for root, paths in json.loads(text))
-
-
-def _body(names: Names) -> bytes:
-    return marshal.dumps({name: pack(entry) for name, entry in names.items()})
+def _plain(entry: Entry) -> tuple[object, ...]:
+    """Return the entry as plain values, from which `Entry` is created again."""
+    return (str(entry.kind), *entry[1:])
 
 
 def _dumped(entry: Entry | None) -> bytes | None:
-    return None if entry is None else marshal.dumps(pack(entry))  # type: ignore[arg-type]  # plain values
+    return None if entry is None else marshal.dumps(_plain(entry))  # type: ignore[arg-type]  # plain values
 
 
 def _entry(body: bytes | None) -> Entry | None:
-    return None if body is None else unpack(marshal.loads(body))  # noqa: S302  # written by us, in our private folder
+    return None if body is None else Entry(*marshal.loads(body))  # noqa: S302  # written by us, in our private folder
 
 
 def _hash(entry: Entry | None) -> bytes | None:
@@ -319,11 +322,44 @@ class StepOwnership:
     run: str
     earlier: SessionLineage = SessionLineage()
 
-    def holds(self, step: Step) -> bool:
+    def holds(self, step: UndoStep) -> bool:
         return step.session == self.run or self.earlier.holds(step.session, step.id)
 
 
-def undoable(store: Store, ownership: StepOwnership | None = None) -> tuple[Step, ...]:
+def undoable(store: Store, ownership: StepOwnership | None = None) -> tuple[UndoStep, ...]:
     """Return the actions that changed files and were not undone, newest first: all of them, or those of `ownership`."""
     found = (step for step in store.steps() if step.kind == "action" and step.undone is None)
     return tuple(step for step in found if (ownership is None or ownership.holds(step)) and store.changed(step.id))
+
+
+def clear(folder: Path) -> int:
+    """Remove everything stored in `folder` and return its size in bytes. Raise UndoError while an action runs."""
+    store = Store(folder)
+    try:
+        with store.turns.locked():
+            if not store.turns.alone():
+                why = "an action of an agent is running in this workspace"
+                raise UndoError(Problem("nothing was cleared", why, "wait until it is done"))
+            size = sum(path.stat().st_size for path in folder.iterdir())
+            # The locks stay while they are held, so that no other process begins with half of the files.
+            for path in sorted(folder.iterdir(), key=lambda path: path.name in ("lock", "active")):
+                path.unlink()
+            folder.rmdir()
+    finally:
+        store.close()
+    return size
+
+
+def sign(folder: Path, workspace: str) -> None:
+    """Write the path of the workspace into a new `folder`, and remove the folders of workspaces that no longer
+    exist.
+    """
+    name = folder / _NAME
+    if name.exists():
+        return
+    name.write_bytes(os.fsencode(workspace))
+    for other in folder.parent.iterdir():
+        with contextlib.suppress(OSError):  # another process is at it, or it was never signed
+            whose = os.fsdecode((other / _NAME).read_bytes())
+            if not os.path.isdir(whose) and time.time() - (other / "steps.db").stat().st_mtime > _GONE:
+                shutil.rmtree(other)

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from runner.changes.undo.blobs import Lost
 from runner.changes.undo.change_scan import Index
-from runner.changes.undo.file_state import Change, Entry, Kind
+from runner.changes.undo.file_state import Change, Entry, EntryKind
 from runner.changes.undo.plan import Item
 from runner.changes.undo.revert import Taken
-from runner.changes.undo.store import Step, Store
+from runner.changes.undo.store import Store, UndoStep
 from runner.text.sanitize import one_line, visible
 from sandbox.inside.files.diff import unified_rows
 
@@ -32,7 +32,7 @@ def steps_text(store: Store, limit: int) -> Iterator[str]:
         yield from (f"not kept: {line}" for line in not_kept(_reported_exclusions(root, store)))
 
 
-def deed(step: Step) -> str:
+def deed(step: UndoStep) -> str:
     """Return a step in words, on one line."""
     if step.kind == "action":
         return one_line(step.words, _WORDS)
@@ -108,7 +108,7 @@ def diff_text(store: Store, items: Sequence[Item], workspace: str, *, forward: b
     for item in items:
         if forward:
             item = replace(item, now=item.wanted, wanted=item.now)
-        if item.problem or Kind.FOLDER in (item.now and item.now.kind, item.wanted and item.wanted.kind):
+        if item.problem or EntryKind.FOLDER in (item.now and item.now.kind, item.wanted and item.wanted.kind):
             continue
         path = _path(item, workspace)
         old, new = _text(store, item.now), _text(store, item.wanted)
@@ -143,9 +143,9 @@ def _counts(changes: Sequence[Change]) -> tuple[int, int, int]:
 def _text(store: Store, entry: Entry | None) -> str | None:
     if entry is None:
         return ""
-    if entry.kind == Kind.LINK:
+    if entry.kind == EntryKind.LINK:
         return f"-> {entry.content.decode('utf-8', 'replace')}"
-    place = store.place(entry.content) if entry.kind == Kind.FILE and not entry.unkept else None
+    place = store.place(entry.content) if entry.kind == EntryKind.FILE and not entry.unkept else None
     if place is None or place.size > _LARGEST:
         return None
     try:

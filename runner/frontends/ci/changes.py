@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from policy.model.frozen import dataclass
 from runner.changes.review import tree_diff
 from runner.changes.review.copy_tree import Stamp, stamp
-from runner.changes.review.deadline import never
-from runner.changes.review.gitignore import Ignored, kept_by_git
-from runner.changes.review.tree_diff import OVERTIME
+from runner.changes.review.git_index import kept_by_git
+from runner.changes.review.gitignore import Ignored
+from runner.changes.review.tree_diff import OVERTIME, never
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def _ignored(workspace: str, over: Callable[[], bool]) -> Iterator[Ignored]:
     def read(path: str) -> bytes | None:
         try:
             found = tree_diff.side(top, path)
-        except tree_diff.Unreadable:
+        except tree_diff.UnreadableFile:
             return None
         return found.data if found is not None else None
 

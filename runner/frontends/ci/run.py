@@ -16,7 +16,7 @@ from policy.model.verdict import Problem
 from runner.agent.startup import RunArgs, chosen_model, opener, prepare_options, with_session
 from runner.audit.chain import AuditError
 from runner.audit.log import log_place
-from runner.changes.review.deadline import Deadline
+from runner.changes.review.tree_diff import Deadline
 from runner.config import Settings, shipped
 from runner.config.load import LOCAL_FILE, PROJECT_FILE
 from runner.engine.budget import Limit

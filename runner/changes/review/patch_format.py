@@ -3,15 +3,16 @@
 import base64
 import hashlib
 import zlib
+from collections.abc import Iterator, Sequence
 
 from policy.model.frozen import dataclass
-from runner.changes.review.line_diff import hunks, split
-from sandbox.inside.files.diff import Effort
+from sandbox.inside.files.diff import Effort, around, changes, grouped
 from sandbox.workspace.inventory import TreeNode
 
 NOTHING = "0" * 40
 FILE, PROGRAM, LINK = "100644", "100755", "120000"
 _LONGEST = 8 << 20  # bytes of a text that is compared line by line
+_USUAL = 4_000_000  # steps of comparing one pair of texts: some seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,48 @@ class Side:
         return hashlib.sha1(head + self.data, usedforsecurity=False).hexdigest()
 
 
+@dataclass(frozen=True, slots=True)
+class Hunk:
+    """One hunk of a patch.
+
+    Attributes:
+        old: first line in the old text, from 0, and the number of lines.
+        new: first line in the new text, from 0, and the number of lines.
+        lines: each line after ` `, `-` or `+`. A line has no line break at its end if the file has none there.
+    """
+
+    old: tuple[int, int]
+    new: tuple[int, int]
+    lines: tuple[bytes, ...]
+
+
+def split(data: bytes) -> list[bytes]:
+    """Return the lines with their line breaks, which are `\\n` alone. The last line may have no line break."""
+    lines = data.split(b"\n")
+    last = lines.pop()
+    return [line + b"\n" for line in lines] + ([last] if last else [])
+
+
+def hunks(old: Sequence[bytes], new: Sequence[bytes], effort: Effort | None = None) -> Iterator[Hunk]:
+    """Yield the hunks that turn `old` into `new`, in order. `effort` is charged for the comparison."""
+    own = Effort(_USUAL) if effort is None else Effort(min(_USUAL, effort.left), effort.over)
+    before = own.left
+    stretches = changes(old, new, own)
+    if effort is not None:
+        effort.left -= before - own.left
+    for group in grouped(stretches):
+        start, end, first, last = around(group, len(old))
+        lines: list[bytes] = []
+        at = start
+        for old_start, old_end, new_start, new_end in group:
+            lines += [b" " + line for line in old[at:old_start]]
+            lines += [b"-" + line for line in old[old_start:old_end]]
+            lines += [b"+" + line for line in new[new_start:new_end]]
+            at = old_end
+        lines += [b" " + line for line in old[at:end]]
+        yield Hunk((start, end - start), (first, last - first), tuple(lines))
+
+
 def node_of(side: Side | None) -> TreeNode | None:
     """Return the state of a path for the inventory of auto-run files."""
     return TreeNode("link" if side.mode == LINK else "file", side.data) if side is not None else None
@@ -37,11 +80,8 @@ def quoted(name: bytes) -> bytes:
     """Return a name as git-diff(1) writes it: in C's quotes if it contains anything but plain ASCII."""
     if all(0x20 <= byte < 0x7F and byte not in b'"\\' for byte in name):
         return name
-    return (
-        b'"'
-        + b"".join(_ESCAPES.get(byte) or (bytes([byte]) if 0x20 <= byte < 0x7F else b"\\%03o" % byte) for byte in name)
-        + b'"'
-    )
+    signs = (_ESCAPES.get(byte) or (bytes([byte]) if 0x20 <= byte < 0x7F else b"\\%03o" % byte) for byte in name)
+    return b'"' + b"".join(signs) + b'"'
 
 
 _ESCAPES = {7: b"\\a", 8: b"\\b", 9: b"\\t", 10: b"\\n", 11: b"\\v", 12: b"\\f", 13: b"\\r", 34: b'\\"', 92: b"\\\\"}
