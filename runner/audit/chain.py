@@ -63,7 +63,7 @@ class Record:
         return str(self.body.get("kind", ""))
 
 
-# What a number, a text or an object that is none of these leads to. Whoever owns the file can write anything into it.
+# Errors that values of an unexpected type lead to: the owner of the file can write anything into it.
 ODD = (TypeError, ValueError, AttributeError, KeyError, OverflowError, RecursionError, sqlite3.DatabaseError)
 
 
@@ -94,7 +94,7 @@ class Head:
     hash: str
 
 
-class Row(NamedTuple):
+class RecordRow(NamedTuple):
     """Stored record. `number` counts in its chain, `id` in the store: they are equal unless logs were merged.
 
     A row is a tuple, because a verification creates a million of them.
@@ -129,7 +129,7 @@ class Span(NamedTuple):
     time: str
 
 
-class Writing(Protocol):
+class LogTransaction(Protocol):
     """One transaction. A block that succeeds makes it durable; a block that fails changes nothing."""
 
     head: Head
@@ -141,7 +141,7 @@ class Writing(Protocol):
         """Remove the records up to the number `last`."""
 
 
-def append(writing: Writing, body: dict[str, object]) -> int:
+def append(writing: LogTransaction, body: dict[str, object]) -> int:
     """Append `body` to the chain as one more sealed record, inside a transaction, and return the record's id."""
     text = canonical(body)
     return writing.add(seal(writing.head.hash, text), text)
@@ -153,10 +153,10 @@ class Walk(Protocol):
     heads: tuple[Head, ...]
     count: int
 
-    def rows(self) -> Iterator[Row]: ...
+    def rows(self) -> Iterator[RecordRow]: ...
 
 
-class Store(Protocol):
+class LogStore(Protocol):
     """Store of a log. `name` is its name for people; `schema` is the version of its format.
 
     Attributes:
@@ -188,13 +188,13 @@ class Store(Protocol):
 
     @property
     def marks(self) -> bool: ...
-    def writing(self, failure: str) -> AbstractContextManager[Writing]: ...
-    def select(self, wanted: Wanted) -> Iterator[Row]: ...
-    def get(self, number: int) -> Row | None: ...
-    def outcome_of(self, decided: int) -> Row | None: ...
-    def cause_of(self, finished: int) -> Row | None: ...
-    def named(self, kind: str, name: str) -> Row | None: ...
-    def latest(self, kind: str, log: str = "") -> Row | None: ...
+    def writing(self, failure: str) -> AbstractContextManager[LogTransaction]: ...
+    def select(self, wanted: Wanted) -> Iterator[RecordRow]: ...
+    def get(self, number: int) -> RecordRow | None: ...
+    def outcome_of(self, decided: int) -> RecordRow | None: ...
+    def cause_of(self, finished: int) -> RecordRow | None: ...
+    def named(self, kind: str, name: str) -> RecordRow | None: ...
+    def latest(self, kind: str, log: str = "") -> RecordRow | None: ...
     def hashes(self, first: int, last: int, log: str = "") -> Iterator[str]: ...
     def older(self, before: str) -> tuple[int, int]: ...
     def spans(self, last: int) -> Iterator[Span]: ...

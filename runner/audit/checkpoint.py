@@ -6,7 +6,7 @@ from contextlib import suppress
 from json import loads
 from typing import TYPE_CHECKING
 
-from runner.audit.chain import ODD, AuditError, Row, Store, append, now
+from runner.audit.chain import ODD, AuditError, LogStore, RecordRow, append, now
 
 if TYPE_CHECKING:
     from runner.audit.signing import Signer
@@ -20,11 +20,7 @@ def leaf(record: str) -> bytes:
     return _sha256(b"\0" + bytes.fromhex(record)).digest()
 
 
-def _node(left: bytes, right: bytes) -> bytes:
-    return _sha256(b"\1" + left + right).digest()
-
-
-class Tree:
+class MerkleTree:
     """Merkle tree that grows by appending leaves. `peaks` are its complete subtrees, largest first: growing needs only
     them.
     """
@@ -36,7 +32,7 @@ class Tree:
         self.peaks = list(peaks)
 
     @classmethod
-    def of(cls, count: object, peaks: object) -> "Tree":
+    def of(cls, count: object, peaks: object) -> "MerkleTree":
         """Return the tree with the peaks that `told` returned. Raises ValueError when they do not form a tree."""
         if not isinstance(count, int) or not isinstance(peaks, list) or count < 0 or count.bit_count() != len(peaks):
             raise ValueError("no tree has these peaks")
@@ -57,7 +53,7 @@ class Tree:
             return _sha256().hexdigest()
         found = self.peaks[-1]
         for peak in reversed(self.peaks[:-1]):
-            found = _node(peak, found)
+            found = _sha256(b"\1" + peak + found).digest()
         return found.hex()
 
     @property
@@ -73,7 +69,7 @@ def _digest(value: object) -> bytes:
     return found
 
 
-def checkpoint(store: Store, signer: "Callable[[], Signer] | None") -> int | None:
+def checkpoint(store: LogStore, signer: "Callable[[], Signer] | None") -> int | None:
     """Add one to the log; None when the last record is one, there is no record, or only its owner may add one.
 
     A key that cannot be had is no reason to go without: the checkpoint then says why it is not signed.
@@ -97,12 +93,12 @@ def checkpoint(store: Store, signer: "Callable[[], Signer] | None") -> int | Non
         return append(writing, signs.signed(body) if signs is not None else body)
 
 
-def grown(store: Store, count: int) -> Tree:
+def grown(store: LogStore, count: int) -> MerkleTree:
     """Return the tree over the first `count` records of the chain that is appended to.
 
     The tree is continued from the newest stored tree that is small enough.
     """
-    kept = [Tree()]
+    kept = [MerkleTree()]
     for row in map(store.latest, ("checkpoint", "tombstone")):
         with suppress(*ODD):  # `verify` names it
             kept += [tree_of(row)] if row is not None else []
@@ -112,7 +108,7 @@ def grown(store: Store, count: int) -> Tree:
     return tree
 
 
-def tree_of(row: Row) -> Tree:
+def tree_of(row: RecordRow) -> MerkleTree:
     """Return the tree that a checkpoint or a tombstone holds. Raises ValueError when it holds no tree."""
     body = loads(row.body)
-    return Tree.of(body.get("count" if row.kind == "checkpoint" else "last"), body.get("peaks"))
+    return MerkleTree.of(body.get("count" if row.kind == "checkpoint" else "last"), body.get("peaks"))

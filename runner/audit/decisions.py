@@ -5,10 +5,12 @@ from collections.abc import Iterator
 
 from policy.model.frozen import dataclass
 from runner.audit.chain import Record
+from runner.audit.fields import beginning, items, mapping
 from runner.audit.log import AuditLog
-from runner.audit.query import Query
+from runner.audit.query import Query, was_question
 
 DECISIONS = ("decided", "refused", "applied", "planned")  # the kinds of record that say what was to be done
+_TELLING = ("script", "argv", "pattern", "path", "url", "root", "plan")  # the field that says most of an action
 SESSIONS = 256  # that are held at a time: a log may have as many of them as it has decisions
 
 
@@ -26,6 +28,80 @@ class DecisionTrail:
     session: Record | None
     finished: Record | None
 
+    @property
+    def body(self) -> dict[str, object]:
+        return self.record.body
+
+    @property
+    def outcome(self) -> dict[str, object]:
+        """Return the body of the outcome; empty without an outcome."""
+        return self.finished.body if self.finished else {}
+
+    @property
+    def start(self) -> dict[str, object]:
+        """Return the body of the session's record; empty without a session."""
+        return self.session.body if self.session else {}
+
+    @property
+    def malformed(self) -> bool:
+        """Return True for a call that never became an action."""
+        return self.record.kind == "refused"
+
+    @property
+    def denied(self) -> bool:
+        return self.body.get("verdict") == "deny"
+
+    @property
+    def asked(self) -> bool:
+        return was_question(self.body)
+
+    @property
+    def tier(self) -> str:
+        """Return the deciding tier; `malformed` for a call that never became an action."""
+        return "malformed" if self.malformed else beginning(mapping(self.body.get("cell")).get("tier"))
+
+    @property
+    def rule(self) -> str:
+        return beginning(mapping(self.body.get("because")).get("rule"))
+
+    @property
+    def why(self) -> str:
+        field, name = ("problem", "what") if self.malformed else ("because", "text")
+        return beginning(mapping(self.body.get(field)).get(name))
+
+    @property
+    def action_value(self) -> object:
+        """Return the requested action as recorded: a script, the joined words of a program, a path, or the arguments of
+        a call.
+        """
+        if self.malformed:
+            return self.body.get("arguments")
+        action = mapping(self.body.get("action"))
+        value = next((action[name] for name in _TELLING if name in action), "")
+        if isinstance(value, list):
+            return " ".join(beginning(word) for word in value)
+        return {**value, "cut": beginning(value).replace("\0", " ")} if isinstance(value, dict) else value
+
+    @property
+    def action(self) -> str:
+        return beginning(self.action_value)
+
+    @property
+    def hosts(self) -> list[str]:
+        """Return each host that the action named or tried to reach once, without ports."""
+        effects = map(mapping, items(self.body.get("effects")))
+        named = [beginning(effect.get("target")) for effect in effects if effect.get("kind") == "connects"]
+        tried = [beginning(mapping(made).get("host")) for made in items(self.outcome.get("connections"))]
+        return list(dict.fromkeys(_bare(host) for host in [*named, *tried] if host))
+
+
+def _bare(host: str) -> str:
+    """Return the host without its port, and an IPv6 address without its brackets."""
+    name, colon, port = host.rpartition(":")
+    if colon and port.isdigit() and (":" not in name or name.endswith("]")):
+        host = name
+    return host[1:-1] if host.startswith("[") and host.endswith("]") else host
+
 
 def deeds(log: AuditLog, query: Query | None = None, *, limit: int | None = None) -> Iterator[DecisionTrail]:
     """Yield the decisions that match `query`, newest first, at most `limit`."""
@@ -40,11 +116,11 @@ def deeds(log: AuditLog, query: Query | None = None, *, limit: int | None = None
             if len(sessions) >= SESSIONS:
                 sessions.clear()
             sessions[name] = log.named("session", name)
-        session = sessions[name]
         finished = log.outcome_of(record.id) if record.body.get("verdict") != "deny" else None  # nothing ran
-        if wanted.matches(record.body, session.body if session else {}, finished.body if finished else {}):
+        trail = DecisionTrail(record, sessions[name], finished)
+        if wanted.matches(trail.body, trail.start, trail.outcome):
             left = None if left is None else left - 1
-            yield DecisionTrail(record, session, finished)
+            yield trail
 
 
 def trail_of(log: AuditLog, record: Record) -> DecisionTrail | None:

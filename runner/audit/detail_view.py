@@ -25,21 +25,9 @@ _FINISHED = frozenset((
     "connections", "connected", "enforcement", "started", "used", "changed", "changes",
 ))
 # fmt: on
-_SESSION = (
-    ("workspace", "workspace"),
-    ("mode", "mode"),
-    ("model", "model"),
-    ("began", "time"),
-    ("program", "program"),
-    ("python", "python"),
-    ("kernel", "kernel"),
-    ("user", "user"),
-    ("process", "process"),
-    ("commit", "commit"),
-    ("policy", "policy"),
-)
+_SESSION = ("workspace", "mode", "model", "time", "program", "python", "kernel", "user", "process", "commit", "policy")
 _OF_SESSION = frozenset(
-    {"kind", "session", "unattended", "sources", "hashes", "offset", "argv", "enforcement", *(f for _, f in _SESSION)}
+    {"kind", "session", "unattended", "sources", "hashes", "offset", "argv", "enforcement", *_SESSION}
 )
 
 
@@ -60,9 +48,8 @@ def record_text(record: Record, *, ended: Record | None = None, colour: bool = F
         told = _session(record)
         told += _rest("ended", ended.body, frozenset({"kind", "session"})) if ended else []
     else:
-        told = _rest(
-            visible(f"record {record.id}, {record.kind or 'of no kind'}", lines=False), record.body, frozenset()
-        )
+        title = visible(f"record {record.id}, {record.kind or 'of no kind'}", lines=False)
+        told = _rest(title, record.body, ())
     told.append(("sealed", shown([_seal(record)])))
     return titled(told, colour=colour)
 
@@ -78,8 +65,7 @@ def _head(deed: DecisionTrail) -> Iterator[ExplanationSection]:
 
 def _decision(deed: DecisionTrail) -> list[ExplanationSection]:
     body = deed.record.body
-    workspace = text(deed.session.body.get("workspace")) if deed.session else ""
-    explanation = explanation_of(body, workspace)
+    explanation = explanation_of(body, text(deed.start.get("workspace")))
     if explanation is None:
         problem = mapping(body.get("problem"))
         refusal = [text(problem.get("what"))] + [f"{name}: {text(problem.get(name))}" for name in ("why", "fix")]
@@ -135,14 +121,14 @@ def _grant(name: str, kept: Body) -> str:
 def _enforced(deed: DecisionTrail) -> Iterator[ExplanationSection]:
     body = deed.record.body
     backend = text(body.get("backend"))
-    report = mapping(deed.finished.body.get("enforcement")) if deed.finished else {}
+    report = mapping(deed.outcome.get("enforcement"))
     reach = text(body.get("reach"))
     if reach and reach != backend:
         yield "judged for", shown([f"the reach of {reach}"])
     if report:
         yield "enforced", shown(list(_report(report)))
     elif backend and backend != "none":
-        known = mapping(deed.session.body.get("enforcement")) if deed.session else {}
+        known = mapping(deed.start.get("enforcement"))
         yield "to be enforced", shown(list(_report(known)) or [f"by {backend}; nothing more is known"])
 
 
@@ -228,11 +214,10 @@ def _session(record: Record | None) -> list[ExplanationSection]:
         return [("session", shown(["its record is not in this log"]))]
     body = record.body
     lines = [f"{'name':<9} {text(body.get('session'))}"]
-    for label, field in _SESSION:
-        value = body.get(field)
-        if value is not None:
-            lines.append(f"{label:<9} {_clock(body) if field == 'time' else _plain(value)}")
-    lines.append(f"{'attended':<9} {'nobody was there' if body.get('unattended') else 'somebody was there'}")
+    for name in _SESSION:
+        if body.get(name) is not None:
+            lines.append(f"{'began':<9} {_clock(body)}" if name == "time" else f"{name:<9} {_plain(body[name])}")
+    lines.append(f"{'attended':<9} {'nobody was there' if body.get('unattended') else 'a user was there'}")
     hashes = mapping(body.get("hashes"))
     for index, name in enumerate(texts(body.get("sources"))):
         digest = text(hashes.get(name))
@@ -240,9 +225,8 @@ def _session(record: Record | None) -> list[ExplanationSection]:
     if body.get("argv"):
         lines.append(f"{'started':<9} {shlex.join(texts(body.get('argv')))}")
     report = mapping(body.get("enforcement"))
-    lines += (
-        [f"{'sandbox' if not index else '':<9} {line}" for index, line in enumerate(_report(report))] if report else []
-    )
+    sandbox = _report(report) if report else ()
+    lines += [f"{'sandbox' if not index else '':<9} {line}" for index, line in enumerate(sandbox)]
     return [("session", shown(lines)), *_rest("also recorded of the session", body, _OF_SESSION)]
 
 

@@ -14,9 +14,8 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from itertools import islice
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from policy.model.assessment import Scope
 from policy.model.facts import Facts, Kind, PathFact, Remotes
 from policy.model.profile import Profile
 
@@ -31,42 +30,21 @@ class FactRecorder:
     with."""
 
     def __init__(self, facts: Facts, profile: Profile) -> None:
-        self._look: dict[str, PathFact] = {}
-        self._which: dict[str, str | None] = {}
-        self._names: dict[str, tuple[str, ...] | None] = {}
-        self._remotes: dict[str, Remotes] = {}
-        self._tracked: dict[str, tuple[str, ...] | None] = {}
-        self._logins: dict[str, bool] = {}
-        self._registries: dict[tuple[str, str], tuple[tuple[str, Scope], ...]] = {}
+        self._answers: dict[str, dict[str, Any]] = {name: {} for name in _ENCODERS}
         self._profile = profile
         self._parts: tuple[dict[str, object], ...] = ()
-        self.facts = replace(
-            facts,
-            look=_kept(facts.look, self._look),
-            which=_kept(facts.which, self._which),
-            names=_kept(facts.names, self._names),
-            remotes=_kept(facts.remotes, self._remotes),
-            tracked=_kept(facts.tracked, self._tracked),
-            login=_kept(facts.login, self._logins),
-            registries=self._asking(facts.registries),
-        )
-
-    def _asking(
-        self, registries: Callable[[str, str], tuple[tuple[str, Scope], ...]]
-    ) -> Callable[[str, str], tuple[tuple[str, Scope], ...]]:
-        def found(program: str, folder: str) -> tuple[tuple[str, Scope], ...]:
-            answer = self._registries[program, folder] = registries(program, folder)
-            return answer
-
-        return found
+        recording: dict[str, Any] = {
+            name: _recording(getattr(facts, name), answers) for name, answers in self._answers.items()
+        }
+        self.facts = replace(facts, **recording)
 
     def parts(self) -> tuple[dict[str, object], ...]:
         """Return the facts for the record, unchanged after the first call. Facts beyond MOST are left out and
         counted."""
-        self._parts = self._parts or self._made()
+        self._parts = self._parts or self._encoded()
         return self._parts
 
-    def _made(self) -> tuple[dict[str, object], ...]:
+    def _encoded(self) -> tuple[dict[str, object], ...]:
         facts = self.facts
         machine: dict[str, object] = {
             "about": "machine",
@@ -80,18 +58,10 @@ class FactRecorder:
             "lists": lists(self._profile),
         }
         room = _Room()
-        asked: dict[str, object] = {
-            "about": "asked",
-            "look": room.of(self._look, _place),
-            "which": room.of(self._which, _as_it_is),
-            "names": room.of(self._names, _as_it_is),
-            "remotes": room.of(self._remotes, _remotes),
-            "tracked": room.of(self._tracked, _as_it_is),
-            **({"logins": room.of(self._logins, _as_it_is)} if self._logins else {}),
-            "registries": room.of(
-                {f"{program}\0{folder}": found for (program, folder), found in self._registries.items()}, _as_it_is
-            ),
-        }
+        asked: dict[str, object] = {"about": "asked"}
+        for name, answers in self._answers.items():
+            if answers or name != "login":  # records of earlier versions have no field for logins
+                asked["logins" if name == "login" else name] = room.encode(answers, _ENCODERS[name])
         return machine, top(facts), {**asked, "cut": room.cut}
 
 
@@ -128,41 +98,43 @@ class _Room:
     """
 
     def __init__(self) -> None:
-        self.left = MOST
+        self.remaining = MOST
         self.cut = 0
 
-    def of(self, asked: dict[str, _Value], told: Callable[[str, _Value], object]) -> dict[str, object]:
-        kept = {}
-        for name, answer in asked.items():
-            said = told(name, answer)
-            self.left -= len(name) + 8 + (len(json.dumps(said)) if said is not None else 0)
-            if self.left < 0:
+    def encode(self, answers: dict[str, _Value], encoder: Callable[[str, _Value], object]) -> dict[str, object]:
+        encoded = {}
+        for name, answer in answers.items():
+            value = encoder(name, answer)
+            self.remaining -= len(name) + 8 + (len(json.dumps(value)) if value is not None else 0)
+            if self.remaining < 0:
                 self.cut += 1
             else:
-                kept[name] = said
-        return kept
+                encoded[name] = value
+        return encoded
 
 
-def _kept(ask: Callable[[str], _Value], into: dict[str, _Value]) -> Callable[[str], _Value]:
-    def found(name: str) -> _Value:
-        answer = into[name] = ask(name)
+def _recording(ask: Callable[..., _Value], answers: dict[str, _Value]) -> Callable[..., _Value]:
+    """Return `ask` with each answer stored in `answers`, under the words of the request."""
+
+    def recording(*words: str) -> _Value:
+        answer = answers["\0".join(words)] = ask(*words)
         return answer
 
-    return found
+    return recording
 
 
-def _place(path: str, found: PathFact) -> object:
+def _place(path: str, fact: PathFact) -> object:
     """Return the kind of a path, and its real path when that differs."""
-    return found.kind.value if found.real == path else [found.kind.value, found.real]
+    return fact.kind.value if fact.real == path else [fact.kind.value, fact.real]
 
 
-def _as_it_is(_: str, found: object) -> object:
-    return found
+def _unchanged(_: str, value: object) -> object:
+    return value
 
 
-def _remotes(_: str, found: Remotes) -> object:
+def _remotes(_: str, remotes: Remotes) -> object:
     """Return every field of the remotes; addresses without a password."""
-    return {each.name: _without_passwords(getattr(found, each.name)) for each in fields(found)}
+    return {each.name: _without_passwords(getattr(remotes, each.name)) for each in fields(remotes)}
 
 
 def _without_passwords(value: object) -> object:
@@ -171,3 +143,15 @@ def _without_passwords(value: object) -> object:
     if isinstance(value, Mapping):
         return {name: _without_passwords(each) for name, each in value.items()}
     return [_without_passwords(each) for each in value] if isinstance(value, tuple) else value
+
+
+# Functions of the facts, in the order in which their answers are recorded, with the encoders of the answers.
+_ENCODERS: dict[str, Callable[[str, Any], object]] = {
+    "look": _place,
+    "which": _unchanged,
+    "names": _unchanged,
+    "remotes": _remotes,
+    "tracked": _unchanged,
+    "login": _unchanged,
+    "registries": _unchanged,
+}

@@ -36,12 +36,9 @@ class Recorded:
         self.looked: list[str] = []
         self._now = now
         self._places = {path: _fact(path, found) for path, found in _table(asked, "look").items()}
-        self._which = _table(asked, "which")
-        self._names = _table(asked, "names")
-        self._remotes = _table(asked, "remotes")
-        self._registries = _table(asked, "registries")
-        self._tracked = _table(asked, "tracked") if "tracked" in asked else {}  # records of earlier versions have none
-        self._logins = _table(asked, "logins") if "logins" in asked else {}  # only where somebody asked
+        self._answers = {name: _table(asked, name) for name in ("which", "names", "remotes", "registries")}
+        # Records of earlier versions have no `tracked`; `logins` is recorded only if a login was asked for.
+        self._answers |= {name: _table(asked, name) for name in ("tracked", "logins") if name in asked}
         self.facts = Facts(
             workspace=_text(machine, "workspace"),
             home=_text(machine, "home"),
@@ -108,44 +105,44 @@ class Recorded:
         return None
 
     def _found(self, name: str) -> str | None:
-        found = self._answer(self._which, name, f"where the program `{name}` is")
-        return found if isinstance(found, str) else None
+        path = self._answer("which", name, f"where the program `{name}` is", _unchanged)
+        return path if isinstance(path, str) else None
 
     def _listed(self, folder: str) -> tuple[str, ...] | None:
-        found = self._answer(self._names, folder, f"what is in `{folder}`")
-        return self._read(_texts, found) if found is not None else None
+        return self._answer("names", folder, f"what is in `{folder}`", _texts)
 
     def _remote(self, folder: str) -> Remotes:
-        found = self._answer(self._remotes, folder, f"the remotes of `{folder}`")
-        return self._read(_remotes, found) or Remotes()
+        return self._answer("remotes", folder, f"the remotes of `{folder}`", _remotes) or Remotes()
 
     def _kept(self, where: str) -> tuple[str, ...] | None:
-        found = self._answer(self._tracked, where, f"which secret files the {where} of the repository holds")
-        return self._read(_texts, found) if found is not None else None
+        return self._answer("tracked", where, f"which secret files the {where} of the repository holds", _texts)
 
     def _login(self, path: str) -> bool:
-        return self._answer(self._logins, path, f"whether `{path}` holds a login") is True
+        return self._answer("logins", path, f"whether `{path}` holds a login", _unchanged) is True
 
     def _registry(self, program: str, folder: str) -> tuple[tuple[str, Scope], ...]:
-        found = self._answer(self._registries, f"{program}\0{folder}", f"the registries of `{program}` in `{folder}`")
-        return self._read(_registries, found) or ()
+        what = f"the registries of `{program}` in `{folder}`"
+        return self._answer("registries", f"{program}\0{folder}", what, _registries) or ()
 
-    def _read(self, read: Callable[[object], _Value], found: object) -> _Value | None:
-        """Return the recorded answer, or None if it is not a valid answer."""
+    def _answer(self, table: str, name: str, what: str, read: Callable[[object], _Value]) -> _Value | None:
+        """Return the recorded answer, or None if there is none or it is not valid."""
+        answers = self._answers.get(table, {})
+        if name not in answers:
+            self.missing.append(what)
+        answer = answers.get(name)
         try:
-            return read(found) if found is not None else None
+            return read(answer) if answer is not None else None
         except ValueError as error:
             self.missing.append(str(error))
             return None
 
-    def _answer(self, table: Mapping[str, object], name: str, what: str) -> object:
-        if name not in table:
-            self.missing.append(what)
-        return table.get(name)
+
+def _unchanged(value: object) -> object:
+    return value
 
 
 def _above(path: str) -> list[str]:
-    """Yield every parent folder of `path`, the nearest first."""
+    """Return every parent folder of `path`, the nearest first."""
     parts = path.split("/")
     return ["/".join(parts[:count]) or "/" for count in range(len(parts) - 1, 0, -1)]
 

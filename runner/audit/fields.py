@@ -1,8 +1,13 @@
 """Total readers of record fields: they accept any value, since a log may be of another version, or modified."""
 
+import re
 from collections.abc import Mapping
+from datetime import datetime
 
 CUT = "…"  # ends what was cut when it was recorded
+
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+_LONGEST = 1 << 31  # characters of a script
 
 Body = Mapping[str, object]
 
@@ -31,3 +36,42 @@ def number(value: object) -> int | float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return value if -(2.0**63) < value < 2.0**63 else None  # nor is it NaN, which JSON does not have
+
+
+def beginning(value: object) -> str:
+    """Return a text, or the recorded beginning of one that was cut, without a mark."""
+    if isinstance(value, dict):
+        value = value.get("cut")
+    return value if isinstance(value, str) else ""
+
+
+def length(value: object) -> int:
+    """Return the length of the whole text, also when only its beginning was recorded."""
+    recorded = integer(value.get("length")) if isinstance(value, dict) else None
+    return max(len(beginning(value)), recorded or 0)
+
+
+def integer(value: object) -> int | None:
+    whole = number(value)
+    return whole if isinstance(whole, int) else None
+
+
+def utc_time(value: object) -> str:
+    """Return a time in the format of records; empty for anything else."""
+    return beginning(value) if _TIME.fullmatch(beginning(value)) else ""
+
+
+def milliseconds(value: object) -> int:
+    """Return a time in milliseconds since 1970; 0 for text that is not a time."""
+    try:
+        return int(datetime.fromisoformat(beginning(value)).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        return 0
+
+
+def text_span(value: object) -> list[int]:
+    """Return begin and end in code points, half-open; empty for none."""
+    ends = [integer(each) for each in items(value)]
+    if len(ends) != 2 or ends[0] is None or ends[1] is None or not 0 <= ends[0] < ends[1] <= _LONGEST:
+        return []
+    return [ends[0], ends[1]]

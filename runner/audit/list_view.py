@@ -25,7 +25,7 @@ WIDE = 400  # characters of a line that nobody looks at through a terminal
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ListEntry:
     """One decision and its outcome, in words."""
 
     id: int
@@ -95,24 +95,24 @@ def whole(log: AuditLog, found: Record) -> str:
     return json.dumps(told, indent=2)
 
 
-def entry(deed: DecisionTrail) -> Entry:
+def entry(deed: DecisionTrail) -> ListEntry:
     """Return one decision in words, which are as untrusted as the record: `entry_lines` makes them safe to print."""
     record, finished = deed.record, deed.finished
     body = record.body
     because, cell, problem = mapping(body.get("because")), mapping(body.get("cell")), mapping(body.get("problem"))
     answer = mapping(body.get("answer"))
     said = ("yes" if answer.get("yes") else "no") if answer else ""
-    malformed = record.kind == "refused"
-    stopped = items(finished.body.get("violations")) if finished else []
-    return Entry(
+    malformed = deed.malformed
+    stopped = items(deed.outcome.get("violations"))
+    return ListEntry(
         id=record.id,
         time=text(body.get("time")),
         tool=text(body.get("tool")),
         verdict=text(body.get("verdict")),
-        tier="malformed" if malformed else text(cell.get("tier")),
+        tier=deed.tier,
         action=text(body.get("arguments")) if malformed else action_line(mapping(body.get("action"))),
         why=text(problem.get("what") if malformed else because.get("text")),
-        rule=text(because.get("rule")),
+        rule=deed.rule,
         cell="" if malformed else _cell(cell, unanswered=body.get("verdict") == "deny" and not answer),
         answer=f"{said}, by {text(answer.get('by'))}{_kept(body, answer)}" if answer else "",
         outcome=_outcome(finished.body) if finished else "",
@@ -123,7 +123,7 @@ def entry(deed: DecisionTrail) -> Entry:
     )
 
 
-def entry_lines(told: Entry, *, colour: bool, width: int) -> Iterator[str]:
+def entry_lines(told: ListEntry, *, colour: bool, width: int) -> Iterator[str]:
     """Return safe lines of at most `width` columns for a terminal. A width above `WIDE` means no terminal: nothing is
     cut.
     """
@@ -131,9 +131,8 @@ def entry_lines(told: Entry, *, colour: bool, width: int) -> Iterator[str]:
     hue = red if told.verdict == "deny" else green
     tier = _HUES.get(told.tier, "") if colour else ""
     narrow = width < NARROW
-    day = visible(
-        f"{told.time[5:10]} {told.time[11:16]}" if narrow else f"{told.time[:10]} {told.time[11:19]}", lines=False
-    )
+    time = f"{told.time[5:10]} {told.time[11:16]}" if narrow else f"{told.time[:10]} {told.time[11:19]}"
+    day = visible(time, lines=False)
     head = f"{told.id:>5}  {day}  "
     verdict, badge = (f"{visible(told.verdict, lines=False):<5}  ", f"{visible(told.tier, lines=False):<13}  ")
     who = visible(f"{told.log[:8]}  {told.tool}" if told.log else told.tool, lines=False)

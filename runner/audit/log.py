@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from policy.model.verdict import Problem
-from runner.audit.chain import AuditError, Record, Row, Store, Wanted, append, canonical, digest, now, seal
+from runner.audit.chain import AuditError, LogStore, Record, RecordRow, Wanted, append, canonical, digest, now, seal
 from runner.audit.records import finished_body
 from runner.audit.stores.sqlite import SqliteStore
 from runner.state.paths import state_dir
@@ -38,7 +38,7 @@ class AuditLog:
 
     def __init__(
         self,
-        store: Store,
+        store: LogStore,
         *,
         redact: Callable[[str], str] | None = None,
         signer: "Callable[[], Signer] | None" = None,
@@ -191,10 +191,10 @@ class AuditLog:
                     append(writing, {"kind": "facts", "time": now(), "sha256": name, "said": note})
             return writing.add(seal(writing.head.hash, text), text)
 
-    def _known(self, row: Row | None) -> Record | None:
+    def _known(self, row: RecordRow | None) -> Record | None:
         return self._record(row) if row is not None else None
 
-    def _record(self, row: Row) -> Record:
+    def _record(self, row: RecordRow) -> Record:
         from runner.audit.legacy import current  # only readers need this module
 
         try:
@@ -207,11 +207,11 @@ class AuditLog:
         return Record(row.id, row.hash, current(body), row.log if self.store.merged else "", row.number)
 
 
-def _database(url: str, *, write: bool) -> Store:
+def _database(url: str, *, write: bool) -> LogStore:
     try:
         from runner.audit.stores.postgres import PostgresStore
     except ImportError:
-        what = "the audit log is in a database, and what talks to one is not installed"
+        what = "the audit log is in a database, and the driver for it is not installed"
         fix = "install it with: pip install 'ringfence[fleet]'"
         raise AuditError(Problem(what, "it is an extra, which few need", fix)) from None
     return PostgresStore.open(url, write=write)

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem
-from runner.audit.chain import AuditError, Head, Row, Store, Walk
+from runner.audit.chain import AuditError, Head, LogStore, RecordRow, Walk
 from runner.audit.checkpoint import tree_of
 from runner.audit.stores.sqlite import write_merged
-from runner.audit.verify import BrokenChain, Expected, Progress, verify
+from runner.audit.verify import BrokenChain, Expected, VerifyProgress, verify
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Merged:
     left_out: tuple[str, ...]
 
 
-def merge(sources: Sequence[Store], into: Path, progress: Progress | None = None) -> Merged:
+def merge(sources: Sequence[LogStore], into: Path, progress: VerifyProgress | None = None) -> Merged:
     """Write `into`, which must not exist; it appears whole or not at all. Raises AuditError for a log that does not
     hold, and for two that begin alike and go on differently."""
     if os.path.lexists(into):
@@ -70,7 +70,7 @@ def _there(into: Path) -> AuditError:
     return AuditError(Problem("the logs were not merged", f"`{into}` is there already", fix))
 
 
-def _owners(sources: Sequence[Store], walks: Sequence[Walk]) -> tuple[dict[str, tuple[Head, int]], list[str]]:
+def _owners(sources: Sequence[LogStore], walks: Sequence[Walk]) -> tuple[dict[str, tuple[Head, int]], list[str]]:
     """Return the source that each chain is taken from, by name, and what is left out."""
     owners: dict[str, tuple[Head, int]] = {}
     left_out = []
@@ -92,7 +92,7 @@ def _owners(sources: Sequence[Store], walks: Sequence[Walk]) -> tuple[dict[str, 
     return owners, left_out
 
 
-def _same(sources: Sequence[Store], longer: tuple[Head, int], shorter: tuple[Head, int]) -> None:
+def _same(sources: Sequence[LogStore], longer: tuple[Head, int], shorter: tuple[Head, int]) -> None:
     """Raise AuditError unless the shorter chain is the beginning of the longer one."""
     log, last = shorter[0].log, shorter[0].number
     names = [sources[each[1]].name for each in (longer, shorter)]
@@ -109,13 +109,13 @@ def _same(sources: Sequence[Store], longer: tuple[Head, int], shorter: tuple[Hea
     raise AuditError(Problem(what, why, "keep both as they are; one of them is not what its head says"))
 
 
-def _pruned(source: Store, log: str) -> int:
+def _pruned(source: LogStore, log: str) -> int:
     """Return the number of records of a chain that a tombstone replaces."""
     tombstone = source.latest("tombstone", log)
     return tree_of(tombstone).count if tombstone is not None else 0
 
 
-def _timed(walk: Walk, logs: set[str], place: int) -> Iterator[tuple[str, int, int, Row]]:
+def _timed(walk: Walk, logs: set[str], place: int) -> Iterator[tuple[str, int, int, RecordRow]]:
     """Yield the rows of some chains with their sort keys. A clock that was set back does not reorder a chain."""
     from json import loads
 
@@ -126,7 +126,7 @@ def _timed(walk: Walk, logs: set[str], place: int) -> Iterator[tuple[str, int, i
                 body = loads(row.body)
             except (ValueError, RecursionError):
                 body = None
-            if not isinstance(body, dict):  # hashed like any other all the same: somebody else's program made the log
+            if not isinstance(body, dict):  # its hash holds all the same: another program made the log
                 why = f"record {row.number} of log {row.log} is nothing that this program writes"
                 raise AuditError(Problem("the logs were not merged", why, "leave that log out"))
             latest = max(latest, str(body.get("time", "")))

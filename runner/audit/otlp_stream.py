@@ -49,15 +49,11 @@ class OtlpStream:
         self._thread.join(patience)
         if self._thread.is_alive():
             if self._collector is not None:
-                self._collector.close()  # which ends its waiting for another try; the thread dies with us
-            return self._said(self._problem.why if self._problem else "it did not answer in time")
-        return (
-            self._said(self._problem.why if self._problem else "it broke off")
-            if self._waiting or self._broken
-            else None
-        )
+                self._collector.close()  # ends its wait for another try; the thread ends with the process
+            return self._unsent("it did not answer in time")
+        return self._unsent("it broke off") if self._waiting or self._broken else None
 
-    def _said(self, otherwise: str) -> str:
+    def _unsent(self, otherwise: str) -> str:
         why = self._problem.why if self._problem else otherwise
         later = f"agent audit export --format otlp --session {self._session} --endpoint {self._address}"
         number = len(self._waiting)

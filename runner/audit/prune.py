@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem
-from runner.audit.chain import AuditError, Store, Wanted, append, now, sound
+from runner.audit.chain import AuditError, LogStore, Wanted, append, now, sound
 from runner.audit.checkpoint import grown
 from runner.audit.log import AuditLog
 from runner.version import VERSION
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PrunePlan:
     """Records to remove: from `first` to `last`, and the number of their sessions. Empty if `last` is less than
     `first`.
     """
@@ -37,7 +37,7 @@ class Plan:
         return max(self.last - self.first + 1, 0)
 
 
-def plan(store: Store, before: str, silent: str) -> Plan:
+def plan(store: LogStore, before: str, silent: str) -> PrunePlan:
     """Return what may be removed of the records before the time `before`.
 
     A session without a recorded end, as a killed program leaves it, counts as ended if it wrote nothing since `silent`.
@@ -52,10 +52,10 @@ def plan(store: Store, before: str, silent: str) -> Plan:
     for span in spans:  # the latest end first: one that goes on behind the border moves it before its beginning
         if span.first <= last < span.last:
             last = span.first - 1
-    return Plan(first, last, sum(span.first <= last for span in spans), before)
+    return PrunePlan(first, last, sum(span.first <= last for span in spans), before)
 
 
-def prune(log: AuditLog, planned: Plan, signer: "Callable[[], Signer | None]") -> int:
+def prune(log: AuditLog, planned: PrunePlan, signer: "Callable[[], Signer | None]") -> int:
     """Remove it and leave the tombstone, all or nothing; answers the tombstone's id. Notes that later decisions share
     are recorded again after it."""
     store, last = log.store, planned.last
@@ -79,16 +79,16 @@ def prune(log: AuditLog, planned: Plan, signer: "Callable[[], Signer | None]") -
     return number
 
 
-def _ends(store: Store, planned: Plan) -> list[str]:
+def _ends(store: LogStore, planned: PrunePlan) -> list[str]:
     """Return the hashes of the first and the last record to remove."""
     found = [*store.hashes(planned.first, planned.first), *store.hashes(planned.last, planned.last)]
     if len(found) != 2:
-        why = "somebody else pruned it since it was looked at"
+        why = "another process pruned it since it was looked at"
         raise AuditError(Problem("the log was not pruned", why, "look again at what may go, with --dry-run"))
     return found
 
 
-def _needed(store: Store, after: int) -> tuple[int, set[str]]:
+def _needed(store: LogStore, after: int) -> tuple[int, set[str]]:
     """Return the names of the notes that decisions after `after` share, and the last of those decisions."""
     last, names = after, set[str]()
     for row in store.select(Wanted(("decided",), after=after)):

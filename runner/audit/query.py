@@ -3,7 +3,10 @@
 from fnmatch import fnmatchcase
 
 from policy.model.frozen import dataclass
+from runner.audit.fields import items
 from runner.audit.legacy import rule_beginnings
+
+_REASONS = ("reasons", "because", "rules")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,7 @@ class Query:
         empty).
         """
         time = str(decision.get("time", ""))
+        hosts = [*_targets(decision, connects=True), *_named(outcome, "host", "connections")]
         return (
             _one(self.verdicts, str(decision.get("verdict", "")))
             and _one(self.modes, str(decision.get("mode", "")))
@@ -46,11 +50,11 @@ class Query:
                 not self.workspaces
                 or any(_below(self.workspaces, str(session.get(name) or "")) for name in ("workspace", "original"))
             )
-            and (not self.tiers or _any(self.tiers, _texts(decision.get("tiers"))))
+            and (not self.tiers or any(str(tier) in self.tiers for tier in items(decision.get("tiers"))))
             and (not self.commands or command_of(decision) in self.commands)
-            and (not self.rules or _begins(rule_beginnings(self.rules), _rules(decision)))
+            and (not self.rules or _begins(rule_beginnings(self.rules), _named(decision, "rule", *_REASONS)))
             and (not self.paths or _globs(self.paths, _targets(decision, connects=False)))
-            and (not self.hosts or _globs(self.hosts, [*_targets(decision, connects=True), *_reached(outcome)]))
+            and (not self.hosts or _globs(self.hosts, hosts))
             and (not self.asked or was_question(decision))
         )
 
@@ -65,10 +69,6 @@ def _one(wanted: tuple[str, ...], value: str) -> bool:
     return not wanted or value in wanted
 
 
-def _any(wanted: tuple[str, ...], values: list[str]) -> bool:
-    return any(value in wanted for value in values)
-
-
 def _begins(wanted: tuple[str, ...], values: list[str]) -> bool:
     return any(value.startswith(wanted) for value in values)
 
@@ -81,14 +81,9 @@ def _globs(wanted: tuple[str, ...], values: list[str]) -> bool:
     return any(fnmatchcase(value, pattern) for value in values for pattern in wanted)
 
 
-def _texts(value: object) -> list[str]:
-    return [str(item) for item in value] if isinstance(value, list) else []
-
-
 def _objects(body: dict[str, object], *names: str) -> list[dict[str, object]]:
     found: list[object] = []
-    for name in names:
-        value = body.get(name)
+    for value in map(body.get, names):
         found += value if isinstance(value, list) else [value]
     return [item for item in found if isinstance(item, dict)]
 
@@ -101,12 +96,9 @@ def _targets(decision: dict[str, object], *, connects: bool) -> list[str]:
     ]
 
 
-def _rules(decision: dict[str, object]) -> list[str]:
-    return [str(reason.get("rule", "")) for reason in _objects(decision, "reasons", "because", "rules")]
-
-
-def _reached(outcome: dict[str, object]) -> list[str]:
-    return [str(made.get("host", "")) for made in _objects(outcome, "connections")]
+def _named(body: dict[str, object], name: str, *lists: str) -> list[str]:
+    """Return the field `name` of every object in the fields `lists`."""
+    return [str(each.get(name, "")) for each in _objects(body, *lists)]
 
 
 def command_of(decision: dict[str, object]) -> str:

@@ -10,7 +10,7 @@ from json import loads
 from typing import TYPE_CHECKING
 
 from policy.model.verdict import Problem
-from runner.audit.chain import AuditError, Store, Wanted, now, sound
+from runner.audit.chain import AuditError, LogStore, Wanted, now, sound
 from runner.audit.checkpoint import grown
 from runner.audit.signing import PUBLIC, has_valid_signature
 from runner.audit.verify import ExpectedRecord
@@ -23,7 +23,7 @@ FORMAT = "ringfence audit seal 1"
 MOST = 64 << 20  # bytes of a seal; a checkpoint takes a few hundred
 
 
-def sealed(store: Store, signer: "Callable[[], Signer | None]") -> dict[str, object]:
+def sealed(store: LogStore, signer: "Callable[[], Signer | None]") -> dict[str, object]:
     """Return the seal of the log as it is now, signed if there is a key. Raises AuditError if the log cannot be
     sealed."""
     if store.merged:

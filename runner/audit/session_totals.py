@@ -8,7 +8,6 @@ from runner.audit.chain import AuditError
 from runner.audit.log import AuditLog
 from runner.audit.records import SessionEnd
 from runner.events import Emit, Event, RunEnded
-from runner.messages import Usage
 from runner.problems import Exit
 
 
@@ -21,7 +20,7 @@ class SessionTotals:
         self._cost: float | None = 0.0
         self._last: RunEnded | None = None
         self._turns = 0
-        self._usage = Usage()
+        self._usage = dict.fromkeys(("input", "output", "cache_read", "cache_write"), 0)
         self.problem: Problem | None = None  # why the end is not in the log
 
     def watch(self, emit: Emit) -> Emit:
@@ -29,7 +28,7 @@ class SessionTotals:
             if isinstance(event, RunEnded):
                 self._last = event
                 self._turns += event.turns
-                self._usage = _sum(self._usage, event.usage)
+                self._usage = {name: total + getattr(event.usage, name) for name, total in self._usage.items()}
                 known = self._cost is not None and event.cost is not None
                 self._cost = (self._cost or 0.0) + (event.cost or 0.0) if known else None
             emit(event)
@@ -42,24 +41,15 @@ class SessionTotals:
         """Record the end of the session; for an exit stack. Raises nothing: everything that the session did is already
         in the log.
         """
-        code, reason = (
-            (self._last.exit, self._last.reason) if self._last is not None else (Exit.DONE, "nothing was asked")
-        )
-        if kind is not None and self._last is None:
+        if self._last is not None:
+            code, reason = self._last.exit, self._last.reason
+        elif kind is None:
+            code, reason = Exit.DONE, "nothing was asked"
+        else:
             interrupted = issubclass(kind, asyncio.CancelledError | KeyboardInterrupt)
             code, reason = (Exit.INTERRUPTED, "stopped by the user") if interrupted else (Exit.FAILED, "it broke off")
-        usage = self._usage
-        counts = tuple((name, getattr(usage, name)) for name in ("input", "output", "cache_read", "cache_write"))
+        counts = tuple(self._usage.items())
         try:
             self._audit.ended(self._session, SessionEnd(int(code), reason, self._turns, counts, self._cost))
         except AuditError as failed:
             self.problem = failed.problem
-
-
-def _sum(one: Usage, other: Usage) -> Usage:
-    return Usage(
-        one.input + other.input,
-        one.output + other.output,
-        one.cache_read + other.cache_read,
-        one.cache_write + other.cache_write,
-    )

@@ -14,7 +14,7 @@ from runner.audit.query import Query
 POLL = 0.25  # seconds between two looks
 _PATIENCE = 40  # looks at a file that cannot be read, such as one that is being made, before that is an error
 
-Event = DecisionTrail | Record  # a decision; later, once it ran, its `finished` record
+TailEvent = DecisionTrail | Record  # a decision; later, once it ran, its `finished` record
 
 
 def latest(log: AuditLog, query: Query, count: int) -> list[DecisionTrail]:
@@ -47,7 +47,7 @@ class Follower:
         self._running = {deed.record.id for deed in told if deed.finished is None}
         return told
 
-    def more(self) -> list[Event]:
+    def more(self) -> list[TailEvent]:
         """Return what was written since the last call, oldest first. Raises AuditError when the file is not a log."""
         state = self._look()
         if state == self._state or state is None:
@@ -58,7 +58,7 @@ class Follower:
         self._state = state
         return found
 
-    def _events(self, log: AuditLog) -> Iterator[Event]:
+    def _events(self, log: AuditLog) -> Iterator[TailEvent]:
         newest = next(log.rows(limit=1), None)
         if newest is None:
             return
@@ -74,7 +74,7 @@ class Follower:
                     yield record
                 continue
             deed = trail_of(log, record)
-            if deed is None or not self._wanted(deed):
+            if deed is None or not self._query.matches(deed.body, deed.start, deed.outcome):
                 continue
             yield DecisionTrail(deed.record, deed.session, None)
             self._running.add(record.id)
@@ -87,11 +87,6 @@ class Follower:
             return False
         found = log.get(number)
         return found is None or found.hash == sealed
-
-    def _wanted(self, deed: DecisionTrail) -> bool:
-        session = deed.session.body if deed.session else {}
-        outcome = deed.finished.body if deed.finished else {}
-        return self._query.matches(deed.record.body, session, outcome)
 
     def _look(self) -> object:
         """Return a value that changes whenever the log changes: the state of its file and write-ahead file. None
@@ -111,7 +106,7 @@ class Follower:
         return tuple(state) if state[0][1] else None
 
 
-def follow(follower: Follower) -> Iterator[Event]:
+def follow(follower: Follower) -> Iterator[TailEvent]:
     """Yield new decisions and outcomes forever. Raises BrokenPipeError as soon as the reader of stdout is gone."""
     failures = 0
     while True:

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 from json import loads
 
 from policy.model.frozen import dataclass
-from runner.audit.chain import NAME, ODD, ZERO, AuditError, Head, Row, Store, Walk, seal
-from runner.audit.checkpoint import Tree, leaf, tree_of
+from runner.audit.chain import NAME, ODD, ZERO, AuditError, Head, LogStore, RecordRow, Walk, seal
+from runner.audit.checkpoint import MerkleTree, leaf, tree_of
 
 _TOLD = 8192  # records between two calls of `progress`
 
-Progress = Callable[[int, int], None]  # records done, records in all
+VerifyProgress = Callable[[int, int], None]  # records done, records in all
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class _Fault(Exception):
 
 
 def verify(
-    store: Store, expected: Expected = NOTHING_NOTED, progress: Progress | None = None
+    store: LogStore, expected: Expected = NOTHING_NOTED, progress: VerifyProgress | None = None
 ) -> VerifiedLog | BrokenChain:
     """Verify the whole log. Raises AuditError only when the store cannot be read at all."""
     if unreadable := store.unreadable():
@@ -142,20 +142,20 @@ def verify(
             chains = tuple(_ended(walk, checks, last))
             _all_found(expected, checks, last)
     except _Fault as fault:
-        strays.forget()
+        strays.join()
         return fault.broken
     except sqlite3.DatabaseError as error:
-        strays.forget()
+        strays.join()
         return BrokenChain(last + 1, f"the file is damaged from there on ({error})")
     except ODD:
-        strays.forget()
+        strays.join()
         return BrokenChain(max(last, 1), "it, or the head of its chain, is nothing that this program writes")
     try:
-        stray = strays.found()
+        strays.finish()
     except sqlite3.DatabaseError as error:
         return BrokenChain(0, f"the fields by which records are found cannot be read ({error})")
-    if stray is not None:
-        return BrokenChain(stray, "the fields by which it is found are not those that it holds")
+    if strays.stray is not None:
+        return BrokenChain(strays.stray, "the fields by which it is found are not those that it holds")
     if strays.faults:
         return BrokenChain(0, strays.faults)
     return VerifiedLog(chains)
@@ -169,8 +169,8 @@ class _Check:
         *("checkpoints", "digest", "keys", "name", "notes", "number", "pruned", "signed", "tree"),
     )
 
-    def __init__(self, store: Store, first: Row, expected: Expected) -> None:
-        self.number, self.digest, self.tree, self.pruned = 0, ZERO, Tree(), 0
+    def __init__(self, store: LogStore, first: RecordRow, expected: Expected) -> None:
+        self.number, self.digest, self.tree, self.pruned = 0, ZERO, MerkleTree(), 0
         self.checkpoints = self.signed = 0
         self.name = ""
         self.keys: dict[str, None] = {}
@@ -182,7 +182,7 @@ class _Check:
         if tombstone is not None:
             self._bury(tombstone)
 
-    def _bury(self, tombstone: Row) -> None:
+    def _bury(self, tombstone: RecordRow) -> None:
         """Begin after the pruned records. The tombstone itself comes later in the chain, and is checked there."""
         try:
             self.tree = tree_of(tombstone)
@@ -196,7 +196,7 @@ class _Check:
                 raise _Fault(tombstone.id, why)
             self.notes.remove(each)
 
-    def take(self, row: Row) -> None:
+    def take(self, row: RecordRow) -> None:
         self.number = number = self.number + 1
         if row.number != number:
             if row.number <= self.pruned:
@@ -219,7 +219,7 @@ class _Check:
         if number in self._noted:
             self._compare(row)
 
-    def _compare(self, row: Row) -> None:
+    def _compare(self, row: RecordRow) -> None:
         for noted in [each for each in self.notes if each.number == self.number]:
             if noted.hash == self.digest:
                 if noted.root and noted.root != self.tree.root:
@@ -228,7 +228,7 @@ class _Check:
             elif self._one or noted.log:
                 raise _Fault(row.id, "it is not the record that was noted: the log was written anew")
 
-    def _mark(self, row: Row) -> None:
+    def _mark(self, row: RecordRow) -> None:
         """Check a checkpoint or a tombstone. `self.tree` holds all records before it."""
         if seal(self.digest, row.body) != row.hash:
             return  # said by `take`, in the words for any record
@@ -247,7 +247,7 @@ class _Check:
         if "signature" in body:
             self._signature(row, body)
 
-    def _signature(self, row: Row, body: dict[str, object]) -> None:
+    def _signature(self, row: RecordRow, body: dict[str, object]) -> None:
         from runner.audit.signing import has_valid_signature
 
         if not has_valid_signature(body):
@@ -293,32 +293,29 @@ def _all_found(expected: Expected, checks: dict[str, _Check], last: int) -> None
             raise _Fault(last + 1, f"the log ends before the noted record {noted.number}")
 
 
-class _Strays:
+class _Strays(threading.Thread):
     """Comparison of the index columns with the records, in a thread of its own, because most of the work is SQLite's.
 
-    `faults` has the faults of the store after `found` was called.
+    `stray` and `faults` are the results of the store after `finish` was called.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: LogStore) -> None:
+        super().__init__(daemon=True)
         self.faults = ""
-        self._answer: int | None = None
+        self.stray: int | None = None
+        self._store = store
         self._error: Exception | None = None
-        self._thread = threading.Thread(target=self._run, args=(store,), daemon=True)
-        self._thread.start()
+        self.start()
 
-    def _run(self, store: Store) -> None:
+    def run(self) -> None:
         try:
-            self._answer = store.strays()
-            if self._answer is None:
-                self.faults = store.faults()
+            self.stray = self._store.strays()
+            if self.stray is None:
+                self.faults = self._store.faults()
         except (sqlite3.Error, AuditError) as error:
             self._error = error
 
-    def forget(self) -> None:
-        self._thread.join()
-
-    def found(self) -> int | None:
-        self._thread.join()
+    def finish(self) -> None:
+        self.join()
         if self._error is not None:
             raise self._error
-        return self._answer

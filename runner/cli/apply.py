@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from runner.changes.review.apply import Applied
-    from runner.changes.review.apply_plan import Plan
+    from runner.changes.review.apply_plan import PatchPlan
     from runner.changes.review.risk_flags import Danger
     from runner.changes.undo.scope import SnapshotScope
     from runner.config import Settings
@@ -113,7 +113,7 @@ def apply(
 class _Report:
     """The output of the command: text for a person, or one JSON object."""
 
-    planned: "Plan"
+    planned: "PatchPlan"
     dangers: "tuple[Danger, ...]"
     json: bool
 
@@ -159,7 +159,7 @@ def _read(name: str) -> bytes:
     return data
 
 
-def _dangers(ground: "SnapshotScope", planned: "Plan", secret: "Callable[[str], bool]") -> "tuple[Danger, ...]":
+def _dangers(ground: "SnapshotScope", planned: "PatchPlan", secret: "Callable[[str], bool]") -> "tuple[Danger, ...]":
     from runner.changes.review.risk_flags import dangers
     from runner.changes.undo.scope import inventory_of
 
@@ -167,7 +167,7 @@ def _dangers(ground: "SnapshotScope", planned: "Plan", secret: "Callable[[str], 
     return dangers(planned.items, secret, inventory.findings)
 
 
-def _show(planned: "Plan", found: "tuple[Danger, ...]", *, whole: bool) -> None:
+def _show(planned: "PatchPlan", found: "tuple[Danger, ...]", *, whole: bool) -> None:
     from runner.changes.review.patch_view import danger_lines, diff_lines, stat_lines
 
     if whole and not planned.problems:
@@ -181,7 +181,7 @@ def _show(planned: "Plan", found: "tuple[Danger, ...]", *, whole: bool) -> None:
     sys.stdout.flush()
 
 
-def _misfit(planned: "Plan") -> Problem:
+def _misfit(planned: "PatchPlan") -> Problem:
     """Return the problem of a patch that does not fit: its first mismatch, and the number of the others."""
     path, why = planned.problems[0]
     more = f"; and {len(planned.problems) - 1} more" if planned.problems[1:] else ""
@@ -201,7 +201,7 @@ def _said_yes(workspace: str) -> bool:
 def _apply(
     ground: "SnapshotScope",
     settings: "Settings",
-    planned: "Plan",
+    planned: "PatchPlan",
     found: "tuple[Danger, ...]",
     patching: "Patching",
     *,

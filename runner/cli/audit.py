@@ -241,12 +241,12 @@ def tail(query: Query, follow: FOLLOW = False, lines: LINES = 10, json: JSON = F
         agent audit tail -f -n 0 --json | jq -r .kind
     """
     from runner.audit.list_view import entry, entry_lines, finished_line, json_line
-    from runner.audit.tail import Event, Follower
+    from runner.audit.tail import Follower, TailEvent
     from runner.audit.tail import follow as events
 
     colour, width = coloured(sys.stdout), terminal_width()
 
-    def tell(event: Event) -> None:
+    def tell(event: TailEvent) -> None:
         if isinstance(event, DecisionTrail):
             told = [json_line(event)] if json else entry_lines(entry(event), colour=colour, width=width)
         else:

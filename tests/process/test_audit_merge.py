@@ -17,7 +17,7 @@ from runner.audit.chain import AuditError, now, seal
 from runner.audit.decisions import deeds, trail_of
 from runner.audit.log import AuditLog
 from runner.audit.merge import merge
-from runner.audit.prune import Plan, prune
+from runner.audit.prune import PrunePlan, prune
 from runner.audit.query import Query
 from runner.audit.stores.sqlite import write_merged
 from runner.audit.verify import BrokenChain, Expected, ExpectedRecord, VerifiedLog, verify
@@ -152,7 +152,7 @@ def test_a_pruned_log_is_merged_as_it_is(tmp_path: Path) -> None:
     before, early = copy(path, "before.db"), tmp_path / "early.db"
     fill(early, 1)
     with AuditLog.open(path) as log:
-        prune(log, Plan(1, 5, 1, "2100"), lambda: None)
+        prune(log, PrunePlan(1, 5, 1, "2100"), lambda: None)
     merged(tmp_path / "all.db", before, path, other)
     with AuditLog.open_to_read(tmp_path / "all.db") as log:
         result = verify(log.store)
@@ -184,7 +184,7 @@ def test_what_is_refused(tmp_path: Path, case: str, said: str, why: str) -> None
             fill(one, 2)
             fill(two, 1)
             with AuditLog.open(two) as log:
-                prune(log, Plan(1, 3, 1, "2100"), lambda: None)
+                prune(log, PrunePlan(1, 3, 1, "2100"), lambda: None)
         case "broken":
             unfenced(two, "UPDATE records SET body = body || ' ' WHERE id = 3")
         case "strange":
@@ -195,7 +195,7 @@ def test_what_is_refused(tmp_path: Path, case: str, said: str, why: str) -> None
         case "pruned":
             fill(one, 2)
             with AuditLog.open(one) as log:
-                prune(log, Plan(1, 7, 1, "2100"), lambda: None)
+                prune(log, PrunePlan(1, 7, 1, "2100"), lambda: None)
     with pytest.raises(AuditError, match=said):
         merged(into, one, two)
     left = {name for name in os.listdir(tmp_path) if not name.endswith(("-wal", "-shm"))}
@@ -226,7 +226,7 @@ def test_nothing_is_added_to_a_merged_file(tmp_path: Path) -> None:
         with pytest.raises(AuditError, match="nothing is added to such a file"):
             log.refused("s", refusal())
         with pytest.raises(AuditError, match="nothing is added to such a file"):
-            prune(log, Plan(1, 5, 1, "2100"), lambda: None)
+            prune(log, PrunePlan(1, 5, 1, "2100"), lambda: None)
 
 
 def test_the_command(tmp_path: Path) -> None:

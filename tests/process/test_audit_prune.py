@@ -20,10 +20,10 @@ from policy.model.action import RunScript
 from runner.audit import checkpoint as checkpoint_module
 from runner.audit import prune as prune_module
 from runner.audit import records
-from runner.audit.chain import AuditError, Writing, append
+from runner.audit.chain import AuditError, LogTransaction, append
 from runner.audit.decisions import deeds
 from runner.audit.log import AuditLog
-from runner.audit.prune import Plan, plan, prune
+from runner.audit.prune import PrunePlan, plan, prune
 from runner.audit.records import SessionEnd
 from runner.audit.stores import sqlite_file
 from runner.audit.verify import ExpectedRecord, VerifiedLog, verify
@@ -88,15 +88,15 @@ def test_somebody_else_prunes_meanwhile(tmp_path: Path, days: list[int], monkeyp
     with AuditLog.open(path) as log, AuditLog.open(path) as other:
         late, writing = plan(log.store, on(3), on(30)), log.store.writing
 
-        def meanwhile(failure: str) -> AbstractContextManager[Writing]:
+        def meanwhile(failure: str) -> AbstractContextManager[LogTransaction]:
             prune(other, plan(other.store, on(2), on(30)), lambda: None)
             return writing(failure)
 
         with monkeypatch.context() as patch:
             patch.setattr(log.store, "writing", meanwhile)
-            with pytest.raises(AuditError, match="somebody else pruned it"):
+            with pytest.raises(AuditError, match="another process pruned it"):
                 prune(log, late, lambda: None)
-        with pytest.raises(AuditError, match="somebody else pruned it"):
+        with pytest.raises(AuditError, match="another process pruned it"):
             prune(log, late, lambda: None)
         result = verify(log.store)
         assert isinstance(result, VerifiedLog)
@@ -126,7 +126,7 @@ def test_what_may_go(
     path = tmp_path / "audit.db"
     made(path, days)
     with AuditLog.open_to_read(path) as log:
-        assert plan(log.store, on(before), on(silent)) == Plan(1, last, sessions, on(before)), why
+        assert plan(log.store, on(before), on(silent)) == PrunePlan(1, last, sessions, on(before)), why
 
 
 @pytest.mark.threat("T25")

@@ -22,7 +22,7 @@ from runner.audit.decisions import DecisionTrail
 from runner.audit.fact_recorder import FactRecorder
 from runner.audit.records import Decision, RecordedAnswer, SessionInfo
 from runner.audit.reports.replay import Policy
-from runner.audit.reports.suggest import Report, Search
+from runner.audit.reports.suggest import Search, SuggestionReport
 from runner.audit.reports.suggest_rules import SuggestedRule, read, together, wider
 from runner.audit.reports.suggest_text import report_json, report_text
 from runner.gate.suggest import read_rules
@@ -70,7 +70,9 @@ class World:
         self.deeds.insert(0, DecisionTrail(Record(number, "", body), session, None))
         return number
 
-    def report(self, *, limit: int = 1000, least: int = 1, hearing: EvaluationContext | None = None) -> Report:
+    def report(
+        self, *, limit: int = 1000, least: int = 1, hearing: EvaluationContext | None = None
+    ) -> SuggestionReport:
         at = hearing or self.hearing
         policy = Policy(at.profile, at.rules)
         return Search(self.parts.get, lambda _: policy, at, EXAMPLES).report(self.deeds, limit=limit, least=least)
@@ -232,7 +234,7 @@ def test_the_newest_are_looked_at_and_few_are_left_out() -> None:
     assert ("fewer records than --min", (2,)) in [(each.why, each.records) for each in report.left]
 
 
-def full() -> Report:
+def full() -> SuggestionReport:
     world = World()
     for script in ("npm run lint", "npm run fmt", "npm run build", "npm run lint"):
         world.asked(script, YES)

@@ -26,20 +26,20 @@ from tests.support.places import ROOT
 from tests.support.undo_workspace import WORK, UndoWorkspace, as_nobody
 
 # fmt: off
-# what there was, actions of the model and (after `!`) of somebody else, in order; what an undo of all leaves, with the
+# what there was, actions of the model and (after `!`) of another process, in order; what an undo of all leaves, with the
 # words that say why; what there is after --force; why
 OTHERS: list[tuple[str, list[str], dict[str, str], dict[str, str | None], str]] = [
-    ("echo 1 > a; echo 1 > b", ["echo 2 > a; echo 2 > b", "! echo mine > a"], {"a": "somebody else changed it since"}, {"a": "1\n", "b": "1\n"}, "changed since"),
-    ("echo 1 > a", ["rm a", "! echo mine > a"],                  {"a": "somebody else changed it since"}, {"a": "1\n"}, "made again"),
-    ("echo 1 > a", ["echo 2 > a", "! rm a"],                     {"a": "somebody else changed it since"}, {"a": "1\n"}, "removed"),
-    ("echo 1 > a", ["echo 2 > a", "! chmod 600 a"],              {"a": "somebody else changed it since"}, {"a": "1\n"}, "another mode"),
-    ("true",       ["echo 2 > a", "! echo mine >> a"],           {"a": "somebody else changed it since"}, {"a": None},  "made by the model, then changed"),
+    ("echo 1 > a; echo 1 > b", ["echo 2 > a; echo 2 > b", "! echo mine > a"], {"a": "another process changed it since"}, {"a": "1\n", "b": "1\n"}, "changed since"),
+    ("echo 1 > a", ["rm a", "! echo mine > a"],                  {"a": "another process changed it since"}, {"a": "1\n"}, "made again"),
+    ("echo 1 > a", ["echo 2 > a", "! rm a"],                     {"a": "another process changed it since"}, {"a": "1\n"}, "removed"),
+    ("echo 1 > a", ["echo 2 > a", "! chmod 600 a"],              {"a": "another process changed it since"}, {"a": "1\n"}, "another mode"),
+    ("true",       ["echo 2 > a", "! echo mine >> a"],           {"a": "another process changed it since"}, {"a": None},  "made by the model, then changed"),
     ("echo 1 > a", ["echo 2 > a", "! echo mine > a", "echo 3 > a"], {"a": "between these actions"},       {"a": "1\n"}, "changed between two actions"),
     ("true",       ["mkdir d; echo x > d/x", "! echo mine > d/mine"], {"d": "other files are in it"},     {"d/x": None, "d/mine": "mine\n"}, "a folder with more in it stays"),
     ("echo 1 > a", ["echo 2 > a", "! echo 1 > a"],               {},                                      {"a": "1\n"}, "as it was already"),
     ("echo 1 > a", ["echo 2 > a", "! echo mine > other"],        {},                                      {"a": "1\n", "other": "mine\n"}, "another file is nobody's business"),
     ("echo 1 > a", ["echo 2 > a", "! touch a"],                  {},                                      {"a": "1\n"}, "only its time is another"),
-    ("echo 1 > a; echo b > b", ["rm a b", "! ln -s /etc/passwd a"], {"a": "somebody else changed it since"}, {"a": "1\n", "b": "b\n"}, "a link in its place is not written through"),
+    ("echo 1 > a; echo b > b", ["rm a b", "! ln -s /etc/passwd a"], {"a": "another process changed it since"}, {"a": "1\n", "b": "b\n"}, "a link in its place is not written through"),
     ("mkdir d; echo 1 > d/a", ["rm -r d", "! mkdir e; ln -s e d"], {"d": "since", "d/a": ""},             {"d/a": "1\n"}, "nor is one in the place of its folder"),
     ("echo 1 > a; ln a b", ["rm a; echo 2 > a"],                 {},                                      {"a": "1\n", "b": "1\n"}, "a file with two names gets one of its own"),
 ]
@@ -442,7 +442,7 @@ def test_what_came_after_a_killed_action_is_not_overwritten_unasked(base: Path) 
     world.sh("echo mine > a")
     taken = world.undo()
     assert [item.problem for item in taken.items] == [
-        "the runner was killed, so somebody else may have made this change; `--force` takes it back"
+        "the runner was killed, so another process may have made this change; `--force` takes it back"
     ]
     assert (world.w / "a").read_text() == "mine\n"
 

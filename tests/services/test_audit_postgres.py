@@ -15,11 +15,11 @@ from policy.model.action import ReadFile, RunScript
 from policy.model.tier import Mode
 from runner.audit.chain import AuditError, append, canonical
 from runner.audit.decisions import deeds
-from runner.audit.index_columns import IndexColumns, index_columns_of
 from runner.audit.log import AuditLog
-from runner.audit.prune import Plan, plan, prune
+from runner.audit.prune import PrunePlan, plan, prune
 from runner.audit.query import Query
 from runner.audit.stores.postgres import PostgresStore
+from runner.audit.stores.postgres_server import IndexColumns, index_columns_of
 from runner.audit.verify import BrokenChain, VerifiedLog, verify
 from runner.doctor.report import CheckState, record
 from sandbox.backend import Outcome
@@ -108,7 +108,7 @@ def test_it_is_pruned_as_a_file_is(tmp_path: Path, url: str) -> None:
         for before, silent in (("2000", "2000"), ("2100", "2000"), (str(last), "2100"), ("2100", "2100")):
             assert plan(fleet.store, before, silent) == plan(file.store, before, silent)
         assert sorted(fleet.store.spans(99)) == sorted(file.store.spans(99))
-        prune(fleet, Plan(1, 11, 1, "2100"), lambda: None)
+        prune(fleet, PrunePlan(1, 11, 1, "2100"), lambda: None)
         fleet.store.shrink()
         result = verify(fleet.store)
         assert isinstance(result, VerifiedLog)
@@ -121,7 +121,7 @@ def test_a_walk_is_of_one_moment_with_all_that_is_asked_on_the_way(url: str) -> 
     with AuditLog(PostgresStore.open(url, write=True)) as log, AuditLog(PostgresStore.open(url, write=False)) as reader:
         written(log)
         with reader.store.walking() as walk:
-            prune(log, Plan(1, 11, 1, "2100"), lambda: None)
+            prune(log, PrunePlan(1, 11, 1, "2100"), lambda: None)
             assert reader.store.latest("tombstone") is None
             assert [*reader.store.hashes(1, 3)] == [row.hash for row in walk.rows()][:3]
         assert reader.store.latest("tombstone") is not None

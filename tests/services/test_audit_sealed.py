@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from policy.model.verdict import Problem
 from runner.audit import log as log_module
 from runner.audit.chain import AuditError, canonical
-from runner.audit.checkpoint import Tree, leaf
+from runner.audit.checkpoint import MerkleTree, leaf
 from runner.audit.log import AuditLog
 from runner.audit.seal import read_seal, sealed
 from runner.audit.signing import Signer, has_valid_signature, statement
@@ -44,10 +44,10 @@ def reference(leaves: list[bytes]) -> bytes:
 @given(st.integers(0, 70), st.integers(0, 70))
 def test_the_tree_is_the_one_of_the_rfc_wherever_it_is_taken_up_again(count: int, kept: int) -> None:
     leaves = [leaf(hashlib.sha256(bytes([n])).hexdigest()) for n in range(count)]
-    tree = Tree()
+    tree = MerkleTree()
     for number, each in enumerate(leaves):
         if number == kept:
-            tree = Tree.of(tree.count, json.loads(json.dumps(tree.told)))
+            tree = MerkleTree.of(tree.count, json.loads(json.dumps(tree.told)))
         tree.add(each)
     assert tree.root == reference(leaves).hex()
     assert tree.count == count
@@ -55,14 +55,14 @@ def test_the_tree_is_the_one_of_the_rfc_wherever_it_is_taken_up_again(count: int
 
 # SOURCE: RFC 9162 section 2.1.1 says of no leaves "the hash of an empty string"; of one, with its prefix.
 def test_the_roots_that_are_known() -> None:
-    assert Tree().root == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+    assert MerkleTree().root == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
     assert leaf("").hex() == "6e340b9cffb37a989ca544e6bb780a2c78901d3fb33738768511a30617afa01d"
 
 
 @pytest.mark.parametrize("told", [(3, ["00" * 32]), (1, ["00"]), (-1, []), (1, "x"), ("1", ["00" * 32]), (1, [5])])
 def test_what_is_no_tree_is_refused(told: tuple[object, object]) -> None:
     with pytest.raises(ValueError, match="peak"):
-        Tree.of(*told)
+        MerkleTree.of(*told)
 
 
 def test_a_checkpoint_comes_by_itself_and_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser
 
 from runner.audit.chain import Record
 from runner.audit.decisions import DecisionTrail
-from runner.audit.export import otlp, sarif, table
+from runner.audit.export import otlp_record, sarif, table
 from runner.audit.export.page import document
 from tests.support.report_browser import ABOUT, in_browser, opened
 from tests.support.sample_decisions import SHOP, sample_log
@@ -74,7 +74,9 @@ def test_no_record_breaks_an_export(seed: int) -> None:
             json.dumps(run, allow_nan=False)
             if seed == 0:
                 valid(run)
-            encode_logs([ReadableLogRecord(LogRecord(attributes=otlp.attributes(deed)), otlp.resource(deed, "x"))])
+            encode_logs(
+                [ReadableLogRecord(LogRecord(attributes=otlp_record.attributes(deed)), otlp_record.resource(deed, "x"))]
+            )
         except Exception as error:
             raise AssertionError(json.dumps(told)) from error
     document(odd(seed, 700), ABOUT)

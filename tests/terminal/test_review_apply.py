@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from runner.changes.review.apply import Applied, apply
-from runner.changes.review.apply_plan import Plan, plan
+from runner.changes.review.apply_plan import PatchPlan, plan
 from runner.changes.review.hunk_match import Unfit, fitted
 from runner.changes.review.patch import patch_of
 from runner.changes.review.patch_format import FILE, Side
@@ -34,7 +34,7 @@ __all__ = ("base",)  # a fixture
 AGENT = os.path.join(os.path.dirname(sys.executable), "agent")
 
 
-def planned(world: UndoWorkspace, patch: bytes, *, reverse: bool = False) -> Plan:
+def planned(world: UndoWorkspace, patch: bytes, *, reverse: bool = False) -> PatchPlan:
     sections: tuple[Section, ...] = read(patch)
     if reverse:
         sections = tuple(section.reversed() for section in reversed(sections))
@@ -360,7 +360,7 @@ def test_a_change_in_between_is_not_overwritten(base: Path) -> None:
     with pytest.raises(PatchError, match="nothing was applied") as error:
         apply(found, world.ground, store, "agent apply p", "s")
     store.close()
-    assert error.value.problem.why == "`b`: somebody changed it just now"
+    assert error.value.problem.why == "`b`: another process changed it just now"
     assert (world.w / "a").read_text() == "1\n"
 
 

@@ -146,7 +146,7 @@ def test_what_is_changed_beside_the_records_is_named(
         AuditLog.open_to_read(path).close()
     else:
         for opened in (AuditLog.open_to_read, AuditLog.open):
-            with pytest.raises(AuditError, match=r"somebody changed the file|already exists"):
+            with pytest.raises(AuditError, match=r"another program changed the file|already exists"):
                 opened(path)
 
 

@@ -1,5 +1,4 @@
 """Export formats of the audit log: JSON lines, CSV, SARIF, HTML and OTLP, one module for each.
 
-May import the rest of `audit`, but not its stores. Start reading at `reading.py`, which prepares one decision for all
-formats.
+May import the rest of `audit`, but not its stores. Start reading at `table.py`, the shortest format.
 """

@@ -7,36 +7,30 @@ command line.
 """
 
 import contextlib
-import hashlib
 import io
 import ipaddress
 import logging
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem
 from runner.audit.decisions import DecisionTrail
-from runner.audit.export import reading
+from runner.audit.export.otlp_record import log_record
+from runner.audit.fields import beginning
 from runner.audit.list_view import json_line
 from runner.problems import Exit, Stopped, usage
 from runner.text.gunzip import PackedError, PackedTooLarge, gunzip, layer_of
 from runner.text.sanitize import one_line
-from runner.version import VERSION
 
 if TYPE_CHECKING:
-    from opentelemetry.sdk._logs import ReadableLogRecord
     from opentelemetry.sdk.resources import Resource
 
 PATH = "/v1/logs"
 BATCH, BATCH_BYTES = 512, 1 << 20  # records, and characters of their originals, of one request
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-_SERIOUS = ("secret", "denied", "dangerous", "unknown")
 ANSWER_LIMIT = 1 << 20  # bytes of an answer, packed and unpacked
-_TEXT = 4_000  # characters of one attribute; `log.record.original` has all of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +66,8 @@ def endpoint(given: str | None, environ: Mapping[str, str]) -> str:
     if given is None:
         whole, base = (environ.get(name, "").strip() for name in ENDPOINTS)
         if not whole and not base:
-            raise usage(
-                "no collector is named", "records are sent nowhere by themselves", "add --endpoint http://HOST:4318"
-            )
+            why = "records are sent nowhere by themselves"
+            raise usage("no collector is named", why, "add --endpoint http://HOST:4318")
         given = whole or base.rstrip("/") + PATH
     try:
         parts = urlsplit(given)
@@ -111,9 +104,8 @@ def send(deeds: Iterable[DecisionTrail], address: str, *, sent: Sent | None = No
 
     Raises Unsent when a request fails after the retries of the SDK; Stopped when the SDK is not installed.
     """
-    collector = Collector(address)
     done = sent or Sent(0, 0)
-    with contextlib.closing(collector):
+    with contextlib.closing(Collector(address)) as collector:
         for batch in _batches(deeds):
             done = collector.take(batch, done)
     return done
@@ -171,7 +163,7 @@ class Collector:
             self._session.mount(scheme, Bounded())
         self._session.max_redirects = 0  # the record and its headers go to the address that was named
         self._session.auth = lambda request: request  # and nothing out of a .netrc goes along
-        # It tells failures to its log as well; ours go to whoever asked.
+        # The SDK logs failures as well; here the caller reports them.
         logger = logging.getLogger("opentelemetry")
         logger.addHandler(logging.NullHandler())
         logger.propagate = False
@@ -189,14 +181,12 @@ class Collector:
         """Send one batch; `sent` counts what was accepted before. Raises Unsent."""
         from opentelemetry.sdk._logs.export import LogRecordExportResult
 
-        first = reading.text(reading.body(batch[0]).get("time"))
-        result = self._exporter.export([self._log(deed) for deed in batch])
+        first = beginning(batch[0].body.get("time"))
+        result = self._exporter.export([log_record(deed, self._resources) for deed in batch])
         if result is not LogRecordExportResult.SUCCESS:
             raise Unsent(self._problem(), sent, first)
         self._kept(sent, first)
-        return Sent(
-            sent.records + len(batch), sent.requests + 1, reading.text(reading.body(batch[-1]).get("time")) or sent.last
-        )
+        return Sent(sent.records + len(batch), sent.requests + 1, beginning(batch[-1].body.get("time")) or sent.last)
 
     def _problem(self) -> Problem:
         what = f"the collector at `{self.address}` did not take the record"
@@ -234,98 +224,8 @@ class Collector:
         if partial.rejected_log_records > 0:
             said = one_line(partial.error_message, 300) or "it does not say why"
             what = f"the collector at `{self.address}` threw {partial.rejected_log_records} records of a batch away"
-            raise Unsent(
-                Problem(what, said, "see what the collector's own log says, then send them again"), sent, first
-            )
-
-    def _log(self, deed: DecisionTrail) -> "ReadableLogRecord":
-        from opentelemetry._logs import LogRecord, SeverityNumber
-        from opentelemetry.sdk._logs import ReadableLogRecord
-        from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-        from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
-
-        body = reading.body(deed)
-        name = reading.text(body.get("session"))
-        if name not in self._resources:
-            self._resources[name] = resource(deed, name)
-        ids = SpanContext(
-            int.from_bytes(hashlib.sha256(f"session {name}".encode("utf-8", "surrogatepass")).digest()[:16], "big"),
-            int.from_bytes(hashlib.sha256(f"record {deed.record.hash}".encode()).digest()[:8], "big"),
-            is_remote=False,
-            trace_flags=TraceFlags(0),
-        )
-        serious = reading.tier(deed) in _SERIOUS
-        severity = (
-            (SeverityNumber.ERROR if serious else SeverityNumber.WARN)
-            if reading.denied(deed)
-            else SeverityNumber.INFO2
-            if reading.asked(deed)
-            else SeverityNumber.INFO
-        )
-        log = LogRecord(
-            timestamp=_nanoseconds(body.get("time")),
-            observed_timestamp=time.time_ns(),
-            context=set_span_in_context(NonRecordingSpan(ids)),
-            severity_number=severity,
-            severity_text=_verdict(deed),
-            body=_message(deed),
-            attributes=attributes(deed),
-            event_name="ringfence.decision",
-        )
-        return ReadableLogRecord(log, self._resources[name], InstrumentationScope("ringfence", VERSION))
-
-
-def attributes(deed: DecisionTrail) -> dict[str, str | int | float | bool | list[str]]:
-    """Return the fields of a record, with the names of the semantic conventions where those exist. Empty fields are
-    left out.
-    """
-    body, outcome, session = reading.body(deed), reading.outcome(deed), reading.session(deed)
-    answer, cell = reading.mapping(body.get("answer")), reading.mapping(body.get("cell"))
-    stopped = [reading.mapping(item).get("what") for item in reading.items(outcome.get("violations"))]
-    found: dict[str, object] = {
-        "session.id": body.get("session"),
-        "gen_ai.operation.name": "execute_tool" if session.get("model") else None,
-        "gen_ai.conversation.id": body.get("session") if session.get("model") else None,
-        "gen_ai.request.model": session.get("model"),
-        "gen_ai.tool.name": body.get("tool"),
-        "security_rule.name": reading.rule(deed),
-        "security_rule.category": reading.tier(deed),
-        "security_rule.ruleset.name": "ringfence",
-        "process.exit.code": outcome.get("status"),
-        "vcs.ref.head.revision": session.get("commit"),
-        "log.record.uid": deed.record.hash,
-        "log.record.original": json_line(deed),
-        "ringfence.record.id": deed.record.id,
-        "ringfence.log": deed.record.log,
-        "ringfence.verdict": body.get("verdict"),
-        "ringfence.asked": reading.asked(deed),
-        "ringfence.tiers": reading.items(body.get("tiers")),
-        "ringfence.mode": body.get("mode"),
-        "ringfence.ruling": cell.get("ruling"),
-        "ringfence.action.type": reading.mapping(body.get("action")).get("type"),
-        "ringfence.action": reading.action(deed),
-        "ringfence.why": reading.why(deed),
-        "ringfence.answer": ("yes" if answer.get("yes") else "no") if answer else None,
-        "ringfence.answered_by": answer.get("by"),
-        "ringfence.hosts": reading.hosts(deed),
-        "ringfence.seconds": outcome.get("seconds"),
-        "ringfence.ended_by": outcome.get("ended_by"),
-        "ringfence.violations": stopped,
-        "ringfence.workspace": session.get("workspace"),
-        "ringfence.backend": body.get("backend"),
-        "ringfence.terms.digest": body.get("digest"),
-    }
-    kept: dict[str, str | int | float | bool | list[str]] = {}
-    for name, value in found.items():
-        if isinstance(value, bool):
-            kept[name] = value
-        elif (number := reading.number(value)) is not None:
-            kept[name] = number
-        elif isinstance(value, list):
-            kept |= {name: [_clean(reading.text(item)) for item in value]} if value else {}
-        elif said := reading.text(value):
-            kept[name] = said if name == "log.record.original" else _clean(said)
-    return kept
+            fix = "see what the collector's own log says, then send them again"
+            raise Unsent(Problem(what, said, fix), sent, first)
 
 
 def _batches(deeds: Iterable[DecisionTrail]) -> Iterator[list[DecisionTrail]]:
@@ -340,55 +240,6 @@ def _batches(deeds: Iterable[DecisionTrail]) -> Iterator[list[DecisionTrail]]:
         size += own
     if batch:
         yield batch
-
-
-def resource(deed: DecisionTrail, name: str) -> "Resource":
-    """Return the resource that logged: the process of the session.
-
-    OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME add fields and take precedence.
-    """
-    import os
-
-    from opentelemetry.sdk.resources import Resource
-
-    session = reading.session(deed)
-    program, _, version = reading.text(session.get("program")).partition(" ")
-    found: dict[str, object] = {
-        "service.name": os.environ.get("OTEL_SERVICE_NAME") or program or "ringfence",
-        "service.version": version,
-        "service.instance.id": name,
-        "process.pid": session.get("process"),
-        "process.user.id": session.get("user"),
-        "process.runtime.name": "python",
-        "process.runtime.version": session.get("python"),
-        "os.description": session.get("kernel"),
-    }
-    kept = {
-        key: _clean(value) if isinstance(value, str) else value for key, value in found.items() if value or value == 0
-    }
-    return Resource.create(kept)  # type: ignore[arg-type]  # texts and numbers only
-
-
-def _verdict(deed: DecisionTrail) -> str:
-    return "denied" if reading.denied(deed) else "asked" if reading.asked(deed) else "allowed"
-
-
-def _message(deed: DecisionTrail) -> str:
-    tool = one_line(reading.text(reading.body(deed).get("tool")), 100)
-    return f"{_verdict(deed)}: {tool} `{one_line(reading.action(deed), 1_000)}`: {one_line(reading.why(deed), 1_000)}"
-
-
-def _clean(said: str) -> str:
-    """Return the text cut to the longest value and without lone surrogates, which protobuf rejects."""
-    cut = said if len(said) <= _TEXT else f"{said[:_TEXT]}... ({len(said)} characters)"
-    return cut.encode("utf-8", "replace").decode()
-
-
-def _nanoseconds(value: object) -> int:
-    try:
-        return int(datetime.fromisoformat(reading.text(value)).timestamp() * 1000) * 1_000_000
-    except (ValueError, OverflowError):
-        return 0
 
 
 def _plain(data: bytes, fields: Sequence[str]) -> bytes:

@@ -39,9 +39,8 @@ def whole(path: Path) -> Iterator[TextIO]:
     try:
         with contextlib.suppress(FileNotFoundError):
             if not stat.S_ISREG(os.lstat(path).st_mode):
-                raise usage(
-                    f"`{path}` is not a plain file", "a report replaces a file as a whole", "name another with --out"
-                )
+                why = "a report replaces a file as a whole"
+                raise usage(f"`{path}` is not a plain file", why, "name another with --out")
         handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise _unwritten(path, error) from None
@@ -81,7 +80,5 @@ def counted(found: Iterable[_Item], noun: str) -> Generator[_Item, None, None]:
 
 def _unwritten(path: Path, error: OSError) -> Stopped:
     why = (error.strerror or str(error)).lower()
-    return Stopped(
-        Problem(f"`{path}` cannot be written", why, "name another file with --out, or leave it out to print"),
-        Exit.FAILED,
-    )
+    fix = "name another file with --out, or leave it out to print"
+    return Stopped(Problem(f"`{path}` cannot be written", why, fix), Exit.FAILED)

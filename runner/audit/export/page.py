@@ -10,13 +10,12 @@ import base64
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import field
-from datetime import datetime
+from dataclasses import field, fields
 from importlib.resources import files
 
 from policy.model.frozen import dataclass
 from runner.audit.decisions import DecisionTrail
-from runner.audit.export import reading
+from runner.audit.fields import beginning, integer, items, length, mapping, milliseconds, number, text_span, utc_time
 
 MOST = 10_000  # decisions of one report, where nobody says otherwise
 # The columns of a row, for the page's script as well.
@@ -90,18 +89,11 @@ def _data(deeds: list[DecisionTrail], about: About, longest: int, listed: int) -
         "sessions": pool.sessions,
         "terms": pool.terms,
         "longest": longest,
-        "program": about.program,
-        "made": about.made,
-        "log": about.log,
-        "sealed": about.sealed,
-        "broken": about.broken,
-        "chosen": about.chosen,
-        "left": about.left,
+        **{item.name: getattr(about, item.name) for item in fields(about) if item.name != "ends"},
     }
-    said = json.dumps(
-        whole, separators=(",", ":"), allow_nan=False
-    )  # ASCII: no character of the file itself hides or runs backwards
-    return said.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    # ASCII: no character of the file itself hides or runs backwards.
+    text = json.dumps(whole, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 class _Pool:
@@ -117,41 +109,41 @@ class _Pool:
 
     def text(self, value: object) -> object:
         """Return the index of a text, with the length of the whole if the text was cut."""
-        said, whole = reading.text(value), reading.length(value)
+        said, whole = beginning(value), length(value)
         if len(said) > self.longest:
             said = said[: self.longest]
         known = self.texts.setdefault(said, len(self.texts))
         return known if len(said) == whole else [known, whole]
 
     def list(self, value: object) -> list[object]:
-        return reading.items(value)[: self.listed]
+        return items(value)[: self.listed]
 
     def session(self, deed: DecisionTrail, ends: Mapping[str, Mapping[str, object]]) -> int:
-        name = reading.text(reading.body(deed).get("session"))
+        name = beginning(deed.body.get("session"))
         if name not in self._sessions:
             self._sessions[name] = len(self.sessions)
-            body = reading.session(deed)
+            body = deed.start
             end = ends.get(name, {})
-            numbers = {key: reading.number(body.get(key)) for key in ("user", "process")}
-            enforcement = reading.mapping(body.get("enforcement"))
+            numbers = {key: number(body.get(key)) for key in ("user", "process")}
+            enforcement = mapping(body.get("enforcement"))
             texts = ("workspace", "model", "program", "kernel", "mode", "policy", "commit")
             self.sessions.append({
                 "name": name,
-                "time": reading.time(body.get("time")),
+                "time": utc_time(body.get("time")),
                 "unattended": body.get("unattended") is True,
                 **{key: value for key, value in numbers.items() if value is not None},
                 **{key: self.text(body.get(key)) for key in texts if body.get(key)},
                 "argv": [self.text(word) for word in self.list(body.get("argv"))],
                 "sources": [self.text(word) for word in self.list(body.get("sources"))],
-                "level": reading.text(enforcement.get("level")),
+                "level": beginning(enforcement.get("level")),
                 "missing": [self.text(word) for word in self.list(enforcement.get("missing"))],
-                **({"end": {key: reading.number(end.get(key)) for key in ("exit", "turns", "cost")}} if end else {}),
+                **({"end": {key: number(end.get(key)) for key in ("exit", "turns", "cost")}} if end else {}),
                 **({"reason": self.text(end.get("reason"))} if end else {}),
             })  # fmt: skip
         return self._sessions[name]
 
     def term(self, body: dict[str, object]) -> int:
-        terms, digest = reading.mapping(body.get("terms")), reading.text(body.get("digest"))
+        terms, digest = mapping(body.get("terms")), beginning(body.get("digest"))
         if not terms:
             return -1
         if digest not in self._terms:
@@ -159,57 +151,57 @@ class _Pool:
             lists = ("read", "write", "shown", "hosts", "credentials")
             self.terms.append({
                 "digest": digest,
-                "rights": reading.text(terms.get("rights")),
+                "rights": beginning(terms.get("rights")),
                 **{name: [self.text(each) for each in self.list(terms.get(name))] for name in lists},
-                "counts": {name: len(reading.items(terms.get(name))) for name in (*lists, "hidden", "locked", "env")},
+                "counts": {name: len(items(terms.get(name))) for name in (*lists, "hidden", "locked", "env")},
                 "limits": {
                     key: value
-                    for key, said in reading.mapping(terms.get("limits")).items()
-                    if (value := reading.number(said)) is not None
+                    for key, said in mapping(terms.get("limits")).items()
+                    if (value := number(said)) is not None
                 },
             })  # fmt: skip
         return self._terms[digest]
 
 
 def _row(deed: DecisionTrail, pool: _Pool, ends: Mapping[str, Mapping[str, object]]) -> list[object]:
-    body = reading.body(deed)
-    cell, because = reading.mapping(body.get("cell")), reading.mapping(body.get("because"))
-    reasons, effects = reading.items(body.get("reasons")), reading.items(body.get("effects"))
-    counts = reading.mapping(body.get("counts"))
+    body = deed.body
+    cell, because = mapping(body.get("cell")), mapping(body.get("because"))
+    reasons, effects = items(body.get("reasons")), items(body.get("effects"))
+    counts = mapping(body.get("counts"))
     row: dict[str, object] = {
         "id": deed.record.id,
-        "time": _moment(body.get("time")),
+        "time": milliseconds(body.get("time")),
         "session": pool.session(deed, ends),
-        "verdict": 0 if reading.denied(deed) else 1 if reading.asked(deed) else 2,
+        "verdict": 0 if deed.denied else 1 if deed.asked else 2,
         "tool": pool.text(body.get("tool")),
-        "kind": pool.text(reading.mapping(body.get("action")).get("type")),
-        "tier": pool.text(reading.tier(deed)),
+        "kind": pool.text(mapping(body.get("action")).get("type")),
+        "tier": pool.text(deed.tier),
         "tiers": [pool.text(tier) for tier in pool.list(body.get("tiers"))],
         "cell": [pool.text(cell.get("mode")), pool.text(cell.get("ruling"))] if cell else 0,
-        "action": pool.text(reading.action_text(deed)),
-        "parts": _parts(reading.mapping(body.get("action")), pool),
-        "why": pool.text(reading.why(deed)),
-        "rule": pool.text(reading.rule(deed)),
-        "span": reading.span(because.get("span")) or 0,
+        "action": pool.text(deed.action_value),
+        "parts": _parts(mapping(body.get("action")), pool),
+        "why": pool.text(deed.why),
+        "rule": pool.text(deed.rule),
+        "span": text_span(because.get("span")) or 0,
         "reasons": [
-            [*(pool.text(one.get(name)) for name in ("tier", "text", "rule")), reading.span(one.get("span")) or 0]
-            for one in map(reading.mapping, pool.list(reasons))
+            [*(pool.text(one.get(name)) for name in ("tier", "text", "rule")), text_span(one.get("span")) or 0]
+            for one in map(mapping, pool.list(reasons))
         ],
         "effects": [
             [*(pool.text(one.get(name)) for name in ("kind", "target", "scope")), int(one.get("exact") is True)]
-            for one in map(reading.mapping, pool.list(effects))
+            for one in map(mapping, pool.list(effects))
         ],
-        "hosts": [pool.text(host) for host in reading.hosts(deed)[: pool.listed]],
+        "hosts": [pool.text(host) for host in deed.hosts[: pool.listed]],
         "terms": pool.term(body),
         "backend": pool.text(body.get("backend")),
-        "answer": _answer(reading.mapping(body.get("answer")), pool),
+        "answer": _answer(mapping(body.get("answer")), pool),
         "typed": [pool.text(each) for each in pool.list(body.get("typed"))],
         "grants": [pool.text(each) for each in pool.list(body.get("grants"))],
-        "problem": _problem(reading.mapping(body.get("problem")), pool),
+        "problem": _problem(mapping(body.get("problem")), pool),
         "outcome": _outcome(deed, pool),
         "hash": deed.record.hash[:16],
         "more": [
-            max(int(reading.number(counts.get(name)) or 0), len(all_)) - min(len(all_), pool.listed)
+            max(int(number(counts.get(name)) or 0), len(all_)) - min(len(all_), pool.listed)
             for name, all_ in (("reasons", reasons), ("effects", effects))
         ],
     }  # fmt: skip
@@ -241,43 +233,35 @@ def _outcome(deed: DecisionTrail, pool: _Pool) -> object:
     if deed.finished is None:
         return 0
     body = deed.finished.body
-    sizes, used = reading.mapping(body.get("bytes")), reading.mapping(body.get("used"))
-    level = reading.text(reading.mapping(body.get("enforcement")).get("level"))
+    sizes, used = mapping(body.get("bytes")), mapping(body.get("used"))
+    level = beginning(mapping(body.get("enforcement")).get("level"))
     found: dict[str, object] = {
-        "status": reading.number(body.get("status")),
-        "seconds": reading.number(body.get("seconds")),
+        "status": number(body.get("status")),
+        "seconds": number(body.get("seconds")),
         "ended": pool.text(body.get("ended_by")) if body.get("ended_by") else None,
-        "stdout": reading.number(sizes.get("stdout")),
-        "stderr": reading.number(sizes.get("stderr")),
+        "stdout": number(sizes.get("stdout")),
+        "stderr": number(sizes.get("stderr")),
         "truncated": body.get("truncated") is True,
-        "problem": _problem(reading.mapping(body.get("problem")), pool) or None,
+        "problem": _problem(mapping(body.get("problem")), pool) or None,
         "violations": [
             [*(pool.text(one.get(name)) for name in ("what", "fix", "layer")), int(one.get("inferred") is True)]
-            for one in map(reading.mapping, pool.list(body.get("violations")))
+            for one in map(mapping, pool.list(body.get("violations")))
         ],
-        "stopped": len(reading.items(body.get("violations"))),
+        "stopped": len(items(body.get("violations"))),
         "connections": [
-            [pool.text(one.get("host")), reading.whole(one.get("port")), int(one.get("allowed") is True),
-             pool.text(one.get("why")), *(reading.number(one.get(name)) for name in ("sent", "received")),
+            [pool.text(one.get("host")), integer(one.get("port")), int(one.get("allowed") is True),
+             pool.text(one.get("why")), *(number(one.get(name)) for name in ("sent", "received")),
              pool.text(one.get("credential"))]
-            for one in map(reading.mapping, pool.list(body.get("connections")))
+            for one in map(mapping, pool.list(body.get("connections")))
         ],
-        "connected": reading.number(body.get("connected")),
-        "cpu": reading.number(used.get("cpu")),
-        "memory": reading.number(used.get("memory")),
+        "connected": number(body.get("connected")),
+        "cpu": number(used.get("cpu")),
+        "memory": number(used.get("memory")),
         "changed": [
             [pool.text(one.get("path")), pool.text(one.get("how"))]
-            for one in map(reading.mapping, pool.list(body.get("changed")))
+            for one in map(mapping, pool.list(body.get("changed")))
         ],
-        "changes": reading.number(body.get("changes")),
+        "changes": number(body.get("changes")),
         "level": level if level != "FULL" else None,
     }  # fmt: skip
     return {name: value for name, value in found.items() if value not in (None, [], 0) or name == "status"}
-
-
-def _moment(value: object) -> int:
-    """Return milliseconds since 1970; 0 for text that is not a time."""
-    try:
-        return int(datetime.fromisoformat(reading.text(value)).timestamp() * 1000)
-    except (ValueError, OverflowError):
-        return 0

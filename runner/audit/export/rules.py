@@ -11,7 +11,6 @@ from typing import assert_never
 from policy.model.assessment import RuleKind, RuleRef
 from policy.model.frozen import dataclass
 from runner.audit.decisions import DecisionTrail
-from runner.audit.export import reading
 
 # fmt: off
 # tier: level, severity (0-10, as CVSS counts), what it does
@@ -22,7 +21,7 @@ _TIERS: dict[str, tuple[str, str, str]] = {
     "agent-spawn":   ("warning", "5.0", "starts another agent"),
     "read-outside":  ("warning", "5.5", "reads files outside of the workspace"),
     "mcp-external":  ("warning", "6.0", "calls a server that acts outside of the sandbox"),
-    "network":       ("warning", "6.5", "talks to a host that is not on the allowlist"),
+    "network":       ("warning", "6.5", "connects to a host that is not on the allowlist"),
     "unknown":       ("error",   "7.0", "cannot be read with certainty"),
     "write-outside": ("error",   "7.5", "changes files outside of the workspace"),
     "denied":        ("error",   "8.0", "is on the denied list"),
@@ -83,9 +82,9 @@ class Rule:
 
 
 def of(deed: DecisionTrail) -> Rule:
-    tier = reading.tier(deed) or "unknown"
+    tier = deed.tier or "unknown"
     tier = tier if tier in _TIERS else "other"
-    name = "call" if deed.record.kind == "refused" else _name(reading.rule(deed))
+    name = "call" if deed.record.kind == "refused" else _name(deed.rule)
     return Rule(f"{tier}/{name}", tier, name)
 
 

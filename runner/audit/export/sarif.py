@@ -13,7 +13,8 @@ from urllib.parse import quote
 
 from policy.model.assessment import RuleKind, RuleRef
 from runner.audit.decisions import DecisionTrail
-from runner.audit.export import reading, rules
+from runner.audit.export import rules
+from runner.audit.fields import beginning, integer, items, mapping, utc_time
 from runner.text.sanitize import one_line, visible
 from runner.version import VERSION
 
@@ -45,7 +46,7 @@ def document(
         run.session(deed)
         if deed.record.kind == "planned":  # nothing would have been done by it
             continue
-        if reading.denied(deed) or (questions and reading.asked(deed)):
+        if deed.denied or (questions and deed.asked):
             run.result(deed)
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run.whole()]}
 
@@ -63,17 +64,17 @@ class _Run:
         self._left = 0
 
     def session(self, deed: DecisionTrail) -> None:
-        name = reading.text(reading.body(deed).get("session"))
+        name = beginning(deed.body.get("session"))
         if name not in self._sessions:
-            self._sessions[name] = self._invocation(name, reading.session(deed))
+            self._sessions[name] = self._invocation(name, deed.start)
 
     def result(self, deed: DecisionTrail) -> None:
-        body = reading.body(deed)
+        body = deed.body
         rule = rules.of(deed)
-        level = rule.level if reading.denied(deed) else "note"
+        level = rule.level if deed.denied else "note"
         path, known = self._path(deed)
-        action = reading.action(deed)
-        told = "\0".join((rule.id, level, reading.text(body.get("tool")), action, path))
+        action = deed.action
+        told = "\0".join((rule.id, level, beginning(body.get("tool")), action, path))
         print_ = hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()
         seen = self._results.get(print_)
         if seen is not None:
@@ -120,16 +121,16 @@ class _Run:
 
     def _path(self, deed: DecisionTrail) -> tuple[str, bool]:
         """Return the workspace file that the result is about and True, else the file of the rule and False."""
-        body = reading.body(deed)
+        body = deed.body
         targets = [
-            reading.text(effect.get("target"))
-            for effect in map(reading.mapping, reading.items(body.get("effects")))
+            beginning(effect.get("target"))
+            for effect in map(mapping, items(body.get("effects")))
             if effect.get("kind") in ("reads", "writes", "deletes")
         ]
-        asked = reading.text(reading.mapping(body.get("action")).get("path"))
-        rule = RuleRef.parse(reading.rule(deed))
+        asked = beginning(mapping(body.get("action")).get("path"))
+        rule = RuleRef.parse(deed.rule)
         for target in (asked, *targets, rule.id if rule.kind is RuleKind.USER else ""):
-            found = self._relative(target, reading.text(reading.session(deed).get("workspace")))
+            found = self._relative(target, beginning(deed.start.get("workspace")))
             if found is not None:
                 return found, True
         return self._fallback, False
@@ -151,28 +152,27 @@ class _Run:
 
     def _invocation(self, name: str, session: dict[str, object]) -> dict[str, object]:
         code = self._exits.get(name)
+        texts = {field: _plain(session.get(field)) for field in ("mode", "model", "commit", "program")}
         found: dict[str, object] = {
             # A denial (3) is a result, not a failure of the tool.
             "executionSuccessful": code in (None, 0, 3),
             "properties": {
                 "session": name,
-                **{
-                    each: said for each in ("mode", "model", "commit", "program") if (said := _plain(session.get(each)))
-                },
+                **{field: text for field, text in texts.items() if text},
                 "unattended": session.get("unattended") is True,
             },
         }
         if code is not None:
             found["exitCode"] = code
             found["exitCodeDescription"] = _EXITS.get(code, "")
-        if time := reading.time(session.get("time")):
-            found["startTimeUtc"] = time
-        if (process := reading.whole(session.get("process"))) is not None:
+        if began := utc_time(session.get("time")):
+            found["startTimeUtc"] = began
+        if (process := integer(session.get("process"))) is not None:
             found["processId"] = process
-        if where := reading.text(session.get("workspace")):
+        if where := beginning(session.get("workspace")):
             found["workingDirectory"] = {"uri": _folder(where)}
-        if argv := reading.items(session.get("argv")):
-            found["arguments"] = [visible(reading.text(word), lines=False) for word in argv[1:]]
+        if argv := items(session.get("argv")):
+            found["arguments"] = [visible(beginning(word), lines=False) for word in argv[1:]]
         return found
 
 
@@ -189,7 +189,7 @@ _EXITS = {
 
 def _again(result: dict[str, object], deed: DecisionTrail) -> None:
     count = result["occurrenceCount"]
-    records = reading.items(reading.mapping(result["properties"]).get("records"))
+    records = items(mapping(result["properties"]).get("records"))
     assert isinstance(count, int)
     result["occurrenceCount"] = count + 1
     if len(records) < _RECORDS:
@@ -197,10 +197,10 @@ def _again(result: dict[str, object], deed: DecisionTrail) -> None:
 
 
 def _message(deed: DecisionTrail) -> str:
-    what = "denied" if reading.denied(deed) else "asked, and allowed"
-    tool = visible(reading.text(reading.body(deed).get("tool")), lines=False)
-    shown = one_line(reading.action(deed), _TEXT)
-    why = one_line(reading.why(deed), _TEXT)
+    what = "denied" if deed.denied else "asked, and allowed"
+    tool = visible(beginning(deed.body.get("tool")), lines=False)
+    shown = one_line(deed.action, _TEXT)
+    why = one_line(deed.why, _TEXT)
     text = f"{what}: {tool} `{shown}`: {why}" if shown else f"{what}: {tool}: {why}"
     return _unlinked(text)
 
@@ -211,7 +211,7 @@ def _unlinked(text: str) -> str:
 
 
 def _location(path: str, deed: DecisionTrail) -> dict[str, object]:
-    session = reading.text(reading.body(deed).get("session"))
+    session = beginning(deed.body.get("session"))
     return {
         "physicalLocation": {
             "artifactLocation": {"uri": _uri(path), "uriBaseId": _BASE},
@@ -222,23 +222,23 @@ def _location(path: str, deed: DecisionTrail) -> dict[str, object]:
 
 
 def _properties(deed: DecisionTrail, known: bool) -> dict[str, object]:
-    body = reading.body(deed)
+    body = deed.body
     return {
         "records": [deed.record.id],
         "hash": deed.record.hash,
-        "time": reading.time(body.get("time")),
-        "tier": reading.tier(deed),
+        "time": utc_time(body.get("time")),
+        "tier": deed.tier,
         "mode": _plain(body.get("mode")),
         "tool": _plain(body.get("tool")),
-        "rule": one_line(reading.rule(deed), _TEXT),
-        "action": one_line(reading.action(deed), _TEXT * 4),
-        "fix": one_line(reading.text(reading.mapping(body.get("problem")).get("fix")), _TEXT),
+        "rule": one_line(deed.rule, _TEXT),
+        "action": one_line(deed.action, _TEXT * 4),
+        "fix": one_line(beginning(mapping(body.get("problem")).get("fix")), _TEXT),
         "file known": known,
     }
 
 
 def _plain(value: object) -> str:
-    return one_line(reading.text(value), _TEXT)
+    return one_line(beginning(value), _TEXT)
 
 
 def _uri(path: str) -> str:

@@ -5,7 +5,7 @@ import io
 from collections.abc import Iterable, Iterator
 
 from runner.audit.decisions import DecisionTrail
-from runner.audit.export import reading
+from runner.audit.fields import beginning, items, length, mapping, number
 from runner.audit.list_view import json_line
 
 COLUMNS = (
@@ -27,32 +27,30 @@ def lines(deeds: Iterable[DecisionTrail]) -> Iterator[str]:
 
 
 def _row(deed: DecisionTrail) -> list[object]:
-    body, outcome, session = reading.body(deed), reading.outcome(deed), reading.session(deed)
-    cell, answer = reading.mapping(body.get("cell")), reading.mapping(body.get("answer"))
+    body, outcome, session = deed.body, deed.outcome, deed.start
+    cell, answer = mapping(body.get("cell")), mapping(body.get("answer"))
     found: dict[str, object] = {
         "id": deed.record.id,
         "time": body.get("time"),
         "session": body.get("session"),
         "workspace": session.get("workspace"),
         "model": session.get("model"),
-        "tool": reading.text(body.get("tool")),
+        "tool": beginning(body.get("tool")),
         "verdict": body.get("verdict"),
-        "asked": "yes" if reading.asked(deed) else "no",
-        "tier": reading.tier(deed),
+        "asked": "yes" if deed.asked else "no",
+        "tier": deed.tier,
         "mode": body.get("mode"),
         "ruling": cell.get("ruling"),
-        "action": _cut(reading.action_text(deed)),
-        "why": reading.why(deed),
-        "rule": reading.rule(deed),
+        "action": _cut(deed.action_value),
+        "why": deed.why,
+        "rule": deed.rule,
         "answer": ("yes" if answer.get("yes") else "no") if answer else "",
         "answered_by": answer.get("by"),
-        "hosts": " ".join(reading.hosts(deed)),
+        "hosts": " ".join(deed.hosts),
         "status": outcome.get("status"),
         "seconds": outcome.get("seconds"),
         "ended_by": outcome.get("ended_by"),
-        "violations": "; ".join(
-            reading.text(reading.mapping(item).get("what")) for item in reading.items(outcome.get("violations"))
-        ),
+        "violations": "; ".join(beginning(mapping(item).get("what")) for item in items(outcome.get("violations"))),
         "hash": deed.record.hash,
         "log": deed.record.log,
     }
@@ -60,7 +58,7 @@ def _row(deed: DecisionTrail) -> list[object]:
 
 
 def _cut(value: object) -> str:
-    kept, whole = reading.text(value), reading.length(value)
+    kept, whole = beginning(value), length(value)
     return kept if whole <= _CUT else f"{kept[:_CUT]}… ({whole} characters)"
 
 
@@ -69,7 +67,7 @@ def _cell(value: object) -> str:
     it."""
     if value is None:
         return ""
-    if reading.number(value) is not None:
+    if number(value) is not None:
         return str(value)
     from runner.text.sanitize import visible
 

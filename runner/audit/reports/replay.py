@@ -21,14 +21,17 @@ from policy.rules.rulebook import RuleBook
 from runner.audit.decisions import DecisionTrail
 from runner.audit.fact_recorder import lists
 from runner.audit.fact_replay import Recorded
-from runner.audit.fields import number
+from runner.audit.fields import items, number
 from runner.gate.grants.codec import from_json
 
 NOT_ASKED = "facts that were not asked for then"  # the kind that today's disk can do something about
 _CONTENTS = ("content", "old", "new")  # what a verdict on a file does not depend on: cut or masked, it is judged
 _DECIDING = ("kind", "action", "facts", "granted", "typed", "mode", "source", "reach", "redacted")
 _PARTS, _CASES = 256, 20_000  # kept in memory: recorded parts, and verdicts
-_FLAGS = {"--read": "read", "--write": "write", "--host": "hosts"}
+
+RecordedParts = Callable[[str], dict[str, object] | None]  # finds a recorded part of the facts (`AuditLog.facts`)
+TodaysDisk = Callable[[str], PathFact]  # describes a path as it is today
+_FLAGS = ("--read", "--write", "--host", "--env")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +74,7 @@ class Replay:
     """Judge of the actions of one log, which judges equal cases only once: most actions of a log repeat earlier
     ones."""
 
-    def __init__(
-        self, facts: Callable[[str], dict[str, object] | None], now: Callable[[str], PathFact] | None = None
-    ) -> None:
+    def __init__(self, facts: RecordedParts, now: TodaysDisk | None = None) -> None:
         """Create a judge; the arguments are those of `rejudge`."""
         self._facts = lru_cache(maxsize=_PARTS)(facts)
         self._now = now
@@ -106,11 +107,7 @@ class _UnknownError(Exception):
 
 
 def rejudge(
-    deed: DecisionTrail,
-    policy: Policy,
-    facts: Callable[[str], dict[str, object] | None],
-    *,
-    now: Callable[[str], PathFact] | None = None,
+    deed: DecisionTrail, policy: Policy, facts: RecordedParts, *, now: TodaysDisk | None = None
 ) -> NewVerdict | NotRecorded:
     """Return what `policy` decides about a recorded action.
 
@@ -137,12 +134,7 @@ def ruled_then(body: Mapping[str, object]) -> Ruling:
     return Ruling.ALLOW if body.get("verdict") == "allow" else Ruling.DENY
 
 
-def _judged(
-    deed: DecisionTrail,
-    policy: Policy,
-    facts: Callable[[str], dict[str, object] | None],
-    now: Callable[[str], PathFact] | None,
-) -> NewVerdict:
+def _judged(deed: DecisionTrail, policy: Policy, facts: RecordedParts, now: TodaysDisk | None) -> NewVerdict:
     body = deed.record.body
     if deed.record.kind != "decided":
         raise _UnknownError("a call that made no sense", "it never became an action")
@@ -154,8 +146,8 @@ def _judged(
         raise _UnknownError("no session", "the record of its session is gone")
     try:
         recorded = Recorded(machine, top, asked, _day(body, deed.session.body), now)
-        grants = tuple(map(from_json, _list(body, "granted")))
-        typed = _typed(_list(body, "typed"))
+        grants = tuple(map(from_json, items(body.get("granted"))))
+        typed = _typed(items(body.get("typed")))
         reach = body.get("reach")
         context = EvaluationContext(
             facts=recorded.facts,
@@ -219,7 +211,7 @@ def _fits(value: object, shape: object) -> bool:
 
 
 def _parts(
-    body: Mapping[str, object], facts: Callable[[str], dict[str, object] | None]
+    body: Mapping[str, object], facts: RecordedParts
 ) -> tuple[dict[str, object], dict[str, object], dict[str, object]]:
     names = body.get("facts")
     if not isinstance(names, list) or not names:
@@ -241,19 +233,11 @@ def _typed(words: list[object]) -> FlagRights | None:
     """Return the rights that flags added. Variables have no values, which no decision depends on."""
     if not words:
         return None
-    found: dict[str, list[str]] = {name: [] for name in _FLAGS.values()}
-    env: list[tuple[str, str]] = []
+    values: dict[str, list[str]] = {flag: [] for flag in _FLAGS}
     for word in words:
         flag, _, value = str(word).partition(" ")
-        if not isinstance(word, str) or (flag not in _FLAGS and flag != "--env"):
+        if not isinstance(word, str) or flag not in _FLAGS:
             raise ValueError("it holds a flag that was cut, or that is not known")
-        if flag == "--env":
-            env.append((value, ""))
-        else:
-            found[_FLAGS[flag]].append(value)
-    return FlagRights(tuple(found["read"]), tuple(found["write"]), tuple(found["hosts"]), tuple(env))
-
-
-def _list(body: Mapping[str, object], name: str) -> list[object]:
-    found = body.get(name)
-    return found if isinstance(found, list) else []
+        values[flag].append(value)
+    read, write, hosts, env = map(tuple, values.values())
+    return FlagRights(read, write, hosts, tuple((name, "") for name in env))

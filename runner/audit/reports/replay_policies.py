@@ -8,6 +8,7 @@ from pathlib import Path
 from policy.model.frozen import dataclass
 from policy.model.tier import MATRIX, Matrix, Mode
 from runner.audit.decisions import DecisionTrail
+from runner.audit.fields import mapping, texts
 from runner.audit.reports.replay import NotRecorded, Policy
 from runner.config import Settings, load
 from runner.config.load import LOCAL_FILE, PROJECT_FILE, SYSTEM_FILE, setting_variables
@@ -61,7 +62,7 @@ class Policies:
 
     def of(self, deed: DecisionTrail) -> Policy | NotRecorded:
         """Return the policy for this decision, or NotRecorded if its folder had a configuration and is gone."""
-        session = deed.session.body if deed.session is not None else {}
+        session = deed.start
         way = self._way(session)
         try:
             os.fsencode(f"{way.folder}{way.copy}")
@@ -75,29 +76,28 @@ class Policies:
             if way.pinned and self._trusted(way) is None:
                 self._other.add(way)
         settings, policy = self._known[way]
-        then = {source for source in _texts(session, "sources") if source in _came_along(way.folder)}
+        then = {source for source in texts(session.get("sources")) if source in _came_along(way.folder)}
         if then - set(settings.sources) and not Path(way.folder).is_dir():
             return NotRecorded("a workspace that is not here", "its own configuration had a say")
         if way in self._other:
-            return NotRecorded("a configuration that was trusted by its hash", "it is not what the folder brings now")
+            return NotRecorded("a configuration that was trusted by its hash", "it is not what the folder contains now")
         return policy
 
     def here(self, cwd: Path) -> Settings:
-        """Return the policy of a folder when nobody is there: used for its name, and to find mistakes early."""
+        """Return the policy of a folder without a user: used for its name, and to find mistakes early."""
         return self._load(_Way(str(cwd)))
 
     def _way(self, session: Mapping[str, object]) -> _Way:
-        workspace, original, argv = session.get("workspace"), session.get("original"), _texts(session, "argv")
-        sources = _texts(session, "sources")
+        workspace, original = session.get("workspace"), session.get("original")
+        argv, sources = texts(session.get("argv")), texts(session.get("sources"))
         folder = str(original or workspace or "/")
         pinned = next((each.removeprefix(_TRUST) for each in sources if each.startswith(_TRUST)), "")
-        named = [
-            name for name in _names(session, "hashes") if name not in self._usual and name not in _came_along(folder)
-        ]
+        usual = {*self._usual, *_came_along(folder)}
+        named = [name for name in mapping(session.get("hashes")) if name not in usual]
         return _Way(
             folder=folder,
             copy=str(workspace) if original else "",
-            apart=_texts(session, "apart"),
+            apart=texts(session.get("apart")),
             unattended=session.get("unattended") is True,
             repository=argv[1:2] != ("ci",) or bool(pinned),  # a pipeline reads none that it was not told to trust
             pinned=pinned,
@@ -157,13 +157,3 @@ def configuration(path: Path) -> Path:
 
 def _came_along(folder: str) -> tuple[str, str]:
     return f"{folder}/{PROJECT_FILE}", f"{folder}/{LOCAL_FILE}"
-
-
-def _texts(session: Mapping[str, object], name: str) -> tuple[str, ...]:
-    found = session.get(name)
-    return tuple(map(str, found)) if isinstance(found, list) else ()
-
-
-def _names(session: Mapping[str, object], name: str) -> tuple[str, ...]:
-    found = session.get(name)
-    return tuple(map(str, found)) if isinstance(found, dict) else ()

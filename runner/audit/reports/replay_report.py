@@ -6,7 +6,7 @@ from enum import StrEnum
 from policy.model.frozen import dataclass
 from policy.model.tier import Ruling, Tier
 from runner.audit.decisions import DecisionTrail
-from runner.audit.export import reading
+from runner.audit.fields import beginning, items
 from runner.audit.reports.replay import NOT_ASKED, NewVerdict, NotRecorded, ruled, ruled_then
 from runner.text.phrases import many
 from runner.text.sanitize import one_line, visible
@@ -16,7 +16,7 @@ _NAMED = 5  # numbers of records of one reason why something is not known
 _RED, _GREEN, _YELLOW, _DIM, _END = "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[2m", "\x1b[0m"
 
 
-class Change(StrEnum):
+class VerdictChange(StrEnum):
     """Kind of a difference, in the order of the report."""
 
     ALLOWED = "now allowed"
@@ -26,7 +26,7 @@ class Change(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class VerdictSummary:
     """One verdict. `tier` is the deciding tier, `tiers` are all of them, `rule` is the deciding rule with its file."""
 
     ruling: Ruling
@@ -50,9 +50,9 @@ class Difference:
     """
 
     deed: DecisionTrail
-    change: Change
-    then: Side
-    now: Side
+    change: VerdictChange
+    then: VerdictSummary
+    now: VerdictSummary
     worst: Tier
     without: Ruling | None
     looked: tuple[str, ...]
@@ -80,7 +80,12 @@ class Replayed:
 
     def above(self, tier: Tier) -> list[Difference]:
         """Return the newly allowed actions with a tier above `tier`."""
-        return [each for each in self.differences if each.change is Change.ALLOWED and each.worst > tier]
+        return [each for each in self.differences if each.change is VerdictChange.ALLOWED and each.worst > tier]
+
+    @property
+    def counts(self) -> dict[VerdictChange, int]:
+        """Return the number of differences of each kind."""
+        return {change: sum(each.change is change for each in self.differences) for change in VerdictChange}
 
     @property
     def groups(self) -> list[list[Difference]]:
@@ -89,7 +94,7 @@ class Replayed:
         for each in self.differences:
             key = (each.change, each.then.ruling, each.then.tier, each.then.rule, each.now.words, each.now.tiers)
             found.setdefault(key, []).append(each)
-        order = list(Change)
+        order = list(VerdictChange)
         return sorted(found.values(), key=lambda group: (order.index(group[0].change), -len(group)))
 
 
@@ -98,37 +103,36 @@ def _difference(deed: DecisionTrail, found: NewVerdict) -> Difference | None:
     if then.ruling is now.ruling:
         if set(then.tiers) == set(now.tiers):
             return None
-        change = Change.TIER
+        change = VerdictChange.TIER
     else:
-        change = {Ruling.ALLOW: Change.ALLOWED, Ruling.ASK: Change.ASKED, Ruling.DENY: Change.DENIED}[now.ruling]
+        change = {
+            Ruling.ALLOW: VerdictChange.ALLOWED,
+            Ruling.ASK: VerdictChange.ASKED,
+            Ruling.DENY: VerdictChange.DENIED,
+        }[now.ruling]
     return Difference(deed, change, then, now, found.assessment.tiers[0], found.without, found.looked)
 
 
-def _then(deed: DecisionTrail) -> Side:
-    body = deed.record.body
-    tiers = tuple(map(reading.text, reading.items(body.get("tiers"))))
-    because = reading.mapping(body.get("because"))
-    cell = reading.mapping(body.get("cell"))
-    return Side(
-        ruled_then(body),
-        reading.text(cell.get("tier")),
-        tiers,
-        reading.text(because.get("rule")),
-        reading.text(because.get("text")),
-    )
+def _then(deed: DecisionTrail) -> VerdictSummary:
+    tiers = tuple(map(beginning, items(deed.body.get("tiers"))))
+    return VerdictSummary(ruled_then(deed.body), deed.tier, tiers, deed.rule, deed.why)
 
 
-def _now(found: NewVerdict) -> Side:
+def _now(found: NewVerdict) -> VerdictSummary:
     verdict = found.verdict
     tiers = tuple(tier.label for tier in found.assessment.tiers)
-    return Side(ruled(verdict), verdict.cell.tier.label, tiers, str(verdict.reason.rule), verdict.reason.text)
+    return VerdictSummary(ruled(verdict), verdict.cell.tier.label, tiers, str(verdict.reason.rule), verdict.reason.text)
 
 
 def lines(found: Replayed, *, colour: bool = False, width: int = 110) -> Iterator[str]:
     """Yield the report as text that is safe to print on a terminal: each group with its rules and newest actions, then
     the counts.
     """
-    hues = {Change.ALLOWED: _YELLOW, Change.ASKED: "", Change.DENIED: _RED, Change.TIER: _DIM} if colour else {}
+    hues = (
+        {VerdictChange.ALLOWED: _YELLOW, VerdictChange.ASKED: "", VerdictChange.DENIED: _RED, VerdictChange.TIER: _DIM}
+        if colour
+        else {}
+    )
     dim, end = (_DIM, _END) if colour else ("", "")
     for group in found.groups:
         first = group[0]
@@ -137,7 +141,7 @@ def lines(found: Replayed, *, colour: bool = False, width: int = 110) -> Iterato
         yield f"{dim}       was  {' ' * 6}  {_told(first.then)}{end}"
         seen: set[str] = set()
         for each in group:
-            action = one_line(reading.action(each.deed), max(width - 20, 30))
+            action = one_line(each.deed.action, max(width - 20, 30))
             if action in seen:
                 continue
             seen.add(action)
@@ -148,7 +152,7 @@ def lines(found: Replayed, *, colour: bool = False, width: int = 110) -> Iterato
     yield from _counts(found)
 
 
-def _told(side: Side) -> str:
+def _told(side: VerdictSummary) -> str:
     return visible(f"{side.ruling.name.lower()}: {side.why} ({side.tier}; {side.rule})", lines=False)
 
 
@@ -156,16 +160,13 @@ def _without(each: Difference) -> str:
     if each.without is None:
         return ""
     body = each.deed.record.body
-    typed = reading.items(body.get("typed"))
+    typed = items(body.get("typed"))
     what = "the flags" if typed else "the remembered answer"
     return f"  [without {what}: {each.without.name.lower()}]"
 
 
 def _counts(found: Replayed) -> Iterator[str]:
-    counts = dict.fromkeys(Change, 0)
-    for each in found.differences:
-        counts[each.change] += 1
-    said = ", ".join(f"{count} {change.value}" for change, count in counts.items() if count)
+    said = ", ".join(f"{count} {change.value}" for change, count in found.counts.items() if count)
     decisions = many(found.count, "decision")
     known = found.count - sum(map(len, found.unknown.values()))
     if found.count and not known:
@@ -188,15 +189,11 @@ def document(found: Replayed, policy: str, above: Iterable[Difference] = ()) -> 
         "replayed": found.count,
         "policy": policy,
         "differences": [_json(each) for each in found.differences],
-        "counts": {change.name.lower(): _count(found.differences, change) for change in Change},
+        "counts": {change.name.lower(): count for change, count in found.counts.items()},
         "unknown": [{"why": kind.kind, "records": numbers} for kind, numbers in found.unknown.items()],
         "looked": found.looked,
         "above": [each.deed.record.id for each in above],
     }
-
-
-def _count(differences: Iterable[Difference], change: Change) -> int:
-    return sum(each.change is change for each in differences)
 
 
 def _json(each: Difference) -> dict[str, object]:
@@ -204,7 +201,7 @@ def _json(each: Difference) -> dict[str, object]:
         "record": each.deed.record.id,
         "session": each.deed.record.body.get("session"),
         "change": each.change.name.lower(),
-        "action": reading.action(each.deed),
+        "action": each.deed.action,
         "then": _side(each.then),
         "now": _side(each.now),
         "without": each.without.name.lower() if each.without is not None else None,
@@ -212,7 +209,7 @@ def _json(each: Difference) -> dict[str, object]:
     }
 
 
-def _side(side: Side) -> dict[str, object]:
+def _side(side: VerdictSummary) -> dict[str, object]:
     return {
         "verdict": side.ruling.name.lower(),
         "tier": side.tier,

@@ -6,7 +6,7 @@ One pass reads the decisions. The memory used grows with the number of different
 import heapq
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from runner.audit.decisions import DecisionTrail
 from runner.audit.fields import Body, items, mapping, number, text
@@ -21,7 +21,7 @@ ANSWERS = ("yes", "no", "remembered", "by rule", "nobody")
 
 
 @dataclass(slots=True)
-class Count:
+class DecisionCount:
     """Counts of allowed actions, denied actions and questions, and the id of the last record."""
 
     allow: int = 0
@@ -49,8 +49,8 @@ class Asked:
     last: int = 0
 
 
-def _counts() -> defaultdict[str, Count]:
-    return defaultdict(Count)
+def _counts() -> defaultdict[str, DecisionCount]:
+    return defaultdict(DecisionCount)
 
 
 @dataclass(slots=True)
@@ -61,16 +61,16 @@ class Stats:
     first: str = ""
     last: str = ""
     sessions: set[str] = field(default_factory=set)
-    whole: Count = field(default_factory=Count)
+    whole: DecisionCount = field(default_factory=DecisionCount)
     answers: Counter[str] = field(default_factory=Counter)
-    tiers: defaultdict[str, Count] = field(default_factory=_counts)
-    modes: defaultdict[str, Count] = field(default_factory=_counts)
-    tools: defaultdict[str, Count] = field(default_factory=_counts)
-    rules: defaultdict[str, Count] = field(default_factory=_counts)
-    hosts: defaultdict[str, Count] = field(default_factory=_counts)
-    commands: defaultdict[str, Count] = field(default_factory=_counts)
+    tiers: defaultdict[str, DecisionCount] = field(default_factory=_counts)
+    modes: defaultdict[str, DecisionCount] = field(default_factory=_counts)
+    tools: defaultdict[str, DecisionCount] = field(default_factory=_counts)
+    rules: defaultdict[str, DecisionCount] = field(default_factory=_counts)
+    hosts: defaultdict[str, DecisionCount] = field(default_factory=_counts)
+    commands: defaultdict[str, DecisionCount] = field(default_factory=_counts)
     questions: dict[str, Asked] = field(default_factory=dict)
-    denials: dict[str, tuple[Count, str, str]] = field(default_factory=dict)
+    denials: dict[str, tuple[DecisionCount, str, str]] = field(default_factory=dict)
     named: set[str] = field(default_factory=set)  # every rule that spoke, whether it decided or not
     slow: list[tuple[float, int, str]] = field(default_factory=list)
 
@@ -81,30 +81,26 @@ class Stats:
         self.last = max(self.last, time)
         self.sessions.add(session)
         allowed, asked = body.get("verdict") == "allow", was_question(body)
-        malformed = deed.record.kind == "refused"
-        tier = "malformed" if malformed else text(mapping(body.get("cell")).get("tier"))
-        rule = text(mapping(body.get("because")).get("rule"))
-        line = text(body.get("arguments")) if malformed else action_line(mapping(body.get("action")))
+        tier = deed.tier
+        rule = deed.rule
+        line = text(body.get("arguments")) if deed.malformed else action_line(mapping(body.get("action")))
         line = line[:LINE]
-        counted: list[tuple[dict[str, Count], str]] = [
-            (self.tiers, tier),
-            (self.modes, text(body.get("mode"))),
-            (self.tools, text(body.get("tool"))),
-        ]
-        counted += [(self.rules, rule), (self.commands, command_of(body))]
-        for counts, name in counted:
+        mode, tool, command = text(body.get("mode")), text(body.get("tool")), command_of(body)
+        tables = (self.tiers, self.modes, self.tools, self.rules, self.commands)
+        for counts, name in zip(tables, (tier, mode, tool, rule, command), strict=True):
             if name:
                 counts[name].add(allowed=allowed, asked=asked, number=place)
         self.whole.add(allowed=allowed, asked=asked, number=place)
         for host, through in _hosts(deed).items():
             self.hosts[host].add(allowed=through, asked=asked, number=place)
-        self.named |= {text(mapping(each).get("rule")) for each in _reasons(body)}
+        reasons = [*items(body.get("reasons")), *items(body.get("rules")), body.get("because")]
+        self.named |= {text(mapping(each).get("rule")) for each in reasons}
         if asked:
             self._ask(line, tier, answer_of(body), place)
         if not allowed:
-            count, _, _ = self.denials.setdefault(line, (Count(), tier, rule))
+            count, _, _ = self.denials.setdefault(line, (DecisionCount(), tier, rule))
             count.add(allowed=False, asked=asked, number=place)
-        seconds = number(deed.finished.body.get("seconds")) if deed.finished else None
+        seconds = number(deed.outcome.get("seconds"))
         if seconds is not None:
             entry = (float(seconds), place, line)
             heapq.heappush(self.slow, entry) if len(self.slow) < self.top else heapq.heappushpop(self.slow, entry)
@@ -115,14 +111,14 @@ class Stats:
         asked.answers[answer] += 1
         asked.last = max(asked.last, number)
 
-    def most(self, counts: Mapping[str, Count]) -> list[tuple[str, Count]]:
+    def most(self, counts: Mapping[str, DecisionCount]) -> list[tuple[str, DecisionCount]]:
         """Return the most frequent names, at most `top`; equal counts by name."""
-        return sorted(counts.items(), key=lambda each: (-each[1].all, each[0]))[: self.top]
+        return _ranked(counts)[: self.top]
 
     def asked_most(self) -> list[tuple[str, Asked]]:
         return sorted(self.questions.items(), key=lambda each: (-each[1].answers.total(), each[0]))[: self.top]
 
-    def denied_most(self) -> list[tuple[str, tuple[Count, str, str]]]:
+    def denied_most(self) -> list[tuple[str, tuple[DecisionCount, str, str]]]:
         return sorted(self.denials.items(), key=lambda each: (-each[1][0].deny, each[0]))[: self.top]
 
     def slowest(self) -> list[tuple[float, int, str]]:
@@ -132,10 +128,6 @@ class Stats:
 def unnamed(stats: Stats, rules: Iterable[str]) -> list[str]:
     """Return the `rules` (in the text form of `RuleRef`) that no decision names."""
     return [rule for rule in dict.fromkeys(rules) if rule not in stats.named]
-
-
-def _reasons(body: Body) -> list[object]:
-    return [*items(body.get("reasons")), *items(body.get("rules")), body.get("because")]
 
 
 def answer_of(body: Body) -> str:
@@ -153,7 +145,7 @@ def _hosts(deed: DecisionTrail) -> dict[str, bool]:
     for effect in map(mapping, items(deed.record.body.get("effects"))):
         if effect.get("kind") == "connects" and (host := _host(text(effect.get("target")))):
             found[host] = allowed
-    for made in map(mapping, items(deed.finished.body.get("connections")) if deed.finished else []):
+    for made in map(mapping, items(deed.outcome.get("connections"))):
         if host := text(made.get("host")):
             found[host] = found.get(host, True) and bool(made.get("allowed"))
     return found
@@ -175,6 +167,15 @@ _ANSWERS = {
     "by rule": "a rule or a flag",
     "nobody": "nobody was there",
 }
+# Tables by the field of Stats, with their titles.
+_TABLES = {
+    "tiers": "tier that decided",
+    "modes": "mode",
+    "tools": "tool",
+    "rules": "rule that decided",
+    "hosts": "host",
+    "commands": "command",
+}
 _NAMED = 20  # rules of one's own that are listed by name
 
 
@@ -195,20 +196,12 @@ def stats_text(stats: Stats, known: Known, *, colour: bool, width: int) -> str:
         (f"{many(whole.all, 'decision')} in {many(sessions, 'session')}, {visible(spoken, lines=False)}", [""]),
         ("verdict", [f"  {count:>8}  {_share(count, whole.all)}  {name}" for name, count in _verdicts(whole)]),
         ("questions, by who answered", [_answer(stats, name) for name in ANSWERS if stats.answers[name]]),
-        _table("tier that decided", stats.tiers, stats, width),
-        _table("mode", stats.modes, stats, width),
-        _table("tool", stats.tools, stats, width),
-        _table("rule that decided", stats.rules, stats, width),
-        _table("host", stats.hosts, stats, width),
-        _table("command", stats.commands, stats, width),
+        *(_table(title, getattr(stats, name), stats, width) for name, title in _TABLES.items()),
+        ("asked most", [_asked(line, asked, width) for line, asked in stats.asked_most()]),
+        ("denied most", [_denied(line, denied, width) for line, denied in stats.denied_most()]),
+        ("slowest", [_slow(line, seconds, number, width) for seconds, number, line in stats.slowest()]),
+        *_never(stats, known),
     ]
-    told.append(("asked most", [_asked(line, asked, width) for line, asked in stats.asked_most()]))
-    told.append(("denied most", [_denied(line, found, width) for line, found in stats.denied_most()]))
-    slow = [
-        f"  {seconds:>8.2f} s  {one_line(line, width - 24)} ({number})" for seconds, number, line in stats.slowest()
-    ]
-    told.append(("slowest", slow))
-    told += _never(stats, known)
     return titled(told, colour=colour)
 
 
@@ -221,17 +214,7 @@ def stats_json(stats: Stats, known: Known) -> dict[str, object]:
         "last": stats.last,
         "verdicts": dict(_verdicts(stats.whole)),
         "answers": {name: stats.answers[name] for name in ANSWERS},
-        **{
-            name: [{"name": key, **_counted(count)} for key, count in _ranked(counts)]
-            for name, counts in (
-                ("tiers", stats.tiers),
-                ("modes", stats.modes),
-                ("tools", stats.tools),
-                ("rules", stats.rules),
-                ("hosts", stats.hosts),
-                ("commands", stats.commands),
-            )
-        },
+        **{name: [{"name": key, **asdict(count)} for key, count in _ranked(getattr(stats, name))] for name in _TABLES},
         "asked": [
             {
                 "action": line,
@@ -254,19 +237,15 @@ def stats_json(stats: Stats, known: Known) -> dict[str, object]:
     }
 
 
-def _verdicts(whole: Count) -> tuple[tuple[str, int], tuple[str, int]]:
+def _verdicts(whole: DecisionCount) -> tuple[tuple[str, int], tuple[str, int]]:
     return ("allow", whole.allow), ("deny", whole.deny)
 
 
-def _ranked(counts: Mapping[str, Count]) -> list[tuple[str, Count]]:
+def _ranked(counts: Mapping[str, DecisionCount]) -> list[tuple[str, DecisionCount]]:
     return sorted(counts.items(), key=lambda each: (-each[1].all, each[0]))
 
 
-def _counted(count: Count) -> dict[str, int]:
-    return {"allow": count.allow, "deny": count.deny, "asked": count.asked, "last": count.last}
-
-
-def _table(title: str, counts: Mapping[str, Count], stats: Stats, width: int) -> ExplanationSection:
+def _table(title: str, counts: Mapping[str, DecisionCount], stats: Stats, width: int) -> ExplanationSection:
     shown = stats.most(counts)
     room = max(width - 32, 20)
     lines = [f"  {count.allow:>8}  {count.deny:>6}  {count.asked:>6}  {one_line(name, room)}" for name, count in shown]
@@ -286,7 +265,11 @@ def _asked(line: str, asked: Asked, width: int) -> str:
     return f"  {asked.answers.total():>6}x  {one_line(line, max(width - 13 - len(told), 30))}  ({told})"
 
 
-def _denied(line: str, found: tuple[Count, str, str], width: int) -> str:
+def _slow(line: str, seconds: float, number: int, width: int) -> str:
+    return f"  {seconds:>8.2f} s  {one_line(line, width - 24)} ({number})"
+
+
+def _denied(line: str, found: tuple[DecisionCount, str, str], width: int) -> str:
     count, tier, rule = found
     told = visible(f"{tier}{f', {rule}' if rule else ''}; last in {count.last}", lines=False)
     return f"  {count.deny:>6}x  {one_line(line, max(width - 13 - len(told), 30))}  ({told})"
@@ -303,20 +286,13 @@ def _never(stats: Stats, known: Known) -> list[ExplanationSection]:
     if known.shipped:
         total = sum(map(len, known.shipped.values()))
         silent = {file: len(unnamed(stats, rules)) for file, rules in known.shipped.items()}
-        spoke = [
-            f"  {len(rules) - silent[file]:>6} of {len(rules):>5}  {file}" for file, rules in known.shipped.items()
-        ]
         title = f"rules of the program that never spoke: {sum(silent.values())} of {total}; those that did, by file"
-        told.append(
-            (
-                title,
-                [
-                    line
-                    for line, file in zip(spoke, known.shipped, strict=True)
-                    if silent[file] < len(known.shipped[file])
-                ],
-            )
-        )
+        lines = [
+            f"  {len(rules) - silent[file]:>6} of {len(rules):>5}  {file}"
+            for file, rules in known.shipped.items()
+            if silent[file] < len(rules)
+        ]
+        told.append((title, lines))
     return told
 
 

@@ -22,13 +22,12 @@ from runner.audit.decisions import DecisionTrail
 from runner.audit.fields import mapping, text
 from runner.audit.list_view import action_line
 from runner.audit.query import was_question
-from runner.audit.reports.replay import NewVerdict, NotRecorded, Policy, rejudge
+from runner.audit.reports.replay import NewVerdict, NotRecorded, Policy, RecordedParts, rejudge
 from runner.audit.reports.stats import answer_of
 from runner.audit.reports.suggest_rules import SuggestedRule, exactly, probes, read, together, wider
 from runner.gate.suggest import no_rule_lifts, read_rules, suggested
 from runner.text.sanitize import look_alikes
 
-Facts = Callable[[str], dict[str, object] | None]  # AuditLog.facts
 _SHOWN = 2  # near misses that are told
 _DIFFERS = "the answers differ"
 _SETTLED = "settled by what holds now"
@@ -78,7 +77,7 @@ class Left:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class SuggestionReport:
     looked: int  # questions and denials
     more: bool  # there are older ones
     suggestions: tuple[Suggestion, ...]
@@ -114,7 +113,7 @@ class Search:
     `context` evaluates examples and near misses in the folder where the search is started.
     """
 
-    facts: Facts
+    facts: RecordedParts
     policy_of: Callable[[DecisionTrail], Policy | NotRecorded]
     context: EvaluationContext
     examples: Sequence[str]
@@ -122,7 +121,7 @@ class Search:
     _judged: dict[object, NewVerdict | NotRecorded] = field(default_factory=dict)
     _today: dict[str, bool] = field(default_factory=dict)  # whether a script is allowed here and now
 
-    def report(self, deeds: Iterable[DecisionTrail], *, limit: int, least: int) -> Report:
+    def report(self, deeds: Iterable[DecisionTrail], *, limit: int, least: int) -> SuggestionReport:
         """Return the rules for the newest `limit` questions and denials of `deeds`; each settles at least `least`
         records.
         """
@@ -153,7 +152,7 @@ class Search:
         made = [self._suggestion(rule, found, cases) for rule, found in enough.items()]
         made.sort(key=lambda each: (-len(each.records) - len(each.others), each.rule.verdict, each.rule.says()))
         left = tuple(Left(why, about, tuple(sorted(set(ids)))) for (why, about), ids in sorted(self.left.items()))
-        return Report(looked, more, tuple(made), left, len(self.examples))
+        return SuggestionReport(looked, more, tuple(made), left, len(self.examples))
 
     def _case(self, deed: DecisionTrail) -> _Case | None:
         body, number = deed.record.body, deed.record.id
@@ -182,7 +181,7 @@ class Search:
         line = action_line(mapping(body.get("action"))).removeprefix("$ ")
         rules = read(said, "deny" if answer == "no" else "allow")
         if answer == "no":
-            rules = tuple(replace(rule, why="somebody said no to it") for rule in rules)
+            rules = tuple(replace(rule, why="a user refused it") for rule in rules)
         return _Case(deed, policy, answer, line, rules)
 
     def _parts(self, body: dict[str, object]) -> Iterator[dict[str, object]]:
@@ -209,12 +208,9 @@ class Search:
         """Return True if the rules of the case settle it with nobody there."""
         again = self._rejudge(case.deed, case.policy, case.rules)
         done = isinstance(again, NewVerdict) and isinstance(again.verdict, Allow)
-        if case.answer == "no":  # with nobody there all of them are denied: it must be this rule that does
-            done = (
-                isinstance(again, NewVerdict)
-                and isinstance(again.verdict, Deny)
-                and again.verdict.cell.tier is Tier.DENIED
-            )
+        if case.answer == "no":  # without a user every question is denied: this rule must be the reason
+            verdict = again.verdict if isinstance(again, NewVerdict) else None
+            done = isinstance(verdict, Deny) and verdict.cell.tier is Tier.DENIED
         done = done and not any(self._refused(rule) for rule in case.rules)
         if not done:
             self.left[_INEXACT, text(mapping(case.deed.record.body.get("cell")).get("tier"))].append(case.number)
@@ -226,7 +222,7 @@ class Search:
         answers: defaultdict[str, int] = defaultdict(int)
         for case in found:
             answers[case.answer] += 1
-        places = tuple(sorted({text(case.deed.session.body.get("workspace")) for case in found if case.deed.session}))
+        places = tuple(sorted({text(case.deed.start.get("workspace")) for case in found if case.deed.session}))
         made = Suggestion(rule, alone, others, tuple(sorted(answers.items())), places, notes=self._notes(rule))
         if rule.verdict == "deny":
             return made

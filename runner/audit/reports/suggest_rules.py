@@ -12,7 +12,7 @@ from typing import Literal
 
 from policy.model.frozen import dataclass
 
-Words = tuple[tuple[str, ...], ...]  # of a command line: each word with its alternatives
+WordChoices = tuple[tuple[str, ...], ...]  # of a command line: each word with its alternatives
 
 _ALTERNATIVES = 3  # of one word, or of paths, from which on a pattern is worth a thought
 _KEYS = ("read", "write", "host")
@@ -23,7 +23,7 @@ class SuggestedRule:
     """One `[[rule]]`. Any value of `read`, `write` and `host` matches, as in a configuration file."""
 
     verdict: Literal["allow", "deny"]
-    run: Words = ()
+    run: WordChoices = ()
     read: tuple[str, ...] = ()
     write: tuple[str, ...] = ()
     host: tuple[str, ...] = ()

@@ -1,6 +1,6 @@
 """Suggested rules as text and as JSON."""
 
-from runner.audit.reports.suggest import Left, Report, Suggestion
+from runner.audit.reports.suggest import Left, Suggestion, SuggestionReport
 from runner.gate.explain import shown
 from runner.text.phrases import many
 from runner.text.sanitize import one_line, visible
@@ -16,7 +16,7 @@ _SAID = {
 _SOURCES = {"log": "of this log", "examples": "of the examples of the rule files", "near": "next to it"}
 
 
-def report_text(report: Report, *, config: str, colour: bool, width: int) -> str:
+def report_text(report: SuggestionReport, *, config: str, colour: bool, width: int) -> str:
     """Return the suggestions as text that is safe to print on a terminal. `config` is the user's configuration file."""
     bold, dim, end = ("\x1b[1m", "\x1b[2m", "\x1b[0m") if colour else ("", "", "")
     settled = {number for each in report.suggestions for number in (*each.records, *each.others)}
@@ -38,7 +38,7 @@ def report_text(report: Report, *, config: str, colour: bool, width: int) -> str
     return "\n".join(lines)
 
 
-def report_json(report: Report, *, config: str) -> dict[str, object]:
+def report_json(report: SuggestionReport, *, config: str) -> dict[str, object]:
     return {
         "looked": report.looked,
         "more": report.more,
@@ -74,7 +74,7 @@ def _evidence(each: Suggestion) -> list[str]:
     return lines
 
 
-def _suggestion(each: Suggestion, report: Report, width: int) -> list[str]:
+def _suggestion(each: Suggestion, report: SuggestionReport, width: int) -> list[str]:
     lines = [f"     {line.strip()}" for line in shown(each.rule.text().split("\n"))]
     lines += [f"   note: {visible(note, lines=False)}" for note in each.notes]
     if each.rule.verdict == "deny":

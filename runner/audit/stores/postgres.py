@@ -11,8 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from runner.audit.chain import NAME, Head, Row, Span, Wanted
-from runner.audit.index_columns import IndexColumns, holdable, index_columns_of
+from runner.audit.chain import NAME, Head, RecordRow, Span, Wanted
 from runner.audit.stores.postgres_schema import LOCKS_HEAD, TAKES_HEAD, replaced, too_wide, unlike, uses
 from runner.audit.stores.postgres_server import (
     FENCED,
@@ -20,7 +19,10 @@ from runner.audit.stores.postgres_server import (
     OWN,
     RECORDS,
     SCHEMA,
+    IndexColumns,
     engine_of,
+    holdable,
+    index_columns_of,
     prepare,
     speaking,
     understand,
@@ -33,7 +35,7 @@ _ROW = sa.select(RECORDS.c.id, _CHAIN, RECORDS.c.id, RECORDS.c.hash, RECORDS.c.b
 
 
 class PostgresStore:
-    """An open database with the methods of `chain.Store`."""
+    """An open database with the methods of `chain.LogStore`."""
 
     schema = SCHEMA
     merged = False
@@ -81,7 +83,7 @@ class PostgresStore:
             finally:
                 self._inside = None
 
-    def select(self, wanted: Wanted) -> Iterator[Row]:
+    def select(self, wanted: Wanted) -> Iterator[RecordRow]:
         chosen = _ROW.where(*_conditions(wanted)).order_by(RECORDS.c.id.desc())
         left, last = wanted.limit, None
         while left is None or left > 0:
@@ -92,21 +94,21 @@ class PostgresStore:
                 return
             last, left = rows[-1].id, None if left is None else left - len(rows)
 
-    def get(self, number: int) -> Row | None:
+    def get(self, number: int) -> RecordRow | None:
         return self._first(_ROW.where(RECORDS.c.id == number))
 
-    def outcome_of(self, decided: int) -> Row | None:
+    def outcome_of(self, decided: int) -> RecordRow | None:
         return self._first(_ROW.where(RECORDS.c.decided == decided).order_by(RECORDS.c.id))
 
-    def cause_of(self, finished: int) -> Row | None:
+    def cause_of(self, finished: int) -> RecordRow | None:
         cause = sa.select(RECORDS.c.decided).where(RECORDS.c.id == finished).scalar_subquery()
         return self._first(_ROW.where(RECORDS.c.id == cause))
 
-    def named(self, kind: str, name: str) -> Row | None:
+    def named(self, kind: str, name: str) -> RecordRow | None:
         same = RECORDS.c.name == holdable(name)
         return self._first(_ROW.where(same, RECORDS.c.kind == kind).order_by(RECORDS.c.id.desc()))
 
-    def latest(self, kind: str, log: str = "") -> Row | None:
+    def latest(self, kind: str, log: str = "") -> RecordRow | None:
         if log and log != self._chain():
             return None
         marks = RECORDS.c.kind.in_(("checkpoint", "tombstone"))
@@ -195,12 +197,12 @@ class PostgresStore:
         with speaking(self.name, "the audit log cannot be read"), self._reading() as connection:
             return str(connection.execute(sa.select(_CHAIN)).scalar_one())
 
-    def _first(self, query: "sa.Select[*tuple[Any, ...]]") -> Row | None:
+    def _first(self, query: "sa.Select[*tuple[Any, ...]]") -> RecordRow | None:
         return next(iter(self._rows(query.limit(1))), None)
 
-    def _rows(self, query: "sa.Select[*tuple[Any, ...]]") -> list[Row]:
+    def _rows(self, query: "sa.Select[*tuple[Any, ...]]") -> list[RecordRow]:
         with speaking(self.name, "the audit log cannot be read"), self._reading() as connection:
-            return [Row(*row) for row in connection.execute(query)]
+            return [RecordRow(*row) for row in connection.execute(query)]
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[sa.Connection]:
@@ -213,7 +215,7 @@ class PostgresStore:
 
 
 class PostgresWriting:
-    """One transaction; see `chain.Writing`."""
+    """One transaction; see `chain.LogTransaction`."""
 
     def __init__(self, connection: sa.Connection, head: Head, *, by_function: bool) -> None:
         self._connection = connection
@@ -249,10 +251,10 @@ class PostgresWalk:
         heads = connection.execute(sa.select(LOGS.c.name, LOGS.c.last, LOGS.c.hash).order_by(LOGS.c.number))
         self.heads = tuple(Head(*row) for row in heads)
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[RecordRow]:
         found = self._connection.execution_options(yield_per=_WALKED).execute(_ROW.order_by(RECORDS.c.id))
         while page := list(islice(found, _WALKED)):
-            yield from (Row(*row) for row in page)
+            yield from (RecordRow(*row) for row in page)
 
 
 def _conditions(wanted: Wanted) -> list[sa.ColumnElement[bool]]:

@@ -183,7 +183,7 @@ END
 """
 # Refused is what would make verification or lists fail for everybody: marks (nobody can check a signature here), what
 # no reader can take apart, and times in the future, which would keep older records from being pruned. The card is that
-# of `index_columns`: escaped backslashes are set apart first, then NUL and halves of surrogate pairs are replaced.
+# of `index_columns_of`: escaped backslashes are set apart first, then NUL and halves of surrogate pairs are replaced.
 _APPEND = r"""
 DECLARE
     told jsonb; bare text; nested integer := 0; listed text[]; ruled text[]; log text; last bigint; previous text;

@@ -1,4 +1,4 @@
-"""Connection to a PostgreSQL database with a log: its tables, the URL, and the messages for failures.
+"""Connection to a PostgreSQL database with a log: its tables and index columns, the URL, and the messages for failures.
 
 `synchronous_commit` is on for each append, and a server that does not sync is refused. A URL must not contain a
 password: libpq reads the password from a password file (SOURCE: PostgreSQL's documentation, "The Password File"), or
@@ -10,6 +10,8 @@ import contextlib
 import os
 from collections.abc import Iterator, Mapping
 from ipaddress import ip_address
+from json import loads
+from typing import NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY
@@ -17,13 +19,74 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from policy.model.verdict import Problem
 from runner.audit.chain import ZERO, AuditError
-from runner.audit.index_columns import IndexColumns
 from runner.audit.stores.postgres_schema import install
 
 SCHEMA = 1
 OWN = 1  # the chain that is appended to
 _LOCK = 0x72696E6766656E63  # "ringfenc": held while the tables are made
 _OPTIONS = "-c lock_timeout=15s -c idle_in_transaction_session_timeout=60s -c synchronous_commit=on"
+
+
+class IndexColumns(NamedTuple):
+    """Index columns of one record. A column is None if the body has no such field.
+
+    Attributes:
+        name: of `session` and `ended` the session's id, of other kinds the field `sha256`
+        rules: the rule of every reason, then the rule that decided
+    """
+
+    kind: str | None = None
+    time: str | None = None
+    session: str | None = None
+    verdict: str | None = None
+    mode: str | None = None
+    tool: str | None = None
+    tiers: list[str] | None = None
+    rules: list[str] | None = None
+    name: str | None = None
+    decided: int | None = None
+
+
+def index_columns_of(text: str) -> IndexColumns:
+    """Return the index columns of a record's canonical text; empty columns if the text is not an object."""
+    try:
+        body = loads(text)
+    except (ValueError, RecursionError):
+        return IndexColumns()
+    if not isinstance(body, dict):
+        return IndexColumns()
+    kind = _column_text(body.get("kind"))
+    decided = body.get("decided")
+    return IndexColumns(
+        **{name: _column_text(body.get(name)) for name in ("time", "session", "verdict", "mode", "tool")},
+        kind=kind,
+        tiers=_texts(body.get("tiers")),
+        rules=_rules(body),
+        name=_column_text(body.get("session" if kind in ("session", "ended") else "sha256")),
+        decided=decided if isinstance(decided, int) else None,
+    )
+
+
+def holdable(text: str) -> str:
+    """Return the text as a database can store and query it: without NUL and lone surrogates."""
+    return text.encode("utf-8", "replace").decode().replace("\0", "�")
+
+
+def _column_text(value: object) -> str | None:
+    return holdable(value) if isinstance(value, str) else None
+
+
+def _texts(value: object) -> list[str] | None:
+    return [holdable(str(item)) for item in value] if isinstance(value, list) else None
+
+
+def _rules(body: dict[str, object]) -> list[str] | None:
+    reasons = body.get("reasons")
+    if not isinstance(reasons, list):
+        return None
+    every = [body.get("because"), *reasons]
+    return list(dict.fromkeys(holdable(str(each.get("rule"))) for each in every if isinstance(each, dict)))
+
 
 _TABLES = sa.MetaData()
 LOGS = sa.Table(
@@ -116,9 +179,7 @@ def engine_of(url: str, write: bool) -> tuple[sa.Engine, str]:
         if "sslrootcert" not in asked.query:
             options["sslrootcert"] = "system"
     driven = asked.set(drivername="postgresql+psycopg")
-    return sa.create_engine(
-        driven, connect_args=options, pool_pre_ping=True
-    ), url  # in the one spelling that people know
+    return sa.create_engine(driven, connect_args=options, pool_pre_ping=True), url  # the spelling that users know
 
 
 def _here(url: sa.URL, environ: Mapping[str, str]) -> bool:
@@ -130,10 +191,8 @@ def _here(url: sa.URL, environ: Mapping[str, str]) -> bool:
     if "service" in url.query or environ.get("PGSERVICE"):
         return False
     named = [url.host, url.query.get("host")]
-    named = [
-        *(named if any(named) else [environ.get("PGHOST")]),
-        url.query.get("hostaddr") or environ.get("PGHOSTADDR"),
-    ]
+    named = named if any(named) else [environ.get("PGHOST")]
+    named.append(url.query.get("hostaddr") or environ.get("PGHOSTADDR"))
     hosts = [host for each in named if each for host in ((each,) if isinstance(each, str) else each)]
 
     def here(host: str) -> bool:

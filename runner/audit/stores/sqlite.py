@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from runner.audit.chain import NAME, ZERO, Head, Row, Span, Wanted
+from runner.audit.chain import NAME, ZERO, Head, RecordRow, Span, Wanted
 from runner.audit.stores.sqlite_file import (
     CARDS,
     FENCE,
@@ -45,7 +45,7 @@ _INSERT = f"INSERT INTO cards (id, log, number, {NAMES}) SELECT ?2, ?3, ?4, {VAL
 
 
 class SqliteStore:
-    """An open file with the methods of `chain.Store`."""
+    """An open file with the methods of `chain.LogStore`."""
 
     schema = SCHEMA
     marks = True
@@ -114,34 +114,34 @@ class SqliteStore:
                     self._database.execute("ROLLBACK")
                 raise
 
-    def select(self, wanted: Wanted) -> Iterator[Row]:
+    def select(self, wanted: Wanted) -> Iterator[RecordRow]:
         where, values = _conditions(wanted)
         clause = f" WHERE {' AND '.join(where)}" if where else ""
         query = f"{_CARDS_FIRST}{clause} ORDER BY cards.id DESC LIMIT ?"
         return self._rows(query, (*values, -1 if wanted.limit is None else wanted.limit))
 
-    def get(self, number: int) -> Row | None:
+    def get(self, number: int) -> RecordRow | None:
         return next(self._rows(f"{_JOINED} WHERE records.id = ?", (number,)), None)
 
-    def outcome_of(self, decided: int) -> Row | None:
+    def outcome_of(self, decided: int) -> RecordRow | None:
         cause = "(SELECT {} FROM cards WHERE id = ?1)"
         where = f"cards.decided = {cause.format('number')} AND cards.log = {cause.format('log')}"
         return next(self._rows(f"{_JOINED} WHERE {where} ORDER BY cards.id LIMIT 1", (decided,)), None)
 
-    def cause_of(self, finished: int) -> Row | None:
+    def cause_of(self, finished: int) -> RecordRow | None:
         own = "(SELECT {} FROM cards WHERE id = ?1)"
         number = own.format("decided")  # no id is less than the number
         where = f"cards.id >= {number} AND cards.number = {number} AND cards.log = {own.format('log')}"
         return next(self._rows(f"{_CARDS_FIRST} WHERE {where} ORDER BY cards.id LIMIT 1", (finished,)), None)
 
-    def named(self, kind: str, name: str) -> Row | None:
+    def named(self, kind: str, name: str) -> RecordRow | None:
         """Return the newest record of a kind with this name: the session's id for `session` and `ended`, else
         `sha256`."""
         query = f"{_JOINED} WHERE cards.name = ? AND cards.kind = ? ORDER BY cards.id DESC"
         name = name.encode("utf-8", "replace").decode()  # SQLite takes no lone surrogates, and no name has any
         return next(self._rows(query, (name, kind)), None)
 
-    def latest(self, kind: str, log: str = "") -> Row | None:
+    def latest(self, kind: str, log: str = "") -> RecordRow | None:
         """Return the newest checkpoint or tombstone of a chain; without a name, of the chain that is appended to."""
         chain = "(SELECT number FROM logs WHERE name = ?)" if log else str(_OWN)
         query = f"{_CARDS_FIRST} WHERE cards.kind = '{kind}' AND cards.log = {chain} ORDER BY cards.id DESC LIMIT 1"
@@ -224,13 +224,13 @@ class SqliteStore:
             self._database.execute("VACUUM")
             self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
-    def _rows(self, query: str, values: tuple[str | int, ...]) -> Iterator[Row]:
+    def _rows(self, query: str, values: tuple[str | int, ...]) -> Iterator[RecordRow]:
         with speaking(self.path, "the audit log cannot be read"):
-            yield from map(Row._make, self._database.execute(query, values))
+            yield from map(RecordRow._make, self._database.execute(query, values))
 
 
 class SqliteWriting:
-    """An open transaction; see `chain.Writing`."""
+    """An open transaction; see `chain.LogTransaction`."""
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
@@ -265,11 +265,11 @@ class SqliteWalk:
         self.count = database.execute("SELECT count(*) FROM cards").fetchone()[0]
         self.heads = tuple(Head(*row) for row in database.execute("SELECT name, last, hash FROM logs ORDER BY number"))
 
-    def rows(self) -> Iterator[Row]:
-        return map(Row._make, self._database.execute(_EVERY))
+    def rows(self) -> Iterator[RecordRow]:
+        return map(RecordRow._make, self._database.execute(_EVERY))
 
 
-def write_merged(path: Path, heads: Iterable[Head], rows: Iterable[Row]) -> None:
+def write_merged(path: Path, heads: Iterable[Head], rows: Iterable[RecordRow]) -> None:
     """Write a new file with these chains, whose records come in the order of their new ids. It is complete on
     return."""
     with speaking(path, "the logs were not merged"):

@@ -102,7 +102,7 @@ def layouts(version: int) -> tuple[tuple[str, ...], ...]:
 def unlike(database: sqlite3.Connection) -> str:
     """Return a description of what this program did not make in the schema; empty if it made all of it."""
     found = difference(database, *layouts(_version(database)))
-    return f"{found}; somebody changed the file" if found else ""
+    return f"{found}; another program changed the file" if found else ""
 
 
 def claim(path: Path) -> None:
@@ -201,7 +201,7 @@ def understand(database: sqlite3.Connection, *, whatever: bool = False) -> str:
     if not whatever:
         _refuse(unlike(database))
     elif found := replaced(database, *layouts(_version(database))):
-        return f"{found}; somebody changed the file"
+        return f"{found}; another program changed the file"
     if _version(database) == SCHEMA:
         return ""
     database.execute("PRAGMA temp_store = MEMORY")
@@ -269,7 +269,7 @@ def _fix(path: Path, why: str) -> str:
         return f"run `agent audit verify`; to go on with a new log, move this one aside: mv '{path}' '{path}.damaged'"
     if NO_LOG in why:
         return "run something first, or name another file"
-    if "somebody changed the file" in why:
+    if "another program changed the file" in why:
         return (
             f"run `agent audit verify`, and keep it as evidence; to go on with a new log: mv '{path}' '{path}.changed'"
         )

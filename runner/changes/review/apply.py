@@ -12,19 +12,19 @@ from policy.model.frozen import dataclass
 from policy.model.verdict import Problem, Terms
 from runner.changes import safe_open
 from runner.changes.review import tree_diff
-from runner.changes.review.apply_plan import Plan, Planned
+from runner.changes.review.apply_plan import PatchPlan, PlannedChange
 from runner.changes.review.patch_format import LINK, PROGRAM, Side
 from runner.changes.review.patch_parser import PatchError
 from runner.changes.review.risk_flags import changes_of
 from runner.changes.undo.apply import NOT_EMPTY, restore
 from runner.changes.undo.blobs import BlobPlace
-from runner.changes.undo.file_state import Change, Entry, EntryKind, entry_of
+from runner.changes.undo.file_state import Entry, EntryKind, entry_of
 from runner.changes.undo.plan import Item
 from runner.changes.undo.scope import SnapshotScope, below_root, inventory_of
 from runner.changes.undo.snapshot import Snapshotter
 from runner.changes.undo.store import Store
 
-_NOW = "somebody changed it just now"
+_NOW = "another process changed it just now"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Applied:
 
 
 def apply(
-    plan: Plan, scope: SnapshotScope, store: Store, words: str, session: str, warned: Collection[str] | None = None
+    plan: PatchPlan, scope: SnapshotScope, store: Store, words: str, session: str, warned: Collection[str] | None = None
 ) -> Applied:
     """Apply all of `plan`, which must have no problem.
 
@@ -72,16 +72,14 @@ def apply(
         with store.transaction():
             after = snapshotter.take_paths(root, paths, below_root(rules, root))
             store.note(step, after.changes)
-            kept = {each.path for each in store.changes(step) if _can_come_back(each)}
+            changes = store.changes(step)
+            unkept = {each.path for each in changes for entry in (each.before, each.after) if entry and entry.unkept}
+            kept = {each.path for each in changes} - unkept
             lasting = tuple(item.path for item in done if item.path not in kept)
             store.end(step, tuple(f"not kept: {path}" for path in lasting) if kept else ())
     if failed:
         raise PatchError(_failure(failed, left))
     return Applied(step if kept else None, lasting)
-
-
-def _can_come_back(change: Change) -> bool:
-    return not any(each is not None and each.unkept for each in (change.before, change.after))
 
 
 def _failure(failed: list[Item], left: list[str]) -> Problem:
@@ -93,7 +91,7 @@ def _failure(failed: list[Item], left: list[str]) -> Problem:
     return Problem("nothing was applied", why, "every file is as it was; try again")
 
 
-def _items(root: str, planned: Iterable[Planned]) -> list[Item]:
+def _items(root: str, planned: Iterable[PlannedChange]) -> list[Item]:
     """Return every path that changes, with the folders to create and the folders that become empty."""
     mask = os.umask(0)
     os.umask(mask)
@@ -186,7 +184,7 @@ def _wanted(side: Side | None, now: Entry | None, mask: int) -> Entry | None:
     return Entry(EntryKind.FILE, mode, 0, 0, size, time.time_ns(), 0, False, content, "", uid, gid)
 
 
-def _keep(store: Store, planned: Iterable[Planned]) -> None:
+def _keep(store: Store, planned: Iterable[PlannedChange]) -> None:
     """Store the old and the new content of every file, also of files that `agent undo` does not store, so that a
     failure can be reverted.
     """
@@ -203,7 +201,7 @@ def _keep(store: Store, planned: Iterable[Planned]) -> None:
         store.keep(places)
 
 
-def _still(root: str, planned: Iterable[Planned]) -> None:
+def _still(root: str, planned: Iterable[PlannedChange]) -> None:
     """Raise PatchError if a file is no longer in the state that the plan was made for."""
     with safe_open.opened_root(root) as top:
         for each in planned:
@@ -216,7 +214,7 @@ def _still(root: str, planned: Iterable[Planned]) -> None:
                     raise PatchError(Problem("nothing was applied", f"`{path}`: {_NOW}", "try again"))
 
 
-def _no_news(scope: SnapshotScope, terms: Terms, plan: Plan, warned: Collection[str]) -> None:
+def _no_news(scope: SnapshotScope, terms: Terms, plan: PatchPlan, warned: Collection[str]) -> None:
     """Raise PatchError if other programs would now run a path by themselves of which the user was not told."""
     found = inventory_of(scope, terms, scope.workspace).findings(changes_of(plan.items))
     for path in found.keys() - set(warned):

@@ -17,7 +17,7 @@ HIDDEN_SOURCE = "it is a secret, which no patch copies or moves to another name"
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedChange:
     """One path of a plan.
 
     Attributes:
@@ -44,14 +44,14 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PatchPlan:
     """The paths of a patch. `problems` are paths with a reason, in words; a plan with a problem must not be applied."""
 
-    items: tuple[Planned, ...]
+    items: tuple[PlannedChange, ...]
     problems: tuple[tuple[str, str], ...]
 
 
-def plan(workspace: str, sections: Sequence[Section], secret: Callable[[str], bool]) -> Plan:
+def plan(workspace: str, sections: Sequence[Section], secret: Callable[[str], bool]) -> PatchPlan:
     """Return the plan of all sections, each applied to the result of those before it.
 
     `secret(path)` returns True for a path that no command may read: nothing is copied or moved from it. Raise OSError
@@ -158,7 +158,7 @@ class _Work:
                 return f"its folder `{above}` is a {'link' if stat.S_ISLNK(mode) else 'file'}"
         return ""
 
-    def plan(self) -> Plan:
+    def plan(self) -> PatchPlan:
         for path, side in self._after.items():
             if side is None or path in self._problems:
                 continue
@@ -174,8 +174,8 @@ class _Work:
             was = self._was.get(path, "")
             source = self._before.get(was) if was and old is None else old
             only = self._said.get(path, ()) if old is not None and self._secret(path) else None
-            items.append(Planned(path, source, new, was if old is None else "", self._moved.get(path, ()), only))
-        return Plan(tuple(items), tuple(sorted(self._problems.items())))
+            items.append(PlannedChange(path, source, new, was if old is None else "", self._moved.get(path, ()), only))
+        return PatchPlan(tuple(items), tuple(sorted(self._problems.items())))
 
     def _in_the_way(self, path: str) -> str:
         """Return the reason why an existing folder at `path` cannot be replaced, or an empty string."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from functools import lru_cache
 
-from runner.changes.review.apply_plan import Plan, Planned
+from runner.changes.review.apply_plan import PatchPlan, PlannedChange
 from runner.changes.review.patch_format import LINK, PROGRAM, Hunk, Side, binary, hunks, split
 from runner.changes.review.risk_flags import Danger
 from runner.text.phrases import many
@@ -15,7 +15,7 @@ _SIGNS = {"added": "+", "deleted": "-", "modified": "~", "renamed": ">"}
 _KINDS = {LINK: "link", PROGRAM: "executable"}
 
 
-def stat_lines(plan: Plan) -> Iterator[str]:
+def stat_lines(plan: PatchPlan) -> Iterator[str]:
     """Yield a line for each file, and the sum."""
     plus = minus = 0
     for item in plan.items:
@@ -34,7 +34,7 @@ def danger_lines(found: tuple[Danger, ...]) -> Iterator[str]:
         yield f"{'warning' if danger.severe else 'note'}: `{_name(danger.path)}`: {visible(danger.what, lines=False)}"
 
 
-def diff_lines(plan: Plan, *, colour: bool) -> Iterator[str]:
+def diff_lines(plan: PatchPlan, *, colour: bool) -> Iterator[str]:
     """Yield every change. No text in it can control the terminal, hide or run backwards."""
     red, green, cyan, bold, end = ("\x1b[31m", "\x1b[32m", "\x1b[36m", "\x1b[1m", "\x1b[0m") if colour else ("",) * 5
     for item in plan.items:
@@ -59,7 +59,7 @@ def diff_lines(plan: Plan, *, colour: bool) -> Iterator[str]:
                     yield f"{cyan}\\ no line break at the end{end}"
 
 
-def plan_json(plan: Plan, found: tuple[Danger, ...]) -> dict[str, object]:
+def plan_json(plan: PatchPlan, found: tuple[Danger, ...]) -> dict[str, object]:
     files = []
     for item in plan.items:
         added, removed = counts(item)
@@ -81,7 +81,7 @@ def plan_json(plan: Plan, found: tuple[Danger, ...]) -> dict[str, object]:
     }
 
 
-def counts(item: Planned) -> tuple[int, int]:
+def counts(item: PlannedChange) -> tuple[int, int]:
     """Return the numbers of added and removed lines, which are 0 for a file that is not text."""
     if not _is_text(item):
         return 0, 0
@@ -93,17 +93,17 @@ def counts(item: Planned) -> tuple[int, int]:
 
 
 @lru_cache(maxsize=1 << 12)  # each file is asked for three times
-def _hunks(item: Planned) -> tuple[Hunk, ...]:
+def _hunks(item: PlannedChange) -> tuple[Hunk, ...]:
     if item.only is not None:
         return item.only
     return tuple(hunks(split(item.old.data if item.old else b""), split(item.new.data if item.new else b""), _EFFORT))
 
 
-def _is_text(item: Planned) -> bool:
+def _is_text(item: PlannedChange) -> bool:
     return not any(side is not None and binary(side.data) for side in (item.old, item.new))
 
 
-def _kinds(item: Planned) -> str:
+def _kinds(item: PlannedChange) -> str:
     """Return the kinds of the old and the new file if they differ, or the kind of a file that is not plain."""
     old = _KINDS.get(item.old.mode, "plain file") if item.old else ""
     new = _KINDS.get(item.new.mode, "plain file") if item.new else ""

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator, Mapping
 from fnmatch import fnmatchcase
 
 from policy.model.frozen import dataclass
-from runner.changes.review.apply_plan import Planned
+from runner.changes.review.apply_plan import PlannedChange
 from runner.changes.review.patch_format import LINK, PROGRAM, binary, hunks, node_of, split
 from runner.changes.review.tree_diff import like_git
 from runner.text.sanitize import visible
 from sandbox.workspace.inventory import Changes, Finding, TreeNode
 
 _LARGE = 5 << 20  # bytes
-# Read by build tools, test runners and servers that somebody starts anyway. What starts by itself is in the profile.
+# Read by build tools, test runners and servers that a user starts anyway. What starts by itself is in the profile.
 _STARTED = (
     "package.json", ".npmrc", ".yarnrc", ".yarnrc.yml", ".pnpmfile.cjs", "binding.gyp", "Makefile", "makefile",
     "GNUmakefile", "*.mk", "justfile", "Justfile", "Rakefile", "Gemfile", "*.gemspec", "setup.py", "setup.cfg",
@@ -40,7 +40,7 @@ class Danger:
 
 
 def dangers(
-    items: tuple[Planned, ...], secret: Callable[[str], bool], judge: Callable[[Changes], Mapping[str, Finding]]
+    items: tuple[PlannedChange, ...], secret: Callable[[str], bool], judge: Callable[[Changes], Mapping[str, Finding]]
 ) -> tuple[Danger, ...]:
     """Return the warnings, in the order of the patch.
 
@@ -51,13 +51,13 @@ def dangers(
     return tuple(danger for item in items for danger in _dangers(item, secret, obeyed))
 
 
-def changes_of(items: tuple[Planned, ...]) -> dict[str, TreeNode | None]:
+def changes_of(items: tuple[PlannedChange, ...]) -> dict[str, TreeNode | None]:
     """Return the target state of every path that `items` change."""
     found: dict[str, TreeNode | None] = {item.was: None for item in items if item.was}
     return found | {item.path: node_of(item.new) for item in items}
 
 
-def _dangers(item: Planned, secret: Callable[[str], bool], obeyed: Mapping[str, Finding]) -> Iterator[Danger]:
+def _dangers(item: PlannedChange, secret: Callable[[str], bool], obeyed: Mapping[str, Finding]) -> Iterator[Danger]:
     for path in (item.path, item.was) if item.was else (item.path,):
         if path in obeyed:
             yield Danger(path, obeyed[path].why, True)
@@ -72,7 +72,7 @@ def _dangers(item: Planned, secret: Callable[[str], bool], obeyed: Mapping[str, 
         return
     if new.mode == PROGRAM and (old is None or old.mode != PROGRAM):
         yield Danger(item.path, "it becomes executable", False)
-    if any(_fits(item.path, pattern) for pattern in _STARTED):
+    if any(fnmatchcase(f"/{item.path}", f"*/{pattern}") for pattern in _STARTED):
         yield Danger(item.path, "build tools, tests or servers run what it says", False)
     if binary(new.data):
         yield Danger(item.path, f"it is no text ({len(new.data):,} bytes), so nothing of it is shown", False)
@@ -80,10 +80,6 @@ def _dangers(item: Planned, secret: Callable[[str], bool], obeyed: Mapping[str, 
         yield Danger(item.path, f"it is very large ({len(new.data):,} bytes)", False)
     elif hidden := _hidden(old.data if old is not None else b"", new.data):
         yield Danger(item.path, f"a new line holds characters that hide or reorder text: {hidden}", False)
-
-
-def _fits(path: str, pattern: str) -> bool:
-    return fnmatchcase(f"/{path}", f"*/{pattern}")
 
 
 def _leads_out(path: str, target: str) -> str:

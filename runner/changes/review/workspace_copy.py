@@ -65,8 +65,10 @@ class Copy:
         _drop(os.path.dirname(self.path))
 
     def keep(self) -> None:
-        """Leave the copy on the disk."""
-        _keep(os.path.dirname(self.path))
+        """Leave the copy on the disk: `_sweep` does not remove it after this process."""
+        with contextlib.suppress(OSError):
+            mark = f"{os.path.dirname(self.path)}/{_KEPT}"
+            os.close(os.open(mark, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
 
 def place() -> str:
@@ -144,12 +146,6 @@ def _drop(path: str) -> None:
     safe_rmtree.remove(path)
     if (handle := _held.pop(path, None)) is not None:
         os.close(handle)
-
-
-def _keep(path: str) -> None:
-    """Mark the folder as one that `_sweep` must not remove after this process."""
-    with contextlib.suppress(OSError):
-        os.close(os.open(f"{path}/{_KEPT}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
 
 def _sweep(where: str) -> None:

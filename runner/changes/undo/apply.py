@@ -19,7 +19,7 @@ from runner.changes.undo.snapshot import DRAFT
 from runner.changes.undo.store import Store
 
 NOT_EMPTY = "other files are in it"
-_JUST_NOW = "somebody changed it just now"
+_JUST_NOW = "another process changed it just now"
 
 
 def restore(store: Store, items: Sequence[Item], step: int) -> tuple[Item, ...]:

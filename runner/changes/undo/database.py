@@ -51,7 +51,7 @@ def connect(folder: Path) -> tuple[Database, tuple[str, ...]]:
         db.close()
         if isinstance(error, sqlite3.OperationalError) and "no such table" not in str(error):
             raise unusable(folder, f"the list of steps cannot be opened ({error})") from None
-        if not _blank(path):
+        if path.stat().st_size > 4096:  # else it was made just now, by this process or by one that was killed
             notices = (_set_aside(path),)
         db = _open(path)
         db.executescript(_TABLES)
@@ -62,14 +62,10 @@ def connect(folder: Path) -> tuple[Database, tuple[str, ...]]:
 def _open(path: Path) -> Database:
     os.close(opened(path))
     db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=PATIENCE, factory=Database)
-    with contextlib.suppress(sqlite3.DatabaseError):  # no database: whoever reads it finds out
+    with contextlib.suppress(sqlite3.DatabaseError):  # no database: the next query reports that
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = NORMAL")  # a power cut may take the last steps, and leaves the rest whole
     return db
-
-
-def _blank(path: Path) -> bool:
-    return path.stat().st_size <= 4096  # made a moment ago, by us or by somebody who was killed at it
 
 
 def _set_aside(path: Path) -> str:

@@ -65,13 +65,9 @@ class Turns:
         """Mark an action as running until `leave` or the end of the process. Return True if other actions run as
         well.
         """
-        try:
-            fcntl.flock(self._active, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            alone = True
-        except BlockingIOError:
-            alone = False
+        others = not self.alone()
         fcntl.flock(self._active, fcntl.LOCK_SH)
-        return not alone
+        return others
 
     def alone(self) -> bool:
         """Return True if no action runs. The answer holds while the caller holds the lock of `locked`."""

@@ -9,10 +9,10 @@ from runner.changes.undo.file_state import Entry, EntryKind, same
 from runner.changes.undo.store import Store, UndoStep
 from sandbox.workspace.inventory import Changes, Finding, TreeNode
 
-AUTO_RUN = "`--auto-run` brings it back as it was before the action"
-CHANGED = "somebody else changed it since; `--force` overwrites that"
-UNSURE = "the runner was killed, so somebody else may have made this change; `--force` takes it back"
-BETWEEN = "somebody else changed it between these actions; `--force` overwrites that"
+AUTO_RUN = "`--auto-run` restores it as it was before the action"
+CHANGED = "another process changed it since; `--force` overwrites that"
+UNSURE = "the runner was killed, so another process may have made this change; `--force` takes it back"
+BETWEEN = "another process changed it between these actions; `--force` overwrites that"
 UNSAFE = "what is there now could not be kept; `--force` overwrites it for good"
 STAYS = "it stays: it was not kept, since it can be made again"
 

@@ -165,7 +165,9 @@ class Store:
             if same(before, change.after):
                 self._db.execute("DELETE FROM change WHERE step = ? AND root = ? AND path = ?", key)
                 continue
-            values = (*map(_dumped, (before, change.after)), _hash(before), _hash(change.after))
+            entries = (before, change.after)
+            bodies = (None if entry is None else marshal.dumps(_plain(entry)) for entry in entries)  # type: ignore[arg-type]  # plain values
+            values = (*bodies, *map(_hash, entries))
             self._db.execute("INSERT OR REPLACE INTO change VALUES(?, ?, ?, ?, ?, ?, ?)", (*key, *values))
 
     def unnote(self, step: int) -> None:
@@ -301,10 +303,6 @@ def _step(row: tuple[object, ...]) -> UndoStep:
 def _plain(entry: Entry) -> tuple[object, ...]:
     """Return the entry as plain values, from which `Entry` is created again."""
     return (str(entry.kind), *entry[1:])
-
-
-def _dumped(entry: Entry | None) -> bytes | None:
-    return None if entry is None else marshal.dumps(_plain(entry))  # type: ignore[arg-type]  # plain values
 
 
 def _entry(body: bytes | None) -> Entry | None:

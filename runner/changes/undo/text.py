@@ -23,13 +23,16 @@ _LINES = 2000  # of one file's diff
 def steps_text(store: Store, limit: int) -> Iterator[str]:
     """Yield one line for each step, newest first, followed by the files that were not stored."""
     for step in store.steps()[:limit]:
-        made, changed, removed = _counts(store.changes(step.id))
+        signs = [change.sign for change in store.changes(step.id)]
+        counts = " ".join(f"{sign}{signs.count(sign)}" for sign in "+~-")
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(step.started))
         said = "" if step.undone is None else "  (taken back)"
-        yield f"{step.id:>5}  {when}  {f'+{made} ~{changed} -{removed}':<8}  {deed(step)}{said}"
+        yield f"{step.id:>5}  {when}  {counts:<8}  {deed(step)}{said}"
         yield from (f"       {visible(note, lines=False)}" for note in step.notes)
     for root in store.roots():
-        yield from (f"not kept: {line}" for line in not_kept(_reported_exclusions(root, store)))
+        # Git's objects are never stored.
+        unkept = (each for each in unkept_of(root, store.index(root)) if not f"/{each.path}".endswith("/objects"))
+        yield from (f"not kept: {line}" for line in not_kept(unkept))
 
 
 def deed(step: UndoStep) -> str:
@@ -128,16 +131,6 @@ def diff_text(store: Store, items: Sequence[Item], workspace: str, *, forward: b
 
 def _path(item: Item, workspace: str) -> str:
     return visible(item.path if item.root == workspace else f"{item.root}/{item.path}", lines=False)
-
-
-def _reported_exclusions(root: str, store: Store) -> Iterator[Change]:
-    """Yield the entries that are not stored, without Git's objects, which are never stored."""
-    return (each for each in unkept_of(root, store.index(root)) if not f"/{each.path}".endswith("/objects"))
-
-
-def _counts(changes: Sequence[Change]) -> tuple[int, int, int]:
-    signs = [change.sign for change in changes]
-    return signs.count("+"), signs.count("~"), signs.count("-")
 
 
 def _text(store: Store, entry: Entry | None) -> str | None:

@@ -6,7 +6,7 @@ import json
 from policy.model.frozen import dataclass
 from runner.audit.chain import Record
 from runner.audit.decisions import DECISIONS, DecisionTrail
-from runner.audit.export import reading
+from runner.audit.fields import beginning, items, mapping
 from runner.audit.log import AuditLog, Place
 from runner.engine.run_limits import PIPELINE, RunLimits
 from runner.events import SessionStarted
@@ -71,7 +71,7 @@ def refusals(story: SessionRecord, *, done: bool) -> tuple[DenialRecord, ...]:
     """
     found = []
     for place, deed in enumerate(story.deeds):
-        if deed.record.kind != "decided" or not reading.denied(deed):
+        if deed.record.kind != "decided" or not deed.denied:
             continue
         later = [each for each in story.deeds[place + 1 :] if _succeeded(each)]
         same = any(_same(deed, each) for each in later)
@@ -81,10 +81,10 @@ def refusals(story: SessionRecord, *, done: bool) -> tuple[DenialRecord, ...]:
             DenialRecord(
                 deed.record.id,
                 str(body.get("tool", "")),
-                reading.tier(deed),
-                reading.rule(deed),
-                reading.action(deed)[:_LONGEST],
-                reading.why(deed)[:_LONGEST],
+                deed.tier,
+                deed.rule,
+                deed.action[:_LONGEST],
+                deed.why[:_LONGEST],
                 not (same or other),
             )
         )
@@ -112,11 +112,11 @@ def _instead(refused: DecisionTrail, other: DecisionTrail) -> bool:
 def _aims(deed: DecisionTrail) -> set[tuple[str, str, bool]]:
     """Return the effects of an action with their targets; empty if some of them are unknown."""
     found = set()
-    for effect in reading.items(deed.record.body.get("effects")):
-        each = reading.mapping(effect)
+    for effect in items(deed.record.body.get("effects")):
+        each = mapping(effect)
         if each.get("kind") not in ("reads", "writes", "deletes", "connects"):
             return set()
-        found.add((str(each.get("kind")), reading.text(each.get("target")), bool(each.get("exact"))))
+        found.add((str(each.get("kind")), beginning(each.get("target")), bool(each.get("exact"))))
     return found
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from policy.model.frozen import dataclass
 from runner.audit.decisions import DecisionTrail
-from runner.audit.export import reading
+from runner.audit.fields import items, mapping, number
 from runner.frontends.ci.result import OutputContent, Result
 from runner.text.phrases import many
 from runner.text.sanitize import one_line, visible
@@ -136,8 +136,7 @@ class Page:
         if not deeds:
             return []
         rows = [
-            f"| {deed.record.id} | {_verdict(deed)} | {code(reading.tier(deed))} | {code(reading.action(deed))} "
-            f"| {_end(deed)} |"
+            f"| {deed.record.id} | {_verdict(deed)} | {code(deed.tier)} | {code(deed.action)} | {_end(deed)} |"
             for deed in deeds[:_ROWS]
         ]
         return [
@@ -203,7 +202,7 @@ def _bound(value: float | None, form: str) -> str:
 def _verdict(deed: DecisionTrail) -> str:
     if deed.record.kind == "refused":
         return "made no sense"
-    return "denied" if reading.denied(deed) else "allowed"
+    return "denied" if deed.denied else "allowed"
 
 
 def _end(deed: DecisionTrail) -> str:
@@ -211,14 +210,14 @@ def _end(deed: DecisionTrail) -> str:
         return ""
     body = deed.finished.body
     ended = body.get("ended_by")
-    contained = len(reading.items(body.get("violations")))
+    contained = len(items(body.get("violations")))
     return (
-        f"exit {reading.number(body.get('status'))}"
+        f"exit {number(body.get('status'))}"
         + (f", ended by {code(str(ended))}" if ended else "")
         + (f", {contained} contained" if contained else "")
     )
 
 
 def _printed(deed: DecisionTrail) -> int:
-    sizes = reading.mapping(reading.outcome(deed).get("bytes"))
-    return sum(int(reading.number(size) or 0) for size in sizes.values())
+    sizes = mapping(deed.outcome.get("bytes"))
+    return sum(int(number(size) or 0) for size in sizes.values())

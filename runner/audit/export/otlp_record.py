@@ -1,0 +1,145 @@
+"""Decisions as OTLP log records: fields with the names of the semantic conventions, severity, and the resource."""
+
+import hashlib
+import os
+import time
+from typing import TYPE_CHECKING
+
+from runner.audit.decisions import DecisionTrail
+from runner.audit.fields import beginning, items, mapping, milliseconds, number
+from runner.audit.list_view import json_line
+from runner.text.sanitize import one_line
+from runner.version import VERSION
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk._logs import ReadableLogRecord
+    from opentelemetry.sdk.resources import Resource
+
+_SERIOUS = ("secret", "denied", "dangerous", "unknown")
+_TEXT = 4_000  # characters of one attribute; `log.record.original` has all of them
+
+
+def log_record(deed: DecisionTrail, resources: "dict[str, Resource]") -> "ReadableLogRecord":
+    """Return the log record of a decision. `resources` stores the resource of each session."""
+    from opentelemetry._logs import LogRecord, SeverityNumber
+    from opentelemetry.sdk._logs import ReadableLogRecord
+    from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+    from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
+
+    body = deed.body
+    name = beginning(body.get("session"))
+    if name not in resources:
+        resources[name] = resource(deed, name)
+    ids = SpanContext(
+        int.from_bytes(hashlib.sha256(f"session {name}".encode("utf-8", "surrogatepass")).digest()[:16], "big"),
+        int.from_bytes(hashlib.sha256(f"record {deed.record.hash}".encode()).digest()[:8], "big"),
+        is_remote=False,
+        trace_flags=TraceFlags(0),
+    )
+    severity = SeverityNumber.INFO2 if deed.asked else SeverityNumber.INFO
+    if deed.denied:
+        severity = SeverityNumber.ERROR if deed.tier in _SERIOUS else SeverityNumber.WARN
+    log = LogRecord(
+        timestamp=milliseconds(body.get("time")) * 1_000_000,
+        observed_timestamp=time.time_ns(),
+        context=set_span_in_context(NonRecordingSpan(ids)),
+        severity_number=severity,
+        severity_text=_verdict(deed),
+        body=_message(deed),
+        attributes=attributes(deed),
+        event_name="ringfence.decision",
+    )
+    return ReadableLogRecord(log, resources[name], InstrumentationScope("ringfence", VERSION))
+
+
+def attributes(deed: DecisionTrail) -> dict[str, str | int | float | bool | list[str]]:
+    """Return the fields of a record, with the names of the semantic conventions where those exist. Empty fields are
+    left out.
+    """
+    body, outcome, session = deed.body, deed.outcome, deed.start
+    answer, cell = mapping(body.get("answer")), mapping(body.get("cell"))
+    stopped = [mapping(item).get("what") for item in items(outcome.get("violations"))]
+    found: dict[str, object] = {
+        "session.id": body.get("session"),
+        "gen_ai.operation.name": "execute_tool" if session.get("model") else None,
+        "gen_ai.conversation.id": body.get("session") if session.get("model") else None,
+        "gen_ai.request.model": session.get("model"),
+        "gen_ai.tool.name": body.get("tool"),
+        "security_rule.name": deed.rule,
+        "security_rule.category": deed.tier,
+        "security_rule.ruleset.name": "ringfence",
+        "process.exit.code": outcome.get("status"),
+        "vcs.ref.head.revision": session.get("commit"),
+        "log.record.uid": deed.record.hash,
+        "log.record.original": json_line(deed),
+        "ringfence.record.id": deed.record.id,
+        "ringfence.log": deed.record.log,
+        "ringfence.verdict": body.get("verdict"),
+        "ringfence.asked": deed.asked,
+        "ringfence.tiers": items(body.get("tiers")),
+        "ringfence.mode": body.get("mode"),
+        "ringfence.ruling": cell.get("ruling"),
+        "ringfence.action.type": mapping(body.get("action")).get("type"),
+        "ringfence.action": deed.action,
+        "ringfence.why": deed.why,
+        "ringfence.answer": ("yes" if answer.get("yes") else "no") if answer else None,
+        "ringfence.answered_by": answer.get("by"),
+        "ringfence.hosts": deed.hosts,
+        "ringfence.seconds": outcome.get("seconds"),
+        "ringfence.ended_by": outcome.get("ended_by"),
+        "ringfence.violations": stopped,
+        "ringfence.workspace": session.get("workspace"),
+        "ringfence.backend": body.get("backend"),
+        "ringfence.terms.digest": body.get("digest"),
+    }
+    kept: dict[str, str | int | float | bool | list[str]] = {}
+    for name, value in found.items():
+        if isinstance(value, bool):
+            kept[name] = value
+        elif (amount := number(value)) is not None:
+            kept[name] = amount
+        elif isinstance(value, list):
+            kept |= {name: [_clean(beginning(item)) for item in value]} if value else {}
+        elif said := beginning(value):
+            kept[name] = said if name == "log.record.original" else _clean(said)
+    return kept
+
+
+def resource(deed: DecisionTrail, name: str) -> "Resource":
+    """Return the resource that logged: the process of the session.
+
+    OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME add fields and take precedence.
+    """
+    from opentelemetry.sdk.resources import Resource
+
+    session = deed.start
+    program, _, version = beginning(session.get("program")).partition(" ")
+    found: dict[str, object] = {
+        "service.name": os.environ.get("OTEL_SERVICE_NAME") or program or "ringfence",
+        "service.version": version,
+        "service.instance.id": name,
+        "process.pid": session.get("process"),
+        "process.user.id": session.get("user"),
+        "process.runtime.name": "python",
+        "process.runtime.version": session.get("python"),
+        "os.description": session.get("kernel"),
+    }
+    kept = {
+        key: _clean(value) if isinstance(value, str) else value for key, value in found.items() if value or value == 0
+    }
+    return Resource.create(kept)  # type: ignore[arg-type]  # texts and numbers only
+
+
+def _verdict(deed: DecisionTrail) -> str:
+    return "denied" if deed.denied else "asked" if deed.asked else "allowed"
+
+
+def _message(deed: DecisionTrail) -> str:
+    tool = one_line(beginning(deed.body.get("tool")), 100)
+    return f"{_verdict(deed)}: {tool} `{one_line(deed.action, 1_000)}`: {one_line(deed.why, 1_000)}"
+
+
+def _clean(said: str) -> str:
+    """Return the text cut to the longest value and without lone surrogates, which protobuf rejects."""
+    cut = said if len(said) <= _TEXT else f"{said[:_TEXT]}... ({len(said)} characters)"
+    return cut.encode("utf-8", "replace").decode()
