@@ -18,7 +18,7 @@ from runner.changes.review.patch_parser import PatchError
 from runner.changes.review.risk_flags import changes_of
 from runner.changes.undo.apply import NOT_EMPTY, restore
 from runner.changes.undo.blobs import BlobPlace
-from runner.changes.undo.file_state import Entry, EntryKind, entry_of
+from runner.changes.undo.file_state import Entry, FileKind, entry_of
 from runner.changes.undo.plan import Item
 from runner.changes.undo.scope import SnapshotScope, below_root, inventory_of
 from runner.changes.undo.snapshot import Snapshotter
@@ -110,7 +110,7 @@ def _items(root: str, planned: Iterable[PlannedChange]) -> list[Item]:
                 _make(top, root, path, items, mask)
         for path in sorted(after, key=lambda path: -path.count("/")):
             now = before[path]
-            if after[path] is None or (now is not None and now.kind == EntryKind.FOLDER):
+            if after[path] is None or (now is not None and now.kind == FileKind.FOLDER):
                 _drop(top, root, path, items)
     return [items[path] for path in sorted(items)]
 
@@ -121,9 +121,9 @@ def _make(top: int, root: str, path: str, items: dict[str, Item], mask: int) -> 
         known = items.get(above)
         if known is None or known.wanted is None:
             now = _now(top, above)
-            if now is not None and now.kind == EntryKind.FOLDER:
+            if now is not None and now.kind == FileKind.FOLDER:
                 return
-            folder = Entry(EntryKind.FOLDER, 0o777 & ~mask, 0, 0, 0, time.time_ns(), 0, False)
+            folder = Entry(FileKind.FOLDER, 0o777 & ~mask, 0, 0, 0, time.time_ns(), 0, False)
             items[above] = Item(root, above, now, folder)
         above = safe_open.split(above)[0]
 
@@ -131,10 +131,10 @@ def _make(top: int, root: str, path: str, items: dict[str, Item], mask: int) -> 
 def _drop(top: int, root: str, path: str, items: dict[str, Item]) -> None:
     """Add the folders that become empty to `items`, from the inside out."""
     inner = _now(top, path)
-    above = path if inner is not None and inner.kind == EntryKind.FOLDER else safe_open.split(path)[0]
+    above = path if inner is not None and inner.kind == FileKind.FOLDER else safe_open.split(path)[0]
     while above:
         now = _now(top, above)
-        if now is None or now.kind != EntryKind.FOLDER:
+        if now is None or now.kind != FileKind.FOLDER:
             return
         names = set()
         with suppress(OSError), safe_open.folder(top, above) as handle:
@@ -171,8 +171,8 @@ def _wanted(side: Side | None, now: Entry | None, mask: int) -> Entry | None:
     if side is None:
         return None
     if side.mode == LINK:
-        return Entry(EntryKind.LINK, 0o777, 0, 0, len(side.data), time.time_ns(), 0, False, side.data)
-    if now is not None and now.kind == EntryKind.FILE:
+        return Entry(FileKind.LINK, 0o777, 0, 0, len(side.data), time.time_ns(), 0, False, side.data)
+    if now is not None and now.kind == FileKind.FILE:
         mode, uid, gid = now.mode, now.uid, now.gid
     else:
         mode, uid, gid = 0o666 & ~mask, -1, -1
@@ -181,7 +181,7 @@ def _wanted(side: Side | None, now: Entry | None, mask: int) -> Entry | None:
     elif side.mode != PROGRAM:
         mode &= ~0o111
     size, content = len(side.data), _digest(side.data)
-    return Entry(EntryKind.FILE, mode, 0, 0, size, time.time_ns(), 0, False, content, "", uid, gid)
+    return Entry(FileKind.FILE, mode, 0, 0, size, time.time_ns(), 0, False, content, "", uid, gid)
 
 
 def _keep(store: Store, planned: Iterable[PlannedChange]) -> None:

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from runner.changes import safe_open
 from runner.changes.undo.blobs import Lost
-from runner.changes.undo.file_state import Entry, EntryKind
+from runner.changes.undo.file_state import Entry, FileKind
 from runner.changes.undo.plan import Item
 from runner.changes.undo.snapshot import DRAFT
 from runner.changes.undo.store import Store
@@ -93,14 +93,14 @@ class _Hand:
         assert wanted is not None  # a plan has no item to write nothing
         if (
             item.now is not None
-            and item.now.kind == wanted.kind == EntryKind.FILE
+            and item.now.kind == wanted.kind == FileKind.FILE
             and item.now.content == wanted.content
         ):
             with self._above(item) as (above, name):
                 if _chmod(above, name, wanted.mode):
                     return
-        place = self._store.place(wanted.content) if wanted.kind == EntryKind.FILE else None
-        if wanted.kind == EntryKind.FILE and place is None:
+        place = self._store.place(wanted.content) if wanted.kind == FileKind.FILE else None
+        if wanted.kind == FileKind.FILE and place is None:
             raise Lost("its content is not kept any more")
         with self._above(item) as (above, name):
             try:
@@ -108,7 +108,7 @@ class _Hand:
                     os.symlink(wanted.content, self._draft, dir_fd=above)
                 else:
                     _fill(above, self._draft, self._store.packs.read(place, wanted.content), wanted)
-                if item.now is not None and item.now.kind != EntryKind.FOLDER:
+                if item.now is not None and item.now.kind != FileKind.FOLDER:
                     _unchanged(above, name, item.now)
                 elif _there(above, name):
                     raise OSError(_JUST_NOW)
@@ -147,7 +147,7 @@ def _ordered(items: Sequence[Item]) -> Iterator[tuple[Item, Callable[[_Hand, Ite
     """
 
     def is_folder(entry: Entry | None) -> bool:
-        return entry is not None and entry.kind == EntryKind.FOLDER
+        return entry is not None and entry.kind == FileKind.FOLDER
 
     folders = [item for item in items if is_folder(item.wanted) and not item.moved]
     yield from ((item, _Hand.make_folder) for item in folders if not is_folder(item.now))

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from policy.model.frozen import dataclass
 from runner.changes import safe_open
 from runner.changes.undo import file_state
-from runner.changes.undo.file_state import Entry, EntryKind, clock_margin, entry_of
+from runner.changes.undo.file_state import Entry, FileKind, clock_margin, entry_of
 
 # fmt: off
 # What it is called, and what must lie in it, or beside it (`../`); nothing: the name is enough.
@@ -162,7 +162,7 @@ def scan(root: str, known: Index, rules: Rules, stop: threading.Event) -> ScanRe
                 raise TooMany
             if fresh_here:
                 fresh[inner] = fresh_here
-            for each in [each for each, found in names.items() if found.kind == EntryKind.FOLDER and found.unkept]:
+            for each in [each for each, found in names.items() if found.kind == FileKind.FOLDER and found.unkept]:
                 _closed(index, known, inner, each, names[each].unkept)
             if folders and len(stack) > safe_open.DEEPEST:
                 for each in folders:
@@ -209,11 +209,11 @@ def _read(
                 entry = _entry(status, name, handle, inner, known, rules, now)
             except OSError:
                 continue  # a link that was replaced meanwhile
-            if entry.kind == EntryKind.FOLDER and not entry.unkept:
+            if entry.kind == FileKind.FOLDER and not entry.unkept:
                 folders.append(name)
                 if before is not None and before[:4] == entry[:4]:
                     entry = before
-            elif entry.kind == EntryKind.FILE and entry.unkept == file_state.CLOSED:
+            elif entry.kind == FileKind.FILE and entry.unkept == file_state.CLOSED:
                 fresh.append(name)
             names[name] = entry
     return names, folders, fresh
@@ -266,7 +266,7 @@ def scan_paths(root: str, known: Index, rules: Rules, paths: tuple[str, ...]) ->
                     names = index.setdefault(folder, dict(known.get(folder, {})))
                     found, read = _one(handle, name, folder, known, rules, now)
                     inner = f"{folder}/{name}" if folder else name
-                    if found is None or found.kind != EntryKind.FOLDER:
+                    if found is None or found.kind != FileKind.FOLDER:
                         gone |= {each for each in known if each == inner or each.startswith(f"{inner}/")}
                     if found is None:
                         names.pop(name, None)
@@ -274,7 +274,7 @@ def scan_paths(root: str, known: Index, rules: Rules, paths: tuple[str, ...]) ->
                     names[name] = found
                     if read and name not in fresh.setdefault(folder, []):
                         fresh[folder].append(name)
-                    if found.kind != EntryKind.FOLDER or found.unkept:
+                    if found.kind != FileKind.FOLDER or found.unkept:
                         break
                     entered = safe_open.open_folder(name, handle)
                     os.close(handle)
@@ -294,6 +294,6 @@ def _one(above: int, name: str, folder: str, known: Index, rules: Rules, now: in
         return None, False
     before = known.get(folder, {}).get(name)
     entry = _entry(status, name, above, f"{folder}/{name}" if folder else name, known, rules, now)
-    if entry.kind == EntryKind.FILE and before is not None and before.settled and before[:7] == entry[:7]:
+    if entry.kind == FileKind.FILE and before is not None and before.settled and before[:7] == entry[:7]:
         return before, False
-    return entry, entry.kind == EntryKind.FILE and entry.unkept == file_state.CLOSED
+    return entry, entry.kind == FileKind.FILE and entry.unkept == file_state.CLOSED

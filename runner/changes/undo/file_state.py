@@ -9,7 +9,7 @@ from policy.model.frozen import dataclass
 from sandbox.workspace.folder_cache import SHORT_MARGIN
 
 
-class EntryKind(StrEnum):
+class FileKind(StrEnum):
     FILE = "file"
     FOLDER = "folder"
     LINK = "link"
@@ -74,10 +74,10 @@ class Change:
 def entry_of(status: os.stat_result, settled: bool, content: bytes = b"", unkept: str = "") -> Entry:
     mode = status.st_mode
     kind = (
-        EntryKind.FILE if stat.S_ISREG(mode)
-        else EntryKind.FOLDER if stat.S_ISDIR(mode)
-        else EntryKind.LINK if stat.S_ISLNK(mode)
-        else EntryKind.OTHER
+        FileKind.FILE if stat.S_ISREG(mode)
+        else FileKind.FOLDER if stat.S_ISDIR(mode)
+        else FileKind.LINK if stat.S_ISLNK(mode)
+        else FileKind.OTHER
     )  # fmt: skip
     return Entry(
         *(kind, mode & 0o777, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns),
@@ -103,12 +103,12 @@ def same(one: Entry | None, other: Entry | None) -> bool:
         return one is other
     if one.kind != other.kind:
         return False
-    if one.kind == EntryKind.LINK:
+    if one.kind == FileKind.LINK:
         return one.content == other.content
     if one.mode != other.mode:
         return False
-    if one.kind == EntryKind.FOLDER:
+    if one.kind == FileKind.FOLDER:
         return not (one.unkept or other.unkept) or one[2:4] == other[2:4]
-    if one.unkept or other.unkept or one.kind == EntryKind.OTHER:
+    if one.unkept or other.unkept or one.kind == FileKind.OTHER:
         return one.stamp == other.stamp
     return one.content == other.content

@@ -5,7 +5,7 @@ from typing import Literal
 
 from policy.model.frozen import dataclass
 from runner.changes.undo import file_state as entry
-from runner.changes.undo.file_state import Entry, EntryKind, same
+from runner.changes.undo.file_state import Entry, FileKind, same
 from runner.changes.undo.store import Store, UndoStep
 from sandbox.workspace.inventory import Changes, Finding, TreeNode
 
@@ -102,8 +102,8 @@ def plan(store: Store, steps: Sequence[UndoStep], allowed: Allowed, judge: Judge
 def _node(entry: Entry | None) -> TreeNode | None:
     if entry is None:
         return None
-    kind: Literal["file", "folder", "link"] = "folder" if entry.kind == EntryKind.FOLDER else "file"
-    return TreeNode("link", entry.content) if entry.kind == EntryKind.LINK else TreeNode(kind)
+    kind: Literal["file", "folder", "link"] = "folder" if entry.kind == FileKind.FOLDER else "file"
+    return TreeNode("link", entry.content) if entry.kind == FileKind.LINK else TreeNode(kind)
 
 
 def _item(
@@ -117,9 +117,9 @@ def _item(
     def item(problem: str, mild: bool = False) -> Item:
         return Item(*key, now, wanted, problem, mild=mild)
 
-    if wanted is None and now is not None and now.kind == EntryKind.FOLDER and now.unkept == entry.LEFT_OUT:
+    if wanted is None and now is not None and now.kind == FileKind.FOLDER and now.unkept == entry.LEFT_OUT:
         return item(STAYS, mild=True)
-    folders = now is not None and wanted is not None and now.kind == wanted.kind == EntryKind.FOLDER
+    folders = now is not None and wanted is not None and now.kind == wanted.kind == FileKind.FOLDER
     if wanted is not None and wanted.unkept and not folders:
         return item(f"it was not kept: {wanted.unkept}")
     if entry.SECRET in ((now.unkept if now else ""), (wanted.unkept if wanted else "")):
@@ -127,7 +127,7 @@ def _item(
     # What the action itself put there may go: that starts nothing. Nothing is put there unasked.
     if obeyed is not None and (obeyed.completes or wanted is not None or others):
         return item(f"{obeyed.why}; {AUTO_RUN}")
-    if not allowed.force and now is not None and now.unkept and now.kind != EntryKind.FOLDER:
+    if not allowed.force and now is not None and now.unkept and now.kind != FileKind.FOLDER:
         return item(UNSAFE)
     return item(others if not allowed.force else "")
 
@@ -153,7 +153,7 @@ def _with_moves(items: list[Item], free: Callable[[Item], bool], again: bool) ->
             forth = again and not item.problem and source.problem == STAYS
             if not (item.problem.startswith("it was not kept") or forth) or not free(item):
                 continue
-            if wanted.kind == EntryKind.FOLDER or (source.now.size, source.now.mtime) == (wanted.size, wanted.mtime):
+            if wanted.kind == FileKind.FOLDER or (source.now.size, source.now.mtime) == (wanted.size, wanted.mtime):
                 moved[source.path] = Item(item.root, item.path, None, wanted, moved=source.path)
     targets = {item.path for item in moved.values()}
     kept = [item for item in items if item.path not in moved and item.path not in targets]

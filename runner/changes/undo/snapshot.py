@@ -14,7 +14,7 @@ from runner.changes import safe_open
 from runner.changes.undo import file_state
 from runner.changes.undo.blobs import LARGE, BlobPlace
 from runner.changes.undo.change_scan import Index, Rules, ScanResult, ScanStopped, TooMany, scan, scan_paths
-from runner.changes.undo.file_state import Change, Entry, EntryKind, clock_margin, entry_of, same
+from runner.changes.undo.file_state import Change, Entry, FileKind, clock_margin, entry_of, same
 from runner.changes.undo.store import PARTLY, Store, UndoStep
 from runner.secrets.secret import holds_masked, longest_masked
 
@@ -246,7 +246,7 @@ def _differences(root: str, known: Index, index: Index, folders: Iterable[str]) 
 
 def _kept_already(known: Index, size: int, folder: str, name: str) -> bool:
     entry = known.get(folder, {}).get(name)
-    return entry is not None and entry.kind == EntryKind.FILE and not entry.unkept and entry.size == size
+    return entry is not None and entry.kind == FileKind.FILE and not entry.unkept and entry.size == size
 
 
 def _hashed(handle: int, size: int) -> bytes | None:

@@ -17,7 +17,7 @@ from policy.model.verdict import Problem
 from runner.changes.undo.blobs import BlobPlace, BlobStore
 from runner.changes.undo.change_scan import Index
 from runner.changes.undo.database import connect
-from runner.changes.undo.file_state import Change, Entry, EntryKind, same
+from runner.changes.undo.file_state import Change, Entry, FileKind, same
 from runner.changes.undo.lock import Turns, UndoError, unusable
 from runner.state.lineage import SessionLineage
 
@@ -111,7 +111,7 @@ class Store:
         *above, last = path.split("/")
         for name in above:
             entry = index.get(folder, {}).get(name)
-            if entry is None or entry.kind != EntryKind.FOLDER:
+            if entry is None or entry.kind != FileKind.FOLDER:
                 return None
             folder = f"{folder}/{name}" if folder else name
         return index.get(folder, {}).get(last)

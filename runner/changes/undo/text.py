@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from runner.changes.undo.blobs import Lost
 from runner.changes.undo.change_scan import Index
-from runner.changes.undo.file_state import Change, Entry, EntryKind
+from runner.changes.undo.file_state import Change, Entry, FileKind
 from runner.changes.undo.plan import Item
 from runner.changes.undo.revert import Taken
 from runner.changes.undo.store import Store, UndoStep
@@ -111,7 +111,7 @@ def diff_text(store: Store, items: Sequence[Item], workspace: str, *, forward: b
     for item in items:
         if forward:
             item = replace(item, now=item.wanted, wanted=item.now)
-        if item.problem or EntryKind.FOLDER in (item.now and item.now.kind, item.wanted and item.wanted.kind):
+        if item.problem or FileKind.FOLDER in (item.now and item.now.kind, item.wanted and item.wanted.kind):
             continue
         path = _path(item, workspace)
         old, new = _text(store, item.now), _text(store, item.wanted)
@@ -136,9 +136,9 @@ def _path(item: Item, workspace: str) -> str:
 def _text(store: Store, entry: Entry | None) -> str | None:
     if entry is None:
         return ""
-    if entry.kind == EntryKind.LINK:
+    if entry.kind == FileKind.LINK:
         return f"-> {entry.content.decode('utf-8', 'replace')}"
-    place = store.place(entry.content) if entry.kind == EntryKind.FILE and not entry.unkept else None
+    place = store.place(entry.content) if entry.kind == FileKind.FILE and not entry.unkept else None
     if place is None or place.size > _LARGEST:
         return None
     try:
