@@ -18,6 +18,7 @@ import pytest
 
 from policy.model.action import RunScript
 from runner.audit import checkpoint as checkpoint_module
+from runner.audit import log as log_module
 from runner.audit import prune as prune_module
 from runner.audit import records
 from runner.audit.chain import AuditError, LogTransaction, append
@@ -44,7 +45,7 @@ def days(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     def said(now: float | None = None) -> str:
         return f"2026-03-{today[-1]:02d}T00:00:00.000Z"
 
-    for module in (records, checkpoint_module, prune_module):
+    for module in (records, log_module, checkpoint_module, prune_module):
         monkeypatch.setattr(module, "now", said)
     return today
 
