@@ -368,34 +368,11 @@ class RunEnded(_Event):
 
 
 Event = (
-    SessionStarted
-    | Resumed
-    | Prompted
-    | ModelText
-    | ModelThinking
-    | CallBegun
-    | ContextUsed
-    | Compacted
-    | Retrying
-    | Queued
-    | Unqueued
-    | Steered
-    | Changed
-    | PlanProposed
-    | ToolProposed
-    | VerdictReached
-    | QuestionAsked
-    | PickWanted
-    | QuestionAnswered
-    | CommandOutput
-    | ActionFinished
-    | Denied
-    | MalformedCall
-    | Notice
-    | Display
-    | ErrorRaised
-    | RunEnded
-)
+    SessionStarted | Resumed | Prompted | ModelText | ModelThinking | CallBegun | ContextUsed | Compacted | Retrying
+    | Queued | Unqueued | Steered | Changed | PlanProposed | ToolProposed | VerdictReached | QuestionAsked
+    | PickWanted | QuestionAnswered | CommandOutput | ActionFinished | Denied | MalformedCall | Notice | Display
+    | ErrorRaised | RunEnded
+)  # fmt: skip
 
 # Takes every event in its order. Must return soon, because the loop waits for it.
 Emit = Callable[[Event], None]

@@ -6,18 +6,8 @@ The words are as untrusted as the events. Show them through `visible`.
 
 from policy.model.action import Action, RunArgv, RunScript
 from policy.model.tier import Tier
+from runner import events
 from runner.approval.card import safe, squeezed
-from runner.events import (
-    ActionFinished,
-    Changed,
-    Compacted,
-    Prompted,
-    Resumed,
-    Retrying,
-    RunEnded,
-    SessionStarted,
-    Steered,
-)
 from runner.text.phrases import many
 from runner.text.sanitize import visible
 
@@ -38,13 +28,14 @@ BADGE_COLOURS = {  # of the text, and of the background
 }
 # fmt: on
 NOT_HELD = "not held"  # the label of what the sandbox does not keep
-FOLD, FAILED_FOLD = (6, 4), (2, 12)  # lines kept before and after the fold; what went wrong stands at the end
+_FOLD, _FAILED_FOLD = (6, 4), (2, 12)  # lines before and after the fold; the cause of a failure stands at the end
+_HOSTS = 5  # contacted hosts that are named
 _COMMAND_LINES, _COMMAND_CHARACTERS = 12, 2000  # of one command; a question shows all of it
 
 Pairs = tuple[tuple[str, str], ...]  # label, words
 
 
-def session_labels(event: SessionStarted) -> Pairs:
+def session_labels(event: events.SessionStarted) -> Pairs:
     """Return the workspace, the mode, the model and the enforcement of a session, as labels and words."""
     enforcement = event.enforcement
     held = sum(ok for _, ok in enforcement.checks)
@@ -62,7 +53,7 @@ def session_labels(event: SessionStarted) -> Pairs:
     )
 
 
-def resumption_labels(event: Resumed) -> Pairs:
+def resumption_labels(event: events.Resumed) -> Pairs:
     """Return the description of a continued session, and what has changed since, as labels and words."""
     since, until = (at[:16].replace("T", " ") for at in (event.began, event.until))
     so_far = f"{many(event.prompts, 'prompt')}, {many(event.turns, 'turn')}, {since} to {until} UTC"
@@ -75,9 +66,9 @@ def resumption_labels(event: Resumed) -> Pairs:
     )
 
 
-def prompt_words(event: Prompted | Steered) -> str:
+def prompt_words(event: events.Prompted | events.Steered) -> str:
     """Return the user's prompt as it was typed."""
-    return (event.typed if isinstance(event, Prompted) else "") or event.text
+    return (event.typed if isinstance(event, events.Prompted) else "") or event.text
 
 
 def wait_words(count: float) -> str:
@@ -88,18 +79,18 @@ def wait_words(count: float) -> str:
     return f"{whole} s" if whole < 120 else f"{whole // 60} min {whole % 60} s"
 
 
-def note_words(event: Retrying | Compacted | Changed) -> str:
+def note_words(event: events.Retrying | events.Compacted | events.Changed) -> str:
     """Return one line about the event."""
     match event:
-        case Retrying(_, problem, wait, attempt, attempts):
+        case events.Retrying(_, problem, wait, attempt, attempts):
             return f"{problem.what}; asking again in {wait_words(wait)} ({attempt} of {attempts})"
-        case Compacted(level, before, after):
+        case events.Compacted(level, before, after):
             return f"compacted ({level}): {before} tokens are now {after}"
-        case Changed(what, was, now, why):
+        case events.Changed(what, was, now, why):
             return f"the {what} is now {now} (was {was}){': ' + why if why else ''}"
 
 
-def run_end_words(event: RunEnded) -> str:
+def run_end_words(event: events.RunEnded) -> str:
     """Return one line about the end of a run: the reason, and the turns, denials and tokens."""
     count, usage = len(event.denied), event.usage
     denied = f", {count} denied" if count else ""
@@ -120,15 +111,25 @@ def command_lines(command: str, mark: str = "…") -> list[str]:
     return lines
 
 
-_HOSTS_TOLD = 5
-
-
-def went_well(event: ActionFinished) -> bool:
+def went_well(event: events.ActionFinished) -> bool:
     """Return True if the action succeeded without a problem."""
     return event.status == 0 and event.problem is None
 
 
-def output_lines(event: ActionFinished, action: Action | None = None) -> list[str]:
+def fold_of(event: events.ActionFinished) -> tuple[int, int]:
+    """Return the numbers of lines to show before and after the fold of an output."""
+    return _FOLD if went_well(event) else _FAILED_FOLD
+
+
+def folded(lines: list[str], fold: tuple[int, int], mark: str = "…", hint: str = "") -> list[str]:
+    """Return `lines` without the middle, which one line with the number of lines replaces."""
+    hidden = len(lines) - sum(fold)
+    if hidden <= 1:
+        return lines
+    return [*lines[: fold[0]], f"{mark} {hidden} more lines{hint}", *lines[fold[0] + hidden :]]
+
+
+def output_lines(event: events.ActionFinished, action: Action | None = None) -> list[str]:
     """Return the output lines of an action, safe to show, without the lines that repeat how the action ended.
 
     The output of a command is shown as a terminal would have left it; of a file, every character is shown.
@@ -158,19 +159,19 @@ def _last(line: str) -> str:
     return state
 
 
-def reached_words(event: ActionFinished) -> str:
+def reached_words(event: events.ActionFinished) -> str:
     """Return the contacted hosts, which are untrusted text; empty if there were none."""
     met = [made for made in event.connections if made.allowed and made.address]
     reached = dict.fromkeys(
         f"{made.host}:{made.port}" + (f" with your credential {made.credential}" if made.credential else "")
         for made in met
     )
-    names = list(reached)[:_HOSTS_TOLD]
+    names = list(reached)[:_HOSTS]
     more = f" and {len(reached) - len(names)} more" if len(reached) > len(names) else ""
     return f"talked to {', '.join(names)}{more}" if names else ""
 
 
-def contained_words(event: ActionFinished) -> list[str]:
+def contained_words(event: events.ActionFinished) -> list[str]:
     """Return what the sandbox prevented. The words are untrusted."""
     return [
         violation.what + (f" ({violation.path})" if violation.path not in violation.what else "")
@@ -178,7 +179,7 @@ def contained_words(event: ActionFinished) -> list[str]:
     ]
 
 
-def end_words(event: ActionFinished) -> str:
+def end_words(event: events.ActionFinished) -> str:
     """Return how an action ended, and after what time: `ok, 12 ms`; `exit 1, ended by the time limit, 30.0 s`."""
     how = "ok" if went_well(event) else f"exit {event.status}" if event.status else "failed"
     if event.ended_by:

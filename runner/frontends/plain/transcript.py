@@ -14,24 +14,8 @@ from policy.model.action import Action, EditFile, RunArgv, RunScript, WriteFile
 from policy.model.tier import Ruling, Tier
 from policy.model.verdict import Problem
 from runner import events
+from runner.frontends import wording
 from runner.frontends.plain.prose import Flow
-from runner.frontends.wording import (
-    BADGE_COLOURS,
-    FAILED_FOLD,
-    FOLD,
-    Pairs,
-    command_lines,
-    contained_words,
-    end_words,
-    note_words,
-    output_lines,
-    prompt_words,
-    reached_words,
-    resumption_labels,
-    run_end_words,
-    session_labels,
-    went_well,
-)
 from runner.gate.wording import action_words
 from runner.text.sanitize import visible
 
@@ -88,13 +72,12 @@ class Transcript:
                 pass  # the end of a call shows its output, folded
             case events.SessionStarted():
                 self._cwd = event.cwd
-                self._labelled(session_labels(event))
+                self._labelled(wording.session_labels(event))
             case events.Resumed():
-                self._labelled(resumption_labels(event))
+                self._labelled(wording.resumption_labels(event))
             case events.Prompted() | events.Steered():
-                self._print(
-                    Text("\n").append_text(self._styled(f"> {prompt_words(event).rstrip()}", "bold", prose=True))
-                )
+                prompt = self._styled(f"> {wording.prompt_words(event).rstrip()}", "bold", prose=True)
+                self._print(Text("\n").append_text(prompt))
             case events.ToolProposed(call, tool, action):
                 self._actions[call] = (tool, action)
                 self._drawn.discard(call)  # in a conversation, the keys of a later prompt start again
@@ -136,7 +119,7 @@ class Transcript:
                 for line in text.split("\n"):
                     self._print(self._styled(line, _DIFF.get(line[:1], "") if kind == "diff" else ""))
             case events.Retrying() | events.Compacted() | events.Changed():
-                self._note(note_words(event))
+                self._note(wording.note_words(event))
             case events.Queued(text, kind):
                 when = "after this batch of calls" if kind == "steer" else "after this turn"
                 self._note(f"goes to the model {when}: {text}")
@@ -150,11 +133,11 @@ class Transcript:
                     self._header(call)  # a read is drawn when it ends, and this one never did
                     self._row(self._styled("stopped", "yellow"), last=True)
                 self._open.clear()
-                self._print(Text("\n").append_text(self._styled(run_end_words(event), "dim")))
+                self._print(Text("\n").append_text(self._styled(wording.run_end_words(event), "dim")))
             case never:
                 assert_never(never)
 
-    def _labelled(self, pairs: Pairs) -> None:
+    def _labelled(self, pairs: wording.Pairs) -> None:
         for label, words in pairs:
             self._print(Text().append(f"{label:<10} ", "dim").append_text(self._styled(words)))
 
@@ -166,9 +149,9 @@ class Transcript:
         self._open.add(call)
         verdict = self._verdicts[call]
         _, action = self._actions[call]
-        lines = command_lines(action_words(action, self._cwd) if action is not None else "", self._cut)
+        lines = wording.command_lines(action_words(action, self._cwd) if action is not None else "", self._cut)
         tier = verdict.cell.tier
-        self._title(f" {tier.label} ", "{} on {}".format(*BADGE_COLOURS[tier]), "\n".join(lines))
+        self._title(f" {tier.label} ", "{} on {}".format(*wording.BADGE_COLOURS[tier]), "\n".join(lines))
         word, style = _WORD[verdict.ruling]
         if verdict.ruling is not Ruling.DENY:  # a denial says it with its Problem
             why = Text().append(word, style).append_text(self._styled(f"  {verdict.why} ({verdict.rule})", "dim"))
@@ -188,23 +171,18 @@ class Transcript:
     def _finished(self, event: events.ActionFinished) -> None:
         action = self._actions[event.call][1]
         diff = isinstance(action, EditFile | WriteFile)
-        lines = output_lines(event, action)
-        good = went_well(event)
-        first, last = FOLD if good else FAILED_FOLD
-        hidden = len(lines) - first - last
-        if hidden > 1 and not diff:
-            lines[first : first + hidden] = [f"{self._cut} {hidden} more lines"]
-        for line in lines:
+        lines = wording.output_lines(event, action)
+        for line in lines if diff else wording.folded(lines, wording.fold_of(event), self._cut):
             style = _DIFF.get(line[:1], "") if diff else ""
             text = f"  {line}" if diff else self._fit(f"  {line}")  # a change is shown whole
             self._row(self._styled(text, style, prose=isinstance(action, RunScript | RunArgv)))
-        if reached := reached_words(event):
+        if reached := wording.reached_words(event):
             self._row(self._styled(reached, "dim"))
-        for words in contained_words(event):
+        for words in wording.contained_words(event):
             self._row(Text().append("contained  ", "bold yellow").append_text(self._styled(words)))
         if event.kept:
             self._row(self._styled(f"all of it: {event.kept}", "dim"))
-        self._row(self._styled(end_words(event), "green" if good else "yellow"), last=True)
+        self._row(self._styled(wording.end_words(event), "green" if wording.went_well(event) else "yellow"), last=True)
 
     def _problem(self, problem: Problem, lead: str) -> None:
         why = f": {problem.why}" if problem.why else ""

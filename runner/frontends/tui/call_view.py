@@ -14,24 +14,15 @@ from policy.model.action import (
 from policy.model.tier import Ruling, Tier
 from policy.model.verdict import Problem
 from runner.events import ActionFinished, Denied, MalformedCall, QuestionAnswered, VerdictReached
+from runner.frontends import wording
 from runner.frontends.tui.code import diff_rows
 from runner.frontends.tui.rows import Fragments, cut, fit, hang, plain, safe, wrap
 from runner.frontends.tui.theme import Theme
-from runner.frontends.wording import (
-    FAILED_FOLD,
-    FOLD,
-    command_lines,
-    contained_words,
-    end_words,
-    output_lines,
-    overwritten_text,
-    reached_words,
-    seconds_words,
-    went_well,
-)
 from runner.gate.wording import action_words
+from runner.text.phrases import many
 from runner.text.sanitize import one_line, visible
 
+_BAR, _END = " │ ", " └ "
 DIFF_FOLD = (100, 20)
 _TAIL = 4000  # characters of a running command's output that are kept
 _ROOM = 12  # cells beside a badge, at least
@@ -72,78 +63,76 @@ class CallCard:
             return [_ended(head, f"  {state}", width, theme)]
         room = rows - 2
         tail = _last_lines(self._printed, room)
-        bar, end = _bars(theme)
-        return [head, *([bar, (theme.dim, cut(line, width - 3))] for line in tail), [end, (theme.dim, state)]]
+        lines = [[(theme.dim, _BAR), (theme.dim, cut(line, width - 3))] for line in tail]
+        return [head, *lines, [(theme.dim, _END), (theme.dim, state)]]
 
     def head(self, width: int, theme: Theme) -> list[Fragments]:
         """Badge and command; further rows of a long command stand below it, set in."""
-        lines = command_lines(self.tool if self.action is None else action_words(self.action, self._cwd))
+        lines = wording.command_lines(self.tool if self.action is None else action_words(self.action, self._cwd))
         tier = self.verdict.cell.tier if self.verdict is not None else self.tier
-        if tier is None:
-            badge: Fragments = [(theme.badge_odd, " call "), ("", "  ")]
-        else:
-            badge = [(theme.badge(tier), f" {tier.label} "), ("", "  ")]
-        return title_rows(badge, "\n".join(lines), width, theme)
+        style, label = (theme.badge_odd, "call") if tier is None else (theme.badge(tier), tier.label)
+        return title_rows(style, label, "\n".join(lines), width, theme)
 
     def finished(self, event: ActionFinished, width: int, theme: Theme, *, whole: bool = False) -> list[Fragments]:
         """Return the whole card after the action has ended; with `whole`, nothing is folded."""
-        bar, end = _bars(theme)
         body = self._why(width, theme)
         if self.beyond is not None:
             body.append([(theme.dim, "for one right more, "), *_answer_row(self.beyond, theme)])
-        good = went_well(event)
-        lines = output_lines(event, None if whole else self.action)
+        good = wording.went_well(event)
+        lines = wording.output_lines(event, None if whole else self.action)
         count = ""
         if isinstance(self.action, EditFile | WriteFile) and good:
             # The two lines that name the file say it again.
             lines = [line for at, line in enumerate(lines) if at > 2 or not line.startswith(("--- ", "+++ "))]
             body += diff_rows(lines, width - 3, theme, None if whole else DIFF_FOLD)
         elif isinstance(self.action, _QUIET) and good and not whole:
-            count = f", {len(lines)} {'line' if len(lines) == 1 else 'lines'}"
+            count = f", {many(len(lines), 'line')}"
+        elif whole:
+            body += [[("", line)] for line in lines]
         else:
-            excerpt = folded(lines, None if whole else FOLD if good else FAILED_FOLD)
-            body += [[("", line if whole else cut(line, width - 5))] for line in excerpt]
-        if reached := reached_words(event):
+            excerpt = wording.folded(lines, wording.fold_of(event), hint=" (ctrl-o shows them)")
+            body += [[("", cut(line, width - 5))] for line in excerpt]
+        if reached := wording.reached_words(event):
             body.append(safe(reached, theme.dim))
-        body += [[(theme.warn, "contained  "), *safe(words)] for words in contained_words(event)]
+        body += [[(theme.warn, "contained  "), *safe(words)] for words in wording.contained_words(event)]
         if event.kept:
             body.append(safe(f"all of it: {event.kept}", theme.dim))
-        style = theme.good if good else theme.warn
+        end = wording.end_words(event) + count
         if self.brief(event) and not body:
-            return [_ended(self.head(width, theme)[0], f"  {end_words(event)}{count}", width, theme)]
+            return [_ended(self.head(width, theme)[0], f"  {end}", width, theme)]
         rows = self.head(width, theme)
         for row in body:
-            rows += hang(wrap(row, width - 3), bar, bar)
-        return rows + hang(wrap(safe(end_words(event) + count, style), width - 3), end, ("", "   "))
+            rows += _body_rows(row, width, theme)
+        return rows + _body_rows(safe(end, theme.good if good else theme.warn), width, theme, last=True)
 
     def denied(self, event: Denied, width: int, theme: Theme) -> list[Fragments]:
         """Return the header with the refused action, and below it the cause, the rule, and the alternative."""
-        problem = event.problem
-        rows, (bar, end) = self.head(width, theme), _bars(theme)
-        if self.answer is not None and not self.answer.yes:  # the reason is theirs, and they know what to do instead
-            return rows + hang(wrap(_answer_row(self.answer, theme), width - 3), end, ("", "   "))
-        if self.answer is not None:
-            rows += hang(wrap(_answer_row(self.answer, theme), width - 3), bar, bar)
+        problem, answer = event.problem, self.answer
+        rows = self.head(width, theme)
+        if answer is not None:
+            rows += _body_rows(_answer_row(answer, theme), width, theme, last=not answer.yes)
+            if not answer.yes:  # the reason is the user's own, who needs no alternative
+                return rows
         return rows + problem_rows(Problem(f"{problem.why} ({event.rule})", "", problem.fix), "denied   ", width, theme)
 
     def stopped(self, width: int, theme: Theme) -> list[Fragments]:
         """Return the rows of a call whose run ended before it did."""
         open_ = self.asked and self.answer is None and self.began is None
         words = "asked about, and stopped before an answer: nothing ran" if open_ else "stopped"
-        return [*self.head(width, theme), *hang(wrap([(theme.warn, words)], width - 3), _bars(theme)[1], ("", "   "))]
+        return self.head(width, theme) + _body_rows([(theme.warn, words)], width, theme, last=True)
 
     def brief(self, event: ActionFinished) -> bool:
         """Return True if the call was a read, for which one row is enough: its output is for the model."""
-        return isinstance(self.action, _QUIET) and went_well(event) and self.answer is None
+        return isinstance(self.action, _QUIET) and wording.went_well(event) and self.answer is None
 
     def folds(self, event: ActionFinished) -> bool:
         """Return True if `finished` leaves lines out."""
-        lines = output_lines(event, self.action)
+        lines = wording.output_lines(event, self.action)
         if isinstance(self.action, RunScript | RunArgv) and "\r" in event.text.replace("\r\n", "\n"):
             return True  # what was written over
-        if isinstance(self.action, _QUIET) and went_well(event):
+        if isinstance(self.action, _QUIET) and wording.went_well(event):
             return len(lines) > 0
-        fold = DIFF_FOLD if isinstance(self.action, EditFile | WriteFile) else FOLD if went_well(event) else FAILED_FOLD
+        fold = DIFF_FOLD if isinstance(self.action, EditFile | WriteFile) else wording.fold_of(event)
         return len(lines) - sum(fold) > 1
 
     def _why(self, width: int, theme: Theme) -> list[Fragments]:
@@ -164,21 +153,26 @@ def _answer_row(answer: QuestionAnswered, theme: Theme) -> Fragments:
 
 def malformed_rows(event: MalformedCall, width: int, theme: Theme) -> list[Fragments]:
     """Return the rows of a malformed call."""
-    head = title_rows([(theme.badge_odd, " call "), ("", "  ")], visible(event.tool), width, theme)
+    head = title_rows(theme.badge_odd, "call", visible(event.tool), width, theme)
     return head + problem_rows(event.problem, "refused  ", width, theme)
 
 
 def problem_rows(problem: Problem, lead: str, width: int, theme: Theme) -> list[Fragments]:
     """Return the rows of a problem: the fact, the cause, and the alternative."""
-    bar, end = _bars(theme)
     why = f": {problem.why}" if problem.why else ""
-    what = wrap([(theme.bad, lead), *safe(f"{problem.what}{why}")], width - 3)
-    instead = wrap([(theme.dim, "instead  "), *safe(problem.fix)], width - 3)
-    return hang(what, bar, bar) + hang(instead, end, ("", "   "))
+    what = _body_rows([(theme.bad, lead), *safe(f"{problem.what}{why}")], width, theme)
+    return what + _body_rows([(theme.dim, "instead  "), *safe(problem.fix)], width, theme, last=True)
 
 
-def title_rows(badge: Fragments, words: str, width: int, theme: Theme) -> list[Fragments]:
-    """Return `words` behind a badge, with the further lines indented below."""
+def _body_rows(row: Fragments, width: int, theme: Theme, *, last: bool = False) -> list[Fragments]:
+    """Return `row` wrapped, behind the bar of a card; `last` ends the card."""
+    first, rest = ((theme.dim, _END), ("", "   ")) if last else ((theme.dim, _BAR), (theme.dim, _BAR))
+    return hang(wrap(row, width - 3), first, rest)
+
+
+def title_rows(style: str, label: str, words: str, width: int, theme: Theme) -> list[Fragments]:
+    """Return `words` behind a badge with `label`, with the further lines indented below."""
+    badge: Fragments = [(style, f" {label} "), ("", "  ")]
     first, *rest = words.split("\n")
     room = width - len(plain(badge))
     if room < _ROOM:  # the badge stands alone
@@ -191,14 +185,6 @@ def title_rows(badge: Fragments, words: str, width: int, theme: Theme) -> list[F
     return rows
 
 
-def folded(lines: list[str], fold: tuple[int, int] | None) -> list[str]:
-    """Return `lines` without the middle, and a row with the number of lines left out."""
-    if fold is None or (hidden := len(lines) - sum(fold)) <= 1:
-        return lines
-    first = fold[0]
-    return [*lines[:first], f"… {hidden} more lines (ctrl-o shows them)", *lines[first + hidden :]]
-
-
 def _ended(row: Fragments, words: str, width: int, theme: Theme) -> Fragments:
     """Return `row` with `words` at its end. The words are always visible."""
     return fit([*fit(row, max(width - len(words), _ROOM)), (theme.dim, words)], width)
@@ -208,13 +194,9 @@ def _last_lines(text: str, count: int) -> list[str]:
     """Return the last non-empty lines of `text`; of a line that was rewritten (progress), the newest state."""
     if count <= 0:
         return []
-    lines = overwritten_text(text).rstrip("\n").split("\n")[-count:]
+    lines = wording.overwritten_text(text).rstrip("\n").split("\n")[-count:]
     return [visible(line, prose=True).rstrip() for line in lines if line.strip()]
 
 
 def _elapsed(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 60 else seconds_words(seconds)
-
-
-def _bars(theme: Theme) -> tuple[tuple[str, str], tuple[str, str]]:
-    return (theme.dim, " │ "), (theme.dim, " └ ")
+    return f"{seconds:.0f} s" if seconds < 60 else wording.seconds_words(seconds)

@@ -19,18 +19,12 @@ WIDEST = 120  # long lines are hard to read on a wide screen
 NARROWEST = 10
 
 _PIECES = re.compile(r"\n| +|[^ \n]+")
-_NAMES = ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "gray")
-_BRIGHT = (
-    "brightblack",
-    "brightred",
-    "brightgreen",
-    "brightyellow",
-    "brightblue",
-    "brightmagenta",
-    "brightcyan",
-    "white",
-)
 _ATTRIBUTES = {"bold": 1, "dim": 2, "italic": 3, "underline": 4, "reverse": 7, "strike": 9}
+_COLOURS = {
+    "black": 30, "red": 31, "green": 32, "yellow": 33, "blue": 34, "magenta": 35, "cyan": 36, "gray": 37,
+    "brightblack": 90, "brightred": 91, "brightgreen": 92, "brightyellow": 93, "brightblue": 94, "brightmagenta": 95,
+    "brightcyan": 96, "white": 97,
+}  # fmt: skip
 
 
 def measure(columns: int) -> int:
@@ -222,18 +216,14 @@ def _trimmed(row: Fragments) -> Fragments:
 
 @lru_cache(maxsize=256)
 def _sgr(style: str) -> str:
-    """ECMA-48 8.3.117 for a style; words that are not known are left out."""
+    """Return the parameters of SGR (ECMA-48 8.3.117) for a style. Unknown words are left out."""
     codes = []
     for word in style.split():
+        name = word.removeprefix("bg:").removeprefix("fg:").removeprefix("ansi")
         if word in _ATTRIBUTES:
             codes.append(_ATTRIBUTES[word])
-            continue
-        ground = 10 if word.startswith("bg:") else 0
-        name = word.removeprefix("bg:").removeprefix("fg:").removeprefix("ansi")
-        if name in _NAMES:
-            codes.append(30 + _NAMES.index(name) + ground)
-        elif name in _BRIGHT:
-            codes.append(90 + _BRIGHT.index(name) + ground)
+        elif name in _COLOURS:
+            codes.append(_COLOURS[name] + (10 if word.startswith("bg:") else 0))
     return ";".join(map(str, codes))
 
 

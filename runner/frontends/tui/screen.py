@@ -12,20 +12,12 @@ from typing import assert_never
 from policy.model.tier import Ruling
 from policy.model.verdict import Problem
 from runner import events
+from runner.frontends import wording
 from runner.frontends.tui.call_view import CallCard, malformed_rows, problem_rows, title_rows
 from runner.frontends.tui.code import diff_rows
 from runner.frontends.tui.rows import WIDEST, Fragments, ansi, clip_rows, encode_rows, hang, measure, safe, wrap
 from runner.frontends.tui.stream_view import Draw, Writing, put_markdown
 from runner.frontends.tui.theme import Theme
-from runner.frontends.wording import (
-    NOT_HELD,
-    Pairs,
-    note_words,
-    prompt_words,
-    resumption_labels,
-    run_end_words,
-    session_labels,
-)
 from runner.text.sanitize import one_line, visible
 
 # Events after which the block that the model is writing stays open.
@@ -81,11 +73,11 @@ class Screen:
                 self._settled(event)
             case events.SessionStarted():
                 self._cwd = event.cwd
-                self._put(partial(_labelled, session_labels(event), theme=theme))
+                self._put(partial(_labelled, wording.session_labels(event), theme=theme))
             case events.Resumed():
-                self._put(partial(_labelled, resumption_labels(event), theme=theme))
+                self._put(partial(_labelled, wording.resumption_labels(event), theme=theme))
             case events.Prompted() | events.Steered():
-                self._put(partial(prompt_rows, prompt_words(event), theme=theme))
+                self._put(partial(prompt_rows, wording.prompt_words(event), theme=theme))
             case events.ToolProposed(call, tool, action):
                 self._cards[call] = CallCard(call, tool, action, self._cwd)
             case events.ActionFinished(call):
@@ -102,7 +94,7 @@ class Screen:
                 self._cards.pop(call, None)
                 self._put(partial(malformed_rows, event, theme=theme))
             case events.PlanProposed(_, plan):
-                self._put(lambda width: title_rows([(theme.badge_odd, " plan "), ("", "  ")], "", width, theme))
+                self._put(lambda width: title_rows(theme.badge_odd, "plan", "", width, theme))
                 put_markdown(plan, self._put, theme)
             case events.Notice(text):
                 self._note(text)
@@ -113,15 +105,15 @@ class Screen:
             case events.Display(text):
                 self._put(lambda width: wrap(safe(text), width))
             case events.Retrying():
-                self._note(note_words(event), theme.warn)
+                self._note(wording.note_words(event), theme.warn)
             case events.Compacted() | events.Changed():
-                self._note(note_words(event))
+                self._note(wording.note_words(event))
             case events.ErrorRaised(problem):
                 self._put(partial(failed_rows, problem, theme=theme))
             case events.RunEnded():
                 self.halt()
                 self._noted = False
-                self._note(run_end_words(event))
+                self._note(wording.run_end_words(event))
             case never:
                 assert_never(never)
 
@@ -220,12 +212,8 @@ _LEAD = 11  # cells of a label
 def prompt_rows(text: str, width: int, theme: Theme) -> list[Fragments]:
     """Return the rows of the user's prompt, which make it easy to find later. A long prompt is folded."""
     lines = visible(text.rstrip(), prose=True).split("\n")
-    first, last = _PROMPT_FOLD
-    hidden = len(lines) - first - last
-    if hidden > 1:
-        lines[first : first + hidden] = [f"… {hidden} more lines"]
     rows: list[Fragments] = []
-    for number, line in enumerate(lines):
+    for number, line in enumerate(wording.folded(lines, _PROMPT_FOLD)):
         text_row = line if len(line) <= _LINE else f"{line[:_LINE]}… {len(line) - _LINE} more characters"
         rows += hang(wrap([(theme.prompt, text_row)], width - 2), (theme.prompt, "  " if number else "> "), ("", "  "))
     return rows
@@ -233,13 +221,13 @@ def prompt_rows(text: str, width: int, theme: Theme) -> list[Fragments]:
 
 def failed_rows(problem: Problem, width: int, theme: Theme) -> list[Fragments]:
     """Return the rows about the failure of the session."""
-    head = title_rows([(theme.badge_bad, " failed "), ("", "  ")], visible(problem.what), width, theme)
+    head = title_rows(theme.badge_bad, "failed", visible(problem.what), width, theme)
     return head + problem_rows(Problem(problem.why, "", problem.fix), "why      ", width, theme)
 
 
-def _labelled(pairs: Pairs, width: int, theme: Theme) -> list[Fragments]:
+def _labelled(pairs: wording.Pairs, width: int, theme: Theme) -> list[Fragments]:
     rows: list[Fragments] = []
     for label, words in pairs:
-        body = wrap(safe(words, theme.warn if label == NOT_HELD else ""), max(width - _LEAD, 10))
+        body = wrap(safe(words, theme.warn if label == wording.NOT_HELD else ""), max(width - _LEAD, 10))
         rows += hang(body, (theme.dim, f"{label:<{_LEAD}}"), ("", " " * _LEAD))
     return rows

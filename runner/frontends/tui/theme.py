@@ -49,31 +49,12 @@ class Theme:
 # Blue is hard to read on black, yellow and cyan on white.
 DARK = Theme("dark", name_style="ansibrightblue")
 LIGHT = Theme(
-    "light",
-    warn="ansimagenta",
-    heading="bold ansiblue",
-    inline="ansiblue",
-    hunk="ansiblue",
-    number="ansiblue",
+    "light", warn="ansimagenta", heading="bold ansiblue", inline="ansiblue", hunk="ansiblue", number="ansiblue"
 )
 PLAIN = Theme(
-    "plain",
-    good="",
-    warn="bold",
-    bad="bold",
-    badge_bad="reverse",
-    badge_odd="reverse",
-    heading="bold",
-    inline="",
-    added="",
-    removed="",
-    hunk="dim",
-    keyword="",
-    string="",
-    number="",
-    comment="",
-    name_style="",
-)
+    "plain", good="", warn="bold", bad="bold", badge_bad="reverse", badge_odd="reverse", heading="bold", inline="",
+    added="", removed="", hunk="dim", keyword="", string="", number="", comment="", name_style="",
+)  # fmt: skip
 
 
 def theme_for(environ: Mapping[str, str], wanted: object = "auto", *, light: bool | None = None) -> Theme:
