@@ -105,7 +105,14 @@ def joined_text(content: Iterable[object]) -> str:
 def images_in(messages: Iterable[Message]) -> Iterator[ImageBlock]:
     """Yield the images of users' messages and of results."""
     for message in messages:
-        yield from (block for block in blocks_of(message) if isinstance(block, ImageBlock))
+        match message:
+            case UserMessage(content):
+                blocks = content
+            case ToolMessage(results):
+                blocks = tuple(block for result in results for block in result.content)
+            case _:
+                blocks = ()
+        yield from (block for block in blocks if isinstance(block, ImageBlock))
 
 
 def with_blocks(message: Message, made: Callable[[TextBlock | ImageBlock], TextBlock | ImageBlock]) -> Message:

@@ -3,24 +3,20 @@
 import os
 import stat
 import sys
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from runner.agent.startup import RunArgs, chosen_model, opener, prepare_options, with_session
+from runner.agent.startup import RunArgs, SessionStart, prepare_start
 from runner.frontends.terminal.probe import at_terminal, spell_out
 from runner.problems import Exit, Stopped, usage
 from runner.providers.key_source import is_stdin, take_terminal
 from runner.stderr import unwritten
 
 if TYPE_CHECKING:
-    from runner.agent.open_session import SessionOptions
     from runner.approval.approver import Approver
-    from runner.config import Settings
     from runner.events import Emit, Event
     from runner.frontends.jsonl.writer import JsonLines
     from runner.loop import Ending
-    from runner.providers import OpenModel
 
 _LONGEST_PROMPT = 1 << 20
 
@@ -43,46 +39,27 @@ def _run(args: RunArgs, prompt: str | None, prompt_file: Path | None, lines: "Js
     args.key.check(prompt_from_stdin=is_stdin(prompt_file) if prompt_file else prompt is None)
     text = prompt_text(prompt, prompt_file)
     unattended = nobody_there(args.unattended)
-    options, settings = prepare_options(args, unattended)
-    model = chosen_model(args, settings, options.cwd)
+    start = prepare_start(args, unattended=unattended)
     emit = lines or on_stdout()
-    approver = _approver(unattended, emit)
-    options = with_session(args, options, settings, model)
-    another = opener(args, settings, options.cwd, model)
-    code = asyncio.run(
-        play(
-            text, options, settings, os.environ, model=model, approver=approver, emit=emit, opener=another, lines=lines
-        )
-    ).exit
+    code = asyncio.run(play(text, start, _approver(unattended, emit), emit, lines)).exit
     if code is Exit.INTERRUPTED and lines is not None:
         lines.hurry()
     return code
 
 
 async def play(
-    prompt: str,
-    options: "SessionOptions",
-    settings: "Settings",
-    environ: Mapping[str, str],
-    *,
-    model: "OpenModel",
-    approver: "Approver",
-    emit: "Emit",
-    opener: "Callable[[str], OpenModel] | None" = None,
-    lines: "JsonLines | None" = None,
+    prompt: str, start: SessionStart, approver: "Approver", emit: "Emit", lines: "JsonLines | None" = None
 ) -> "Ending":
     """Work on one prompt, in a new session or a continued one.
 
     Signals that end a program act like Ctrl-C, and so does a closed reader of `lines`.
     """
     from runner.agent.agent import Agent
-    from runner.agent.startup import SessionStart
     from runner.frontends.signals import end_by_signals
 
     end = end_by_signals()
     if lines is not None:
         lines.when_lost(end)
-    start = SessionStart(options, settings, environ, model, opener)
     async with Agent(approver=approver, emit=emit, start=lambda: start) as agent:
         return await agent.conversation.prompt(prompt)  # who was told to stop still learns how it ended
 
@@ -97,7 +74,6 @@ def start_conversation(args: RunArgs) -> int:
 
         return start_terminal(lambda: args)
     from runner.agent.agent import Agent
-    from runner.agent.startup import prepare_start
 
     start = prepare_start(args, unattended=False)
     if not os.isatty(0) and not take_terminal():
@@ -192,7 +168,7 @@ def prompt_text(prompt: str | None, file: Path | None) -> str:
             f'write agent {_command()} "what to do", or add --prompt-file FILE',
         )
     else:
-        text = _text_of(Path("/dev/stdin"), "standard input")
+        text = _text_of(0, "standard input")
     if not text.strip():
         raise usage("the prompt is empty", "there is nothing to work on", f'write agent {_command()} "what to do"')
     return text
@@ -202,9 +178,9 @@ def _command() -> str:
     return "ci" if sys.argv[1:2] == ["ci"] else "run"
 
 
-def _text_of(path: Path, name: str) -> str:
+def _text_of(file_or_fd: Path | int, name: str) -> str:
     try:
-        with open(path if name != "standard input" else 0, "rb", closefd=name != "standard input") as file:
+        with open(file_or_fd, "rb", closefd=file_or_fd != 0) as file:
             data = file.read(_LONGEST_PROMPT + 1)
     except OSError as error:
         raise usage(f"the prompt {name} cannot be read", (error.strerror or "").lower(), "check the path") from None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from policy.model.tier import Mode
 from policy.model.verdict import Problem
-from runner.agent.startup import RunArgs, chosen_model, opener, prepare_options, with_session
+from runner.agent.startup import RunArgs, SessionStart, chosen_model, opener, prepare_options, with_session
 from runner.audit.chain import AuditError
 from runner.audit.log import log_place
 from runner.changes.review.tree_diff import Deadline
@@ -166,10 +166,8 @@ class Run:
     ) -> None:
         from runner.approval.approver import Unattended
 
-        approver, emit = Unattended(self._emit), self._emit
-        asyncio.run(
-            play(prompt, options, settings, environ, model=model, approver=approver, emit=emit, opener=self._opener)
-        )
+        start = SessionStart(options, settings, environ, model, self._opener)
+        asyncio.run(play(prompt, start, Unattended(self._emit), self._emit))
 
     def _taken(self, review: "Review") -> None:
         """Return the patch of the changes in the copy."""

@@ -1,12 +1,18 @@
 """The line input of a user. Text that was typed before a question appeared does not answer it."""
 
-from typing import TYPE_CHECKING
+import os
+import sys
+import termios
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.history import DummyHistory, InMemoryHistory
+from prompt_toolkit.input.typeahead import clear_typeahead
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
 
 from runner.approval.approver import ReadLine
+from runner.frontends.terminal.input import Intake
 from runner.frontends.terminal.probe import at_terminal
-
-if TYPE_CHECKING:
-    from prompt_toolkit.key_binding import KeyBindings
 
 
 def line_reader(*, forget: bool = False) -> ReadLine:
@@ -16,34 +22,26 @@ def line_reader(*, forget: bool = False) -> ReadLine:
     key must never approve. Lines that arrive at once, as a paste does, are one line that contains newlines; a further
     key ends it.
     """
-    import sys
-
-    from prompt_toolkit import PromptSession
-    from prompt_toolkit.history import DummyHistory, InMemoryHistory
-
-    from runner.frontends.terminal.input import Intake
-
     session: PromptSession[str] = PromptSession(
         history=DummyHistory() if forget else InMemoryHistory(),
-        key_bindings=_pasting(),
+        key_bindings=_paste_bindings(),
         input=Intake(sys.stdin, ends="\r\n"),
         enable_suspend=True,
     )
 
     async def read(prompt: str) -> str:
         if forget:
-            _drop_typed_ahead(session)
+            clear_typeahead(session.input)
+            if os.isatty(0):
+                termios.tcflush(0, termios.TCIFLUSH)
         # Its own SIGINT handler would replace the one that stops a turn, and not put it back.
         return await session.prompt_async(prompt, handle_sigint=False)
 
     return read
 
 
-def _pasting() -> "KeyBindings":
-    """Handle a paste."""
-    from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
-    from prompt_toolkit.keys import Keys
-
+def _paste_bindings() -> KeyBindings:
+    """Return the key binding that inserts a paste."""
     keys = KeyBindings()
 
     @keys.add(Keys.BracketedPaste)
@@ -55,16 +53,3 @@ def _pasting() -> "KeyBindings":
             print(f"\n[{lines} lines; Enter takes them as one]", end=" ", flush=True)
 
     return keys
-
-
-def _drop_typed_ahead(session: object) -> None:
-    import os
-    import termios
-
-    from prompt_toolkit import PromptSession
-    from prompt_toolkit.input.typeahead import clear_typeahead
-
-    if isinstance(session, PromptSession):
-        clear_typeahead(session.input)
-    if os.isatty(0):
-        termios.tcflush(0, termios.TCIFLUSH)

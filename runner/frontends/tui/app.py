@@ -251,7 +251,7 @@ class App:
 
     async def write_elsewhere(self) -> None:
         """Let the user write the input in an editor of their own."""
-        self.editor.unfold()
+        self.editor.put(self.editor.text)  # all of what was pasted
         self.lend_keyboard(lent=True)
         self.own_editor.open = True
         try:

@@ -94,19 +94,14 @@ def _lexer(language: str) -> Lexer | None:
 
 @lru_cache(maxsize=512)
 def _style(kind: _TokenType, theme: Theme) -> str:
-    for family, style in (
-        (Comment, theme.comment),
-        (Keyword, theme.keyword),
-        (Operator.Word, theme.keyword),
-        (String, theme.string),
-        (Number, theme.number),
-        (Name.Function, theme.name_style),
-        (Name.Class, theme.name_style),
-        (Name.Tag, theme.name_style),
-        (Name.Decorator, theme.name_style),
-        (Name.Attribute, theme.name_style),
+    for families, style in (
+        ((Comment,), theme.comment),
+        ((Keyword, Operator.Word), theme.keyword),
+        ((String,), theme.string),
+        ((Number,), theme.number),
+        ((Name.Function, Name.Class, Name.Tag, Name.Decorator, Name.Attribute), theme.name_style),
     ):
-        if kind in family:
+        if any(kind in family for family in families):
             return style
     return ""
 

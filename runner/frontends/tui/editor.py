@@ -57,10 +57,6 @@ class Editor:
         size = many(lines, "line") if lines > 1 else many(len(text), "character")
         self.buffer.insert_text(f"[pasted {size} #{self._count}]")
 
-    def unfold(self) -> None:
-        """Show all of what was pasted, for an editor that can take it."""
-        self.put(self.text)
-
     def rub_out(self) -> None:
         """Take away what stands before the cursor: a character, or a whole paste."""
         before = self.buffer.document.text_before_cursor

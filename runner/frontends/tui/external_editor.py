@@ -45,8 +45,8 @@ class OwnEditor:
     def end(self) -> None:
         """Ask the editor to go, so that it keeps what was written; end it if it does not. From the loop's thread."""
         self._over = True
-        self._ask()
-        asyncio.get_running_loop().call_later(_PATIENCE, self._kill)
+        self._send(signal.SIGTERM, signal.SIGCONT)  # it may be stopped
+        asyncio.get_running_loop().call_later(_PATIENCE, self._send, signal.SIGKILL)
 
     def _run(self, path: str) -> int:
         for program in (self._environ.get("VISUAL"), self._environ.get("EDITOR"), *_USUAL):
@@ -58,17 +58,11 @@ class OwnEditor:
                 continue
             try:
                 if self._over:
-                    self._ask()
+                    self._send(signal.SIGTERM, signal.SIGCONT)
                 return self._process.wait()
             finally:
                 self._process = None
         return 1
-
-    def _ask(self) -> None:
-        self._send(signal.SIGTERM, signal.SIGCONT)  # it may be stopped
-
-    def _kill(self) -> None:
-        self._send(signal.SIGKILL)
 
     def _send(self, *signals: signal.Signals) -> None:
         """Send a signal to the editor and to its children: a script that calls an editor does not pass signals on."""

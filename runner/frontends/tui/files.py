@@ -18,9 +18,7 @@ _MOST, _DEEPEST = 20_000, 12
 _SHOWN = 50
 _LONGEST = 4.0  # seconds for a list: what is not found by then is not proposed
 _LIST, _LINES = 1 << 16, 1000  # bytes and lines that are read of one list of what Git ignores
-_HEAVY = frozenset(
-    ("node_modules", "__pycache__", "venv", "target", "dist", "build")
-)  # many files, and made by machines
+_HEAVY = frozenset({"node_modules", "__pycache__", "venv", "target", "dist", "build"})  # many generated files
 
 
 class FileProposals:

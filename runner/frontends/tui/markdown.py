@@ -19,7 +19,6 @@ from runner.text.sanitize import visible
 
 _DEEPEST = 20
 _MARKS = 400  # characters that open markup, in one block: more are no markup that a person reads
-_INDENTED_MOST = 24  # cells: what is deeper is not set in further
 _COLUMNS = 12  # of a table; a wider one stays source text
 
 
