@@ -3,9 +3,11 @@
 """
 
 import asyncio
+from pathlib import Path
 
 from runner.frontends.slash.command import CommandHost, Mistake, Row, SlashCommand, say
 from runner.sessions.selection import SessionSelection
+from runner.state.paths import state_dir
 from runner.text.phrases import many
 from runner.text.sanitize import visible
 
@@ -19,8 +21,6 @@ async def _resume(words: str, host: CommandHost) -> None:
 
     ctx = host.conversation.ctx
     if not words:
-        from runner.state.paths import state_dir
-
         store = SessionStore.of(state_dir(host.environ), ctx.look().workspace)
         current = ctx.journal.kept
         sessions = await asyncio.to_thread(lambda: [each for each in summarize_sessions(store) if each.id != current])
@@ -124,7 +124,6 @@ def _used(session: str, host: CommandHost) -> str:
     """Return the usage of all runs of the session, including prompts that were rewound."""
     from runner.sessions.export import reading
     from runner.sessions.reader import usage_text
-    from runner.state.paths import state_dir
 
     with reading(state_dir(host.environ), session) as stored:
         return usage_text(stored.tree, range(len(stored.tree)))
@@ -136,13 +135,10 @@ async def _trust(words: str, host: CommandHost) -> None:
     from runner.config.trust.session_check import look_at, now, weigh
     from runner.config.trust.store import TrustStore
     from runner.config.trust.text import description, state_line
-    from runner.state.paths import state_dir
 
     ctx = host.conversation.ctx
     workspace = ctx.look().workspace
     inventory = await asyncio.to_thread(look_at, workspace, ctx.cwd, host.environ)
-    from pathlib import Path
-
     settings = await asyncio.to_thread(lambda: load(Path(workspace), host.environ, unattended=True))
     reads, skilled = bool(settings.value("instructions")), bool(settings.value("skills"))
     brought, notices = weigh(inventory, settings, host.environ, reads=reads, skilled=skilled)

@@ -4,6 +4,7 @@ import asyncio
 import time
 from dataclasses import replace
 
+from policy.model.action import RunScript
 from policy.model.profile import PermissionRule
 from policy.model.tier import MATRIX, Ruling, Tier
 from runner.frontends.slash.command import CommandHost, Mistake, SlashCommand, say
@@ -51,7 +52,6 @@ async def _why(words: str, host: CommandHost) -> None:
         await _audit("last", host)
         return
     from policy.describe.summary import summarize
-    from policy.model.action import RunScript
     from runner.gate.explain import explain, render
 
     ctx = host.conversation.ctx
@@ -65,7 +65,6 @@ async def _why(words: str, host: CommandHost) -> None:
 
 async def _sandbox(words: str, host: CommandHost) -> None:
     """Show the boundary of every action; with a command, show the exact rights that it would get."""
-    from policy.model.action import RunScript
     from policy.model.verdict import Ask, Deny
     from runner.gate.wording import terms_words
 

@@ -330,8 +330,6 @@ class App:
             case Edit(text, label):
                 self._draft, self._label = self.editor.lend(text), label or "change it"
                 self.application.layout.focus(self.frame.input)
-            case _:
-                pass
         self.application.invalidate()
 
     def _return(self, text: str | None) -> None:
@@ -374,8 +372,7 @@ class App:
         live = self.screen.live(width, rows) if self.screen is not None else []
         drawn = [fit(row, width) for row in live][-room:] if room else []
         waiting = self.host.waiting
-        for text in waiting[:3]:
-            drawn.append(fit([("dim", f"  waits: {one_line(text, 300)}")], width))
+        drawn += [fit([("dim", f"  waits: {one_line(text, 300)}")], width) for text in waiting[:3]]
         if len(waiting) > 3:
             drawn.append([("dim", f"  and {len(waiting) - 3} more")])
         if self.host.busy and self.panel is None:

@@ -90,8 +90,7 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
 
     def _body(self, width: int) -> Content:
         if self._view == "x":
-            rows = detail_rows(self._question.card, self._reasons(), width, self._theme)
-            return Content(rows)
+            return Content(detail_rows(self._question.card, self._reasons(), width, self._theme))
         if (pick := self._pick(self._view)) is not None:
             return Content(tuple(self._whole(pick, width)))
         if (self._at, width) not in self._drawn:
@@ -163,9 +162,7 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
         return [[("", "  "), *row] for row in wrapped(self._theme.strong, text, width - 2)]
 
     def _others(self, width: int) -> list[Fragments]:
-        rows: list[Fragments] = []
-        for place in self._open_others[:_LISTED]:
-            rows.append(fit(self._row(place), width))
+        rows = [fit(self._row(place), width) for place in self._open_others[:_LISTED]]
         more = len(self._open_others) - _LISTED
         return [*rows, [(self._theme.dim, f"  and {more} more questions")]] if more > 0 else rows
 
@@ -306,11 +303,8 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
     def _turn(self, step: int) -> None:
         """Turn to the next card without an answer."""
         count = len(self._questions)
-        for away in range(1, count + 1):
-            place = (self._at + step * away) % count
-            if place not in self._answers:
-                self._at = place
-                break
+        order = ((self._at + step * away) % count for away in range(1, count + 1))
+        self._at = next((place for place in order if place not in self._answers), self._at)
         self._look("")
         self._hint = ""
 

@@ -133,11 +133,8 @@ class Blocks:
             return
         if not inside and (_HEADING.match(line) or _RULE.match(line)):
             underline = self._lines and self._item is None and line.lstrip().startswith("-") and " " not in line.strip()
-            if underline:
-                self._lines.append(line)  # the paragraph above is a heading
+            if not underline:  # an underlined paragraph is a heading
                 self._close(done)
-                return
-            self._close(done)
             self._lines.append(line)
             self._close(done)
             return

@@ -17,7 +17,7 @@ _MODE = {  # the more goes without a question, the louder
     Mode.DANGEROUSLY: "bold ansired reverse",
 }
 _NETWORK = {Ruling.ALLOW: "net open", Ruling.ASK: "net asks", Ruling.DENY: "net off"}
-_GAP: Fragments = [("dim", " · ")]
+_GAP = ("dim", " · ")
 
 
 class StatusLine:
@@ -43,16 +43,12 @@ class StatusLine:
             case Changed("model", _, now):
                 self._model = _short(now)
             case ContextUsed():
-                known = event.window is not None and event.window > 0
                 self._full = event.tokens / event.window if event.window else 0.0
-                self._context = f"{self._full:.0%} of {_count(event.window or 0)}" if known else _count(event.tokens)
-                if not event.exact:
-                    self._context = f"~{self._context}"
+                fill = f"{self._full:.0%} of {_count(event.window)}" if event.window else _count(event.tokens)
+                self._context = fill if event.exact else f"~{fill}"
                 self._cost = event.cost if event.cost is not None else self._cost
             case RunEnded() if event.cost is not None:
                 self._cost = event.cost
-            case _:
-                pass
 
     def line(self, width: int) -> Fragments:
         """Return as much of the line as fits. The mode and the sandbox are dropped last, because they say what may
@@ -63,26 +59,23 @@ class StatusLine:
         if not self._mode:
             return fit([("dim", "opening the session")], width)
         loud = "bold ansiyellow" if self._full >= 0.8 else "dim"
-        parts: list[tuple[int, Fragments]] = [  # how soon it goes when the line is narrow, and what it says
-            (0, [(_MODE[Mode(self._mode)], self._mode)]),
-            (3, [("dim", self._model)]),
-            (2, [(loud, self._context)]),
-            (4, [("dim", f"${self._cost:.2f}" if self._cost is not None else "")]),
-            (1, [("dim" if self._sandbox == "FULL" else "bold ansired", f"sandbox {self._sandbox}")]),
-            (5, [("dim", _NETWORK[MATRIX[Tier.NETWORK][Mode(self._mode)]])]),
-            (6, [("dim", "? /help")]),
+        parts = [  # rank (the highest goes first when the line is narrow), style and text
+            (0, _MODE[Mode(self._mode)], self._mode),
+            (3, "dim", self._model),
+            (2, loud, self._context),
+            (4, "dim", f"${self._cost:.2f}" if self._cost is not None else ""),
+            (1, "dim" if self._sandbox == "FULL" else "bold ansired", f"sandbox {self._sandbox}"),
+            (5, "dim", _NETWORK[MATRIX[Tier.NETWORK][Mode(self._mode)]]),
+            (6, "dim", "? /help"),
         ]
-        parts = [(rank, fragments) for rank, fragments in parts if fragments[0][1]]
+        parts = [part for part in parts if part[2]]
         while len(parts) > 1 and row_cells(_joined(parts)) > width:
-            parts.remove(max(parts, key=lambda part: part[0]))
+            parts.remove(max(parts))
         return fit(_joined(parts), width)
 
 
-def _joined(parts: list[tuple[int, Fragments]]) -> Fragments:
-    row: Fragments = []
-    for _, fragments in parts:
-        row += [*(_GAP if row else []), *fragments]
-    return row
+def _joined(parts: list[tuple[int, str, str]]) -> Fragments:
+    return [fragment for _, style, text in parts for fragment in (_GAP, (style, text))][1:]
 
 
 def _short(model: str) -> str:
@@ -107,8 +100,6 @@ class Wait:
                 self._until = now + event.wait
             case ModelText() | ModelThinking() | Changed() | RunEnded():
                 self._until = -math.inf
-            case _:
-                pass
 
     def words(self, now: float) -> str:
         """Return the remaining wait in words; empty if there is none."""
