@@ -4,21 +4,21 @@ A tool plans an action and words its result; it never acts. May import `policy.m
 `bash.py`.
 """
 
-from tools.bash import Bash
-from tools.edit import Edit
-from tools.glob import Glob
-from tools.grep import Grep
-from tools.ls import Ls
-from tools.read import Read
-from tools.tool import Tool
-from tools.write import Write
+from tools.bash import BashTool
+from tools.edit import EditTool
+from tools.glob import GlobTool
+from tools.grep import GrepTool
+from tools.ls import LsTool
+from tools.read import ReadTool
+from tools.tool import ModelTool
+from tools.write import WriteTool
 
-TOOLS: tuple[Tool, ...] = (
-    Bash(),
-    Read(),
-    Write(),
-    Edit(),
-    Glob(),
-    Grep(),
-    Ls(),
+TOOLS: tuple[ModelTool, ...] = (
+    BashTool(),
+    ReadTool(),
+    WriteTool(),
+    EditTool(),
+    GlobTool(),
+    GrepTool(),
+    LsTool(),
 )

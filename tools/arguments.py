@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
 from policy.model.verdict import Problem
-from tools.truncate import short
+from tools.text import short
 
 PATH_CAP = 4096  # characters
 PATTERN_CAP = 10_000
@@ -33,6 +33,10 @@ _FAULT_WORDS = {
     "string_too_long":    "is {length:,} characters long; at most {max_length:,} are taken",
 }
 # fmt: on
+_JSON_TYPES: dict[type, str] = {
+    **{type(None): "null", bool: "true or false", str: "text", int: "a number", float: "a number"},
+    **{list: "a list", dict: "an object"},
+}
 
 
 class Arguments(BaseModel):
@@ -164,18 +168,4 @@ def _fault(detail: ErrorDetails) -> str:
 
 def _kind(value: object) -> str:
     """Return the JSON type of a value, in JSON's words."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "true or false"
-        case str():
-            return "text"
-        case int() | float():
-            return "a number"
-        case list():
-            return "a list"
-        case dict():
-            return "an object"
-        case _:
-            return "something else"
+    return _JSON_TYPES.get(type(value), "something else")

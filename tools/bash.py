@@ -9,10 +9,9 @@ from policy.model.action import RunScript
 from policy.model.verdict import Problem
 from tools.arguments import SCRIPT_CAP, Arguments
 from tools.file_result import tell, violations
-from tools.seen_files import Seen
+from tools.paths import SeenFiles
+from tools.text import BYTES, LINES, Tail, count, seconds, size, tail
 from tools.tool import Finished, Keep, TextPart
-from tools.truncate import BYTES, LINES, Tail, tail
-from tools.units import count, seconds, size
 
 _TIMEOUT = 120
 _TIMEOUT_MOST = 600
@@ -29,7 +28,7 @@ class BashArgs(Arguments):
     ] = None
 
 
-class Bash:
+class BashTool:
     name = "bash"
     description = (
         "Run a bash script in the working folder, inside the sandbox. Each call starts a new shell: `cd` and variables "
@@ -41,13 +40,13 @@ class Bash:
     example = '{"command": "git status --short", "timeout": 60}'
     Args = BashArgs
 
-    def plan(self, args: BashArgs, cwd: str, seen: Seen) -> RunScript | Problem:
+    def plan(self, args: BashArgs, cwd: str, seen: SeenFiles) -> RunScript | Problem:
         if not args.command.strip():
             return Problem("the command is empty", "there is nothing to run", f"call `bash` with {self.example}")
         return RunScript(args.command, cwd, args.timeout)
 
     def render(
-        self, action: RunScript, finished: Finished, seen: Seen, *, keep: Keep | None = None
+        self, action: RunScript, finished: Finished, seen: SeenFiles, *, keep: Keep | None = None
     ) -> tuple[TextPart, ...]:
         if finished.problem is not None:
             lines = [tell(finished.problem)]
@@ -71,9 +70,7 @@ def _output(finished: Finished, keep: Keep | None) -> list[str]:
     if not out and not err:
         return ["(no output)"]
     shown_out, shown_err = _share(out, err)
-    where = ""
-    if shown_out.bytes or shown_err.bytes:
-        where = _kept(finished, keep)
+    where = _kept(finished, keep) if shown_out.bytes or shown_err.bytes else ""
     lines: list[str] = []
     for name, shown in (("stdout", shown_out), ("stderr", shown_err)):
         if not shown.text:

@@ -7,11 +7,10 @@ from pydantic import Field
 from policy.model.action import EditFile
 from policy.model.verdict import Problem
 from tools.arguments import CONTENT_CAP, PATH_CAP, Arguments
-from tools.file_result import Change, answer_of, change_lines, problem_parts
-from tools.resolve_path import place
-from tools.seen_files import Seen
-from tools.tool import Finished, Keep, TextPart
-from tools.units import count
+from tools.file_result import FileTool, PlacedFile, change_lines
+from tools.paths import SeenFiles, place
+from tools.text import count
+from tools.tool import TextPart
 
 
 class EditArgs(Arguments):
@@ -23,11 +22,11 @@ class EditArgs(Arguments):
     replace_all: Annotated[bool, Field(description="Replace every place; otherwise there must be exactly one.")] = False
 
 
-class EditAnswer(Change):
+class EditAnswer(PlacedFile):
     count: int
 
 
-class Edit:
+class EditTool(FileTool):
     name = "edit"
     description = (
         "Replace an exact piece of text in a file. `old_string` must be in the file exactly once, unless `replace_all` "
@@ -36,8 +35,9 @@ class Edit:
     )
     example = '{"path": "src/main.py", "old_string": "retries = 3", "new_string": "retries = 5"}'
     Args = EditArgs
+    Answer = EditAnswer
 
-    def plan(self, args: EditArgs, cwd: str, seen: Seen) -> EditFile | Problem:
+    def plan(self, args: EditArgs, cwd: str, seen: SeenFiles) -> EditFile | Problem:
         path = place(args.path, cwd)
         if isinstance(path, Problem):
             return path
@@ -50,13 +50,8 @@ class Edit:
             return Problem(what, "`old_string` and `new_string` are the same", "give a `new_string` that differs")
         return EditFile(path, args.old_string, args.new_string, args.replace_all, seen.digest(path))
 
-    def render(
-        self, action: EditFile, finished: Finished, seen: Seen, *, keep: Keep | None = None
-    ) -> tuple[TextPart, ...]:
-        answer = answer_of(EditAnswer, finished)
-        if isinstance(answer, Problem):
-            return problem_parts(answer, finished)
-        seen.note(action.path, answer.sha256)
-        seen.note(answer.real, answer.sha256)
+    def parts(self, action: EditFile, answer: EditAnswer, seen: SeenFiles) -> tuple[TextPart, ...]:
+        for path in (action.path, answer.real):
+            seen.note(path, answer.sha256)
         headline = f"edited `{action.path}`: {count(answer.count, 'replacement')}, {count(answer.lines, 'line')} now"
         return (TextPart("\n".join([headline, *change_lines(answer)])),)

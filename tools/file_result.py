@@ -1,12 +1,16 @@
 """The sandbox's answer to a file action, parsed once: it comes from a confined process, and is not taken on trust."""
 
-from typing import TypeVar
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from policy.model.verdict import Problem
-from tools.tool import Finished, TextPart
-from tools.truncate import short
+from tools.paths import SeenFiles
+from tools.text import short
+from tools.tool import Finished, Keep, ResultPart, TextPart
+
+_AGAIN = "try again; if it stays so, tell the user"
 
 
 class Answer(BaseModel):
@@ -21,7 +25,7 @@ class ProblemAnswer(Answer):
     fix: str
 
 
-class Change(Answer):
+class PlacedFile(Answer):
     """A file that was put in place. `diff` lines, and how many more there were; `notes` in words."""
 
     real: str
@@ -48,9 +52,7 @@ def answer_of(shape: type[A], finished: Finished) -> A | Problem:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "the whole"
         why = f"`{short(where)}`: {short(first['msg'].lower(), 100)}"
-        return Problem(
-            "the sandbox gave an answer that makes no sense", why, "try again; if it stays so, tell the user"
-        )
+        return Problem("the sandbox gave an answer that makes no sense", why, _AGAIN)
 
 
 def problem_of(finished: Finished) -> Problem | None:
@@ -59,16 +61,13 @@ def problem_of(finished: Finished) -> Problem | None:
         return finished.problem
     if "problem" in finished.data:
         try:
-            problem_parts = ProblemAnswer.model_validate(finished.data["problem"])
+            stated = ProblemAnswer.model_validate(finished.data["problem"])
         except ValidationError:
-            return Problem(
-                "the action failed", "the sandbox did not say why", "try again; if it stays so, tell the user"
-            )
-        return Problem(problem_parts.what, problem_parts.why, problem_parts.fix)
+            return Problem("the action failed", "the sandbox did not say why", _AGAIN)
+        return Problem(stated.what, stated.why, stated.fix)
     if finished.ended_by is not None and not finished.data:
-        return Problem(
-            "the action was stopped", f"it reached the {short(finished.ended_by)} limit", "ask for less at a time"
-        )
+        why = f"it reached the {short(finished.ended_by)} limit"
+        return Problem("the action was stopped", why, "ask for less at a time")
     return None
 
 
@@ -80,11 +79,6 @@ def failed(finished: Finished) -> bool:
 def tell(problem: Problem) -> str:
     """Return a Problem as text for the model."""
     return f"error: {problem.what}\nwhy: {problem.why}\nfix: {problem.fix}"
-
-
-def problem_parts(problem: Problem, finished: Finished) -> tuple[TextPart, ...]:
-    """Return a Problem and the stopped attempts as a whole result."""
-    return (TextPart("\n".join([tell(problem), *violations(finished)])),)
 
 
 def violations(finished: Finished) -> list[str]:
@@ -100,7 +94,25 @@ def violations(finished: Finished) -> list[str]:
     return remarks
 
 
-def change_lines(change: Change) -> list[str]:
+class FileTool(ABC):
+    """The rendering of an answer of the sandbox to a file action; a subclass words one kind of answer."""
+
+    Answer: ClassVar[type[BaseModel]]
+
+    def render(
+        self, action: Any, finished: Finished, seen: SeenFiles, *, keep: Keep | None = None
+    ) -> tuple[ResultPart, ...]:
+        answer = answer_of(self.Answer, finished)
+        if isinstance(answer, Problem):
+            return (TextPart("\n".join([tell(answer), *violations(finished)])),)
+        return self.parts(action, answer, seen)
+
+    @abstractmethod
+    def parts(self, action: Any, answer: Any, seen: SeenFiles) -> tuple[ResultPart, ...]:
+        """Return the text for the model about a valid answer, and note the content that the model now has seen."""
+
+
+def change_lines(change: PlacedFile) -> list[str]:
     """Return the diff and the notes of a change as lines of a result."""
     lines = list(change.diff)
     if change.dropped:

@@ -8,12 +8,10 @@ from pydantic import Field
 from policy.model.action import GlobFiles
 from policy.model.verdict import Problem
 from tools.arguments import PATH_CAP, Arguments
-from tools.file_result import Answer, answer_of, problem_parts
-from tools.resolve_path import place
-from tools.seen_files import Seen
-from tools.tool import Finished, Keep, TextPart
-from tools.truncate import head
-from tools.units import count
+from tools.file_result import Answer, FileTool
+from tools.paths import SeenFiles, place
+from tools.text import count, head
+from tools.tool import TextPart
 
 _ROOM = 100_000  # characters of one result
 _SPECIAL = "*?[{\\"
@@ -35,7 +33,7 @@ class GlobAnswer(Answer):
     late: bool
 
 
-class Glob:
+class GlobTool(FileTool):
     name = "glob"
     description = (
         "Find files by name, newest first, at most 1,000. `*` and `?` stay within a name, `**/` crosses folders, "
@@ -44,8 +42,9 @@ class Glob:
     )
     example = '{"pattern": "**/*.py", "path": "src"}'
     Args = GlobArgs
+    Answer = GlobAnswer
 
-    def plan(self, args: GlobArgs, cwd: str, seen: Seen) -> GlobFiles | Problem:
+    def plan(self, args: GlobArgs, cwd: str, seen: SeenFiles) -> GlobFiles | Problem:
         pattern, folder = args.pattern, args.path
         what = f"cannot look for `{args.pattern[:200]}`"
         if pattern.startswith("/"):
@@ -61,12 +60,7 @@ class Glob:
         root = place("." if folder is None else folder, cwd)
         return root if isinstance(root, Problem) else GlobFiles(pattern, root)
 
-    def render(
-        self, action: GlobFiles, finished: Finished, seen: Seen, *, keep: Keep | None = None
-    ) -> tuple[TextPart, ...]:
-        answer = answer_of(GlobAnswer, finished)
-        if isinstance(answer, Problem):
-            return problem_parts(answer, finished)
+    def parts(self, action: GlobFiles, answer: GlobAnswer, seen: SeenFiles) -> tuple[TextPart, ...]:
         names, left = head([posixpath.join(action.root, name) for name in answer.names], _ROOM)
         left += answer.total - len(answer.names)
         lines = [f"{count(answer.total, 'file')} below `{action.root}` for `{action.pattern}`"]

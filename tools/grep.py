@@ -7,12 +7,10 @@ from pydantic import Field, Strict
 from policy.model.action import GrepFiles
 from policy.model.verdict import Problem
 from tools.arguments import PATH_CAP, PATTERN_CAP, Arguments
-from tools.file_result import Answer, answer_of, problem_parts
-from tools.resolve_path import place
-from tools.seen_files import Seen
-from tools.tool import Finished, Keep, TextPart
-from tools.truncate import BYTES, head
-from tools.units import count
+from tools.file_result import Answer, FileTool
+from tools.paths import SeenFiles, place
+from tools.text import BYTES, count, head
+from tools.tool import TextPart
 
 
 class GrepArgs(Arguments):
@@ -43,7 +41,7 @@ class GrepAnswer(Answer):
     late: bool
 
 
-class Grep:
+class GrepTool(FileTool):
     name = "grep"
     description = (
         "Search the contents of files for a regular expression. Uses ripgrep when the sandbox has it: then what "
@@ -52,8 +50,9 @@ class Grep:
     )
     example = '{"pattern": "def main\\\\(", "path": "src", "glob": "*.py", "context": 2}'
     Args = GrepArgs
+    Answer = GrepAnswer
 
-    def plan(self, args: GrepArgs, cwd: str, seen: Seen) -> GrepFiles | Problem:
+    def plan(self, args: GrepArgs, cwd: str, seen: SeenFiles) -> GrepFiles | Problem:
         if "\n" in args.pattern:
             what = "cannot search for a pattern of several lines"
             return Problem(what, "files are searched line by line", "search for one line, with `context` around it")
@@ -62,12 +61,7 @@ class Grep:
             return root
         return GrepFiles(args.pattern, root, args.glob, args.ignore_case, args.files_only, args.context, args.limit)
 
-    def render(
-        self, action: GrepFiles, finished: Finished, seen: Seen, *, keep: Keep | None = None
-    ) -> tuple[TextPart, ...]:
-        answer = answer_of(GrepAnswer, finished)
-        if isinstance(answer, Problem):
-            return problem_parts(answer, finished)
+    def parts(self, action: GrepFiles, answer: GrepAnswer, seen: SeenFiles) -> tuple[TextPart, ...]:
         body = [path for path, _ in answer.files] if action.files_only else _grouped(answer)
         shown, left = head(body, BYTES)
         lines = [_headline(action, answer), *shown]

@@ -7,12 +7,10 @@ from pydantic import Field, Strict
 from policy.model.action import ListFolder
 from policy.model.verdict import Problem
 from tools.arguments import PATH_CAP, Arguments
-from tools.file_result import Answer, answer_of, problem_parts
-from tools.resolve_path import place
-from tools.seen_files import Seen
-from tools.tool import Finished, Keep, TextPart
-from tools.truncate import BYTES, head
-from tools.units import count
+from tools.file_result import Answer, FileTool
+from tools.paths import SeenFiles, place
+from tools.text import BYTES, count, head
+from tools.tool import TextPart
 
 _Kind = Literal["file", "folder", "link", "pipe", "socket", "device", "unknown"]
 
@@ -30,7 +28,7 @@ class LsAnswer(Answer):
     unsorted: bool
 
 
-class Ls:
+class LsTool(FileTool):
     name = "ls"
     description = (
         "List a folder by name, dot files included, at most 1,000 entries: folders end in `/`, files show their size, "
@@ -38,38 +36,27 @@ class Ls:
     )
     example = '{"path": "src"}'
     Args = LsArgs
+    Answer = LsAnswer
 
-    def plan(self, args: LsArgs, cwd: str, seen: Seen) -> ListFolder | Problem:
+    def plan(self, args: LsArgs, cwd: str, seen: SeenFiles) -> ListFolder | Problem:
         path = place("." if args.path is None else args.path, cwd)
         return path if isinstance(path, Problem) else ListFolder(path)
 
-    def render(
-        self, action: ListFolder, finished: Finished, seen: Seen, *, keep: Keep | None = None
-    ) -> tuple[TextPart, ...]:
-        answer = answer_of(LsAnswer, finished)
-        if isinstance(answer, Problem):
-            return problem_parts(answer, finished)
+    def parts(self, action: ListFolder, answer: LsAnswer, seen: SeenFiles) -> tuple[TextPart, ...]:
         if not answer.entries:
             return (TextPart(f"`{action.path}` is empty"),)
         shown, left = head([_line(*entry) for entry in answer.entries], BYTES)
         if answer.total is None:
             lines = [f"`{action.path}`, more than 200,000 entries:", *shown]
             lines.append("[not all of them are shown: look for names with `glob`]")
-            return (TextPart("\n".join(lines)),)
-        lines = [f"`{action.path}`, {count(answer.total, 'entry', 'entries')}:", *shown]
-        left += answer.total - len(answer.entries)
-        if left:
-            lines.append(f"[{count(left, 'more entry', 'more entries')} not shown: look for names with `glob`]")
+        else:
+            lines = [f"`{action.path}`, {count(answer.total, 'entry', 'entries')}:", *shown]
+            left += answer.total - len(answer.entries)
+            if left:
+                lines.append(f"[{count(left, 'more entry', 'more entries')} not shown: look for names with `glob`]")
         return (TextPart("\n".join(lines)),)
 
 
 def _line(name: str, kind: str, size: int | None, target: str | None) -> str:
-    match kind:
-        case "file":
-            return f"{name}  {count(size or 0, 'byte')}"
-        case "folder":
-            return f"{name}/"
-        case "link":
-            return f"{name} -> {target}"
-        case _:
-            return f"{name}  ({kind})"
+    endings = {"file": f"  {count(size or 0, 'byte')}", "folder": "/", "link": f" -> {target}"}
+    return name + endings.get(kind, f"  ({kind})")

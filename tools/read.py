@@ -7,11 +7,10 @@ from pydantic import Field, RootModel
 from policy.model.action import ReadFile
 from policy.model.verdict import Problem
 from tools.arguments import PATH_CAP, Arguments
-from tools.file_result import Answer, answer_of, problem_parts
-from tools.resolve_path import place
-from tools.seen_files import MASKED, Seen
-from tools.tool import Finished, ImagePart, Keep, Part, TextPart
-from tools.units import count, size
+from tools.file_result import Answer, FileTool
+from tools.paths import MASKED, SeenFiles, place
+from tools.text import count, size
+from tools.tool import ImagePart, ResultPart, TextPart
 
 _LINES = 2000
 
@@ -58,7 +57,7 @@ class ReadAnswer(RootModel[Annotated[_Text | _Image | _Binary | _Empty, Field(di
     pass
 
 
-class Read:
+class ReadTool(FileTool):
     name = "read"
     description = (
         f"Read a file. Shows {_LINES:,} lines unless `limit` says otherwise, each with its number and a tab before it "
@@ -67,19 +66,17 @@ class Read:
     )
     example = '{"path": "src/main.py", "offset": 1, "limit": 200}'
     Args = ReadArgs
+    Answer = ReadAnswer
 
-    def plan(self, args: ReadArgs, cwd: str, seen: Seen) -> ReadFile | Problem:
+    def plan(self, args: ReadArgs, cwd: str, seen: SeenFiles) -> ReadFile | Problem:
         path = place(args.path, cwd)
         return path if isinstance(path, Problem) else ReadFile(path, args.offset, args.limit)
 
-    def render(self, action: ReadFile, finished: Finished, seen: Seen, *, keep: Keep | None = None) -> tuple[Part, ...]:
-        answer = answer_of(ReadAnswer, finished)
-        if isinstance(answer, Problem):
-            return problem_parts(answer, finished)
+    def parts(self, action: ReadFile, answer: ReadAnswer, seen: SeenFiles) -> tuple[ResultPart, ...]:
         content = answer.root
         if content.sha256 is not None:
-            seen.note(action.path, content.sha256)
-            seen.note(content.real, content.sha256)
+            for path in (action.path, content.real):
+                seen.note(path, content.sha256)
         match content:
             case _Empty():
                 return (TextPart(f"`{action.path}` is empty"),)
@@ -93,13 +90,10 @@ class Read:
                 )
             case _Text():
                 if any(MASKED in line for line in content.lines):
-                    seen.mask(action.path, True)
-                    seen.mask(content.real, True)
-                return (TextPart("\n".join([*_numbered(action, content), *_remarks(action, content)])),)
-
-
-def _numbered(action: ReadFile, content: _Text) -> list[str]:
-    return [f"{number:6}\t{line}" for number, line in enumerate(content.lines, action.offset)]
+                    for path in (action.path, content.real):
+                        seen.mask(path, True)
+                lines = [f"{number:6}\t{line}" for number, line in enumerate(content.lines, action.offset)]
+                return (TextPart("\n".join([*lines, *_remarks(action, content)])),)
 
 
 def _remarks(action: ReadFile, content: _Text) -> list[str]:

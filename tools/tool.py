@@ -9,10 +9,8 @@ from policy.model.action import Action
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem
 from tools.arguments import Arguments
-from tools.seen_files import Seen
-from tools.truncate import short
-
-__all__ = ["Attempt", "Finished", "ImagePart", "Keep", "Part", "Seen", "Spec", "TextPart", "Tool", "find", "specs"]
+from tools.paths import SeenFiles
+from tools.text import short
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +24,13 @@ class ImagePart:
     data: str  # base64
 
 
-Part = TextPart | ImagePart
+ResultPart = TextPart | ImagePart
 
 # Stores (stdout, stderr) whole, at most 10 MB, and answers the path, or None when nothing is kept. May raise OSError.
 Keep = Callable[[bytes, bytes], str | None]
 
 
-class Attempt(Protocol):
+class BlockedAttempt(Protocol):
     """An attempt that the boundary stopped. `inferred` is True if it was concluded from the program's own message."""
 
     @property
@@ -61,14 +59,14 @@ class Finished(Protocol):
     @property
     def truncated(self) -> bool: ...
     @property
-    def violations(self) -> Sequence[Attempt]: ...
+    def violations(self) -> Sequence[BlockedAttempt]: ...
     @property
     def problem(self) -> Problem | None: ...
     @property
     def data(self) -> Mapping[str, object]: ...
 
 
-class Tool(Protocol):
+class ModelTool(Protocol):
     """One tool. `Any` stands where each tool has its own pair of types: the arguments, and the action it plans.
 
     `example` is a right call as JSON text; a Problem about wrong arguments shows it.
@@ -83,11 +81,13 @@ class Tool(Protocol):
     @property
     def Args(self) -> type[Arguments]: ...
 
-    def plan(self, args: Any, cwd: str, seen: Seen) -> Action | Problem:
+    def plan(self, args: Any, cwd: str, seen: SeenFiles) -> Action | Problem:
         """Return the action that these arguments request. Pure: no disk, no clock. `cwd` is absolute."""
         ...
 
-    def render(self, action: Any, finished: Finished, seen: Seen, *, keep: Keep | None = None) -> tuple[Part, ...]:
+    def render(
+        self, action: Any, finished: Finished, seen: SeenFiles, *, keep: Keep | None = None
+    ) -> tuple[ResultPart, ...]:
         """Return the text for the model about the end of `action`, which this tool planned, and note the content it now
         has seen.
 
@@ -105,12 +105,12 @@ class Spec:
     schema: dict[str, object]
 
 
-def specs(tools: Sequence[Tool]) -> tuple[Spec, ...]:
+def specs(tools: Sequence[ModelTool]) -> tuple[Spec, ...]:
     """Return the descriptions of `tools` for a model, in order."""
     return tuple(Spec(tool.name, tool.description, tool.Args.schema_for_model()) for tool in tools)
 
 
-def find(tools: Sequence[Tool], name: str) -> Tool | Problem:
+def find(tools: Sequence[ModelTool], name: str) -> ModelTool | Problem:
     """Return the tool that the model named, or the Problem that lists the tools."""
     for tool in tools:
         if tool.name == name:

@@ -7,11 +7,10 @@ from pydantic import Field
 from policy.model.action import WriteFile
 from policy.model.verdict import Problem
 from tools.arguments import CONTENT_CAP, PATH_CAP, Arguments
-from tools.file_result import Change, answer_of, change_lines, problem_parts
-from tools.resolve_path import place
-from tools.seen_files import MASKED, Seen
-from tools.tool import Finished, Keep, TextPart
-from tools.units import count
+from tools.file_result import FileTool, PlacedFile, change_lines
+from tools.paths import MASKED, SeenFiles, place
+from tools.text import count
+from tools.tool import TextPart
 
 
 class WriteArgs(Arguments):
@@ -19,14 +18,14 @@ class WriteArgs(Arguments):
     content: Annotated[str, Field(max_length=CONTENT_CAP, description="Everything that the file shall hold.")]
 
 
-class WriteAnswer(Change):
+class WriteAnswer(PlacedFile):
     created: bool
     changed: bool
     was: int | None
     folders: int
 
 
-class Write:
+class WriteTool(FileTool):
     name = "write"
     description = (
         "Make a file, or replace all of it; missing folders are made. To change a part of a file, use `edit`: it costs "
@@ -34,31 +33,25 @@ class Write:
     )
     example = '{"path": "notes/plan.md", "content": "# Plan\\n"}'
     Args = WriteArgs
+    Answer = WriteAnswer
 
-    def plan(self, args: WriteArgs, cwd: str, seen: Seen) -> WriteFile | Problem:
+    def plan(self, args: WriteArgs, cwd: str, seen: SeenFiles) -> WriteFile | Problem:
         path = place(args.path, cwd)
         if isinstance(path, Problem):
             return path
         if args.path.endswith("/"):
-            return Problem(
-                f"cannot write `{path}/`", "the path ends in a slash, as a folder's does", "name the file in it"
-            )
+            why = "the path ends in a slash, as a folder's does"
+            return Problem(f"cannot write `{path}/`", why, "name the file in it")
         if MASKED in args.content and seen.masked(path):
             what = f"cannot write `{path}` with `{MASKED}` in it"
             why = "that is how a secret was shown to you; the file holds the secret itself, which would be lost"
             return Problem(what, why, "change the lines around it with `edit`, which leaves it as it is")
         return WriteFile(path, args.content)
 
-    def render(
-        self, action: WriteFile, finished: Finished, seen: Seen, *, keep: Keep | None = None
-    ) -> tuple[TextPart, ...]:
-        answer = answer_of(WriteAnswer, finished)
-        if isinstance(answer, Problem):
-            return problem_parts(answer, finished)
-        seen.note(action.path, answer.sha256)
-        seen.note(answer.real, answer.sha256)
-        seen.mask(action.path, False)
-        seen.mask(answer.real, False)
+    def parts(self, action: WriteFile, answer: WriteAnswer, seen: SeenFiles) -> tuple[TextPart, ...]:
+        for path in (action.path, answer.real):
+            seen.note(path, answer.sha256)
+            seen.mask(path, False)
         return (TextPart("\n".join([_headline(action, answer), *change_lines(answer)])),)
 
 

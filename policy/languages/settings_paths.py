@@ -13,7 +13,7 @@ from functools import lru_cache
 from policy.model.glob import glob
 
 
-class Kind(Enum):
+class SettingKind(Enum):
     """The ways in which the value of a setting names paths.
 
     Attributes:
@@ -39,94 +39,94 @@ class Kind(Enum):
 
 # fmt: off
 # Full names of settings in lower case (the first pattern that fits counts). `*` stands for any text, dots included.
-GIT: tuple[tuple[str, Kind], ...] = (
-    ("core.hookspath",            Kind.HOOKS),
-    ("init.templatedir",          Kind.FILE),     # its hooks become those of a new repository
-    ("core.attributesfile",       Kind.FILE),     # chooses among the drivers and filters of the settings
-    ("commit.template",           Kind.FILE),
-    ("include.path",              Kind.FILE),
-    ("includeif.*.path",          Kind.FILE),
-    ("difftool.*.path",           Kind.FILE),
-    ("mergetool.*.path",          Kind.FILE),
-    ("browser.*.path",            Kind.FILE),
-    ("man.*.path",                Kind.FILE),
-    ("lfs.customtransfer.*.path", Kind.FILE),
-    ("instaweb.modulepath",       Kind.FILE),
-    ("alias.*",                   Kind.TYPED),
-    ("guitool.*.cmd",             Kind.TYPED),
-    ("difftool.*.cmd",            Kind.TYPED),
-    ("mergetool.*.cmd",           Kind.TYPED),
-    ("browser.*.cmd",             Kind.TYPED),
-    ("man.*.cmd",                 Kind.TYPED),
-    ("instaweb.httpd",            Kind.TYPED),
-    ("imap.tunnel",               Kind.TYPED),
-    ("sendemail.*cmd",            Kind.TYPED),
-    ("sendemail.*smtpserver",     Kind.TYPED),
-    ("remote.*.uploadpack",       Kind.COMMAND),
-    ("remote.*.receivepack",      Kind.COMMAND),
-    ("submodule.*.update",        Kind.TYPED),
-    ("core.fsmonitor",            Kind.COMMAND),
-    ("core.alternaterefscommand", Kind.COMMAND),
-    ("core.askpass",              Kind.COMMAND),
-    ("core.gitproxy",             Kind.COMMAND),
-    ("core.sshcommand",           Kind.COMMAND),
-    ("*.editor",                  Kind.COMMAND),  # core, sequence
-    ("core.pager",                Kind.COMMAND),
-    ("pager.*",                   Kind.COMMAND),
-    ("credential.*helper",        Kind.COMMAND),
-    ("diff.external",             Kind.COMMAND),
-    ("interactive.difffilter",    Kind.COMMAND),
-    ("*.textconv",                Kind.COMMAND),
-    ("filter.*.clean",            Kind.COMMAND),
-    ("filter.*.smudge",           Kind.COMMAND),
-    ("filter.*.process",          Kind.COMMAND),
-    ("lfs.extension.*.clean",     Kind.COMMAND),
-    ("lfs.extension.*.smudge",    Kind.COMMAND),
-    ("merge.*.driver",            Kind.COMMAND),
-    ("gpg.*program",              Kind.COMMAND),
-    ("*.defaultkeycommand",       Kind.COMMAND),
-    ("uploadpack.packobjectshook", Kind.COMMAND),
-    ("gc.recentobjectshook",      Kind.COMMAND),
-    ("*.command",                 Kind.COMMAND),  # diff, hook, tar, trailer
-    ("trailer.*.cmd",             Kind.COMMAND),
+GIT: tuple[tuple[str, SettingKind], ...] = (
+    ("core.hookspath",            SettingKind.HOOKS),
+    ("init.templatedir",          SettingKind.FILE),     # its hooks become those of a new repository
+    ("core.attributesfile",       SettingKind.FILE),     # chooses among the drivers and filters of the settings
+    ("commit.template",           SettingKind.FILE),
+    ("include.path",              SettingKind.FILE),
+    ("includeif.*.path",          SettingKind.FILE),
+    ("difftool.*.path",           SettingKind.FILE),
+    ("mergetool.*.path",          SettingKind.FILE),
+    ("browser.*.path",            SettingKind.FILE),
+    ("man.*.path",                SettingKind.FILE),
+    ("lfs.customtransfer.*.path", SettingKind.FILE),
+    ("instaweb.modulepath",       SettingKind.FILE),
+    ("alias.*",                   SettingKind.TYPED),
+    ("guitool.*.cmd",             SettingKind.TYPED),
+    ("difftool.*.cmd",            SettingKind.TYPED),
+    ("mergetool.*.cmd",           SettingKind.TYPED),
+    ("browser.*.cmd",             SettingKind.TYPED),
+    ("man.*.cmd",                 SettingKind.TYPED),
+    ("instaweb.httpd",            SettingKind.TYPED),
+    ("imap.tunnel",               SettingKind.TYPED),
+    ("sendemail.*cmd",            SettingKind.TYPED),
+    ("sendemail.*smtpserver",     SettingKind.TYPED),
+    ("remote.*.uploadpack",       SettingKind.COMMAND),
+    ("remote.*.receivepack",      SettingKind.COMMAND),
+    ("submodule.*.update",        SettingKind.TYPED),
+    ("core.fsmonitor",            SettingKind.COMMAND),
+    ("core.alternaterefscommand", SettingKind.COMMAND),
+    ("core.askpass",              SettingKind.COMMAND),
+    ("core.gitproxy",             SettingKind.COMMAND),
+    ("core.sshcommand",           SettingKind.COMMAND),
+    ("*.editor",                  SettingKind.COMMAND),  # core, sequence
+    ("core.pager",                SettingKind.COMMAND),
+    ("pager.*",                   SettingKind.COMMAND),
+    ("credential.*helper",        SettingKind.COMMAND),
+    ("diff.external",             SettingKind.COMMAND),
+    ("interactive.difffilter",    SettingKind.COMMAND),
+    ("*.textconv",                SettingKind.COMMAND),
+    ("filter.*.clean",            SettingKind.COMMAND),
+    ("filter.*.smudge",           SettingKind.COMMAND),
+    ("filter.*.process",          SettingKind.COMMAND),
+    ("lfs.extension.*.clean",     SettingKind.COMMAND),
+    ("lfs.extension.*.smudge",    SettingKind.COMMAND),
+    ("merge.*.driver",            SettingKind.COMMAND),
+    ("gpg.*program",              SettingKind.COMMAND),
+    ("*.defaultkeycommand",       SettingKind.COMMAND),
+    ("uploadpack.packobjectshook", SettingKind.COMMAND),
+    ("gc.recentobjectshook",      SettingKind.COMMAND),
+    ("*.command",                 SettingKind.COMMAND),  # diff, hook, tar, trailer
+    ("trailer.*.cmd",             SettingKind.COMMAND),
 )
 # `section.name` of Mercurial, and the names of npm (`.npmrc` has no sections).
-MERCURIAL: tuple[tuple[str, Kind], ...] = (
-    ("hooks.*",                   Kind.COMMAND),
-    ("extensions.*",              Kind.FILE),
-    ("alias.*",                   Kind.TYPED),
-    ("ui.editor",                 Kind.COMMAND),
-    ("ui.ssh",                    Kind.COMMAND),
-    ("ui.merge",                  Kind.COMMAND),
-    ("pager.pager",               Kind.COMMAND),
-    ("extdiff.*",                 Kind.TYPED),
-    ("merge-tools.*.executable",  Kind.COMMAND),
-    ("fix.*:command",             Kind.TYPED),
-    ("*encode.*",                 Kind.COMMAND),
+MERCURIAL: tuple[tuple[str, SettingKind], ...] = (
+    ("hooks.*",                   SettingKind.COMMAND),
+    ("extensions.*",              SettingKind.FILE),
+    ("alias.*",                   SettingKind.TYPED),
+    ("ui.editor",                 SettingKind.COMMAND),
+    ("ui.ssh",                    SettingKind.COMMAND),
+    ("ui.merge",                  SettingKind.COMMAND),
+    ("pager.pager",               SettingKind.COMMAND),
+    ("extdiff.*",                 SettingKind.TYPED),
+    ("merge-tools.*.executable",  SettingKind.COMMAND),
+    ("fix.*:command",             SettingKind.TYPED),
+    ("*encode.*",                 SettingKind.COMMAND),
 )
-NPM: tuple[tuple[str, Kind], ...] = (
-    ("script-shell",              Kind.COMMAND),
-    ("shell",                     Kind.COMMAND),
-    ("node-options",              Kind.COMMAND),
-    ("git",                       Kind.COMMAND),
-    ("editor",                    Kind.COMMAND),
-    ("browser",                   Kind.COMMAND),
-    ("viewer",                    Kind.COMMAND),
-    ("onload-script",             Kind.FILE),
-    ("init-module",               Kind.FILE),
-    ("userconfig",                Kind.FILE),
-    ("globalconfig",              Kind.FILE),
+NPM: tuple[tuple[str, SettingKind], ...] = (
+    ("script-shell",              SettingKind.COMMAND),
+    ("shell",                     SettingKind.COMMAND),
+    ("node-options",              SettingKind.COMMAND),
+    ("git",                       SettingKind.COMMAND),
+    ("editor",                    SettingKind.COMMAND),
+    ("browser",                   SettingKind.COMMAND),
+    ("viewer",                    SettingKind.COMMAND),
+    ("onload-script",             SettingKind.FILE),
+    ("init-module",               SettingKind.FILE),
+    ("userconfig",                SettingKind.FILE),
+    ("globalconfig",              SettingKind.FILE),
 )
-SSH: tuple[tuple[str, Kind], ...] = (
-    ("proxycommand",              Kind.COMMAND),
-    ("localcommand",              Kind.COMMAND),
-    ("knownhostscommand",         Kind.COMMAND),
-    ("match",                     Kind.COMMAND),  # `exec`
-    ("pkcs11provider",            Kind.FILE),
-    ("securitykeyprovider",       Kind.FILE),
-    ("xauthlocation",             Kind.FILE),
+SSH: tuple[tuple[str, SettingKind], ...] = (
+    ("proxycommand",              SettingKind.COMMAND),
+    ("localcommand",              SettingKind.COMMAND),
+    ("knownhostscommand",         SettingKind.COMMAND),
+    ("match",                     SettingKind.COMMAND),  # `exec`
+    ("pkcs11provider",            SettingKind.FILE),
+    ("securitykeyprovider",       SettingKind.FILE),
+    ("xauthlocation",             SettingKind.FILE),
 )
-VARIABLES: Mapping[str, Kind] = {
+VARIABLES: Mapping[str, SettingKind] = {
     **dict.fromkeys(
         (
             *("GIT_EXTERNAL_DIFF", "GIT_EDITOR", "GIT_SEQUENCE_EDITOR", "GIT_SSH_COMMAND", "GIT_SSH", "GIT_ASKPASS"),
@@ -141,7 +141,7 @@ VARIABLES: Mapping[str, Kind] = {
             *("P4EDITOR", "P4DIFF", "P4MERGE", "P4PAGER", "TAR_OPTIONS"),
             *("RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER", "CARGO_BUILD_RUSTC_WRAPPER"),
         ),
-        Kind.COMMAND,
+        SettingKind.COMMAND,
     ),
     **dict.fromkeys(
         (
@@ -154,19 +154,19 @@ VARIABLES: Mapping[str, Kind] = {
             *("GIT_ATTR_SYSTEM", "LESSKEYIN", "LESSKEY", "XINITRC", "NODE_REPL_EXTERNAL_MODULE"),
             *("SCREENRC", "GRADLE_USER_HOME", "P4CONFIG", "P4ENVIRO"),
         ),
-        Kind.FILE,
+        SettingKind.FILE,
     ),
     **dict.fromkeys(
         (
             *("LD_PRELOAD", "LD_AUDIT", "DYLD_INSERT_LIBRARIES", "DOTNET_STARTUP_HOOKS", "KUBECONFIG", "HGRCPATH"),
             *("PHP_INI_SCAN_DIR", "XDG_CONFIG_DIRS", "MAKEFILES"),
         ),
-        Kind.LIST,
+        SettingKind.LIST,
     ),
-    **dict.fromkeys(("GIT_DIR", "GIT_COMMON_DIR"), Kind.REPOSITORY),
-    **dict.fromkeys(("CC", "CXX"), Kind.SCRIPT),
-    **dict.fromkeys(("PS0", "PS1", "PS2", "PS4", "PROMPT", "PERL5DB"), Kind.TYPED),
-    "PYTHONPATH": Kind.MODULES,
+    **dict.fromkeys(("GIT_DIR", "GIT_COMMON_DIR"), SettingKind.REPOSITORY),
+    **dict.fromkeys(("CC", "CXX"), SettingKind.SCRIPT),
+    **dict.fromkeys(("PS0", "PS1", "PS2", "PS4", "PROMPT", "PERL5DB"), SettingKind.TYPED),
+    "PYTHONPATH": SettingKind.MODULES,
 }
 # githooks(5): what Git looks for in a folder of hooks. Where that is the whole workspace, which stays writable, these
 # are locked.
@@ -205,34 +205,34 @@ _DEEPEST = 4  # command lines inside the words of command lines
 
 
 @lru_cache(maxsize=1024)
-def kind_of(name: str, table: tuple[tuple[str, Kind], ...]) -> Kind | None:
+def kind_of(name: str, table: tuple[tuple[str, SettingKind], ...]) -> SettingKind | None:
     """Return how the setting with this full name names paths; None for one that names none."""
     lower = name.lower()
     return next((kind for pattern, kind in table if glob(lower, pattern)), None)
 
 
-def paths(kind: Kind, value: str, variables: Mapping[str, str]) -> Iterator[str]:
+def paths(kind: SettingKind, value: str, variables: Mapping[str, str]) -> Iterator[str]:
     """Yield the paths in a value, as they are written but for the expansion of variables: relative ones count from the
     folder in which the program starts. `variables`: what the user's environment says."""
     match kind:
-        case Kind.FILE | Kind.HOOKS:
+        case SettingKind.FILE | SettingKind.HOOKS:
             yield value
-        case Kind.LIST:
+        case SettingKind.LIST:
             yield from filter(None, re.split(r"[:\s]+", value))
-        case Kind.MODULES:
+        case SettingKind.MODULES:
             for folder in value.split(":"):
                 for name in ("sitecustomize", "usercustomize"):
                     yield f"{folder or '.'}/{name}.py"
                     yield f"{folder or '.'}/{name}"
-        case Kind.REPOSITORY:
+        case SettingKind.REPOSITORY:
             yield from (
                 f"{value}/{name}" for name in ("config", "config.worktree", "commondir", "hooks", "info/attributes")
             )
-        case Kind.SCRIPT:
+        case SettingKind.SCRIPT:
             yield from _in_command(value, variables, every=False, loose=False)
-        case Kind.COMMAND:
+        case SettingKind.COMMAND:
             yield from _in_command(value.removeprefix("!"), variables, every=True)
-        case Kind.TYPED:
+        case SettingKind.TYPED:
             yield from _in_command(value.removeprefix("!"), variables, every=False)
 
 

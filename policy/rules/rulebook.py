@@ -15,9 +15,7 @@ from policy.model.assessment import RULE_CONSEQUENCES, Consequence, RuleRef
 from policy.model.frozen import dataclass
 from policy.model.tier import Tier
 from policy.rules.rule import GRAMMARS, CommandRule, Flag, Operands, Role
-from policy.rules.rule_file import Chunk, RuleError, chunks
-
-__all__ = ["CommandRule", "RuleBook", "RuleError", "RuleExample", "parse_examples", "parse_rules"]
+from policy.rules.rule_file import Chunk, chunks
 
 
 @dataclass(frozen=True, slots=True)

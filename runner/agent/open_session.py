@@ -88,7 +88,7 @@ async def open_session(
     Raise SandboxUnavailable, AuditError, PlaceError, or a usage error for a limit; then nothing was run.
     """
     from tools import TOOLS
-    from tools.seen_files import Seen
+    from tools.paths import SeenFiles
 
     cwd = str(options.cwd)
     profile = replace(settings.profile, limits=apply_limits(settings.profile.limits, options.limits))
@@ -175,7 +175,7 @@ async def open_session(
             ),
             unattended=options.unattended,
             tools=TOOLS,
-            seen=Seen(),
+            seen=SeenFiles(),
             look=lambda: gather(cwd, environ, profile),
             rules=settings.rules,
             profile=profile,

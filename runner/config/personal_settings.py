@@ -17,7 +17,7 @@ from policy.languages.settings_paths import (
     NPM,
     SSH,
     VARIABLES,
-    Kind,
+    SettingKind,
     kind_of,
     located,
     paths,
@@ -38,7 +38,7 @@ _ASSIGNMENT = (  # a text, as those of `_SCRIPTS`: `re` compiles them at their f
     rf"""(?:^|[\s;&|(])(?:({_NAMES})=|set(?:env)?[ \t]+(?:-\S+[ \t]+)*({_NAMES})[ \t]+)"""
     r"""("(?:[^"\\]|\\.)*"|'[^']*'|[^\s;&|)]+)"""
 )
-_INI: tuple[tuple[tuple[tuple[str, Kind], ...], tuple[str, ...]], ...] = (
+_INI: tuple[tuple[tuple[tuple[str, SettingKind], ...], tuple[str, ...]], ...] = (
     (MERCURIAL, ("/etc/mercurial/hgrc", "~/.hgrc", "~/.config/hg/hgrc")),
     (NPM, ("~/.npmrc",)),
 )
@@ -113,7 +113,7 @@ def personal(workspace: str, home: str, environ: Mapping[str, str]) -> tuple[str
     return tuple(found)[: 2 * _MOST]
 
 
-def _patterns(path: str, kind: Kind, workspace: str, home: str) -> Iterator[str]:
+def _patterns(path: str, kind: SettingKind, workspace: str, home: str) -> Iterator[str]:
     place = located(path, workspace, home)
     if not place:
         return
@@ -125,31 +125,31 @@ def _patterns(path: str, kind: Kind, workspace: str, home: str) -> Iterator[str]
         tails.add(real[len(workspace) + 1 :])
     for tail in sorted(tails):
         if not tail:
-            yield from HOOKS if kind is Kind.HOOKS else ()
+            yield from HOOKS if kind is SettingKind.HOOKS else ()
         elif tail not in _GITS_OWN and tail.strip("*?[]/"):
             yield re.sub(r"[*?\[]", "?", tail)
 
 
-def _named(home: str, environ: Mapping[str, str], workspace: str) -> Iterator[tuple[Kind, str, bool]]:
+def _named(home: str, environ: Mapping[str, str], workspace: str) -> Iterator[tuple[SettingKind, str, bool]]:
     """Yield the kind and the value of every setting that names paths, and whether it is one of Git."""
     for name, value in environ.items():
         kind = VARIABLES.get(name) or VARIABLES.get(name.upper())
         if kind is not None and value:
-            yield kind, value, name.startswith("GIT_") and kind is not Kind.REPOSITORY
+            yield kind, value, name.startswith("GIT_") and kind is not SettingKind.REPOSITORY
     for name, value in _git(home, environ, workspace):
         if kind := kind_of(name, GIT):
             yield kind, value, True
         for text in (value, name.removeprefix("url.")):
             if text.startswith("ext::"):  # git-remote-ext(1)
-                yield Kind.COMMAND, text.removeprefix("ext::").removesuffix(".insteadof"), False
+                yield SettingKind.COMMAND, text.removeprefix("ext::").removesuffix(".insteadof"), False
     yield from ((kind, value, False) for kind, value in _in_files(home, environ, workspace))
 
 
-def _in_files(home: str, environ: Mapping[str, str], workspace: str) -> Iterator[tuple[Kind, str]]:
+def _in_files(home: str, environ: Mapping[str, str], workspace: str) -> Iterator[tuple[SettingKind, str]]:
     """Yield the kind and the value of every setting in the files of programs other than Git."""
     at = _at(home, environ)
     for place in _places(home, at):
-        yield Kind.FILE, place
+        yield SettingKind.FILE, place
     for table, files in _INI:
         more = {MERCURIAL: ("HGRCPATH",), NPM: ("NPM_CONFIG_USERCONFIG", "NPM_CONFIG_GLOBALCONFIG")}[table]
         given = (path for name in more for path in environ.get(name, "").split(":") if path)
@@ -163,7 +163,9 @@ def _in_files(home: str, environ: Mapping[str, str], workspace: str) -> Iterator
             yield from _structured(path, content)
 
 
-def _in_ini(left: list[str], table: tuple[tuple[str, Kind], ...], home: str) -> Iterator[tuple[Kind, str]]:
+def _in_ini(
+    left: list[str], table: tuple[tuple[str, SettingKind], ...], home: str
+) -> Iterator[tuple[SettingKind, str]]:
     """Yield what the files `left`, and those that they include, name."""
     for count, path in enumerate(left):
         if count >= _MOST_FILES:
@@ -171,13 +173,13 @@ def _in_ini(left: list[str], table: tuple[tuple[str, Kind], ...], home: str) -> 
         for name, value in _ini(_text(path)):
             if name == "%include":  # hgrc(5)
                 place = located(value, os.path.dirname(path), home)
-                yield Kind.FILE, place
+                yield SettingKind.FILE, place
                 left += [] if place in left else [place]
             elif kind := kind_of(name, table):
                 yield kind, value
 
 
-def _ssh(left: list[str], home: str) -> Iterator[tuple[Kind, str]]:
+def _ssh(left: list[str], home: str) -> Iterator[tuple[SettingKind, str]]:
     for count, path in enumerate(left):
         if count >= _MOST_FILES:
             return
@@ -187,11 +189,11 @@ def _ssh(left: list[str], home: str) -> Iterator[tuple[Kind, str]]:
             elif setting and setting[1].lower() == "include":  # paths count from the folder of the user's file
                 for each in setting[2].split():
                     place = located(each.strip('"'), f"{home}/.ssh", home)
-                    yield Kind.FILE, place
+                    yield SettingKind.FILE, place
                     left += [hit for hit in sorted(glob(place)) if hit not in left]
 
 
-def _in_scripts(left: list[str], includes: str, workspace: str, home: str) -> Iterator[tuple[Kind, str]]:
+def _in_scripts(left: list[str], includes: str, workspace: str, home: str) -> Iterator[tuple[SettingKind, str]]:
     """Yield what the scripts `left`, and those that they read, read and run. Of shells also what variables say there,
     and programs by a relative path, which hooks of a prompt may run."""
     first = len(left)
@@ -203,31 +205,33 @@ def _in_scripts(left: list[str], includes: str, workspace: str, home: str) -> It
             if line.lstrip().startswith(("#", '"', ";", "alias ")):
                 continue
             for each in filter(None, map(_plain, re.findall(includes, line))):
-                yield Kind.FILE, each
+                yield SettingKind.FILE, each
                 if each.startswith(("/", "~")) and (place := located(each, workspace, home)) not in left:
                     left.append(place)
             if shell:
                 for name, other, value in re.findall(_ASSIGNMENT, line):
                     yield from _assigned(name or other, value, home)
             if shell or "tmux" in path:
-                for word in paths(Kind.SCRIPT, line.replace("#(", "$("), {"HOME": home}):
+                for word in paths(SettingKind.SCRIPT, line.replace("#(", "$("), {"HOME": home}):
                     if word.startswith(("./", "../")) and not (_ACTIVATION.fullmatch(word) or _TOOLS.fullmatch(word)):
-                        yield Kind.FILE, word
+                        yield SettingKind.FILE, word
 
 
-def _assigned(name: str, value: str, home: str) -> Iterator[tuple[Kind, str]]:
+def _assigned(name: str, value: str, home: str) -> Iterator[tuple[SettingKind, str]]:
     """Yield what one assignment of a shell says, where that is known before the shell runs."""
     kind = VARIABLES[name]
     if value[:1] in "\"'" and value[:1] == value[-1:]:
         value = value[1:-1].replace('\\"', '"')
     value = _HERE.sub(".", value.replace("${HOME}", home).replace("$HOME", home))
-    if kind in (Kind.LIST, Kind.MODULES):
+    if kind in (SettingKind.LIST, SettingKind.MODULES):
         value = ":".join(part for part in value.split(":") if part and "$" not in part)
-    if kind in (Kind.COMMAND, Kind.TYPED, Kind.SCRIPT) or ("$" not in value and ("/" in value or value[:1] == ".")):
+    if kind in (SettingKind.COMMAND, SettingKind.TYPED, SettingKind.SCRIPT) or (
+        "$" not in value and ("/" in value or value[:1] == ".")
+    ):
         yield kind, value
 
 
-def _structured(path: str, content: bytes) -> Iterator[tuple[Kind, str]]:
+def _structured(path: str, content: bytes) -> Iterator[tuple[SettingKind, str]]:
     """Yield the commands in a file of JSON or TOML."""
     try:
         if path.endswith(".toml"):
@@ -250,7 +254,7 @@ def _structured(path: str, content: bytes) -> Iterator[tuple[Kind, str]]:
             yield from _commands(item)
 
 
-def _commands(item: dict[str, object]) -> Iterator[tuple[Kind, str]]:
+def _commands(item: dict[str, object]) -> Iterator[tuple[SettingKind, str]]:
     args = item.get("args")
     for key, value in item.items():
         name = key.lower().rpartition(".")[2]
@@ -261,8 +265,11 @@ def _commands(item: dict[str, object]) -> Iterator[tuple[Kind, str]]:
         if name in _RUN_KEYS or ("." in key and name.endswith(("command", "path", "executable")) and len(text) == 1):
             more = [str(word) for word in args] if isinstance(args, list) and name == "command" else []
             line = text[0] if isinstance(value, str) and not more else shlex.join([*text, *more])
-            found = [*paths(Kind.SCRIPT, line, {}), *(paths(Kind.FILE, line, {}) if name == "source" else ())]
-            yield from ((Kind.FILE, word) for word in found if not _TOOLS.fullmatch(word))
+            found = [
+                *paths(SettingKind.SCRIPT, line, {}),
+                *(paths(SettingKind.FILE, line, {}) if name == "source" else ()),
+            ]
+            yield from ((SettingKind.FILE, word) for word in found if not _TOOLS.fullmatch(word))
 
 
 def _places(home: str, at: "_At") -> Iterator[str]:

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from runner.sessions.journal import Journal
     from runner.state.output_store import OutputStore
     from sandbox.backend import Backend, Enforcement
-    from tools.seen_files import Seen
-    from tools.tool import Tool
+    from tools.paths import SeenFiles
+    from tools.tool import ModelTool
 
 
 class LiveSettings:
@@ -147,8 +147,8 @@ class RunContext:
     cwd: str
     live: LiveSettings
     unattended: bool
-    tools: "Sequence[Tool]"
-    seen: "Seen"
+    tools: "Sequence[ModelTool]"
+    seen: "SeenFiles"
     look: "Callable[[], Facts]"
     rules: "RuleBook"
     profile: "Profile"

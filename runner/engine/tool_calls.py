@@ -18,7 +18,7 @@ from runner.text.sanitize import one_line
 from sandbox.backend import MOST_TOLD, Listener, Outcome
 from tools.arguments import parse
 from tools.file_result import problem_of
-from tools.tool import TextPart, Tool, find
+from tools.tool import ModelTool, TextPart, find
 
 if TYPE_CHECKING:
     from runner.engine.authorize import EarlyAnswer, Evaluation
@@ -55,7 +55,7 @@ class Planned:
     """A call with the action that `tool` planned. The tool renders the outcome for the model."""
 
     call: ModelCall
-    tool: Tool
+    tool: ModelTool
     action: Action
 
 

@@ -22,7 +22,7 @@ from policy.languages.git_config import (
     possible_settings,
     read_settings,
 )
-from policy.languages.settings_paths import GIT, HOOKS, Kind, kind_of, located, paths
+from policy.languages.settings_paths import GIT, HOOKS, SettingKind, kind_of, located, paths
 from policy.model.frozen import dataclass
 from policy.model.secret_paths import inside
 from sandbox.inside.regular_file import FileTooLongError, NotRegularError, read_start, read_whole
@@ -290,7 +290,7 @@ def named(folder: str, top: str) -> set[str]:
             places = {included} - {""}
         else:
             places = {located(path, top, home) for path in paths(kind, value, {"HOME": home})} - {""}
-        if kind is Kind.HOOKS:  # the worktree, or more, stays writable: what Git looks for in it does not
+        if kind is SettingKind.HOOKS:  # the worktree, or more, stays writable: what Git looks for in it does not
             places |= {f"{place}/{hook}" for place in places if inside(top, place) for hook in HOOKS}
         found |= places
     return found

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from policy.languages.git_config import possible_settings
-from policy.languages.settings_paths import Kind, paths
+from policy.languages.settings_paths import SettingKind, paths
 from runner.config.personal_settings import personal
 from tests.support import forked_agent
 
@@ -23,44 +23,44 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 # fmt: off
 VALUES = [
-    (Kind.COMMAND, "./x",                                   {"./x"},               "a relative path"),
-    (Kind.COMMAND, "!tools/x get",                          {"tools/x"},           "a command for the shell"),
-    (Kind.COMMAND, "code --wait",                           set(),                 "a program on PATH"),
-    (Kind.COMMAND, "git-lfs clean -- %f",                   set(),                 "placeholders are no paths"),
-    (Kind.COMMAND, "emacsclient -c -a emacs",               set(),                 "nor are plain arguments"),
-    (Kind.COMMAND, "gcloud.sh",                             set(),                 "a name without `/` is looked for on PATH"),
-    (Kind.COMMAND, "sh edit.sh -w",                         {"edit.sh"},           "the file that a shell reads"),
-    (Kind.COMMAND, "env A=b python3 -u tools/x",            {"tools/x"},           "behind a wrapper"),
-    (Kind.COMMAND, "python -m pkg.mod",                     {"pkg/mod", "pkg/mod.py"}, "a module, looked for in the current folder first"),
-    (Kind.COMMAND, "sh -c './a \"$1\" | b/c'",              {"./a", "b/c"},        "a command line in a word"),
-    (Kind.COMMAND, "'my tools/x' -w",                       {"tools/x", "my tools/x"}, "a path with a blank"),
-    (Kind.COMMAND, '"$PWD/tools/x" a',                      {"./tools/x"},         "the current folder by its variable"),
-    (Kind.COMMAND, "$(git rev-parse --show-toplevel)/t/x",  {"./t/x"},             "the top of the worktree"),
-    (Kind.COMMAND, "`pwd`/t/x",                             {"./t/x"},             "the same in the old spelling"),
-    (Kind.COMMAND, "$GIT_DIR/x",                            {".git/x"},            "Git's own folder"),
-    (Kind.COMMAND, "$SOMEWHERE/t/x",                        {"t/x"},               "what nobody knows may be the workspace"),
-    (Kind.COMMAND, "${TOOLS}/x",                            {"/opt/tools/x"},      "what the environment says is known"),
-    (Kind.COMMAND, "tools/$NAME/x",                         {"tools"},             "any file of the folder"),
-    (Kind.COMMAND, "vim -u ./vimrc",                        {"./vimrc"},           "settings that an argument names"),
-    (Kind.COMMAND, "less --lesskey-src=./k",                {"./k"},               "in a flag"),
-    (Kind.COMMAND, "-r./x --import=./y.mjs",                {"./x", "./y.mjs"},    "flags in a variable"),
-    (Kind.COMMAND, "-javaagent:./a.jar -Dx=./t",            {"./a.jar"},           "an agent runs, a property does not"),
-    (Kind.COMMAND, "| /usr/bin/lesspipe %s",                {"/usr/bin/lesspipe"}, "a pipe"),
-    (Kind.COMMAND, "@init.lua",                             {"init.lua"},          "a file that a variable names"),
-    (Kind.TYPED,   '!f() { ./t/x "$@"; }; f',               {"./t/x"},             "a function of an alias"),
-    (Kind.TYPED,   "!npx eslint src/ tests/",               set(),                 "what an alias reads is not locked"),
-    (Kind.TYPED,   "!cd src && bash run.sh",                {"run.sh"},            "what it runs is"),
-    (Kind.TYPED,   "-c core.fsmonitor=./x status",          {"./x"},               "a setting inside an alias"),
-    (Kind.TYPED,   "log --oneline -5",                      set(),                 "another command of Git"),
-    (Kind.TYPED,   r"\[\033[1m\]\u:\w$(./ps1)\$ ",          {"./ps1"},             "a prompt that runs something"),
-    (Kind.LIST,    "/usr/lib/a.so:./b.so",                  {"/usr/lib/a.so", "./b.so"}, "a list"),
-    (Kind.MODULES, "src",  {"src/sitecustomize.py", "src/sitecustomize", "src/usercustomize.py", "src/usercustomize"}, "what Python imports at every start"),
+    (SettingKind.COMMAND, "./x",                                   {"./x"},               "a relative path"),
+    (SettingKind.COMMAND, "!tools/x get",                          {"tools/x"},           "a command for the shell"),
+    (SettingKind.COMMAND, "code --wait",                           set(),                 "a program on PATH"),
+    (SettingKind.COMMAND, "git-lfs clean -- %f",                   set(),                 "placeholders are no paths"),
+    (SettingKind.COMMAND, "emacsclient -c -a emacs",               set(),                 "nor are plain arguments"),
+    (SettingKind.COMMAND, "gcloud.sh",                             set(),                 "a name without `/` is looked for on PATH"),
+    (SettingKind.COMMAND, "sh edit.sh -w",                         {"edit.sh"},           "the file that a shell reads"),
+    (SettingKind.COMMAND, "env A=b python3 -u tools/x",            {"tools/x"},           "behind a wrapper"),
+    (SettingKind.COMMAND, "python -m pkg.mod",                     {"pkg/mod", "pkg/mod.py"}, "a module, looked for in the current folder first"),
+    (SettingKind.COMMAND, "sh -c './a \"$1\" | b/c'",              {"./a", "b/c"},        "a command line in a word"),
+    (SettingKind.COMMAND, "'my tools/x' -w",                       {"tools/x", "my tools/x"}, "a path with a blank"),
+    (SettingKind.COMMAND, '"$PWD/tools/x" a',                      {"./tools/x"},         "the current folder by its variable"),
+    (SettingKind.COMMAND, "$(git rev-parse --show-toplevel)/t/x",  {"./t/x"},             "the top of the worktree"),
+    (SettingKind.COMMAND, "`pwd`/t/x",                             {"./t/x"},             "the same in the old spelling"),
+    (SettingKind.COMMAND, "$GIT_DIR/x",                            {".git/x"},            "Git's own folder"),
+    (SettingKind.COMMAND, "$SOMEWHERE/t/x",                        {"t/x"},               "what nobody knows may be the workspace"),
+    (SettingKind.COMMAND, "${TOOLS}/x",                            {"/opt/tools/x"},      "what the environment says is known"),
+    (SettingKind.COMMAND, "tools/$NAME/x",                         {"tools"},             "any file of the folder"),
+    (SettingKind.COMMAND, "vim -u ./vimrc",                        {"./vimrc"},           "settings that an argument names"),
+    (SettingKind.COMMAND, "less --lesskey-src=./k",                {"./k"},               "in a flag"),
+    (SettingKind.COMMAND, "-r./x --import=./y.mjs",                {"./x", "./y.mjs"},    "flags in a variable"),
+    (SettingKind.COMMAND, "-javaagent:./a.jar -Dx=./t",            {"./a.jar"},           "an agent runs, a property does not"),
+    (SettingKind.COMMAND, "| /usr/bin/lesspipe %s",                {"/usr/bin/lesspipe"}, "a pipe"),
+    (SettingKind.COMMAND, "@init.lua",                             {"init.lua"},          "a file that a variable names"),
+    (SettingKind.TYPED,   '!f() { ./t/x "$@"; }; f',               {"./t/x"},             "a function of an alias"),
+    (SettingKind.TYPED,   "!npx eslint src/ tests/",               set(),                 "what an alias reads is not locked"),
+    (SettingKind.TYPED,   "!cd src && bash run.sh",                {"run.sh"},            "what it runs is"),
+    (SettingKind.TYPED,   "-c core.fsmonitor=./x status",          {"./x"},               "a setting inside an alias"),
+    (SettingKind.TYPED,   "log --oneline -5",                      set(),                 "another command of Git"),
+    (SettingKind.TYPED,   r"\[\033[1m\]\u:\w$(./ps1)\$ ",          {"./ps1"},             "a prompt that runs something"),
+    (SettingKind.LIST,    "/usr/lib/a.so:./b.so",                  {"/usr/lib/a.so", "./b.so"}, "a list"),
+    (SettingKind.MODULES, "src",  {"src/sitecustomize.py", "src/sitecustomize", "src/usercustomize.py", "src/usercustomize"}, "what Python imports at every start"),
 ]
 # fmt: on
 
 
 @pytest.mark.parametrize(("kind", "value", "expected", "why"), VALUES, ids=[row[3] for row in VALUES])
-def test_which_words_are_paths(kind: Kind, value: str, expected: set[str], why: str) -> None:
+def test_which_words_are_paths(kind: SettingKind, value: str, expected: set[str], why: str) -> None:
     assert set(paths(kind, value, {"TOOLS": "/opt/tools"})) == expected, why
 
 

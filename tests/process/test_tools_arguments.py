@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from policy.model.verdict import Problem
 from tools import TOOLS
 from tools.arguments import Arguments, parse
-from tools.seen_files import Seen
-from tools.tool import Tool, find, specs
+from tools.paths import SeenFiles
+from tools.tool import ModelTool, find, specs
 
 
-def tool(name: str) -> Tool:
+def tool(name: str) -> ModelTool:
     found = find(TOOLS, name)
     assert not isinstance(found, Problem)
     return found
@@ -84,7 +84,7 @@ def test_faults(name: str, arguments: dict[str, object] | None, raw: str, fault:
 def test_the_example_in_the_problem_works(name: str) -> None:
     arguments = parse(tool(name), json.loads(tool(name).example))
     assert isinstance(arguments, Arguments)
-    assert not isinstance(tool(name).plan(arguments, "/w", Seen()), Problem)
+    assert not isinstance(tool(name).plan(arguments, "/w", SeenFiles()), Problem)
 
 
 def test_null_is_the_same_as_leaving_out() -> None:
@@ -109,13 +109,15 @@ KEYS = sorted({key for one in TOOLS for key in one.Args.model_fields})
     | st.dictionaries(st.sampled_from(KEYS) | st.text(st.characters(), max_size=8), JSON, max_size=6),
     raw=st.text(st.characters(), max_size=30),
 )
-def test_any_json_is_arguments_or_a_short_problem(chosen: Tool, arguments: dict[str, object] | None, raw: str) -> None:
+def test_any_json_is_arguments_or_a_short_problem(
+    chosen: ModelTool, arguments: dict[str, object] | None, raw: str
+) -> None:
     parsed = parse(chosen, arguments, raw)
     if isinstance(parsed, Problem):
         assert len(str(parsed)) < 1500
         str(parsed).encode()
     else:
-        chosen.plan(parsed, "/w", Seen())
+        chosen.plan(parsed, "/w", SeenFiles())
 
 
 def test_find_names_the_tools() -> None:

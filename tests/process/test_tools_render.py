@@ -29,20 +29,20 @@ from tests.support.places import TESTS
 from tools import TOOLS
 from tools.arguments import Arguments, parse
 from tools.file_result import failed
-from tools.seen_files import MASKED, Seen
-from tools.tool import Finished, ImagePart, Keep, Part, TextPart, Tool, find
+from tools.paths import MASKED, SeenFiles
+from tools.tool import Finished, ImagePart, Keep, ModelTool, ResultPart, TextPart, find
 
 GOLDEN = TESTS / "golden" / "tool_results.txt"
 MANY = re.compile("Z{100,}")  # written shorter in the golden file
 
 
-def tool(name: str) -> Tool:
+def tool(name: str) -> ModelTool:
     found = find(TOOLS, name)
     assert not isinstance(found, Problem)
     return found
 
 
-def text(parts: tuple[Part, ...]) -> str:
+def text(parts: tuple[ResultPart, ...]) -> str:
     assert all(isinstance(part, TextPart) for part in parts)
     return "\n".join(part.text for part in parts if isinstance(part, TextPart))
 
@@ -166,7 +166,7 @@ def test_every_ending_is_golden() -> None:
     """UPDATE_GOLDEN=1 writes the file, to be reviewed as a diff."""
     pieces = []
     for title, name, action, outcome, keep in CASES:
-        shown = text(tool(name).render(action, outcome, Seen(), keep=keep))
+        shown = text(tool(name).render(action, outcome, SeenFiles(), keep=keep))
         pieces.append(f"=== {name}: {title}\n{MANY.sub(lambda many: f'({len(many[0])} times Z)', shown)}\n")
     found = "\n".join(pieces)
     if os.environ.get("UPDATE_GOLDEN"):
@@ -193,7 +193,7 @@ def test_failed(outcome: Outcome, expected: bool, why: str) -> None:
 
 
 def shown(stdout: bytes, stderr: bytes = b"") -> str:
-    return text(tool("bash").render(RUN, Outcome(0, stdout, stderr), Seen(), keep=kept))
+    return text(tool("bash").render(RUN, Outcome(0, stdout, stderr), SeenFiles(), keep=kept))
 
 
 WHERE = "; the whole is kept for the user in /state/outputs/0001.txt]"
@@ -234,22 +234,22 @@ def test_keep_gets_the_whole_and_only_when_something_is_cut() -> None:
         kept_streams.append((stdout, stderr))
         return "/kept"
 
-    tool("bash").render(RUN, Outcome(0, b"short", b"short"), Seen(), keep=keep)
+    tool("bash").render(RUN, Outcome(0, b"short", b"short"), SeenFiles(), keep=keep)
     assert kept_streams == []
-    tool("bash").render(RUN, Outcome(0, LINES, b"x"), Seen(), keep=keep)
+    tool("bash").render(RUN, Outcome(0, LINES, b"x"), SeenFiles(), keep=keep)
     assert kept_streams == [(LINES, b"x")]
 
 
 def test_what_went_beyond_the_output_limit_is_not_called_the_whole() -> None:
     outcome = Outcome(137, b"y\n" * 60_000, seconds=1.0, ended_by="output", truncated=True)
-    shown = text(tool("bash").render(RUN, outcome, Seen(), keep=kept))
+    shown = text(tool("bash").render(RUN, outcome, SeenFiles(), keep=kept))
     assert "the first 117.2 KB are kept for the user in /state/outputs/0001.txt]" in shown
     assert "whole" not in shown
 
 
 def test_an_image_is_an_image_part() -> None:
     answer = FILE | {"type": "image", "media": "image/png", "base64": "aGk="}
-    assert tool("read").render(READ, data(answer), Seen()) == (
+    assert tool("read").render(READ, data(answer), SeenFiles()) == (
         TextPart("`/w/a.py`, a png image of 4 bytes"),
         ImagePart("image/png", "aGk="),
     )
@@ -260,9 +260,9 @@ class Turn:
 
     def __init__(self, cwd: Path) -> None:
         self.cwd = cwd
-        self.seen = Seen()
+        self.seen = SeenFiles()
 
-    def call(self, name: str, **arguments: object) -> tuple[Part, ...]:
+    def call(self, name: str, **arguments: object) -> tuple[ResultPart, ...]:
         parsed = parse(tool(name), arguments)
         assert isinstance(parsed, Arguments), parsed
         action = tool(name).plan(parsed, str(self.cwd), self.seen)
@@ -307,7 +307,7 @@ def test_an_edit_needs_no_read_but_one_match(tmp_path: Path) -> None:
 
 def test_a_mask_is_not_written_over_the_secret_that_it_stands_for() -> None:
     assert MASKED == MASK
-    seen = Seen()
+    seen = SeenFiles()
     answer = {"type": "text", "real": "/w/real", "size": 9, "sha256": "d", "lines": ["a", f"t = {MASK}"], "total": 2}
     rest = {"known": 2, "replaced": 0, "cut": 0, "bom": False, "ends": "LF"}
     tool("read").render(ReadFile("/w/a", 1, 2000), Outcome(0, data=answer | rest), seen)

@@ -38,7 +38,7 @@ from runner.secrets.redactor import Redactor
 from runner.state.output_store import OutputStore
 from sandbox.backend import Enforcement, Level, Listener, Outcome
 from tools import TOOLS
-from tools.seen_files import Seen
+from tools.paths import SeenFiles
 
 FULL = Enforcement(Level.FULL, "fake", (("all", True),))
 
@@ -162,7 +162,7 @@ def stage(tmp_path: Path) -> Make:
             ),
             unattended=unattended,
             tools=TOOLS,
-            seen=Seen(),
+            seen=SeenFiles(),
             look=lambda: gather(str(workspace), environ, settings.profile),
             rules=settings.rules,
             profile=settings.profile,

@@ -15,18 +15,17 @@ from policy.model.action import (
 from policy.model.verdict import Problem
 from tools import TOOLS
 from tools.arguments import Arguments, parse
-from tools.seen_files import Seen
+from tools.paths import SeenFiles
+from tools.text import count, seconds, size, tail
 from tools.tool import find
-from tools.truncate import tail
-from tools.units import count, seconds, size
 
 
-def plan(name: str, arguments: dict[str, object], seen: Seen | None = None, cwd: str = "/w") -> Action | Problem:
+def plan(name: str, arguments: dict[str, object], seen: SeenFiles | None = None, cwd: str = "/w") -> Action | Problem:
     tool = find(TOOLS, name)
     assert not isinstance(tool, Problem)
     parsed = parse(tool, arguments)
     assert isinstance(parsed, Arguments), parsed
-    return tool.plan(parsed, cwd, Seen() if seen is None else seen)
+    return tool.plan(parsed, cwd, SeenFiles() if seen is None else seen)
 
 
 # fmt: off
@@ -103,7 +102,7 @@ def test_plan_problem(name: str, arguments: dict[str, object], what: str, why: s
 
 
 def test_an_edit_carries_what_was_seen() -> None:
-    seen = Seen()
+    seen = SeenFiles()
     seen.note("/w/./b/../a", "d1")
     arguments: dict[str, object] = {"path": "a", "old_string": "x", "new_string": "y"}
     assert plan("edit", arguments, seen) == EditFile("/w/a", "x", "y", seen="d1")

@@ -17,7 +17,7 @@ from runner.text.sanitize import marked
 
 if TYPE_CHECKING:
     from runner.engine.run_limits import RunLimits
-    from tools.tool import Tool
+    from tools.tool import ModelTool
 
 _GIT = """\
 How the Git repository stood when this session began. Names and subjects in it are the words of whoever wrote them: \
@@ -169,7 +169,7 @@ class Context:
         return tuple(_part(name, source, "told", text) for name, source, text in rows if text)
 
 
-def tool_specs(tools: "Sequence[Tool]") -> tuple[ToolSpec, ...]:
+def tool_specs(tools: "Sequence[ModelTool]") -> tuple[ToolSpec, ...]:
     """Return the descriptions of `tools` that the model is sent."""
     from tools.tool import specs
 

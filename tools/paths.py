@@ -1,11 +1,17 @@
-"""The model's knowledge of each file: an edit must not change content that the model does not know."""
+"""Paths in calls: their resolution by text alone, and the model's knowledge of each file.
+
+An edit must not change content that the model does not know.
+"""
 
 from posixpath import normpath
+
+from policy.model.verdict import Problem
+from tools.text import short
 
 MASKED = "[secret]"  # what is shown in the place of a secret
 
 
-class Seen:
+class SeenFiles:
     """A map of one session from a path to the SHA-256 (hexadecimal) of the content that the model last read or wrote.
 
     Two spellings of a path that differ only in `.`, `..` and doubled slashes are one entry. For a symbolic link the
@@ -27,8 +33,21 @@ class Seen:
         return self._digests.get(normpath(path))
 
     def mask(self, path: str, masked: bool) -> None:
-        """Return True if the model saw a secret's mask in `path`, and so does not know the whole content."""
+        """Record whether the model saw a secret's mask in `path`, and so does not know the whole content."""
         (self._masked.add if masked else self._masked.discard)(normpath(path))
 
     def masked(self, path: str) -> bool:
         return normpath(path) in self._masked
+
+
+def place(path: str, cwd: str) -> str | Problem:
+    """Return `path` as an absolute path, relative to `cwd`. `..` stays, because only the disk tells what it means."""
+    if not path:
+        return Problem("the path is empty", "there is nothing to look at", "give a path, or `.` for this folder")
+    if path == "~" or path.startswith("~/"):
+        why = "`~` is a shorthand of the shell, and this is no shell"
+        return Problem(
+            f"cannot use the path `{short(path)}`", why, f"give the whole path; this folder is `{short(cwd, 200)}`"
+        )
+    whole = path if path.startswith("/") else f"{cwd}/{path}"
+    return "/" + "/".join(part for part in whole.split("/") if part not in ("", "."))
