@@ -82,11 +82,7 @@ def load(
             settings = _over(settings, read_variable(name, environ[name], ELSEWHERE))
     except TomlError as error:
         raise ConfigError.of(error) from None
-    return _with_personal(settings, cwd, environ)
-
-
-def _with_personal(settings: Settings, cwd: Path, environ: Mapping[str, str]) -> Settings:
-    """Lock paths in the workspace that programs of the user run because of the user's own settings (THREAT T115)."""
+    # THREAT T115: paths in the workspace that programs of the user run because of the user's own settings are locked.
     home = os.path.realpath(paths.home(environ))
     found = personal(workspace_of(os.path.realpath(cwd), home), home, environ)
     return replace(settings, profile=replace(settings.profile, personal=found)) if found else settings

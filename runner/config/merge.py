@@ -34,7 +34,7 @@ def over(settings: Settings, given: LayerValues) -> Settings:
             notices.append(_ignored_entry(given, entry))
         else:
             lists.append(entry)
-    rules, over = _rules(replace_entries(document, lists), given, settings)
+    rules, over = _rules(replace(document, entries=tuple(lists)), given, settings)
     profile = _profile(settings.profile, document.values, values, rules)
     lent = [entry for entry in (*settings.lists, *lists) if entry.name == "credential"]
     if lent:
@@ -83,10 +83,6 @@ def _ignored(setting: IgnoredSetting, why: str) -> SettingNotice:
     document = setting.values.document
     line = setting.entry.line if setting.entry else document.line(setting.path)
     return SettingNotice(document.source, line, f"`{setting.name}` is ignored: {why}", setting)
-
-
-def replace_entries(document: TomlDocument, entries: list[TomlEntry]) -> TomlDocument:
-    return document if len(entries) == len(document.entries) else replace(document, entries=tuple(entries))
 
 
 def _added(before: Value | None, value: Value) -> Value:

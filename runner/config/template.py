@@ -51,12 +51,9 @@ def _table(path: KeyPath, keys: list[Key], packaged: Mapping[KeyPath, Value], to
         any_name = "*" in path
         yield ("# " if any_name else "") + f"[{'.'.join('NAME' if word == '*' else word for word in path)}]"
     for key in keys:
-        yield f"# {key.help[:1].upper()}{key.help[1:]}{_choices(key)}."
+        choices = f": {', '.join(key.choices)}" if key.choices else ""
+        yield f"# {key.help[:1].upper()}{key.help[1:]}{choices}."
         yield f"# {key.path[-1]} = {example_of(key, packaged)}"
-
-
-def _choices(key: Key) -> str:
-    return f": {', '.join(key.choices)}" if key.choices else ""
 
 
 def example_of(key: Key, packaged: Mapping[KeyPath, Value]) -> str:

@@ -82,21 +82,14 @@ def _table(step: Step, reasons: Sequence[Reason], places: "Places") -> str | Non
     certain = all(effect.exact and effect.target for effect in effects) or not named
     if not certain or any(not value or _SPECIAL & set(value) or not value.isprintable() for value in named):
         return None
-    lines = [
-        f"{key:<7} = {json.dumps(list(dict.fromkeys(found)), ensure_ascii=False)}"
-        for key, found in keys.items()
-        if found
-    ]
+    texts = {key: list(dict.fromkeys(values)) for key, values in keys.items() if values}
+    lines = [f"{key:<7} = {json.dumps(values, ensure_ascii=False)}" for key, values in texts.items()]
     return "\n".join(["[[rule]]", 'verdict = "allow"', *lines]) if lines else None
 
 
 def _host(target: str) -> str:
     """Return the host as a rule must name it: this machine and private networks are allowed only by their keyword."""
     return f"{target} private" if target and nearby(target) else target
-
-
-def _list(texts: list[str]) -> str:
-    return json.dumps(texts, ensure_ascii=False)
 
 
 def _behind(reason: Reason, step: Step) -> Iterator[Effect]:

@@ -54,16 +54,17 @@ class Granted:
     """Files of the repository that the session may use.
 
     Attributes:
-        trusted: hashes of trusted configuration files, by path.
         inventory: the trusted inventory; None if nothing is trusted.
         notices: notices for the user.
-        sha256: hash of the trusted inventory; empty if nothing is trusted.
     """
 
-    trusted: Mapping[str, str]
-    inventory: Inventory | None
+    inventory: Inventory | None = None
     notices: tuple[str, ...] = ()
-    sha256: str = ""
+
+    @property
+    def trusted(self) -> Mapping[str, str]:
+        """Return the hashes of trusted configuration files, by path."""
+        return self.inventory.hashes(EntryKind.CONFIGURATION) if self.inventory else {}
 
 
 def granted(wish: Wish, settings: "Settings", environ: Mapping[str, str]) -> Granted:
@@ -76,27 +77,21 @@ def granted(wish: Wish, settings: "Settings", environ: Mapping[str, str]) -> Gra
     brought, notices = weigh(inventory, settings, environ, reads=wish.reads, skilled=wish.skilled)
     if wish.pinned is not None:
         agree(brought, wish.pinned, "--trust-config")
-        return replace(_all_of(inventory), notices=notices)
+        return Granted(inventory, notices)
     if not brought.counts:
-        return Granted({}, None, notices)
+        return Granted(None, notices)
+    answer, left_out = brought.answer, ""
     if not wish.attended:
         how = "an unattended run uses it only with `--trust-config HASH`; `agent trust` shows it and its hash"
-        return Granted(
-            {}, None, (*notices, f"left out, since it came with the repository: {named(brought.counts)}; {how}")
-        )
-    answer = brought.answer
-    if answer is None and wish.asker is None and not (wish.asks and os.isatty(0) and os.isatty(2)):
-        text = f"left out, since nobody could be asked here: {named(brought.counts)}; `agent trust` asks"
-        return Granted({}, None, (*notices, text))
-    if answer is None:
+        left_out = f"left out, since it came with the repository: {named(brought.counts)}; {how}"
+    elif answer is None and wish.asker is None and not (wish.asks and os.isatty(0) and os.isatty(2)):
+        left_out = f"left out, since nobody could be asked here: {named(brought.counts)}; `agent trust` asks"
+    elif answer is None:
         yes, more = _asked(brought, TrustStore(state_dir(environ)), wish.asker)
-        notices = (*notices, *more)
-    else:
-        yes = answer.yes
-        if not yes:
-            text = f"left out, as you said: {named(brought.counts)}; `agent trust` shows it and asks again"
-            notices = (*notices, text)
-    return replace(_all_of(inventory), notices=notices) if yes else Granted({}, None, notices)
+        return Granted(inventory if yes else None, (*notices, *more))
+    elif not answer.yes:
+        left_out = f"left out, as you said: {named(brought.counts)}; `agent trust` shows it and asks again"
+    return Granted(None, (*notices, left_out)) if left_out else Granted(inventory, notices)
 
 
 def workspace_at(cwd: str, environ: Mapping[str, str]) -> str:
@@ -118,9 +113,7 @@ def weigh(
     state = state_dir(environ)
     if inventory.entries and there(state):
         answers, notices = TrustStore(state).of(inventory.workspace)
-    readable = inventory.hashes(
-        EntryKind.CONFIGURATION
-    )  # what is refused here is never trusted, so nothing hangs on it
+    readable = inventory.hashes(EntryKind.CONFIGURATION)  # a refused file is never trusted, so nothing hangs on it
     wide, vain = (widenings(settings, inventory.workspace, never=never) for never in (False, True))
     used = {given.document.source for given in settings.layers}
     brought = Brought(
@@ -138,12 +131,6 @@ def weigh(
 def look_at(workspace: str, cwd: str, environ: Mapping[str, str]) -> Inventory:
     """Return the inventory of `workspace` for a session in `cwd`; both are real paths."""
     return look(workspace, cwd=cwd, home=os.path.realpath(home(environ)))
-
-
-def _all_of(inventory: Inventory) -> Granted:
-    return Granted(
-        inventory.hashes(EntryKind.CONFIGURATION), inventory, sha256=inventory.sha256 if inventory.entries else ""
-    )
 
 
 def _asked(brought: Brought, store: TrustStore, asker: "Asker | None") -> tuple[bool, tuple[str, ...]]:
@@ -197,8 +184,8 @@ def started(
     found = granted(wish, settings, environ)
     if found.trusted:
         settings = again(found.trusted)
-    if found.sha256:
-        settings = replace(settings, sources=(*settings.sources, f"trust:{found.sha256}"))  # for the record
+    if found.inventory and found.inventory.entries:  # for the record
+        settings = replace(settings, sources=(*settings.sources, f"trust:{found.inventory.sha256}"))
     told = block(found.inventory) if found.inventory and wish.reads else ""
     notices = [*condensed(settings, mention=not found.notices), *found.notices]
     if found.inventory and told:

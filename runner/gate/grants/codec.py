@@ -14,6 +14,8 @@ from policy.permission.allow import NEVER
 _ID = re.compile(r"g[0-9a-f]{8}")
 _RULINGS = {"allow": Ruling.ALLOW, "deny": Ruling.DENY}
 _TIERS = {tier.label: tier for tier in Tier if tier not in NEVER and tier not in (Tier.READ, Tier.UNKNOWN)}
+_TOOLS = {tool.value: tool for tool in Tool}
+_SCOPES = {scope.value: scope for scope in GrantScope}
 _LONGEST = 16_384  # characters of one text
 _MOST = 200  # entries of one list
 _Value = TypeVar("_Value")
@@ -66,14 +68,14 @@ def from_json(found: object) -> Grant:
         id=name,
         what=GrantSubject(
             CommandPattern(words, what.flag("flags"), what.text("folder"), what.text("program")),
-            tuple(what.one(Tool, text) for text in what.texts("tools")),
+            tuple(what.among(_TOOLS, text) for text in what.texts("tools")),
             what.texts("read", _path),
             what.texts("write", _path),
             what.texts("hosts", _host),
             tuple(what.among(_TIERS, text) for text in what.texts("tiers")),
         ),
         ruling=grant.among(_RULINGS, grant.text("ruling")),
-        span=grant.one(GrantScope, grant.text("scope")),
+        span=grant.among(_SCOPES, grant.text("scope")),
         workspace=grant.text("workspace"),
         agent=grant.text("agent"),
         session=grant.text("session"),
@@ -149,12 +151,6 @@ class _Fields:
             del self._left[name]
             return None
         return take(name)
-
-    def one(self, kind: Callable[[str], _Value], text: str) -> _Value:
-        try:
-            return kind(text)
-        except ValueError:
-            raise ValueError(f"`{text[:40]}` of {self._what} is not known") from None
 
     def among(self, known: Mapping[str, _Value], text: str) -> _Value:
         if text not in known:

@@ -19,6 +19,7 @@ from runner.gate.policy_tools.reference_machine import EXAMPLE_FILES, WORKSPACE,
 from runner.gate.policy_tools.tables import Expectation, Table, parse_table, wanted_word
 from runner.gate.wording import cell_words
 from runner.problems import Exit, usage
+from runner.text.phrases import many
 from runner.text.sanitize import visible
 
 _PATIENCE = 1.0  # seconds after which the progress is shown at a terminal
@@ -103,14 +104,8 @@ def judge_one(gate: Gate, test: Expectation) -> Iterator[VerdictDifference]:
         came = ruling(verdict)
         more = [wanted_word(expected)] if expected is not None and came not in expected else []
         if more or wanted:
-            yield VerdictDifference(
-                test,
-                used,
-                (*more, *wanted),
-                (*([_word(came)] if more else []), *got),
-                assessment,
-                verdict,
-            )
+            came_words = [came.name.lower()] if more else []
+            yield VerdictDifference(test, used, (*more, *wanted), (*came_words, *got), assessment, verdict)
 
 
 def effect_words(effect: Effect, facts: Facts) -> str:
@@ -130,13 +125,13 @@ def shipped_tables() -> Iterator[Table]:
     for path in sorted((top / "commands").glob("*.toml")):
         source = f"policy/commands/{path.name}"
         examples = parse_examples(path.read_text("utf-8"), path.name)
-        tests = tuple(
+        tests = [
             Expectation(
-                source, each.ref.line, "", (), each.run, "bash", "", (), each.tier, each.effects, False, each.why
+                source, row.ref.line, "", (), row.run, "bash", "", tier=row.tier, effects=row.effects, why=row.why
             )
-            for each in examples
-        )
-        yield Table(source, tests, base=EXAMPLE_FILES)
+            for row in examples
+        ]
+        yield Table(source, tuple(tests), base=EXAMPLE_FILES)
 
 
 def difference_text(difference: VerdictDifference, facts: Facts) -> str:
@@ -213,14 +208,8 @@ def _table(name: str) -> Table:
     return parse_table(text, name)
 
 
-def _word(found: Ruling) -> str:
-    return found.name.lower()
-
-
 def _summary(wrong: int, rows: int, count: int, files: int) -> str:
-    what = (
-        f"{rows} {'test' if rows == 1 else 'tests'} ({count} verdicts) in {files} {'file' if files == 1 else 'files'}"
-    )
+    what = f"{many(rows, 'test')} ({count} verdicts) in {many(files, 'file')}"
     return f"{what}: {'all as expected' if not wrong else f'{wrong} differ' if wrong > 1 else '1 differs'}"
 
 
@@ -239,7 +228,7 @@ def _as_json(differences: Iterable[VerdictDifference], rows: int, count: int, ta
             "unattended": each.test.unattended,
             "expected": list(each.wanted),
             "got": list(each.got),
-            "verdict": _word(ruling(each.verdict)),
+            "verdict": ruling(each.verdict).name.lower(),
             "tiers": [tier.label for tier in each.assessment.tiers],
             "reasons": [reason_json(reason) for reason in (*each.assessment.asked, *each.assessment.reasons)],
             "why": each.test.why,

@@ -10,15 +10,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runner.gate.policy_tools.importers.result import (
-    Import,
-    as_json,
-    as_toml,
-    examples_toml,
-    rule_lines,
-)
+from runner.gate.policy_tools.importers.result import Import, as_json, as_toml, examples_toml, rule_lines
 from runner.problems import Exit, usage
 from runner.stderr import say
+from runner.text.phrases import many
 from runner.text.sanitize import visible
 
 if TYPE_CHECKING:
@@ -117,9 +112,8 @@ def guess(text: str, source: str) -> AgentProduct:
         return AgentProduct.CODEX
     if re.search(r"^\s*\[\[\s*rule\s*\]\]", text, re.MULTILINE):
         if re.search(r"^\s*verdict\s*=", text, re.MULTILINE):
-            raise usage(
-                f"{source} needs no import", "its rules are ringfence's own", "look at it with `agent policy lint`"
-            )
+            fix = "look at it with `agent policy lint`"
+            raise usage(f"{source} needs no import", "its rules are ringfence's own", fix)
         return AgentProduct.GEMINI
     why = "it looks like no file of Claude Code, Codex or Gemini CLI"
     raise usage(f"{source} cannot be imported", why, "say whose it is: --from claude, codex or gemini")
@@ -131,13 +125,10 @@ def report(found: Import, out: str | None, tests: str | None) -> str:
     lines += [f"changed, {rule.origin}\n  how: {rule.note}" for rule in found.rules if rule.note]
     lines += [f"note: {remark}" for remark in found.remarks]
     where = f", into `{out}`" if out else ""
-    rules = f"{len(found.rules)} {'rule' if len(found.rules) == 1 else 'rules'}"
-    lines.append(f"{rules} carried over{where}, {len(found.left)} left out")
+    lines.append(f"{many(len(found.rules), 'rule')} carried over{where}, {len(found.left)} left out")
     if found.examples:
-        count = f"{len(found.examples)} {'example' if len(found.examples) == 1 else 'examples'}"
-        lines.append(
-            f"{count}, into `{tests}`" if tests else f"{count}; --tests FILE writes them for `agent policy test`"
-        )
+        how = f", into `{tests}`" if tests else "; --tests FILE writes them for `agent policy test`"
+        lines.append(many(len(found.examples), "example") + how)
     return visible("\n".join(lines))
 
 

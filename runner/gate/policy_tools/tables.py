@@ -27,21 +27,9 @@ from runner.problems import usage
 TOOLS = tuple(tool.value for tool in Tool)
 _TOP = ("mode", "unattended", "files", "today")
 _ROW = (
-    "id",
-    "run",
-    "cmd",
-    "argv",
-    "tool",
-    "path",
-    "verdict",
-    "verdicts",
-    "tier",
-    "effects",
-    "mode",
-    "unattended",
-    "source",
-    "why",
-)
+    "id", "run", "cmd", "argv", "tool", "path", "verdict", "verdicts", "tier", "effects", "mode", "unattended",
+    "source", "why",
+)  # fmt: skip
 _RULINGS = {
     **{ruling.name.lower(): frozenset({ruling}) for ruling in Ruling},
     "not-allow": frozenset(Ruling) - {Ruling.ALLOW},
@@ -99,19 +87,15 @@ class Expectation:
         if self.tool == "bash":
             return RunScript(self.script, cwd)
         path = _absolute(self.path, facts.home, cwd)
-        match self.tool:
-            case "write":
-                return WriteFile(path, "new\n")
-            case "edit":
-                return EditFile(path, "old", "new")
-            case "ls":
-                return ListFolder(path)
-            case "glob":
-                return GlobFiles("**/*", path)
-            case "grep":
-                return GrepFiles("word", path)
-            case _:  # TOOLS were checked when the table was read
-                return ReadFile(path)
+        actions: dict[str, Action] = {  # TOOLS were checked when the table was read
+            "read": ReadFile(path),
+            "write": WriteFile(path, "new\n"),
+            "edit": EditFile(path, "old", "new"),
+            "ls": ListFolder(path),
+            "glob": GlobFiles("**/*", path),
+            "grep": GrepFiles("word", path),
+        }
+        return actions[self.tool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,12 +134,10 @@ def _toml(text: str, source: str) -> Table:
     unattended = _switch(top, "unattended", source)
     rows = [_row(item, source, unattended) for item in items if item.name == "test"]
     if not rows:
-        raise usage(
-            f"{source} holds no test", "it has no [[test]] table", 'write [[test]], run = "ls", verdict = "allow"'
-        )
-    return Table(
-        source, tuple(rows), _mode(top, source), _texts(top, "files", source), _rules(items), _day(top, source)
-    )
+        fix = 'write [[test]], run = "ls", verdict = "allow"'
+        raise usage(f"{source} holds no test", "it has no [[test]] table", fix)
+    files = _texts(top, "files", source)
+    return Table(source, tuple(rows), _mode(top, source), files, _rules(items), _day(top, source))
 
 
 def _rules(items: Iterable[TableItem]) -> str:
@@ -191,20 +173,18 @@ def _row(item: TableItem, source: str, unattended: bool) -> Expectation:
     argv = _texts(item, "argv", source)
     asked = [key for key in ("run", "cmd", "argv", "tool") if key in item.values and not (key == "tool" and script)]
     if len(asked) != 1 or (tool != "bash" and "tool" not in asked):
-        why = "it must say one thing to judge"
-        raise wrong(
-            source, item, asked[-1] if asked else "run", why, 'write run = "..." or tool = "read", path = "..."'
-        )
+        why, fix = "it must say one thing to judge", 'write run = "..." or tool = "read", path = "..."'
+        raise wrong(source, item, asked[-1] if asked else "run", why, fix)
     if "tool" in asked:
         path = _text(item, "path", source)
-        if tool == "bash" or not path:
-            raise wrong(
-                source, item, "tool", f"`{tool}` needs {'a script' if tool == 'bash' else 'a path'}", _needs(tool)
-            )
+        if tool == "bash":
+            raise wrong(source, item, "tool", "`bash` needs a script", 'write run = "..."')
+        if not path:
+            fix = f'write tool = "{tool}", path = "src/main.py"'
+            raise wrong(source, item, "tool", f"`{tool}` needs a path", fix)
     elif "path" in item.values:
-        raise wrong(
-            source, item, "path", "a script has no path", 'write it into the script, or name a tool: tool = "read"'
-        )
+        fix = 'write it into the script, or name a tool: tool = "read"'
+        raise wrong(source, item, "path", "a script has no path", fix)
     tier = _named(item, "tier", source, _TIERS)
     row = Expectation(
         source=source,
@@ -225,10 +205,6 @@ def _row(item: TableItem, source: str, unattended: bool) -> Expectation:
         fix = 'write verdict = "allow", "ask", "deny" or "not-allow", or verdicts = {default = "ask", plan = "deny"}'
         raise wrong(source, item, "verdict", "the test says nothing of what must come out", fix)
     return row
-
-
-def _needs(tool: str) -> str:
-    return 'write run = "..."' if tool == "bash" else f'write tool = "{tool}", path = "src/main.py"'
 
 
 def _expected(item: TableItem, source: str) -> tuple[tuple[Mode | None, ExpectedRulings], ...]:
@@ -273,13 +249,10 @@ def _text(item: TableItem, key: str, source: str) -> str:
 
 def _texts(item: TableItem, key: str, source: str) -> tuple[str, ...]:
     value = item.values.get(key, [])
-    if (
-        not isinstance(value, list)
-        or not all(isinstance(one, str) for one in value)
-        or (key == "argv" and value == [""])
-    ):
+    texts = value if isinstance(value, list) and all(isinstance(one, str) for one in value) else None
+    if texts is None or (key == "argv" and texts == [""]):
         raise wrong(source, item, key, "it must be a list of texts in quotes", f'write {key} = ["...", "..."]')
-    return tuple(value)
+    return tuple(texts)
 
 
 def _switch(item: TableItem, key: str, source: str) -> bool:
@@ -296,9 +269,8 @@ def _mode(item: TableItem, source: str) -> Mode | None:
 def _day(item: TableItem, source: str) -> date | None:
     value = item.values.get("today")
     if value is not None and (not isinstance(value, date) or isinstance(value, datetime)):
-        raise wrong(
-            source, item, "today", "it must be a date without quotes and without a time", "write today = 2027-01-31"
-        )
+        why = "it must be a date without quotes and without a time"
+        raise wrong(source, item, "today", why, "write today = 2027-01-31")
     return value
 
 

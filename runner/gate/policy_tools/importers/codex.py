@@ -7,15 +7,7 @@ import shlex
 
 from policy.model.frozen import dataclass
 from policy.model.tier import Ruling
-from runner.gate.policy_tools.importers.result import (
-    REST,
-    WILD,
-    Carried,
-    Example,
-    Import,
-    Origin,
-    WordChoice,
-)
+from runner.gate.policy_tools.importers.result import REST, WILD, Carried, Example, Import, Origin, WordChoice
 from runner.gate.policy_tools.importers.wildcards import NotWords, literal
 from runner.problems import usage
 
@@ -41,9 +33,8 @@ def read_codex(text: str, source: str) -> Import:
         module = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         where = f"{source}:{error.lineno}" if isinstance(error, SyntaxError) and error.lineno else source
-        raise usage(
-            f"{where} cannot be read", "it is not a list of calls", "correct it, or give another --from"
-        ) from None
+        fix = "correct it, or give another --from"
+        raise usage(f"{where} cannot be read", "it is not a list of calls", fix) from None
     prefixes: list[_Prefix] = []
     given: list[tuple[Origin, tuple[str, ...]]] = []
     lines = [line.encode() for line in _LINE.findall(text)]
@@ -57,9 +48,8 @@ def read_codex(text: str, source: str) -> Import:
         elif call.func.id == "prefix_rule":
             _prefix_rule(found, origin, call, prefixes, given)
         elif call.func.id == "host_executable":
-            found.leave(
-                origin, "programs are found on a PATH that leads to system folders only; their places cannot be listed"
-            )
+            why = "programs are found on a PATH that leads to system folders only; their places cannot be listed"
+            found.leave(origin, why)
         elif call.func.id == "network_rule":
             found.leave(origin, "it opens or closes a host for a proxy; write a rule with `host` yourself")
         else:

@@ -1,7 +1,7 @@
 """Importer for Gemini CLI: TOML with that product's own `[[rule]]`."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from policy.model.tier import Ruling
 from runner.config.toml_tables import TableItem, read_items
@@ -23,16 +23,9 @@ _TOOLS = {
     "list_directory": "ls",
 }
 _KNOWN = (
-    "toolName",
-    "commandPrefix",
-    "commandRegex",
-    "decision",
-    "priority",
-    "denyMessage",
-    "deny_message",
-    "modes",
+    "toolName", "commandPrefix", "commandRegex", "decision", "priority", "denyMessage", "deny_message", "modes",
     "allowRedirection",
-)
+)  # fmt: skip
 _EVERYDAY = {"default", "autoEdit", "yolo"}  # modes in which something is asked at all
 _REGEX_WORD = re.compile(r"[A-Za-z0-9_/:=@,-]+(?:\\[.-][A-Za-z0-9_/:=@,-]*)*\Z")
 
@@ -44,9 +37,8 @@ def read_gemini(text: str, source: str) -> Import:
     for key in top.values:
         found.leave(Origin(top.lines.get(key, 0), key), "it is not a rule")
     if not items:
-        raise usage(
-            f"{source} cannot be imported", "it has no [[rule]]", "give a policy of Gemini CLI, or another --from"
-        )
+        fix = "give a policy of Gemini CLI, or another --from"
+        raise usage(f"{source} cannot be imported", "it has no [[rule]]", fix)
     for item in items:
         _rule(found, item)
     if len({rule.verdict for rule in found.rules}) > 1:
@@ -58,39 +50,37 @@ def _rule(found: Import, item: TableItem) -> None:
     values = item.values
     shown = ", ".join(f"{key} = {value!r}" for key, value in values.items() if key != "priority")
     origin = Origin(item.line, shown)
-    verdict = _DECISIONS.get(str(values.get("decision")))
-    if verdict is None:
-        found.leave(origin, "its decision is not allow, deny or ask_user")
-        return
-    narrowing = sorted(key for key in values if key not in _KNOWN)
-    if "mcpName" in values or any(name.startswith("mcp_") for name in _texts(values.get("toolName"))):
-        found.leave(origin, "it is about a tool of a server; those have no rules here")
-        return
-    if "argsPattern" in values:
-        found.leave(origin, "`argsPattern` is a regular expression over all arguments")
-        return
-    if narrowing and verdict is Ruling.ALLOW:
-        found.leave(origin, f"it allows only under conditions that have no rule here: {', '.join(narrowing)}")
-        return
-    note = f"it holds always, whatever {', '.join(narrowing)} said" if narrowing else ""
-    modes = set(_texts(values.get("modes")))
-    if modes and verdict is Ruling.ALLOW and not modes >= _EVERYDAY:
-        found.leave(origin, f"it allows only in the modes {', '.join(sorted(modes))}; rules here hold in all")
-        return
-    if modes and not modes >= _EVERYDAY:
-        note = "it holds in every mode"
     why = values.get("denyMessage") or values.get("deny_message") or ""
+    why = why if isinstance(why, str) else ""
     try:
-        patterns = list(_patterns(item, verdict))
+        verdict, note = _verdict(values)
+        for run, tools in list(_patterns(item, verdict)):
+            if run:
+                found.carry(Carried(origin, verdict, run=run, why=why, note=note))
+            else:
+                found.carry_tools(origin, verdict, tools, why, note)
     except NotWords as error:
         found.leave(origin, str(error))
-        return
-    said = why if isinstance(why, str) else ""
-    for run, tools in patterns:
-        if run:
-            found.carry(Carried(origin, verdict, run=run, why=said, note=note))
-        else:
-            found.carry_tools(origin, verdict, tools, said, note)
+
+
+def _verdict(values: Mapping[str, object]) -> tuple[Ruling, str]:
+    """Return the verdict of a rule, and a note on conditions that are dropped. Raises NotWords."""
+    verdict = _DECISIONS.get(str(values.get("decision")))
+    if verdict is None:
+        raise NotWords("its decision is not allow, deny or ask_user")
+    if "mcpName" in values or any(name.startswith("mcp_") for name in _texts(values.get("toolName"))):
+        raise NotWords("it is about a tool of a server; those have no rules here")
+    if "argsPattern" in values:
+        raise NotWords("`argsPattern` is a regular expression over all arguments")
+    narrowing = ", ".join(sorted(key for key in values if key not in _KNOWN))
+    if narrowing and verdict is Ruling.ALLOW:
+        raise NotWords(f"it allows only under conditions that have no rule here: {narrowing}")
+    modes = set(_texts(values.get("modes")))
+    if not modes or modes >= _EVERYDAY:
+        return verdict, f"it holds always, whatever {narrowing} said" if narrowing else ""
+    if verdict is Ruling.ALLOW:
+        raise NotWords(f"it allows only in the modes {', '.join(sorted(modes))}; rules here hold in all")
+    return verdict, "it holds in every mode"
 
 
 def _patterns(item: TableItem, verdict: Ruling) -> Iterator[tuple[tuple[WordChoice, ...], tuple[str, ...]]]:

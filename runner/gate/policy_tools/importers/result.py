@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 from dataclasses import field
-from json import dumps
 
 from policy.model.frozen import dataclass
 from policy.model.tier import Ruling
+from runner.config.toml_value import quoted
 from runner.text.phrases import many
 from runner.text.sanitize import one_line
 
@@ -128,7 +128,7 @@ def as_toml(found: Import, kind: str) -> str:
         "# Look the rules over (`agent policy lint FILE`), then copy them into your configuration.",
     ]
     if found.mode:
-        lines += ["", f"mode = {quoted(found.mode)}"]
+        lines += ["", f"mode = {_line(found.mode)}"]
     for rule in found.rules:
         lines += ["", f"# {rule.origin}", *([f"# note: {one_line(rule.note, 160)}"] if rule.note else [])]
         lines += rule_lines(rule, source)
@@ -137,13 +137,13 @@ def as_toml(found: Import, kind: str) -> str:
 
 def rule_lines(rule: Carried, source: str) -> list[str]:
     """Return one rule as TOML."""
-    lines = ["[[rule]]", f"verdict = {quoted(rule.verdict.name.lower())}"]
+    lines = ["[[rule]]", f"verdict = {_line(rule.verdict.name.lower())}"]
     if rule.run:
         lines.append(f"run = [{', '.join(_word(word) for word in rule.run)}]")
     for key in ("tool", "read", "write", "host"):
         if values := getattr(rule, key):
             lines.append(f"{key} = {_list(values)}")
-    return [*lines, f"why = {quoted(_why(rule, source))}"]
+    return [*lines, f"why = {_line(_why(rule, source))}"]
 
 
 def examples_toml(found: Import) -> str:
@@ -152,8 +152,8 @@ def examples_toml(found: Import) -> str:
     for each in found.examples:
         lines += ["", "[[test]]", f"argv = {_list(each.argv)}"]
         # A question that nothing can follow is a denial here: what must not pass unasked is what counts.
-        lines.append(f"verdict = {quoted('not-allow' if each.verdict is Ruling.ASK else each.verdict.name.lower())}")
-        lines.append(f"why = {quoted(f'an example of {found.source}, {each.origin}')}")
+        lines.append(f"verdict = {_line('not-allow' if each.verdict is Ruling.ASK else each.verdict.name.lower())}")
+        lines.append(f"why = {_line(f'an example of {found.source}, {each.origin}')}")
     return "\n".join(lines) + "\n"
 
 
@@ -182,9 +182,9 @@ def as_json(found: Import, kind: str) -> dict[str, object]:
     return {"kind": kind, "mode": found.mode or None, "rules": rules, "left": left, "examples": examples}
 
 
-def quoted(text: str) -> str:
-    """Return a TOML text. Characters that do not print are escaped first."""
-    return dumps(one_line(text, 500), ensure_ascii=False).replace("\x7f", "\\u007f")
+def _line(text: str) -> str:
+    """Return a TOML text on one line. Characters that do not print are spelled out first."""
+    return quoted(one_line(text, 500))
 
 
 def _why(rule: Carried, source: str) -> str:
@@ -194,13 +194,8 @@ def _why(rule: Carried, source: str) -> str:
 
 
 def _word(word: WordChoice) -> str:
-    return _exactly(word[0]) if len(word) == 1 else _list(word)
+    return quoted(word[0]) if len(word) == 1 else _list(word)
 
 
 def _list(texts: Iterable[str]) -> str:
-    return "[" + ", ".join(_exactly(text) for text in texts) + "]"
-
-
-def _exactly(text: str) -> str:
-    """Return a TOML text with exactly this value: the escapes of JSON are those of TOML, except for DEL."""
-    return dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return "[" + ", ".join(quoted(text) for text in texts) + "]"
