@@ -14,7 +14,7 @@ from typing import Any, cast
 from policy.model.verdict import Problem
 from policy.toml.lines import StatementKind, lines_of, statements
 from policy.toml.schema import KeyPath, TomlError, ValueType, dotted, parse, value_of
-from runner.config.migrations import MIGRATIONS, VERSION, renew
+from runner.config.migrations import MIGRATIONS, VERSION, renew, value_at
 from runner.config.read_layer import plain
 from runner.config.schema import Key
 from runner.config.settings import ConfigError
@@ -50,7 +50,7 @@ def with_value(text: str, path: KeyPath, literal: str) -> str:
     """Return `text` with the value `literal` at `path`. Raises ConfigError if the change is not safe."""
     wanted = _document(text)
     _put(wanted, path, tomllib.loads(f"x = {literal}")["x"])
-    tries = (_inserted, _replaced) if _find(_document(text), path) is None else (_replaced,)
+    tries = (_inserted, _replaced) if value_at(_document(text), path) is None else (_replaced,)
     for attempt in tries:
         new = attempt(text, path, literal)
         if new is not None and _same(new, wanted):
@@ -63,23 +63,12 @@ def without(text: str, path: KeyPath) -> str | None:
     safe.
     """
     wanted = _document(text)
-    table = _find(wanted, path[:-1])
+    table = value_at(wanted, path[:-1])
     if not isinstance(table, dict) or path[-1] not in table:
         return None
     del table[path[-1]]
-    import tomlkit
-    from tomlkit.exceptions import TOMLKitError
-
-    try:
-        document = tomlkit.parse(text)
-        at: Any = document
-        for word in path[:-1]:
-            at = at[word]
-        del at[path[-1]]
-        new = tomlkit.dumps(document)
-    except (TOMLKitError, *_CANNOT):
-        raise _by_hand(path) from None
-    if not _same(new, wanted):
+    new = _replaced(text, path, None)
+    if new is None or not _same(new, wanted):
         raise _by_hand(path)
     return new
 
@@ -140,7 +129,8 @@ def _end(rows: list[str]) -> str:
     return "\r" if len(rows) > 1 and rows[0].endswith("\r") else ""
 
 
-def _replaced(text: str, path: KeyPath, literal: str) -> str | None:
+def _replaced(text: str, path: KeyPath, literal: str | None) -> str | None:
+    """Return `text` with another value at `path`, or without the key for the literal None; None if that fails."""
     import tomlkit
     from tomlkit.exceptions import TOMLKitError
 
@@ -149,7 +139,10 @@ def _replaced(text: str, path: KeyPath, literal: str) -> str | None:
         at: Any = document
         for word in path[:-1]:
             at = at[word]
-        at[path[-1]] = tomlkit.value(literal)
+        if literal is None:
+            del at[path[-1]]
+        else:
+            at[path[-1]] = tomlkit.value(literal)
         return tomlkit.dumps(document)
     except (TOMLKitError, *_CANNOT):
         return None  # the caller reports the error
@@ -167,13 +160,6 @@ def _same(text: str, wanted: dict[str, Any]) -> bool:
         return tomllib.loads(text) == wanted
     except ValueError:
         return False
-
-
-def _find(document: dict[str, Any], path: KeyPath) -> object:
-    at: object = document
-    for word in path:
-        at = cast(dict[str, object], at).get(word) if isinstance(at, dict) else None
-    return at
 
 
 def _put(document: dict[str, Any], path: KeyPath, value: object) -> None:

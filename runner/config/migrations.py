@@ -47,15 +47,16 @@ def renew(document: dict[str, object]) -> Mapping[KeyPath, KeyPath]:
 
 def _move(document: dict[str, object], old: KeyPath, new: KeyPath) -> bool:
     """Rename one key. INVARIANT: a key stays in its table, so that the text around the key keeps its meaning."""
-    table = _table(document, old[:-1])
-    if table is None or old[-1] not in table or new[-1] in table:
+    table = value_at(document, old[:-1])
+    if not isinstance(table, dict) or old[-1] not in table or new[-1] in table:
         return False
     table[new[-1]] = table.pop(old[-1])
     return True
 
 
-def _table(document: dict[str, object], path: KeyPath) -> dict[str, object] | None:
+def value_at(document: dict[str, object], path: KeyPath) -> object:
+    """Return the value at `path`, or None if there is none."""
     at: object = document
     for word in path:
         at = cast(dict[str, object], at).get(word) if isinstance(at, dict) else None
-    return cast(dict[str, object], at) if isinstance(at, dict) else None
+    return at

@@ -95,15 +95,13 @@ def explain(
     Explanation for `line` and `rule`.
     """
     terms: Terms | None = None
-    problem: Problem | None = None
-    question: str | None = None
     match verdict:
-        case Allow(permit=permit):
-            ruling, terms = Ruling.ALLOW, permit.terms
-        case Ask(terms=offered, question=asked):
-            ruling, terms, question = Ruling.ASK, offered, asked
-        case Deny(problem=found):
-            ruling, problem = Ruling.DENY, found
+        case Allow():
+            ruling, terms = Ruling.ALLOW, verdict.permit.terms
+        case Ask():
+            ruling, terms = Ruling.ASK, verdict.terms
+        case Deny():
+            ruling = Ruling.DENY
     return Explanation(
         action=assessment.action,
         tree=assessment.tree,
@@ -113,8 +111,8 @@ def explain(
         cell=verdict.cell,
         because=verdict.reason,
         verdict=ruling,
-        problem=problem,
-        question=question,
+        problem=verdict.problem if isinstance(verdict, Deny) else None,
+        question=verdict.question if isinstance(verdict, Ask) else None,
         terms=terms,
         ways=_ways(ruling, verdict.cell, elsewhere, assessment),
         workspace=workspace,
@@ -148,8 +146,8 @@ def sections(explanation: Explanation) -> list[ExplanationSection]:
         ("in one line", shown([explanation.line] if explanation.line else [])),
         ("parse", shown(explanation.tree.splitlines())),
         ("effects", shown([_effect_words(effect) for effect in explanation.effects])),
-        ("reasons", [line for reason in explanation.reasons for line in _caret(action, reason)]),
-        ("rules", [line for reason in explanation.rules for line in _caret(action, reason)]),
+        ("reasons", [line for reason in explanation.reasons for line in caret_lines(action, reason)]),
+        ("rules", [line for reason in explanation.rules for line in caret_lines(action, reason)]),
         ("tier", shown([", ".join(tier.label for tier in explanation.tiers)])),
         ("cell", shown([cell_words(explanation.cell)])),
         ("verdict", shown(_verdict_words(explanation))),
@@ -167,11 +165,6 @@ def titled(told: list[ExplanationSection], *, colour: bool) -> str:
     """Return sections as plain text; sections without lines are left out."""
     bold, end = ("\x1b[1m", "\x1b[0m") if colour else ("", "")
     return "\n".join("\n".join([f"{bold}{title}{end}", *lines]) for title, lines in told if lines)
-
-
-def caret_lines(action: Action, reason: Reason) -> tuple[str, ...]:
-    """Return one reason, with the words of the script that it refers to underlined."""
-    return tuple(_caret(action, reason))
 
 
 def shown(lines: list[str]) -> list[str]:
@@ -205,7 +198,8 @@ def _verdict_words(explanation: Explanation) -> list[str]:
     return words
 
 
-def _caret(action: Action, reason: Reason) -> list[str]:
+def caret_lines(action: Action, reason: Reason) -> list[str]:
+    """Return one reason, with the words of the script that it refers to underlined."""
     told = visible(_told(reason), lines=False)
     if not isinstance(action, RunScript) or reason.span is None:
         return [f"  {told}"]

@@ -196,13 +196,7 @@ class Redactor:
 
 def _with_text(item: object, text: str) -> object:
     """Return a text, or a group that ends in a text, with `text` in its place."""
-    match item:
-        case list():
-            return [*item[:-1], text]
-        case tuple():
-            return (*item[:-1], text)
-        case _:
-            return text
+    return type(item)([*item[:-1], text]) if isinstance(item, list | tuple) else text
 
 
 def _mask(hidden: str, rows: bool) -> str:

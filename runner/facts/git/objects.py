@@ -64,17 +64,14 @@ class _Pack:
     def place(self, id: bytes) -> int | None:
         """Return where the object begins; None if it is not in this pack."""
         low, high = self._fan[id[0] - 1] if id[0] else 0, self._fan[id[0]]
-        while low < high:
-            middle = (low + high) // 2
-            found = self._names[middle * ID : middle * ID + ID]
-            if found == id:
-                at = int.from_bytes(self._offsets[4 * middle : 4 * middle + 4], "big")
-                if at < 1 << 31:
-                    return at
-                far = 8 * (at - (1 << 31))
-                return int.from_bytes(self._far[far : far + 8], "big")
-            low, high = (middle + 1, high) if found < id else (low, middle)
-        return None
+        place = bisect_left(range(high), id, lo=low, key=self._name)
+        if place == high or self._name(place) != id:
+            return None
+        at = int.from_bytes(self._offsets[4 * place : 4 * place + 4], "big")
+        if at < 1 << 31:
+            return at
+        far = 8 * (at - (1 << 31))
+        return int.from_bytes(self._far[far : far + 8], "big")
 
     def beginning(self, first: bytes, last: bytes) -> frozenset[bytes]:
         """Return the ids from `first` to `last`; many of them are cut, but never to one."""
