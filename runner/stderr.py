@@ -71,14 +71,10 @@ def unexpected(error: BaseException) -> Problem:
     what = "ringfence hit a defect of its own and stopped; nothing more was run"
     try:
         path = _write_crash(error)
-    except (
-        Exception
-    ) as second:  # the seam below the seam: a full disk or a bad state folder must not hide the first error
-        return Problem(
-            what,
-            f"{type(error).__name__.lower()}, and the details could not be kept ({type(second).__name__.lower()})",
-            f"run `agent doctor`, and report this on {ISSUES}",
-        )
+    except Exception as second:  # the seam below the seam: a full disk must not hide the first error
+        kinds = type(error).__name__.lower(), type(second).__name__.lower()
+        why = f"{kinds[0]}, and the details could not be kept ({kinds[1]})"
+        return Problem(what, why, f"run `agent doctor`, and report this on {ISSUES}")
     return Problem(what, "this should not happen, whatever the input was", f"report it on {ISSUES} with `{path}`")
 
 

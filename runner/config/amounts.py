@@ -44,9 +44,8 @@ def apply_limits(base: Limits, settings: tuple[str, ...]) -> Limits:
         name = name.strip().replace("_", "-")
         if not sign or name not in limit_names():
             what = f"`{setting}` is not a limit" if sign else f"`--limit {setting}` has no value"
-            raise usage(
-                what, f"a limit is NAME=VALUE; the names are {', '.join(limit_names())}", "try --limit memory=2G"
-            )
+            why = f"a limit is NAME=VALUE; the names are {', '.join(limit_names())}"
+            raise usage(what, why, "try --limit memory=2G")
         amount = _amount(value, name, f"--limit {name}")
         values[name.replace("-", "_")] = amount if name == "wall" else int(amount)
     return Limits(**values)
@@ -60,9 +59,8 @@ def _amount(text: str, name: str, option: str) -> float:
     digits = number.replace(".", "", 1)
     value = float(number) * units[unit] if digits.isascii() and digits.isdigit() and unit in units else 0.0
     if not 0 < value <= _LARGEST or (whole and value < 1):
-        raise usage(
-            f"`{text}` is not an amount for {option}", f"it takes a positive amount such as {example}", "correct it"
-        )
+        why = f"it takes a positive amount such as {example}"
+        raise usage(f"`{text}` is not an amount for {option}", why, "correct it")
     return value
 
 

@@ -227,13 +227,8 @@ def packaged() -> Settings:
     except (ProfileError, RuleError) as error:
         raise ConfigError(error.problem) from None
     except OSError as error:
-        raise ConfigError(
-            Problem(
-                "this installation is incomplete",
-                f"`{error.filename}` cannot be read: {(error.strerror or 'unknown reason').lower()}",
-                "install ringfence again",
-            )
-        ) from None
+        why = f"`{error.filename}` cannot be read: {(error.strerror or 'unknown reason').lower()}"
+        raise ConfigError(Problem("this installation is incomplete", why, "install ringfence again")) from None
     return Settings(profile=profile, rules=rules, sources=(PACKAGED,))
 
 

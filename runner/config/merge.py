@@ -114,10 +114,7 @@ def _rules(
 
 
 def _profile(
-    base: Profile,
-    said: Mapping[KeyPath, Value],
-    values: Mapping[KeyPath, Value],
-    rules: tuple[PermissionRule, ...],
+    base: Profile, said: Mapping[KeyPath, Value], values: Mapping[KeyPath, Value], rules: tuple[PermissionRule, ...]
 ) -> Profile:
     names, denied = texts(values.get(("secret", "names"), ())), patterns(values.get(("deny", "commands"), ()))
     return replace(

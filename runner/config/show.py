@@ -151,33 +151,29 @@ def listing(
     With `effective`, the line has the layer and the place too, and overridden values follow. `written` maps beginnings
     of paths to a short form, such as `~/` for the home. With `cut`, a long value ends in `…`.
     """
-    cut = cut and effective
     rows: list[tuple[str, str, str]] = []  # text, layer, place
+
+    def add(start: str, path: KeyPath, place: SettingOrigin) -> None:
+        said = _short(_said(path, place.value), cut and effective)
+        rows.append((f"{start} {said}", place.layer, _place(place, written)))
+
     for each in found:
         name = dotted(each.path)
         if each.value is None:
             rows.append((f"# {name} is not set", "", ""))
         elif len(each.by) > 1:
-            rows.append((f"{name} = {_short(_said(each.path, each.value), cut)}", "", ""))
-            parts = each.by if effective else ()
-            rows += [
-                (f"    has {_short(_said(each.path, part.value), cut)}", part.layer, _place(part, written))
-                for part in parts
-            ]
+            rows.append((f"{name} = {_short(_said(each.path, each.value), cut and effective)}", "", ""))
+            for part in each.by if effective else ():
+                add("    has", each.path, part)
         else:
-            place = each.by[-1]
-            said = _short(_said(each.path, place.value), cut)
-            rows.append((f"{name} = {said}", place.layer, _place(place, written)))
+            add(f"{name} =", each.path, each.by[-1])
         for place in reversed(each.not_by if effective else ()):
-            verb = "ignores" if place.ignored else "overrides"
-            rows.append(
-                (f"    {verb} {_short(_said(each.path, place.value), cut)}", place.layer, _place(place, written))
-            )
+            add(f"    {'ignores' if place.ignored else 'overrides'}", each.path, place)
     for entry, layer in lists:
         body = entry_toml(entry)
-        text = (
-            f"[[{entry.name}]] {_short(', '.join(body), cut)}" if effective else "\n".join((f"[[{entry.name}]]", *body))
-        )
+        if effective:
+            body = [_short(", ".join(body), cut)]
+        text = (" " if effective else "\n").join((f"[[{entry.name}]]", *body))
         rows.append((text, layer, f"{near(entry.source, written)}:{entry.line}"))
     if not effective:
         return "\n".join(text for text, _, _ in rows)
@@ -238,12 +234,7 @@ def as_json(
 
 
 def _origin(place: SettingOrigin) -> dict[str, object]:
-    return {
-        "layer": str(place.layer),
-        "source": place.source,
-        "line": place.line or None,
-        "value": _plain(place.value),
-    }
+    return {"layer": str(place.layer), "source": place.source, "line": place.line or None, "value": _plain(place.value)}
 
 
 def _plain(value: object) -> object:

@@ -33,11 +33,9 @@ def starter(packaged: Mapping[KeyPath, Value], *, user: bool) -> str:
             rows += _list(each)
     if not user:
         left = [key.name for key in KEYS if key.widens is Widens.NEVER]
-        left += [
-            f"`[[{each.name}]]`" for each in LISTS if each.widens is Widens.NEVER
-        ]  # no line may begin like a table
-        rows += ["", "# For each to say in a file of their own (or to trust): ", *_wrapped(left)]
-        rows[-1 - len(_wrapped(left))] = rows[-1 - len(_wrapped(left))].rstrip()
+        # In backticks: no line may begin like a table.
+        left += [f"`[[{each.name}]]`" for each in LISTS if each.widens is Widens.NEVER]
+        rows += ["", "# For each to say in a file of their own (or to trust):", *_wrapped(left)]
     return "\n".join(rows) + "\n"
 
 

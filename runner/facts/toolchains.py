@@ -118,11 +118,8 @@ def exposable_folder(folder: str, secrets: Secrets) -> tuple[str, ...]:
         fits = stat.S_ISDIR(found.st_mode) and found.st_uid in (0, os.geteuid()) and not found.st_mode & stat.S_IWOTH
     except OSError:
         return ()
-    return (
-        (folder,)
-        if fits and os.path.realpath(folder) == folder and _Search(secrets.home, secrets, "").fits(folder)
-        else ()
-    )
+    fits = fits and os.path.realpath(folder) == folder and _Search(secrets.home, secrets, "").fits(folder)
+    return (folder,) if fits else ()
 
 
 def roots(folders: Iterable[str], workspace: str, secrets: Secrets, rustup: str = "") -> tuple[str, ...]:

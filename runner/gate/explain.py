@@ -215,10 +215,7 @@ def caret_lines(action: Action, reason: Reason) -> list[str]:
     lead, tail = ("…" if low > first else ""), ("…" if high < last else "")
     number = f"{script.count(chr(10), 0, start) + 1}: " if "\n" in script.strip("\n") else ""
     indent = " " * (len(number) + len(lead) + _width(before))
-    return [
-        f"  {number}{lead}{before}{under}{after}{tail}",
-        f"  {indent}{'^' * max(_width(under), 1)} {told}",
-    ]
+    return [f"  {number}{lead}{before}{under}{after}{tail}", f"  {indent}{'^' * max(_width(under), 1)} {told}"]
 
 
 def _told(reason: Reason) -> str:

@@ -71,9 +71,8 @@ class KeyringStore:
 
         found = self._within(ask)
         if found is False:
-            raise KeyringFailed(
-                "what it holds has blanks or other characters that a key never has", "store the key again"
-            )
+            why = "what it holds has blanks or other characters that a key never has"
+            raise KeyringFailed(why, "store the key again")
         return found if isinstance(found, Secret) else None
 
     def holds(self, provider: str, account: str) -> bool:

@@ -21,11 +21,7 @@ from runner.state.json_file import StateError
 from runner.state.paths import PlaceError
 
 # The environment variable that each provider's own tools use.
-VARIABLES = {
-    "anthropic": "ANTHROPIC_API_KEY",
-    "openai": "OPENAI_API_KEY",
-    "gemini": "GEMINI_API_KEY",
-}
+VARIABLES = {"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY", "gemini": "GEMINI_API_KEY"}
 _ODD = "its value has blanks, line ends or other characters that a key never has, or is too long"
 _NAMED = "passed over, since an account was named and only the keyring knows accounts"
 _LOCAL = "not asked for a server on this machine, unless `--account` names one"

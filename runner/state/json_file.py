@@ -170,18 +170,15 @@ class StateFile(Generic[_Value]):
         except ValueError as error:
             why = "it is not valid JSON" if isinstance(error, json.JSONDecodeError) else _plain(error)
         aside = self._aside()
-        text = (
-            f"{self._purpose}, `{self.path}`, cannot be read: {why}; it is now `{aside.name}`, and nothing in it holds"
-        )
-        return Held(self._empty(), (text,)), None
+        text = f"cannot be read: {why}; it is now `{aside.name}`, and nothing in it holds"
+        return Held(self._empty(), (f"{self._purpose}, `{self.path}`, {text}",)), None
 
     def _aside(self) -> Path:
         for number in range(1, _MOST_KEPT):
             aside = self.path.with_name(f"{self.path.name}.corrupt-{number}")
             try:
-                os.link(
-                    self.path, aside, follow_symlinks=False
-                )  # SAFETY: link(2) overwrites nothing, as rename(2) would
+                # SAFETY: link(2) overwrites nothing, as rename(2) would
+                os.link(self.path, aside, follow_symlinks=False)
                 os.unlink(self.path)
             except FileExistsError:
                 continue

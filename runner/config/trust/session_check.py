@@ -100,12 +100,7 @@ def workspace_at(cwd: str, environ: Mapping[str, str]) -> str:
 
 
 def weigh(
-    inventory: Inventory,
-    settings: "Settings",
-    environ: Mapping[str, str],
-    *,
-    reads: bool = True,
-    skilled: bool = True,
+    inventory: Inventory, settings: "Settings", environ: Mapping[str, str], *, reads: bool = True, skilled: bool = True
 ) -> tuple[Brought, tuple[str, ...]]:
     """Return the inventory with its effects and earlier answers, and notices about the file of answers."""
     answers: tuple[TrustAnswer, ...] = ()

@@ -75,18 +75,10 @@ def lint_here(cwd: Path) -> tuple[list[LintFinding], tuple[str, ...]]:
 
 def _findings(settings: Settings, sources: tuple[str, ...]) -> list[LintFinding]:
     rules = settings.profile.permissions
-    found = [
-        LintFinding(
-            severity=each.severity,
-            code=each.code,
-            file=each.file,
-            line=each.line,
-            text=each.text,
-            fix=each.fix,
-            other=str(each.other) if each.other else "",
-        )
-        for each in check(rules, settings.rules, date.today(), settings.profile)
-    ]
+    found = []
+    for each in check(rules, settings.rules, date.today(), settings.profile):
+        other = str(each.other) if each.other else ""
+        found.append(LintFinding(each.severity, each.code, each.file, each.line, each.text, each.fix, other))
     expired = {(each.file, each.line) for each in found if each.code == "expired"}
     return found + [
         _notice(notice, sources)

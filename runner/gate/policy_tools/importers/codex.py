@@ -76,11 +76,7 @@ def _segment(lines: list[bytes], node: ast.stmt) -> str:
 
 
 def _prefix_rule(
-    found: Import,
-    origin: Origin,
-    call: ast.Call,
-    prefixes: list[_Prefix],
-    given: list[tuple[Origin, tuple[str, ...]]],
+    found: Import, origin: Origin, call: ast.Call, prefixes: list[_Prefix], given: list[tuple[Origin, tuple[str, ...]]]
 ) -> None:
     try:
         if call.args or any(word.arg not in _KEYS for word in call.keywords):
