@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from policy.handlers.registry import grammar
 from policy.interpreter.interpreter import Interpreter
 from policy.interpreter.path_classifier import MOST_WORK_AFTER, TooMuchError
-from policy.interpreter.shell_state import ExecutionFrame, State
+from policy.interpreter.shell_state import ExecutionFrame, ExpandedCommand, State
 from policy.model.abstract_word import AbstractWord, literal
 from policy.model.action import (
     Action,
@@ -154,7 +154,7 @@ def _argv(action: RunArgv, interpreter: Interpreter) -> None:
         interpreter.findings.unknown("there is no program to run", EMPTY_COMMAND, None)
         return
     words: list[AbstractWord] = [literal(word) for word in action.argv]
-    interpreter.simple(words, State((action.cwd,)), None, ExecutionFrame(in_shell=False))
+    interpreter.simple(ExpandedCommand(words, State((action.cwd,)), None, ExecutionFrame(in_shell=False)))
 
 
 def _file(interpreter: Interpreter, role: Role, path: str, text: str) -> None:

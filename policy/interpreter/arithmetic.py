@@ -1,5 +1,6 @@
 """Arithmetic on variables whose values are known."""
 
+import operator
 import re
 from collections.abc import Callable, Iterator
 from itertools import product
@@ -22,29 +23,24 @@ def is_number(sense: AbstractWord) -> bool:
 
 def names(expression: Expression) -> Iterator[str]:
     """Yield the names whose values are evaluated. A plain `=` reads nothing."""
-    match expression:
-        case Name(name=name):
-            yield name
-        case Operation(operands=operands):
-            for operand in operands:
-                yield from names(operand)
-        case Change(name=name, operator=operator, operand=operand):
-            if operator != "=":
-                yield name
-            if operand is not None:
-                yield from names(operand)
+    if isinstance(expression, Name) or (isinstance(expression, Change) and expression.operator != "="):
+        yield expression.name
+    for operand in _operands(expression):
+        yield from names(operand)
 
 
 def pasted(expression: Expression) -> Iterator[str]:
     """Yield the names whose values become part of the text before bash reads the expression."""
-    match expression:
-        case Name(name=name, dollar=True):
-            yield name
-        case Operation(operands=operands):
-            for operand in operands:
-                yield from pasted(operand)
-        case Change(operand=operand) if operand is not None:
-            yield from pasted(operand)
+    if isinstance(expression, Name) and expression.dollar:
+        yield expression.name
+    for operand in _operands(expression):
+        yield from pasted(operand)
+
+
+def _operands(expression: Expression) -> tuple[Expression, ...]:
+    if isinstance(expression, Change):
+        return (expression.operand,) if expression.operand is not None else ()
+    return expression.operands if isinstance(expression, Operation) else ()
 
 
 def changes(expression: Expression) -> Iterator[tuple[Change, bool]]:
@@ -113,34 +109,29 @@ def _applied(operator: str, operands: tuple[int, ...]) -> int | None:
     return result if result is not None and abs(result) < _BIGGEST else None
 
 
-def _binary(operator: str, left: int, right: int) -> int | None:
-    match operator:
-        case "+":
-            return left + right
-        case "-":
-            return left - right
-        case "*":
-            return left * right
+def _binary(sign: str, left: int, right: int) -> int | None:
+    if sign in _CALCULATED:
+        return int(_CALCULATED[sign](left, right))
+    match sign:
         case "/" | "%":
             if right == 0:
                 return None
             quotient = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
-            return quotient if operator == "/" else left - quotient * right
+            return quotient if sign == "/" else left - quotient * right
         case "**":
             return left**right if 0 <= right <= _MOST_SHIFTED else None
         case "<<":
             return left << right if 0 <= right <= _MOST_SHIFTED else None
         case ">>":
             return left >> right if 0 <= right <= _MOST_SHIFTED else None
-        case "&":
-            return left & right
-        case "|":
-            return left | right
-        case "^":
-            return left ^ right
         case "&&":
             return int(bool(left) and bool(right))
         case "||":
             return int(bool(left) or bool(right))
-    order = {"<": left < right, ">": left > right, "<=": left <= right, ">=": left >= right}
-    return int(order.get(operator, (left == right) == (operator == "==")))
+    return None
+
+
+_CALCULATED: dict[str, Callable[[int, int], int]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "&": operator.and_, "|": operator.or_, "^": operator.xor,
+    "<": operator.lt, ">": operator.gt, "<=": operator.le, ">=": operator.ge, "==": operator.eq, "!=": operator.ne,
+}  # fmt: skip

@@ -22,7 +22,6 @@ from policy.model.abstract_word import (
     literal,
 )
 from policy.model.assessment import INTEGER_VARIABLE, SPECIAL_VARIABLE
-from policy.model.profile import Profile
 
 _DECLARATION = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 _MOVING = frozenset(["SECONDS", "OPTIND"])  # bash changes them by itself
@@ -40,11 +39,10 @@ class Variables:
         revealed: names that a function has unset or changed below its own variable of that name.
     """
 
-    def __init__(self, profile: Profile, findings: Findings, expander: Expander, traps: TrapTable) -> None:
+    def __init__(self, findings: Findings, expander: Expander, traps: TrapTable) -> None:
         self.arrays: set[str] = set()
         self.integers: set[str] = set()
         self.revealed: set[str] = set()
-        self._profile = profile
         self._findings = findings
         self._expander = expander
         self._traps = traps
@@ -71,14 +69,14 @@ class Variables:
     def _declared(self, word: Word, state: State, frame: ExecutionFrame) -> list[AbstractWord]:
         """Expand a word after `local`, `export` and so on: the value is not split, and its globs stay as they are."""
         first = word.parts[0]
-        found = _DECLARATION.match(first.text) if isinstance(first, Text) and not first.quoted else None
-        if not found or not isinstance(first, Text) or word.literal is not None:
+        match = _DECLARATION.match(first.text) if isinstance(first, Text) and not first.quoted else None
+        if not match or not isinstance(first, Text) or word.literal is not None:
             return self._expander.expand(word, state, frame)
-        rest = first.text[found.end() :]
+        rest = first.text[match.end() :]
         parts = (replace(first, text=rest), *word.parts[1:]) if rest else word.parts[1:]
         value = self._expander.expand_single(Word(parts, word.span), state, frame)
         value = replace(value, may_split=False, globbed=value.globbed and not value.may_split)
-        return [replace(concatenate([literal(found[0]), value], frame.place(word.span)), value=value)]
+        return [replace(concatenate([literal(match[0]), value], frame.place(word.span)), value=value)]
 
     def assigned(
         self, items: tuple[Assignment | ArrayAssignment, ...], state: State, frame: ExecutionFrame
@@ -172,9 +170,8 @@ class Variables:
 
     def standing(self, name: str, value: AbstractWord, *, exported: bool) -> Standing:
         """Return the reach of setting `name` to any of the texts of `value`: the farthest of them."""
-        texts = value.texts or (None,)
-        found = {standing(name, text, self._profile.environment, exported=exported) for text in texts}
-        return next(each for each in (Standing.SHELL, Standing.PASSED, Standing.OWN) if each in found)
+        inherited = self._findings.classifier.profile.environment
+        return max(standing(name, text, inherited, exported=exported) for text in value.texts or (None,))
 
     def number(self, name: str, value: AbstractWord, span: SourceSpan | None) -> None:
         """Report a value of a `declare -i` variable that may not be a number, because bash evaluates it."""

@@ -4,7 +4,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from policy.interpreter.findings import Findings
-from policy.interpreter.shell_state import CommandResult, ExecutionFrame, ExitStates, State
+from policy.interpreter.options import ParsedOptions, parse
+from policy.interpreter.shell_state import CommandResult, ExecutionFrame, ExitStates, ExpandedCommand, State
 from policy.model.abstract_word import AbstractWord, SourceSpan, literal, tokens
 from policy.model.assessment import Consequence, EffectKind, Reason, Scope
 from policy.model.facts import Facts
@@ -34,9 +35,7 @@ class CommandInterpreter(Protocol):
     @property
     def shell(self) -> "ShellInterpreter": ...
 
-    def simple(
-        self, words: list[AbstractWord], state: State, span: SourceSpan | None, frame: ExecutionFrame
-    ) -> CommandResult: ...
+    def simple(self, command: ExpandedCommand) -> CommandResult: ...
 
 
 @dataclass(slots=True)
@@ -86,8 +85,15 @@ class Call:
     def shell(self) -> "ShellInterpreter":
         return self.interpreter.shell
 
+    def parse(self) -> ParsedOptions:
+        """Tell the flags of the command from its operands."""
+        return parse(self.rule, self.label, self.words)
+
+    def _span(self, word: AbstractWord | None) -> SourceSpan | None:
+        return (word.span if word is not None else None) or self.span
+
     def add_reason(self, tier: Tier, text: str, word: AbstractWord | None = None) -> None:
-        self.findings.add_reason(tier, text, self.rule.ref, (word.span if word else None) or self.span)
+        self.findings.add_reason(tier, text, self.rule.ref, self._span(word))
 
     def add_fact(
         self,
@@ -97,11 +103,11 @@ class Call:
         *,
         flag: str = "",
         consequence: Consequence | None = None,
+        program: str = "",
     ) -> None:
-        """Add a fact about the command, or about the command with `flag`, as a reason of `tier`."""
-        span = (word.span if word else None) or self.span
-        label = f"{self.label} {flag}" if flag else self.label
-        self.findings.add_fact(tier, label, predicate, self.rule.ref, span, consequence)
+        """Add a fact about the command, the command with `flag`, or about `program`, as a reason of `tier`."""
+        label = program or (f"{self.label} {flag}" if flag else self.label)
+        self.findings.add_fact(tier, label, predicate, self.rule.ref, self._span(word), consequence)
 
     def add_rule_fact(self, tier: Tier) -> None:
         """Add the text of the rule about the command as a reason of `tier`."""
@@ -112,9 +118,14 @@ class Call:
         predicate, consequence = UNDESCRIBED_USES.get(tier, (self.rule.why, self.rule.consequence))
         whole = f"{predicate} when used like this"
         short = whole if tier is Tier.DANGEROUS else predicate  # for the summary
-        text, span = f"`{self.label}` {whole}", (word.span if word else None) or self.span
-        found = Reason(tier, text, self.rule.ref, span, consequence=consequence, command=self.label, predicate=short)
-        self.findings.add(found)
+        self.add_sentence(tier, f"`{self.label}` {whole}", short, word, consequence)
+
+    def add_sentence(
+        self, tier: Tier, text: str, predicate: str, word: AbstractWord | None, consequence: Consequence | None
+    ) -> None:
+        """Add a fact about the command whose text is not the label with `predicate`."""
+        span, command = self._span(word), self.label
+        self.findings.add(Reason(tier, text, self.rule.ref, span, None, None, consequence, command, predicate))
 
     def runs(
         self,
@@ -123,13 +134,20 @@ class Call:
         *,
         flag: str = "",
         consequence: Consequence | None = Consequence.RUNS_CODE,
+        program: str = "",
     ) -> None:
-        """Report code that is not read beforehand, as a fact about the command."""
+        """Report code that is not read beforehand, as a fact about the command, or `program` that it may run."""
         self.findings.add_effect(EffectKind.RUNS, self.label)
-        self.add_fact(Tier.EXECUTE, predicate, word, flag=flag, consequence=consequence)
+        self.add_fact(Tier.EXECUTE, predicate, word, flag=flag, consequence=consequence, program=program)
+
+    def note_download(self, from_network: bool) -> None:
+        """Report that the command runs its words or its input, if they come from a network."""
+        if from_network:
+            text = "runs what was just downloaded"
+            self.add_fact(Tier.DANGEROUS, text, consequence=Consequence.RUNS_DOWNLOADED)
 
     def unknown(self, text: str, word: AbstractWord | None = None, consequence: Consequence | None = None) -> None:
-        self.findings.unknown(text, self.rule.ref, (word.span if word else None) or self.span, consequence)
+        self.findings.unknown(text, self.rule.ref, self._span(word), consequence)
         if word is not None:
             self.suspect(word)
 
@@ -138,21 +156,20 @@ class Call:
         if word.content:
             word = replace(word, texts=(), hints=(*word.hints, *tokens(word.content)))
         if not word.texts:
-            self.findings.suspect(Role.READ, word, self.state.cwds, self.rule.ref, word.span or self.span)
+            self.findings.suspect(Role.READ, word, self.state.cwds, self.rule.ref, self._span(word))
 
     def connects(self, host: str, word: AbstractWord | None = None, scope: Scope = Scope.NONE) -> None:
         """Report a connection to `host` (as from `policy.model.host_rule.endpoint`), which settings of `scope`
         name.
         """
-        span = (word.span if word else None) or self.span
-        self.findings.connects(host, self.rule.ref, span, scope, exact=not self.rule.unreached)
+        self.findings.connects(host, self.rule.ref, self._span(word), scope, exact=not self.rule.unreached)
 
     def access_path(self, role: Role, word: AbstractWord) -> None:
         if word.depends_on_substitution and role in (Role.DELETE, Role.MOVE) and (word.tail or word.may_split):
             # `rm -rf "$d"/*` is `rm -rf /*` when the command that was to print `$d` failed.
             text = "deletes another path when the command that names it fails"
             self.unknown(text, word, Consequence.DELETES_PATH)
-        self.findings.access_path(role, word, self.state.cwds, self.rule.ref, word.span or self.span)
+        self.findings.access_path(role, word, self.state.cwds, self.rule.ref, self._span(word))
 
     def named(self) -> None:
         """Record for the users' rules which words are the program and its subcommands."""
@@ -173,7 +190,7 @@ class Call:
 
     def run(self, words: list[AbstractWord], state: State) -> ExitStates:
         """Judge the command `words` with the input of this one, and return the states after it."""
-        return self.interpreter.simple(words, state, self.span, self.frame).states
+        return self.interpreter.simple(ExpandedCommand(words, state, self.span, self.frame)).states
 
     def run_script(self, script: str, state: State, span: SourceSpan | None) -> None:
         """Judge bash text that this command runs in a shell of its own."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import reduce
 from typing import assert_never
 
 from policy.bash.ast import (
@@ -33,23 +34,8 @@ from policy.interpreter.expansion import Expander
 from policy.interpreter.findings import Findings
 from policy.interpreter.functions import FunctionTable
 from policy.interpreter.redirections import Redirections
-from policy.interpreter.shell_state import (
-    MOST_OUTPUT,
-    CommandResult,
-    ExecutionFrame,
-    ExitStates,
-    State,
-    join_states,
-)
-from policy.model.abstract_word import (
-    ANYTHING,
-    MAYBE_NUMBER,
-    NOTHING,
-    NUMBER,
-    AbstractWord,
-    join,
-    literal,
-)
+from policy.interpreter.shell_state import MOST_OUTPUT, CommandResult, ExecutionFrame, ExitStates, State, join_states
+from policy.model.abstract_word import ANYTHING, MAYBE_NUMBER, NOTHING, NUMBER, AbstractWord, join, literal
 from policy.model.assessment import ARITHMETIC_COMMAND, CASE_COMMAND, CONDITION
 from policy.model.tier import Tier
 from policy.rules.rule import Role
@@ -113,37 +99,38 @@ class ControlFlow:
         return result
 
     def _node(self, node: Node, state: State, frame: ExecutionFrame) -> CommandResult:
+        if not isinstance(node, Command | Pipeline | Function | For | Loop):  # these have none, or begin without them
+            frame = self._redirections.apply(node.redirects, state, frame)
         match node:
             case Command():
                 return self._run_command(node, state, frame)
             case Pipeline():
                 return self._pipeline(node, state, frame)
             case Function():
-                after = ExitStates.same(self._functions.define(node, state, frame))
-            case Group(body=body, redirects=redirects):
-                after = self.script(body, state, self._redirections.apply(redirects, state, frame)).states
-            case Subshell(body=body, redirects=redirects):
-                self.script(body, state, self._redirections.apply(redirects, state, frame))
-                after = ExitStates.same(state)
+                end = self._functions.define(node, state, frame)
             case For():
-                after = self._for(node, state, frame)
+                end = self._for(node, state, frame)
             case Loop():
-                after = self._loop(node, state, frame)
-            case Compute(expression=expression, redirects=redirects, span=span):
-                frame = self._redirections.apply(redirects, state, frame)
+                end = self._loop(node, state, frame)
+            case Group(body=body):
+                return CommandResult(self.script(body, state, frame).states)
+            case Subshell(body=body):
+                self.script(body, state, frame)
+                end = state
+            case Compute(expression=expression, span=span):
                 self._findings.add_reason(Tier.READ, "computes", ARITHMETIC_COMMAND, frame.place(span))
-                after = ExitStates.same(self._variables.compute(expression, state, frame, span))
+                end = self._variables.compute(expression, state, frame, span)
             case Test():
-                after = self._test(node, state, frame)
+                end = self._test(node, state, frame)
             case Case():
-                after = self._case(node, state, frame)
+                end = self._case(node, state, frame)
             case While():
-                after = self._while(node, state, frame)
+                end = self._while(node, state, frame)
             case If():
-                after = self._if(node, state, frame)
+                end = self._if(node, state, frame)
             case never:
                 assert_never(never)
-        return CommandResult(after)
+        return CommandResult(ExitStates.same(end))
 
     def _pipeline(self, node: Pipeline, state: State, frame: ExecutionFrame) -> CommandResult:
         if len(node.commands) == 1:
@@ -166,7 +153,7 @@ class ControlFlow:
         frame.output.extend(output[:MOST_OUTPUT])
         return CommandResult(ExitStates.same(state))
 
-    def _for(self, node: For, state: State, frame: ExecutionFrame) -> ExitStates:
+    def _for(self, node: For, state: State, frame: ExecutionFrame) -> State:
         value = ANYTHING
         if node.words is not None:
             value = _each(self._expander.expand_all(node.words, state, frame))
@@ -177,26 +164,24 @@ class ControlFlow:
             value = ANYTHING
         begin = self._variables.assign(state, node.name, value, node.span)
         end = self._rounds(lambda known, inside: self._body(node.body, known, inside), begin, frame, (node.name, value))
-        return ExitStates.same(join_states(state, end))
+        return join_states(state, end)
 
-    def _while(self, node: While, state: State, frame: ExecutionFrame) -> ExitStates:
+    def _while(self, node: While, state: State, frame: ExecutionFrame) -> State:
         def once(known: State, inside: ExecutionFrame) -> State:
             return self._body(node.body, self._body(node.condition, known, inside), inside)
 
-        frame = self._redirections.apply(node.redirects, state, frame)
-        return ExitStates.same(self._rounds(once, state, frame, None))
+        return self._rounds(once, state, frame, None)
 
-    def _loop(self, node: Loop, state: State, frame: ExecutionFrame) -> ExitStates:
+    def _loop(self, node: Loop, state: State, frame: ExecutionFrame) -> State:
         def once(known: State, inside: ExecutionFrame) -> State:
             known = self._variables.compute(node.condition, known, inside, node.span)
             return self._variables.compute(node.step, self._body(node.body, known, inside), inside, node.span)
 
         begin = self._variables.compute(node.first, state, frame, node.span)
         frame = self._redirections.apply(node.redirects, state, frame)
-        return ExitStates.same(self._rounds(once, begin, frame, None))
+        return self._rounds(once, begin, frame, None)
 
-    def _case(self, node: Case, state: State, frame: ExecutionFrame) -> ExitStates:
-        frame = self._redirections.apply(node.redirects, state, frame)
+    def _case(self, node: Case, state: State, frame: ExecutionFrame) -> State:
         self._findings.add_reason(Tier.READ, "chooses by a pattern", CASE_COMMAND, frame.place(node.span))
         self._expander.expand_single(node.word, state, frame)
         end = state
@@ -204,10 +189,9 @@ class ControlFlow:
             for word in branch.patterns:
                 self._expander.expand_single(word, state, frame)
             end = join_states(end, self._body(branch.body, state, frame))
-        return ExitStates.same(end)
+        return end
 
-    def _test(self, node: Test, state: State, frame: ExecutionFrame) -> ExitStates:
-        frame = self._redirections.apply(node.redirects, state, frame)
+    def _test(self, node: Test, state: State, frame: ExecutionFrame) -> State:
         self._findings.add_reason(Tier.READ, "checks a condition", CONDITION, frame.place(node.span))
         for piece in node.pieces:
             if not isinstance(piece, Condition):
@@ -229,20 +213,16 @@ class ControlFlow:
                         self._expander.evaluate(Name(name, False), state, frame, piece.span)
                     elif not is_number(operand):
                         self._expander.require_number("a comparison of numbers", frame.place(piece.span))
-        return ExitStates.same(state)
+        return state
 
-    def _if(self, node: If, state: State, frame: ExecutionFrame) -> ExitStates:
-        frame = self._redirections.apply(node.redirects, state, frame)
+    def _if(self, node: If, state: State, frame: ExecutionFrame) -> State:
         ends: list[State] = []
         current = state
         for condition, body in node.branches:
             success, current = self.script(condition, current, frame).states
             ends += self.script(body, success, frame).states
         ends += self.script(node.otherwise, current, frame).states if node.otherwise is not None else (current,)
-        end = ends[0]
-        for other in ends[1:]:
-            end = join_states(end, other)
-        return ExitStates.same(end)
+        return reduce(join_states, ends)
 
     def _body(self, body: Script, state: State, frame: ExecutionFrame) -> State:
         """Return the state after `body`, whether it succeeds or fails."""
@@ -265,8 +245,7 @@ class ControlFlow:
             self._findings.loops += 1
             end = once(known, inside)
             self._findings.loops -= 1
-            for early in inside.loop_exits:
-                end = join_states(end, early)
+            end = reduce(join_states, inside.loop_exits, end)
             if fixed is not None:
                 end = end.assign(*fixed)
             merged = join_states(known, end)
@@ -314,7 +293,5 @@ def _each(words: list[AbstractWord]) -> AbstractWord:
         return NOTHING
     if len(words) == 1 and words[0].globbed:
         return replace(words[0], may_split=False)
-    value = replace(words[0], span=None)
-    for word in words[1:]:
-        value = join(value, replace(word, span=None))
+    value = reduce(join, (replace(word, span=None) for word in words))
     return replace(value, may_split=False) if all(word.texts or word.globbed for word in words) else value

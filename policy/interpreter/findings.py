@@ -174,9 +174,7 @@ class Findings:
             self.suspect(role, word, cwds, rule, span)
         paths: list[ResolvedPath] = []
         if word.texts:
-            for text in word.texts:
-                if not text:
-                    continue
+            for text in filter(None, word.texts):
                 if text.startswith("/"):
                     paths.append(self.classifier.place(text, "/"))
                 elif cwds is None:
@@ -226,7 +224,7 @@ class Findings:
         end, more, rest = word.tail.partition("/")
         names = self.classifier.locked_names(start, "" if more else end)
         places = [self.classifier.place(f"{folder}/{name}", cwd, bound=bool(more)) for name in names for cwd in cwds]
-        if rest and self.classifier.locked_anywhere(rest):
+        if rest and self.classifier.locked(f"{self.classifier.facts.workspace}/{rest}"):
             text = f"changes `{rest}` in some folder, which other programs run or obey by themselves"
             self.add_reason(Tier.DANGEROUS, text, rule, span, consequence=Consequence.WRITES_PATH)
         return [place for place in places if place.kind is not Kind.MISSING]
@@ -244,19 +242,24 @@ class Findings:
         if role is Role.MOVE:
             self._path(Role.READ, place, rule, span, whole=whole)
             self._path(Role.DELETE, place, rule, span, whole=whole)
-        elif role in (Role.NAMES, Role.TREE):
+            return
+        self.deleted = self.deleted or role is Role.DELETE
+        names_only = role in (Role.NAMES, Role.TREE)
+        if place.device is Device.SOCKET:
+            self.connects(socket_host(place.path) or "", rule, span)
+        elif place.device is Device.HARMLESS or (names_only and place.device is Device.OTHER):
+            return
+        elif names_only:
             self._look(role, place, rule, span)
         elif role in (Role.READ, Role.REVISION):
             self._read(place, rule, span)
-        elif role is Role.DELETE:
-            self._delete(place, rule, span, whole=whole)
         else:
-            self._write(place, rule, span, whole=whole)
-
-    def _socket(self, place: ResolvedPath, rule: RuleRef, span: SourceSpan | None) -> bool:
-        if place.device is Device.SOCKET:
-            self.connects(socket_host(place.path) or "", rule, span)
-        return place.device is Device.SOCKET
+            kind = EffectKind.DELETES if role is Role.DELETE else EffectKind.WRITES
+            effect = self._change(kind, place, rule, span)
+            if effect is not None and role is Role.DELETE:
+                self._delete(place, effect, rule, span, whole=whole)
+            elif effect is not None:
+                self._write(place, effect, rule, span, whole=whole)
 
     def _secret(
         self, verb: str, place: ResolvedPath, rule: RuleRef, span: SourceSpan | None, effect: Effect | None = None
@@ -266,8 +269,6 @@ class Findings:
         self.add_reason(Tier.SECRET, text, rule, span, consequence=consequence, names=effect)
 
     def _read(self, place: ResolvedPath, rule: RuleRef, span: SourceSpan | None) -> None:
-        if place.device is Device.HARMLESS or self._socket(place, rule, span):
-            return
         if place.scope is Scope.SECRET and place.bound and self.classifier.named_secret(place.path):
             return  # a folder whose name looks secret: the sandbox masks what is in it
         if place.scope is Scope.OUTSIDE and place.kind is Kind.MISSING:
@@ -288,10 +289,6 @@ class Findings:
         """Report access to names and dates only. A path that the sandbox does not show cannot be listed, so it needs no
         report.
         """
-        if place.device is not Device.NONE and place.device is not Device.SOCKET:
-            return
-        if self._socket(place, rule, span):
-            return
         if place.scope is Scope.SECRET:
             if self.classifier.named_secret(place.path):
                 return
@@ -308,9 +305,7 @@ class Findings:
             self.add_effect(EffectKind.READS, place.path, place.scope, not place.bound and role is Role.NAMES)
 
     def _change(self, kind: EffectKind, place: ResolvedPath, rule: RuleRef, span: SourceSpan | None) -> Effect | None:
-        """Report a change of a path. Return its effect if the caller has to give the reason, else None."""
-        if place.device is Device.HARMLESS or self._socket(place, rule, span):
-            return None
+        """Report a change of a path. Return its effect if the caller must state the reason, else None."""
         effect = self.add_effect(kind, place.path, place.scope, not place.bound)
         if place.device is Device.OTHER:
             what = f"the device {place.path}"
@@ -327,10 +322,9 @@ class Findings:
         self.add_reason(Tier.DANGEROUS, f"{kind.value} {what}", rule, span, effect, _TO_PATHS[kind], predicate)
         return None
 
-    def _write(self, place: ResolvedPath, rule: RuleRef, span: SourceSpan | None, *, whole: bool) -> None:
-        effect = self._change(EffectKind.WRITES, place, rule, span)
-        if effect is None:
-            return
+    def _write(
+        self, place: ResolvedPath, effect: Effect, rule: RuleRef, span: SourceSpan | None, *, whole: bool
+    ) -> None:
         what = f"files {_below(place)}" if place.bound else place.shown
         if place.scope is Scope.WORKSPACE and place.bound and whole and place.shown == "the workspace":
             text = "changes every file in the workspace"
@@ -346,11 +340,9 @@ class Findings:
             text = f"writes {what}, outside the workspace"
             self.add_reason(Tier.WRITE_OUTSIDE, text, rule, span, effect, Consequence.WRITES_PATH)
 
-    def _delete(self, place: ResolvedPath, rule: RuleRef, span: SourceSpan | None, *, whole: bool) -> None:
-        self.deleted = True
-        effect = self._change(EffectKind.DELETES, place, rule, span)
-        if effect is None:
-            return
+    def _delete(
+        self, place: ResolvedPath, effect: Effect, rule: RuleRef, span: SourceSpan | None, *, whole: bool
+    ) -> None:
         what = f"files {_below(place)}" if place.bound else place.shown
         tier, text, consequence = Tier.WRITE, f"deletes {what}", Consequence.DELETES_PATH
         if place.scope is Scope.SCRATCH:

@@ -11,12 +11,12 @@ from policy.interpreter.shell_state import (
     Defined,
     ExecutionFrame,
     ExitStates,
-    NamedValues,
+    ExpandedCommand,
     State,
     join_states,
 )
 from policy.interpreter.traps import TrapTable
-from policy.model.abstract_word import ANYTHING, AbstractWord, SourceSpan
+from policy.model.abstract_word import ANYTHING, SourceSpan
 from policy.model.assessment import FUNCTION_CALL_LIMIT, FUNCTION_DEFINITION
 from policy.model.tier import Tier
 
@@ -27,7 +27,14 @@ MOST_CALLS = 100  # in one script: a body is interpreted anew for each of them
 class FunctionTable:
     """The functions that a script defines, and the calls that are being interpreted."""
 
-    def __init__(self, findings: Findings, variables: Variables, traps: TrapTable) -> None:
+    def __init__(
+        self,
+        findings: Findings,
+        variables: Variables,
+        traps: TrapTable,
+        run_node: Callable[[Node, State, ExecutionFrame], CommandResult],
+    ) -> None:
+        self._run_node = run_node
         self._findings = findings
         self._variables = variables
         self._traps = traps
@@ -44,18 +51,9 @@ class FunctionTable:
         self._traps.note_function(node.name, (defined,))
         return state.define(node.name, (defined,))
 
-    def call(
-        self,
-        name: str,
-        meaning: Defined,
-        words: list[AbstractWord],
-        state: State,
-        frame: ExecutionFrame,
-        span: SourceSpan | None,
-        assignments: NamedValues,
-        run_node: Callable[[Node, State, ExecutionFrame], CommandResult],
-    ) -> ExitStates:
-        """Interpret the body of `meaning` with `words` as its arguments, after `assignments`."""
+    def call(self, name: str, meaning: Defined, command: ExpandedCommand) -> ExitStates:
+        """Interpret a call of the function `name`, which may be `meaning` now."""
+        state, frame, span = command.state, command.frame, command.span
         # The words of the call are those of no program, so no rule about words may cover what the function does.
         outer, self._findings.step = self._findings.step, self._findings.ground
         self._calls += 1
@@ -64,15 +62,15 @@ class FunctionTable:
                 return self._give_up(f"the function `{name}` calls itself", state, span)
             if len(self._running) >= MOST_DEEP or self._calls > MOST_CALLS:
                 return self._give_up("functions are called too often, or within each other", state, span)
-            inside = replace(state, arguments=tuple(words), locals={})
-            for variable, value in assignments:
+            inside = replace(state, arguments=tuple(command.words[1:]), locals={})
+            for variable, value in command.assignments or ():
                 known = value if self._variables.may_assign(variable, value, span, exported=False) else ANYTHING
                 self._traps.note_value(variable, known)
                 inside = inside.own(variable, known)
             within = replace(frame, anchor=meaning.anchor, loop_exits=[], returns=[])
             self._running.append(meaning)
             try:
-                success, failure = run_node(meaning.body, inside, within).states
+                success, failure = self._run_node(meaning.body, inside, within).states
             finally:
                 self._running.pop()
             # Older versions of bash let `break` in a function leave the loop around its call.

@@ -10,15 +10,7 @@ from policy.interpreter.command_call import Call
 from policy.interpreter.findings import Findings
 from policy.interpreter.judge_command import descend, judge, note_output
 from policy.interpreter.path_classifier import PathClassifier
-from policy.interpreter.shell_state import (
-    UNDEFINED,
-    CommandResult,
-    ExecutionFrame,
-    ExitStates,
-    NamedValues,
-    State,
-    join_exits,
-)
+from policy.interpreter.shell_state import UNDEFINED, CommandResult, ExitStates, ExpandedCommand, State, join_exits
 from policy.model.abstract_word import AbstractWord, SourceSpan, literal
 from policy.model.assessment import (
     AMBIGUOUS_COMMAND,
@@ -26,7 +18,6 @@ from policy.model.assessment import (
     PROGRAM_BY_PATH,
     UNLISTED_PROGRAM,
     WORKSPACE_PROGRAM,
-    Consequence,
     EffectKind,
     Reason,
     RuleKind,
@@ -75,86 +66,50 @@ class Interpreter:
         """Return the interpreter of shell text, which is imported when an action first has such text."""
         from policy.interpreter.shell_interpreter import ShellInterpreter
 
-        return ShellInterpreter(self.facts, self.rules, self.profile, self.findings, self.simple)
+        return ShellInterpreter(self.rules, self.findings, self.simple)
 
-    def simple(
-        self,
-        words: list[AbstractWord],
-        state: State,
-        span: SourceSpan | None,
-        frame: ExecutionFrame,
-        assignments: NamedValues | None = None,
-    ) -> CommandResult:
-        """Judge one command by its expanded words, in a step of its own.
-
-        `assignments` stand before the command. None means that no shell runs the command by itself, so its name is
-        never the name of a function.
-        """
-        self.classifier.budget.spend(50 + 6 * len(words))
+    def simple(self, command: ExpandedCommand) -> CommandResult:
+        """Judge one command by its expanded words, in a step of its own."""
+        self.classifier.budget.spend(50 + 6 * len(command.words))
         outer = self.findings.step
-        self.findings.begin(_step(words, state))
+        self.findings.begin(_step(command.words, command.state))
         try:
-            return self._simple(words, state, span, frame, assignments)
+            return self._simple(command)
         finally:
             self.findings.step = outer
 
-    def _simple(
-        self,
-        words: list[AbstractWord],
-        state: State,
-        span: SourceSpan | None,
-        frame: ExecutionFrame,
-        assignments: NamedValues | None,
-    ) -> CommandResult:
-        first = words[0]
+    def _simple(self, command: ExpandedCommand) -> CommandResult:
+        words, span, first = command.words, command.span, command.words[0]
         for text in first.texts or (None,):
             denied = denied_reason([text, *(word.text for word in words[1:])], self.profile, span)
             if denied is not None:
-                self.findings.add_reason(denied.tier, denied.text, denied.rule, denied.span)
-        likely = _likely(words)
+                self.findings.add(denied)
+        likely = [replace(command, words=variant) for variant in _likely(words)]
         if len(likely) > MOST_LIKELY:
             self.findings.unknown("a command that may mean too many things", AMBIGUOUS_COMMAND, span)
         if not first.texts or (first.may_split and first.text is None):
             self.findings.unknown("the program is known only when it runs", COMPUTED_PROGRAM_NAME, first.span or span)
             for variant in likely:
-                self.simple(variant, state, span, frame, assignments)
-            return CommandResult(ExitStates.same(state))
-        results = [self._by_name(text, words[1:], state, span, first, frame, assignments) for text in first.texts]
-        results += [self.simple(variant, state, span, frame, assignments) for variant in likely]
-        return _joined(results)
+                self.simple(variant)
+            return CommandResult(ExitStates.same(command.state))
+        return _joined([*(self._by_name(text, command) for text in first.texts), *map(self.simple, likely)])
 
-    def _by_name(
-        self,
-        name: str,
-        words: list[AbstractWord],
-        state: State,
-        span: SourceSpan | None,
-        first: AbstractWord,
-        frame: ExecutionFrame,
-        assignments: NamedValues | None,
-    ) -> CommandResult:
+    def _by_name(self, name: str, command: ExpandedCommand) -> CommandResult:
         """Interpret a command by its name. In a shell, functions come before programs."""
-        if assignments is None:
-            return self.program(name, words, state, span, first, frame)
-        results = []
-        for meaning in state.functions.get(name, UNDEFINED):
-            if meaning is None:
-                results.append(self.program(name, words, state, span, first, frame))
-            else:
-                call = self.shell.call_function
-                results.append(CommandResult(call(name, meaning, words, state, frame, span, assignments)))
-        return _joined(results)
+        if command.assignments is None:
+            return self.program(name, command)
+        return _joined(
+            [
+                self.program(name, command)
+                if meaning is None
+                else CommandResult(self.shell.functions.call(name, meaning, command))
+                for meaning in command.state.functions.get(name, UNDEFINED)
+            ]
+        )
 
-    def program(
-        self,
-        name: str,
-        words: list[AbstractWord],
-        state: State,
-        span: SourceSpan | None,
-        first: AbstractWord,
-        frame: ExecutionFrame,
-    ) -> CommandResult:
+    def program(self, name: str, command: ExpandedCommand) -> CommandResult:
         """Judge a command that is not a function."""
+        (first, *words), state, span = command.words, command.state, command.span
         if first.text is None:
             self.findings.begin(_step([literal(name, first.span), *words], state))
         known = self._program(name, state, first.span or span)
@@ -162,7 +117,7 @@ class Interpreter:
             self.findings.unplain = True
             return CommandResult(ExitStates.same(state))
         rule = self.rules.find(known)
-        if rule is not None and rule.builtin and not frame.in_shell and self.facts.which(known) is None:
+        if rule is not None and rule.builtin and not command.frame.in_shell and self.facts.which(known) is None:
             rule = None  # a word of the shell, and no shell here
         if rule is None:
             self.findings.unplain = True
@@ -170,7 +125,7 @@ class Interpreter:
             text = f"`{known}` is not among the commands that are known" if known else "an empty command name"
             self.findings.unknown(text, UNLISTED_PROGRAM, first.span or span)
             return CommandResult(ExitStates.same(state))
-        call = Call(self, rule, known, words, state, span, frame)
+        call = Call(self, rule, known, words, state, span, command.frame)
         call.named()
         return self._judge(call)
 
@@ -201,8 +156,7 @@ class Interpreter:
         if (rule.interpreter or rule.grammar in ("sh", "source")) and not call.quiet:
             self.findings.step.update(interprets=True)
         from_network = frame.words_from_network or (frame.stdin_from_network and _runs_input(call.words))
-        if rule.interpreter and not call.quiet and from_network:
-            call.add_fact(Tier.DANGEROUS, "runs what was just downloaded", consequence=Consequence.RUNS_DOWNLOADED)
+        call.note_download(rule.interpreter and not call.quiet and from_network)
         if rule.tier is Tier.NETWORK and call.rule.tier is not Tier.READ and not call.quiet:
             self._asks(call, registry, rule)
         if not rule.plain and self.findings.changed_since(before, (rule.ref, call.rule.ref)):

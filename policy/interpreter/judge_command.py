@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from policy.interpreter.command_call import Call
@@ -46,13 +47,19 @@ def judge(call: Call) -> None:
         call.add_fact(Tier.READ, "only prints a text", flag=call.words[0].text or "")
         call.quiet = True
         return
-    shape = parse(rule, call.label, call.words)
+    shape = call.parse()
     if shape.operands and rule.subs and not shape.trouble:
         shape.trouble, shape.where = f"`{call.label}` with a subcommand that is not known", shape.operands[0]
-    if shape.trouble:
+    roles = None if shape.trouble else _described(call, shape)
+    if roles is None:
         _not_described(call, shape)
         return
-    operands = shape.operands
+    _judge_words(call, shape, roles)
+
+
+def _described(call: Call, shape: ParsedOptions) -> tuple[Role, ...] | None:
+    """Return the roles of the operands, or None after stating in `shape` why the rule does not describe the words."""
+    rule, operands = call.rule, shape.operands
     given = {flag.name for flag, _ in shape.flags}
     call.flags = {flag.name: value for flag, value in shape.flags}
     call.port = port_of(rule, shape.flags) or call.port
@@ -60,19 +67,20 @@ def judge(call: Call) -> None:
         call.rule = rule = replace(rule, tier=Tier.READ, changes="", operands=_looking(rule.operands))
     if rule.listing and operands and not given & rule.listing:
         shape.trouble = f"`{call.label}` with operands"
-        _not_described(call, shape)
-        return
+        return None
     roles = _roles(rule, given, len(operands))
     if roles is None:
-        shape.trouble = f"`{call.label}` takes fewer operands than that"
-        shape.where = operands[-1]
-        _not_described(call, shape)
-        return
-    if _shifts(rule, given, operands, roles) and not (rule.anywhere and rule.tier is Tier.READ):
+        shape.trouble, shape.where = f"`{call.label}` takes fewer operands than that", operands[-1]
+    elif _shifts(rule, given, operands, roles) and not (rule.anywhere and rule.tier is Tier.READ):
         # Which position a word takes is only certain while the words before it are single words.
         shape.trouble = f"a word known only when it runs may shift the operands of `{call.label}`"
-        _not_described(call, shape)
-        return
+        return None
+    return roles
+
+
+def _judge_words(call: Call, shape: ParsedOptions, roles: tuple[Role, ...]) -> None:
+    """Judge the flags and operands of a command that its rule describes."""
+    rule, operands, given = call.rule, shape.operands, call.flags.keys()
     for flag, value in shape.flags:
         if flag.role is Role.FOLDER and value is not None:
             call.state = enter(call, value)
@@ -128,7 +136,7 @@ def descend(call: Call) -> Call:
     return descend(sub)
 
 
-def _roles(rule: CommandRule, given: set[str], count: int) -> tuple[Role, ...] | None:
+def _roles(rule: CommandRule, given: AbstractSet[str], count: int) -> tuple[Role, ...] | None:
     operands = rule.operands
     head, tail = operands.head, operands.tail
     if head and given & rule.instead:
@@ -140,9 +148,9 @@ def _roles(rule: CommandRule, given: set[str], count: int) -> tuple[Role, ...] |
     return Operands(head, operands.rest, tail).roles(count)
 
 
-def looks_only(rule: CommandRule, given: set[str]) -> bool:
+def looks_only(rule: CommandRule, given: AbstractSet[str]) -> bool:
     """Return True if the flags `given` make a command read what it would otherwise change."""
-    return any(given.issuperset(flags.split("+")) for flags in rule.looks)
+    return any(given >= {*flags.split("+")} for flags in rule.looks)
 
 
 def _looking(operands: Operands) -> Operands:
@@ -155,7 +163,7 @@ def _look(role: Role) -> Role:
     return Role.READ if role in (Role.WRITE, Role.OUT, Role.MOVE, Role.DELETE) else role
 
 
-def _shifts(rule: CommandRule, given: set[str], operands: list[AbstractWord], roles: tuple[Role, ...]) -> bool:
+def _shifts(rule: CommandRule, given: AbstractSet[str], operands: list[AbstractWord], roles: tuple[Role, ...]) -> bool:
     """Return True if a word that becomes several words would change its role or those of later words."""
     for index, word in enumerate(operands):
         if not word.may_split:
@@ -180,7 +188,7 @@ def _port(word: AbstractWord) -> str:
     return word.text if word.text is not None and word.text.isascii() and word.text.isdigit() else "*"
 
 
-def _say(call: Call, given: set[str]) -> None:
+def _say(call: Call, given: AbstractSet[str]) -> None:
     rule = call.rule
     call.add_rule_fact(rule.tier)
     call.changes(rule.tier)
@@ -220,8 +228,8 @@ def _apply_flag(call: Call, flag: Flag, value: AbstractWord | None) -> None:
             call.access_path(Role.READ, AbstractWord(may_split=True, hints=tokens(listed)))
         elif flag.role is Role.DATA and len(name) > 2:
             for text in value.texts:
-                if found := LOCAL_URL.match(text):
-                    call.access_path(Role.READ, literal(text[found.end() :], value.span))
+                if match := LOCAL_URL.match(text):
+                    call.access_path(Role.READ, literal(text[match.end() :], value.span))
     if name in _REVISIONS_ON_INPUT and call.rule.operands.rest is Role.REVISION:
         apply(call, Role.REVISION, AbstractWord(may_split=True, hints=tokens(call.frame.stdin_texts)))
 

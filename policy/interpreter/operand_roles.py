@@ -9,7 +9,7 @@ from policy.describe.phrases import secret_kind
 from policy.interpreter.command_call import Call
 from policy.interpreter.shell_state import State
 from policy.model.abstract_word import AbstractWord, literal
-from policy.model.assessment import Consequence, EffectKind, Reason, Scope
+from policy.model.assessment import Consequence, EffectKind, Scope
 from policy.model.host_words import ADDRESS, LOGIN, SENT_FILE, WHOLE_HOST, elsewhere, endpoint, mounted
 from policy.model.secret_names import sometimes
 from policy.model.tier import Tier
@@ -48,7 +48,10 @@ def apply(call: Call, role: Role, word: AbstractWord) -> None:
             apply(call, Role.UPLOAD, word)
     elif role is Role.CODE:
         call.runs("runs code that is not read first", word)
-        if word.text is not None and " " not in word.text and ("/" in word.text or _hidden_secret(call, word.text)):
+        text = word.text
+        # The name of a hidden secret such as `.env` is no code such as `process.env`.
+        hidden = text is not None and text[:1] == "." and call.findings.classifier.secret_parts(text)
+        if text is not None and " " not in text and ("/" in text or hidden):
             call.access_path(Role.READ, word)
     elif role is Role.REFSPEC:
         for text in word.texts:
@@ -59,10 +62,10 @@ def apply(call: Call, role: Role, word: AbstractWord) -> None:
         if word.text is None or ADDRESS.match(word.text) or word.text.startswith(("/", "./", "../", "~")):
             connect(call, word)
     elif role is Role.UPLOAD:
-        found = SENT_FILE.match(word.text if word.text is not None else word.head)
-        if found and found[1] != "-":
+        match = SENT_FILE.match(word.text if word.text is not None else word.head)
+        if match and match[1] != "-":
             call.access_path(
-                Role.READ, literal(found[1], word.span) if word.text is not None else replace(word, head=found[1])
+                Role.READ, literal(match[1], word.span) if word.text is not None else replace(word, head=match[1])
             )
     elif role in (Role.FROM, Role.TO):
         if word.text is None or not elsewhere(word.text):
@@ -92,11 +95,6 @@ def apply(call: Call, role: Role, word: AbstractWord) -> None:
         call.access_path(role, word)
         if word.text is not None and word.text[:1] == "@":  # some take their words from a file that is named like this
             call.access_path(role, AbstractWord(hints=(word.text[1:],), span=word.span))
-
-
-def _hidden_secret(call: Call, text: str) -> bool:
-    """Return True if a script's text is the name of a hidden secret such as `.env`, not code such as `process.env`."""
-    return text[:1] == "." and call.findings.classifier.secret_parts(text)
 
 
 def _mount(call: Call, word: AbstractWord) -> None:
@@ -138,11 +136,7 @@ def _does(call: Call, reading: "Reading", word: AbstractWord) -> None:
         elif reading.tier is Tier.UNKNOWN:
             call.findings.add_effect(EffectKind.UNKNOWN, reading.why)
         starts = Consequence.STARTS_PROGRAMS if reading.tier is Tier.EXECUTE else None
-        text, span = f"`{call.label}`: {reading.why}", word.span or call.span
-        found = Reason(
-            reading.tier, text, call.rule.ref, span, consequence=starts, command=call.label, predicate=reading.why
-        )
-        call.findings.add(found)
+        call.add_sentence(reading.tier, f"`{call.label}`: {reading.why}", reading.why, word, starts)
     for path in reading.writes:
         call.access_path(Role.WRITE, literal(path, word.span))
     for path in reading.reads:

@@ -19,14 +19,10 @@ def _apply(operator: str, words: tuple[Word, ...], text: str) -> str | None:
             return _without(operator, words[0], text)
         case "/" | "//" | "/#" | "/%":
             return _replaced(operator, words, text)
-        case "^^":
-            return text.upper()
-        case ",,":
-            return text.lower()
-        case "^":
-            return text[:1].upper() + text[1:]
-        case ",":
-            return text[:1].lower() + text[1:]
+        case "^^" | ",,":
+            return text.upper() if operator == "^^" else text.lower()
+        case "^" | ",":
+            return (text[:1].upper() if operator == "^" else text[:1].lower()) + text[1:]
         case ":":
             return _slice([int(word.literal or "") for word in words], text)
     return None
@@ -36,22 +32,15 @@ def _without(operator: str, pattern: Word, text: str) -> str | None:
     """Return `text` without the match of a common pattern (plain text, `*` and text, text and `*`), or None for any
     other pattern.
     """
-    first, last = pattern.parts[0], pattern.parts[-1]
-    known: str | None
-    if pattern.literal is not None:
-        known = pattern.literal
-        return text.removeprefix(known) if operator[0] == "#" else text.removesuffix(known)
-    if operator[0] == "#" and isinstance(first, Glob) and first.text == "*":
-        known = _text(pattern.parts[1:])
-        if known is None or known not in text:
-            return None if known is None else text
-        return text.partition(known)[2] if operator == "#" else text.rpartition(known)[2]
-    if operator[0] == "%" and isinstance(last, Glob) and last.text == "*":
-        known = _text(pattern.parts[:-1])
-        if known is None or known not in text:
-            return None if known is None else text
-        return text.rpartition(known)[0] if operator == "%" else text.partition(known)[0]
-    return None
+    at_start, known = operator[0] == "#", pattern.literal
+    if known is not None:
+        return text.removeprefix(known) if at_start else text.removesuffix(known)
+    star, rest = (pattern.parts[0], pattern.parts[1:]) if at_start else (pattern.parts[-1], pattern.parts[:-1])
+    known = _text(rest) if isinstance(star, Glob) and star.text == "*" else None
+    if known is None or known not in text:
+        return None if known is None else text
+    before, _, after = text.partition(known) if operator in ("#", "%%") else text.rpartition(known)
+    return after if at_start else before
 
 
 def _text(parts: tuple[Part, ...]) -> str | None:

@@ -208,11 +208,6 @@ class PathClassifier:
         """
         return inside(path, self.facts.workspace) and not self.secrets.holds_folder(path)
 
-    def written_secret(self, text: str, cwd: str) -> bool:
-        """Return True if `text`, as written and without a look at the disk, is in a credential store."""
-        path = self.logical(text, cwd)
-        return self.secret(path) and not self.named_secret(path)
-
     def locked(self, path: str) -> bool:
         """Return True if other programs run the file at `path` by themselves (hooks, editor tasks, this program's
         folder), or a file above it.
@@ -230,10 +225,6 @@ class PathClassifier:
         """
         tops = dict.fromkeys(entry.strip("/").split("/")[0] for entry in self.profile.locked)
         return [name for name in tops if start[:1] == "." and name.startswith(start) and name.endswith(end)]
-
-    def locked_anywhere(self, path: str) -> bool:
-        """Return True if `path`, in any folder of the workspace, is or contains a locked path."""
-        return self.locked(f"{self.facts.workspace}/{path}")
 
     def history(self, path: str) -> bool:
         """Return True if `path` is in the folder in which Git keeps all versions, except for the lock files."""
@@ -324,8 +315,8 @@ def socket_host(text: str) -> str | None:
 
     Empty if the name or the port is not certain.
     """
-    found = _SOCKET.match(text) if text.startswith(_SOCKETS) else None
-    return (endpoint(f"tcp://{found[1]}:{found[2] or ''}") or "") if found else None
+    match = _SOCKET.match(text) if text.startswith(_SOCKETS) else None
+    return (endpoint(f"tcp://{match[1]}:{match[2] or ''}") or "") if match else None
 
 
 def _device(path: str) -> Device:

@@ -3,20 +3,18 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from policy.bash.ast import ArrayAssignment, Assignment, Command, Opaque, Script
+from policy.bash.ast import ArrayAssignment, Assignment, Command, Node, Opaque, Script
 from policy.interpreter.assignments import Variables
 from policy.interpreter.control_flow import ControlFlow
 from policy.interpreter.expansion import Expander
 from policy.interpreter.findings import Findings
 from policy.interpreter.functions import FunctionTable
 from policy.interpreter.redirections import Redirections
-from policy.interpreter.shell_state import CommandResult, Defined, ExecutionFrame, ExitStates, NamedValues, State
+from policy.interpreter.shell_state import CommandResult, ExecutionFrame, ExitStates, ExpandedCommand, State
 from policy.interpreter.traps import TrapTable
 from policy.interpreter.variable_rules import Standing, standing
 from policy.model.abstract_word import ANYTHING, AbstractWord, SourceSpan, join
 from policy.model.assessment import ASSIGNMENT, REDIRECTION, RuleRef
-from policy.model.facts import Facts
-from policy.model.profile import Profile
 from policy.model.tier import Tier
 from policy.rules.rulebook import RuleBook
 
@@ -26,29 +24,28 @@ MOST_INNER = 6  # scripts inside scripts
 _KEEPS = frozenset(["eval", "source", ".", "command", "builtin", "export", "declare", "typeset", "readonly", "local"])
 _BASH = frozenset(["bash", "rbash"])
 
-# Judges the expanded words of a command: words, state, place, frame, assignments before the command.
-RunWords = Callable[[list[AbstractWord], State, SourceSpan | None, ExecutionFrame, NamedValues], CommandResult]
-
 
 class ShellInterpreter:
-    """The shell of one action. Expanded commands are judged by `run_words`.
+    """The shell of one action. Expanded commands are judged by `run_command`.
 
     Attributes:
         variables: the assignments of the script.
         traps: the traps of the shell that is being interpreted.
+        functions: the functions that the script defines.
         redirections: the descriptors of the script.
     """
 
     def __init__(
-        self, facts: Facts, rules: RuleBook, profile: Profile, findings: Findings, run_words: RunWords
+        self, rules: RuleBook, findings: Findings, run_command: Callable[[ExpandedCommand], CommandResult]
     ) -> None:
-        self._rules, self._profile, self._findings, self._run_words = rules, profile, findings, run_words
+        self._rules, self._findings, self._run_command = rules, findings, run_command
+        facts, self._profile = findings.classifier.facts, findings.classifier.profile
         expander = Expander(facts, findings, self.run_script)
         self.traps = TrapTable(findings)
-        self.variables = Variables(profile, findings, expander, self.traps)
+        self.variables = Variables(findings, expander, self.traps)
         self.redirections = Redirections(findings, expander)
-        self._functions = FunctionTable(findings, self.variables, self.traps)
-        self._flow = ControlFlow(findings, expander, self.variables, self._functions, self.redirections, self.command)
+        self.functions = FunctionTable(findings, self.variables, self.traps, self._node)
+        self._flow = ControlFlow(findings, expander, self.variables, self.functions, self.redirections, self.command)
 
     def run(self, tree: Script, state: State) -> None:
         """Interpret a whole script, and then the traps that it leaves."""
@@ -59,6 +56,9 @@ class ShellInterpreter:
     def run_script(self, script: Script, state: State, frame: ExecutionFrame) -> CommandResult:
         """Interpret a script in the shell of `frame`."""
         return self._flow.script(script, state, frame)
+
+    def _node(self, node: Node, state: State, frame: ExecutionFrame) -> CommandResult:
+        return self._flow.node(node, state, frame)
 
     def command(self, command: Command, state: State, frame: ExecutionFrame) -> CommandResult:
         """Interpret a simple command of a script."""
@@ -110,7 +110,7 @@ class ShellInterpreter:
         for name, value in temporary:
             self.traps.note_value(name, value)
             here = here.assign(name, value)
-        result = self._run_words(words, here, span, frame, assignments)
+        result = self._run_command(ExpandedCommand(words, here, span, frame, assignments))
         success, failure = result.states
         for name, _ in temporary:  # gone afterwards, unless it was exported meanwhile
             before = _held(state, name)
@@ -128,19 +128,6 @@ class ShellInterpreter:
     def _is_builtin(self, word: AbstractWord) -> bool:
         rules = [self._rules.find(text) for text in word.texts]
         return not rules or any(rule is None or rule.builtin for rule in rules)
-
-    def call_function(
-        self,
-        name: str,
-        meaning: Defined,
-        words: list[AbstractWord],
-        state: State,
-        frame: ExecutionFrame,
-        span: SourceSpan | None,
-        assignments: NamedValues,
-    ) -> ExitStates:
-        """Interpret a call of the function `name`, which may be `meaning` now."""
-        return self._functions.call(name, meaning, words, state, frame, span, assignments, self._flow.node)
 
     def run_script_text(
         self, script: str, state: State, frame: ExecutionFrame, span: SourceSpan | None, rule: RuleRef

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
+from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
 
 from policy.model.abstract_word import ANYTHING, NOTHING, AbstractWord, SourceSpan, join
@@ -79,9 +80,6 @@ class State:
         return replace(self, cwds=cwds, previous=self.cwds)
 
 
-NamedValues = list[tuple[str, AbstractWord]]  # assignments before the name of a command
-
-
 class ExitStates(NamedTuple):
     """The states after a command that succeeded and after one that failed."""
 
@@ -143,12 +141,28 @@ class ExecutionFrame:
         return self.anchor or span
 
 
+@dataclass(frozen=True, slots=True)
+class ExpandedCommand:
+    """A simple command whose words are expanded and whose redirections are judged.
+
+    Attributes:
+        words: the program and its words.
+        state: the state of the shell before the command.
+        assignments: the assignments before the command. None means that no shell runs the command by itself, so its
+            name is never the name of a function.
+    """
+
+    words: list[AbstractWord]
+    state: State
+    span: SourceSpan | None
+    frame: ExecutionFrame
+    assignments: list[tuple[str, AbstractWord]] | None = None
+
+
 def join_exits(results: Sequence[ExitStates]) -> ExitStates:
     """Return the exit states of a command that may do any of several things. `results` is not empty."""
-    success, failure = results[0]
-    for other in results[1:]:
-        success, failure = join_states(success, other.on_success), join_states(failure, other.on_failure)
-    return ExitStates(success, failure)
+    successes, failures = zip(*results, strict=True)
+    return ExitStates(reduce(join_states, successes), reduce(join_states, failures))
 
 
 def join_states(first: State, second: State) -> State:

@@ -135,10 +135,10 @@ def spelled(pattern: str) -> tuple[str, ...]:
     """Return all texts that `pattern` matches, where sets of single characters are its only signs; else nothing."""
     texts = [""]
     at = 0
-    for found in _SET.finditer(pattern):
-        between = pattern[at : found.start()]
-        texts = [text + between + char for text in texts for char in found[1]]
-        at = found.end()
+    for match in _SET.finditer(pattern):
+        between = pattern[at : match.start()]
+        texts = [text + between + char for text in texts for char in match[1]]
+        at = match.end()
         if len(texts) > MOST:
             return ()
     rest = pattern[at:]
@@ -198,10 +198,10 @@ def _compiled(part: str) -> re.Pattern[str]:
     while at < len(part):
         char = part[at]
         at += 1
-        if char == "[" and at <= last and (found := _BRACKET.match(part, at)):
-            at = found.end()
-            plain = _PLAIN.fullmatch(found[2])
-            out += "." if plain is None else f"[{'^' if found[1] else ''}{_set(found[2])}]"
+        if char == "[" and at <= last and (match := _BRACKET.match(part, at)):
+            at = match.end()
+            plain = _PLAIN.fullmatch(match[2])
+            out += "." if plain is None else f"[{'^' if match[1] else ''}{_set(match[2])}]"
         else:
             out += {"*": ".*", "?": "."}.get(char, re.escape(char))
     try:

@@ -42,7 +42,8 @@ def find_secrets(findings: Findings, script: str, state: State, rule: RuleRef, s
             continue
         for cwd in state.cwds or ("/",):
             if classifier.budget.left < _A_SEARCH + 10 * len(text):  # without a look: as it is written
-                if classifier.written_secret(text, cwd):
+                path = classifier.logical(text, cwd)
+                if classifier.secret(path) and not classifier.named_secret(path):
                     findings.add_reason(Tier.SECRET, f"names {text}, {secret_kind(text)}", rule, span)
                     return
                 continue

@@ -1,18 +1,18 @@
 """Rules about variables: those that a script may set without changing what the shell or a program does."""
 
 import re
-from enum import Enum
+from enum import IntEnum
 from fnmatch import fnmatchcase
 
 
-class Standing(Enum):
+class Standing(IntEnum):
     """The reach of a variable. OWN: only the script reads it. PASSED: later programs may obey it. SHELL: bash itself,
     or every program, obeys it.
     """
 
-    OWN = "own"
-    PASSED = "passed"
-    SHELL = "shell"
+    OWN = 0
+    PASSED = 1
+    SHELL = 2
 
 
 # The longer expressions are texts: `re` compiles them at their first use and keeps them, and most commands use none.

@@ -50,7 +50,7 @@ from policy.handlers.registry import grammar
 from policy.interpreter.interpreter import Interpreter
 from policy.interpreter.path_classifier import TooMuchError
 from policy.interpreter.shell_interpreter import ShellInterpreter
-from policy.interpreter.shell_state import CommandResult, State
+from policy.interpreter.shell_state import CommandResult, ExpandedCommand, State
 from policy.model.abstract_word import AbstractWord
 from policy.model.assessment import Effect, EffectKind
 from policy.model.facts import Facts, Kind, PathFact
@@ -296,17 +296,18 @@ class Listener(Interpreter):
 
     @functools.cached_property
     def shell(self) -> ListeningShell:
-        shell = ListeningShell(self.facts, self.rules, self.profile, self.findings, self.simple)
+        shell = ListeningShell(self.rules, self.findings, self.simple)
         shell.commands_seen = self.commands_seen
         return shell
 
-    def simple(self, words: list[AbstractWord], *rest: Any, **named: Any) -> CommandResult:
-        self.commands_seen.append(words)  # of `command $x` the name is known only when it runs, and the walk says so
-        return super().simple(words, *rest, **named)
+    def simple(self, command: ExpandedCommand) -> CommandResult:
+        # Of `command $x` the name is known only when it runs, and the interpreter reports that.
+        self.commands_seen.append(command.words)
+        return super().simple(command)
 
-    def program(self, name: str, words: list[AbstractWord], *rest: Any, **named: Any) -> CommandResult:
-        self.commands_seen.append([AbstractWord(texts=(name,)), *words])
-        return super().program(name, words, *rest, **named)
+    def program(self, name: str, command: ExpandedCommand) -> CommandResult:
+        self.commands_seen.append([AbstractWord(texts=(name,)), *command.words[1:]])
+        return super().program(name, command)
 
 
 @functools.lru_cache(maxsize=1)
