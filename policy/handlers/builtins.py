@@ -1,16 +1,15 @@
-"""Builtins of the shell that change the folder or the options, or that read shell text."""
+"""Builtins of the shell that change the folder or the options, that test, or that read shell text."""
 
 import re
 from dataclasses import replace
 
+from policy.bash.ast import FILE_COMPARISONS, FILE_TESTS
 from policy.interpreter.command_call import Call
 from policy.interpreter.judge_command import judge
 from policy.interpreter.operand_roles import enter
-from policy.interpreter.options import parse
 from policy.interpreter.shell_state import ExitStates, State
 from policy.interpreter.traps import Trap
 from policy.model.abstract_word import ANYTHING, AbstractWord, literal
-from policy.model.assessment import Consequence
 from policy.model.tier import Tier
 from policy.rules.rule import Role
 
@@ -20,7 +19,7 @@ _SET_NAMES = frozenset(["pipefail", "errexit", "nounset", "noglob", "noclobber",
 
 def cd(call: Call) -> None:
     """Judge `cd`: determine the folder of the shell after success and after failure."""
-    shape = parse(call.rule, call.label, call.words)
+    shape = call.parse()
     if shape.trouble or len(shape.operands) > 1:
         call.unknown(shape.trouble or "`cd` with more than one folder", shape.where)
         call.after = ExitStates.same(call.state.moved(None))
@@ -157,7 +156,7 @@ def umask(call: Call) -> None:
     """Judge `umask`: restricting new files is harmless; granting rights to others is like a `chmod` of every later
     file.
     """
-    shape = parse(call.rule, call.label, call.words)
+    shape = call.parse()
     if shape.trouble or len(shape.operands) > 1:
         call.unknown(shape.trouble or f"`{call.label}` with more than one mode", shape.where)
         return
@@ -189,8 +188,7 @@ def evaluate(call: Call) -> None:
     if texts[:1] == ["--"]:
         del texts[0]
     call.add_rule_fact(Tier.READ)
-    if call.frame.words_from_network:
-        call.add_fact(Tier.DANGEROUS, "runs what was just downloaded", consequence=Consequence.RUNS_DOWNLOADED)
+    call.note_download(call.frame.words_from_network)
     if None in texts:
         call.unknown("the script that `eval` runs is known only when it runs")
         for text in (text for word in call.words for text in (*word.heads, *word.hints, word.head)):
@@ -209,8 +207,7 @@ def source(call: Call) -> None:
     call.runs(call.rule.why)
     if call.words[0].text != "/dev/fd/0":
         call.access_path(Role.READ, call.words[0])
-    if call.frame.words_from_network:
-        call.add_fact(Tier.DANGEROUS, "runs what was just downloaded", consequence=Consequence.RUNS_DOWNLOADED)
+    call.note_download(call.frame.words_from_network)
     call.after = ExitStates.same(_lost(call))
 
 
@@ -229,3 +226,64 @@ def alias(call: Call) -> None:
         call.unknown(f"`{call.label}` with arguments changes what a command name means", call.words[0])
         return
     judge(call)
+
+
+_UNARY = FILE_TESTS | {"-n", "-z", "-t", "-o"}
+_BINARY = FILE_COMPARISONS | {"=", "==", "!=", "<", ">", "-eq", "-ne", "-lt", "-le", "-gt", "-ge"}
+
+
+def test(call: Call) -> None:
+    """Judge a condition: every operator literal, every operand one word."""
+    words = list(call.words)
+    if call.label == "[":
+        if not words or words[-1].text != "]":
+            call.unknown("`[` without `]`")
+            return
+        del words[-1]
+    if any(word.may_split for word in words):
+        call.unknown("a word known only when it runs may become an operator of a condition")
+        for word in words:
+            call.suspect(word)
+        return
+    call.add_rule_fact(Tier.READ)
+    if len(words) <= 1:
+        return
+    if len(words) == 3 and words[1].text in ("-a", "-o"):
+        return  # between two words these only ask whether both, or either, are not empty
+    at = 0
+    while at < len(words):
+        while at < len(words) and words[at].text in ("!", "(") and not _binary_at(words, at):
+            at += 1
+        taken = _primary(call, words, at)
+        if taken == 0:
+            where = words[at] if at < len(words) else None
+            call.unknown(f"a condition of `{call.label}` that is not understood", where)
+            return
+        at += taken
+        while at < len(words) and words[at].text == ")":
+            at += 1
+        if at < len(words):
+            if words[at].text not in ("-a", "-o"):
+                call.unknown(f"a condition of `{call.label}` that is not understood", words[at])
+                return
+            at += 1
+
+
+def _binary_at(words: list[AbstractWord], at: int) -> bool:
+    return at + 2 < len(words) and words[at + 1].text in _BINARY
+
+
+def _primary(call: Call, words: list[AbstractWord], at: int) -> int:
+    """Judge one test and return the number of its words; 0 if the test is not understood."""
+    if _binary_at(words, at):
+        if words[at + 1].text in FILE_COMPARISONS:
+            call.access_path(Role.TREE, words[at])
+            call.access_path(Role.TREE, words[at + 2])
+        return 3
+    if at + 1 < len(words) and words[at].text in _UNARY:
+        if words[at].text in FILE_TESTS:
+            call.access_path(Role.TREE, words[at + 1])
+        return 2
+    if at < len(words) and words[at].text is not None and words[at].text not in ("-v", "-R"):
+        return 1
+    return 0

@@ -8,7 +8,7 @@ from policy.interpreter.command_call import Call
 from policy.interpreter.judge_command import judge
 from policy.interpreter.name_filters import chosen_by_fd
 from policy.interpreter.operand_roles import apply
-from policy.interpreter.options import ParsedOptions, parse
+from policy.interpreter.options import ParsedOptions
 from policy.model.abstract_word import ANYTHING, LIMIT, AbstractWord, literal, tokens
 from policy.model.tier import Tier
 from policy.rules.rule import Role
@@ -18,7 +18,7 @@ def _shape(call: Call) -> ParsedOptions | None:
     """Return the parsed options after judging the flags, or None, after reporting it, if the words could
     not be parsed.
     """
-    shape = parse(call.rule, call.label, call.words)
+    shape = call.parse()
     lost = [flag for flag, value in shape.flags if flag.role is not None and not flag.optional and value is None]
     if shape.trouble or lost:
         call.unknown(shape.trouble or f"`{lost[0].name}` of `{call.label}` without its value", shape.where)
@@ -118,7 +118,7 @@ def fd(call: Call) -> None:
         return
     inner, several = call.words[at + 1 :], call.words[at].text in ("-X", "--exec-batch")
     call.words = call.words[:at]
-    shape = parse(call.rule, call.label, call.words)
+    shape = call.parse()
     lost = any(flag.role is not None and not flag.optional and value is None for flag, value in shape.flags)
     judge(call)
     if lost or "--" in [word.text for word in call.words]:

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 from policy.interpreter.command_call import Call
 from policy.interpreter.judge_command import judge
-from policy.interpreter.options import parse
 from policy.model.abstract_word import AbstractWord, literal
 from policy.model.assessment import Consequence
 from policy.model.host_words import ADDRESS
@@ -24,7 +23,7 @@ def curl(call: Call) -> None:
     """Judge `curl`. Sources: curl(1) for `--upload-file`, `--form`, `--write-out`, `--output`, `--cert`,
     `--remote-name`.
     """
-    shape = parse(call.rule, call.label, call.words)
+    shape = call.parse()
     judge(call)
     if call.quiet or shape.trouble:
         return
@@ -57,7 +56,7 @@ def curl(call: Call) -> None:
 
 def wget(call: Call) -> None:
     """Judge `wget`, which names files after addresses unless a name is given."""
-    shape = parse(call.rule, call.label, call.words)
+    shape = call.parse()
     given = {flag.name: value for flag, value in shape.flags}
     foreground = not given.keys() & {"-b", "--background"}
     names_output = bool(given.keys() & {"-O", "--output-document", "--spider"}) and foreground
@@ -75,8 +74,8 @@ def wget(call: Call) -> None:
 
 def _form(call: Call, text: str, word: AbstractWord) -> None:
     """Judge `name=@file,file;type=..`, `name=<file` and `name=text;headers=@file`: each of these files is sent."""
-    found = _SENT.match(text)
-    value = text[found.end() :] if found else ""
+    match = _SENT.match(text)
+    value = text[match.end() :] if match else ""
     files = value.startswith(("@", "<"))
     if '"' in value and (files or "headers" in value):
         call.unknown("names a file to send in quotes of its own", word)

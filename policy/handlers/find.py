@@ -30,28 +30,18 @@ _ACTIONS_0 = frozenset(["-print", "-print0", "-ls", "-prune", "-quit"])
 _OPERATORS = frozenset(["(", ")", "!", "-not", "-a", "-and", "-o", "-or", ","])
 _EXEC = frozenset(["-exec", "-execdir", "-ok", "-okdir"])
 _WRITE_FILE = frozenset(["-fprint", "-fprint0", "-fls"])
-_DELETES = frozenset(["-delete"])
-_EVERY = _TESTS_0 | _TESTS_1 | _FILE_TESTS | _OPTIONS_0 | _OPTIONS_1 | _ACTIONS_0 | _OPERATORS | _EXEC
-_EVERY |= _WRITE_FILE | _DELETES | frozenset(["-fprintf", "-printf", "-files0-from", "-D"])
 # fmt: on
-_SPEAKS = (
-    _EXEC
-    | _WRITE_FILE
-    | frozenset(
-        (
-            "-print",
-            "-print0",
-            "-ls",
-            "-printf",
-            "-fprintf",
-            "-help",
-            "--help",
-            "-version",
-            "--version",
-        )
-    )
-)  # fmt: skip
-_NEWER = frozenset("aBcmt")
+# The number of words that belong to each test, option and action; an `-exec` ends where its command ends.
+_ARGUMENTS = {
+    **dict.fromkeys(_TESTS_0 | _OPTIONS_0 | _ACTIONS_0 | {"-delete"}, 0),
+    **dict.fromkeys(_TESTS_1 | _FILE_TESTS | _OPTIONS_1 | _WRITE_FILE | {"-printf"}, 1),
+    "-fprintf": 2,
+}
+_EVERY = _ARGUMENTS.keys() | _OPERATORS | _EXEC | {"-files0-from", "-D"}
+_SPEAKS = _EXEC | _WRITE_FILE | frozenset((
+    "-print", "-print0", "-ls", "-printf", "-fprintf", "-help", "--help", "-version", "--version",
+))  # fmt: skip
+_NEWER = re.compile("-newer[aBcmt]{2}")
 # Tests that choose files one by one; a type or a date is true of nearly all of them.
 _NARROW = _FILE_TESTS | frozenset((
     "-name", "-iname", "-path", "-ipath", "-wholename", "-iwholename", "-regex", "-iregex", "-lname", "-ilname",
@@ -67,7 +57,6 @@ def find(call: Call) -> None:
     words = call.words
     starts: list[AbstractWord] = []
     at = 0
-    expression = False
     todo: list[tuple[str, list[AbstractWord]]] = []
     narrowed = negated = False
     every = True  # each alternative so far was narrowed
@@ -84,7 +73,6 @@ def find(call: Call) -> None:
         if text not in ("!", "(", ")", ",") and text[:1] != "-":
             starts.append(word)
             continue
-        expression = True
         if text in _OR:
             every, narrowed = every and narrowed, False
         was, negated = negated, text in _NOT
@@ -96,10 +84,8 @@ def find(call: Call) -> None:
         if text in _TESTS_0:
             narrowed = narrowed or (text == "-empty" and not was)
             continue
-        taken = _arguments(text)
-        if text in _EXEC:
-            taken = _until_end(words, at)
-        elif taken is None:
+        taken = _until_end(words, at) if text in _EXEC else 1 if _NEWER.fullmatch(text) else _ARGUMENTS.get(text)
+        if taken is None:
             call.unknown(f"`{text}` is not a known test or action of `find`", word)
             return
         values = words[at : at + taken]
@@ -109,7 +95,6 @@ def find(call: Call) -> None:
             return
         narrowed = narrowed or (text in _NARROW and not was and _picks(values))
         todo.append((text, values))
-    del expression
     call.add_rule_fact(Tier.READ)
     narrowed = narrowed and every
     starts = starts or [literal(".")]
@@ -157,18 +142,6 @@ def _picks(values: list[AbstractWord]) -> bool:
     return text is None or (bool(text.strip("*?./")) and not _HISTORY.search(text))
 
 
-def _arguments(text: str) -> int | None:
-    if text in _DELETES:
-        return 0
-    if text in _TESTS_1 or text in _FILE_TESTS or text in _OPTIONS_1 or text in _WRITE_FILE or text == "-printf":
-        return 1
-    if text == "-fprintf":
-        return 2
-    if len(text) == 8 and text.startswith("-newer") and text[6] in _NEWER and text[7] in _NEWER:
-        return 1
-    return None
-
-
 def _until_end(words: list[AbstractWord], at: int) -> int:
     """Return the number of words of an `-exec`, its `;` or `{} +` included."""
     for index in range(at, len(words)):
@@ -200,7 +173,7 @@ def _act(call: Call, text: str, values: list[AbstractWord], found: list[Abstract
     elif text in _WRITE_FILE or text == "-fprintf":
         if values:
             call.access_path(Role.WRITE, values[0])
-    elif text in _DELETES:
+    elif text == "-delete":
         for each in found:
             call.access_path(Role.DELETE, each)
     elif text in _EXEC:

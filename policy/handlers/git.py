@@ -6,14 +6,14 @@ from dataclasses import replace
 from itertools import pairwise
 
 from policy.handlers.git_checkout import brought
-from policy.handlers.git_contents import kept
-from policy.handlers.git_display import starts_nothing
+from policy.handlers.git_contents import dashes_at, kept
 from policy.handlers.git_output import prints_one
 from policy.handlers.network import network_code
 from policy.interpreter.command_call import Call
 from policy.interpreter.judge_command import descend, judge
-from policy.interpreter.options import ParsedOptions, parse
-from policy.model.abstract_word import literal
+from policy.interpreter.options import ParsedOptions
+from policy.languages.git_config import starts_nothing
+from policy.model.abstract_word import AbstractWord, literal
 from policy.model.assessment import Consequence, EffectKind, Scope
 from policy.model.facts import Kind
 from policy.model.host_words import endpoint
@@ -41,7 +41,7 @@ def git(call: Call) -> None:
     THREAT: a repository's own settings name programs (file-system monitors, filters, pagers) that git starts by itself.
     Only for the workspace's repository does the sandbox run git with these settings switched off.
     """
-    shape = parse(call.rule, call.label, call.words)
+    shape = call.parse()
     sub = descend(call)
     sub.port = "22"  # of `host:path`; addresses of other kinds say theirs
     if sub is not call:
@@ -65,7 +65,7 @@ def git(call: Call) -> None:
 
 def _talks(call: Call) -> None:
     """Report the hosts of the remotes that a command uses. The settings of the repository alone name them."""
-    words = parse(call.rule, call.label, call.words).operands
+    words = call.parse().operands
     verb, push = call.label.removeprefix("git "), call.label == "git push"
     if call.label not in _REMOTE:
         return
@@ -107,7 +107,7 @@ def _talks(call: Call) -> None:
 def _judge(call: Call) -> None:
     if call.label != "git":
         call.rule = replace(call.rule, subs={})  # none of them follows, or `descend` had found it
-    shape = parse(call.rule, call.label, call.words)
+    shape = call.parse()
     if call.label == "git remote show" and not shape.operands and not shape.trouble:
         call.rule = replace(call.rule, tier=Tier.READ, why="lists remotes")
     if call.label == "git submodule foreach" and len(shape.operands) == 1:
@@ -127,8 +127,7 @@ def _judge(call: Call) -> None:
     for flag, values, predicate in _STARTING:
         value = call.flags.get(flag)
         if value is not None and (value.text is None or value.text in values):
-            call.findings.add_effect(EffectKind.RUNS, call.label)
-            call.findings.add_fact(Tier.EXECUTE, flag, predicate, call.rule.ref, value.span or call.span, None)
+            call.runs(predicate, value, program=flag, consequence=None)
     if call.label.startswith(_MODIFIES):
         for word in call.words:
             if any("::" in text for text in word.texts):
@@ -232,45 +231,52 @@ def _config(call: Call, shape: ParsedOptions) -> None:
         call.access_path(Role.WRITE, literal(file))
 
 
-def _restored(call: Call, shape: ParsedOptions) -> str:
-    """Return the files whose changes are lost, in backticks; empty if that is not certain, or nothing is lost."""
+def _discarded(call: Call, shape: ParsedOptions) -> tuple[list[AbstractWord], bool] | None:
+    """Return the words of `git checkout` or `git restore` that may be files to overwrite, and True if a `--` marks
+    them. None: only the index changes.
+    """
     given = {flag.name for flag, _ in shape.flags}
     if call.label == "git restore" and given & {"--staged", "-S"} and not given & {"--worktree", "-W"}:
-        return ""
-    dashes = next((index for index, word in enumerate(call.words) if word.text == "--"), None)
-    texts = [word.text for word in (call.words[dashes + 1 :] if dashes is not None else shape.operands)]
-    names = [text for text in texts if text is not None]
-    if dashes is None and call.label == "git checkout":
-        own, look = call.facts.workspace, call.facts.look
-        branch = any(look(f"{own}/.git/refs/heads/{name}").kind is not Kind.MISSING for name in names)
-        cwds = call.state.cwds or ()
-        if branch or any(
-            call.findings.classifier.place(name, cwd).kind is Kind.MISSING for name in names for cwd in cwds
+        return None
+    dashes = dashes_at(call)
+    return (shape.operands, False) if dashes is None else (call.words[dashes + 1 :], True)
+
+
+def _is_branch(call: Call, name: str) -> bool:
+    return call.facts.look(f"{call.facts.workspace}/.git/refs/heads/{name}").kind is not Kind.MISSING
+
+
+def _restored(call: Call, shape: ParsedOptions) -> str:
+    """Return the files whose changes are lost, in backticks; empty if that is not certain, or nothing is lost."""
+    words, marked = _discarded(call, shape) or ([], True)
+    names = [word.text for word in words if word.text is not None]
+    if not marked and call.label == "git checkout":
+        cwds, place = call.state.cwds or (), call.findings.classifier.place
+        if any(_is_branch(call, name) for name in names) or any(
+            place(name, cwd).kind is Kind.MISSING for name in names for cwd in cwds
         ):
             return ""
-    if len(names) != len(texts) or not 0 < len(names) <= _MOST_NAMED:
+    if len(names) != len(words) or not 0 < len(names) <= _MOST_NAMED:
         return ""
     return ", ".join(f"`{name}`" for name in names)
 
 
 def _restore(call: Call, shape: ParsedOptions) -> None:
     """Report the loss of uncommitted changes. THREAT: `git checkout .` discards all of them without a message."""
-    given = {flag.name for flag, _ in shape.flags}
-    if call.label == "git restore" and given & {"--staged", "-S"} and not given & {"--worktree", "-W"}:
-        return
-    dashes = next((index for index, word in enumerate(call.words) if word.text == "--"), None)
-    paths = call.words[dashes + 1 :] if dashes is not None else shape.operands[:]
-    sure = dashes is not None or call.label == "git restore"
-    classifier, look, cwds = call.findings.classifier, call.facts.look, call.state.cwds or ()
-    for index, word in enumerate(paths):
+    words, marked = _discarded(call, shape) or ([], True)
+    sure = marked or call.label == "git restore"
+    for index, word in enumerate(words):
         text = word.text
-        folder = text is not None and any(classifier.place(text, cwd).kind is Kind.FOLDER for cwd in cwds)
-        whole = text is None or text in _EVERYTHING or text.endswith("/") or text.startswith(":") or "*" in text
-        branch = text is not None and look(f"{call.facts.workspace}/.git/refs/heads/{text}").kind is not Kind.MISSING
-        if (whole and text is not None) or (text is None and sure) or (folder and (sure or index > 0 or not branch)):
-            shown = text if text is not None else "files known only when it runs"
-            predicate, all_of_them = f"throws away all changes to `{shown}` not committed", shown == "."
-            consequence = Consequence.DISCARDS_CHANGES if all_of_them else None
+        if text is None:
+            lost, shown = sure, "files known only when it runs"
+        else:
+            places = (call.findings.classifier.place(text, cwd) for cwd in call.state.cwds or ())
+            folder = any(place.kind is Kind.FOLDER for place in places)
+            whole = text in _EVERYTHING or text.endswith("/") or text.startswith(":") or "*" in text
+            lost, shown = whole or (folder and (sure or index > 0 or not _is_branch(call, text))), text
+        if lost:
+            consequence = Consequence.DISCARDS_CHANGES if shown == "." else None
+            predicate = f"throws away all changes to `{shown}` not committed"
             call.add_fact(Tier.DANGEROUS, predicate, word, consequence=consequence)
             return
 

@@ -3,17 +3,9 @@
 import re
 from collections.abc import Callable
 
-from policy.handlers.git_contents import (
-    HISTORY,
-    INDEX,
-    Where,
-    asked,
-    before_dashes,
-    is_revision,
-    named,
-)
+from policy.handlers.git_contents import HISTORY, INDEX, GitSources, asked, before_dashes, is_revision, named
 from policy.interpreter.command_call import Call
-from policy.interpreter.options import ParsedOptions, parse
+from policy.interpreter.options import ParsedOptions
 from policy.model.assessment import EffectKind, Step
 from policy.model.facts import Kind
 
@@ -42,11 +34,11 @@ def brought(call: Call) -> None:
     THREAT T117: `git checkout old && grep -r KEY .` prints what `git show old:.env` may not.
     """
     label = call.label.removeprefix("git ")
-    brings = _BRINGS.get(label)
-    if brings is None:
+    sources_of = _SOURCES.get(label)
+    if sources_of is None:
         return
-    shape = parse(call.rule, call.label, call.words)
-    where = brings(call, shape, {flag.name for flag, _ in shape.flags})
+    shape = call.parse()
+    where = sources_of(call, shape, {flag.name for flag, _ in shape.flags})
     step, repeated = call.findings.step, call.findings.loops > 0
     own = step.step()
     counted = any(_RELATIVE.fullmatch(each.partition(" of ")[2]) for each in where)
@@ -62,11 +54,9 @@ def brought(call: Call) -> None:
         for each in HISTORY if unsure else where:
             names = call.facts.tracked(each)
             if names is None:
-                asked(
-                    call, f"brings back files that Git keeps ({each}), and whether secrets are among them is not known"
-                )
+                asked(call, f"restores files that Git keeps ({each}), and whether secrets are among them is not known")
             elif found := [name for name in names if from_git or label == "worktree add" or _is_missing(call, name)]:
-                asked(call, f"brings back files that Git keeps, and {named(found)} may be among them")
+                asked(call, f"restores files that Git keeps, and {named(found)} may be among them")
 
     call.findings.unless_read.append(judged)
 
@@ -95,7 +85,7 @@ def _is_missing(call: Call, name: str) -> bool:
 # ---- from where
 
 
-def _tree(call: Call, shape: ParsedOptions, given: set[str]) -> Where:
+def _tree(call: Call, shape: ParsedOptions, given: set[str]) -> GitSources:
     """Return the source of `git checkout REV`, `git checkout REV -- PATH` or `git checkout PATH`."""
     words = before_dashes(call, shape)
     if not words:
@@ -105,14 +95,14 @@ def _tree(call: Call, shape: ParsedOptions, given: set[str]) -> Where:
     return _of("tree", [words[0].text]) if is_revision(call, words[0]) else INDEX
 
 
-def _restored(call: Call, shape: ParsedOptions, given: set[str]) -> Where:
+def _restored(call: Call, shape: ParsedOptions, given: set[str]) -> GitSources:
     sources = [value for flag, value in shape.flags if flag.name in ("-s", "--source")]
     if sources:
         return _of("tree", [value.text if value is not None else None for value in sources])
     return _of("tree", ["HEAD"]) if given & {"-S", "--staged"} else INDEX
 
 
-def _moved(call: Call, shape: ParsedOptions, given: set[str]) -> Where:
+def _moved(call: Call, shape: ParsedOptions, given: set[str]) -> GitSources:
     """Return the source of `git reset`, which puts the files of a tree into the index; without a revision those of
     HEAD.
     """
@@ -120,31 +110,31 @@ def _moved(call: Call, shape: ParsedOptions, given: set[str]) -> Where:
     return _of("tree", [words[0].text if words and is_revision(call, words[0]) else "HEAD"])
 
 
-def _added(call: Call, shape: ParsedOptions, given: set[str]) -> Where:
+def _added(call: Call, shape: ParsedOptions, given: set[str]) -> GitSources:
     return _of("tree", [word.text for word in shape.operands[1:]] or ["HEAD"])
 
 
-def _joined(call: Call, shape: ParsedOptions, given: set[str]) -> Where:
+def _joined(call: Call, shape: ParsedOptions, given: set[str]) -> GitSources:
     onto = [value.text if value is not None else None for flag, value in shape.flags if flag.name == "--onto"]
     words = [*onto, *(word.text for word in shape.operands)]
     return () if given & _GOING_ON else _of("tree", words) if words else HISTORY
 
 
-def _picked(call: Call, shape: ParsedOptions, given: set[str]) -> Where:
+def _picked(call: Call, shape: ParsedOptions, given: set[str]) -> GitSources:
     return () if given & _GOING_ON else _of("change", [word.text for word in shape.operands])
 
 
-def _of(kind: str, texts: list[str | None]) -> Where:
+def _of(kind: str, texts: list[str | None]) -> GitSources:
     names = [text for text in texts if text]
     return tuple(f"{kind} of {name}" for name in names) if len(names) == len(texts) else HISTORY
 
 
-def _always(where: Where) -> "_Brings":
+def _always(where: GitSources) -> "_Sources":
     return lambda call, shape, given: where
 
 
-_Brings = Callable[[Call, ParsedOptions, set[str]], Where]
-_BRINGS: dict[str, _Brings] = {
+_Sources = Callable[[Call, ParsedOptions, set[str]], GitSources]
+_SOURCES: dict[str, _Sources] = {
     "checkout": _tree, "switch": _tree, "restore": _restored, "reset": _moved, "worktree add": _added,
     "merge": _joined, "rebase": _joined, "cherry-pick": _picked, "revert": _picked,
     **dict.fromkeys(("stash pop", "stash apply", "stash branch"), _always(("stash",))),

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 
 from policy.describe.phrases import listed, plain
 from policy.interpreter.command_call import Call
-from policy.interpreter.options import ParsedOptions, parse
+from policy.interpreter.options import ParsedOptions
 from policy.model.abstract_word import AbstractWord
 from policy.model.assessment import EffectKind, Scope
 from policy.model.facts import Kind
@@ -42,7 +42,7 @@ _BRACES = re.compile(r"[\^@]\{[^}]*\}")
 _PATHSPECS = frozenset(("--literal-pathspecs", "--glob-pathspecs", "--noglob-pathspecs", "--icase-pathspecs"))
 _PAST_PATHS = frozenset(("--full-diff", "--follow", "--stdin"))
 
-Where = tuple[str, ...]
+GitSources = tuple[str, ...]
 
 
 def kept(call: Call, before: AbstractSet[str]) -> None:
@@ -52,7 +52,7 @@ def kept(call: Call, before: AbstractSet[str]) -> None:
 
     THREAT T117: the sandbox masks secret files, and not the objects in which Git stores them.
     """
-    shape = parse(call.rule, call.label, call.words)
+    shape = call.parse()
     given = {flag.name for flag, _ in shape.flags}
     shows = _SHOWS.get(call.label.removeprefix("git "))
     where = shows(call, shape, given) if shows is not None else ()
@@ -72,7 +72,7 @@ def kept(call: Call, before: AbstractSet[str]) -> None:
         call.findings.unless_read.append(again)
 
 
-def _look(call: Call, shape: ParsedOptions, where: "Where", *, narrowed: bool) -> None:
+def _look(call: Call, shape: ParsedOptions, where: "GitSources", *, narrowed: bool) -> None:
     names: list[str] = []
     for each in where:
         found = call.facts.tracked(each)
@@ -99,7 +99,7 @@ def asked(call: Call, text: str) -> None:
 # ---- which of them print content
 
 
-def _difference(call: Call, shape: ParsedOptions, given: set[str]) -> Where:
+def _difference(call: Call, shape: ParsedOptions, given: set[str]) -> GitSources:
     if "--no-index" in given or (given & _NO_PATCH and not given & _EXPLICIT):
         return ()
     compared = given & {"--cached", "--staged", "--merge-base"} or any(
@@ -108,21 +108,21 @@ def _difference(call: Call, shape: ParsedOptions, given: set[str]) -> Where:
     return HISTORY if compared else INDEX
 
 
-def _commits(call: Call, shape: ParsedOptions, given: set[str]) -> Where:
+def _commits(call: Call, shape: ParsedOptions, given: set[str]) -> GitSources:
     unknown = any(flag.name == "-L" and (value is None or not value.texts) for flag, value in shape.flags)
     if unknown or given & _EXPLICIT or (given & _PATCH and not given & _NO_PATCH):
         return HISTORY
     return GONE if "-L" in given else ()  # it follows renames: the file may have had the name of a secret
 
 
-def _put_aside(call: Call, shape: ParsedOptions, given: set[str]) -> Where:
+def _put_aside(call: Call, shape: ParsedOptions, given: set[str]) -> GitSources:
     """Return the source of `git stash show`, which may print differences by the repository's setting
     `stash.showPatch`.
     """
     return HISTORY if given & _EXPLICIT or not given & _NO_PATCH else ()
 
 
-def _show(call: Call, shape: ParsedOptions, given: set[str]) -> Where:
+def _show(call: Call, shape: ParsedOptions, given: set[str]) -> GitSources:
     if given & _NO_PATCH and not given & (_EXPLICIT | {"--stdin"}) and not _objects(call, shape):
         return _marked(call, shape)
     words = before_dashes(call, shape)
@@ -137,16 +137,10 @@ def _names_file(text: str) -> bool:
 
 def _objects(call: Call, shape: ParsedOptions) -> bool:
     """Return True if an operand may be the id of a file's content, which no flag keeps from being printed."""
-    return any(
-        not word.texts or any(_may_be_content(text) for text in word.texts) for word in before_dashes(call, shape)
-    )
+    return any(not word.texts or any(map(_ID.fullmatch, word.texts)) for word in before_dashes(call, shape))
 
 
-def _may_be_content(text: str) -> bool:
-    return bool(_ID.fullmatch(text))
-
-
-def _print(call: Call, shape: ParsedOptions, given: set[str]) -> Where:
+def _print(call: Call, shape: ParsedOptions, given: set[str]) -> GitSources:
     if given & {"--batch", "--batch-command", "--textconv", "--filters"}:
         return HISTORY
     if given & {"-t", "-s", "-e", "--batch-check"}:
@@ -157,19 +151,19 @@ def _print(call: Call, shape: ParsedOptions, given: set[str]) -> Where:
     return HISTORY if _objects(call, shape) else _marked(call, shape)
 
 
-def _marked(call: Call, shape: ParsedOptions) -> Where:
+def _marked(call: Call, shape: ParsedOptions) -> GitSources:
     """Return a look at each name that may be that of a tag: one that marks the content of a file prints it."""
     texts = [word.text for word in before_dashes(call, shape) if word.text]
     return tuple(f"content of {text}" for text in texts if _NAME.fullmatch(text) and text not in ("HEAD", "@"))
 
 
-def _formatted(call: Call, shape: ParsedOptions, given: set[str]) -> Where:
+def _formatted(call: Call, shape: ParsedOptions, given: set[str]) -> GitSources:
     """Return the source for a format: `%(raw)` prints the content of a file that a reference names."""
     values = [value for flag, value in shape.flags if flag.name == "--format"]
     return HISTORY if any(value is None or value.text is None or "raw" in value.text for value in values) else ()
 
 
-def _search(call: Call, shape: ParsedOptions, given: set[str]) -> Where:
+def _search(call: Call, shape: ParsedOptions, given: set[str]) -> GitSources:
     if "--no-index" in given or "--untracked" in given:
         return ()
     words = before_dashes(call, shape)
@@ -178,7 +172,7 @@ def _search(call: Call, shape: ParsedOptions, given: set[str]) -> Where:
     return HISTORY if "--cached" in given or any(is_revision(call, word) for word in words) else ASSUMED
 
 
-def _with(*flags: str, where: Where = HISTORY) -> "_Shows":
+def _with(*flags: str, where: GitSources = HISTORY) -> "_Shows":
     """Return the description of a command that prints content with one of `flags`."""
     return lambda call, shape, given: where if given & set(flags) else ()
 
@@ -188,19 +182,19 @@ def _without(*flags: str) -> "_Shows":
     return lambda call, shape, given: () if given & set(flags) else HISTORY
 
 
-def _unless_named(call: Call, shape: ParsedOptions, given: set[str]) -> Where:
+def _unless_named(call: Call, shape: ParsedOptions, given: set[str]) -> GitSources:
     """Return the source for a command that prints one file, which is judged by its name if the name is known."""
     return HISTORY if any(not word.texts for word in shape.operands) else ()
 
 
-def _settings(call: Call, shape: ParsedOptions, given: set[str]) -> Where:
+def _settings(call: Call, shape: ParsedOptions, given: set[str]) -> GitSources:
     value = next((value for flag, value in shape.flags if flag.name == "--blob" and value is not None), None)
     if "--blob" not in given:
         return ()
     return () if value is not None and value.texts and all(map(_names_file, value.texts)) else HISTORY
 
 
-_Shows = Callable[[Call, ParsedOptions, set[str]], Where]
+_Shows = Callable[[Call, ParsedOptions, set[str]], GitSources]
 _INTERACTIVE = _with("-p", "--patch", "-i", "--interactive", "-e", "--edit")
 _SHOWS: dict[str, _Shows] = {
     "diff": _difference,
@@ -245,7 +239,7 @@ _ACCEPTED = {
 _PLAIN = frozenset(("-C", "-c", "-P", "--no-pager", "--no-optional-locks"))  # flags of `git` that change no revision
 
 
-def _trees(call: Call, shape: ParsedOptions, given: set[str]) -> Where:
+def _trees(call: Call, shape: ParsedOptions, given: set[str]) -> GitSources:
     """Return the trees and changes of which alone the command prints files; nothing where that is not certain."""
     name = call.label.removeprefix("git ")
     if shape.trouble or name not in _ACCEPTED or given - _ACCEPTED[name]:
@@ -265,7 +259,7 @@ def _trees(call: Call, shape: ParsedOptions, given: set[str]) -> Where:
     return tuple(f"change of {text}" for text in texts or ["HEAD"] if not _names_file(text))
 
 
-def _compared(texts: list[str], cached: bool) -> Where:
+def _compared(texts: list[str], cached: bool) -> GitSources:
     """Return what `git diff` compares: the index or what lies in the workspace with a tree, or trees."""
     found: list[str] = []
     for text in texts or ["HEAD"]:
@@ -280,13 +274,14 @@ def _compared(texts: list[str], cached: bool) -> Where:
 # ---- which files
 
 
-def _dashes(call: Call) -> int | None:
+def dashes_at(call: Call) -> int | None:
+    """Return the position of `--` among the words, or None."""
     return next((place for place, word in enumerate(call.words) if word.text == "--"), None)
 
 
 def before_dashes(call: Call, shape: ParsedOptions) -> list[AbstractWord]:
     """Return the operands before `--`."""
-    dashes = _dashes(call)
+    dashes = dashes_at(call)
     after = len(call.words) - dashes - 1 if dashes is not None else 0
     return shape.operands[: len(shape.operands) - after]
 
@@ -294,14 +289,14 @@ def before_dashes(call: Call, shape: ParsedOptions) -> list[AbstractWord]:
 def is_revision(call: Call, word: AbstractWord) -> bool:
     """Return True unless the word, which stands before any `--`, is certainly a path that is there."""
     classifier, cwds = call.findings.classifier, call.state.cwds
-    if not word.texts or not cwds or _dashes(call) is not None:
+    if not word.texts or not cwds or dashes_at(call) is not None:
         return True
     return any(classifier.place(text, cwd).kind is Kind.MISSING for text in word.texts for cwd in cwds)
 
 
 def _chosen(call: Call, shape: ParsedOptions, names: list[str]) -> list[str]:
     """Return those of `names` that the paths of the command select; all of them where that is not certain."""
-    dashes = _dashes(call)
+    dashes = dashes_at(call)
     words = list(call.words[dashes + 1 :]) if dashes is not None else []
     if dashes is None and call.label.removeprefix("git ") in ("diff", "log", "show", "grep", "whatchanged"):
         words = [word for word in shape.operands if not is_revision(call, word)]
@@ -314,7 +309,7 @@ def _chosen(call: Call, shape: ParsedOptions, names: list[str]) -> list[str]:
             return names
         paths += word.texts
     within = cwds[0][len(workspace) :].strip("/")
-    left = [found[1] for path in paths if (found := _EXCLUDE.fullmatch(path))]
+    left = [match[1] for path in paths if (match := _EXCLUDE.fullmatch(path))]
     wanted = [path for path in paths if not _EXCLUDE.fullmatch(path)]
     odd = any(path.startswith((":", "/")) or _CLASS.search(path) for path in (*wanted, *left))
     if odd or any(_GLOB.search(path) for path in left):

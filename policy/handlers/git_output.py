@@ -1,7 +1,7 @@
 """The output of git commands, where it is certain: it may then be among the words of another command."""
 
 import re
-from collections.abc import Callable
+from itertools import pairwise
 
 from policy.interpreter.command_call import Call
 from policy.model.abstract_word import AbstractWord
@@ -37,63 +37,42 @@ def prints_one(call: Call) -> AbstractWord | None:
     """
     operands = [word.text for word in call.words if word.text is None or word.text[:1] != "-"]
     name = call.label.rpartition(" ")[2]
-    if name not in _CERTAIN or not _CERTAIN[name](call, operands):
+    if not _certain(call, name, operands):
         return None
     return AbstractWord(unsplittable=True, never_an_option=not _names(call, name))
 
 
 def _names(call: Call, command: str) -> bool:
     """Return True if the command may print the short name of a branch or tag."""
-    given = set(call.flags)
     match command:
         case "rev-parse":
-            return bool(given & {"--abbrev-ref", "--symbolic"})
+            return not call.flags.keys().isdisjoint(("--abbrev-ref", "--symbolic"))
         case "symbolic-ref":
-            return "--short" in given
+            return "--short" in call.flags
         case "describe":
-            return "--all" not in given
+            return "--all" not in call.flags
     return command == "branch"
 
 
-def _rev_parse(call: Call, operands: list[str | None]) -> bool:
+def _certain(call: Call, command: str, operands: list[str | None]) -> bool:
+    """Return True if the command certainly prints one word."""
     given = set(call.flags)
-    if operands:
-        return given <= _MODIFIERS and len(call.words) == len(given) + 1 and _one(operands)
-    return len(given) == 1 and given <= _ONE_LINE
-
-
-def _rev_list(call: Call, operands: list[str | None]) -> bool:
-    given = set(call.flags)
-    one = "--count" in given or any(word.text in ("-1", "-n1", "--max-count=1") for word in call.words)
-    pairs = [first.text for first, second in zip(call.words, call.words[1:], strict=False) if second.text == "1"]
-    return given <= _SELECTING and (one or "-n" in pairs or "--max-count" in pairs)
-
-
-def _merge_base(call: Call, operands: list[str | None]) -> bool:
-    return not set(call.flags) & {"-a", "--all", "--independent", "--is-ancestor"}
-
-
-def _describe(call: Call, operands: list[str | None]) -> bool:
-    return set(call.flags) <= _DESCRIBING and (not operands or _one(operands))
-
-
-def _branch(call: Call, operands: list[str | None]) -> bool:
-    return set(call.flags) == {"--show-current"} and not operands
-
-
-def _symbolic_ref(call: Call, operands: list[str | None]) -> bool:
-    return set(call.flags) <= {"-q", "--quiet", "--short"} and operands == ["HEAD"]
-
-
-def _one(operands: list[str | None]) -> bool:
-    return len(operands) == 1 and operands[0] is not None and bool(_ONE.fullmatch(operands[0]))
-
-
-_CERTAIN: dict[str, Callable[[Call, list[str | None]], bool]] = {
-    "rev-parse": _rev_parse,
-    "rev-list": _rev_list,
-    "merge-base": _merge_base,
-    "describe": _describe,
-    "branch": _branch,
-    "symbolic-ref": _symbolic_ref,
-}
+    one = len(operands) == 1 and operands[0] is not None and bool(_ONE.fullmatch(operands[0]))
+    match command:
+        case "rev-parse" if operands:
+            return given <= _MODIFIERS and len(call.words) == len(given) + 1 and one
+        case "rev-parse":
+            return len(given) == 1 and given <= _ONE_LINE
+        case "rev-list":
+            single = "--count" in given or any(word.text in ("-1", "-n1", "--max-count=1") for word in call.words)
+            counts = {first.text for first, second in pairwise(call.words) if second.text == "1"}
+            return given <= _SELECTING and (single or not counts.isdisjoint(("-n", "--max-count")))
+        case "merge-base":
+            return given.isdisjoint(("-a", "--all", "--independent", "--is-ancestor"))
+        case "describe":
+            return given <= _DESCRIBING and (not operands or one)
+        case "branch":
+            return given == {"--show-current"} and not operands
+        case "symbolic-ref":
+            return given <= {"-q", "--quiet", "--short"} and operands == ["HEAD"]
+    return False

@@ -1,4 +1,4 @@
-"""Programs that reach other machines: package managers, `ssh`, and the copiers between machines."""
+"""Programs that reach other machines: package managers, `ssh`, copiers between machines, and code forges."""
 
 import re
 from dataclasses import replace
@@ -9,7 +9,7 @@ from policy.interpreter.operand_roles import apply, connect
 from policy.interpreter.options import ParsedOptions, parse
 from policy.model.abstract_word import AbstractWord, below, literal
 from policy.model.assessment import Consequence
-from policy.model.host_words import elsewhere
+from policy.model.host_words import elsewhere, endpoint
 from policy.model.tier import Tier
 from policy.rules.rule import Operands, Role
 
@@ -41,7 +41,7 @@ def ssh(call: Call) -> None:
     if len(call.words) == 1 and call.words[0].text in call.rule.alone:
         judge(call)
         return
-    before = parse(call.rule, call.label, call.words)
+    before = call.parse()
     after = parse(call.rule, call.label, before.operands[1:]) if not before.trouble else before
     trouble = before if before.trouble else after
     if trouble.trouble:
@@ -57,17 +57,17 @@ def ssh(call: Call) -> None:
     flags = [*before.flags, *after.flags]
     call.port = port_of(call.rule, flags)
     for flag, value in flags:
-        found = _SETTING.fullmatch(value.text) if flag.name == "-o" and value is not None and value.text else None
-        if found and found[1].lower() == "port":
-            call.port = found[2] if found[2].isascii() and found[2].isdigit() else "*"
+        match = _SETTING.fullmatch(value.text) if flag.name == "-o" and value is not None and value.text else None
+        if match and match[1].lower() == "port":
+            call.port = match[2] if match[2].isascii() and match[2].isdigit() else "*"
     for host in before.operands[:1]:
         connect(call, host)
 
 
 def _setting(call: Call, value: AbstractWord | None) -> None:
-    found = _SETTING.fullmatch(value.text) if value is not None and value.text is not None else None
-    if found is None or found[1].lower() not in _SETTINGS:
-        named = f"the setting {found[1]}" if found else "a setting known only when it runs"
+    match = _SETTING.fullmatch(value.text) if value is not None and value.text is not None else None
+    if match is None or match[1].lower() not in _SETTINGS:
+        named = f"the setting {match[1]}" if match else "a setting known only when it runs"
         call.findings.runs(f"{call.label} -o", f"{named} of `{call.label}` may run a program", call.rule.ref, call.span)
 
 
@@ -145,3 +145,45 @@ def socat(call: Call) -> None:
         else:
             call.runs(f"may run a program by {kind}", word)
             call.add_fact(Tier.DANGEROUS, "gives what it runs to the other end", word)
+
+
+_HOSTS = {"gh": "api.github.com", "hub": "api.github.com", "glab": "gitlab.com"}
+_FIELDS = frozenset(["-f", "-F", "--field", "--raw-field", "--input", "--form"])
+_SHORTEST = 3  # HOST/OWNER/REPOSITORY
+
+
+def forge(call: Call) -> None:
+    """Judge `gh` and `glab`: report the host of the forge for every command that contacts it."""
+    judge(call)
+    if call.quiet or call.rule.tier is Tier.READ:
+        return
+    if call.label.endswith(" api"):
+        _api(call)
+    if call.rule.tier is Tier.NETWORK and not call.hosts:
+        _connect(call)
+
+
+def _connect(call: Call) -> None:
+    call.hosts += 1
+    value = call.flags.get("--hostname") or call.flags.get("-R") or call.flags.get("--repo")
+    if value is None:
+        call.connects(_HOSTS.get(call.label.partition(" ")[0], ""))
+        return
+    parts = (value.text or "").split("://")[-1].split("/")
+    named = value.text is not None and ("--hostname" in call.flags or len(parts) >= _SHORTEST)
+    own = value.text is not None and not named
+    host = endpoint(parts[0]) if named else _HOSTS.get(call.label.partition(" ")[0], "") if own else ""
+    call.connects(host or "", value)
+
+
+def _api(call: Call) -> None:
+    """Judge a call of the API: a method, or a field to send, makes it more than a read."""
+    given = {name: value for name, value in call.flags.items() if name in ("-X", "--method")}
+    methods = {(value.text or "?").upper() if value is not None else "?" for value in given.values()}
+    sends = bool(_FIELDS & set(call.flags)) and not methods
+    if methods - {"GET", "HEAD"} or sends:
+        call.add_fact(Tier.DANGEROUS, "changes what is on the forge, with your login")
+    for word in call.words:
+        for text in word.texts:
+            if "://" in text and text[:1] != "-":
+                connect(call, literal(text, word.span))

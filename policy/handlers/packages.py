@@ -1,11 +1,11 @@
-"""Package managers: commands that download code, and commands before which the project makes them run code."""
+"""Package managers and the Python interpreter: code that they download, and code that the project makes them run."""
 
 import re
 
 from policy.interpreter.command_call import Call
 from policy.interpreter.judge_command import judge
-from policy.model.abstract_word import literal
-from policy.model.assessment import Consequence, EffectKind
+from policy.model.abstract_word import AbstractWord, literal
+from policy.model.assessment import Consequence
 from policy.model.facts import Kind
 from policy.model.tier import Tier
 
@@ -58,7 +58,7 @@ def npx(call: Call) -> None:
     if first and first[:1] not in ("-", "@", ".") and "/" not in first and cwds:
         look = call.facts.look
         if all(look(f"{cwd}/node_modules/.bin/{first}").kind is not Kind.MISSING for cwd in cwds):
-            _runs(call, first, "is a program of the project", Consequence.RUNS_PROJECT_PROGRAM)
+            call.runs("is a program of the project", program=first, consequence=Consequence.RUNS_PROJECT_PROGRAM)
             call.quiet = True  # nothing is fetched
             return
     packages(call)
@@ -76,7 +76,7 @@ def rpm(call: Call) -> None:
             call.unknown(f"`rpm {name}` with a format that is not known", value)
 
 
-def python(call: Call) -> None:
+def _reading_module(call: Call) -> None:
     """Judge `python -m pip list` and `-m json.tool`, which read if no file of the current folder can
     replace a module.
     """
@@ -112,25 +112,64 @@ def _clean(call: Call) -> bool:
     return True
 
 
-def _runs(call: Call, program: str, predicate: str, consequence: Consequence | None = None) -> None:
-    """Report code that is not read beforehand as a fact about `program`, which the command may run."""
-    call.findings.add_effect(EffectKind.RUNS, call.label)
-    call.findings.add_fact(Tier.EXECUTE, program, predicate, call.rule.ref, call.span, consequence)
-
-
 def _obeys(call: Call, program: str, files: tuple[str, ...]) -> None:
     """Report `files` that the program obeys. THREAT: the project's own program prints even a list or a version."""
     look, workspace = call.facts.look, call.facts.workspace
     call.findings.unplain = True  # what the script itself puts there is not looked at
     if call.state.cwds is None:
-        _runs(call, program, "in a folder known only when it runs")
+        call.runs("in a folder known only when it runs", program=program, consequence=None)
     for cwd in call.state.cwds or ():
         at = look(cwd).real
         while True:
             for file in files:
                 if look(f"{at.rstrip('/')}/{file}").kind is not Kind.MISSING:
-                    _runs(call, program, f"obeys `{file}`, which may name a program of the project")
+                    predicate = f"obeys `{file}`, which may name a program of the project"
+                    call.runs(predicate, program=program, consequence=None)
                     return
             if at in ("/", workspace):
                 break
             at = at.rpartition("/")[0] or "/"
+
+
+# Modules that are also programs of that name. Python looks for a module in the current folder first, so none is a read.
+_PROGRAMS = frozenset(
+    ["pip", "uv", "build", "twine", "tox", "nox", "pytest", "mypy", "black", "isort", "ruff", "flake8", "pylint"]
+)
+_SERVERS = frozenset(["http.server", "pydoc", "xmlrpc.server", "smtpd", "webbrowser"])
+_ENDS = frozenset(["-c", "-m"])  # what follows belongs to the program
+_TAKES = frozenset("WXQ")
+
+
+def python(call: Call) -> None:
+    """Judge a Python interpreter, and the module that it runs."""
+    _reading_module(call)
+    module, rest = _module(call.words)
+    if call.quiet or module is None:
+        return
+    if module.text in _PROGRAMS:
+        call.inner([literal(module.text or "", module.span), *rest])
+    elif module.text in _SERVERS:
+        call.add_fact(Tier.NETWORK, "talks to a network", module, flag=f"-m {module.text}")
+
+
+def _module(words: list[AbstractWord]) -> tuple[AbstractWord | None, list[AbstractWord]]:
+    """Return the module after `-m`, and its own words; None if there is no module, or it is not certain."""
+    position = 0
+    while position < len(words):
+        text = words[position].text
+        if text is None or text[:1] != "-" or text in ("-", "--") or text.startswith("--"):
+            return None, []
+        for index, letter in enumerate(text[1:], 1):
+            after = text[index + 1 :]
+            if f"-{letter}" in _ENDS:
+                if letter == "c":
+                    return None, []
+                rest = words[position + 1 :]
+                if after:
+                    return literal(after, words[position].span), rest
+                return (rest[0], rest[1:]) if rest else (None, [])
+            if letter in _TAKES:
+                position += not after
+                break
+        position += 1
+    return None, []

@@ -1,10 +1,9 @@
-"""The sqlite3 shell: an allowlist of its own commands; SQL is read by `policy.handlers.sql`."""
+"""The sqlite3 shell: allowlists of its own commands, and of the SQL statements and functions that only read."""
 
 import re
+from itertools import pairwise
 
-from policy.handlers.sql import looks_only
 from policy.interpreter.command_call import Call
-from policy.interpreter.options import parse
 from policy.model.abstract_word import AbstractWord
 from policy.model.tier import Tier
 from policy.rules.rule import Role
@@ -23,7 +22,7 @@ def sqlite(call: Call) -> None:
         call.add_fact(Tier.READ, "only prints a text", flag=call.words[0].text or "")
         call.quiet = True
         return
-    shape = parse(call.rule, call.label, call.words)
+    shape = call.parse()
     if shape.trouble:
         call.unknown(shape.trouble, shape.where)
         return
@@ -44,3 +43,88 @@ def _harmless(text: str) -> bool:
     if text.lstrip().startswith("."):
         return _DOT.fullmatch(text) is not None
     return "\n." not in text and looks_only(text)
+
+
+_TOKEN = re.compile(
+    r"""(?P<space>\s+|--[^\n]*|/\*.*?\*/)
+      |(?P<string>'(?:[^']|'')*')
+      |(?P<name>"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[[^\]]*\])
+      |(?P<word>[A-Za-z_][A-Za-z0-9_]*)
+      |(?P<number>[0-9][0-9.eExXa-fA-F]*)
+      |(?P<end>;)
+      |(?P<sign>[-+*/%=<>!|&~,.()?:@])""",
+    re.VERBOSE | re.DOTALL,
+)
+# fmt: off
+_VERBS = frozenset((
+    "select", "with", "values", "explain", "pragma",
+))
+_NEVER = frozenset((
+    "insert", "update", "delete", "create", "drop", "alter", "attach", "detach", "vacuum", "reindex", "begin",
+    "commit", "rollback", "savepoint", "release", "into", "returning", "load_extension", "writefile", "edit",
+    "fts3_tokenizer",
+))
+_CALLS = frozenset((
+    "abs", "avg", "cast", "changes", "char", "coalesce", "concat", "concat_ws", "count", "cume_dist", "date",
+    "datetime", "dense_rank", "exists", "first_value", "format", "glob", "group_concat", "hex", "ifnull", "iif",
+    "instr", "json", "json_array", "json_array_length", "json_each", "json_extract", "json_group_array",
+    "json_group_object", "json_object", "json_quote", "json_tree", "json_type", "json_valid", "julianday", "lag",
+    "last_insert_rowid", "last_value", "lead", "length", "like", "lower", "ltrim", "max", "median", "min",
+    "nth_value", "ntile", "nullif", "octet_length", "percent_rank", "printf", "quote", "random", "rank", "replace",
+    "round", "row_number", "rtrim", "sign", "sqlite_version", "strftime", "string_agg", "substr", "substring",
+    "sum", "time", "timediff", "total", "total_changes", "trim", "typeof", "unhex", "unicode", "unixepoch", "upper",
+    "ceil", "floor", "sqrt", "pow", "power", "mod", "exp", "ln", "log", "log10", "log2", "trunc",
+))
+_BEFORE_PARENTHESIS = frozenset((
+    "in", "as", "and", "or", "not", "from", "join", "on", "where", "select", "values", "over", "using", "union",
+    "all", "by", "when", "then", "else", "case", "between", "is", "like", "glob", "having", "except", "intersect",
+    "filter", "materialized",
+))
+_PRAGMAS = frozenset((
+    "table_info", "table_xinfo", "table_list", "index_list", "index_info", "index_xinfo", "foreign_key_list",
+    "database_list", "integrity_check", "quick_check", "foreign_key_check", "collation_list", "compile_options",
+    "function_list", "module_list", "pragma_list",
+))
+_ASKED = frozenset((
+    "user_version", "schema_version", "application_id", "page_count", "page_size", "freelist_count", "encoding",
+    "journal_mode", "foreign_keys", "auto_vacuum", "data_version", "synchronous", "cache_size",
+))
+# fmt: on
+
+
+def looks_only(text: str) -> bool:
+    """Return True if every statement of `text` only reads the open database."""
+    statement: list[tuple[str, str]] = []
+    at = 0
+    while at < len(text):
+        match = _TOKEN.match(text, at)
+        if match is None:
+            return False
+        at = match.end()
+        if match.lastgroup == "end":
+            if not _statement(statement):
+                return False
+            statement = []
+        elif match.lastgroup != "space":
+            statement.append((str(match.lastgroup), match[0].lower()))
+    return _statement(statement)
+
+
+def _statement(tokens: list[tuple[str, str]]) -> bool:
+    if not tokens:
+        return True
+    words = [text for kind, text in tokens if kind == "word"]
+    if tokens[0][0] != "word" or words[0] not in _VERBS or _NEVER & set(words):
+        return False
+    if words[0] == "explain":
+        rest = [token for token in tokens[1:] if token[1] not in ("query", "plan")]
+        return bool(rest) and _statement(rest)
+    if words[0] == "pragma":
+        name = words[1] if len(words) > 1 else ""
+        asked = name in _ASKED and len(tokens) == 2
+        return asked or (name in _PRAGMAS and all(text != "=" for _, text in tokens))
+    # What stands before a parenthesis is called. A name made by WITH, or a quoted one, could hide a function: refused.
+    for (kind, text), (_, after) in pairwise(tokens):
+        if after == "(" and (kind == "name" or (kind == "word" and text not in _CALLS | _BEFORE_PARENTHESIS)):
+            return False
+    return True

@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 
 from policy.interpreter.command_call import Call
-from policy.interpreter.options import ParsedOptions, parse
+from policy.interpreter.options import ParsedOptions
 from policy.interpreter.shell_state import UNDEFINED, ExitStates
 from policy.model.abstract_word import ANYTHING, NUMBER, AbstractWord, SourceSpan, join, literal, tokens
 from policy.model.tier import Tier
@@ -39,48 +39,42 @@ def assign(call: Call) -> None:
             exports = exports or "x" in text
             integers = integers or text == "-i"
             continue
-        found = _ASSIGNMENT.fullmatch(head)
-        if found:
-            value = literal(found[3]) if text is not None else word.value or ANYTHING
-            value = replace(value, may_split=False, span=None) if not found[2] else AbstractWord()
-            name = found[1]
-            names.add(name)
-            if integers:
-                variables.integers.add(name)
-            if name in variables.integers:
-                variables.number(name, value, word.span or call.span)
-                value = NUMBER if found[2] else value
-            if any(flag.text == "-a" for flag in call.words):
+        match = _ASSIGNMENT.fullmatch(head)
+        if not match and (text is None or not _NAME.fullmatch(text)):
+            call.unknown(f"`{call.label}` with a name known only when it runs", word)
+            continue
+        name, span = match[1] if match else head, word.span or call.span
+        array = any(flag.text == "-a" for flag in call.words)
+        names.add(name)
+        if integers:
+            variables.integers.add(name)
+        if not match:
+            if array:
                 variables.arrays.add(name)
+            if own or array:
+                state = variables.hidden(state, name, span, array=array)
             if own:
                 state = state.own(name, ANYTHING)
-            elif call.label == "local":
-                value = join(state.variables.get(name, ANYTHING), value)  # outside of functions it fails
-            elif state.locals is not None and call.label in ("declare", "typeset"):
-                value = variables.beneath(state, name, value)
-            if name in variables.arrays and not _surely_no_array(value):
-                call.unknown(f"`{call.label}` may read the value as an array, and evaluate its subscripts", word)
-            state = (
-                variables.export(state, name, value, word.span or call.span)
-                if exports
-                else variables.assign(state, name, value, word.span or call.span)
-            )
-        elif text is not None and _NAME.fullmatch(text):
-            names.add(text)
-            if integers:
-                variables.integers.add(text)
-            array = any(flag.text == "-a" for flag in call.words)
-            if array:
-                variables.arrays.add(text)
-            if own or array:
-                state = variables.hidden(state, text, word.span or call.span, array=array)
-            if own:
-                state = state.own(text, ANYTHING)
-                call.shell.traps.note_value(text, ANYTHING)
+                call.shell.traps.note_value(name, ANYTHING)
             if exports:
-                state = variables.export(state, text, None, word.span or call.span)
-        else:
-            call.unknown(f"`{call.label}` with a name known only when it runs", word)
+                state = variables.export(state, name, None, span)
+            continue
+        value = literal(match[3]) if text is not None else word.value or ANYTHING
+        value = replace(value, may_split=False, span=None) if not match[2] else AbstractWord()
+        if name in variables.integers:
+            variables.number(name, value, span)
+            value = NUMBER if match[2] else value
+        if array:
+            variables.arrays.add(name)
+        if own:
+            state = state.own(name, ANYTHING)
+        elif call.label == "local":
+            value = join(state.variables.get(name, ANYTHING), value)  # outside of functions it fails
+        elif state.locals is not None and call.label in ("declare", "typeset"):
+            value = variables.beneath(state, name, value)
+        if name in variables.arrays and not _surely_no_array(value):
+            call.unknown(f"`{call.label}` may read the value as an array, and evaluate its subscripts", word)
+        state = (variables.export if exports else variables.assign)(state, name, value, span)
     call.add_rule_fact(Tier.READ)
     if fixes:
         state = replace(state, fixed=state.fixed | names)
@@ -158,7 +152,7 @@ def _input(call: Call, shape: ParsedOptions) -> tuple[str, ...]:
 
 def read(call: Call) -> None:
     """Judge `read`, which assigns its input to variables."""
-    shape = parse(call.rule, call.label, call.words)
+    shape = call.parse()
     if shape.trouble:
         call.unknown(shape.trouble, shape.where)
         return
@@ -196,7 +190,7 @@ def mapfile(call: Call) -> None:
     """Judge `mapfile NAME`, which assigns lines to an array. `-C` runs a command for them; its rule does
     not list `-C`.
     """
-    shape = parse(call.rule, call.label, call.words)
+    shape = call.parse()
     names = shape.operands or [literal("MAPFILE")]
     if shape.trouble or len(names) > 1 or names[0].text is None or not _NAME.fullmatch(names[0].text):
         call.unknown(shape.trouble or f"`{call.label}` into a name known only when it runs", shape.where)

@@ -5,9 +5,7 @@ from dataclasses import replace
 
 from policy.interpreter.command_call import Call
 from policy.interpreter.operand_roles import apply, enter
-from policy.interpreter.options import parse
 from policy.model.abstract_word import ANYTHING, AbstractWord, literal, tokens
-from policy.model.assessment import Consequence
 from policy.model.tier import Tier
 from policy.rules.rule import Role
 
@@ -16,7 +14,7 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 
 def env(call: Call) -> None:
     """Judge `env [NAME=VALUE].. [COMMAND ..]`."""
-    shape = parse(call.rule, call.label, call.words)
+    shape = call.parse()
     if shape.trouble:
         call.unknown(shape.trouble, shape.where)
         return
@@ -28,11 +26,11 @@ def env(call: Call) -> None:
     operands = list(shape.operands)
     while operands:
         text = operands[0].text if operands[0].text is not None else operands[0].head
-        found = _ASSIGNMENT.fullmatch(text)
-        if not found:
+        match = _ASSIGNMENT.fullmatch(text)
+        if not match:
             break
-        value = literal(found[2]) if operands[0].text is not None else ANYTHING
-        state = variables.export(state, found[1], value, operands[0].span or call.span)
+        value = literal(match[2]) if operands[0].text is not None else ANYTHING
+        state = variables.export(state, match[1], value, operands[0].span or call.span)
         del operands[0]
     if operands:
         call.run(operands, replace(state, variables=call.state.variables))
@@ -70,7 +68,7 @@ def execute(call: Call) -> None:
 
 def xargs(call: Call) -> None:
     """Judge `xargs COMMAND`: the command, with words that come from data."""
-    shape = parse(call.rule, call.label, call.words)
+    shape = call.parse()
     if shape.trouble:
         call.unknown(shape.trouble, shape.where)
         return
@@ -171,14 +169,12 @@ def shell(call: Call) -> None:
         call.runs("runs a script that is not read first")
         if words[0].text != "/dev/fd/0":
             call.access_path(Role.READ, words[0])
-        if call.frame.words_from_network:
-            call.add_fact(Tier.DANGEROUS, "runs what was just downloaded", consequence=Consequence.RUNS_DOWNLOADED)
+        call.note_download(call.frame.words_from_network)
     else:
         call.runs("runs what it is given")
         for text in call.frame.stdin_texts:
             call.find_secrets(text)
-        if call.frame.stdin_from_network:
-            call.add_fact(Tier.DANGEROUS, "runs what was just downloaded", consequence=Consequence.RUNS_DOWNLOADED)
+        call.note_download(call.frame.stdin_from_network)
 
 
 def _no_switch(word: AbstractWord) -> bool:
@@ -196,8 +192,7 @@ def _text(call: Call, words: list[AbstractWord]) -> None:
         call.unknown(f"the script that `{call.label}` runs is known only when it runs", words[0])
         for text in (*words[0].heads, *words[0].hints, words[0].head):
             call.find_secrets(text)
-        if call.frame.words_from_network:
-            call.add_fact(Tier.DANGEROUS, "runs what was just downloaded", consequence=Consequence.RUNS_DOWNLOADED)
+        call.note_download(call.frame.words_from_network)
         return
     call.add_fact(Tier.READ, call.rule.why, flag="-c")
     name, arguments = words[1:2], tuple(words[2:])

@@ -8,8 +8,7 @@ import os
 import re
 import stat
 
-from policy.handlers.git_display import starts_nothing
-from policy.languages.git_config import GitConfigError, Setting, gitdir_target, read_settings
+from policy.languages.git_config import GitConfigError, Setting, gitdir_target, read_settings, starts_nothing
 from policy.model.secret_paths import inside
 from sandbox.inside.regular_file import read_whole
 from sandbox.workspace.git_settings import common

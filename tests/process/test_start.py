@@ -62,7 +62,7 @@ def test_importing_it_does_little() -> None:
         (
             ("git", "status"),
             {"policy.handlers.git"},
-            {"policy.handlers.sql", "policy.languages.awk", "policy.bash.parser"},
+            {"policy.handlers.sqlite", "policy.languages.awk", "policy.bash.parser"},
         ),
         (("awk", "{print}", "a"), {"policy.languages.awk"}, {"policy.handlers.git", "policy.languages.sed"}),
     ],

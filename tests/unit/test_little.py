@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from policy.bash.ast import Arithmetic, Expansion, Script
 from policy.bash.parser import read
-from policy.handlers.sql import looks_only
+from policy.handlers.sqlite import looks_only
 from policy.interpreter.arithmetic import evaluate
 from policy.interpreter.parameter_ops import computed
 from policy.interpreter.variable_rules import Standing, standing

@@ -1,0 +1,111 @@
+"""Programs whose words need a few lines of code: `date`, `dd`, `mktemp`, `pdftotext` and `yq`."""
+
+import re
+
+from policy.interpreter.command_call import Call
+from policy.interpreter.judge_command import judge
+from policy.interpreter.operand_roles import apply
+from policy.model.abstract_word import AbstractWord, literal
+from policy.model.tier import Tier
+from policy.rules.rule import Role
+
+# Letters of `date` that print digits and letters, never `/` and no blank. With these, the output is one calm word.
+_FORMAT = re.compile(r"\+(?:%[-_0]?[YmdHMSFTjsNVuUWyCGIklDeabBhpz]|[A-Za-z0-9_.:,=@-])+")
+_WITH_SLASH_OR_BLANK = re.compile(r"%[-_0]?[Dekl]|%_")
+_YEAR_FIRST = re.compile(r"\+%[FYG]")
+_USUAL = "/tmp/tmp."  # noqa: S108  # where mktemp makes what has no template; the sandbox's own
+_TEMPLATE = re.compile(r"([A-Za-z0-9_./-]*?)X{3,}(?:\.[A-Za-z0-9]+)?")
+
+
+def date(call: Call) -> None:
+    """Judge `date`: without a blank or a slash in its format it prints a name that stays in its folder."""
+    judge(call)
+    words = [word.text for word in call.words]
+    formats = [text for text in words if text is not None and text[:1] == "+"]
+    if len(formats) != 1 or not _FORMAT.fullmatch(formats[0]) or _WITH_SLASH_OR_BLANK.search(formats[0]):
+        return
+    if ".." in formats[0]:
+        return  # the folder above
+    literal = formats[0][1:].partition("%")[0]
+    now = set(words) - {formats[0]} <= {"-u", "--utc", "--universal"}
+    head = literal or ("2" if now and _YEAR_FIRST.match(formats[0]) else "")
+    call.prints = AbstractWord(head=head, globbed=True, never_an_option=head[:1] != "-", depends_on_substitution=True)
+
+
+def mktemp(call: Call) -> None:
+    """Judge `mktemp`, which prints the path that it created, or nothing if it failed."""
+    judge(call)
+    words = [word.text for word in call.words]
+    operands = [text for text in words if text is not None and text[:1] != "-"]
+    if not operands and call.rule.tier is Tier.WRITE and not call.quiet:
+        call.access_path(Role.WRITE, AbstractWord(head=_USUAL, globbed=True))
+    if None in words or any(
+        text not in ("-d", "-u", "-q", "-dq", "-qd", "--directory", "--dry-run", "--quiet", "--")
+        for text in words
+        if text not in operands
+    ):
+        return
+    if not operands:
+        head = _USUAL
+    else:
+        match = _TEMPLATE.fullmatch(operands[0])
+        if match is None or ".." in operands[0] or len(operands) > 1:
+            return
+        head = match[1]
+    if head:
+        call.prints = AbstractWord(
+            head=head, globbed=True, never_an_option=head[:1] != "-", depends_on_substitution=True
+        )
+
+
+_DATA = frozenset(
+    ["bs", "ibs", "obs", "cbs", "count", "skip", "seek", "iseek", "oseek", "conv", "iflag", "oflag", "status"]
+)
+
+
+def dd(call: Call) -> None:
+    """Judge `dd`: every operand is `name=value` with a known name."""
+    for word in call.words:
+        name, equals, value = (word.text if word.text is not None else word.head).partition("=")
+        known = word.text is not None or (not word.may_split and bool(value))
+        if not equals or not known or name not in _DATA | {"if", "of"}:
+            call.unknown("an operand of `dd` that is not known", word)
+        elif name in ("if", "of"):
+            path = literal(value, word.span) if word.text is not None else None
+            if path is None:
+                call.unknown("`dd` with a file known only when it runs", word)
+            else:
+                call.access_path(Role.READ if name == "if" else Role.WRITE, path)
+    call.add_rule_fact(Tier.READ)
+
+
+def pdftotext(call: Call) -> None:
+    """Judge `pdftotext`: `pdftotext FILE -` prints; with one word, or any other second word, it writes a file."""
+    shape = call.parse()
+    if shape.trouble or len(shape.operands) > 2:
+        judge(call)
+        return
+    call.add_rule_fact(Tier.READ)
+    for flag, value in shape.flags:
+        if flag.role is not None and value is not None:
+            apply(call, flag.role, value)
+    for word in shape.operands[:1]:
+        call.access_path(Role.READ, word)
+    if len(shape.operands) == 2 and shape.operands[1].text != "-":
+        call.access_path(Role.WRITE, shape.operands[1])
+    elif len(shape.operands) == 1 and shape.operands[0].text is not None:
+        call.access_path(
+            Role.WRITE, literal(shape.operands[0].text.removesuffix(".pdf") + ".txt", shape.operands[0].span)
+        )
+    elif len(shape.operands) == 1:
+        call.unknown(f"`{call.label}` writes beside a file known only when it runs", shape.operands[0])
+
+
+_MODES = frozenset(["eval", "e", "eval-all", "ea"])
+
+
+def yq(call: Call) -> None:
+    """Judge `yq [eval] PROGRAM FILE..`."""
+    if call.words and call.words[0].text in _MODES:
+        del call.words[0]
+    judge(call)
