@@ -201,7 +201,7 @@ def with_path_denials(facts: Facts, profile: Profile) -> tuple[tuple[str, ...], 
     always = (*profile.locked, *profile.personal)
     if not profile.permissions:
         return always, profile.secret_names, profile.public_names
-    from policy.permission.path_denials import path_denials  # only if there are rules
+    from policy.permission.paths import path_denials  # only if there are rules
 
     locked, hidden = path_denials(profile.permissions, facts)
     shown = tuple(name for name in profile.public_names if not any(glob(name, each) for each in hidden))

@@ -82,7 +82,9 @@ def ask_for(
         return None
     target = plain(extra.target) if extra.flag == "--host" else near((*typed.read, *typed.write)[0], context.facts)
     text = f"the sandbox stopped it: this would let it {_DOING[extra.flag]} {target}, too"
-    question = f"{named(action, context.facts)} was stopped. A yes runs it once more, and lets it {_DOING[extra.flag]} "
+    question = (
+        f"{named(action, context.facts)} was stopped. Approval runs it once more, and lets it {_DOING[extra.flag]} "
+    )
     question += f"{target} beside what it had. Allow it?"
     return Ask(assessment, terms, Cell(tier, context.mode, Ruling.ASK), Reason(tier, text, ADDITIONAL_RIGHT), question)
 

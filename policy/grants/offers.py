@@ -39,7 +39,7 @@ _WRITERS = (Tool.WRITE, Tool.EDIT)
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class GrantChoice:
     """One answer that can be remembered: every `what` becomes a grant. `not_covered` are two actions, as text, that
     were evaluated with it and are not allowed.
     """
@@ -49,23 +49,23 @@ class Choice:
     not_covered: tuple[str, ...] = ()
 
 
-def choices(context: EvaluationContext, ask: Ask) -> tuple[Choice, ...]:
+def choices(context: EvaluationContext, ask: Ask) -> tuple[GrantChoice, ...]:
     """Return the approvals of `ask` that can be remembered, narrowest first; empty if only a single approval is useful.
 
     Each was evaluated: with it, the action is allowed with exactly the terms of the question.
     """
-    found: dict[tuple[GrantSubject, ...], Choice] = {}
+    found: dict[tuple[GrantSubject, ...], GrantChoice] = {}
     samples: tuple[tuple[str, ...], ...] = ()
     for whats in _forms(ask.assessment, context):
         samples = samples or tuple(what.shape.words for what in whats)  # the first are exact
         grants = tuple(drafted(what, f"draft{index}") for index, what in enumerate(whats))
         if whats not in found and covering(context, ask, grants) is not None:
             words = " and ".join(what.words for what in whats)
-            found[whats] = Choice(whats, words, misses(context, ask.assessment.action, grants, samples))
+            found[whats] = GrantChoice(whats, words, misses(context, ask.assessment.action, grants, samples))
     return tuple(found.values())
 
 
-def never(context: EvaluationContext, ask: Ask) -> Choice | None:
+def never(context: EvaluationContext, ask: Ask) -> GrantChoice | None:
     """Return the subject that a remembered refusal of `ask` forbids: its one command, or its one path. None if it is
     not one.
     """
@@ -78,7 +78,7 @@ def never(context: EvaluationContext, ask: Ask) -> Choice | None:
     grant = replace(drafted(what, "draft0"), ruling=Ruling.DENY)
     _, verdict = context.evaluate(ask.assessment.action, (grant.rule,))
     refused = isinstance(verdict, Deny) and verdict.reason.rule == grant.rule.ref
-    return Choice((what,), what.command or what.words) if refused else None
+    return GrantChoice((what,), what.command or what.words) if refused else None
 
 
 def drafted(what: GrantSubject, name: str) -> Grant:

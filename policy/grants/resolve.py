@@ -83,7 +83,8 @@ def resolve(
             by = tuple(grant for grant in noes if grant.rule.ref == verdict.reason.rule)
             return GrantResolution(context, assessment, verdict, by)
     if isinstance(verdict, Ask) and not assessment.asked:
-        yeses = sorted((grant for grant in grants if grant.ruling is Ruling.ALLOW), key=_order)
+        yeses = [grant for grant in grants if grant.ruling is Ruling.ALLOW]
+        yeses.sort(key=lambda grant: (grant.uses is not None, grant.what.ceiling, grant.id))
         allowed = covering(context, verdict, yeses) if yeses else None
         if allowed is not None:
             return allowed
@@ -110,7 +111,3 @@ def covering(context: EvaluationContext, ask: Ask, grants: Sequence[Grant]) -> G
     return GrantResolution(
         context, again, Allow(Permit(ask.assessment.action, ask.terms, _MINT), ask.cell, reason), used
     )
-
-
-def _order(grant: Grant) -> tuple[bool, int, str]:
-    return grant.uses is not None, grant.what.ceiling, grant.id

@@ -1,19 +1,66 @@
-"""Rules that can never take effect. Each is an error, so that no rule is mistaken for a protection."""
+"""Findings about the users' rules, and the rules that can never take effect.
+
+Each of these rules is an error, so that no rule is mistaken for a protection.
+"""
 
 import re
 from collections.abc import Iterator
+from enum import StrEnum
+from functools import partial
 from itertools import pairwise
 
 from policy.describe.phrases import secret_kind
+from policy.model.assessment import RuleRef
 from policy.model.command_pattern import is_flag
+from policy.model.frozen import dataclass
 from policy.model.profile import REST, Layer, PermissionRule, Profile, Tool
 from policy.model.secret_paths import Secrets
 from policy.model.tier import Ruling, Tier
 from policy.model.verdict import Problem
 from policy.permission.allow import NEVER
-from policy.permission.finding import RuleFinding, Severity
 from policy.rules.rule import CommandRule
 from policy.rules.rulebook import RuleBook
+
+
+class Severity(StrEnum):
+    """The severity of a finding: an error keeps a user's file from being loaded, a notice only informs."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTICE = "notice"
+
+
+@dataclass(frozen=True, slots=True)
+class RuleFinding:
+    """One finding about one rule.
+
+    Attributes:
+        code: a stable identifier of the kind of finding.
+        text: the finding as text for the user.
+        fix: the fix as text for the user.
+        other: the second rule, if the finding is about two.
+    """
+
+    severity: Severity
+    code: str
+    ref: RuleRef
+    text: str
+    fix: str
+    other: RuleRef | None = None
+
+    @property
+    def file(self) -> str:
+        return self.ref.id
+
+    @property
+    def line(self) -> int:
+        return self.ref.line
+
+
+def finding(severity: Severity, code: str, rule: PermissionRule, text: str, fix: str) -> RuleFinding:
+    """Return a finding about `rule` alone."""
+    return RuleFinding(severity, code, rule.ref, text, fix)
+
 
 WRAPPERS = frozenset(["env", "xargs", "command", "exec", "eval"])
 _NAME = r"(?:\*\.)?[a-z0-9*?_-]+(?:\.[a-z0-9*?_-]+)*\.?"
@@ -22,12 +69,13 @@ _READING = frozenset([Tool.READ, Tool.EDIT, Tool.GLOB, Tool.GREP, Tool.LS, Tool.
 _WRITING = frozenset([Tool.WRITE, Tool.EDIT, Tool.BASH])
 
 
+def _fault(rule: PermissionRule, code: str, text: str, fix: str) -> RuleFinding:
+    return finding(Severity.ERROR, code, rule, text, fix)
+
+
 def faults(rule: PermissionRule, rulebook: RuleBook, profile: Profile | None = None) -> Iterator[RuleFinding]:
     """Yield every reason why `rule`, or a part of it, can match nothing."""
-
-    def fault(code: str, text: str, fix: str) -> RuleFinding:
-        return RuleFinding(Severity.ERROR, code, rule.ref, text, fix)
-
+    fault = partial(_fault, rule)
     for pattern in (*rule.read, *rule.write):
         if why := _path_fault(pattern):
             yield fault("path", f"no path is ever like `{pattern}`: {why[0]}", why[1])
@@ -54,22 +102,21 @@ def faults(rule: PermissionRule, rulebook: RuleBook, profile: Profile | None = N
 
 
 def _path_fault(pattern: str) -> tuple[str, str] | None:
-    parts = pattern.split("/")
-    if pattern in ("/", "~", "~/", ""):
-        return "it names everything there is", "name a folder in it"
-    if pattern.endswith("/"):
-        return "paths do not end in `/`", f"write `{pattern}**` for all that is in it"
-    if parts[0].startswith("~") and parts[0] != "~":
-        return "only your own home is known, as `~/`", "write the whole path"
-    if any(part in (".", "..") for part in parts):
-        return "paths are compared after `.` and `..` are gone", "write where it leads to"
-    if "" in parts[1:]:
-        return "it has an empty name", "write one `/`"
-    if any("**" in part and part != "**" for part in parts):
-        return "`**` stands for whole names", "put it between `/`, or write one `*` within a name"
-    if any(first == second == "**" for first, second in pairwise(parts)):
-        return "two `**` say the same as one", "leave one out"
-    return None
+    """Return why no path is like `pattern`, and the fix, or None."""
+    first, *rest = parts = pattern.split("/")
+    # fmt: off
+    checks = (
+        (pattern in ("/", "~", "~/", ""), "it names everything there is", "name a folder in it"),
+        (pattern.endswith("/"), "paths do not end in `/`", f"write `{pattern}**` for all that is in it"),
+        (first.startswith("~") and first != "~", "only your own home is known, as `~/`", "write the whole path"),
+        ("." in parts or ".." in parts, "paths are compared after `.` and `..` are gone", "write where it leads to"),
+        ("" in rest, "it has an empty name", "write one `/`"),
+        (any("**" in part and part != "**" for part in parts), "`**` stands for whole names",
+         "put it between `/`, or write one `*` within a name"),
+        (("**", "**") in pairwise(parts), "two `**` say the same as one", "leave one out"),
+    )
+    # fmt: on
+    return next(((why, fix) for wrong, why, fix in checks if wrong), None)
 
 
 def _tool_faults(rule: PermissionRule) -> Iterator[RuleFinding]:
@@ -85,13 +132,11 @@ def _tool_faults(rule: PermissionRule) -> Iterator[RuleFinding]:
     ):
         if given and not tools & does:
             fix = f"drop `tool`, or name {' or '.join(f'`{tool.value}`' for tool in sorted(does))}"
-            yield RuleFinding(Severity.ERROR, "tool", rule.ref, f"`{key}` is never about the tool {names}", fix)
+            yield _fault(rule, "tool", f"`{key}` is never about the tool {names}", fix)
 
 
 def _allow_faults(rule: PermissionRule, rulebook: RuleBook, profile: Profile | None) -> Iterator[RuleFinding]:
-    def fault(code: str, text: str, fix: str) -> RuleFinding:
-        return RuleFinding(Severity.ERROR, code, rule.ref, text, fix)
-
+    fault = partial(_fault, rule)
     if rule.layer is Layer.REPOSITORY:
         fix = "put it into your own configuration if you want it"
         yield fault("repository", "a rule that came with the repository may ask and deny, never allow", fix)

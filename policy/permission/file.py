@@ -1,8 +1,7 @@
 """The parser of `[[rule]]`: TOML to PermissionRules, strictly."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import date
-from enum import StrEnum
 from typing import TypeVar
 
 from policy.model.assessment import RuleKind, RuleRef
@@ -29,7 +28,7 @@ LISTS: Mapping[str, Mapping[str, ValueType]] = {"rule": KEYS}
 
 MOST = 1000  # rules of one file: every action is held against all of them
 
-_NAMED = TypeVar("_NAMED", bound=StrEnum)
+_Named = TypeVar("_Named")
 
 
 def permissions(document: TomlDocument, layer: Layer) -> tuple[PermissionRule, ...]:
@@ -56,12 +55,12 @@ def _rule(entry: TomlEntry, layer: Layer) -> PermissionRule:
         layer=layer,
         run=words,
         more=more,
-        tool=_named(entry, "tool", Tool),
+        tool=_named(entry, "tool", {tool.value: tool for tool in Tool}),
         read=_list(entry, "read"),
         write=_list(entry, "write"),
         host=tuple(map(_host, _list(entry, "host"))),
-        tier=_tiers(entry),
-        source=_named(entry, "source", Source),
+        tier=_named(entry, "tier", {tier.label: tier for tier in Tier}),
+        source=_named(entry, "source", {source.value: source for source in Source}),
         why=why.strip() if isinstance(why, str) else "",
         until=until if isinstance(until, date) else None,
     )
@@ -109,23 +108,14 @@ def _list(entry: TomlEntry, key: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _named(entry: TomlEntry, key: str, names: type[_NAMED]) -> tuple[_NAMED, ...]:
-    return tuple(names(_known(entry, key, text, [name.value for name in names])) for text in _list(entry, key))
+def _named(entry: TomlEntry, key: str, names: Mapping[str, _Named]) -> tuple[_Named, ...]:
+    """Return the members that the list `key` names. `names` maps each name to its member."""
+    texts = _list(entry, key)
+    unknown = next((text for text in texts if text not in names), None)
+    if unknown is None:
+        return tuple(names[text] for text in texts)
+    from difflib import get_close_matches  # only for complaints
 
-
-def _tiers(entry: TomlEntry) -> tuple[Tier, ...]:
-    if "tier" not in entry.values:
-        return ()
-    labels = {tier.label: tier for tier in Tier}
-    return tuple(labels[_known(entry, "tier", text, labels)] for text in _list(entry, "tier"))
-
-
-def _known(entry: TomlEntry, key: str, text: str, names: Iterable[str]) -> str:
-    names = list(names)
-    if text not in names:
-        from difflib import get_close_matches  # only for complaints
-
-        near = get_close_matches(text, names, n=1)
-        fix = f"did you mean `{near[0]}`?" if near else f"the names are {', '.join(f'`{name}`' for name in names)}"
-        raise entry.error_at(key, f"there is no {key} `{text}`", fix)
-    return text
+    near = get_close_matches(unknown, names, n=1)
+    fix = f"did you mean `{near[0]}`?" if near else f"the names are {', '.join(f'`{name}`' for name in names)}"
+    raise entry.error_at(key, f"there is no {key} `{unknown}`", fix)

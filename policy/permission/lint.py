@@ -1,5 +1,6 @@
-"""A linter for the users' rules: rules that can never take effect, and rules that state more, or less, than they seem
-to.
+"""A linter for the users' rules: dead rules, rules that another rule repeats or overrides, and misleading rules.
+
+A misleading rule states more, or less, than it seems to.
 """
 
 from collections.abc import Iterator, Sequence
@@ -7,13 +8,11 @@ from datetime import date
 
 from policy.model.command_pattern import is_flag
 from policy.model.facts import Facts, Kind, PathFact
-from policy.model.profile import PermissionRule, Profile
+from policy.model.glob import glob
+from policy.model.profile import Layer, PermissionRule, Profile
 from policy.model.tier import Ruling, Tier
-from policy.permission.dead_rules import faults, follow
-from policy.permission.finding import RuleFinding as RuleFinding
-from policy.permission.finding import Severity as Severity
-from policy.permission.overlap import beside
-from policy.permission.path_denials import holds_reading, holds_writing
+from policy.permission.dead_rules import RuleFinding, Severity, faults, finding, follow
+from policy.permission.paths import holds_reading, holds_writing
 from policy.rules.rulebook import RuleBook
 
 _ORDER = {severity: index for index, severity in enumerate(Severity)}
@@ -30,19 +29,16 @@ _NOWHERE = Facts(
 
 
 def check(
-    rules: Sequence[PermissionRule],
-    rulebook: RuleBook,
-    today: date | None = None,
-    profile: Profile | None = None,
+    rules: Sequence[PermissionRule], rulebook: RuleBook, today: date | None = None, profile: Profile | None = None
 ) -> tuple[RuleFinding, ...]:
     """Return all findings about `rules`, worst first, in the order of the files among equals.
 
     `rules` are those of all layers, lowest layer first; `rulebook` holds the facts about commands; `profile` names the
     secret paths.
     """
-    found = [finding for rule in rules for finding in _alone(rule, rulebook, today, profile)]
+    found = [each for rule in rules for each in _alone(rule, rulebook, today, profile)]
     live = [rule for rule in rules if today is None or not rule.expired(today)]
-    found += [finding for index, rule in enumerate(live) for finding in beside(rule, live, index)]
+    found += [each for index, rule in enumerate(live) for each in beside(rule, live, index)]
     place = {rule.ref: index for index, rule in enumerate(rules)}
     return tuple(sorted(dict.fromkeys(found), key=lambda one: (_ORDER[one.severity], place[one.ref])))
 
@@ -51,7 +47,7 @@ def _alone(
     rule: PermissionRule, rulebook: RuleBook, today: date | None, profile: Profile | None
 ) -> Iterator[RuleFinding]:
     if today is not None and rule.expired(today):
-        yield _say(
+        yield finding(
             Severity.NOTICE, "expired", rule, f"its last day was {rule.until}", "remove it, or give it a later day"
         )
         return
@@ -63,19 +59,13 @@ def _alone(
     yield from _joined(rule)
     for pattern in (*rule.read, *rule.write):
         if "{" in pattern:
-            yield _say(
+            yield finding(
                 Severity.WARNING, "braces", rule, f"in `{pattern}` braces mean themselves", "write one pattern for each"
             )
     if rule.verdict is Ruling.ALLOW:
         yield from _broad(rule, rulebook)
     elif rule.verdict is Ruling.DENY:
         yield from _unheld(rule)
-
-
-def _say(
-    severity: Severity, code: str, rule: PermissionRule, text: str, fix: str, other: PermissionRule | None = None
-) -> RuleFinding:
-    return RuleFinding(severity, code, rule.ref, text, fix, other.ref if other else None)
 
 
 def _program(rule: PermissionRule, rulebook: RuleBook) -> Iterator[RuleFinding]:
@@ -89,13 +79,13 @@ def _program(rule: PermissionRule, rulebook: RuleBook) -> Iterator[RuleFinding]:
         near = near or [name for name in names if sorted(name) == sorted(program)]  # two letters that changed places
         if near:
             text = f"nothing is known about a program `{program}`, but about `{near[0]}`"
-            yield _say(Severity.WARNING, "typo", rule, text, f"if you mean it, write `{near[0]}`")
+            yield finding(Severity.WARNING, "typo", rule, text, f"if you mean it, write `{near[0]}`")
         elif rule.verdict is Ruling.ALLOW:
             text = f"nothing is known about `{program}`, so whatever it does in the project is allowed, without network"
-            yield _say(Severity.WARNING, "no-facts", rule, text, "allow only the words that you need")
+            yield finding(Severity.WARNING, "no-facts", rule, text, "allow only the words that you need")
         else:
             text = f"nothing is known about `{program}`, so options before a subcommand are not told from it"
-            yield _say(
+            yield finding(
                 Severity.WARNING, "no-facts", rule, text, "check the spelling; deny the program as a whole if unsure"
             )
 
@@ -106,7 +96,7 @@ def _joined(rule: PermissionRule) -> Iterator[RuleFinding]:
         if (bare := text.strip("0123456789")) and set(bare) <= _BETWEEN:
             message = f"a rule is about one command, so `{text}` is only met as a quoted word"
             fix = "write a rule for each command; files go into `write`"
-            yield _say(Severity.WARNING, "operator", rule, message, fix)
+            yield finding(Severity.WARNING, "operator", rule, message, fix)
             return
 
 
@@ -114,7 +104,7 @@ def _broad(rule: PermissionRule, rulebook: RuleBook) -> Iterator[RuleFinding]:
     code = "any code: it may read and change everything in the project, without network"
 
     def warn(text: str, fix: str) -> RuleFinding:
-        return _say(Severity.WARNING, "broad", rule, text, fix)
+        return finding(Severity.WARNING, "broad", rule, text, fix)
 
     for program in rule.run[0] if rule.run else ():
         if not program.strip("*?"):
@@ -141,21 +131,104 @@ def _broad(rule: PermissionRule, rulebook: RuleBook) -> Iterator[RuleFinding]:
 
 def _unheld(rule: PermissionRule) -> Iterator[RuleFinding]:
     """Yield findings about denials that apply to words that can be read, and not to the behaviour of other code."""
-    for pattern in rule.write:
-        if not holds_writing(rule, pattern, _NOWHERE):
-            text = f"the sandbox cannot keep `{pattern}` from being changed by code that nobody reads, such as a build"
-            yield _say(Severity.WARNING, "parser-only", rule, text, _simpler(rule, "docs/**"))
-    for pattern in rule.read:
-        if not holds_reading(rule, pattern, _NOWHERE):
-            text = f"the sandbox cannot hide `{pattern}`: looking at a folder above is denied, and a build can read it"
-            yield _say(Severity.WARNING, "parser-only", rule, text, _simpler(rule, "private/**"))
+    kept = "the sandbox cannot keep `{}` from being changed by code that nobody reads, such as a build"
+    hidden = "the sandbox cannot hide `{}`: looking at a folder above is denied, and a build can read it"
+    for patterns, holds, text, example in (
+        (rule.write, holds_writing, kept, "docs/**"), (rule.read, holds_reading, hidden, "private/**"),
+    ):  # fmt: skip
+        for pattern in patterns:
+            if not holds(rule, pattern, _NOWHERE):
+                fix = _simpler(rule, example)
+                yield finding(Severity.WARNING, "parser-only", rule, text.replace("{}", pattern), fix)
     if rule.run and not (rule.read or rule.write or rule.host):
         text = f"`{rule.pattern}` is denied where a script says it; a build that runs it is not seen"
         fix = "deny the paths that matter, too: those hold for any code"
-        yield _say(Severity.NOTICE, "parser-only", rule, text, fix)
+        yield finding(Severity.NOTICE, "parser-only", rule, text, fix)
 
 
 def _simpler(rule: PermissionRule, example: str) -> str:
     if rule.run or rule.tool or rule.tier or rule.source:
         return "deny the path by a rule of its own, whatever the command"
     return f"name one folder, such as `{example}`, without `**` in the middle or brackets"
+
+
+def beside(rule: PermissionRule, rules: Sequence[PermissionRule], index: int) -> Iterator[RuleFinding]:
+    """Yield the findings about `rule`, which is `rules[index]`, that the other rules cause."""
+
+    def warn(code: str, text: str, fix: str, other: PermissionRule) -> RuleFinding:
+        return RuleFinding(Severity.WARNING, code, rule.ref, text, fix, other.ref)
+
+    for place, other in enumerate(rules):
+        if place == index or (rule.layer is Layer.REPOSITORY and rule.verdict is Ruling.ALLOW):
+            continue
+        same = _same(rule, other)
+        if same and rule.verdict is not other.verdict:
+            if index > place:
+                strict = max(rule, other, key=lambda one: one.verdict)
+                difference = f"it says `{_name(rule)}`, and {other.ref} says `{_name(other)}` about the same"
+                text = f"{difference}; the stricter one counts ({strict.ref})"
+                yield warn("ambiguous", text, "keep one of them", other)
+            continue
+        if other.verdict < rule.verdict or not _wider(other, rule) or (same and index < place):
+            continue
+        if other.verdict is rule.verdict:
+            yield warn("redundant", f"{other.ref} says the same, or more", "remove one of them", other)
+        else:
+            text = f"it never takes effect: {other.ref} says `{_name(other)}` about all of it, which is stronger"
+            yield warn("shadowed", text, "remove one of them", other)
+
+
+def _name(rule: PermissionRule) -> str:
+    return rule.verdict.name.lower()
+
+
+def _same(rule: PermissionRule, other: PermissionRule) -> bool:
+    return _wider(rule, other) and _wider(other, rule)
+
+
+def _wider(wide: PermissionRule, narrow: PermissionRule) -> bool:
+    """Return True if `wide` certainly matches everything that `narrow` matches."""
+    allows = wide.verdict is Ruling.ALLOW
+    tiers = (_allowed(narrow), _allowed(wide)) if allows else (narrow.tier, wide.tier)
+    for given, wanted in ((narrow.tool, wide.tool), (narrow.source, wide.source), tiers):
+        if wanted and not (given and set(given) <= set(wanted)):
+            return False
+    if wide.until is not None and (narrow.until is None or narrow.until > wide.until):
+        return False
+    named = (narrow.read, narrow.write, narrow.host)
+    meant = (wide.read, wide.write, wide.host)
+    if any(meant) and not any(named):
+        return False
+    if any(meant) and not all(
+        all(_among(text, there) for text in here) for here, there in zip(named, meant, strict=True)
+    ):
+        return False
+    if allows and any(named) and not any(meant):
+        return False  # paths add to what an allow covers
+    return _run_wider(wide, narrow)
+
+
+def _allowed(rule: PermissionRule) -> tuple[Tier, ...]:
+    """Return the tiers that an allowing rule covers if it names none."""
+    return rule.tier or ((Tier.WRITE, Tier.EXECUTE) if rule.run else ())
+
+
+def _run_wider(wide: PermissionRule, narrow: PermissionRule) -> bool:
+    if not wide.run:
+        return not (wide.verdict is Ruling.ALLOW and narrow.run)
+    if not narrow.run or len(narrow.run) < len(wide.run):
+        return False
+    pairs = zip(wide.run, narrow.run, strict=False)
+    if not all(all(any(glob(text, each) for each in wanted) for text in given) for wanted, given in pairs):
+        return False
+    if wide.verdict is not Ruling.ALLOW:
+        return True  # what forbids is a beginning
+    return wide.more or (len(narrow.run) == len(wide.run) and not narrow.more)
+
+
+def _among(text: str, patterns: Sequence[str]) -> bool:
+    for pattern in patterns:
+        folder = pattern[:-3] if pattern.endswith("/**") else None
+        if pattern in (text, "**") or (folder is not None and "*" not in folder and text.startswith(f"{folder}/")):
+            return True
+    return False

@@ -22,11 +22,9 @@ from policy.model.facts import Facts, Kind
 from policy.model.frozen import dataclass
 from policy.model.profile import PermissionRule, Source, Tool
 from policy.model.tier import Ruling, Tier
-from policy.permission.allow import Opened, covered
-from policy.permission.describe import about, whose
+from policy.permission.allow import Opened, about, covered, whose
 from policy.permission.hosts import meets
-from policy.permission.path_denials import holds_reading, holds_writing
-from policy.permission.paths import touches
+from policy.permission.paths import holds_reading, holds_writing, touches
 
 _CHANGES = (EffectKind.WRITES, EffectKind.DELETES)
 _TOOLS: dict[type[Action], Tool] = {

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from policy.evaluation import EvaluationContext
 from policy.grants.grant import Grant, GrantScope
-from policy.grants.offers import Choice, choices, never
+from policy.grants.offers import GrantChoice, choices, never
 from policy.grants.resolve import covering, resolve
 from policy.model.assessment import Assessment
 from policy.model.frozen import dataclass
@@ -57,12 +57,12 @@ class Offer:
         spans: The scopes of an answer. The letter `d` uses the first of them.
     """
 
-    choices: tuple[Choice, ...]
-    never: Choice | None
+    choices: tuple[GrantChoice, ...]
+    never: GrantChoice | None
     spans: tuple[GrantScope, ...]
 
     @property
-    def lettered(self) -> tuple[tuple[str, Choice, GrantScope], ...]:
+    def lettered(self) -> tuple[tuple[str, GrantChoice, GrantScope], ...]:
         """Return each choice in each scope, with its letter."""
         return tuple(
             (_LETTERS[span][place], choice, span)

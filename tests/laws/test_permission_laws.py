@@ -19,7 +19,7 @@ from policy.model.profile import Layer, PermissionRule, Profile, Source, Tool, n
 from policy.model.tier import Mode, Ruling, Tier
 from policy.model.verdict import Allow
 from policy.permission import match
-from policy.permission.finding import Severity
+from policy.permission.dead_rules import Severity
 from policy.permission.lint import check
 from tests.support.command_samples import COMMANDS
 from tests.support.permission_machine import BOOK, PROFILE, machine, ruling

@@ -14,8 +14,8 @@ import pytest
 import typer
 
 from policy.model.profile import Layer
+from policy.permission.dead_rules import Severity
 from policy.permission.file import LISTS, permissions
-from policy.permission.finding import Severity
 from policy.permission.lint import check
 from policy.rules.rulebook import RuleBook, parse_rules
 from policy.toml.schema import read

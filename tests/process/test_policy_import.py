@@ -18,8 +18,8 @@ from policy.model.abstract_word import literal
 from policy.model.command_pattern import broad, exact
 from policy.model.profile import Layer, PermissionRule
 from policy.model.tier import Ruling
+from policy.permission.dead_rules import Severity
 from policy.permission.file import LISTS, permissions
-from policy.permission.finding import Severity
 from policy.permission.lint import check
 from policy.toml.schema import read
 from runner.config import shipped

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from policy.evaluation import EvaluationContext
 from policy.grants.grant import Grant
-from policy.grants.offers import Choice, choices, drafted
+from policy.grants.offers import GrantChoice, choices, drafted
 from policy.grants.resolve import GrantResolution, resolve
 from policy.model.action import Action, RunScript
 from policy.model.facts import Facts
@@ -33,7 +33,7 @@ def question(given: Action | str, at: EvaluationContext | None = None) -> Ask:
     return verdict
 
 
-def offered_choices(given: Action | str, at: EvaluationContext | None = None) -> dict[str, Choice]:
+def offered_choices(given: Action | str, at: EvaluationContext | None = None) -> dict[str, GrantChoice]:
     """Return the choices of the question that `given` leads to, by their words."""
     at = at or evaluation_context()
     return {each.words.replace(TOP, "@TOP"): each for each in choices(at, question(given, at))}

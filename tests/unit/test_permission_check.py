@@ -5,7 +5,7 @@ from datetime import date
 import pytest
 
 from policy.model.profile import Layer
-from policy.permission.finding import RuleFinding, Severity
+from policy.permission.dead_rules import RuleFinding, Severity
 from policy.permission.lint import check
 from tests.support.permission_machine import BOOK, PROFILE, rules
 from tests.support.places import ROOT

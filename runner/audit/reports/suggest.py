@@ -16,7 +16,7 @@ from policy.model.frozen import dataclass
 from policy.model.profile import PermissionRule
 from policy.model.tier import Mode, Tier
 from policy.model.verdict import Allow, Deny
-from policy.permission.finding import RuleFinding, Severity
+from policy.permission.dead_rules import RuleFinding, Severity
 from policy.permission.lint import check
 from runner.audit.decisions import DecisionTrail
 from runner.audit.fields import mapping, text

@@ -7,7 +7,7 @@ from datetime import date
 from pathlib import Path
 
 from policy.model.frozen import dataclass
-from policy.permission.finding import Severity
+from policy.permission.dead_rules import Severity
 from policy.permission.lint import check
 from runner.config import Settings, load, shipped
 from runner.config.settings import ConfigError, SettingNotice
