@@ -302,6 +302,7 @@ class RecordedPlan:
 def finished_body(decided: int, outcome: Outcome, ran: Ran | None = None) -> dict[str, object]:
     """Return the body of the outcome of the action that record `decided` allowed."""
     started, given, changed = (now(ran.started), ran.given, ran.changed) if ran is not None else (None, None, None)
+    used = outcome.used
     return {
         "kind": "finished",
         "time": now(),
@@ -311,9 +312,7 @@ def finished_body(decided: int, outcome: Outcome, ran: Ran | None = None) -> dic
         "seconds": round(outcome.seconds, 6),
         "ended_by": outcome.ended_by,
         "bytes": {"stdin": given, "stdout": len(outcome.stdout), "stderr": len(outcome.stderr)},
-        "used": {"cpu": round(outcome.used.cpu, 3), "memory": outcome.used.memory}
-        if outcome.used is not None
-        else None,
+        "used": {"cpu": round(used.cpu, 3), "memory": used.memory} if used is not None else None,
         "changed": [{"path": bounded(path), "how": how} for path, how in (changed or ())[:LISTED]],
         "changes": len(changed) if changed is not None else None,
         "truncated": outcome.truncated,
@@ -380,10 +379,8 @@ def _problem(problem: Problem | None) -> dict[str, object] | None:
 
 
 def _granted(grants: "tuple[Grant, ...]") -> list[dict[str, object]]:
-    if not grants:
-        return []
-    from runner.gate.grants.codec import to_json  # few actions rest on one
-
+    if grants:  # few actions rest on one
+        from runner.gate.grants.codec import to_json
     return [to_json(grant) for grant in grants]
 
 
@@ -396,7 +393,7 @@ def _enforcement(report: Enforcement | None) -> dict[str, object] | None:
 
 def _terms(terms: Terms) -> dict[str, object]:
     values = _values(terms)
-    limits = values.pop("limits")
+    del values["limits"]  # the last field of the record
     lists = {name: list(value) for name, value in values.items() if isinstance(value, tuple)}
     env = [name for name, _ in terms.env]
-    return {**values, **lists, "rights": terms.rights.value, "env": env, "limits": _values(limits)}
+    return {**values, **lists, "rights": terms.rights.value, "env": env, "limits": _values(terms.limits)}

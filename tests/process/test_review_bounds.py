@@ -10,10 +10,8 @@ from pathlib import Path
 import pytest
 
 from runner.agent.startup import RunArgs
-from runner.changes.review import git_index
 from runner.changes.review import gitignore as module
-from runner.changes.review.git_index import kept_by_git
-from runner.changes.review.gitignore import Ignored
+from runner.changes.review.gitignore import Ignored, kept_by_git
 from runner.changes.review.patch import patch_of
 from runner.changes.review.patch_format import hunks
 from runner.changes.review.tree_diff import OVERTIME, Deadline
@@ -107,7 +105,7 @@ def test_an_index_that_unpacks_to_more_than_it_is_is_not_read(monkeypatch: pytes
         return head + entry(0, long + b"z") + rest + bytes(20)
 
     assert len(kept_by_git(index(20))) > 1
-    monkeypatch.setattr(git_index, "_NAMES", 2000)
+    monkeypatch.setattr(module, "_NAMES", 2000)
     assert kept_by_git(index(20)) == frozenset()
 
 

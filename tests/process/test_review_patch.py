@@ -9,8 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from runner.changes.review.git_index import kept_by_git
-from runner.changes.review.gitignore import Ignored
+from runner.changes.review.gitignore import Ignored, kept_by_git
 from runner.changes.review.patch import Patch, patch_of
 from runner.changes.review.patch_format import hunks
 from runner.changes.review.session import reviewed

@@ -5,6 +5,7 @@ wildcards are looked up in a table, and the lists, their lines and all compariso
 nothing is ignored: showing a file that Git ignores is better than hiding one that Git does not ignore.
 """
 
+import contextlib
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -12,12 +13,16 @@ from functools import lru_cache
 
 from policy.model.frozen import dataclass
 from runner.changes.review.tree_diff import never
+from runner.facts.git.index import index_entries
+from runner.facts.git.objects import Unreadable
 from runner.text.sanitize import visible
 
 _LONGEST = 1 << 20  # bytes of one list
 _LONGEST_LINE = 4096  # bytes: as long as a path can be, path_resolution(7)
 _MOST_LINES = 10_000  # of one list
 _MOST_WILD = 200_000  # bytes of lines with wildcards, of all lists together: each is compiled and kept
+_INDEX = 128 << 20  # bytes of an index
+_NAMES = 256 << 20  # bytes of all paths in an index: version 4 writes a long one in a few bytes
 _MOST_TRIES = 5_000_000  # for all paths together: a try is of one name of a path and one of a pattern with wildcards
 
 
@@ -53,14 +58,12 @@ class _Wild:
     Attributes:
         line: The number of its line.
         parts: The compiled patterns of the names of a path; None stands for any number of names.
-        back: True if the line reverts an earlier one.
-        folders: True if the line matches folders only.
+        pattern: The line itself.
     """
 
     line: int
     parts: "tuple[re.Pattern[str] | None, ...]"
-    back: bool
-    folders: bool
+    pattern: _Pattern
 
     @property
     def simple(self) -> "re.Pattern[str] | None":
@@ -244,7 +247,7 @@ class _List:
             if left < 0:
                 raise _TooMuch("there are too many lines with wildcards in all lists")
             if (parts := _parts(pattern)) is not None:
-                self.wild.append(_Wild(number, parts, pattern.back, pattern.folders))
+                self.wild.append(_Wild(number, parts, pattern))
         self.wild.reverse()
         self.size = most - left
 
@@ -258,12 +261,12 @@ class _List:
             self.paths[False, folder].get(path, (-1, False)), self.paths[True, folder].get(names[-1], (-1, False))
         )
         tried = 0
-        for pattern in self.wild:
-            if pattern.line < last:
+        for wild in self.wild:
+            if wild.line < last:
                 break
-            tried += len(pattern.parts) * (1 if pattern.simple else len(names))
-            if (folder or not pattern.folders) and pattern.fits(names):
-                return not pattern.back, tried
+            tried += len(wild.parts) * (1 if wild.simple else len(names))
+            if (folder or not wild.pattern.folders) and wild.fits(names):
+                return not wild.pattern.back, tried
         return (None if last < 0 else not back), tried
 
 
@@ -344,7 +347,8 @@ class Ignored:
     def _checked_verdict(self, rules: _List | None, path: str, folder: bool) -> bool | None:
         if rules is None:
             return False
-        found, tried = rules.verdict(_text(path), folder)
+        # One character for each byte, since Git compares bytes.
+        found, tried = rules.verdict(os.fsencode(path).decode("latin-1"), folder)
         self._tries -= tried
         if self._tries < 0:
             self.gave_up = "the lists take too long to read"
@@ -367,11 +371,6 @@ class Ignored:
         return found
 
 
-def _text(path: str) -> str:
-    """Return the path with one character for each byte, since Git compares bytes."""
-    return os.fsencode(path).decode("latin-1")
-
-
 def _lines(data: bytes) -> list[str]:
     """Return the lines of a list. Raise _TooMuch."""
     if len(data) > _LONGEST:
@@ -382,3 +381,21 @@ def _lines(data: bytes) -> list[str]:
     if any(len(line) > _LONGEST_LINE for line in lines):
         raise _TooMuch(f"it has a line of more than {_LONGEST_LINE:,} bytes")
     return [line.removesuffix("\r") for line in lines]
+
+
+def kept_by_git(index: bytes | None) -> frozenset[str]:
+    """Return the paths in Git's index, or an empty set if it cannot be read with certainty."""
+    if not index or len(index) > _INDEX:
+        return frozenset()
+    for id_bytes in (20, 32):
+        names: list[bytes] = []
+        room = _NAMES
+        with contextlib.suppress(Unreadable):
+            for entry in index_entries(index, id_bytes=id_bytes):
+                room -= len(entry.name)
+                if room < 0 or not entry.name:
+                    break
+                names.append(entry.name)
+            else:
+                return frozenset(map(os.fsdecode, names))
+    return frozenset()

@@ -13,8 +13,7 @@ from policy.model.frozen import dataclass
 from runner.changes import safe_open
 from runner.changes.review import tree_diff
 from runner.changes.review.copy_tree import Stamp, stamp
-from runner.changes.review.git_index import kept_by_git
-from runner.changes.review.gitignore import Ignored
+from runner.changes.review.gitignore import Ignored, kept_by_git
 from runner.changes.review.patch_format import LINK, Side, changed, node_of, renamed
 from runner.changes.review.tree_diff import never
 from runner.changes.review.workspace_copy import Copy

@@ -10,9 +10,6 @@ from typing import NamedTuple
 from runner.facts.git.delta import distance_in
 from runner.facts.git.objects import Unreadable
 
-# mtime, mode, size, id and flags of an entry, between fields that are not used
-_FIELDS = struct.Struct(">8xI12xI8xI20sH")
-
 
 class IndexEntry(NamedTuple):
     """One entry of an index.
@@ -48,14 +45,18 @@ def index_header(data: bytes) -> tuple[int, int]:
     return version, count
 
 
-def index_entries(data: bytes) -> Iterator[IndexEntry]:
-    """Yield the entries in their order. Raises Unreadable, also for a repository with SHA-256."""
+def index_entries(data: bytes, *, id_bytes: int = 20) -> Iterator[IndexEntry]:
+    """Yield the entries in their order. Raises Unreadable, also if the ids do not have `id_bytes` bytes (32 with
+    SHA-256).
+    """
+    # mtime, mode, size, id and flags of an entry, between fields that are not used
+    fields = struct.Struct(f">8xI12xI8xI{id_bytes}sH")
     version, count = index_header(data)
     at, name = 12, b""
     try:
         for _ in range(count):
-            seconds, mode, size, id, flags = _FIELDS.unpack_from(data, at)
-            begin, extended = at + _FIELDS.size, flags & 0x4000
+            seconds, mode, size, id, flags = fields.unpack_from(data, at)
+            begin, extended = at + fields.size, flags & 0x4000
             if extended and version == 2:
                 raise Unreadable("an index")
             sparse = bool(extended and data[begin] & 0x40)

@@ -12,8 +12,7 @@ from contextlib import contextmanager
 from policy.model.frozen import dataclass
 from runner.changes.review import tree_diff
 from runner.changes.review.copy_tree import Stamp, stamp
-from runner.changes.review.git_index import kept_by_git
-from runner.changes.review.gitignore import Ignored
+from runner.changes.review.gitignore import Ignored, kept_by_git
 from runner.changes.review.tree_diff import OVERTIME, never
 
 
