@@ -21,6 +21,7 @@ _LONGEST = 1 << 20  # bytes of one list
 _LONGEST_LINE = 4096  # bytes: as long as a path can be, path_resolution(7)
 _MOST_LINES = 10_000  # of one list
 _MOST_WILD = 200_000  # bytes of lines with wildcards, of all lists together: each is compiled and kept
+_SPECIAL = re.compile(r"[*?\[\\]")
 _INDEX = 128 << 20  # bytes of an index
 _NAMES = 256 << 20  # bytes of all paths in an index: version 4 writes a long one in a few bytes
 _MOST_TRIES = 5_000_000  # for all paths together: a try is of one name of a path and one of a pattern with wildcards
@@ -46,9 +47,6 @@ class _Pattern:
     def literal(self) -> str | None:
         """Return the only name or path that the pattern matches, or None if it has wildcards."""
         return None if any(_SPECIAL.search(word) for word in self.words) else "/".join(self.words)
-
-
-_SPECIAL = re.compile(r"[*?\[\\]")
 
 
 @dataclass(frozen=True, slots=True)
