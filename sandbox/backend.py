@@ -186,17 +186,17 @@ class SandboxUnavailable(ProblemError):
         return cls(Problem(what, why, fix))
 
 
-def helper_failed(tier: str, answer: str, said: str = "") -> SandboxUnavailable:
+def helper_failed(tier: str, answer: str, message: str = "") -> SandboxUnavailable:
     """Return the error for the line `failed ERRNO STEP` of a helper that could not confine itself.
 
-    `said` is the error text of the program that should have started the helper.
+    `message` is the error text of the program that should have started the helper.
     """
     _, _, rest = answer.partition(" ")
     number, _, step = rest.partition(" ")
     why = os.strerror(int(number)) if number.isdigit() and number != "0" else "the helper ended without a word"
     return SandboxUnavailable.of(
         f"the {tier} sandbox cannot be built here",
-        said or f"the kernel refused to {step or 'start the helper'} ({why.lower()})",
+        message or f"the kernel refused to {step or 'start the helper'} ({why.lower()})",
         "run `agent doctor`: it says what this machine lacks and the command that adds it; nothing was run",
     )
 

@@ -126,12 +126,12 @@ _Mount = tuple[str, str, bool]
 
 def _mounts(lines: Iterable[str]) -> dict[str, _Mount]:
     """Return the mounts by mount point; the last one is on top (proc_pid_mountinfo(5))."""
-    found: dict[str, _Mount] = {}
+    mounts: dict[str, _Mount] = {}
     for line in lines:
         fields = line.split(" ")
         if len(fields) > 5:
-            found[unescape(fields[4])] = (unescape(fields[3]), fields[2], "ro" in fields[5].split(","))
-    return found
+            mounts[unescape(fields[4])] = (unescape(fields[3]), fields[2], "ro" in fields[5].split(","))
+    return mounts
 
 
 def _as_asked(table: Mapping[str, _Mount], asked: RequestedContainer) -> bool:

@@ -85,26 +85,26 @@ class Box:
             path = f"/v{self.daemon.version}/containers/{self.name}/attach?stream=1&stdin=1&stdout=1"
             self._wire = await open_wire(self.daemon.socket, path)
             await self.daemon.call(lambda client: client.start(self.name))
-            said = bytearray()
+            greeting = bytearray()
 
             def take(_: int, piece: bytes) -> bool:
-                said.extend(piece[:_GREETING])  # what it says is the image's: it may be without end
-                return b"\n" not in said and len(said) < _GREETING
+                greeting.extend(piece[:_GREETING])  # what it says is the image's: it may be without end
+                return b"\n" not in greeting and len(greeting) < _GREETING
 
             # Not asyncio.wait_for: in Python 3.11 it drops a cancellation that comes together with the result.
             async with asyncio.timeout(30):
                 await self._wire.read(take)
-            told = await self.daemon.call(lambda client: client.inspect_container(self.name))
+            state = await self.daemon.call(lambda client: client.inspect_container(self.name))
         except DaemonRefused as error:
             raise _not_made(str(error)) from None
         except TimeoutError:
             raise _not_made("it did not start within 30 seconds") from None
-        if not told["State"]["Running"]:
+        if not state["State"]["Running"]:
             raise _not_made("its first process, /bin/bash, ended at once")
-        if not said.startswith(f"{create_body.READY}\n".encode()):
+        if not greeting.startswith(f"{create_body.READY}\n".encode()):
             raise _not_made("its first process, /bin/bash, is not bash: its first command had no effect")
-        self.pid = int(told["State"]["Pid"])
-        self._tree = Processes(str(told["Id"]), self.pid)
+        self.pid = int(state["State"]["Pid"])
+        self._tree = Processes(str(state["Id"]), self.pid)
         if not self._tree.seen:
             self._keepers = len((await self.daemon.call(lambda client: client.top(self.name)))["Processes"])
 
@@ -258,11 +258,11 @@ class Box:
             if await usage.filled():
                 return "disk"
             if not watched:
-                told = await self.daemon.call(lambda client: client.exec_inspect(number))
-                if _code(told) is not None:
+                report = await self.daemon.call(lambda client: client.exec_inspect(number))
+                if _code(report) is not None:
                     break  # what it left behind holds its output open
-                if tree.seen and told["Pid"]:
-                    running.watch(int(told["Pid"]))
+                if tree.seen and report["Pid"]:
+                    running.watch(int(report["Pid"]))
                     watched = True
             pause = min(LOOKS, usage.pause)
         return None
@@ -270,8 +270,8 @@ class Box:
     async def _status(self, number: str) -> int:
         """Return the exit status of a command whose streams have ended, which the daemon learns a moment later."""
         for turn in range(200):
-            told = await self.daemon.call(lambda client: client.exec_inspect(number))
-            if (code := _code(told)) is not None:
+            report = await self.daemon.call(lambda client: client.exec_inspect(number))
+            if (code := _code(report)) is not None:
                 return code
             await asyncio.sleep(min(0.002 * (turn + 1), 0.05))
         raise _gone()
@@ -280,10 +280,10 @@ class Box:
         """Return the exit status if the daemon knows it by now: one look, because descendants still run."""
         try:
             async with asyncio.timeout(DRAIN):
-                told = await self.daemon.call(lambda client: client.exec_inspect(number))
+                report = await self.daemon.call(lambda client: client.exec_inspect(number))
         except (DaemonRefused, TimeoutError):
             return None
-        return _code(told)
+        return _code(report)
 
     async def _clear(self, tree: Processes) -> bool:
         """Kill what the command left behind; False when that is not certain."""
@@ -292,15 +292,15 @@ class Box:
             if cleared and self.terms.rights is Rights.READ_ONLY and os.geteuid() == 0:
                 safe_rmtree.empty(f"/proc/{self.pid}/root{READ_ONLY_TMP}")  # others may not look in there from outside
             return cleared
-        told = await self.daemon.call(lambda client: client.top(self.name))
-        return len(told["Processes"]) <= self._keepers
+        listing = await self.daemon.call(lambda client: client.top(self.name))
+        return len(listing["Processes"]) <= self._keepers
 
     async def _alive(self) -> bool:
         try:
-            told = await self.daemon.call(lambda client: client.inspect_container(self.name))
+            state = await self.daemon.call(lambda client: client.inspect_container(self.name))
         except DaemonRefused:
             return False
-        return bool(told["State"]["Running"])
+        return bool(state["State"]["Running"])
 
     def kill(self) -> None:
         """End it and everything in it: at once where we see its processes, else as soon as the daemon does it."""
@@ -343,11 +343,11 @@ _FIXES = (
 )
 
 
-def _code(told: Mapping[str, Any]) -> int | None:
+def _code(report: Mapping[str, Any]) -> int | None:
     """Return the exit status from the daemon's report about a command; None while the command runs, or is not yet
     reaped.
     """
-    return int(told["ExitCode"]) if not told["Running"] and told["ExitCode"] is not None else None
+    return int(report["ExitCode"]) if not report["Running"] and report["ExitCode"] is not None else None
 
 
 def _gone() -> SandboxUnavailable:

@@ -82,10 +82,10 @@ def keeper(user: str) -> str:
     return f"{mine}:{mine}"
 
 
-def body(terms: Terms, found: Scan, place: ContainerSettings, look: Look) -> CreateBody:
-    """Return the container for `terms`, whose workspace is as in `found`."""
+def body(terms: Terms, protected: Scan, place: ContainerSettings, look: Look) -> CreateBody:
+    """Return the container for `terms`, whose workspace has the `protected` paths."""
     limits = terms.limits
-    binds, filesystems = _mounted(terms, found, place, look)
+    binds, filesystems = _mounted(terms, protected, place, look)
     # fmt: off
     ulimits = {"core": 0, "cpu": limits.cpu, "fsize": limits.largest, "nofile": limits.open_files,
                "memlock": 8 << 20, "msgqueue": MSGQUEUE, "sigpending": SIGPENDING}
@@ -143,19 +143,19 @@ def writable(made: CreateBody) -> tuple[str, ...]:
     """Return the folders of the host to which commands in that container may write, without folders in one of them."""
     host = made["HostConfig"]
     assert isinstance(host, dict)
-    found = sorted(str(each["Source"]) for each in host["Mounts"] if not each["ReadOnly"])
-    return tuple(path for path in found if not any(path.startswith(f"{other}/") for other in found))
+    sources = sorted(str(each["Source"]) for each in host["Mounts"] if not each["ReadOnly"])
+    return tuple(path for path in sources if not any(path.startswith(f"{other}/") for other in sources))
 
 
 def _mounted(
-    terms: Terms, found: Scan, place: ContainerSettings, look: Look
+    terms: Terms, protected: Scan, place: ContainerSettings, look: Look
 ) -> tuple[list[CreateBody], dict[str, str]]:
     """Return binds, in the order in which they must be made, and file systems in memory."""
     uid, _, gid = place.user.partition(":")
     size = min(terms.limits.memory // 2, terms.limits.file)
     binds: list[CreateBody] = []
     filesystems = dict.fromkeys(place.volumes, "ro,nosuid,nodev,noexec,size=4k,mode=0755")
-    for kind, source, target in mounts(replace(terms, system=()), found, look, place.scratch):
+    for kind, source, target in mounts(replace(terms, system=()), protected, look, place.scratch):
         if target.startswith("/proc/"):
             continue  # the runtime has its own list of what it covers there
         if target.startswith("/dev/") and kind in ("ro", "rw"):

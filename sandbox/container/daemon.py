@@ -179,7 +179,7 @@ async def find_image(daemon: Daemon, name: str) -> Image:
             'write `image = "NAME@sha256:..."` under [sandbox.container] in your configuration',
         )
     try:
-        found = await daemon.call(lambda client: client.inspect_image(name))
+        details = await daemon.call(lambda client: client.inspect_image(name))
     except DaemonRefused as error:
         if error.status != 404:
             raise _unusable(f"the image `{name}` cannot be used", str(error), "check its name") from None
@@ -188,22 +188,22 @@ async def find_image(daemon: Daemon, name: str) -> Image:
             fix = "`docker images --no-trunc` lists those that are there"
         raise _unusable(f"the image `{name}` is not on this machine", "images are never fetched here", fix) from None
     if not is_pinned(name):
-        exact = (found.get("RepoDigests") or [found["Id"]])[0]
+        exact = (details.get("RepoDigests") or [details["Id"]])[0]
         raise _unusable(
             f"the image `{name}` is not pinned", "a tag can name a different image later", f'write `image = "{exact}"`'
         )
-    made_for, ours = str(found.get("Architecture", "")), _ARCHITECTURES.get(os.uname().machine, os.uname().machine)
+    made_for, ours = str(details.get("Architecture", "")), _ARCHITECTURES.get(os.uname().machine, os.uname().machine)
     if made_for != ours:
         raise _unusable(
             f"the image `{name}` is for another machine",
             f"it is made for {made_for or 'an unknown machine'}, and this is {ours}",
             f"use one for {ours}",
         )
-    config = found.get("Config") or {}
+    config = details.get("Config") or {}
     variables = tuple(str(item).partition("=")[0] for item in config.get("Env") or ())
     # In the one spelling that the daemon and the kernel use: `/data/` and `//data` are `/data`.
     volumes = tuple(sorted({os.path.normpath(f"/{path.lstrip('/')}") for path in config.get("Volumes") or ()}))
-    return Image(str(found["Id"]), variables, volumes)
+    return Image(str(details["Id"]), variables, volumes)
 
 
 def is_pinned(name: str) -> bool:
@@ -242,10 +242,10 @@ async def sweep(daemon: Daemon) -> tuple[str, ...]:
     """
     ours = {"label": [f"{_PLACE}={machine_place()}"]}
     removed = []
-    for found in await daemon.call(lambda client: client.containers(all=True, filters=ours)):
-        if _is_held(str(found["Labels"].get(_LOCK, ""))):
+    for container in await daemon.call(lambda client: client.containers(all=True, filters=ours)):
+        if _is_held(str(container["Labels"].get(_LOCK, ""))):
             continue
-        number = str(found["Id"])
+        number = str(container["Id"])
         with contextlib.suppress(DaemonRefused, SandboxUnavailable):
             await daemon.call(methodcaller("remove_container", number, force=True, v=True))
             removed.append(number)

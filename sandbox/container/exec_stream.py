@@ -70,8 +70,8 @@ async def open_wire(socket: str, path: str, body: dict[str, object] | None = Non
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         status = int(head.split(" ", 2)[1])
         if status not in (101, 200):
-            said = await _body(reader, head)
-            raise DaemonRefused(status, said)
+            reason = await _body(reader, head)
+            raise DaemonRefused(status, reason)
     except BaseException as error:
         writer.transport.abort()
         if isinstance(error, asyncio.IncompleteReadError | ConnectionError):

@@ -51,8 +51,8 @@ def _elsewhere(root: str, socket: os.stat_result) -> str:
             path = os.path.join(folder, name)
             if seen > MOST:
                 return root
-            found = _stat(path)
-            if stat.S_ISSOCK(found.st_mode) and os.path.samestat(found, socket):
+            status = _stat(path)
+            if stat.S_ISSOCK(status.st_mode) and os.path.samestat(status, socket):
                 return path
     return ""
 

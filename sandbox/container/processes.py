@@ -55,21 +55,21 @@ class Processes:
 
         With `everything`, also kill those that keep the container, so that the daemon cannot start anything more in it.
         """
-        found = sorted(self._all()) if everything else self.left()
-        for pid in found:
+        pids = sorted(self._all()) if everything else self.left()
+        for pid in pids:
             self._send(pid, signal.SIGKILL)
-        return bool(found)
+        return bool(pids)
 
     def send_all(self, number: signal.Signals) -> None:
         """Send a signal to all that commands started, until there is nobody new (`ROUNDS` times at most)."""
-        told: set[int] = set()
+        signalled: set[int] = set()
         for _ in range(ROUNDS):
-            new = set(self.left()) - told
+            new = set(self.left()) - signalled
             if not new:
                 return
             for pid in new:
                 self._send(pid, number)
-            told |= new
+            signalled |= new
 
     def _send(self, pid: int, number: signal.Signals) -> None:
         with contextlib.suppress(OSError):  # it ended meanwhile, or is not ours to signal: the caller looks again
@@ -84,21 +84,21 @@ class Processes:
     def memory_kills(self) -> int:
         """Return how many processes the kernel has ended for lack of memory."""
         for name in ("memory.events", "memory.oom_control"):
-            if found := re.search(r"^oom_kill (\d+)$", _read(os.path.join(self._memory, name)), re.MULTILINE):
-                return int(found[1])
+            if match := re.search(r"^oom_kill (\d+)$", _read(os.path.join(self._memory, name)), re.MULTILINE):
+                return int(match[1])
         return 0
 
     def cpu(self) -> float:
         """Return the processor time of all processes of the container so far, in seconds; 0 if it is unknown."""
         if nanoseconds := _read(os.path.join(self._cpu, "cpuacct.usage")).strip():
             return int(nanoseconds) / 1e9
-        found = re.search(r"^usage_usec (\d+)$", _read(os.path.join(self._cpu, "cpu.stat")), re.MULTILINE)
-        return int(found[1]) / 1e6 if found else 0.0
+        match = re.search(r"^usage_usec (\d+)$", _read(os.path.join(self._cpu, "cpu.stat")), re.MULTILINE)
+        return int(match[1]) / 1e6 if match else 0.0
 
     def refused(self) -> int:
         """Return how many processes the kernel did not start since the last call, because of their limit."""
-        found = re.search(r"^max (\d+)$", _read(os.path.join(self._folder, "pids.events")), re.MULTILINE)
-        before, self._refused = self._refused, int(found[1]) if found else 0
+        match = re.search(r"^max (\d+)$", _read(os.path.join(self._folder, "pids.events")), re.MULTILINE)
+        before, self._refused = self._refused, int(match[1]) if match else 0
         return self._refused - before
 
     def _all(self) -> list[int]:
@@ -107,19 +107,22 @@ class Processes:
 
 def _folders(container: str, pid: int) -> dict[str, str]:
     """Return the control groups of a process: those that list processes, count memory and count processor time."""
-    found: dict[str, str] = {}
+    by_controller: dict[str, str] = {}
     for line in _read(f"/proc/{pid}/cgroup").splitlines():
         _, names, path = line.split(":", 2)
         if container not in path:
             continue
         for name in names.split(","):
-            found[name] = path
+            by_controller[name] = path
     there = {}
     for name in ("pids", "memory", "cpuacct"):
-        own, shared = f"/sys/fs/cgroup/{name}{found.get(name, '')}", f"/sys/fs/cgroup{found.get('', '')}"
-        if name in found and os.path.isdir(own):
+        own, shared = (
+            f"/sys/fs/cgroup/{name}{by_controller.get(name, '')}",
+            f"/sys/fs/cgroup{by_controller.get('', '')}",
+        )
+        if name in by_controller and os.path.isdir(own):
             there[name] = own
-        elif "" in found and os.path.exists(f"{shared}/cgroup.procs"):  # version 2: one group for everything
+        elif "" in by_controller and os.path.exists(f"{shared}/cgroup.procs"):  # version 2: one group for everything
             there[name] = shared
     return there
 

@@ -118,26 +118,26 @@ def _outside(refused: Set) -> Set:
     for each, _ in refused:
         mask |= each
     bits = [1 << n for n in reversed(range(64)) if mask >> n & 1]
-    found: list[Cube] = []
+    cubes: list[Cube] = []
     pending: list[tuple[int, int, int]] = [(0, 0, 0)]  # how many bits are settled, the mask of those, their value
     while pending:
         depth, settled, value = pending.pop()
         touching = [cube for cube in refused if not (cube[1] ^ value) & cube[0] & settled]
         if not touching:
-            found.append((settled, value))
+            cubes.append((settled, value))
         elif not any(cube[0] & ~settled == 0 for cube in touching):
             bit = bits[depth]
             pending += [(depth + 1, settled | bit, value | bit), (depth + 1, settled | bit, value)]
-    return tuple(sorted(found))
+    return tuple(sorted(cubes))
 
 
 def _rule(
     names: list[str], action: str, number: int | None = None, args: list[SyscallRule] | None = None
 ) -> SyscallRule:
-    told: SyscallRule = {"names": names, "action": action}
+    rule: SyscallRule = {"names": names, "action": action}
     if number is not None:
-        told["errnoRet"] = number
-    return {**told, "args": args} if args else told
+        rule["errnoRet"] = number
+    return {**rule, "args": args} if args else rule
 
 
 def _masked(arg: int, cube: Cube) -> SyscallRule:

@@ -68,16 +68,16 @@ def _extensions(hello: bytes) -> dict[int, bytes]:
     here += 2
     if end != len(hello):
         raise IndexError
-    found: dict[int, bytes] = {}
+    extensions: dict[int, bytes] = {}
     while here < end:
         kind, size = _number(hello, here), _number(hello, here + 2)
         here += 4 + size
         if here > end:
             raise IndexError
-        if kind in found:
+        if kind in extensions:
             raise Malformed("the ClientHello says one thing twice")
-        found[kind] = hello[here - size : here]
-    return found
+        extensions[kind] = hello[here - size : here]
+    return extensions
 
 
 def _name(extensions: dict[int, bytes]) -> str:

@@ -77,9 +77,9 @@ class ProxyConnection:
                     await self._must_more()
                 client.ahead = client.ahead[size:]
                 await client.send(socks.GREETED)
-                while not (found := socks.request(client.ahead))[0]:
+                while not (parsed := socks.request(client.ahead))[0]:
                     await self._must_more()
-            size, text, port = found
+            size, text, port = parsed
             client.ahead = client.ahead[size:]
             host = host_name(text)
             if host is None or not port:
@@ -230,9 +230,9 @@ class ProxyConnection:
         """
         client = self.client
         if client.ahead[0] == client_hello.HANDSHAKE:
-            while not (found := client_hello.server_name(client.ahead))[0]:
+            while not (parsed := client_hello.server_name(client.ahead))[0]:
                 await self._must_more()
-            _same(found[1], host)
+            _same(parsed[1], host)
             return "tls"
         if port == 443:
             raise EgressRefused("port 443 is for TLS, and this is something else")
@@ -277,10 +277,10 @@ def _same(name: str, host: str) -> None:
 
     THREAT T55: one address serves many hosts, and the name in TLS selects one.
     """
-    found = host_name(name) or host_name(f"[{name}]")
-    if name and found != host:
-        said = found or "something that is no name"
-        raise EgressRefused(f"TLS is for {said}, and the tunnel was opened", host=host, right=found or "")
+    named_host = host_name(name) or host_name(f"[{name}]")
+    if name and named_host != host:
+        description = named_host or "something that is no name"
+        raise EgressRefused(f"TLS is for {description}, and the tunnel was opened", host=host, right=named_host or "")
     if not name and not (host.startswith("[") or host.replace(".", "").isdigit()):
         raise EgressRefused("TLS names no host, and the tunnel was opened", host=host)
 

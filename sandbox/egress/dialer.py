@@ -31,18 +31,18 @@ async def resolve(host: str, port: int) -> tuple[str, ...]:
     loop = asyncio.get_running_loop()
     done: asyncio.Future[tuple[str, ...]] = loop.create_future()
 
-    def tell(found: tuple[str, ...]) -> None:
+    def tell(addresses: tuple[str, ...]) -> None:
         if not done.done():
-            done.set_result(found)
+            done.set_result(addresses)
 
     def look() -> None:
         try:
             answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
-            found = tuple(dict.fromkeys(str(answer[4][0]) for answer in answers))
+            addresses = tuple(dict.fromkeys(str(answer[4][0]) for answer in answers))
         except (OSError, UnicodeError):
-            found = ()
+            addresses = ()
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody asks any more
-            loop.call_soon_threadsafe(tell, found)
+            loop.call_soon_threadsafe(tell, addresses)
 
     # A thread that nobody waits for: a name server that is silent must not hold up the end of the program.
     threading.Thread(target=look, daemon=True).start()
@@ -138,17 +138,17 @@ class Dialer:
     async def _addresses(self, host: str, port: int, private: bool) -> tuple[str, ...]:
         """Return the addresses that may be connected to; at least one."""
         if _literal(host):
-            found: tuple[str, ...] = (host.strip("[]"),)
+            addresses: tuple[str, ...] = (host.strip("[]"),)
         else:
             async with self._resolving:
                 try:
-                    found = await self._resolver(host, port)
+                    addresses = await self._resolver(host, port)
                 except TimeoutError:
                     raise Failed(f"the name {host} was not resolved in time", host=host, status=504) from None
-            if not found:
+            if not addresses:
                 raise Failed(f"no address is known for host {host}", host=host)
-        wrong = {address: why for address in found if (why := refusal(address, private=private))}
-        good = tuple(address for address in found if address not in wrong)
+        wrong = {address: why for address in addresses if (why := refusal(address, private=private))}
+        good = tuple(address for address in addresses if address not in wrong)
         if not good:
             address, why = next(iter(wrong.items()))
             what = f"host {host} is {why}" if address == host.strip("[]") else f"host {host} leads to {address}: {why}"

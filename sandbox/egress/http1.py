@@ -92,23 +92,23 @@ class HttpRequest:
 
         The result is empty if a path is uncertain or belongs to another host.
         """
-        told = [value for name, value in self.fields if _plain_name(name) == "destination"]
-        return (self.bare, *(self._on_this_host(value) for value in told))
+        destinations = [value for name, value in self.fields if _plain_name(name) == "destination"]
+        return (self.bare, *(self._on_this_host(value) for value in destinations))
 
     def _on_this_host(self, address: str) -> str:
-        found = _ANY.match(address)
-        if found is None or (found[1] and authority(found[1]) not in ((self.host, self.port), (self.host, None))):
+        match = _ANY.match(address)
+        if match is None or (match[1] and authority(match[1]) not in ((self.host, self.port), (self.host, None))):
             return ""
-        return found[2]
+        return match[2]
 
 
 def request(head: bytes, within: tuple[str, int] | None = None) -> HttpRequest:
     """Read a whole head. `within`: host and port of the tunnel that it came in. Raises Malformed."""
     lines = _lines(head)
-    found = _LINE.match(lines[0])
-    if found is None:
+    match = _LINE.match(lines[0])
+    if match is None:
         raise Malformed("the request line cannot be read")
-    method, target, minor = found[1], found[2], found[3]
+    method, target, minor = match[1], match[2], match[3]
     fields = tuple(map(_field, lines[1:]))
     if len(fields) > MOST_FIELDS:
         raise Malformed("the request has too many headers", 431)
@@ -122,8 +122,8 @@ def request(head: bytes, within: tuple[str, int] | None = None) -> HttpRequest:
     upgrade = _values(fields, "upgrade")
     websocket = "upgrade" in tokens and [value.lower() for value in upgrade] == ["websocket"] and method == "GET"
     dropped = _HOP | set(tokens)
-    kept = tuple((name, value) for name, value in fields if _plain_name(name) not in dropped)
-    return HttpRequest(method, host, port, path, kept, length, websocket and not length)
+    forwarded = tuple((name, value) for name, value in fields if _plain_name(name) not in dropped)
+    return HttpRequest(method, host, port, path, forwarded, length, websocket and not length)
 
 
 def sent(request: HttpRequest, usual: int = 80, added: tuple[str, str] | None = None) -> bytes:
@@ -155,18 +155,20 @@ def response(head: bytes, moved: tuple[str, str] = ("", "")) -> tuple[int, bytes
     `moved` is the prefix of addresses that the client knows by another prefix, and that other prefix.
     """
     lines = head[: -len(END)].decode("latin-1").split("\r\n")
-    found = _STATUS.match(lines[0])
-    if found is None or any("\n" in line or "\r" in line or "\0" in line for line in lines):
+    match = _STATUS.match(lines[0])
+    if match is None or any("\n" in line or "\r" in line or "\0" in line for line in lines):
         raise Failed("the answer of the server is not HTTP/1")
-    status = int(found[1])
-    kept = [line for line in lines[1:] if line.partition(":")[0].strip().lower() not in ("connection", "keep-alive")]
+    status = int(match[1])
+    forwarded = [
+        line for line in lines[1:] if line.partition(":")[0].strip().lower() not in ("connection", "keep-alive")
+    ]
     if moved[0]:
-        kept = [_moved(line, *moved) for line in kept]
+        forwarded = [_moved(line, *moved) for line in forwarded]
     if status == 101:
-        kept.append("Connection: Upgrade")
+        forwarded.append("Connection: Upgrade")
     elif status >= 200:
-        kept.append("Connection: close")
-    return status, "\r\n".join([lines[0], *kept]).encode("latin-1") + END
+        forwarded.append("Connection: close")
+    return status, "\r\n".join([lines[0], *forwarded]).encode("latin-1") + END
 
 
 def unfolded(head: bytes) -> bytes:
@@ -189,9 +191,9 @@ def in_chunks(head: bytes) -> bool:
     Raises Failed for another transfer coding: none was asked for (RFC 9112, 7.4), and nobody could look through it.
     """
     lines = head[: -len(END)].decode("latin-1").split("\r\n")
-    told = [line.partition(":")[2].lower() for line in lines if line.lower().startswith("transfer-encoding:")]
+    values = [line.partition(":")[2].lower() for line in lines if line.lower().startswith("transfer-encoding:")]
     codings = [
-        word for word in (word.strip(" \t") for word in ",".join(told).split(",")) if word not in ("", "identity")
+        word for word in (word.strip(" \t") for word in ",".join(values).split(",")) if word not in ("", "identity")
     ]
     if codings not in ([], ["chunked"]):
         raise Failed("the answer of the server is coded in a way that was not asked for")
@@ -200,10 +202,10 @@ def in_chunks(head: bytes) -> bool:
 
 def chunk_size(line: bytes) -> int:
     """Return the size that a chunk's first line gives. Raises Malformed."""
-    found = _SIZE.match(line)
-    if found is None:
+    match = _SIZE.match(line)
+    if match is None:
         raise Malformed("the size of a chunk cannot be read")
-    return int(found[1], 16)
+    return int(match[1], 16)
 
 
 def looks_like(data: bytes) -> bool | None:
@@ -228,10 +230,10 @@ def _lines(head: bytes) -> list[str]:
 
 
 def _field(line: str) -> tuple[str, str]:
-    found = _FIELD.match(line)
-    if found is None:
+    match = _FIELD.match(line)
+    if match is None:
         raise Malformed("a header of the request cannot be read")
-    return found[1], found[2].rstrip(" \t")
+    return match[1], match[2].rstrip(" \t")
 
 
 def _target(method: str, target: str, within: tuple[str, int] | None) -> tuple[str, int, str]:
@@ -242,28 +244,28 @@ def _target(method: str, target: str, within: tuple[str, int] | None) -> tuple[s
         return where[0], where[1], ""
     if within is not None and (target.startswith("/") or target == "*"):
         return *within, target
-    found = _ABSOLUTE.match(target)
-    if found is None:
+    match = _ABSOLUTE.match(target)
+    if match is None:
         if target.lower().startswith("https://"):
             raise Malformed("a proxy is asked for `https://` by CONNECT only")
         raise Malformed("this is a proxy: it takes `http://` addresses and CONNECT only")
-    where = authority(found[2])
+    where = authority(match[2])
     if where is None:
         raise Malformed("the request does not name a host that can be told for certain")
     host, port = where[0], where[1] or 80
     if within is not None and (host, port) != within:
         raise Malformed("the request is for another host than its tunnel")
-    path = found[3] or ("*" if method == "OPTIONS" else "/")
+    path = match[3] or ("*" if method == "OPTIONS" else "/")
     return host, port, path if path[0] in "/*" else "/" + path
 
 
-def _agrees(told: list[str], host: str, port: int, minor: str, *, inside: bool) -> None:
+def _agrees(hosts: list[str], host: str, port: int, minor: str, *, inside: bool) -> None:
     """Return True if the Host header names the host of the request; otherwise servers differ in which of them
     counts.
     """
-    if len(told) > 1 or (minor == "1" and not told):
+    if len(hosts) > 1 or (minor == "1" and not hosts):
         raise Malformed("the request must have one Host header")
-    where = authority(told[0]) if told else (host, port)
+    where = authority(hosts[0]) if hosts else (host, port)
     if where is None or where[0] != host or (where[1] or (port if inside else 80)) != port:
         raise Malformed("the Host header names another host or port than the request")
 

@@ -103,13 +103,13 @@ class HttpExchange:
             head = http1.unfolded(head)
             if added is not None:
                 head = added.hide(head)
-            status, told = http1.response(head, moved if client.clear else ("", ""))
+            status, response_head = http1.response(head, moved if client.clear else ("", ""))
             if status == 101 and not request.websocket:
                 raise Failed(f"host {self.attempt.host} changes to a protocol that nobody asked for")
-            chunked = added is not None and status >= 200 and http1.in_chunks(told)
-            self.attempt.receives(len(told))
+            chunked = added is not None and status >= 200 and http1.in_chunks(response_head)
+            self.attempt.receives(len(response_head))
             self.answered = True
-            await client.send(told)
+            await client.send(response_head)
             if status == 101:
                 return status
             if status == 401 and added is not None and self.broker is not None:
@@ -122,7 +122,7 @@ class HttpExchange:
                     await self._chunks(added)
                 else:  # it is looked through, or in TLS on one side
                     await server.pour_into(client, self.attempt.receives, added.mask() if added else None)
-                    if server.cut and http1.ends_with_connection(request.method, status, told):
+                    if server.cut and http1.ends_with_connection(request.method, status, response_head):
                         # THREAT T123: nothing else tells that there was more (RFC 9112, 9.8).
                         raise Failed(
                             f"the answer of host {self.attempt.host} was cut: its TLS did not end",

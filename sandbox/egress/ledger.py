@@ -98,23 +98,23 @@ class Ledger:
         return self.attempts[-1]
 
     def connections(self) -> tuple[Connection, ...]:
-        found = tuple(attempt.told() for attempt in self.attempts)
+        connections = tuple(attempt.told() for attempt in self.attempts)
         if self.beyond:
             why = f"{self.beyond} more: a command may make {ATTEMPTS}"
-            found += (Connection("", 0, "", "", False, why, 0, 0, 0.0),)
-        return found
+            connections += (Connection("", 0, "", "", False, why, 0, 0, 0.0),)
+        return connections
 
     def violations(self) -> tuple[Violation, ...]:
         """Return the refused attempts, each once, in the order of their first time. They are exact, not inferred."""
-        found: dict[str, Violation] = {}
+        violations: dict[str, Violation] = {}
         for attempt in self.attempts:
             error = attempt.error
             if error is not None and not isinstance(error, Failed):
-                found.setdefault(error.what, _refusal(error))
+                violations.setdefault(error.what, _refusal(error))
         if self.beyond:
             what = f"more than {ATTEMPTS} connections were made; the last {self.beyond} were closed unheard"
-            found[what] = Violation(what, "", "connect less often, or in several commands", False, "proxy")
-        return tuple(found.values())
+            violations[what] = Violation(what, "", "connect less often, or in several commands", False, "proxy")
+        return tuple(violations.values())
 
 
 def _refusal(error: EgressRefused) -> Violation:

@@ -132,8 +132,8 @@ class CommandServer:
             if watched in ready:
                 _, status, used = os.wait4(pid, 0)
                 code = os.waitstatus_to_exitcode(status)
-                told = f"{round((used.ru_utime + used.ru_stime) * 1000)} {used.ru_maxrss}"
-                return (code if code >= 0 else 128 - code), ended or self.signals.get(-code), told
+                resources = f"{round((used.ru_utime + used.ru_stime) * 1000)} {used.ru_maxrss}"
+                return (code if code >= 0 else 128 - code), ended or self.signals.get(-code), resources
             if ready and ended is None:
                 request, _handles = receive(self.control)
                 if request is None:
@@ -212,12 +212,12 @@ def reap_others(*waited_for: int) -> None:
     """
     while True:
         try:
-            found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
             return
-        if found is None or found.si_pid in (0, *waited_for):
+        if ended is None or ended.si_pid in (0, *waited_for):
             return  # the rest is buried when that one is
-        os.waitpid(found.si_pid, 0)
+        os.waitpid(ended.si_pid, 0)
 
 
 def find(name: str, path: str) -> str:
@@ -345,10 +345,10 @@ def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     # THREAT T09: we inherited it, and a command must not: over it commands are ordered and answered for.
     control.set_inheritable(False)
-    told, _ = receive(control)
-    if told is None:
+    values, _ = receive(control)
+    if values is None:
         return
-    plan = Plan(**told)
+    plan = Plan(**values)
     try:
         if plan.warm:
             warm()

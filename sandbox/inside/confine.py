@@ -55,12 +55,12 @@ def enter_namespaces() -> None:
 
 def watch_shares() -> tuple[tuple[str, int], ...]:
     """Return what a command may take of each of `SHARED`; of one that the kernel does not tell of, nothing is said."""
-    found = []
+    shares = []
     for name, machine in SHARED:
         values = [_told(f"/proc/sys/user/{name}"), _told(f"/proc/sys/fs/inotify/{machine}")]
         if known := [value for value in values if value is not None]:
-            found.append((name, max(min(known) // SHARE, 1)))
-    return tuple(found)
+            shares.append((name, max(min(known) // SHARE, 1)))
+    return tuple(shares)
 
 
 def _told(path: str) -> int | None:

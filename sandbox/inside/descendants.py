@@ -56,13 +56,13 @@ def descendants(top: int) -> set[int]:
     for name in os.listdir("/proc"):
         if name.isdigit() and len(fields := status(name)) > 1:
             children.setdefault(int(fields[1]), []).append(int(name))
-    found: set[int] = set()
-    left = [top]
-    while left:
-        below = children.get(left.pop(), ())
-        found.update(below)
-        left += below
-    return found
+    pids: set[int] = set()
+    pending = [top]
+    while pending:
+        below = children.get(pending.pop(), ())
+        pids.update(below)
+        pending += below
+    return pids
 
 
 def _send(pid: int, number: signal.Signals) -> None:

@@ -81,26 +81,26 @@ class Space:
         Each is counted once, whatever its names; what cannot be looked at counts nothing. Where the loss becomes `far`
         meanwhile (a write that has begun is not stopped), what is lost is returned at once.
         """
-        total, seen, left, since = 0, set(), list(self.folders), self._since - _CLOCK
-        while left:
+        total, seen, pending, since = 0, set(), list(self.folders), self._since - _CLOCK
+        while pending:
             self.look()
             if self.far:
                 return max(total, self.lost)
             try:
-                entries = os.scandir(left.pop())
+                entries = os.scandir(pending.pop())
             except OSError:
                 continue
             with entries:
                 for entry in entries:
                     try:
-                        found = entry.stat(follow_symlinks=False)
+                        status = entry.stat(follow_symlinks=False)
                     except OSError:
                         continue  # it went meanwhile
-                    if stat.S_ISDIR(found.st_mode):
-                        left.append(entry.path)
-                    if found.st_ctime >= since and (found.st_dev, found.st_ino) not in seen:
-                        seen.add((found.st_dev, found.st_ino))
-                        total += found.st_blocks * 512
+                    if stat.S_ISDIR(status.st_mode):
+                        pending.append(entry.path)
+                    if status.st_ctime >= since and (status.st_dev, status.st_ino) not in seen:
+                        seen.add((status.st_dev, status.st_ino))
+                        total += status.st_blocks * 512
         return total
 
     def clear(self) -> None:
@@ -111,7 +111,7 @@ class Space:
 def _free(path: str) -> tuple[int, int] | None:
     """Return free bytes and free files; no number of files if the file system does not limit them."""
     try:
-        found = os.statvfs(path)
+        status = os.statvfs(path)
     except OSError:
         return None
-    return found.f_bfree * found.f_frsize, found.f_ffree
+    return status.f_bfree * status.f_frsize, status.f_ffree

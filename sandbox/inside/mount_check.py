@@ -33,7 +33,7 @@ def expect(plan: Plan, empty: dict[str, str]) -> tuple[ExpectedMount, ...]:
         if kind in ("ro", "rw", "mask"):
             steps[target] = (kind, source)  # the last one at a place lies on top
     masked = tuple(target + "/" for target, (kind, source) in steps.items() if kind == "mask" and source == "dir")
-    found = []
+    expected = []
     for target, (kind, source) in steps.items():
         if target.startswith(("/dev/", *masked)):
             continue  # brought along by the builder, or covered: nobody gets there
@@ -41,8 +41,8 @@ def expect(plan: Plan, empty: dict[str, str]) -> tuple[ExpectedMount, ...]:
             status = os.stat(empty["dir" if source == "dir" else "file"])
         else:
             status = _status(source, links=not syscalls.within(source, plan.real))
-        found.append((target, status.st_dev, status.st_ino, kind != "rw"))
-    return tuple(found)
+        expected.append((target, status.st_dev, status.st_ino, kind != "rw"))
+    return tuple(expected)
 
 
 def check(expected: tuple[ExpectedMount, ...], real: tuple[str, ...]) -> None:

@@ -141,29 +141,29 @@ def _held_open(processes: list[str], *, memory: bool) -> int:
             continue  # it ended meanwhile, or hides itself
         for handle in handles:
             try:
-                found = os.stat(f"/proc/{name}/fd/{handle}")
-                if found.st_nlink or not stat.S_ISREG(found.st_mode) or (found.st_dev, found.st_ino) in seen:
+                status = os.stat(f"/proc/{name}/fd/{handle}")
+                if status.st_nlink or not stat.S_ISREG(status.st_mode) or (status.st_dev, status.st_ino) in seen:
                     continue
-                seen.add((found.st_dev, found.st_ino))
+                seen.add((status.st_dev, status.st_ino))
                 in_memory = os.readlink(f"/proc/{name}/fd/{handle}").startswith("/memfd:")
             except OSError:
                 continue
-            total += found.st_blocks * 512 if in_memory is memory else 0
+            total += status.st_blocks * 512 if in_memory is memory else 0
     return total
 
 
 def _used(path: str) -> int:
     try:
-        found = os.statvfs(path)
+        status = os.statvfs(path)
     except OSError:
         return 0
-    return (found.f_blocks - found.f_bfree) * found.f_frsize
+    return (status.f_blocks - status.f_bfree) * status.f_frsize
 
 
 def _children() -> float:
     """Return the processor time in seconds of all reaped children and their reaped children (getrusage(2))."""
-    found = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return found.ru_utime + found.ru_stime
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def _shmem() -> int:

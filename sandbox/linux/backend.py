@@ -188,7 +188,7 @@ class Linux:
 
             raise leaks(self.name, tuple(WORDS[name] for name in broken))
 
-    def _enforced(self, checks: dict[str, bool], found: Scan, group: ControlGroup) -> Enforcement:
+    def _enforced(self, checks: dict[str, bool], protected: Scan, group: ControlGroup) -> Enforcement:
         closed = _T3_WITHOUT_GROUP if group.held == set(group_module.ALL) else ()
         if landlock.known(self.abi).scoped:
             closed = (*closed, _T3_UNSCOPED)
@@ -197,8 +197,8 @@ class Linux:
         level = Level.PARTIAL if self.name == "T3" else Level.FULL
         if self.name == "T3":
             checks = {name: held for name, held in checks.items() if name not in _T3_OPEN}
-            if found.masked:
-                missing += (f"{len(found.masked)} secret file(s) of the workspace stay readable",)
+            if protected.masked:
+                missing += (f"{len(protected.masked)} secret file(s) of the workspace stay readable",)
         return Enforcement(level, self.name, tuple(sorted(checks.items())), missing, group_module.words(group))
 
 
@@ -209,16 +209,16 @@ class CommandWatch:
         live: The watch while the command runs; None for file actions.
     """
 
-    def __init__(self, permit: Permit, found: Scan, aside: Path | None, cache: Path | None) -> None:
+    def __init__(self, permit: Permit, protected: Scan, aside: Path | None, cache: Path | None) -> None:
         self.live: Live | None = None
         self._watch: Watch | None = None
         if permit.terms.rights is Rights.WORKSPACE_WRITE:
             from sandbox.workspace import autorun, autorun_watch  # a command that only reads creates no files
 
             trees = known_trees(cache)
-            self._watch = autorun.Watch(permit.terms, found, aside, trees)
+            self._watch = autorun.Watch(permit.terms, protected, aside, trees)
             if isinstance(permit.action, RunScript | RunArgv):
-                self.live = autorun_watch.Live(self._watch, found, trees)
+                self.live = autorun_watch.Live(self._watch, protected, trees)
 
     def settle(self) -> tuple[Violation, ...]:
         """Set aside the files that a command created, after its end."""
@@ -287,8 +287,8 @@ async def _converse(
     ended = ended or passed or (None if why == "-" else why)
     used = _used(numbers)
     if request["op"] == "spawn":
-        told = (bytes(out), bytes(err), seconds, ended, ended == "output")
-        return Outcome(int(code), *told, enforcement=slot.enforcement, used=used)
+        result = (bytes(out), bytes(err), seconds, ended, ended == "output")
+        return Outcome(int(code), *result, enforcement=slot.enforcement, used=used)
     return replace(file_outcome(int(code), bytes(out), seconds, ended), used=used)
 
 

@@ -189,9 +189,9 @@ def words(group: ControlGroup) -> str:
     """Return what enforces the limits of the whole tree, for reports: `cgroup v1 (memory, pids, cpu)`, `watchdog`."""
     if not group.held:
         return "watchdog"
-    left = [name for name in ALL if name not in group.held]
-    kept = f"cgroup v{group.version} ({', '.join(name for name in ALL if name in group.held)})"
-    return f"{kept}, watchdog ({', '.join(left)})" if left else kept
+    others = [name for name in ALL if name not in group.held]
+    text = f"cgroup v{group.version} ({', '.join(name for name in ALL if name in group.held)})"
+    return f"{text}, watchdog ({', '.join(others)})" if others else text
 
 
 def _new(path: str) -> None:

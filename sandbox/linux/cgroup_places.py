@@ -39,10 +39,10 @@ def usable() -> tuple[CgroupPlace, ...]:
             own = file.read()
     except OSError:
         return ()
-    found = tuple(places(mounts, own))
-    for place in found:
+    folders = tuple(places(mounts, own))
+    for place in folders:
         sweep(place.folder)
-    return found
+    return folders
 
 
 def places(mounts: str, own: str) -> Iterator[CgroupPlace]:

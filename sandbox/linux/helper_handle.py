@@ -79,8 +79,8 @@ class HelperHandle:
         if self.process.stderr is None:
             return ""
         os.set_blocking(self.process.stderr.fileno(), False)
-        said = self.process.stderr.read(500) or b""
-        return plain(said.decode("utf-8", "replace").strip().replace("\n", "; "), 500)
+        output = self.process.stderr.read(500) or b""
+        return plain(output.decode("utf-8", "replace").strip().replace("\n", "; "), 500)
 
     @property
     def usable(self) -> bool:

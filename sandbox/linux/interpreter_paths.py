@@ -29,10 +29,10 @@ def interpreter() -> tuple[str, ...]:
     return (os.path.realpath(sys.executable), "-I", "-S", "-B", "-X", "utf8")
 
 
-def steps(shown: tuple[str, ...]) -> tuple[MountStep, ...]:
-    """Return binds of all paths from which the helper runs and that are not below one of `shown`."""
+def steps(visible: tuple[str, ...]) -> tuple[MountStep, ...]:
+    """Return binds of all paths from which the helper runs and that are not below one of `visible`."""
     ours: MountStep = ("ro", os.path.dirname(os.path.dirname(os.path.abspath(__file__))), f"{OURS}/sandbox")
-    lacking = [path for path in _needed() if not any(inside(path, root) for root in shown)]
+    lacking = [path for path in _needed() if not any(inside(path, root) for root in visible)]
     return (ours, *(("ro", path, name) for path in lacking for name in _names(path)))
 
 
@@ -43,10 +43,10 @@ def _needed() -> tuple[str, ...]:
     """
     library = os.path.dirname(os.path.realpath(os.__file__))
     compiled = os.path.join(sys.base_exec_prefix, sys.platlibdir, os.path.basename(library), "lib-dynload")
-    found = {os.path.realpath(sys.executable), library, *_mapped(), *_loader(os.path.realpath(sys.executable))}
+    paths = {os.path.realpath(sys.executable), library, *_mapped(), *_loader(os.path.realpath(sys.executable))}
     if os.path.isdir(compiled) and not inside(os.path.realpath(compiled), library):
-        found.add(os.path.realpath(compiled))
-    return tuple(sorted(path for path in found if not path.startswith(library + "/")))
+        paths.add(os.path.realpath(compiled))
+    return tuple(sorted(path for path in paths if not path.startswith(library + "/")))
 
 
 def _mapped() -> set[str]:

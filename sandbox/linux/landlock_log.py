@@ -42,7 +42,7 @@ class Feed:
         self._take()
         mine = [entry for entry in self._seen if self._domains.get(entry[0]) in helper]
         self._seen = [entry for entry in self._seen if entry not in mine]
-        told = {}
+        violations = {}
         for _, when, blockers, path in mine:
             if when < int(since * 1000) / 1000:  # the log counts milliseconds
                 continue  # an earlier command's
@@ -50,8 +50,10 @@ class Feed:
             fix = (
                 f"name `{path}` in the command itself: the gate then asks, or says why not" if path else "do without it"
             )
-            told[blockers, path] = Violation(f"{_words(blockers)}{place} was denied", path, fix, False, "landlock")
-        return tuple(told.values())[:_MOST]
+            violations[blockers, path] = Violation(
+                f"{_words(blockers)}{place} was denied", path, fix, False, "landlock"
+            )
+        return tuple(violations.values())[:_MOST]
 
     @staticmethod
     def processes(helper: int) -> frozenset[int]:
@@ -82,12 +84,12 @@ class Feed:
 
     def note(self, kind: int, text: str) -> None:
         """Add one record."""
-        if kind == _LANDLOCK_DOMAIN and (found := _DOMAIN.search(text)):
-            self._domains[found["domain"]] = int(found["pid"])
+        if kind == _LANDLOCK_DOMAIN and (match := _DOMAIN.search(text)):
+            self._domains[match["domain"]] = int(match["pid"])
             if len(self._domains) > _KEPT:
                 del self._domains[next(iter(self._domains))]
-        elif kind == _LANDLOCK_ACCESS and (found := _ACCESS.search(text)):
-            self._seen.append((found["domain"], float(found["when"]), found["blockers"], _path(found["path"] or "")))
+        elif kind == _LANDLOCK_ACCESS and (match := _ACCESS.search(text)):
+            self._seen.append((match["domain"], float(match["when"]), match["blockers"], _path(match["path"] or "")))
             del self._seen[:-_KEPT]
 
 

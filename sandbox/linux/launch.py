@@ -57,7 +57,7 @@ def launch(
         terms = in_scratch(terms, scratch.path)
     plan_builder.refuse_impossible(terms, Scan(), plan_builder.kind)  # before a walk through all of `/`
     try:
-        found = survey(terms, scratch.path, cache)
+        protected = survey(terms, scratch.path, cache)
     except OSError as error:
         # Another process replaces files by links during the scan.
         raise SandboxUnavailable.of(
@@ -80,7 +80,7 @@ def launch(
         )
     compiled = plan_builder.compile_plan(
         terms,
-        found,
+        protected,
         programs,
         tier=tier,
         abi=abi,
@@ -103,7 +103,7 @@ def launch(
         if waiting:
             waiting.drop()
         raise
-    return Launch(process, control, group, found)
+    return Launch(process, control, group, protected)
 
 
 def _own(terms: Terms) -> tuple[plan_builder.MountStep, ...]:
@@ -126,29 +126,29 @@ def survey(terms: Terms, scratch: str, cache: Path | None = None) -> Scan:
     trees = known_trees(cache)
     # Who links one of its files elsewhere matters where that file may be written.
     work = terms.rights is Rights.WORKSPACE_WRITE
-    found = scan(terms.workspace, terms.hidden, terms.shown, terms.locked, trees, count=work)
+    protected = scan(terms.workspace, terms.hidden, terms.shown, terms.locked, trees, count=work)
     names = plain_names(terms.hidden)
     for folder in terms.read:
         if os.path.isdir(folder) and folder != scratch:
-            found = found.with_masked(scan(folder, names, terms.shown, (), trees))
+            protected = protected.with_masked(scan(folder, names, terms.shown, (), trees))
     for folder in terms.write:
         if os.path.isdir(folder) and folder != scratch:
-            found = found.with_guarded(scan(folder, names, terms.shown, terms.locked, trees))
-    return _own_code_kept(found, (terms.workspace, *terms.write)) if work else found
+            protected = protected.with_guarded(scan(folder, names, terms.shown, terms.locked, trees))
+    return _own_code_kept(protected, (terms.workspace, *terms.write)) if work else protected
 
 
-def _own_code_kept(found: Scan, folders: tuple[str, ...]) -> Scan:
-    """Return `found` with this program's own code read-only and pinned.
+def _own_code_kept(protected: Scan, folders: tuple[str, ...]) -> Scan:
+    """Return `protected` with this program's own code read-only and pinned.
 
     THREAT T70: the code may lie in a folder that a command may write.
     """
     kept = {(path, folder) for path, folder in _own_places(code(), folders) if os.path.lexists(path)}
     if not kept:
-        return found
+        return protected
     above = {str(each) for path, folder in kept for each in Path(path).parents if inside(str(each), folder)}
-    locked = {*found.locked, *(path for path, _ in kept)}
-    pinned = {*found.pinned, *above} - {folder for _, folder in kept}
-    return replace(found, locked=tuple(sorted(locked)), pinned=tuple(sorted(pinned)))
+    locked = {*protected.locked, *(path for path, _ in kept)}
+    pinned = {*protected.pinned, *above} - {folder for _, folder in kept}
+    return replace(protected, locked=tuple(sorted(locked)), pinned=tuple(sorted(pinned)))
 
 
 @lru_cache(maxsize=16)  # every command asks
@@ -213,9 +213,11 @@ def in_scratch(terms: Terms, scratch: str) -> Terms:
     """Return the terms for a tier without a private root: HOME and TMPDIR are in the session's folder, the cache
     keeps its path.
     """
-    shown = f"{terms.home}/.cache"
+    cache_inside = f"{terms.home}/.cache"
     placed = {
-        name: value.replace(shown, terms.cache, 1) for name, value in terms.env if terms.cache and inside(value, shown)
+        name: value.replace(cache_inside, terms.cache, 1)
+        for name, value in terms.env
+        if terms.cache and inside(value, cache_inside)
     }
     environment = {**dict(terms.env), **placed, "HOME": scratch, "TMPDIR": scratch}
     return replace(terms, home=scratch, env=tuple(sorted(environment.items())))

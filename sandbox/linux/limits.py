@@ -58,10 +58,12 @@ def reached(outcome: Outcome, limits: Limits, refused: int, held: frozenset[str]
     if outcome.status == 0 or outcome.ended_by is not None:
         return ()
     text = (outcome.stderr[-_TAIL:] + b"\n" + outcome.stdout[-_TAIL:]).decode("utf-8", "replace")
-    found: list[Violation] = []
+    violations: list[Violation] = []
 
     def say(what: str, name: str, value: str, *, inferred: bool) -> None:
-        found.append(Violation(what, "", f"raise it with --limit {name}={value}, or ask for less", inferred, "limit"))
+        violations.append(
+            Violation(what, "", f"raise it with --limit {name}={value}, or ask for less", inferred, "limit")
+        )
 
     if refused:
         times = f"{refused} time(s)"
@@ -84,8 +86,8 @@ def reached(outcome: Outcome, limits: Limits, refused: int, held: frozenset[str]
     if _SPACE.search(text):
         most = amount(min(limits.memory // 2, limits.file))
         what = f"HOME or /dev/shm is full (they lie in memory, {most} each), or the disk is"
-        found.append(Violation(what, "", "write to the workspace or to /tmp instead", inferred=True))
-    return tuple(found)
+        violations.append(Violation(what, "", "write to the workspace or to /tmp instead", inferred=True))
+    return tuple(violations)
 
 
 def amount(size: int) -> str:

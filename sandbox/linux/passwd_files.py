@@ -19,7 +19,7 @@ def files(cache: Path | None, home: str) -> dict[str, str]:
     """
     if cache is None:
         return {}
-    found = {}
+    replacements = {}
     uid, gid = os.geteuid(), os.getegid()
     for path, number in (("/etc/passwd", uid), ("/etc/group", gid)):
         text = _text(path)
@@ -30,10 +30,10 @@ def files(cache: Path | None, home: str) -> dict[str, str]:
             words = [_user(uid), "x", str(uid), str(gid), _user(uid), home, "/bin/bash"]
         if any(":" in word or "\n" in word for word in words):
             continue  # a home that no such file can name
-        kept = _kept(cache, os.path.basename(path), text.rstrip(b"\n") + b"\n" + os.fsencode(":".join(words)) + b"\n")
-        if kept:
-            found[path] = kept
-    return found
+        copy = _kept(cache, os.path.basename(path), text.rstrip(b"\n") + b"\n" + os.fsencode(":".join(words)) + b"\n")
+        if copy:
+            replacements[path] = copy
+    return replacements
 
 
 def _user(uid: int) -> str:

@@ -46,7 +46,7 @@ def helper_key(terms: Terms) -> str:
 
 def compile_plan(
     terms: Terms,
-    found: Scan,
+    protected: Scan,
     programs: tuple[bytes, bytes],
     *,
     tier: str,
@@ -66,13 +66,13 @@ def compile_plan(
     """
     if tier == "T3" and not terms.open_hosts:  # it has no proxy to tell whom it asked for: all stays closed
         terms = replace(terms, hosts=())
-    refuse_impossible(terms, found, look)
+    refuse_impossible(terms, protected, look)
     refuse_hosts(terms, tier)
     work = terms.rights is Rights.WORKSPACE_WRITE
     known = landlock.known(abi)
     limits = terms.limits
     rooted = tier != "T3"
-    root = mounts(terms, found, look, scratch, instead, own) if rooted else ()
+    root = mounts(terms, protected, look, scratch, instead, own) if rooted else ()
     rules = _rules(terms, work, look) if rooted else _bare_rules(terms, work, look)
     loopback = work or bool(terms.hosts)
     net = known.net if not loopback or not rooted else 0  # a loopback of its own needs no port rules
@@ -133,15 +133,15 @@ def leave_to_group(plan: Plan, held: frozenset[str]) -> None:
         plan.cpu = 0
 
 
-def refuse_impossible(terms: Terms, found: Scan, look: Look) -> None:
+def refuse_impossible(terms: Terms, protected: Scan, look: Look) -> None:
     def refuse(what: str, why: str, fix: str) -> None:
         raise SandboxUnavailable.of(what, why, fix)
 
     for path in (terms.workspace, *terms.read, *terms.write):
         if not path.startswith("/") or "\0" in path or os.path.normpath(path) != path:
-            shown = path.replace("\0", "\\0")
+            printable = path.replace("\0", "\\0")
             why = "a sandbox is given whole paths, without `..` and without a NUL byte"
-            refuse(f"`{shown}` is no path that can be given to a sandbox", why, "name it from `/` on")
+            refuse(f"`{printable}` is no path that can be given to a sandbox", why, "name it from `/` on")
     if look(terms.workspace) != "dir":
         refuse(
             f"the workspace `{terms.workspace}` is not a folder", "it is missing or not a folder", "use --cwd FOLDER"
@@ -155,13 +155,13 @@ def refuse_impossible(terms: Terms, found: Scan, look: Look) -> None:
     for base in ("/proc", "/sys", "/dev"):
         if (terms.workspace + "/").startswith(base + "/"):
             refuse(f"`{terms.workspace}` cannot be a workspace", f"{base} is the kernel's", "use --cwd FOLDER")
-    if found.truncated:
+    if protected.truncated:
         refuse(
             "the workspace holds too many secret or auto-run files to protect one by one",
             "protecting only some of them would be a silent gap",
             "use --cwd with a smaller folder",
         )
-    if found.crowded and terms.rights is Rights.WORKSPACE_WRITE:
+    if protected.crowded and terms.rights is Rights.WORKSPACE_WRITE:
         refuse(
             "the workspace holds too many files with hard links elsewhere to protect one by one",
             "who changes one of them changes a file outside, and protecting only some would be a silent gap",
@@ -202,7 +202,7 @@ def refuse_hosts(terms: Terms, tier: str) -> None:
 
 def mounts(
     terms: Terms,
-    found: Scan,
+    protected: Scan,
     look: Look,
     scratch: str,
     instead: Mapping[str, str] = MappingProxyType({}),
@@ -216,13 +216,13 @@ def mounts(
         if shape is None:
             continue
         if shape.startswith("-> "):
-            given = (
+            granted = (
                 "/tmp",
                 cache_place(terms),
                 *terms.read,
                 *terms.write,
             )  # there it is already, or commands write there
-            if not any(inside(path, place) for place in given if place):
+            if not any(inside(path, place) for place in granted if place):
                 steps.append(("link", shape[3:], path))
         else:
             steps.append(("ro", instead.get(path, path), path))
@@ -238,25 +238,25 @@ def mounts(
     steps += [("rw", path, path) for path in terms.write]
     steps.sort(key=lambda step: step[2].count("/"))
     if work:
-        kept = {*found.locked, *found.shared, *terms.read}
-        over: list[MountStep] = [("rw", path, path) for path in found.pinned if not _lies_in(path, kept)]
-        over += [("ro", path, path) for path in (*found.locked, *found.shared) if path not in terms.write]
+        read_only = {*protected.locked, *protected.shared, *terms.read}
+        over: list[MountStep] = [("rw", path, path) for path in protected.pinned if not _lies_in(path, read_only)]
+        over += [("ro", path, path) for path in (*protected.locked, *protected.shared) if path not in terms.write]
         # What was named exactly stays open in a folder that is locked.
-        locked = {*found.locked}
+        locked = {*protected.locked}
         over += [("rw", path, path) for path in terms.write if _lies_in(os.path.dirname(path), locked)]
         steps += sorted(over, key=lambda step: step[2].count("/"))
     steps += [("mask", shape, path) for path in _machine_facts() if (shape := look(path)) in ("file", "dir")]
-    return (*steps, *(("mask", look(path) or "file", path) for path in found.masked if path not in terms.read))
+    return (*steps, *(("mask", look(path) or "file", path) for path in protected.masked if path not in terms.read))
 
 
 @lru_cache(maxsize=1)
 def _machine_facts() -> tuple[str, ...]:
     """Return the paths in `/proc` that are hidden: neither processes nor in the list of harmless files."""
     try:
-        found = os.listdir("/proc")
+        names = os.listdir("/proc")
     except OSError:
         return ()
-    return tuple(f"/proc/{name}" for name in sorted(found) if not name.isdecimal() and name not in _SHOWN_FACTS)
+    return tuple(f"/proc/{name}" for name in sorted(names) if not name.isdecimal() and name not in _SHOWN_FACTS)
 
 
 def _lies_in(path: str, places: set[str]) -> bool:

@@ -92,8 +92,8 @@ def make_point(top: int, root: str, target: str, *, folder: bool) -> None:
 
 def _sweep(where: str) -> None:
     with contextlib.suppress(OSError), os.scandir(where) as entries:
-        left = [entry.path for entry in entries if entry.name.startswith(_PREFIX)]
-        for path in left:
+        folders = [entry.path for entry in entries if entry.name.startswith(_PREFIX)]
+        for path in folders:
             with contextlib.suppress(OSError):  # another user's, or another session's: not ours to touch
                 handle = os.open(path, FOLDER)
                 try:

@@ -51,62 +51,62 @@ _MOST = 5
 
 
 def explain(
-    permit: Permit, outcome: Outcome, found: Scan | None = None, *, private: bool = True
+    permit: Permit, outcome: Outcome, protected: Scan | None = None, *, private: bool = True
 ) -> tuple[Violation, ...]:
     """Return at most five violations in the order of their first mention; none if the command succeeded.
 
     Args:
-        found: The files that the mounts of the helper kept read-only.
+        protected: The files that the mounts of the helper kept read-only.
         private: True for a private root, in which paths that are not granted do not exist. Otherwise they are refused.
     """
     if outcome.status == 0 or outcome.ended_by is not None:
         return ()
     terms = permit.terms
-    told: dict[str, Violation] = {}
+    violations: dict[str, Violation] = {}
     text = (outcome.stderr[-_TAIL:] + b"\n" + outcome.stdout[-_TAIL:]).decode("utf-8", "replace")
     for line in text.splitlines():
         if _FAMILY.search(line) and terms.rights is Rights.WORKSPACE_WRITE:
-            told.setdefault("family", _family(terms, private))
+            violations.setdefault("family", _family(terms, private))
         elif _NETWORK.search(line) and not _NEAR.search(line) and not outcome.violations:  # the proxy knows exactly
-            told.setdefault("network", _network(terms, private, line))
+            violations.setdefault("network", _network(terms, private, line))
         error = _ERROR.search(line)
         if not error:
             continue
-        said = error[0].lower()
+        error_text = error[0].lower()
         line = _PREFIX.sub("", line)
         names = [match["quoted"] or match["bare"] for match in _PATH.finditer(line)]
         names += [match["path"] or match["quoted"] for match in _READ_ONLY.finditer(line)]
-        if "busy" in said:
+        if "busy" in error_text:
             names += [match["quoted"] for match in _BUSY.finditer(line)]
         refused = [match["path"] or match["quoted"] for match in _REFUSED.finditer(line)]
         for name in dict.fromkeys((*names, *refused)):
             path = os.path.normpath(os.path.join(_folder(permit, terms), name))
-            hidden = _masked(path, terms) and said != _MISSING
-            violation = _about(path, said, terms, found, private) if not hidden else None
+            hidden = _masked(path, terms) and error_text != _MISSING
+            violation = _about(path, error_text, terms, protected, private) if not hidden else None
             if violation is not None and name not in names and violation.path == path:
                 continue  # a relative name that no link leads away: its own program's business
             if hidden or violation is not None:
-                told.setdefault(path, violation or _hidden(path))
-    return tuple(told.values())[:_MOST]
+                violations.setdefault(path, violation or _hidden(path))
+    return tuple(violations.values())[:_MOST]
 
 
-def _about(path: str, said: str, terms: Terms, found: Scan | None, private: bool) -> Violation | None:
-    """Return the reason why the sandbox may have caused the error `said` about `path`; None if the sandbox did not."""
-    given = (terms.workspace, *terms.read, *terms.write)
-    real = os.path.realpath(path) if any(inside(path, root) for root in given) else path
+def _about(path: str, error_text: str, terms: Terms, protected: Scan | None, private: bool) -> Violation | None:
+    """Return the reason why the sandbox may have caused the error `error_text` about `path`; None if the sandbox did not."""
+    granted = (terms.workspace, *terms.read, *terms.write)
+    real = os.path.realpath(path) if any(inside(path, root) for root in granted) else path
     leads = "" if real == path else f"`{path}` leads to "
     # Home is a folder of the sandbox's own in each tier. The user's is outside: nothing tells whether a program that
     # was denied there wanted to read or to write.
-    visible = (*terms.system, *given)
+    visible = (*terms.system, *granted)
     own = ("/tmp", "/dev", "/proc", "/run", terms.home) if private else ("/dev", "/proc")
     if any(inside(real, root) for root in visible):
-        if said == _MISSING:
+        if error_text == _MISSING:
             return None  # granted for reading and really not there
-        if private and said in _PLAIN:
+        if private and error_text in _PLAIN:
             return None  # the boundary says "read-only" or "busy" there: these are the file's own modes and owner
         writable = (*terms.write, *((terms.workspace,) if terms.rights is Rights.WORKSPACE_WRITE else ()))
         if any(inside(real, root) for root in writable):
-            if not _kept(real, terms, found):
+            if not _kept(real, terms, protected):
                 return None  # a mount of the host that is read-only, a folder in use
             what = f"{leads}`{real}` is kept read-only: other programs run or read it by themselves, it has names"
             what += " elsewhere, or a rule denies changing it"
@@ -120,7 +120,7 @@ def _about(path: str, said: str, terms: Terms, found: Scan | None, private: bool
             return None  # nobody else could write there either, or its own modes kept it from being read
         what = f"{leads}`{real}`, and {right} there is not" if leads else f"{right} `{path}` is not"
         return Violation(f"{what} in its terms", path, _fix(real, terms), inferred=True, right=f"--write {real}")
-    if private and said == _READ_ONLY_SAID and inside(real, "/proc"):
+    if private and error_text == _READ_ONLY_SAID and inside(real, "/proc"):
         what = f"`{path}` belongs to the kernel, and is read-only to every command"
         return Violation(what, path, "change it yourself, outside the agent", inferred=True)
     if any(inside(real, place) for place in own) and not (
@@ -128,7 +128,7 @@ def _about(path: str, said: str, terms: Terms, found: Scan | None, private: bool
     ):
         return None  # the sandbox's own: what is missing there, nobody took away
     there = os.path.lexists(real) or (os.path.isdir(os.path.dirname(real)) and not _above(real, visible))
-    if said == _MISSING and not (there and private):
+    if error_text == _MISSING and not (there and private):
         return None  # it does not exist outside either; where nothing is hidden, a denial says so
     if not private and not _may(real, os.R_OK):
         return None
@@ -138,14 +138,14 @@ def _about(path: str, said: str, terms: Terms, found: Scan | None, private: bool
         return Violation(what, path, f"use `{whole}` itself", inferred=True)
     what = f"{leads}`{real}`, which is outside" if leads else f"`{path}` is outside"
     # What does not exist was to be made there: nobody reads it.
-    right = f"--read {real}" if os.path.lexists(real) and said != _READ_ONLY_SAID else f"--write {real}"
+    right = f"--read {real}" if os.path.lexists(real) and error_text != _READ_ONLY_SAID else f"--write {real}"
     return Violation(f"{what} what this command was given", path, _fix(real, terms), inferred=True, right=right)
 
 
-def _kept(path: str, terms: Terms, found: Scan | None) -> bool:
+def _kept(path: str, terms: Terms, protected: Scan | None) -> bool:
     """Return True if the mounts of a writable place keep `path` as it is."""
-    if found is not None:
-        return any(inside(path, kept) for kept in (*found.locked, *found.shared)) or path in found.pinned
+    if protected is not None:
+        return any(inside(path, kept) for kept in (*protected.locked, *protected.shared)) or path in protected.pinned
     from fnmatch import fnmatchcase
 
     tail = path.removeprefix(terms.workspace).strip("/").split("/")
@@ -173,14 +173,14 @@ def _readable(path: str) -> bool:
         path, wanted = os.path.dirname(path), stat.S_IXOTH
     while True:
         try:
-            found = os.stat(path)
+            status = os.stat(path)
         except OSError:
             return False
-        if found.st_uid == os.geteuid():
-            granted = found.st_mode >> 6
+        if status.st_uid == os.geteuid():
+            granted = status.st_mode >> 6
         else:
-            ours = found.st_gid in (os.getegid(), *os.getgroups())
-            granted = found.st_mode >> 3 if ours else found.st_mode
+            ours = status.st_gid in (os.getegid(), *os.getgroups())
+            granted = status.st_mode >> 3 if ours else status.st_mode
         if granted & wanted != wanted:
             return False
         if path == "/":

@@ -153,12 +153,16 @@ class Seatbelt:
             self.scratch = None
 
     def command(
-        self, terms: Terms, found: Scan, argv: tuple[str, ...], code: tuple[str, ...] = (), proxy: int | None = None
+        self, terms: Terms, protected: Scan, argv: tuple[str, ...], code: tuple[str, ...] = (), proxy: int | None = None
     ) -> tuple[str, ...]:
         """Return the whole command line: limits first, then sandbox-exec, then `argv`. Raises SandboxUnavailable."""
         self.scratch = self.scratch or Scratch()
-        written = profile_for(terms, found, scratch=self.scratch.path, code=code, proxy=proxy)
-        if found.truncated or (found.crowded and terms.rights is Rights.WORKSPACE_WRITE) or _size(written) > _MOST:
+        written = profile_for(terms, protected, scratch=self.scratch.path, code=code, proxy=proxy)
+        if (
+            protected.truncated
+            or (protected.crowded and terms.rights is Rights.WORKSPACE_WRITE)
+            or _size(written) > _MOST
+        ):
             raise SandboxUnavailable.of(
                 "the workspace holds too many secret, auto-run or hard-linked files to protect one by one",
                 "protecting only some of them would be a silent gap",
@@ -171,8 +175,17 @@ class Seatbelt:
         if proxy is not None:
             environment |= variables(environment, terms.hosts, proxy)
         start = (sys.executable, "-I", "-S", os.path.join(os.path.dirname(__file__), "child.py"), "start")
-        told = tuple(part for name, path in written.parameters for part in ("-D", f"{name}={path}"))
-        return (*start, json.dumps(bounds), json.dumps(environment), self.program, "-p", written.text, *told, *argv)
+        parameters = tuple(part for name, path in written.parameters for part in ("-D", f"{name}={path}"))
+        return (
+            *start,
+            json.dumps(bounds),
+            json.dumps(environment),
+            self.program,
+            "-p",
+            written.text,
+            *parameters,
+            *argv,
+        )
 
     async def _confined(
         self,
@@ -188,12 +201,12 @@ class Seatbelt:
             from sandbox.egress.credential_injection import injector_for
 
             injector_for(terms.credentials, None)  # raises: the proxy's port is open to every program of this machine
-        found = survey(terms, self.scratch.path if self.scratch else "")
-        watch, started = Watch(terms, found, self.aside), time.monotonic()
+        protected = survey(terms, self.scratch.path if self.scratch else "")
+        watch, started = Watch(terms, protected, self.aside), time.monotonic()
         # Terms without hosts have no proxy, and of a profile with one its port is all that can be reached.
         listener = socket.create_server(("127.0.0.1", 0)) if terms.hosts else None
         egress = Egress(listener, terms.hosts) if listener else None
-        line = self.command(terms, found, argv, own, listener.getsockname()[1] if listener else None)
+        line = self.command(terms, protected, argv, own, listener.getsockname()[1] if listener else None)
         try:
             with starting_process():
                 process = await asyncio.create_subprocess_exec(
@@ -249,9 +262,9 @@ class Seatbelt:
         lines = (line.partition(" ") for line in done.stdout.decode("utf-8", "replace").splitlines())
         checks = {name: held == "1" for name, _, held in lines}
         if len(checks) != _TRIES.count("\ntry "):
-            said = done.stderr.decode("utf-8", "replace").strip()[:200] or "it ended without a word"
+            reason = done.stderr.decode("utf-8", "replace").strip()[:200] or "it ended without a word"
             raise SandboxUnavailable.of(
-                "the seatbelt sandbox cannot be built here", said, "nothing was run; report it with this text"
+                "the seatbelt sandbox cannot be built here", reason, "nothing was run; report it with this text"
             )
         return {**checks, "outside": checks["outside"] and untouched}
 

@@ -57,7 +57,7 @@ def actual(path: str) -> str:
 
 
 def profile_for(
-    terms: Terms, found: Scan, *, scratch: str, code: tuple[str, ...] = (), proxy: int | None = None
+    terms: Terms, protected: Scan, *, scratch: str, code: tuple[str, ...] = (), proxy: int | None = None
 ) -> Sbpl:
     """Return the profile for `terms`.
 
@@ -93,7 +93,7 @@ def profile_for(
     if work:
         paper.lines.append("(allow ipc-posix-sem)")  # multiprocessing in Python; memory is not shared by name
     _network(paper, terms, scratch, proxy, work=work)
-    _withdraw(paper, terms, found)
+    _withdraw(paper, terms, protected)
     return paper.sbpl()
 
 
@@ -115,25 +115,25 @@ def _network(paper: _Paper, terms: Terms, scratch: str, proxy: int | None, *, wo
         paper.rule("allow network-outbound", f"(remote unix-socket {place})")
 
 
-def _withdraw(paper: _Paper, terms: Terms, found: Scan) -> None:
+def _withdraw(paper: _Paper, terms: Terms, protected: Scan) -> None:
     """Write the restrictions that hold regardless of earlier rules, and therefore come last."""
     paper.rule("deny file-write-setugid", '(subpath "/")')
-    masked = [path for path in found.masked if path not in terms.read]
-    locked = sorted({*found.locked, *found.shared, *_absent(terms, found)} - set(terms.write))
+    masked = [path for path in protected.masked if path not in terms.read]
+    locked = sorted({*protected.locked, *protected.shared, *_absent(terms, protected)} - set(terms.write))
     paper.rule("deny file-write*", *(f"(subpath {paper.path('LOCKED', path)})" for path in locked))
     # A rule is about a name: a rename of a folder above takes the file out of the rule. A rename is an unlink.
     kept = [*masked, *locked]
     top = actual(terms.workspace)
     above = {path for path in _parents(kept) if path == top or path.startswith(top + "/")}
-    pinned = sorted({*above, *found.pinned})
+    pinned = sorted({*above, *protected.pinned})
     paper.rule("deny file-write-unlink", *(f"(literal {paper.path('PINNED', path)})" for path in pinned))
     paper.rule("deny file* process-exec*", *(f"(subpath {paper.path('MASKED', path)})" for path in masked))
 
 
-def _absent(terms: Terms, found: Scan) -> set[str]:
+def _absent(terms: Terms, protected: Scan) -> set[str]:
     """Return auto-run files that do not exist: a rule about a name needs no file, so the files cannot be created."""
     plain = [pattern for pattern in terms.locked if not any(c in pattern for c in "*?[")]
-    return {f"{root}/{pattern}" for root in (found.roots or (terms.workspace,)) for pattern in plain}
+    return {f"{root}/{pattern}" for root in (protected.roots or (terms.workspace,)) for pattern in plain}
 
 
 def _parents(paths: list[str]) -> list[str]:
@@ -148,5 +148,5 @@ def _parents(paths: list[str]) -> list[str]:
 @lru_cache(maxsize=1)
 def _facts() -> dict[str, list[str]]:
     text = (Path(str(profiles.__file__)).parent / "seatbelt" / "macos.toml").read_text("utf-8")
-    found: dict[str, list[str]] = tomllib.loads(text)
-    return found
+    facts: dict[str, list[str]] = tomllib.loads(text)
+    return facts

@@ -31,16 +31,18 @@ _before: dict[object, Present] = {}  # what there was at a moment: facts about t
 class Watch:
     """The auto-run files before a command; `settle` moves aside those that appeared."""
 
-    def __init__(self, terms: Terms, found: Scan, aside: Path | None, trees: FolderTrees | None = None) -> None:
+    def __init__(self, terms: Terms, protected: Scan, aside: Path | None, trees: FolderTrees | None = None) -> None:
         self.aside = aside
         self.terms = terms
         self.trees = trees
         self.working = terms.rights is Rights.WORKSPACE_WRITE
-        self.found = found
+        self.found = protected
         self.moment = self._moment()
-        self.before = self._first(found) if self.working else {}
+        self.before = self._first(protected) if self.working else {}
         # The folders of the repositories there were, by what tells each from others wherever it lies.
-        self._roots = {mark[1:]: mark[0] for mark in marks((*found.roots, *found.inner))} if self.working else {}
+        self._roots = (
+            {mark[1:]: mark[0] for mark in marks((*protected.roots, *protected.inner))} if self.working else {}
+        )
 
     def settle(self) -> tuple[Violation, ...]:
         """Move every new auto-run file away. One that cannot be moved is reported as still there."""
@@ -73,15 +75,15 @@ class Watch:
         was = next((self._roots.get(mark[1:]) for mark in marks((root,))), None)
         return was is not None and isinstance(who, tuple) and self.before.get(was + path[len(root) :]) == who
 
-    def _hits(self, found: Scan) -> dict[str, set[str]]:
+    def _hits(self, protected: Scan) -> dict[str, set[str]]:
         """Return the files that count by their names, each with the repositories that obey it."""
         hits: dict[str, set[str]] = {}
-        for roots, patterns in ((found.roots, self.terms.locked), (found.inner, inside_git(self.terms.locked))):
+        for roots, patterns in ((protected.roots, self.terms.locked), (protected.inner, inside_git(self.terms.locked))):
             for root in roots:
                 for path in appearing(root, patterns):
                     hits.setdefault(path, set()).add(root)
         for pointer in (f"/{each}" for each in POINTERS):
-            for path in found.locked:
+            for path in protected.locked:
                 if path.endswith(pointer):
                     hits.setdefault(path, set()).add(path.removesuffix(pointer))
         return hits
@@ -99,10 +101,10 @@ class Watch:
         fix = "replace the file if it is no secret"
         return tuple(Violation(f"`{path}` {what}", path, fix, False, "watch") for path, *_ in lost)
 
-    def _first(self, found: Scan) -> Present:
+    def _first(self, protected: Scan) -> Present:
         key = (self.moment, self.terms.locked, self.terms.write)
         if not self.moment or (before := _before.get(key)) is None:
-            before = self._present(found)
+            before = self._present(protected)
             if self.moment:
                 _before[key] = before
                 if len(_before) > _KEPT:
@@ -126,8 +128,8 @@ class Watch:
         if not self.working or self.trees is None:
             return ()
         terms, trees = self.terms, self.trees
-        found = [moment(folder, hidden, terms.shown, terms.locked, trees) for folder, hidden in _places(terms)]
-        return tuple(found) if all(found) else ()
+        moments = [moment(folder, hidden, terms.shown, terms.locked, trees) for folder, hidden in _places(terms)]
+        return tuple(moments) if all(moments) else ()
 
     def _look(self) -> Scan:
         terms, trees = self.terms, self.trees
@@ -137,14 +139,14 @@ class Watch:
                 now = now.with_guarded(scan(folder, names, terms.shown, terms.locked, trees, count=False))
         return now
 
-    def _present(self, found: Scan) -> Present:
+    def _present(self, protected: Scan) -> Present:
         """Map each path to the identity of its file, because a new file may have an old name, or to the target of
         its link.
         """
-        paths = {*self._hits(found)}
+        paths = {*self._hits(protected)}
         top = self.terms.workspace
         # What a link led to before there was anything is no longer among those that lead to nothing.
-        places = {*found.named, *self.found.named, *self.found.led}
+        places = {*protected.named, *self.found.named, *self.found.led}
         paths |= {path for named in places for path in appearing(top, (glob.escape(os.path.relpath(named, top)),))}
         paths -= set(self.terms.write)
         return {path: _target(path) or (device, number, birth) for path, device, number, birth in marks(tuple(paths))}
@@ -189,13 +191,13 @@ def _moved(path: str, place: str, *, quickly: bool) -> str:
 
 def _open_again(top: str) -> None:
     """The folder at `top` and those below."""
-    left = [top]
-    while left:
-        path = left.pop()
+    pending = [top]
+    while pending:
+        path = pending.pop()
         with contextlib.suppress(OSError):
             safe_rmtree.regain(path)
             with os.scandir(path) as entries:
-                left += [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+                pending += [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
 
 
 def _target(path: str) -> str:

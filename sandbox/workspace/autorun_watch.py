@@ -54,12 +54,12 @@ class Live:
         found: What was set aside.
     """
 
-    def __init__(self, watch: Watch, found: Scan, trees: FolderTrees) -> None:
+    def __init__(self, watch: Watch, protected: Scan, trees: FolderTrees) -> None:
         self.found: list[Violation] = []
         self._watch = watch
         self._terms: Terms = watch.terms
         self._tops = (self._terms.workspace, *self._terms.write)
-        self._named = (*found.named, *found.led)
+        self._named = (*protected.named, *protected.led)
         self.folders = FolderWatch(self._tops, trees)
         self._aside: set[str] = set()  # the paths of what was set aside
         self._again = False  # whether one of those came again
@@ -244,8 +244,8 @@ class Live:
     def _passed(self, path: str) -> None:
         """Report what came under a name that counts and was gone before anybody looked: others may have been quicker.
         What Git writes may have been harmless."""
-        told = path in self._watch.before or any(f"{path}/".startswith(f"{each}/") for each in self._aside)
-        if told or "/.git/" in path or os.path.basename(path) in _WRITTEN:
+        known = path in self._watch.before or any(f"{path}/".startswith(f"{each}/") for each in self._aside)
+        if known or "/.git/" in path or os.path.basename(path) in _WRITTEN:
             return
         self._aside.add(path)
         what = f"`{path}` appeared and was gone again: other programs run files of this name by themselves"

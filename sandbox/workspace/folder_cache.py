@@ -87,7 +87,7 @@ class FolderTree:
 
     def renew(self, secret: Match, *, everything: bool) -> None:
         """Make `folders` true again."""
-        started, known, found, self.read = now(), self.folders, {}, 0
+        started, known, renewed, self.read = now(), self.folders, {}, 0
         self.counted_now = everything
         if self._unchanged(everything):
             if everything:
@@ -114,22 +114,22 @@ class FolderTree:
                     continue
                 self.read += 1
                 changed = changed or not folder[4] or folder != before
-            found[path] = folder
+            renewed[path] = folder
             if folder[5]:
                 pending += [f"{path}/{name}" for name in folder[5]]
-        if changed or len(found) != len(known):
+        if changed or len(renewed) != len(known):
             self.version = next(_versions)
-            self.files = sum(folder[9] for folder in found.values())
-            self._names = {path: names for path, names in self._names.items() if path in found}
+            self.files = sum(folder[9] for folder in renewed.values())
+            self._names = {path: names for path, names in self._names.items() if path in renewed}
         if self.files > FEW:
             self._names.clear()
-        self.folders = found
-        self.linked = tuple(path for path, folder in found.items() if folder[8])
+        self.folders = renewed
+        self.linked = tuple(path for path, folder in renewed.items() if folder[8])
         # One that is named and was not found may be there the next time.
-        whole = bool(found) and len(found) == 1 + sum(len(folder[5]) for folder in found.values())
-        self._believed = whole and all(folder[4] for folder in found.values())
-        few = not self.linked and self._names.keys() == found.keys()
-        self._single = tuple(f"{path}/{name}" for path in found for name in self._names[path]) if few else None
+        whole = bool(renewed) and len(renewed) == 1 + sum(len(folder[5]) for folder in renewed.values())
+        self._believed = whole and all(folder[4] for folder in renewed.values())
+        few = not self.linked and self._names.keys() == renewed.keys()
+        self._single = tuple(f"{path}/{name}" for path in renewed for name in self._names[path]) if few else None
         if everything:
             self.counted = started
 

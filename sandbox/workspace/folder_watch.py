@@ -141,10 +141,10 @@ class FolderWatch:
 
     def begin(self) -> bool:
         """Take an inotify instance. Returns True for one of an earlier command, with its folders and old events."""
-        kept = next((each for each in reversed(_idle) if each[0] == self._tops), None)
-        if kept is not None:
-            _idle.remove(kept)
-            self._inotify = kept[1]
+        idle = next((each for each in reversed(_idle) if each[0] == self._tops), None)
+        if idle is not None:
+            _idle.remove(idle)
+            self._inotify = idle[1]
             return True
         try:
             self._inotify = Inotify()

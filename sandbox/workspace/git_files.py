@@ -133,5 +133,5 @@ def _pointer(content: bytes, path: str, workspace: str) -> bool:
         place = os.path.normpath(os.path.join(os.path.dirname(path), gitdir_target(content)))
     except GitConfigError:
         return False
-    kept = re.search(r"/\.git/(?:worktrees|modules)/", place)
-    return kept is not None and inside(place, workspace) and os.path.realpath(place) == place
+    match = re.search(r"/\.git/(?:worktrees|modules)/", place)
+    return match is not None and inside(place, workspace) and os.path.realpath(place) == place

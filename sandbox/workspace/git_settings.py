@@ -83,17 +83,17 @@ def git_folders(root: str) -> tuple[GitFolder, ...]:
     """Return what Git may use as the repository of the working tree `root`: its `.git`, what a `.git` file names, and
     `root` itself where it looks like a repository. Raises UncertainSettingsError."""
     dot = f"{root}/.git"
-    found = []
+    folders = []
     if os.path.isdir(dot):
-        found.append(_git_folder(dot))
+        folders.append(_git_folder(dot))
     elif (content := read_file(dot)) is not None:
         try:
-            found.append(_git_folder(real_path(os.path.join(root, gitdir_target(content)))))
+            folders.append(_git_folder(real_path(os.path.join(root, gitdir_target(content)))))
         except GitConfigError as error:
             raise UncertainSettingsError(f"lie elsewhere: `.git` {error}") from None
     if is_repository(root):
-        found.append(_git_folder(root))
-    return tuple(found)
+        folders.append(_git_folder(root))
+    return tuple(folders)
 
 
 def is_repository(folder: str) -> bool:
@@ -143,16 +143,16 @@ def possible_with_includes(paths: Iterable[str], home: str, most: int) -> Iterat
     Unlike `with_includes`, text that is not certain is read line by line, and nothing raises: files beyond the first
     100, and bytes beyond the first `most` of a file, do not count. The included file is that of `included_place`.
     """
-    left, seen = list(paths), set[str]()
-    while left and len(seen) < _MOST_POSSIBLE:
-        path = left.pop()
+    pending, seen = list(paths), set[str]()
+    while pending and len(seen) < _MOST_POSSIBLE:
+        path = pending.pop()
         if path in seen:
             continue
         seen.add(path)
         for name, value in possible_settings(read_start(path, most, follow=True)):
             place = included_place(name, value, os.path.dirname(path), home)
             if place:
-                left.append(place)
+                pending.append(place)
             yield name, value, place
 
 
@@ -278,7 +278,7 @@ def named(folder: str, top: str) -> set[str]:
     `top` is the folder from which relative paths count. The results are plain joined paths: they may lead anywhere, or
     to nothing.
     """
-    found: set[str] = set()
+    named_paths: set[str] = set()
     home = os.path.expanduser("~")
     for name, value, included in possible_with_includes(
         (f"{folder}/config", f"{folder}/config.worktree"), home, _MOST_BYTES
@@ -292,5 +292,5 @@ def named(folder: str, top: str) -> set[str]:
             places = {located(path, top, home) for path in paths(kind, value, {"HOME": home})} - {""}
         if kind is SettingKind.HOOKS:  # the worktree, or more, stays writable: what Git looks for in it does not
             places |= {f"{place}/{hook}" for place in places if inside(top, place) for hook in HOOKS}
-        found |= places
-    return found
+        named_paths |= places
+    return named_paths

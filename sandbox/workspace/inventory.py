@@ -91,8 +91,10 @@ class AutorunInventory:
     def findings(self, changes: Changes) -> dict[str, Finding]:
         """Return the paths of `changes` that count, each with why."""
         before, after = _Tree(self._top, {}), _Tree(self._top, changes)
-        found = {path: Finding(BY_NAME) for path, node in changes.items() if self.named(path) or _pointer(path, node)}
-        found |= {path: Finding(_LINKED) for path, node in changes.items() if self._leads(path, node, after)}
+        findings = {
+            path: Finding(BY_NAME) for path, node in changes.items() if self.named(path) or _pointer(path, node)
+        }
+        findings |= {path: Finding(_LINKED) for path, node in changes.items() if self._leads(path, node, after)}
         below: dict[str, list[str]] = {}
         for path in changes:
             for folder in _above(path):
@@ -108,8 +110,8 @@ class AutorunInventory:
             if after.repository(folder) and not before.certain(folder) and self._holds_obeyed(folder, before):
                 obeyed = {**_completing(folder, paths), **obeyed}
             for path, finding in obeyed.items():
-                found.setdefault(path, finding)
-        return {**self._led(changes, before), **found}
+                findings.setdefault(path, finding)
+        return {**self._led(changes, before), **findings}
 
     def _leads(self, path: str, node: TreeNode | None, after: "_Tree") -> bool:
         """Return True for a link above the last name of a pattern (`.hg` of `.hg/hgrc`) that is hidden, or behind which
@@ -127,14 +129,14 @@ class AutorunInventory:
 
     def _led(self, changes: Changes, before: "_Tree") -> dict[str, Finding]:
         """Return changes that complete a repository because one of its names is a link that leads to them."""
-        found: dict[str, Finding] = {}
+        findings: dict[str, Finding] = {}
         for folder in (_below(self._top, place) for place in self._repositories):
             if before.certain(folder) or not self._holds_obeyed(folder, before):
                 continue
             for place in (before.led(f"{folder}/{name}") for name in SHAPE):
                 near = (path for path in changes if place and (inside(path, place) or inside(place, path)))
-                found |= {path: Finding(_completed(folder), True) for path in near}
-        return found
+                findings |= {path: Finding(_completed(folder), True) for path in near}
+        return findings
 
     def _inside(self, folder: str, paths: Iterable[str]) -> dict[str, Finding]:
         """Return the members of `paths` that Git obeys if `folder` is the inside of a repository."""

@@ -36,12 +36,12 @@ def expanded_pattern(root: str, pattern: str) -> list[str]:
 
 def marks(paths: tuple[str, ...]) -> tuple[tuple[str, int, int, int], ...]:
     """Return (path, device, number, birth) of each. A number alone is reused soon, and mounts follow the file."""
-    found = []
+    identities = []
     for path in paths:
         if _statx is None:
             with contextlib.suppress(OSError):  # gone meanwhile
                 status = os.lstat(path)
-                found.append((path, status.st_dev, status.st_ino, getattr(status, "st_birthtime_ns", 0)))
+                identities.append((path, status.st_dev, status.st_ino, getattr(status, "st_birthtime_ns", 0)))
             continue
         answer = ctypes.create_string_buffer(256)
         if _statx(_AT_FDCWD, os.fsencode(path), _AT_SYMLINK_NOFOLLOW, _STATX, answer) != 0:
@@ -50,8 +50,8 @@ def marks(paths: tuple[str, ...]) -> tuple[tuple[str, int, int, int], ...]:
         # Where no birth is kept, the last change stands for it: that of a folder is its content's, so not for those.
         folder = stat.S_ISDIR(struct.unpack_from("H", answer, 28)[0])
         seconds, fraction = struct.unpack_from("qI", answer, 80 if mask & _BTIME or folder else 96)
-        found.append((path, struct.unpack_from("Q", answer, 136)[0], number, seconds * 10**9 + fraction))
-    return tuple(sorted(found))
+        identities.append((path, struct.unpack_from("Q", answer, 136)[0], number, seconds * 10**9 + fraction))
+    return tuple(sorted(identities))
 
 
 def appearing(root: str, patterns: tuple[str, ...]) -> set[str]:
@@ -61,19 +61,19 @@ def appearing(root: str, patterns: tuple[str, ...]) -> set[str]:
     the last name (`bin` of `bin/hermit`) counts if something lies behind it; a hidden link (`.hg` of `.hg/hgrc`) always
     counts.
     """
-    found = set()
+    paths = set()
     for pattern, path in candidates(root, patterns):
         current = root
         for name in path[len(root) :].strip("/").split("/"):
             current = os.path.join(current, name)
             if os.path.islink(current):
                 if current == path or pattern.startswith((".", "_")) or os.path.lexists(path):
-                    found.add(current)
+                    paths.add(current)
                 break
         else:
             if os.path.lexists(path):
-                found.add(path)
-    return found
+                paths.add(path)
+    return paths
 
 
 def existing(root: str, patterns: tuple[str, ...], workspace: str | None = None) -> list[str]:
@@ -82,14 +82,14 @@ def existing(root: str, patterns: tuple[str, ...], workspace: str | None = None)
     A link, or a path behind one, is replaced by its target in `workspace` (if given), or omitted: a mount would land on
     the target, wherever that is.
     """
-    found = []
+    targets = []
     for _, path in candidates(root, patterns):
         if os.path.lexists(path):
             real = os.path.realpath(path)
             inside = real == path or (workspace and real.startswith(workspace + "/"))
             if inside and os.path.lexists(real):
-                found.append(real)
-    return found
+                targets.append(real)
+    return targets
 
 
 def _present(root: str, patterns: tuple[str, ...]) -> list[str]:
@@ -99,12 +99,12 @@ def _present(root: str, patterns: tuple[str, ...]) -> list[str]:
     except OSError:
         return list(patterns)  # it can be entered perhaps
     plain, wild = _first_names(patterns)
-    found = {name for name in map(str.casefold, names) if name in plain or wild(name)}
-    fit = {name for name in found if wild(name)}
+    first_names = {name for name in map(str.casefold, names) if name in plain or wild(name)}
+    fit = {name for name in first_names if wild(name)}
     return [
         pattern
         for pattern in patterns
-        if (first := pattern.partition("/")[0].casefold()) in found
+        if (first := pattern.partition("/")[0].casefold()) in first_names
         or (fit and any(c in first for c in "*?[") and any(fnmatch.fnmatchcase(name, first) for name in fit))
     ]
 
@@ -141,18 +141,18 @@ class PatternIndex:
 
 def folders_between(top: str, path: str) -> list[str]:
     """Return the folders below `top` that `path` lies in."""
-    found = []
+    folders = []
     while (path := os.path.dirname(path)).startswith(top + "/"):
-        found.append(path)
-    return found
+        folders.append(path)
+    return folders
 
 
 def links_to(path: str) -> list[str]:
     """Return the links that are followed on the way to `path`, the last one included."""
-    found: list[str] = []
-    at, left = "", path.split("/")
-    while left and len(found) < _MOST_LINKS:
-        name = left.pop(0)
+    links: list[str] = []
+    at, pending = "", path.split("/")
+    while pending and len(links) < _MOST_LINKS:
+        name = pending.pop(0)
         if name == "..":
             at = os.path.dirname(at)
         elif name not in ("", "."):
@@ -161,8 +161,8 @@ def links_to(path: str) -> list[str]:
             try:
                 target = os.readlink(at)
             except OSError:
-                return found  # gone meanwhile
-            found.append(at)
+                return links  # gone meanwhile
+            links.append(at)
             at = "" if target.startswith("/") else os.path.dirname(at)
-            left = [*target.split("/"), *left]
-    return found
+            pending = [*target.split("/"), *pending]
+    return links

@@ -294,20 +294,20 @@ def _leads(path: str) -> str:
     return real if os.path.lexists(real) else ""
 
 
-def _certain(tree: FolderTree, found: Scan, locked: tuple[str, ...]) -> bool:
+def _certain(tree: FolderTree, protected: Scan, locked: tuple[str, ...]) -> bool:
     """Return True if the tree has every folder above the locked paths: no link leads there, and none is omitted as
     secret.
     """
     first = {pattern.partition("/")[0] for pattern in (*locked, *inside_git(locked)) if "/" in pattern}
     if any(c in name for name in first for c in "*?["):
         return False
-    for root in (*found.roots, *found.inner):
+    for root in (*protected.roots, *protected.inner):
         folder = tree.folders.get(root)
         if folder is None:
             return False
         if any(os.path.islink(f"{root}/{name}") or name in folder[6] for name in first):
             return False
-    if not all(_known(tree, path) for path in found.named):
+    if not all(_known(tree, path) for path in protected.named):
         return False
     return not any(
         (folder[6] or folder[7] & HAS_LINK) and not first.isdisjoint(path[len(tree.top) :].split("/"))
@@ -368,8 +368,8 @@ def _twins(tree: FolderTree, paths: set[str]) -> set[str]:
 
 def _placed(workspace: str, places: tuple[str, ...]) -> set[str]:
     """Return existing paths, at the places in the workspace to which their links lead."""
-    found = {os.path.realpath(path) for place in places for path in expanded_pattern(workspace, place)}
-    return {path for path in found if path.startswith(workspace + "/") and os.path.lexists(path)}
+    targets = {os.path.realpath(path) for place in places for path in expanded_pattern(workspace, place)}
+    return {path for path in targets if path.startswith(workspace + "/") and os.path.lexists(path)}
 
 
 def _insides(root: str, tree: FolderTree) -> Iterator[str]:

@@ -25,7 +25,7 @@ def secret_names(names: tuple[str, ...], shown: tuple[str, ...]) -> Callable[[st
     judged once.
     """
     secret, public = _matcher(tuple(name for name in names if "/" not in name)), _matcher(shown)
-    below = {folder: _matcher(found) for folder, found in paired(tuple(map(str.lower, names))).items()}
+    below = {folder: _matcher(patterns) for folder, patterns in paired(tuple(map(str.lower, names))).items()}
 
     @lru_cache(maxsize=1 << 16)
     def anywhere(name: str) -> bool:

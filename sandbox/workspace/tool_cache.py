@@ -53,14 +53,14 @@ def ready(kept: str, workspace: str) -> None:
 
 def everything(base: str) -> tuple[WorkspaceCache, ...]:
     """Return the caches of all workspaces, by workspace."""
-    found = []
+    caches = []
     for key in _names(f"{base}/{_ALL}"):
         folder = f"{base}/{_ALL}/{key}"
         workspace = _owner(folder)
         if workspace is not None:
             gone = not os.path.lexists(workspace)
-            found.append(WorkspaceCache(workspace, f"{folder}/{_KEPT}", _size(f"{folder}/{_KEPT}"), gone))
-    return tuple(sorted(found, key=lambda each: each.workspace))
+            caches.append(WorkspaceCache(workspace, f"{folder}/{_KEPT}", _size(f"{folder}/{_KEPT}"), gone))
+    return tuple(sorted(caches, key=lambda each: each.workspace))
 
 
 def clear(kept: str) -> None:
@@ -85,7 +85,7 @@ def _make(kept: str, workspace: str) -> os.stat_result:
             file.write(os.fsencode(workspace))
         with contextlib.suppress(FileExistsError):  # another session was quicker
             os.mkdir(kept, 0o700)
-        found = os.lstat(kept)
+        status = os.lstat(kept)
     except OSError as error:
         raise _unusable(kept, error) from None
     import threading  # only for a new workspace
@@ -93,7 +93,7 @@ def _make(kept: str, workspace: str) -> os.stat_result:
     # Nothing waits for the sweep: a cache may be large. When the program ends first, the next sweep removes the rest.
     base = os.path.dirname(os.path.dirname(folder))
     threading.Thread(target=sweep, args=(base,), name=SWEEPING, daemon=True).start()
-    return found
+    return status
 
 
 def _unusable(kept: str, error: OSError) -> SandboxUnavailable:

@@ -55,8 +55,8 @@ def unified(before: str, after: str, name: str) -> tuple[list[str], int]:
     if before == after:
         return [], 0
     rows = [f"--- {name}", f"+++ {name}", *unified_rows(_lines(before), _lines(after))]
-    shown = [row if len(row) <= LINE_CAP else row[:LINE_CAP] + " [...]" for row in rows[:DIFF_LINES]]
-    return shown, len(rows) - len(shown)
+    visible = [row if len(row) <= LINE_CAP else row[:LINE_CAP] + " [...]" for row in rows[:DIFF_LINES]]
+    return visible, len(rows) - len(visible)
 
 
 def _lines(text: str) -> list[str]:
@@ -112,7 +112,7 @@ def changes(old: "Sequence[Hashable]", new: "Sequence[Hashable]", effort: Effort
     numbers: dict[Hashable, int] = {}
     a = [numbers.setdefault(line, len(numbers)) for line in old]
     b = [numbers.setdefault(line, len(numbers)) for line in new]
-    found: list[Stretch] = []
+    stretches: list[Stretch] = []
     todo = [(0, len(a), 0, len(b))]
     while todo:
         first, last, start, end = todo.pop()
@@ -122,27 +122,27 @@ def changes(old: "Sequence[Hashable]", new: "Sequence[Hashable]", effort: Effort
             last, end = last - 1, end - 1
         if first == last or start == end:
             if first < last or start < end:
-                found.append((first, last, start, end))
+                stretches.append((first, last, start, end))
             continue
         effort.left -= last - first + end - start
         if effort.spent:
-            found.append((first, last, start, end))
+            stretches.append((first, last, start, end))
             continue
         anchors = _anchors(a, b, first, last, start, end)
         if not anchors:
-            found += _shortest(a, b, first, last, start, end, effort)
+            stretches += _shortest(a, b, first, last, start, end, effort)
             continue
         for one, other in anchors:
             todo.append((first, one, start, other))
             first, start = one + 1, other + 1
         todo.append((first, last, start, end))
-    found.sort()
-    return _joined(found)
+    stretches.sort()
+    return _joined(stretches)
 
 
-def _joined(found: list[Stretch]) -> list[Stretch]:
+def _joined(stretches: list[Stretch]) -> list[Stretch]:
     whole: list[Stretch] = []
-    for each in found:
+    for each in stretches:
         if whole and whole[-1][1] == each[0] and whole[-1][3] == each[2]:
             whole[-1] = (whole[-1][0], each[1], whole[-1][2], each[3])
         else:
@@ -162,12 +162,12 @@ def _anchors(a: list[int], b: list[int], first: int, last: int, start: int, end:
         rows.append((one, other, tops[length - 1] if length else -1))
         ends[length : length + 1] = [other]
         tops[length : length + 1] = [len(rows) - 1]
-    found: list[tuple[int, int]] = []
+    anchors: list[tuple[int, int]] = []
     at = tops[-1] if tops else -1
     while at >= 0:
         one, other, at = rows[at]
-        found.append((one, other))
-    return found[::-1]
+        anchors.append((one, other))
+    return anchors[::-1]
 
 
 def _once(lines: list[int], first: int, last: int) -> dict[int, int]:
@@ -205,7 +205,7 @@ def _shortest(a: list[int], b: list[int], first: int, last: int, start: int, end
 
 
 def _traced(steps: list[dict[int, int]], first: int, start: int, x: int, y: int) -> list[Stretch]:
-    found = []
+    stretches = []
     for edits in range(len(steps) - 1, 0, -1):
         reach, k = steps[edits], x - y
         down = k == -edits or (k != edits and reach.get(k - 1, -1) < reach.get(k + 1, -1))
@@ -213,6 +213,6 @@ def _traced(steps: list[dict[int, int]], first: int, start: int, x: int, y: int)
         from_x = reach[before]
         from_y = from_x - before
         one, other = (from_x, from_y)
-        found.append((first + one, first + one + (not down), start + other, start + other + down))
+        stretches.append((first + one, first + one + (not down), start + other, start + other + down))
         x, y = from_x, from_y
-    return found
+    return stretches

@@ -86,8 +86,8 @@ def places(text: str, old: str) -> str:
             numbers.append(line)
         total += 1
         at = text.find(old, at + len(old))
-    shown = ", ".join(str(number) for number in numbers)
-    return f"on lines {shown}" + (f" and {total - _SHOWN:,} more" if total > _SHOWN else "")
+    listed = ", ".join(str(number) for number in numbers)
+    return f"on lines {listed}" + (f" and {total - _SHOWN:,} more" if total > _SHOWN else "")
 
 
 def near_miss(text: str, old: str) -> str:

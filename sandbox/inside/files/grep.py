@@ -118,18 +118,18 @@ def compiled(query: SearchQuery) -> "re.Pattern[str] | str":
 
 def search(query: SearchQuery, regex: "re.Pattern[str]", paths: list[str] | None = None) -> SearchResult:
     """Search by Python's own regular expressions: `paths`, or every file but binary ones and those below `.git`."""
-    found = SearchResult()
+    result = SearchResult()
     try:
         with TimeLimit(query.seconds):
-            for path in _files(query, found) if paths is None else paths:
-                if not _search_one(path, show(path), regex, query, found):
+            for path in _files(query, result) if paths is None else paths:
+                if not _search_one(path, show(path), regex, query, result):
                     break
     except Late:
-        found.late = True
-    return found
+        result.late = True
+    return result
 
 
-def _files(query: SearchQuery, found: SearchResult) -> "Iterator[str]":
+def _files(query: SearchQuery, result: SearchResult) -> "Iterator[str]":
     """Return the files to search, in the order of their names."""
     if not os.path.isdir(query.root):
         yield query.root
@@ -153,7 +153,7 @@ def _files(query: SearchQuery, found: SearchResult) -> "Iterator[str]":
                         reverse=True,
                     )
             except OSError:
-                found.unread += 1  # protected, or it vanished: the answer says how many
+                result.unread += 1  # protected, or it vanished: the answer says how many
                 continue
             todo += [
                 relative + name
@@ -171,14 +171,14 @@ def filter_of(glob: str) -> Pattern:
     return Pattern(glob if "/" in glob.rstrip("/") else f"**/{glob}")
 
 
-def _search_one(path: str, shown: str, regex: "re.Pattern[str]", query: SearchQuery, found: SearchResult) -> bool:
+def _search_one(path: str, label: str, regex: "re.Pattern[str]", query: SearchQuery, result: SearchResult) -> bool:
     """Search one file; False when the answer is full."""
     try:
         if not stat.S_ISREG(os.stat(path, follow_symlinks=path == query.root).st_mode):
             return True
         content, _ = read_capped(path, "cannot search")
     except (Refused, OSError):
-        found.unread += 1
+        result.unread += 1
         return True
     if is_binary(content):
         return True
@@ -189,18 +189,18 @@ def _search_one(path: str, shown: str, regex: "re.Pattern[str]", query: SearchQu
     for index, line in enumerate(lines):
         if not regex.search(line.removesuffix("\r")):
             continue
-        if found.count == query.limit:
-            found.limited = True
+        if result.count == query.limit:
+            result.limited = True
             return False
-        found.count += 1
+        result.count += 1
         if query.files_only:
-            found.files.append((shown, []))
+            result.files.append((label, []))
             return True
         for near in range(max(printed, index - query.context), min(len(lines), index + query.context + 1)):
             matches = near == index or (near > index and regex.search(lines[near].removesuffix("\r")) is not None)
             if matches and near > index:
                 break  # it is counted, and shown, in its own turn
-            if not found.line(shown, near + 1, matches, lines[near].removesuffix("\r")):
+            if not result.line(label, near + 1, matches, lines[near].removesuffix("\r")):
                 return False
             printed = near + 1
     return True

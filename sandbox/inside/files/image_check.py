@@ -22,11 +22,11 @@ def picture(content: bytes) -> ImageKind | None:
     """Return the kind of the image that `content` is; None for what is none, is damaged or cut, or has no pixels."""
     for read in (_png, _jpeg, _gif, _webp):
         try:
-            found = read(content)
+            image = read(content)
         except IndexError:  # it ends inside a field
             continue
-        if found is not None and found[1] > 0 and found[2] > 0:
-            return found
+        if image is not None and image[1] > 0 and image[2] > 0:
+            return image
     return None
 
 

@@ -54,7 +54,7 @@ def glob_files(pattern: str, root: str, seconds: float) -> dict[str, object]:
         raise Refused(what, "it is not a folder", "give the folder as `path` and the rest as `pattern`")
     ends = time.monotonic() + seconds
     glob = Pattern(pattern)
-    found: list[tuple[int, str]] = []
+    matches: list[tuple[int, str]] = []
     total = unread = met = 0
     late = False
     todo = [("", glob.start)]
@@ -75,14 +75,14 @@ def glob_files(pattern: str, root: str, seconds: float) -> dict[str, object]:
                         todo.append((relative, after))
                     elif glob.complete(after):
                         total += 1
-                        found.append((-_changed(entry), relative))
+                        matches.append((-_changed(entry), relative))
         except OSError as error:
             if not folder:
                 raise refusal(error, what) from None
             unread += 1  # counted in the answer: a part of the tree is protected, or vanished
-        if len(found) > 20 * LIST_CAP:
-            found = sorted(found)[:LIST_CAP]
-    names = [show(name) for _, name in sorted(found)[:LIST_CAP]]
+        if len(matches) > 20 * LIST_CAP:
+            matches = sorted(matches)[:LIST_CAP]
+    names = [show(name) for _, name in sorted(matches)[:LIST_CAP]]
     return {"names": names, "total": total, "unread": unread, "late": late}
 
 

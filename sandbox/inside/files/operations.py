@@ -109,8 +109,8 @@ def _grep(query: SearchQuery) -> dict[str, object]:
     return _found(search_by_hand(query, regex, paths), query, "python")
 
 
-def _found(found: SearchResult, query: SearchQuery, engine: str) -> dict[str, object]:
-    if found.late and not found.count:
+def _found(result: SearchResult, query: SearchQuery, engine: str) -> dict[str, object]:
+    if result.late and not result.count:
         raise Refused(
             f"cannot finish the search for `{query.pattern[:200]}`",
             f"after {query.seconds:g} s nothing was found yet",
@@ -118,11 +118,11 @@ def _found(found: SearchResult, query: SearchQuery, engine: str) -> dict[str, ob
         )
     return {
         "engine": engine,
-        "files": [[path, [list(line) for line in lines]] for path, lines in found.files],
-        "count": found.count,
-        "unread": found.unread,
-        "limited": found.limited,
-        "late": found.late,
+        "files": [[path, [list(line) for line in lines]] for path, lines in result.files],
+        "count": result.count,
+        "unread": result.unread,
+        "limited": result.limited,
+        "late": result.late,
     }
 
 

@@ -53,8 +53,8 @@ def read_file(path: str, offset: int, limit: int) -> dict[str, object]:
         "size": size,
         "sha256": None if more else digest(content),
     }
-    if not more and (found := picture(content)) is not None:
-        media, *sides = found
+    if not more and (image := picture(content)) is not None:
+        media, *sides = image
         why = ""
         if len(content) > IMAGE_CAP:
             why = f"the image has {size:,} bytes, and a model takes at most {IMAGE_CAP:,}"

@@ -42,19 +42,19 @@ def search(query: SearchQuery, path: str) -> SearchResult:
     words = ["--files-with-matches"] if query.files_only else [*_LINES, f"--context={query.context}"]
     words += ["--ignore-case"] if query.ignore_case else []
     output, errors, late, full = _run(query, path, [*words, "--regexp", query.pattern])
-    found = SearchResult()
-    found.late = late
+    result = SearchResult()
+    result.late = late
     for line in errors.decode("utf-8", "replace").splitlines():
         if "(os error" in line:
-            found.unread += 1
+            result.unread += 1
         elif line.strip() and not output and not late:
             raise Unusable(_reason(errors))
     if query.files_only:
-        _take_names(output, query, found)
+        _take_names(output, query, result)
     else:
-        _take_lines(output, query, found)
-    found.limited = found.limited or full
-    return found
+        _take_lines(output, query, result)
+    result.limited = result.limited or full
+    return result
 
 
 def files(query: SearchQuery, path: str) -> list[str] | None:
@@ -87,16 +87,16 @@ def _shown(query: SearchQuery, name: bytes) -> str:
     return show(os.path.join(query.root, text.removeprefix("./")) if os.path.isdir(query.root) else query.root)
 
 
-def _take_names(output: bytes, query: SearchQuery, found: SearchResult) -> None:
+def _take_names(output: bytes, query: SearchQuery, result: SearchResult) -> None:
     for name in output.split(b"\0")[:-1]:
-        if found.count == query.limit:
-            found.limited = True
+        if result.count == query.limit:
+            result.limited = True
             return
-        found.count += 1
-        found.files.append((_shown(query, name), []))
+        result.count += 1
+        result.files.append((_shown(query, name), []))
 
 
-def _take_lines(output: bytes, query: SearchQuery, found: SearchResult) -> None:
+def _take_lines(output: bytes, query: SearchQuery, result: SearchResult) -> None:
     """Read `path NUL number (: or -) text` lines. A path may hold a newline, and remarks come in between."""
     at = 0
     while (nul := output.find(b"\0", at)) >= 0:
@@ -110,13 +110,13 @@ def _take_lines(output: bytes, query: SearchQuery, found: SearchResult) -> None:
         if not digits:
             continue  # the output was cut right here
         matches = rest[digits : digits + 1] == b":"
-        if matches and found.count == query.limit:
-            found.limited = True
+        if matches and result.count == query.limit:
+            result.limited = True
             return
         text = rest[digits + 1 :].decode("utf-8", "replace").removesuffix("\r")
-        if not found.line(_shown(query, name), int(rest[:digits]), matches, text):
+        if not result.line(_shown(query, name), int(rest[:digits]), matches, text):
             return
-        found.count += matches
+        result.count += matches
 
 
 def start(words: list[str], folder: str) -> tuple[int, int, int]:
