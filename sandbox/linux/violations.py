@@ -91,7 +91,7 @@ def explain(
 
 
 def _about(path: str, error_text: str, terms: Terms, protected: Scan | None, private: bool) -> Violation | None:
-    """Return the reason why the sandbox may have caused the error `error_text` about `path`; None if the sandbox did not."""
+    """Return the violation that may have caused `error_text` about `path`; None if the sandbox did not cause it."""
     granted = (terms.workspace, *terms.read, *terms.write)
     real = os.path.realpath(path) if any(inside(path, root) for root in granted) else path
     leads = "" if real == path else f"`{path}` leads to "
