@@ -129,7 +129,7 @@ def test_the_caret(script: str, span: tuple[int, int], line: str, column: int, l
 
 @pytest.mark.parametrize("action", [RunArgv(("ls",), "/w"), WriteFile("/w/a", "x")], ids=["argv", "write"])
 def test_without_a_script_there_is_no_caret(action: Action) -> None:
-    assert caret_lines(action, reason(Tier.READ, "because", 0, 2)) == ("  read: because  (command:x:7)",)
+    assert caret_lines(action, reason(Tier.READ, "because", 0, 2)) == ["  read: because  (command:x:7)"]
 
 
 def test_a_very_long_line_is_shown_around_the_words() -> None:
@@ -209,7 +209,7 @@ TOLD = [
 
 @pytest.mark.parametrize(("found", "told", "why"), TOLD, ids=[row[2] for row in TOLD])
 def test_a_reason_says_which_rule_decided_and_once(found: Reason, told: str, why: str) -> None:
-    assert caret_lines(RunArgv(("ls",), "/w"), found) == (f"  {told}",), why
+    assert caret_lines(RunArgv(("ls",), "/w"), found) == [f"  {told}"], why
 
 
 @pytest.mark.threat("T40")
