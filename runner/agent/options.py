@@ -7,11 +7,12 @@ completion (`runner/cli/gate.py`).
 """
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from policy.model.frozen import dataclass
 from policy.model.tier import Mode
 from policy.model.verdict import limit_names
-from runner.problems import usage
+from runner.problems import Stopped, usage
 
 FILE_TOOLS = ("read", "write", "edit", "ls", "glob", "grep")
 
@@ -162,6 +163,11 @@ class Given:
         value = self._values.get(key)
         return value if isinstance(value, str) else None
 
+    def path(self, key: str) -> Path | None:
+        """Return the value of an option that names a file or folder; None if it was not given."""
+        value = self.text(key)
+        return Path(value) if value is not None else None
+
     def texts(self, key: str) -> tuple[str, ...]:
         """Return the values of an option that may be repeated."""
         value = self._values.get(key)
@@ -181,22 +187,22 @@ class Given:
         return any(value not in (None, False, [], ()) for value in self._values.values())
 
 
+def not_known(what: str, why: str, value: str, known: Iterable[str], fix: str) -> Stopped:
+    """Return the usage error for a value that is none of `known`. The fix names a similar one, if there is one."""
+    from runner.text.phrases import nearest  # only for error messages
+
+    return usage(what, why, nearest(value, list(known)) or fix)
+
+
 def least(accept: bool, required: str | None) -> str | None:
     """Return the minimum enforcement that the user asked for, as `sandbox.minimum` spells it; None without one."""
-    if required not in (None, "full", "partial"):
-        from runner.text.phrases import nearest  # only for error messages
-
-        raise usage(
-            f"`--require {required}` is not known",
-            "a sandbox enforces `full` or `partial`",
-            nearest(str(required), ["full", "partial"]) or "write `--require full`",
-        )
+    levels = ("full", "partial")
+    if required is not None and required not in levels:
+        why = "a sandbox enforces `full` or `partial`"
+        raise not_known(f"`--require {required}` is not known", why, required, levels, "write `--require full`")
     if accept and required == "full":
-        raise usage(
-            "`--require full` and `--accept-partial` say the opposite",
-            "only one of them can hold",
-            "leave one of them out",
-        )
+        what = "`--require full` and `--accept-partial` say the opposite"
+        raise usage(what, "only one of them can hold", "leave one of them out")
     return "partial" if accept else required
 
 
@@ -209,15 +215,8 @@ def parse_backend(text: str | None) -> str | None:
     from sandbox.backends import BACKENDS  # loaded only if a backend is named
 
     if text not in BACKENDS:
-        from runner.text.phrases import nearest  # only for error messages
-
-        near = nearest(text, list(BACKENDS))
-        known = ", ".join(BACKENDS)
-        raise usage(
-            f"there is no backend called `{text}`",
-            f"this version has {known}",
-            near or "leave --backend out to get the best one",
-        )
+        why, fix = f"this version has {', '.join(BACKENDS)}", "leave --backend out to get the best one"
+        raise not_known(f"there is no backend called `{text}`", why, text, BACKENDS, fix)
     return text
 
 
@@ -228,8 +227,5 @@ def parse_mode(text: str | None) -> Mode | None:
     try:
         return Mode(text)
     except ValueError:
-        from runner.text.phrases import nearest  # only for error messages
-
-        near = nearest(text, [mode.value for mode in Mode])
-        names = ", ".join(mode.value for mode in Mode)
-        raise usage(f"there is no mode `{text}`", f"the modes are {names}", near or "pick one of them") from None
+        why = f"the modes are {', '.join(Mode)}"
+        raise not_known(f"there is no mode `{text}`", why, text, Mode, "pick one of them") from None

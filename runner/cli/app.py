@@ -2,6 +2,7 @@
 
 import typer
 
+from runner.agent.options import not_known
 from runner.cli.apply import apply
 from runner.cli.audit import audit_app
 from runner.cli.auth import auth_app
@@ -18,7 +19,6 @@ from runner.cli.trust import trust_app
 from runner.cli.undo import undo
 from runner.problems import Exit, Stopped, usage
 from runner.sessions.selection import with_value
-from runner.text.phrases import nearest
 
 CODES = (
     "**Exit codes**  0 done · 1 failed · 2 usage or configuration · 3 policy denied something · "
@@ -103,4 +103,4 @@ def _no_command(name: str, names: list[str]) -> Stopped:
     if " " in name:
         return usage("a prompt needs the command `run`", f"`{name}` is not a command", f'try: agent run "{name}"')
     why = f"the commands are {', '.join(names)}"
-    return usage(f"there is no command `{name}`", why, nearest(name, names) or "see `agent --help`")
+    return not_known(f"there is no command `{name}`", why, name, names, "see `agent --help`")

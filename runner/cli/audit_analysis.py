@@ -17,6 +17,7 @@ import typer
 from policy.model.tier import MATRIX as STANDING
 from policy.model.tier import Matrix, Mode, Ruling, Tier
 from policy.model.verdict import Problem
+from runner.agent.options import not_known
 from runner.audit.decisions import DecisionTrail, deeds
 from runner.audit.log import AuditLog, Place, log_exists
 from runner.audit.query import Query
@@ -24,7 +25,6 @@ from runner.cli.audit_filters import FILE, log_path, terminal_width
 from runner.cli.gate import JSON, switch
 from runner.problems import Exit, Stopped, usage
 from runner.stderr import coloured, say
-from runner.text.phrases import nearest
 from runner.version import VERSION
 
 
@@ -292,8 +292,8 @@ def _tier(name: str) -> "Tier":
 
     known = {tier.label: tier for tier in Tier}
     if name not in known:
-        fix = nearest(name, list(known)) or f"say one of {', '.join(known)}"
-        raise usage(f"there is no tier `{name}`", "--fail-above takes one of the matrix's rows", fix)
+        why, fix = "--fail-above takes one of the matrix's rows", f"say one of {', '.join(known)}"
+        raise not_known(f"there is no tier `{name}`", why, name, known, fix)
     return known[name]
 
 

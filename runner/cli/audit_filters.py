@@ -4,21 +4,21 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from policy.model.tier import Mode, Tier
+from runner.agent.options import not_known
 from runner.audit.chain import AuditError
 from runner.audit.log import AuditLog, Place, is_url
 from runner.audit.query import Query
 from runner.cli.gate import FLAG, completing, with_parameters
 from runner.problems import usage
 from runner.state.paths import PlaceError, private
-from runner.text.phrases import nearest
 
 if TYPE_CHECKING:
     from runner.audit.log import Place
@@ -120,65 +120,49 @@ def filtered(command: Callable[..., int], *, mode: str = "") -> Callable[..., in
     return with_parameters(command, "query", filters, lambda values: query_of(**values))
 
 
-def query_of(
-    *,
-    verdict: Sequence[str] | None = None,
-    denied: bool = False,
-    asked: bool = False,
-    tier: Sequence[str] | None = None,
-    rule: Sequence[str] | None = None,
-    mode: Sequence[str] | None = None,
-    tool: Sequence[str] | None = None,
-    command: Sequence[str] | None = None,
-    path: Sequence[str] | None = None,
-    host: Sequence[str] | None = None,
-    session: Sequence[str] | None = None,
-    workspace: Sequence[str] | None = None,
-    since: str | None = None,
-    until: str | None = None,
-    now: datetime | None = None,
-) -> Query:
-    """Return the query of these flags. Raises a usage error that names the nearest value; `now` is the base of
-    durations.
+def query_of(*, now: datetime | None = None, **flags: Any) -> Query:
+    """Return the query of these flags, which are named as in `FILTERS`. `now` is the base of durations.
+
+    Raises a usage error that names the nearest value.
     """
-    verdicts = _known("--verdict", verdict, VERDICTS, "what was a question is listed by --asked")
-    if denied and "allow" in verdicts:
+    verdicts = _known(flags, "verdict", VERDICTS, "what was a question is listed by --asked")
+    if flags.get("denied") and "allow" in verdicts:
         raise usage("`--denied` and `--verdict allow` stand together", "nothing is both", "leave one of them out")
     clock = now or datetime.now(UTC)
-    first, last = (moment(since, "--since", clock) if since else ""), (moment(until, "--until", clock) if until else "")
+    first, last = (moment(flags[each], f"--{each}", clock) if flags.get(each) else "" for each in ("since", "until"))
     if first and last and last <= first:
         raise usage("the time ends before it begins", f"--since is {first}, --until is {last}", "swap them")
     return Query(
-        verdicts=("deny",) if denied else verdicts,
-        tiers=_known("--tier", tier, TIERS, f"the tiers are {', '.join(TIERS)}"),
-        rules=_said("--rule", rule),
-        modes=_known("--mode", mode, MODES, f"the modes are {', '.join(MODES)}"),
-        tools=_said("--tool", tool),
-        commands=_said("--command", command),
-        paths=tuple(each for given in _said("--path", path) for each in _below(given)),
-        hosts=tuple(each for given in _said("--host", host) for each in _ports(given)),
-        sessions=_said("--session", session),
-        workspaces=tuple(_absolute(given) for given in _said("--workspace", workspace)),
+        verdicts=("deny",) if flags.get("denied") else verdicts,
+        tiers=_known(flags, "tier", TIERS, f"the tiers are {', '.join(TIERS)}"),
+        rules=_said(flags, "rule"),
+        modes=_known(flags, "mode", MODES, f"the modes are {', '.join(MODES)}"),
+        tools=_said(flags, "tool"),
+        commands=_said(flags, "command"),
+        paths=tuple(each for given in _said(flags, "path") for each in _below(given)),
+        hosts=tuple(each for given in _said(flags, "host") for each in _ports(given)),
+        sessions=_said(flags, "session"),
+        workspaces=tuple(_absolute(given) for given in _said(flags, "workspace")),
         since=first,
         until=last,
-        asked=asked,
+        asked=bool(flags.get("asked")),
     )
 
 
-def _said(option: str, values: Sequence[str] | None) -> tuple[str, ...]:
-    for value in values or ():
-        if not value.strip():
-            raise usage(f"`{option}` has no value", "an empty one would be in everything", "name one, or leave it out")
-    return tuple(values or ())
+def _said(flags: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    values: tuple[str, ...] = tuple(flags.get(name) or ())
+    if not all(value.strip() for value in values):
+        raise usage(f"`--{name}` has no value", "an empty one would be in everything", "name one, or leave it out")
+    return values
 
 
-def _known(option: str, values: Sequence[str] | None, names: Sequence[str], why: str) -> tuple[str, ...]:
-
-    for value in _said(option, values):
+def _known(flags: Mapping[str, Any], name: str, names: Sequence[str], why: str) -> tuple[str, ...]:
+    values = _said(flags, name)
+    for value in values:
         if value not in names:
-            fix = nearest(value, list(names)) or f"say one of {', '.join(names)}"
-            raise usage(f"there is no `{option} {value}`", why, fix)
-    return tuple(values or ())
+            fix = f"say one of {', '.join(names)}"
+            raise not_known(f"there is no `--{name} {value}`", why, value, names, fix)
+    return values
 
 
 def _absolute(path: str) -> str:

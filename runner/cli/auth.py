@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from policy.model.verdict import Problem
+from runner.agent.options import not_known
 from runner.cli.gate import CONFIG, CWD, JSON, completing, switch
 from runner.config import Settings, load
 from runner.config.settings import SettingNotice
@@ -18,7 +19,6 @@ from runner.problems import Exit, Stopped, usage
 from runner.providers import PROVIDERS, Remote, reached
 from runner.providers.key_source import KeyFlags, wanted
 from runner.stderr import say
-from runner.text.phrases import nearest
 from runner.text.sanitize import visible
 
 if TYPE_CHECKING:
@@ -245,9 +245,7 @@ def _check(provider: str, account: str | None) -> None:
     if provider not in VARIABLES and provider not in (lent := _lent()):
         known = (*VARIABLES, *lent)
         why = f"keys are kept for {', '.join(f'`{name}`' for name in known)}, and what a `[[credential]]` names"
-        raise usage(
-            f"nobody asks for a key of `{provider}`", why, nearest(provider, list(known)) or "name one of those"
-        )
+        raise not_known(f"nobody asks for a key of `{provider}`", why, provider, known, "name one of those")
     if account is not None and not is_account(account):
         why = "a name has letters, digits and `._@+-`, begins with a letter or digit, and is 64 characters long at most"
         raise usage("the name of the account cannot be used", why, "choose another name")

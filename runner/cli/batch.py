@@ -71,7 +71,7 @@ def run(given: Given, tasks: TASKS) -> int:
     from runner.frontends.batch.pool import BatchLimits
     from runner.frontends.batch.task import Budget
 
-    engine, config, copies = given.text("engine"), given.text("config"), given.text("copies")
+    engine, config, copies = given.text("engine"), given.path("config"), given.path("copies")
     if engine is not None and engine != "ray" and not engine.startswith("ray://"):
         raise usage(f"there is no engine `{engine}`", "it is `ray`, or ray://HOST:PORT", "correct it, or leave it out")
     if engine is not None and (config is not None or copies is not None):
@@ -85,7 +85,7 @@ def run(given: Given, tasks: TASKS) -> int:
     cost, whole, each = given.text("max_cost"), given.text("timeout"), given.text("task_timeout")
     args = BatchArgs(
         tasks,
-        _path(given.text("out")),
+        given.path("out"),
         BatchLimits(
             given.number("jobs") or cores(),
             given.switch("fail_fast"),
@@ -94,13 +94,13 @@ def run(given: Given, tasks: TASKS) -> int:
         ),
         model=given.text("model"),
         mode=mode.value if mode else None,
-        cwd=_path(given.text("cwd")),
+        cwd=given.path("cwd"),
         budget=Budget(
             turns=given.number("max_turns"),
             seconds=parse_seconds(each, "--task-timeout") if each is not None else None,
         ),
-        config=_path(config),
-        copies=_path(copies),
+        config=config,
+        copies=copies,
         engine=engine,
         account=given.text("account"),
         retry_failed=given.switch("retry_failed"),
@@ -109,10 +109,6 @@ def run(given: Given, tasks: TASKS) -> int:
         json=given.switch("json"),
     )
     return start(args)
-
-
-def _path(text: str | None) -> Path | None:
-    return Path(text) if text is not None else None
 
 
 @batch_app.command("check")

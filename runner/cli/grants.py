@@ -13,11 +13,11 @@ from policy.grants.grant import Grant, GrantScope
 from policy.model.profile import Source
 from policy.model.tier import Ruling
 from policy.model.verdict import Ask, Deny, Problem
+from runner.agent.options import not_known
 from runner.cli.gate import JSON, MODE, print_notices, switch
 from runner.gate.grants.text import about, labelled_fields, lines
 from runner.problems import Exit, Stopped, usage
 from runner.state.paths import PlaceError, private, state_dir
-from runner.text.phrases import nearest
 from runner.text.sanitize import visible
 
 HELP = """List the answers that were remembered, look at one, take one back.
@@ -261,7 +261,7 @@ def _stored() -> tuple[Grant, ...]:
 
     if not os.path.lexists(private(os.environ)[0]):
         return ()
-    held = grant_file(_folder()).read()
+    held = grant_file(state_dir(os.environ)).read()
     print_notices(held.notices)
     return held.value
 
@@ -269,14 +269,9 @@ def _stored() -> tuple[Grant, ...]:
 def _change(edit: GrantEdit) -> tuple[Grant, ...]:
     from runner.gate.grants.store import grant_file
 
-    answer, notices = grant_file(_folder()).change(edit)
+    answer, notices = grant_file(state_dir(os.environ)).change(edit)
     print_notices(notices)
     return answer
-
-
-def _folder() -> Path:
-
-    return state_dir(os.environ)
 
 
 def _here(workspace: str | None) -> str:
@@ -285,14 +280,9 @@ def _here(workspace: str | None) -> str:
 
 
 def _unknown(name: str) -> Stopped:
-
     known = [grant.id for grant in _stored()]
-    why = "no grant has that name" if known else "nothing was remembered"
-    return usage(
-        f"there is no grant `{visible(name, lines=False)}`",
-        why,
-        nearest(name, known) or "see `agent grants list --all`",
-    )
+    what, why = f"there is no grant `{visible(name, lines=False)}`", "no grant has that name"
+    return not_known(what, why if known else "nothing was remembered", name, known, "see `agent grants list --all`")
 
 
 # As JSON

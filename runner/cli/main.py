@@ -62,7 +62,11 @@ def _dispatch(words: list[str]) -> int:
         if not wants_help(words[1:]):  # help and completion come from typer; running does not wait for its import
             try:
                 args = parse_gate(words[0], words[1:])
-                return _exec(args) if words[0] == "exec" else _why(args)
+                if words[0] == "exec":
+                    return _exec(args)
+                from runner.frontends.exec.why import run_why
+
+                return run_why(args)
             finally:
                 gc.freeze()  # the same for the last collection, which the interpreter makes on its way out
     if words[:2] == ["sandbox", "show"]:
@@ -92,12 +96,6 @@ def _exec(args: "GateArgs") -> int:
         return run_exec(args, spare)
 
 
-def _why(args: "GateArgs") -> int:
-    from runner.frontends.exec.why import run_why
-
-    return run_why(args)
-
-
 def _refuse_strangers() -> None:
     """Refuse to run with foreign packages.
 
@@ -108,7 +106,10 @@ def _refuse_strangers() -> None:
     from importlib.util import find_spec
 
     home = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
-    here = os.path.realpath(os.getcwd()) if _folder_exists() else None
+    try:
+        here = os.path.realpath(os.getcwd())
+    except OSError:  # the current folder does not exist any more
+        here = None
     if here != home:
         sys.path[:] = [entry for entry in sys.path if os.path.realpath(entry or ".") != here]
     for name in ("policy", "sandbox", "tools", "runner"):
@@ -117,16 +118,6 @@ def _refuse_strangers() -> None:
         found = os.path.dirname(os.path.dirname(os.path.realpath(origin))) if origin else None
         if found != home:
             _refuse(name, found, home)
-
-
-def _folder_exists() -> bool:
-    import os
-
-    try:
-        os.getcwd()
-    except OSError:
-        return False
-    return True
 
 
 def _refuse(name: str, found: str | None, home: str) -> None:

@@ -2,7 +2,6 @@
 
 import os
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -35,8 +34,7 @@ def run(given: Given, prompt: PROMPT = None) -> int:
         agent run --json --input json                requests of a program, one JSON object a line
     """
     args, format = run_args(given), given.text("input") or "text"
-    file = given.text("prompt_file")
-    prompt_file = Path(file) if file is not None else None
+    prompt_file = given.path("prompt_file")
     if format not in ("text", "json"):
         raise usage(f"there is no input format `{format}`", "the formats are text and json", "write `--input json`")
     if format == "json":
@@ -111,12 +109,11 @@ def ci(given: Given, prompt: PROMPT = None) -> int:
     from runner.frontends.ci.run import OUTPUTS, start_ci
 
     args = replace(run_args(given), unattended=True, selection=SessionSelection(unkept=True))
-    prompt_file = given.text("prompt_file")
     return start_ci(
         args,
         {option: given.text(option.removeprefix("--")) for option in OUTPUTS},
         prompt,
-        Path(prompt_file) if prompt_file is not None else None,
+        given.path("prompt_file"),
         review=given.switch("review"),
         ignored=given.switch("patch_ignored"),
         inside_too=given.switch("files_in_workspace"),

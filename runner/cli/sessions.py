@@ -75,7 +75,7 @@ def listing(all: ALL = False, json: JSON = False, cwd: CWD = None) -> int:
     from runner.sessions.store import SessionStore
     from runner.sessions.summary import row, summarize_sessions
 
-    stores = SessionStore.all(_state()) if all else [_store(cwd)]
+    stores = SessionStore.all(state_dir(os.environ)) if all else [_store(cwd)]
     empty = True
     for store in stores:
         where = None
@@ -107,7 +107,7 @@ def show(id: ID, json: JSON = False) -> int:
     """
     from runner.sessions.export import as_lines, as_text, reading
 
-    with reading(_state(), id) as session:
+    with reading(state_dir(os.environ), id) as session:
         for line in as_lines(session) if json else as_text(session):
             print(line)
     return Exit.DONE
@@ -135,7 +135,7 @@ def export(
     from runner.sessions.export import FORMATS, reading, write_new
 
     writer = FORMATS[format.value]
-    with reading(_state(), id) as session:
+    with reading(state_dir(os.environ), id) as session:
         if out is not None:
             write_new(out, writer(session))
             return Exit.DONE
@@ -167,7 +167,7 @@ def remove(
     """
     from runner.sessions.store import SessionError, SessionStore, choose, remove_session
 
-    state = _state()
+    state = state_dir(os.environ)
     if bool(ids) == (older_than is not None):
         why = "either ids say it, or `--older-than`" if ids else "neither an id nor `--older-than` was given"
         raise usage("it is not clear what to remove", why, "see `agent sessions list`")
@@ -197,16 +197,11 @@ def _age(text: str) -> int:
     return int(found[1]) * _AGES[found[2]]
 
 
-def _state() -> Path:
-
-    return state_dir(os.environ)
-
-
 def _store(cwd: str | None) -> "SessionStore":
     from runner.gate.gate import folder
     from runner.sessions.store import SessionStore
 
-    return SessionStore.of(_state(), workspace_of(str(folder(cwd)), os.path.realpath(home(os.environ))))
+    return SessionStore.of(state_dir(os.environ), workspace_of(str(folder(cwd)), os.path.realpath(home(os.environ))))
 
 
 def _width() -> int:

@@ -4,7 +4,7 @@
 
 from typing import TYPE_CHECKING
 
-from runner.agent.options import FILE_TOOLS, Given, least, options_of, parse_backend, parse_mode
+from runner.agent.options import FILE_TOOLS, Given, least, not_known, options_of, parse_backend, parse_mode
 from runner.problems import usage
 
 if TYPE_CHECKING:
@@ -49,7 +49,9 @@ def parse_gate(command: str, words: list[str]) -> "GateArgs":
         if name not in known:
             if plain:  # `agent exec ls -la`: the quotes are missing, not an option
                 _check_form(command, [*plain, word, *queue], None)
-            raise _unknown(command, name, list(known))
+            what, why = f"`agent {command}` has no option `{name}`", f"it knows {', '.join(known)}"
+            fix = f"see `agent {command} --help`; a script or program that starts with `-` goes after `--`"
+            raise not_known(what, why, name, known, fix)
         takes = known[name].metavar
         if takes and not sign:
             if not queue:
@@ -94,14 +96,9 @@ def _tool(name: str | None, argv: tuple[str, ...] | None, path: str | None) -> s
             return None
         raise usage("`--path` stands without `--tool`", "a script says itself what it touches", "add `--tool read`")
     if name not in FILE_TOOLS or argv is not None:
-        from runner.text.phrases import nearest  # only for error messages
-
-        near = nearest(name, list(FILE_TOOLS))
-        raise usage(
-            f"`--tool {name}` cannot be explained" if argv is None else "`--tool` stands with the words of a program",
-            f"the file tools are {', '.join(FILE_TOOLS)}; a command is given as a script",
-            near or "write for example `agent why --tool write --path notes.txt`",
-        )
+        what = f"`--tool {name}` cannot be explained" if argv is None else "`--tool` stands with the words of a program"
+        why = f"the file tools are {', '.join(FILE_TOOLS)}; a command is given as a script"
+        raise not_known(what, why, name, FILE_TOOLS, "write for example `agent why --tool write --path notes.txt`")
     return name
 
 
@@ -128,11 +125,3 @@ def _check_form(command: str, plain: list[str], argv: tuple[str, ...] | None) ->
             "joining them would be a guess about the quotes you meant",
             f"write `agent {command} '{joined}'` for a script, or `agent {command} -- {joined}` for one program",
         )
-
-
-def _unknown(command: str, name: str, known: list[str]) -> Exception:
-    from runner.text.phrases import nearest  # only for error messages
-
-    near = nearest(name, known)
-    fix = near or f"see `agent {command} --help`; a script or program that starts with `-` goes after `--`"
-    return usage(f"`agent {command}` has no option `{name}`", f"it knows {', '.join(known)}", fix)
