@@ -150,7 +150,6 @@ def prepare_options(
 
     from runner.agent.context_sources import read_context
     from runner.agent.open_session import SessionOptions
-    from runner.config.amounts import apply_limits
     from runner.config.trust.session_check import Wish, started, workspace_at
     from runner.gate.gate import folder, refuse_folder
 
@@ -174,18 +173,7 @@ def prepare_options(
         settings, instructions, brought = started(wish, settings, os.environ, lambda trusted: again(trusted=trusted))
     told = read_context(brought, os.environ, skilled=bool(settings.value("skills")))
     settings = replace(settings, notices=(*settings.notices, *told.notices))
-    flags = flag_settings(
-        mode=args.mode,
-        model=args.model,
-        fallback=args.fallback,
-        max_turns=args.budget.turns,
-        budget=args.budget.given_options(),
-        least=args.least,
-        no_instructions=args.no_instructions,
-        limits=args.limits,
-        total=apply_limits(settings.profile.limits, args.limits),
-    )
-    settings = with_flags(settings, flags)
+    settings = with_options(settings, args)
     options = SessionOptions(
         cwd=cwd,
         unattended=unattended,
@@ -199,6 +187,24 @@ def prepare_options(
         context=told.context,
     )
     return options, settings
+
+
+def with_options(settings: "Settings", args: RunArgs) -> "Settings":
+    """Return `settings` with the options of a command line as the highest layer. Raise a usage error."""
+    from runner.config.amounts import apply_limits
+
+    flags = flag_settings(
+        mode=args.mode,
+        model=args.model,
+        fallback=args.fallback,
+        max_turns=args.budget.turns,
+        budget=args.budget.given_options(),
+        least=args.least,
+        no_instructions=args.no_instructions,
+        limits=args.limits,
+        total=apply_limits(settings.profile.limits, args.limits),
+    )
+    return with_flags(settings, flags)
 
 
 def chosen_model(args: RunArgs, settings: "Settings", cwd: Path, given: "Secret | None" = None) -> "OpenModel":

@@ -5,6 +5,8 @@ Every front end renders the same value: the screen, plain lines, and JSON. All t
 
 import re
 from collections.abc import Iterable
+from itertools import groupby
+from operator import itemgetter
 
 from policy.describe.phrases import Around, near
 from policy.describe.summary import caveats, summarize
@@ -195,17 +197,12 @@ def marked(script: str, reasons: Iterable[Reason]) -> tuple[str, tuple[Mark, ...
             level[start:end] = [reason.tier] * max(end - start, 0)
     shown = _spelled(script)
     marks: list[Mark] = []
-    place, at = 0, 0
-    while at < len(shown):
-        end = at
-        while end < len(shown) and level[end] is level[at]:
-            end += 1
-        piece = "".join(shown[at:end])
-        tier = level[at]
+    place = 0
+    for tier, pairs in groupby(zip(shown, level, strict=True), key=itemgetter(1)):
+        piece = "".join(char for char, _ in pairs)
         if tier is not None and piece.strip():
             marks.append(Mark(place, place + len(piece), tier, piece))
         place += len(piece)
-        at = end
     return "".join(shown), tuple(marks)
 
 

@@ -5,7 +5,9 @@ from typing import Annotated
 
 import typer
 
+from runner.agent.startup import RunArgs
 from runner.cli.gate import CONFIG, CWD, JSON, LIMIT, MODE, UNATTENDED, completing, switch
+from runner.engine.limit_settings import BudgetFlags
 
 HELP = """Look at the configuration, check it, and change it.
 
@@ -68,10 +70,18 @@ def show(
         agent config show --effective --mode plan --limit wall=30s
         agent config show --json | jq '.values["limits.wall"].from'
     """
-    from runner.cli.config_actions import Options, run_show
+    from runner.cli.config_actions import run_show
 
-    options = Options(mode, model, max_turns, tuple(limit or ()), config, unattended, cwd)
-    return run_show(key, options, effective=effective, as_json=json)
+    args = RunArgs(
+        mode=mode,
+        model=model,
+        budget=BudgetFlags(max_turns),
+        limits=tuple(limit or ()),
+        config=config,
+        unattended=unattended,
+        cwd=cwd,
+    )
+    return run_show(key, args, effective=effective, as_json=json)
 
 
 @config_app.command("check")

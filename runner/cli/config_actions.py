@@ -6,15 +6,13 @@ from collections.abc import Mapping
 from json import dumps
 from pathlib import Path
 
-from policy.model.frozen import dataclass
-from policy.model.tier import Mode
 from policy.toml.lines import lines_of
 from policy.toml.schema import KeyPath, dotted, value_type_of
+from runner.agent.startup import RunArgs, with_options
 from runner.config import Settings, load
-from runner.config.amounts import apply_limits
 from runner.config.edit import migrated, with_value, without, write, written
 from runner.config.lint import check_file, check_here
-from runner.config.load import WHOSE, files, flag_settings, settings_bytes, with_flags
+from runner.config.load import WHOSE, files, settings_bytes
 from runner.config.read_layer import as_text
 from runner.config.schema import SHAPES, Key, key_of
 from runner.config.settings import ConfigError, ConfigLayer
@@ -33,29 +31,10 @@ from runner.text.phrases import many
 from runner.text.sanitize import visible
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """Options of a session whose effect on the configuration is to be shown."""
-
-    mode: Mode | None = None
-    model: str | None = None
-    max_turns: int | None = None
-    limits: tuple[str, ...] = ()
-    config: str | None = None
-    unattended: bool = False
-    cwd: str | None = None
-
-
-def run_show(key: str | None, options: Options, *, effective: bool, as_json: bool) -> int:
-    """Print what is in force; answers the exit code."""
-
-    where = folder(options.cwd)
-    settings = _load(where, options.config, unattended=options.unattended)
-    total = apply_limits(settings.profile.limits, options.limits)
-    flags = flag_settings(
-        mode=options.mode, model=options.model, max_turns=options.max_turns, limits=options.limits, total=total
-    )
-    settings = with_flags(settings, flags)
+def run_show(key: str | None, args: RunArgs, *, effective: bool, as_json: bool) -> int:
+    """Print the settings in force with the options of a session, and return the exit code."""
+    where = folder(args.cwd)
+    settings = with_options(_load(where, args.config, unattended=args.unattended), args)
     found, lists = shown(settings, key), entries(settings, key)
     alone = key is not None and len(found) == 1 and ".".join(found[0].path) == key.replace('"', "") and not lists
     if as_json:

@@ -125,7 +125,10 @@ def _read_stdin(deadline: float) -> bytes | None:
         wait = deadline - waited if told or size else min(_PATIENCE - waited, deadline - waited)
         if not select.select([0], [], [], max(wait, 0))[0]:
             if time.monotonic() - started >= deadline:
-                raise Stopped(_endless(deadline), Exit.LIMIT)
+                what = f"standard input did not end within {deadline:g} s"
+                why = "another process holds the pipe open, and a command starts only when its input is complete"
+                fix = "add `< /dev/null` when the command needs no input, or raise the time with --timeout"
+                raise Stopped(Problem(what, why, fix), Exit.LIMIT)
             if not told:
                 told = True
                 say("agent: waiting for the end of standard input (nothing to give? add `< /dev/null`)")
@@ -135,21 +138,8 @@ def _read_stdin(deadline: float) -> bytes | None:
             return b"".join(parts)
         size += len(chunk)
         if size > STDIN_LIMIT:
-            raise Stopped(_too_long(), Exit.LIMIT)
+            what = f"standard input is longer than {STDIN_LIMIT >> 20} MB"
+            why = "input is kept in memory until the command starts"
+            fix = "put it into a file in the workspace and let the command read that"
+            raise Stopped(Problem(what, why, fix), Exit.LIMIT)
         parts.append(chunk)
-
-
-def _endless(deadline: float) -> Problem:
-    return Problem(
-        f"standard input did not end within {deadline:g} s",
-        "another process holds the pipe open, and a command starts only when its input is complete",
-        "add `< /dev/null` when the command needs no input, or raise the time with --timeout",
-    )
-
-
-def _too_long() -> Problem:
-    return Problem(
-        f"standard input is longer than {STDIN_LIMIT >> 20} MB",
-        "input is kept in memory until the command starts",
-        "put it into a file in the workspace and let the command read that",
-    )
