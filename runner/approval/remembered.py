@@ -175,14 +175,12 @@ class GrantLookup:
 def recalled(context: EvaluationContext, assessment: Assessment, verdict: Verdict, store: GrantStore) -> GrantLookup:
     """Apply the remembered answers in `store` to a verdict. Reads and denials never are a question."""
     question = verdict if isinstance(verdict, Ask) else None
-    if isinstance(verdict, Deny) or (assessment.tiers[0] is Tier.READ and not assessment.asked):
-        return GrantLookup(context, assessment, verdict, (), question)
-    grants = store.live()
+    reads = assessment.tiers[0] is Tier.READ and not assessment.asked
+    grants = () if isinstance(verdict, Deny) or reads else store.live()
     if not grants:
         return GrantLookup(context, assessment, verdict, (), question)
     found = resolve(context, assessment, verdict, grants)
-    if isinstance(found.verdict, Ask):
-        question = found.verdict
+    question = found.verdict if isinstance(found.verdict, Ask) else question
     return GrantLookup(found.context, found.assessment, found.verdict, found.by, question)
 
 

@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem, ProblemError
+from runner.text.strict_json import DuplicateNameError, parse_strictly
 from sandbox.inside.regular_file import NotRegularError, open_regular, read_descriptor
 
 _LARGEST = 16 << 20  # bytes
@@ -128,7 +129,9 @@ class StateFile(Generic[_Value]):
         if len(data) > _LARGEST:
             raise ValueError("it is too long")
         try:
-            content = json.loads(data.decode("utf-8"), object_pairs_hook=_once, parse_constant=_no_number)
+            content = parse_strictly(data.decode("utf-8"))
+        except DuplicateNameError:
+            raise ValueError("a key stands in it twice") from None
         except RecursionError:
             raise ValueError("it is nested too deeply") from None
         if not isinstance(content, dict):
@@ -259,17 +262,3 @@ def _plain(error: ValueError) -> str:
     if isinstance(error, UnicodeDecodeError):
         return "it is not UTF-8 text"
     return str(error) or "it is not what ringfence writes"
-
-
-def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """Return the object. Raise ValueError for a duplicate key, of which readers use different values (RFC 8259, section
-    4).
-    """
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a key stands in it twice")
-    return found
-
-
-def _no_number(text: str) -> object:
-    raise ValueError(f"`{text}` is no number of JSON")

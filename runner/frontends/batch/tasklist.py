@@ -15,6 +15,7 @@ from runner.config.amounts import parse_seconds
 from runner.frontends.batch.task import Budget, Task
 from runner.problems import Exit, Stopped
 from runner.text.phrases import nearest
+from runner.text.strict_json import parse_strictly
 
 LARGEST = 256 << 20  # bytes of a list
 _LONGEST_PROMPT = 1 << 20
@@ -128,7 +129,7 @@ def _task(number: int, raw: bytes, defaults: Defaults) -> Task:
 
 def _line(raw: bytes) -> Line:
     try:
-        found = json.loads(raw.decode("utf-8"), object_pairs_hook=_pairs, parse_constant=_no_number)
+        found = parse_strictly(raw.decode("utf-8"))
     except UnicodeDecodeError:
         raise _Wrong("it is not UTF-8 text", "save the list as UTF-8") from None
     except RecursionError:
@@ -170,18 +171,6 @@ _FIXES = {
     "max_cost": "write US dollars as a number, such as 0.5",
     "metadata": 'write an object, such as {"suite": "nightly"}',
 }
-
-
-def _pairs(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        twice = next(name for place, (name, _) in enumerate(pairs) if name in dict(pairs[:place]))
-        raise ValueError(f"`{twice}` stands in it twice")
-    return found
-
-
-def _no_number(text: str) -> object:
-    raise ValueError(f"`{text}` is no number of JSON")
 
 
 def _seconds(text: str | float | None) -> float | None:

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from policy.model.tier import Mode
 from policy.model.verdict import Problem
 from runner.agent.startup import RunArgs, SessionStart, chosen_model, opener, prepare_options, with_session
+from runner.approval.approver import Unattended
 from runner.audit.chain import AuditError
 from runner.audit.log import log_place
 from runner.changes.review.tree_diff import Deadline
@@ -35,7 +36,6 @@ from runner.stderr import print_problem, unexpected
 if TYPE_CHECKING:
     from runner.agent.open_session import SessionOptions
     from runner.changes.review.session import Review
-    from runner.providers import OpenModel
 
 
 OUTPUTS = ("--events", "--summary", "--sarif", "--patch", "--seal", "--result")  # the order in which they are opened
@@ -118,35 +118,33 @@ class Run:
         )
         model = chosen_model(args, settings, options.cwd)
         self._content.model = model.named
-        self._opener = opener(args, settings, options.cwd, model)
+        another = opener(args, settings, options.cwd, model)
         options = with_session(args, options, settings, model)
         self._content.bounds = options.bounds
         lent = {name for each in settings.profile.credentials for name in each.source[1:] if each.source[0] == "env"}
         environ = host_environment.command_environment(os.environ, keep=lent)
+
+        def work(options: "SessionOptions", settings: Settings) -> None:
+            start = SessionStart(options, settings, environ, model, another)
+            asyncio.run(play(prompt, start, Unattended(self._emit), self._emit))
+
         with _reviewed(self._review, options, settings, environ) as review:
             if review is None:
-                self._in_place(prompt, options, settings, environ, model)
+                self._in_place(lambda: work(options, settings))
                 return
             git_logins.strip(review.workspace)
             self._content.notes += review.notes
             instructions = f"{review.told}\n\n{options.instructions}".strip()
             options = replace(options, cwd=review.cwd, instructions=instructions)
             try:
-                self._play(prompt, options, review.settings, environ, model)
+                work(options, review.settings)
             finally:
                 self._taken(review)
 
-    def _in_place(
-        self,
-        prompt: str,
-        options: "SessionOptions",
-        settings: "Settings",
-        environ: Mapping[str, str],
-        model: "OpenModel",
-    ) -> None:
+    def _in_place(self, work: Callable[[], None]) -> None:
         then = changes.scan_workspace(self._workspace)
         try:
-            self._play(prompt, options, settings, environ, model)
+            work()
         finally:
             deadline = self._looking()
             try:
@@ -155,19 +153,6 @@ class Run:
                 self._content.notes += look.notes
             except OSError as error:
                 self._content.notes.append(f"what changed cannot be told: {(error.strerror or '').lower()}")
-
-    def _play(
-        self,
-        prompt: str,
-        options: "SessionOptions",
-        settings: "Settings",
-        environ: Mapping[str, str],
-        model: "OpenModel",
-    ) -> None:
-        from runner.approval.approver import Unattended
-
-        start = SessionStart(options, settings, environ, model, self._opener)
-        asyncio.run(play(prompt, start, Unattended(self._emit), self._emit))
 
     def _taken(self, review: "Review") -> None:
         """Return the patch of the changes in the copy."""

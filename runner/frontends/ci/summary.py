@@ -6,7 +6,7 @@ sign that means something to Markdown or HTML is spelled as an entity: no link, 
 
 import html
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from policy.model.frozen import dataclass
 from runner.audit.decisions import DecisionTrail
@@ -40,49 +40,30 @@ class Page:
     content: OutputContent
 
     def text(self) -> str:
-        parts = [
-            *self._head(),
-            *self._message(),
-            *self._denied(),
-            *self._changed(),
-            *self._actions(),
-            *self._used(),
-            *self._reading(),
-        ]
-        whole = "\n".join(parts) + "\n"
+        first, last = self._head(), [*self._used(), *self._reading()]
+        middle = [*self._message(), *self._denied(), *self._changed(), *self._actions()]
+        whole = "\n".join([*first, *middle, *last]) + "\n"
         if len(whole.encode("utf-8", "backslashreplace")) > LONGEST:
-            whole = (
-                "\n".join([*self._head(), *self._used(), *self._reading(), "The rest is too long for a summary."])
-                + "\n"
-            )
+            whole = "\n".join([*first, *last, "The rest is too long for a summary."]) + "\n"
         return whole.encode("utf-8", "backslashreplace").decode()
 
     def _head(self) -> list[str]:
         result = self.result
         lost = sum(each.mattered for each in result.denied)
         sandbox = self.content.started.enforcement if self.content.started is not None else None
+        patch = f", in the patch {result.patch}" if result.patch else ""
         rows = [
             ("result", f"exit {result.exit}: {_ENDS.get(result.exit, 'failed')}"),
             ("reason", result.reason),
             *((("why", self.content.why),) if self.content.why else ()),
             *((("limit", result.limit),) if result.limit else ()),
             ("denied", f"{len(result.denied)}, of which {lost} mattered" if result.denied else "nothing"),
-            (
-                "changed",
-                many(len(result.changed), "file") + (f", in the patch {result.patch}" if result.patch else ""),
-            ),
+            ("changed", many(len(result.changed), "file") + patch),
             ("model", self.content.model),
             ("mode", f"{self.content.mode}, unattended"),
             *((("sandbox", f"{sandbox.backend} {sandbox.level.value}"),) if sandbox is not None else ()),
         ]
-        return [
-            "## ringfence",
-            "",
-            "| | |",
-            "| --- | --- |",
-            *(f"| {name} | {code(text)} |" for name, text in rows),
-            "",
-        ]
+        return ["## ringfence", "", *_table(("", ""), [(name, code(text)) for name, text in rows]), ""]
 
     def _message(self) -> list[str]:
         words = self.result.message.strip()
@@ -97,8 +78,11 @@ class Page:
         if not refused:
             return []
         rows = [
-            f"| {each.record} | {'yes' if each.mattered else 'no'} | {code(each.tier)} | {code(each.action)} | "
-            f"{code(each.why)} | {code(each.rule)} |"
+            (
+                str(each.record),
+                "yes" if each.mattered else "no",
+                *map(code, (each.tier, each.action, each.why, each.rule)),
+            )
             for each in sorted(refused, key=lambda each: not each.mattered)[:_ROWS]
         ]
         return [
@@ -106,9 +90,7 @@ class Page:
             "",
             "A denial mattered unless the same was done later in an allowed way.",
             "",
-            "| record | mattered | tier | action | why | rule |",
-            "| --- | --- | --- | --- | --- | --- |",
-            *rows,
+            *_table(("record", "mattered", "tier", "action", "why", "rule"), rows),
             *_more(len(refused)),
             "",
         ]
@@ -118,57 +100,35 @@ class Page:
         notes = [f"- {code(note)}" for note in self.content.notes[:_ROWS]]
         if not changed:
             return ["### Notes", "", *notes, ""] if notes else []
-        rows = [f"| {each.how} | {code(each.path)} |" for each in changed[:_ROWS]]
-        return [
-            "### Changed files",
-            "",
-            "| how | path |",
-            "| --- | --- |",
-            *rows,
-            *_more(len(changed)),
-            "",
-            *notes,
-            *([""] if notes else []),
-        ]
+        rows = [(each.how, code(each.path)) for each in changed[:_ROWS]]
+        table = [*_table(("how", "path"), rows), *_more(len(changed))]
+        return ["### Changed files", "", *table, "", *notes, *([""] if notes else [])]
 
     def _actions(self) -> list[str]:
         deeds = self.content.story.deeds
         if not deeds:
             return []
         rows = [
-            f"| {deed.record.id} | {_verdict(deed)} | {code(deed.tier)} | {code(deed.action)} | {_end(deed)} |"
+            (str(deed.record.id), _verdict(deed), code(deed.tier), code(deed.action), _end(deed))
             for deed in deeds[:_ROWS]
         ]
-        return [
-            f"<details><summary>Every action ({len(deeds)})</summary>",
-            "",
-            "| record | verdict | tier | action | end |",
-            "| --- | --- | --- | --- | --- |",
-            *rows,
-            *_more(len(deeds)),
-            "",
-            "</details>",
-            "",
-        ]
+        table = [*_table(("record", "verdict", "tier", "action", "end"), rows), *_more(len(deeds))]
+        return [f"<details><summary>Every action ({len(deeds)})</summary>", "", *table, "", "</details>", ""]
 
     def _used(self) -> list[str]:
         result, bounds = self.result, self.content.bounds
         usage = result.usage
         tokens = usage.input + usage.output + usage.cache_read + usage.cache_write
-        rows: Sequence[tuple[str, str, str]] = (
+        printed = sum(map(_printed, self.content.story.deeds))
+        rows = (
             ("turns", f"{result.turns}", f"{bounds.turns}"),
             ("tokens", f"{tokens:,}", _bound(bounds.tokens, "{:,}")),
             ("money", "unknown" if result.cost is None else f"{result.cost:.4f}", _bound(bounds.money, "{:g}")),
             ("time", f"{result.seconds:.1f} s", _bound(bounds.seconds, "{:g} s")),
-            (
-                "output of commands",
-                f"{sum(map(_printed, self.content.story.deeds)):,} bytes",
-                _bound(bounds.output, "{:,} bytes"),
-            ),
+            ("output of commands", f"{printed:,} bytes", _bound(bounds.output, "{:,} bytes")),
             ("denials", f"{len(result.denied)}", f"{bounds.total}, or {bounds.row} in a row"),
         )
-        table = [f"| {name} | {used} | {most} |" for name, used, most in rows]
-        return ["### Budgets", "", "| | used | at most |", "| --- | --- | --- |", *table, ""]
+        return ["### Budgets", "", *_table(("", "used", "at most"), rows), ""]
 
     def _reading(self) -> list[str]:
         if not self.result.session:
@@ -189,6 +149,12 @@ def code(text: str) -> str:
     """Return untrusted text on one line, as code in a cell of a table."""
     shown = one_line(text, _CELL)
     return f"<code>{_SIGN.sub(lambda found: f'&#{ord(found[0])};', shown)}</code>"
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return the lines of a table."""
+    head = "".join(f" {each} |" if each else " |" for each in heads)
+    return [f"|{head}", *(f"| {' | '.join(row)} |" for row in (["---"] * len(heads), *rows))]
 
 
 def _more(count: int) -> list[str]:

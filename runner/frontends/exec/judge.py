@@ -14,6 +14,7 @@ from runner.gate.explain import reason_json
 from runner.gate.gate import GateArgs, open_gate, ruling
 from runner.problems import Exit, usage
 from runner.stderr import say
+from runner.text.strict_json import parse_strictly
 
 _LONGEST = 16 << 20  # bytes of one line: a script of a megabyte, with every character escaped, and room around it
 
@@ -64,29 +65,16 @@ def _lines(source: BinaryIO) -> Iterator[tuple[int, bytes]]:
 def _question(line: bytes, number: int) -> tuple[str | float | None, str]:
     """Return the id and the script. Invalid UTF-8 stays in the script, which then cannot be read with certainty."""
     try:
-        found = json.loads(
-            line.decode("utf-8", "surrogateescape"), object_pairs_hook=_object, parse_constant=_no_constant
-        )
+        found = parse_strictly(line.decode("utf-8", "surrogateescape"))
     except (ValueError, RecursionError):
         found = None
     name = found.get("id") if isinstance(found, dict) else None
     plain = name is None or isinstance(name, str | int) or (isinstance(name, float) and isfinite(name))
-    if not isinstance(found, dict) or not isinstance(found.get("cmd"), str) or not plain:
+    script = found.get("cmd") if isinstance(found, dict) else None
+    if not isinstance(script, str) or not plain:
         raise usage(
             f"line {number} of standard input is not a question",
             'each line must be a JSON object with a text "cmd", and an "id" that is a text or a number',
             'write for example {"id": 1, "cmd": "git status"}',
         )
-    return name, found["cmd"]
-
-
-def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """THREAT: of two values under one name another program may run the one that was not judged."""
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a name is given twice")
-    return found
-
-
-def _no_constant(text: str) -> object:
-    raise ValueError(f"{text} is no JSON")
+    return name, script

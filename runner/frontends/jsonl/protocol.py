@@ -1,6 +1,5 @@
 """The lines that a program writes to JSON mode: one object each, checked once, and made one value each."""
 
-import json
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import TypeVar
@@ -9,6 +8,7 @@ from policy.model.frozen import dataclass
 from policy.model.tier import Mode
 from policy.model.verdict import Problem, ProblemError
 from runner.messages import Thinking
+from runner.text.strict_json import DuplicateNameError, parse_strictly
 
 LONGEST = 16 << 20  # bytes of one line: a prompt of a megabyte with every character escaped, and room around it
 _ID = 100  # characters
@@ -150,11 +150,11 @@ def parse(line: bytes) -> Input:
     if len(line) > LONGEST:
         raise _misread(f"it is longer than {LONGEST >> 20} MiB", "let the model read a file")
     try:
-        found = json.loads(line.decode("utf-8"), object_pairs_hook=_object, parse_constant=_no_constant)
+        found = parse_strictly(line.decode("utf-8"))
     except UnicodeDecodeError:
         raise _misread("it is not UTF-8") from None
-    except _DuplicateName as error:
-        raise _misread(f"`{error}` stands in it twice") from None
+    except DuplicateNameError as error:
+        raise _misread(f"`{error.name[:_ID]}` stands in it twice") from None
     except (ValueError, RecursionError):
         raise _misread("it is not JSON") from None
     kind = found.get("type") if isinstance(found, dict) else None
@@ -190,20 +190,3 @@ def _one_of(kind: type[E], name: str, value: str) -> E:
     except ValueError:
         known = ", ".join(each.value for each in kind)
         raise _misread(f"there is no {name} `{value}`", f"the {name}s are {known}") from None
-
-
-class _DuplicateName(ValueError):
-    """The error for a JSON object with the same name twice: another program may use the other value."""
-
-
-def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found: dict[str, object] = {}
-    for name, value in pairs:
-        if name in found:
-            raise _DuplicateName(name[:_ID])
-        found[name] = value
-    return found
-
-
-def _no_constant(text: str) -> object:
-    raise ValueError(f"{text} is no JSON")
