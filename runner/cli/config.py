@@ -7,7 +7,7 @@ import typer
 
 from runner.agent.startup import RunArgs
 from runner.cli.gate import CONFIG, CWD, JSON, LIMIT, MODE, UNATTENDED, completing, switch
-from runner.engine.limit_settings import BudgetFlags
+from runner.engine.run_limits import BudgetFlags
 
 HELP = """Look at the configuration, check it, and change it.
 
