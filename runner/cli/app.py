@@ -89,9 +89,8 @@ def _usage(error: typer.TyperException, words: list[str]) -> Stopped:
     if unknown is not None and not command:
         if words[: words.index(unknown)][-1:] == ["--resume="]:
             why = "an id is its first 4 to 16 characters, of 0-9 and a-f"
-            return usage(
-                f"there is no session `{unknown}`", why, "see `agent sessions list`, or pick: `agent --resume`"
-            )
+            fix = "see `agent sessions list`, or pick: `agent --resume`"
+            return usage(f"there is no session `{unknown}`", why, fix)
         return _no_command(unknown, names)
     if command in ("run", "ci") and "unexpected extra argument" in what:
         return usage("there is more than one prompt", f"`agent {command}` takes one", "put the whole prompt in quotes")

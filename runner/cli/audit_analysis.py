@@ -327,10 +327,8 @@ def _cells(text: str) -> list[tuple[str, str]]:
         found = json.loads(Path(text).read_bytes())
         return [(f"{tier}/{mode}", str(wanted)) for tier, row in found.items() for mode, wanted in row.items()]
     except OSError as error:
-        raise usage(
-            f"`{text}` is neither a cell nor a file", (error.strerror or "").lower(), "write for example network=deny"
-        ) from None
+        why = (error.strerror or "").lower()
+        raise usage(f"`{text}` is neither a cell nor a file", why, "write for example network=deny") from None
     except (ValueError, AttributeError):
-        raise usage(
-            f"`{text}` is no matrix", "it is not what `agent policy matrix --json` prints", "save that, and change it"
-        ) from None
+        why = "it is not what `agent policy matrix --json` prints"
+        raise usage(f"`{text}` is no matrix", why, "save that, and change it") from None

@@ -58,9 +58,8 @@ def verify(
     from runner.audit.verify import verify as verified
 
     if expect is not None and not re.fullmatch("[0-9]{1,18}:[0-9a-f]{64}", expect):
-        raise usage(
-            f"`{expect}` is no head of a log", "a head is COUNT:HASH", "copy one that `agent audit verify` printed"
-        )
+        fix = "copy one that `agent audit verify` printed"
+        raise usage(f"`{expect}` is no head of a log", "a head is COUNT:HASH", fix)
     keys = _keys(public_key)
     noted = [ExpectedRecord.head(expect)] if expect else []
     noted += [_noted(seal, keys)] if seal is not None else []
@@ -311,9 +310,8 @@ def _say(json: bool, told: dict[str, object], text: str) -> None:
 
 def _agreed(question: str) -> bool:
     if not (sys.stdin.isatty() and os.isatty(2)):
-        raise usage(
-            "there is no user to agree", "what is removed is gone for good", "add --yes, or look with --dry-run"
-        )
+        why = "what is removed is gone for good"
+        raise usage("there is no user to agree", why, "add --yes, or look with --dry-run")
     print(f"{question} [y/N] ", end="", flush=True, file=sys.stderr)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 

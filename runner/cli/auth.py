@@ -82,6 +82,7 @@ def login(
     from runner.secrets.accounts import AccountFile
     from runner.secrets.key_prompt import piped_key, typed_key
     from runner.secrets.keyring_store import DEFAULT, KeyringFailed, KeyringStore
+    from runner.secrets.resolve import ways
 
     _check(provider, account)
     name, store, listed = account or DEFAULT, KeyringStore(), AccountFile(os.environ)
@@ -94,7 +95,7 @@ def login(
         key = typed_key(provider) if by_hand else piped_key(whole=True)
         store.write(provider, name, key)
     except KeyringFailed as error:
-        raise _not_kept(provider, error) from None
+        raise _keyring_failed("the key cannot be stored", error, ways(provider, keyring=False)) from None
     notices = listed.add(provider, name)
     print(f"the key is stored: {provider}, account `{name}`, in the {kept_in}")
     _tell((*notices, *_before_it(provider), *_beside(listed.read().value.of(provider), provider, name)))
@@ -169,9 +170,7 @@ def use(provider: PROVIDER, account: Annotated[str, typer.Argument(metavar="ACCO
         if not KeyringStore().holds(provider, account):
             raise _no_account(provider, account, listed.read().value.of(provider))
     except KeyringFailed as error:
-        raise Stopped(
-            Problem("the account cannot be looked up", f"the keyring: {error.why}", error.fix), Exit.FAILED
-        ) from None
+        raise _keyring_failed("the account cannot be looked up", error) from None
     _tell(listed.choose(provider, account))
     print(f"{provider}: account `{account}` is used when none is named")
     return Exit.DONE
@@ -215,7 +214,7 @@ def logout(
                 was_there = store.remove(each, name)
             except KeyringFailed as error:
                 what = f"the key of `{each}`, account `{name}`, is not removed"
-                raise Stopped(Problem(what, f"the keyring: {error.why}", error.fix), Exit.FAILED) from None
+                raise _keyring_failed(what, error) from None
             _tell(listed.remove(each, name))
             if was_there:
                 removed.append(name)
@@ -264,24 +263,18 @@ def _lent() -> tuple[str, ...]:
 def _ask_to_replace(provider: str, account: str, by_hand: bool) -> None:
     there = f"{provider}, account `{account}`, has a key already"
     if not by_hand:
-        raise usage(
-            there, "there is no user to say whether it may be replaced", "add --replace, or name another --account"
-        )
+        why = "there is no user to say whether it may be replaced"
+        raise usage(there, why, "add --replace, or name another --account")
     print(f"{there}. Replace it? [y/N] ", end="", flush=True)
-    answer = sys.stdin.readline()
-    if answer.strip().lower() not in ("y", "yes"):
-        raise Stopped(
-            Problem("nothing was stored", "the key that is there was to stay", "name another --account"), Exit.FAILED
-        )
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        problem = Problem("nothing was stored", "the key that is there was to stay", "name another --account")
+        raise Stopped(problem, Exit.FAILED)
 
 
-def _not_kept(provider: str, error: "KeyringFailed") -> Stopped:
-    from runner.secrets.resolve import ways
-
-    fix = ways(provider, keyring=False)
-    if error.fix:
-        fix = f"{error.fix}; or {fix}"
-    return Stopped(Problem("the key cannot be stored", f"the keyring: {error.why}", fix), Exit.FAILED)
+def _keyring_failed(what: str, error: "KeyringFailed", other: str = "") -> Stopped:
+    """Return the error of the keyring. `other` is a fix that needs no keyring."""
+    fix = "; or ".join(each for each in (error.fix, other) if each)
+    return Stopped(Problem(what, f"the keyring: {error.why}", fix), Exit.FAILED)
 
 
 def _no_account(provider: str, account: str, known: "Accounts") -> Stopped:

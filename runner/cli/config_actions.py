@@ -227,9 +227,8 @@ def _file(project: bool, local: bool, cwd: str | None) -> tuple[Path, ConfigLaye
         return places.config_dir(os.environ) / "config.toml", wanted
     found = dict(files(folder(cwd), os.environ)).get(wanted)
     if found is None:
-        raise usage(
-            "this folder has no file of its own", "it is where your own configuration lies", "leave the option out"
-        )
+        why = "it is where your own configuration lies"
+        raise usage("this folder has no file of its own", why, "leave the option out")
     return found, wanted
 
 

@@ -180,9 +180,8 @@ def _read(name: str) -> tuple[bytes, str, Path]:
             data = file.read(LARGEST + 1)
     except OSError as error:
         why = (error.strerror or "the system refused it").lower()
-        raise usage(
-            f"`{name}` cannot be read", why, "name a file with one task a line, or - for standard input"
-        ) from None
+        fix = "name a file with one task a line, or - for standard input"
+        raise usage(f"`{name}` cannot be read", why, fix) from None
     if len(data) > LARGEST:
         raise usage(f"`{name}` is too long", f"a list has at most {LARGEST >> 20} MiB", "split it")
     return data, f"`{name}`", path.resolve().parent

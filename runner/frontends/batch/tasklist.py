@@ -135,9 +135,8 @@ def _line(raw: bytes) -> Line:
     except RecursionError:
         raise _Wrong("it is nested too deeply", "write it flatter") from None
     except json.JSONDecodeError as error:
-        raise _Wrong(
-            f"it is not valid JSON ({error.msg.lower()}, column {error.colno})", "write one object a line"
-        ) from None
+        what = f"it is not valid JSON ({error.msg.lower()}, column {error.colno})"
+        raise _Wrong(what, "write one object a line") from None
     except ValueError as error:
         raise _Wrong(str(error), "correct it") from None
     if not isinstance(found, dict):
