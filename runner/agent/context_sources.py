@@ -22,7 +22,6 @@ from runner.text.sanitize import one_line, visible
 from sandbox.inside.regular_file import NotRegularError, open_regular, read_descriptor
 
 if TYPE_CHECKING:
-    from runner.config.agentfiles.custom_commands import PromptFile
     from runner.config.trust.inventory import Inventory
 
 BASE_FILE, ADDED_FILE = "SYSTEM.md", "APPEND_SYSTEM.md"
@@ -55,7 +54,11 @@ def read_context(inventory: "Inventory | None", environ: Mapping[str, str], *, s
         notices.append(f"`{theirs[ADDED_FILE].source}`, which you trusted, is part of the system prompt")
     skills, broken = skills_at(inventory, environ) if skilled else ((), ())
     files = tuple(each.path for each in instructions.texts(inventory)) if inventory is not None else ()
-    commands = _commands(inventory) if inventory is not None else ()
+    commands: tuple[PromptFile, ...] = ()
+    if inventory is not None:
+        from runner.config.trust.evaluate import commands_of
+
+        commands = commands_of(inventory).found
     return ContextSources(
         Context(base, texts, skills, commands=commands, files=files), (*notices, *_broken_notices(broken))
     )
@@ -101,13 +104,6 @@ def _prompts(inventory: "Inventory") -> dict[str, SourcedText]:
     return found
 
 
-def _commands(inventory: "Inventory") -> "tuple[PromptFile, ...]":
-    """Return the trusted `/commands`. The question about trust named the files that are not commands."""
-    from runner.config.trust.evaluate import commands_of
-
-    return commands_of(inventory).found
-
-
 def skills_at(
     inventory: "Inventory | None", environ: Mapping[str, str]
 ) -> tuple[tuple[Skill, ...], tuple[Broken, ...]]:
@@ -128,7 +124,7 @@ def skills_at(
         from runner.config.trust.evaluate import skills_of
 
         theirs, bad = skills_of(inventory)
-        groups.append(tuple(_placed(each, inventory.workspace) for each in theirs))
+        groups.append(tuple(replace(each, path=os.path.join(inventory.workspace, each.path)) for each in theirs))
         broken += bad
     found, left = chosen(groups)
     return found, (*broken, *left)
@@ -152,11 +148,6 @@ def _below(place: str) -> tuple[tuple[Skill, ...], tuple[Broken, ...]]:
 def _others_may_write(place: str) -> bool:
     found = os.stat(place)
     return found.st_uid not in (0, os.geteuid()) or bool(found.st_mode & stat.S_IWOTH)
-
-
-def _placed(skill: Skill, workspace: str) -> Skill:
-
-    return replace(skill, path=os.path.join(workspace, skill.path))
 
 
 def _broken_notices(broken: tuple[Broken, ...]) -> tuple[str, ...]:

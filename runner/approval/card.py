@@ -35,9 +35,10 @@ def card(ask: Ask, offer: Offer = NOTHING, *, around: Around | None = None, befo
     around = around or ask.terms
     worst = max(assessment.tiers[0], ask.cell.tier)
     command, marks, letters = _command(ask)
+    line = safe_line(summarize(assessment, around))
     return Card(
         question=safe_line(ask.question),
-        line=_first_up(safe_line(summarize(assessment, around))),
+        line=line[:1].upper() + line[1:],
         tier=ask.cell.tier,
         tiers=assessment.tiers,
         command=command,
@@ -107,10 +108,6 @@ def _picks(offer: Offer) -> tuple[Pick, ...]:
         where = where_words(offer.spans[0], yes=False)
         picks.append(Pick(("d",), safe_line(offer.never.words), where, (), False))
     return tuple(picks)
-
-
-def _first_up(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 _MOST_COMPARED = 4000  # lines of both sides; beyond that only what will be there is shown

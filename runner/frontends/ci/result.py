@@ -74,7 +74,7 @@ def refusals(story: SessionRecord, *, done: bool) -> tuple[DenialRecord, ...]:
         if deed.record.kind != "decided" or not deed.denied:
             continue
         later = [each for each in story.deeds[place + 1 :] if _succeeded(each)]
-        same = any(_same(deed, each) for each in later)
+        same = any(each.record.body.get("action") == deed.record.body.get("action") for each in later)
         other = done and any(_instead(deed, each) for each in later)
         body = deed.record.body
         found.append(
@@ -96,10 +96,6 @@ def _succeeded(deed: DecisionTrail) -> bool:
         return False
     outcome = deed.finished.body
     return outcome.get("status") == 0 and not outcome.get("problem") and not outcome.get("ended_by")
-
-
-def _same(one: DecisionTrail, other: DecisionTrail) -> bool:
-    return one.record.body.get("action") == other.record.body.get("action")
 
 
 def _instead(refused: DecisionTrail, other: DecisionTrail) -> bool:

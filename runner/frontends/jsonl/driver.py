@@ -127,7 +127,7 @@ class JsonMode:
             case SetThinking(level):
                 agent.conversation.set_thinking(level)
             case Slash(text):
-                self._slash(text)
+                self._begin(run_line(text if text.startswith("/") else f"/{text}", self))
             case Shell(command):
                 self._start(self._shell(command))
             case Quit():
@@ -182,10 +182,6 @@ class JsonMode:
             conversation.ctx.emit(Notice("the command was stopped"))
         else:
             await conversation.shell(command)
-
-    def _slash(self, text: str) -> None:
-
-        self._begin(run_line(text if text.startswith("/") else f"/{text}", self))
 
     def _take_back(self) -> None:
         """Take back every queued text, both in the conversation and before it."""
