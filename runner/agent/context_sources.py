@@ -22,6 +22,7 @@ from runner.text.sanitize import one_line, visible
 from sandbox.inside.regular_file import NotRegularError, open_regular, read_descriptor
 
 if TYPE_CHECKING:
+    from runner.config.agentfiles.custom_commands import PromptFile
     from runner.config.trust.inventory import Inventory
 
 BASE_FILE, ADDED_FILE = "SYSTEM.md", "APPEND_SYSTEM.md"
