@@ -119,19 +119,19 @@ def _below(floor: Floor, assessment: Assessment, facts: Facts, mode: Mode) -> De
 
 def _floor_problem(assessment: Assessment, facts: Facts, tier: Tier, reason: Reason, profile: Profile) -> Problem:
     what = f"{named(assessment.action, facts)} was refused"
-    if tier is Tier.DENIED and any(rule.ref == reason.rule for rule in profile.permissions):
-        if reason.rule.kind is RuleKind.GRANT:
-            fix = f"do it another way, or {_YOURSELF}; `agent grants revoke {reason.rule.id}` takes the no back"
-            return Problem(what, _reason_text(reason), fix)
-        fix = f"do it another way, or change the rule at {near(str(reason.rule), facts)}, or {_YOURSELF}"
-        return Problem(what, f"{_reason_text(reason)}; no mode allows that", fix)
-    if tier is Tier.DENIED:
-        fix = f"use another command, or take the pattern out of `[deny] commands` in your configuration, or {_YOURSELF}"
-        return Problem(what, f"{_reason_text(reason)}; no mode allows that", fix)
-    from policy.describe.summary import secrets_read
+    why, fix = _reason_text(reason), _YOURSELF
+    if tier is not Tier.DENIED:
+        from policy.describe.summary import secrets_read
 
-    why = secrets_read(assessment, facts) or _reason_text(reason)
-    return Problem(what, f"{why}; no mode allows that", _YOURSELF)
+        why = secrets_read(assessment, facts) or why
+    elif not any(rule.ref == reason.rule for rule in profile.permissions):
+        fix = f"use another command, or take the pattern out of `[deny] commands` in your configuration, or {fix}"
+    elif reason.rule.kind is RuleKind.GRANT:
+        fix = f"do it another way, or {fix}; `agent grants revoke {reason.rule.id}` takes the no back"
+        return Problem(what, why, fix)
+    else:
+        fix = f"do it another way, or change the rule at {near(str(reason.rule), facts)}, or {fix}"
+    return Problem(what, f"{why}; no mode allows that", fix)
 
 
 def _problem(assessment: Assessment, facts: Facts, cell: Cell, reason: Reason) -> Problem:

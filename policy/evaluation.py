@@ -105,21 +105,20 @@ def within_backend(verdict: Verdict, assessment: Assessment, backend: str | None
             return verdict
         return replace(verdict, problem=replace(verdict.problem, fix=_YOURSELF))
     terms = verdict.terms if isinstance(verdict, Ask) else verdict.permit.terms
+    fix = _YOURSELF
     if raw:
         what, why = "that cannot be reached from a sandbox", "only connections to named hosts pass out, through a proxy"
     elif terms.credentials and backend in _OPEN:
         named = ", ".join(f"`{name}`" for name in terms.credentials)
         what, why = f"sandbox {backend} adds no credential", f"other programs of this machine could use {named} as well"
         fix = f"run it under `--backend container`, take the credential out of your configuration, or {_YOURSELF}"
-        return Deny(Problem(what, why, fix), verdict.cell, verdict.reason)
     elif terms.open_hosts and backend in _CLOSED:
         hosts = ", ".join(f"`{host}`" for host in terms.hosts)
         what, why = f"sandbox {backend} opens no host", f"this would talk to {hosts}, and it has no network of its own"
         fix = f"run it under T1 or T2 (`agent doctor` says what they need), or {_YOURSELF}"
-        return Deny(Problem(what, why, fix), verdict.cell, verdict.reason)
     else:
         return verdict
-    return Deny(Problem(what, why, _YOURSELF), verdict.cell, verdict.reason)
+    return Deny(Problem(what, why, fix), verdict.cell, verdict.reason)
 
 
 # Where a rule stands, whose file that is, and where this machine keeps one, is no part of what is allowed. `personal`

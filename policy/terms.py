@@ -21,6 +21,7 @@ _USUAL_WALL = Limits().wall
 
 # The sandbox provides its own; those of the machine are never passed in.
 _OWN = ("/proc", "/dev")
+_YOURSELF = "run it yourself in your own shell if you mean it; the agent cannot be given that path"
 _KERNEL = ("/proc", "/dev", "/sys")
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "stdout", "stderr")
 _CHANGES = (EffectKind.WRITES, EffectKind.DELETES)
@@ -75,8 +76,8 @@ def terms_for(
     )
     names: tuple[str, ...] = ()
     if profile.credentials:
-        env, names, shown_bundle = _with_credentials(env, hosts, profile)
-        read.update(shown_bundle)
+        env, names, readable = _with_credentials(env, hosts, profile)
+        read.update(readable)
     return Terms(
         rights=rights,
         workspace=facts.workspace,
@@ -276,33 +277,21 @@ def _folder(path: str, facts: Facts) -> str:
 
 
 def _kernel_floor(effect: Effect, facts: Facts) -> Floor:
-    return Floor(
-        Tier.DENIED,
-        f"{effect.kind.value} {near(effect.target, facts)}, which belongs to the kernel of this machine; "
-        "no mode allows that",
-        "run it yourself in your own shell if you mean it; the agent cannot be given that path",
-    )
+    why = f"{effect.kind.value} {near(effect.target, facts)}, which belongs to the kernel of this machine"
+    return Floor(Tier.DENIED, f"{why}; no mode allows that", _YOURSELF)
 
 
 def _secret_floor(path: str) -> Floor:
-    return Floor(
-        Tier.SECRET,
-        f"{path} is a private key, a credential store or this program's own state; no mode allows that",
-        "run it yourself in your own shell if you mean it; the agent cannot be given that path",
-    )
+    why = f"{path} is a private key, a credential store or this program's own state; no mode allows that"
+    return Floor(Tier.SECRET, why, _YOURSELF)
 
 
 def _exposing_floor(folder: str, path: str, inside_it: bool, changes: bool) -> Floor:
+    secrets = "keys, credentials or this program's own state; no mode allows that"
     if changes and inside_it:
-        return Floor(
-            Tier.SECRET,
-            f"making or removing {path} needs write access to all of {folder}, which holds keys, credentials or this "
-            "program's own state; no mode allows that",
-            f"change {path} yourself in your own shell, or let the agent use a path inside the project",
-        )
-    doing = "changing" if changes else "reading"
-    return Floor(
-        Tier.SECRET,
-        f"{doing} all of {folder} would include keys, credentials or this program's own state; no mode allows that",
-        f"name the one file or folder inside {folder} that is needed",
-    )
+        why = f"making or removing {path} needs write access to all of {folder}, which holds {secrets}"
+        fix = f"change {path} yourself in your own shell, or let the agent use a path inside the project"
+    else:
+        why = f"{'changing' if changes else 'reading'} all of {folder} would include {secrets}"
+        fix = f"name the one file or folder inside {folder} that is needed"
+    return Floor(Tier.SECRET, why, fix)

@@ -34,6 +34,12 @@ _NAMING = PATH_CONSEQUENCES - {Consequence.CHANGES_ROOT}
 # Over a network these do more than the name of the host says.
 _BEYOND_TALKING = (Consequence.TRANSFERS, Consequence.RUNS_CODE, Consequence.RUNS_DOWNLOADED)
 _ELSEWHERE = (Scope.OUTSIDE, Scope.SYSTEM)
+_DANGERS = {
+    Consequence.OVERWRITES_BRANCH: "overwrites or deletes a branch on the server",
+    Consequence.RUNS_DOWNLOADED: "runs code it downloads first",
+    Consequence.NEEDS_ADMINISTRATOR: "needs administrator rights",
+    Consequence.IRREVERSIBLE: "does something that cannot be undone, or goes around a protection",
+}
 
 # Programs whose code stands in the command itself, or anywhere; with all others it is what the repository says.
 _INTERPRETER = re.compile(
@@ -149,11 +155,9 @@ class _Summary:
         if not movers or whole:
             return
         named = {reason.about or reason.names for reason in self.reasons if reason.rule in movers}
-        found: dict[EffectKind, list[Effect]] = {EffectKind.DELETES: [], EffectKind.WRITES: []}
-        for effect in self.effects:
-            if effect.exact and effect.kind in found and effect in named:
-                found[effect.kind].append(effect)
-        gone, made = found[EffectKind.DELETES], found[EffectKind.WRITES]
+        exact = [effect for effect in self.effects if effect.exact and effect in named]
+        gone = [effect for effect in exact if effect.kind is EffectKind.DELETES]
+        made = [effect for effect in exact if effect.kind is EffectKind.WRITES]
         if gone and len(made) == 1:
             self.moved = {*gone, *made}
             names = listed([near(effect.target, self.around) for effect in gone])
@@ -161,13 +165,12 @@ class _Summary:
             yield f"moves {names} to {near(made[0].target, self.around)}{where}"
 
     def _paths(self, kind: EffectKind, verb: str, whole: bool) -> Iterator[str]:
-        effects = [effect for effect in self.effects if effect.kind is kind and effect.scope is not Scope.SECRET]
         dangerous = [reason for reason in self.reasons if reason.tier is Tier.DANGEROUS]
         spelled = {each.about.target for each in dangerous if each.about and each.consequence in _NAMING}
         effects = [
             effect
-            for effect in effects
-            if effect.target.startswith("/")
+            for effect in self.effects
+            if (effect.kind is kind and effect.scope is not Scope.SECRET and effect.target.startswith("/"))
             and effect not in self.moved
             and not (whole and effect.target == self.around.workspace)
             and effect.target not in spelled
@@ -220,22 +223,14 @@ class _Summary:
         above = {label[:at] for label in more for at, char in enumerate(label) if char == " "}
         for reason, explained in self.facts:
             label = reason.command
-            if (
-                reason.tier is tier
-                and not explained
-                and label not in above
-                and label.split(" -")[0] not in self.covered
-            ):
+            covered = explained or label in above or label.split(" -")[0] in self.covered
+            if reason.tier is tier and not covered:
                 yield _with(_change(reason), label)
 
     def _hosts(self) -> Iterator[str]:
-        hosts = [effect.target for effect in self.effects if effect.kind is EffectKind.CONNECTS]
-        known = list(dict.fromkeys(host for host in hosts if host))
-        from_settings = {
-            effect.target
-            for effect in self.effects
-            if effect.kind is EffectKind.CONNECTS and effect.scope is Scope.WORKSPACE
-        }
+        effects = [effect for effect in self.effects if effect.kind is EffectKind.CONNECTS]
+        known = list(dict.fromkeys(effect.target for effect in effects if effect.target))
+        from_settings = {effect.target for effect in effects if effect.scope is Scope.WORKSPACE}
         if known:
             self.covered.update(
                 reason.command
@@ -250,7 +245,7 @@ class _Summary:
             sent = [reason for reason in reading if reason.consequence is Consequence.TRANSFERS]
             yield from (_with(reason.predicate, reason.command) for reason in sent)
         yield from self._quoted(Tier.NETWORK)
-        if not any(reason.tier is Tier.NETWORK for reason, _ in self.facts) and hosts and not known:
+        if not any(reason.tier is Tier.NETWORK for reason, _ in self.facts) and effects and not known:
             yield "talks to a host that is known only when it runs"
 
     def _code(self) -> Iterator[str]:
@@ -333,18 +328,8 @@ def _secret_phrases(effects: Iterable[Effect], around: Around) -> Iterator[str]:
 
 def _dangerous(reason: Reason) -> str:
     """Return the phrase for a fact of tier dangerous about a command."""
-    match reason.consequence:
-        case Consequence.OVERWRITES_BRANCH:
-            phrase = "overwrites or deletes a branch on the server"
-        case Consequence.RUNS_DOWNLOADED:
-            phrase = "runs code it downloads first"
-        case Consequence.NEEDS_ADMINISTRATOR:
-            phrase = "needs administrator rights"
-        case Consequence.IRREVERSIBLE:
-            phrase = "does something that cannot be undone, or goes around a protection"
-        case _:
-            phrase = _own_words(reason)
-    return _with(phrase, reason.command)
+    phrase = _DANGERS.get(reason.consequence) if reason.consequence else None
+    return _with(phrase or _own_words(reason), reason.command)
 
 
 def _change(reason: Reason) -> str:
@@ -356,11 +341,8 @@ def _change(reason: Reason) -> str:
 
 def _own_words(reason: Reason) -> str:
     """Return the phrase of the consequence if it has one, else the text of the reason."""
-    return (
-        CONSEQUENCE_TEXTS.get(reason.consequence, reason.predicate)
-        if reason.consequence is not None
-        else reason.predicate
-    )
+    phrase = CONSEQUENCE_TEXTS.get(reason.consequence) if reason.consequence else None
+    return phrase or reason.predicate
 
 
 def _with(why: str, label: str) -> str:

@@ -113,11 +113,9 @@ def concatenate(parts: Sequence[AbstractWord], span: SourceSpan | None) -> Abstr
             break
         texts = [text + more for text in texts for more in part.texts]
         if len(texts[0]) > MOST_TEXT:
-            return (
-                AbstractWord(head=texts[0], never_an_option=texts[0][:1] != "-", span=span)
-                if len(texts) == 1
-                else AbstractWord(span=span)
-            )
+            if len(texts) > 1:
+                return AbstractWord(span=span)
+            return AbstractWord(head=texts[0], never_an_option=texts[0][:1] != "-", span=span)
     content = tuple(text for part in parts for text in part.content)[:MOST_HINTS]
     if certain:
         return AbstractWord(texts=tuple(dict.fromkeys(texts)), content=content, span=span)
@@ -135,7 +133,6 @@ def concatenate(parts: Sequence[AbstractWord], span: SourceSpan | None) -> Abstr
             break
         tail = part.text + tail
     unknown = [part for part in parts if part.text is None]
-    may_split = any(part.may_split for part in unknown)
     splits = [
         index
         for index, part in enumerate(parts)
@@ -143,23 +140,21 @@ def concatenate(parts: Sequence[AbstractWord], span: SourceSpan | None) -> Abstr
     ]
     # Where a part splits, the next one may become the start of a word.
     calm = all(parts[index].never_an_option and all(map(_starts_calm, parts[index + 1 :])) for index in splits)
-    never_an_option = head[:1] != "-" and tame_start and calm
-    # A `..` after the unknown part would lead out of the folder that bounds it.
-    globbed = all(part.globbed for part in unknown) and not any(".." in (part.text or "") for part in parts)
-    depends_on_substitution = any(part.depends_on_substitution for part in parts)
+    names = all(part.globbed for part in unknown)
     shape = _pattern(parts)
     return AbstractWord(
         head=head,
         tail=tail,
-        globbed=globbed,
-        may_split=may_split,
-        never_an_option=never_an_option,
+        # A `..` after the unknown part would lead out of the folder that bounds it.
+        globbed=names and not any(".." in (part.text or "") for part in parts),
+        may_split=any(part.may_split for part in unknown),
+        never_an_option=head[:1] != "-" and tame_start and calm,
         unsplittable=all(map(_solid, parts)),
-        depends_on_substitution=depends_on_substitution,
+        depends_on_substitution=any(part.depends_on_substitution for part in parts),
         likely_texts=_likely(parts),
         hints=_hinted(parts),
         heads=_heads(parts, head),
-        pattern=shape if all(part.globbed for part in unknown) else "",
+        pattern=shape if names else "",
         shape=shape,
         content=content,
         span=span,
@@ -219,28 +214,20 @@ def join(first: AbstractWord, second: AbstractWord) -> AbstractWord:
         texts = tuple(dict.fromkeys((*first.texts, *second.texts)))
         if len(texts) <= LIMIT:
             return AbstractWord(texts=texts)
-    likely_texts = tuple(dict.fromkeys((*first.texts, *first.likely_texts, *second.texts, *second.likely_texts)))[
-        :MOST_MAYBE
-    ]
-    hints = tuple(dict.fromkeys((*first.hints, *second.hints)))[:MOST_HINTS]
-    heads = tuple(dict.fromkeys((*_begins(first), *_begins(second))))[:MOST_HINTS]
+    likely_texts = dict.fromkeys((*first.texts, *first.likely_texts, *second.texts, *second.likely_texts))
+    either = AbstractWord(
+        never_an_option=first.plain and second.plain,
+        likely_texts=tuple(likely_texts)[:MOST_MAYBE],
+    )
     if _numeric(first) and _numeric(second):
         empty = first.empty or second.empty
-        return AbstractWord(
-            number=True,
-            globbed=not empty,
-            never_an_option=first.plain and second.plain,
-            likely_texts=likely_texts,
-            empty=empty,
-        )
-    may_split, unsplittable = first.may_split or second.may_split, _solid(first) and _solid(second)
-    return AbstractWord(
-        may_split=may_split,
-        never_an_option=first.plain and second.plain,
-        unsplittable=unsplittable,
-        likely_texts=likely_texts,
-        hints=hints,
-        heads=heads,
+        return replace(either, number=True, globbed=not empty, empty=empty)
+    return replace(
+        either,
+        may_split=first.may_split or second.may_split,
+        unsplittable=_solid(first) and _solid(second),
+        hints=tuple(dict.fromkeys((*first.hints, *second.hints)))[:MOST_HINTS],
+        heads=tuple(dict.fromkeys((*_begins(first), *_begins(second))))[:MOST_HINTS],
     )
 
 
@@ -258,16 +245,16 @@ def unquoted(value: AbstractWord) -> AbstractWord:
         return replace(value, may_split=True) if value.empty else value
     if value.unsplittable:
         return replace(value, may_split=True)  # without a text it is no word at all
-    hints = _fields(value.hints)
     if value.texts:
         if all(text and not _SPECIAL.intersection(text) for text in value.texts):
             return value
-        calm = all(_calm(text) for text in value.texts)
         globs = _globbed(value.texts)
-        heads = tuple(_GLOB.split(glob)[0] for glob in globs)
-        pattern = globs[0] if len(globs) == 1 else ""
         return AbstractWord(
-            may_split=True, never_an_option=calm, likely_texts=_fields(value.texts), heads=heads, pattern=pattern
+            may_split=True,
+            never_an_option=all(_calm(text) for text in value.texts),
+            likely_texts=_fields(value.texts),
+            heads=tuple(_GLOB.split(glob)[0] for glob in globs),
+            pattern=globs[0] if len(globs) == 1 else "",
         )
     return replace(
         value,
@@ -275,7 +262,7 @@ def unquoted(value: AbstractWord) -> AbstractWord:
         never_an_option=False,
         globbed=False,
         likely_texts=_fields(value.likely_texts),
-        hints=hints,
+        hints=_fields(value.hints),
     )
 
 
