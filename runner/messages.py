@@ -1,5 +1,6 @@
 """Messages exchanged with a model: blocks, tool calls, replies, and the `Provider` protocol."""
 
+import json
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from enum import StrEnum
@@ -95,6 +96,17 @@ def blocks_of(message: Message) -> Iterator[TextBlock | ThinkingBlock | ImageBlo
     contents = [each.content for each in message.results] if isinstance(message, ToolMessage) else [message.content]
     for content in contents:
         yield from content
+
+
+def texts_of(block: TextBlock | ThinkingBlock | ImageBlock | ToolCall) -> tuple[str, ...]:
+    """Return the texts of a block that the model reads or wrote: none for an image."""
+    match block:
+        case TextBlock(text) | ThinkingBlock(text):
+            return (text,)
+        case ToolCall(name=name, arguments=arguments, raw=raw):
+            return name, raw or json.dumps(arguments, ensure_ascii=False)
+        case ImageBlock():
+            return ()
 
 
 def joined_text(content: Iterable[object]) -> str:

@@ -128,9 +128,11 @@ async def authorize(evaluation: Evaluation, requester: Requester, early: EarlyAn
         found = consume(evaluation.recalled, requester.grants)
         verdict = found.verdict
         requester.decided(evaluation, verdict)
-        if isinstance(verdict, Deny) or (isinstance(verdict, Allow) and (early is None or _willing(early.answer))):
+        if isinstance(verdict, Deny) or (
+            isinstance(verdict, Allow) and (early is None or isinstance(early.answer, Yes))
+        ):
             return Authorization(evaluation, verdict, found.answer, found.names, found.by, proposed)
-        if early is not None and (not isinstance(verdict, Ask) or not _willing(early.answer)
+        if early is not None and (not isinstance(verdict, Ask) or not isinstance(early.answer, Yes)
                                   or _same(early.question, verdict, evaluation)):  # fmt: skip
             question, answer, seconds = early.question, early.answer, early.seconds
         else:
@@ -170,10 +172,6 @@ def _same(question: Question, ask: Ask, evaluation: Evaluation) -> bool:
     Both are about the same action, effects, reasons and rights, and about the same text of a file that is overwritten.
     """
     return question.ask == ask and question.before == text_before(evaluation.action)
-
-
-def _willing(answer: Answer) -> bool:
-    return isinstance(answer, Yes)
 
 
 def _remember(

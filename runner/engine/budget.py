@@ -1,13 +1,18 @@
 """The budget of one run: what the run used, compared with its limits before and after each request."""
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
-from typing import NoReturn, assert_never
+from typing import NoReturn
 
 from runner.engine.run_limits import RunLimits
-from runner.messages import AssistantMessage, ImageBlock, Message, TextBlock, ThinkingBlock, ToolCall, Usage, blocks_of
+from runner.messages import (
+    AssistantMessage,
+    Message,
+    Usage,
+    blocks_of,
+    texts_of,
+)
 from runner.problems import Exit
 from runner.providers.catalog import FREE, Price, cost
 
@@ -213,21 +218,8 @@ def _cheapest(price: Price) -> float:
 
 def _bytes(messages: Sequence[Message]) -> int:
     """Return the number of bytes of the texts and calls in `messages`. A request is longer than that."""
-    return sum(_length(text) for message in messages for text in _texts(message))
-
-
-def _texts(message: Message) -> Iterator[str]:
-    for block in blocks_of(message):
-        match block:
-            case TextBlock(text) | ThinkingBlock(text):
-                yield text
-            case ToolCall(name=name, arguments=arguments, raw=raw):
-                yield name
-                yield raw or json.dumps(arguments, ensure_ascii=False)
-            case ImageBlock():
-                pass  # what one counts for depends on the model
-            case never:
-                assert_never(never)
+    texts = (text for message in messages for block in blocks_of(message) for text in texts_of(block))
+    return sum(map(_length, texts))
 
 
 def _length(text: str) -> int:

@@ -5,6 +5,7 @@ Questions are put to the approver one by one, or as one list for a whole turn.
 
 import asyncio
 import itertools
+import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -23,7 +24,7 @@ from runner.audit.fact_recorder import FactRecorder
 from runner.engine.authorize import EarlyAnswer, Evaluation, text_before
 from runner.engine.plan_mode import Proposal, proposal
 from runner.engine.run_context import RunContext
-from runner.engine.tool_calls import CallResult, Judgement, ModelCall, Planned, plan, raw_arguments, refused
+from runner.engine.tool_calls import CallResult, Judgement, ModelCall, Planned, plan, refused
 from runner.events import MalformedCall, Notice, QuestionAnswered, QuestionAsked, ToolProposed, VerdictReached
 from runner.gate.grants.store import GrantStore
 from runner.text.sanitize import one_line
@@ -50,7 +51,8 @@ def announce(call: ModelCall, evaluated: Judgement | Problem, ctx: RunContext) -
         ctx.emit(ToolProposed(call.key, call.name, evaluated.planned.action))
         return evaluated
     ctx.emit(ToolProposed(call.key, call.name, None))
-    ctx.audit.refused(ctx.session, records.Refusal(call.name, raw_arguments(call), evaluated))
+    raw = call.of.raw or json.dumps(call.of.arguments, default=str)  # the arguments as the model sent them
+    ctx.audit.refused(ctx.session, records.Refusal(call.name, raw, evaluated))
     ctx.emit(MalformedCall(call.key, call.name, evaluated))
     return CallResult(refused(call, evaluated, ctx))
 

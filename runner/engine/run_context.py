@@ -1,6 +1,7 @@
 """The dependencies of one run, passed as an argument to every function of the engine; there are no globals."""
 
 import asyncio
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from tools.tool import ModelTool
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class LiveSettings:
     """The settings of a session that may change while a run is in progress.
 
@@ -50,20 +52,12 @@ class LiveSettings:
         thinking: The amount of reasoning that the model is asked for.
     """
 
-    def __init__(
-        self,
-        mode: "Mode",
-        provider: "Provider",
-        model: str,
-        limits: RunLimits | None = None,
-        thinking: Thinking = Thinking.OFF,
-    ) -> None:
-        self.mode = mode
-        self.provider = provider
-        self.model = model
-        self.limits = limits or RunLimits()
-        self.thinking = thinking
-        self._model_changed: asyncio.Future[None] | None = None
+    mode: "Mode"
+    provider: "Provider"
+    model: str
+    limits: RunLimits = field(default_factory=RunLimits)
+    thinking: Thinking = Thinking.OFF
+    _model_changed: asyncio.Future[None] | None = field(default=None, init=False)
 
     @property
     def named(self) -> str:

@@ -1,7 +1,6 @@
 """Tool calls of a model, from their arguments to a judged action, and their results as messages and events."""
 
 import codecs
-import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -92,11 +91,6 @@ def plan(call: ModelCall, ctx: RunContext) -> Planned | Problem:
         return arguments
     action = tool.plan(arguments, ctx.cwd, ctx.seen)
     return action if isinstance(action, Problem) else Planned(call, tool, action)
-
-
-def raw_arguments(call: ModelCall) -> str:
-    """Return the arguments as the model sent them, for the record."""
-    return call.of.raw or json.dumps(call.of.arguments, default=str)
 
 
 @dataclass(frozen=True, slots=True)

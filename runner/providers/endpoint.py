@@ -15,9 +15,6 @@ class SetupError(ProviderError):
 
     exit_code: ClassVar[int] = Exit.USAGE
 
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(problem)
-
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:

@@ -26,17 +26,12 @@ class KeyFlags:
         from runner.secrets.accounts import is_account
 
         if self.from_stdin and prompt_from_stdin:
-            raise usage(
-                "standard input cannot be both the key and the prompt",
-                "--api-key-stdin takes it, and no prompt was given in another way",
-                "give the prompt as an argument or with --prompt-file",
-            )
+            why = "--api-key-stdin takes it, and no prompt was given in another way"
+            fix = "give the prompt as an argument or with --prompt-file"
+            raise usage("standard input cannot be both the key and the prompt", why, fix)
         if self.from_stdin and self.account is not None:
-            raise usage(
-                "--api-key-stdin and --account contradict each other",
-                "one supplies a key, the other names a key of the keyring",
-                "leave one of them out",
-            )
+            why = "one supplies a key, the other names a key of the keyring"
+            raise usage("--api-key-stdin and --account contradict each other", why, "leave one of them out")
         if self.account is not None and not is_account(self.account):
             raise usage(
                 "the name of the account cannot be used", "accounts are not called so", "see `agent auth status`"

@@ -45,6 +45,8 @@ from runner.messages import (
     ToolCall,
     ToolMessage,
     Usage,
+    blocks_of,
+    joined_text,
 )
 
 
@@ -120,9 +122,7 @@ def _reply(turn: Turn, number: int) -> Reply:
 def _last_results(request: Request) -> str:
     for message in reversed(request.messages):
         if isinstance(message, ToolMessage):
-            return "\n".join(
-                block.text for result in message.results for block in result.content if isinstance(block, TextBlock)
-            )
+            return joined_text(blocks_of(message))
     return ""
 
 

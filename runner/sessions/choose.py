@@ -34,10 +34,8 @@ def choose_target(
     if flags.latest:
         found = store.list()
         if not found:
-            why = "no session of this workspace is kept"
-            raise usage(
-                "there is nothing to go on with", why, "leave --continue out, or see `agent sessions list --all`"
-            )
+            fix = "leave --continue out, or see `agent sessions list --all`"
+            raise usage("there is nothing to go on with", "no session of this workspace is kept", fix)
         return SessionTarget.resumed(store, found[0].id, model=model)
     if flags.resume is not None:
         id = _named(state, store, flags.resume) if flags.resume else _picked(store, unattended)
@@ -48,18 +46,16 @@ def choose_target(
 def _named(state: Path, store: SessionStore, words: str) -> str:
     there, id = choose(SessionStore.all(state), words)
     if there.key != store.key:
-        where = summarize_session(there, id).workspace
-        why = f"it belongs to `{where}`"
-        raise usage(
-            f"the session {id[:8]} is not of this workspace", why, f"go there, or copy it: `agent --fork {id[:8]}`"
-        )
+        why = f"it belongs to `{summarize_session(there, id).workspace}`"
+        fix = f"go there, or copy it: `agent --fork {id[:8]}`"
+        raise usage(f"the session {id[:8]} is not of this workspace", why, fix)
     return id
 
 
 def _picked(store: SessionStore, unattended: bool) -> str:
     """Return the session that the user names by its number in the list or by its id."""
     if unattended:
-        why = "`--resume` without an id shows a list to pick from, and nobody is there to pick"
+        why = "`--resume` without an id shows a list to pick from, and there is no user to pick one"
         raise usage("no session is named", why, "write `--resume ID`, or `--continue` for the latest one")
     found = store.list()
     if not found:

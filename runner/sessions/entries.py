@@ -11,7 +11,6 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import assert_never
 
 from policy.model.frozen import dataclass
 from runner.messages import (
@@ -243,21 +242,14 @@ def of_result(place: int, result: ToolResult) -> EntryBody:
 
 
 def _of_block(block: MessageBlock) -> EntryBody:
-    match block:
-        case TextBlock(text):
-            return {"type": "text", "text": text}
-        case ThinkingBlock(text, signature, redacted):
-            return {"type": "thinking", "text": text, "signature": signature, "redacted": redacted}
-        case ImageBlock(media, data):
-            return {"type": "image", "media": media, "data": data}
-        case ToolCall(id, name, arguments, raw):
-            return {"type": "call", "id": id, "name": name, "arguments": arguments, "raw": raw}
-        case never:
-            assert_never(never)
+    kind = _KINDS_OF_BLOCKS[type(block)]
+    values = (getattr(block, name) for name in type(block).__slots__)
+    return {"type": kind, **dict(zip(_BLOCKS[kind], values, strict=True))}
 
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/]*={0,2}")
 # fmt: off
+# The fields of a block in a line, in the order of the fields of its class.
 _BLOCKS: dict[str, dict[str, FieldCheck]] = {
     "text":     {"text": _text},
     "thinking": {"text": _text, "signature": _text, "redacted": _text},
@@ -265,6 +257,7 @@ _BLOCKS: dict[str, dict[str, FieldCheck]] = {
                  "data": lambda value: isinstance(value, str) and _BASE64.fullmatch(value) is not None},
     "call":     {"id": _text, "name": _text, "arguments": _maybe(_arguments), "raw": _text},
 }
+_KINDS_OF_BLOCKS = {TextBlock: "text", ThinkingBlock: "thinking", ImageBlock: "image", ToolCall: "call"}
 _MAY = {"user": ("text", "image"), "assistant": ("text", "thinking", "call"), "tool": ("text", "image")}
 # fmt: on
 

@@ -257,13 +257,10 @@ def choose(stores: list[SessionStore], words: str) -> tuple[SessionStore, str]:
     if len(found) == 1:
         return found[0]
     if found:
-        names = ", ".join(id for _, id in found[:5])
-        raise SessionError(
-            Problem(f"`{words}` begins {len(found)} sessions", f"among them {names}", "write more of it")
-        )
-    raise SessionError(
-        Problem(f"there is no session `{words}`", "none begins with that", "see `agent sessions list --all`")
-    )
+        why = f"among them {', '.join(id for _, id in found[:5])}"
+        raise SessionError(Problem(f"`{words}` begins {len(found)} sessions", why, "write more of it"))
+    fix = "see `agent sessions list --all`"
+    raise SessionError(Problem(f"there is no session `{words}`", "none begins with that", fix))
 
 
 def _checked(handle: int, path: Path) -> None:

@@ -152,12 +152,7 @@ def middle_out(text: str, most: int, why: str = "left out to save room") -> str:
 
 
 def _picture(block: TextBlock | ImageBlock, most: int) -> TextBlock | ImageBlock:
-    return _NO_IMAGE if isinstance(block, ImageBlock) else _text(block, most)
-
-
-def _text(block: TextBlock, most: int) -> TextBlock:
-    text = middle_out(block.text, most)
-    return block if text is block.text else TextBlock(text)
+    return _NO_IMAGE if isinstance(block, ImageBlock) else TextBlock(middle_out(block.text, most))
 
 
 def _one_line(content: _Shown) -> _Shown:
@@ -175,7 +170,7 @@ def _one_line(content: _Shown) -> _Shown:
 def _shorten_block(block: TextBlock | ThinkingBlock | ToolCall, most: int) -> TextBlock | ThinkingBlock | ToolCall:
     match block:
         case TextBlock():
-            return _text(block, most)
+            return TextBlock(middle_out(block.text, most))
         case ToolCall(arguments=arguments, raw=raw):
             return replace(
                 block,

@@ -109,7 +109,7 @@ class Summarizer:
         if spent is not None:
             spent.aside(reply.usage, asked.messages, reply.message, price)
         text = "".join(block.text for block in reply.message.content if isinstance(block, TextBlock))
-        return cleaned(access.redactor.text(text)) or None
+        return middle_out(access.redactor.text(text).strip(), LONGEST) or None
 
     def _opened(self, access: "ModelAccess") -> "tuple[OpenModel, Price | None]":
         """Return the small model and its price.
@@ -195,11 +195,6 @@ def digest(old: Sequence[Message], before: str) -> str:
     text = "\n".join(rows)
     made = f"No model could write these notes. What the engineer said and called, in order:\n{text}" if rows else ""
     return middle_out("\n\n".join(part for part in (before, made) if part), LONGEST)
-
-
-def cleaned(text: str) -> str:
-    """Return an answer of the model as notes, or an empty string if the answer is empty."""
-    return middle_out(text.strip(), LONGEST)
 
 
 def _calls_and_words(message: AssistantMessage) -> Iterator[str]:

@@ -235,6 +235,7 @@ class ConversationView:
     ) -> Compacted | None:
         """Apply `level` if that gains enough."""
         before = self._size(messages, access)
+        most = before - max(room * GAINS.get(level, 0), 1)
         fold = replace(self._fold, space=min(self._fold.space, max(int(room * _TOLD), 400)))
         kept = max(kept_from(messages, room * KEEPS[level] / access.gauge.rate), fold.cut)
         match level:
@@ -247,11 +248,11 @@ class ConversationView:
             case _:
                 fold = replace(fold, cut=kept)
                 notes = None
-                if self._gains(fold, messages, access, before, room, level):
+                if self._gains(fold, messages, access, most):
                     notes = await self._notes(level, messages[self._fold.cut : kept], focus, access, spent)
                 # Without notes the fold of before stays, which gains nothing.
                 fold = self._fold if notes is None else replace(fold, notes=notes)
-        if not self._gains(fold, messages, access, before, room, level):
+        if not self._gains(fold, messages, access, most):
             if level in _RETRIED_LATER:  # not with every request
                 self._rests[level] = before + room * _REST
             return None
@@ -267,20 +268,11 @@ class ConversationView:
         access.emit(access.gauge.used(self.visible(messages), self.window(access.named), cost))
         return told
 
-    def _gains(
-        self,
-        fold: CompactionRecord,
-        messages: Sequence[Message],
-        access: "ModelAccess",
-        before: int,
-        room: float,
-        level: CompactionLevel,
-    ) -> bool:
-        """Return True if `fold` removes enough to be worth sending the whole view anew."""
+    def _gains(self, fold: CompactionRecord, messages: Sequence[Message], access: "ModelAccess", most: float) -> bool:
+        """Return True if `fold` leaves at most `most` tokens, which makes it worth sending the whole view anew."""
         if replace(fold, space=self._fold.space) == self._fold:
             return False
-        least = max(room * GAINS.get(level, 0), 1)
-        return before - access.gauge.size(shorten(messages, fold)).tokens >= least
+        return access.gauge.size(shorten(messages, fold)).tokens <= most
 
     async def _notes(
         self,

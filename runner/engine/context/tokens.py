@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import assert_never
 
 from policy.model.frozen import dataclass
 from runner.events import ContextUsed
@@ -16,6 +15,7 @@ from runner.messages import (
     ToolMessage,
     ToolSpec,
     Usage,
+    texts_of,
 )
 
 # What one token is, roughly, of text in English and of code; no two models agree.
@@ -128,14 +128,9 @@ def weight_of(message: Message) -> float:
 
 
 def _block(block: TextBlock | ThinkingBlock | ToolCall | ImageBlock) -> float:
-    match block:
-        case TextBlock(text):
-            return weight(text)
-        case ThinkingBlock(text, signature, redacted):
-            return weight(text) + weight(signature) + weight(redacted)
-        case ToolCall(name=name, arguments=arguments, raw=raw):
-            return _CALL + weight(name) + weight(raw or json.dumps(arguments, ensure_ascii=False))
-        case ImageBlock():
-            return float(_IMAGE)
-        case never:
-            assert_never(never)
+    if isinstance(block, ImageBlock):
+        return float(_IMAGE)  # the number depends on the model
+    texts = texts_of(block)
+    if isinstance(block, ThinkingBlock):
+        texts = (*texts, block.signature, block.redacted)
+    return (_CALL if isinstance(block, ToolCall) else 0) + sum(map(weight, texts))
