@@ -95,7 +95,7 @@ class ActiveSession:
 
     async def move(self, where: SessionSelection) -> Conversation:
         """Continue in another session. The caller holds `door`, and no run is in progress."""
-        from runner.sessions.choose import choose_target
+        from runner.sessions.open import choose_target
 
         start, ctx = self.start, self.conversation.ctx
         model = ctx.live.named

@@ -127,7 +127,7 @@ def with_session(
 
     Called before anything is opened, so that a list to pick a session from disturbs nothing.
     """
-    from runner.sessions.choose import choose_target
+    from runner.sessions.open import choose_target
 
     where = choose_target(args.selection, options.cwd, os.environ, model.named, unattended=options.unattended)
     return replace(options, beginning=where, bounds=priced(options.bounds, model, settings))

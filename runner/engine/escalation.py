@@ -27,14 +27,6 @@ _MOST = 4  # rights that one call may be asked for: a registry, and the host of 
 _LONGEST = 300  # characters of the report about what was blocked, in the question
 
 
-@dataclass(frozen=True, slots=True)
-class Escalation:
-    """The decision about one additional right. An Allow runs the action once more."""
-
-    extra: ExtraRight
-    decision: Authorization
-
-
 class _NotOffered(Exception):
     """The right may no longer be asked for, because the machine or the settings changed."""
 
@@ -67,9 +59,10 @@ class _EscalationRequester(CallRequester):
 
 async def request_escalation(
     planned: Planned, had: Terms, outcome: Outcome, ctx: RunContext, granted_rights: Sequence[ExtraRight] = ()
-) -> Escalation | None:
-    """Ask the user for the right that `outcome` lacked, and return the decision.
+) -> tuple[ExtraRight, Authorization] | None:
+    """Ask the user for the right that `outcome` lacked, and return the right and the decision.
 
+    An Allow runs the action once more.
     `had` are the terms of the run, and `granted_rights` were added for this call already. Return None if no right was
     missing, or if no user may grant the right. Raise asyncio.CancelledError if the user stops the turn.
     """
@@ -93,7 +86,7 @@ async def request_escalation(
         right = _right(decision.evaluation, had)
         if decision.answer is not None and not decision.answer.yes:
             ctx.refused_rights.add(right.words)
-        return Escalation(right, decision)
+        return right, decision
     return None
 
 

@@ -84,13 +84,14 @@ async def _finish(judgement: Judgement, permit: Permit, outcome: Outcome, number
     planned = judgement.planned
     granted: list[ExtraRight] = []
     while (more := await request_escalation(planned, permit.terms, outcome, ctx, granted)) is not None:
-        granted.append(more.extra)
-        decision = replace(_decision(judgement, more.decision, ctx), typed=tuple(each.words for each in granted))
+        right, escalated = more
+        granted.append(right)
+        decision = replace(_decision(judgement, escalated, ctx), typed=tuple(each.words for each in granted))
         number, before = _record(planned, decision, ctx), number
-        if isinstance(more.decision.verdict, Deny):
-            return stopped(finished(planned, outcome, ctx, before), more.decision.verdict.problem, ctx)
-        permit = more.decision.verdict.permit
-        ctx.emit(Notice(f"it runs once more, with {more.extra.words}"))
+        if isinstance(escalated.verdict, Deny):
+            return stopped(finished(planned, outcome, ctx, before), escalated.verdict.problem, ctx)
+        permit = escalated.verdict.permit
+        ctx.emit(Notice(f"it runs once more, with {right.words}"))
         outcome = await _run_recorded(permit, number, planned, ctx)
     report = finished(planned, outcome, ctx, number)
     return again(report, " and ".join(each.words for each in granted), ctx) if granted else report

@@ -58,9 +58,9 @@ class OverlapFilter:
         for size in range(min(len(said), len(self._tail)), least - 1, -1):
             if self._tail.endswith(said[:size]):
                 rest = said[size:]
-                return (
-                    rest[len(self._blank) :] if rest.startswith(self._blank) else rest.lstrip() if self._blank else rest
-                )
+                if rest.startswith(self._blank):
+                    return rest[len(self._blank) :]
+                return rest.lstrip()
         return held
 
 

@@ -69,9 +69,8 @@ class TurnLoop:
             except BaseException as end:
                 await self._stop_reading()
                 stopped = isinstance(end, asyncio.CancelledError)
-                self._broken_off(
-                    *completion.unfinished, "stopped by the user" if stopped else "the answer broke off here"
-                )
+                why = "stopped by the user" if stopped else "the answer broke off here"
+                self._broken_off(*completion.unfinished, why)
                 raise
             if not reply.message.calls:
                 if reply.message.content:

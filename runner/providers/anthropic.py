@@ -259,7 +259,7 @@ def request_body(request: Request, *, unbound: bool = False) -> Json:
         body["system"] = [_cached({"type": "text", "text": request.system})]
     if request.tools:
         tools: list[Json] = [
-            {"name": tool.name, "description": tool.description, "input_schema": tool.schema} for tool in request.tools
+            {"name": each.name, "description": each.description, "input_schema": each.schema} for each in request.tools
         ]
         body["tools"] = [*tools[:-1], _cached(tools[-1])]
     for message in [each for each in messages if each["role"] == "user"][-TURNS_CACHED:]:

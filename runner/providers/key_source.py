@@ -33,9 +33,8 @@ class KeyFlags:
             why = "one supplies a key, the other names a key of the keyring"
             raise usage("--api-key-stdin and --account contradict each other", why, "leave one of them out")
         if self.account is not None and not is_account(self.account):
-            raise usage(
-                "the name of the account cannot be used", "accounts are not called so", "see `agent auth status`"
-            )
+            what = "the name of the account cannot be used"
+            raise usage(what, "accounts are not called so", "see `agent auth status`")
 
     def read(self, provider: str) -> "Secret | None":
         """Return the key from standard input if the options ask for that. A terminal prompts for the key and does not

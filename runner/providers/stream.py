@@ -126,25 +126,17 @@ class HttpProvider(ABC):
         """
         begun = False
         while True:
+            parser = self.parser(self._failures, request.model)
             try:
-                async with aclosing(self._answer(request)) as events:
+                async with aclosing(self._connection.events(self.wire_request(request), parser.is_last)) as events:
                     async for event in events:
-                        begun = True
-                        yield event
-                return
+                        for piece in parser.take(event):
+                            begun = True
+                            yield piece
             except ProviderError as error:
-                if begun or not self.retry_without(error):
-                    raise
-
-    async def _answer(self, request: Request) -> AsyncGenerator[StreamEvent, None]:
-        """Send the request, yield the parts of the answer as they arrive, then the Reply. Raise ProviderError."""
-        parser = self.parser(self._failures, request.model)
-        try:
-            async with aclosing(self._connection.events(self.wire_request(request), parser.is_last)) as events:
-                async for event in events:
-                    for piece in parser.take(event):
-                        yield piece
-        except ProviderError:
-            if not parser.finished:
-                raise
-        yield parser.reply()
+                if not parser.finished:
+                    if begun or not self.retry_without(error):
+                        raise
+                    continue
+            yield parser.reply()
+            return

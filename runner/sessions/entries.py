@@ -86,12 +86,11 @@ class CompactionRecord:
 FieldCheck = Callable[[object], bool]
 
 
-def _text(value: object) -> bool:
-    return isinstance(value, str)
+def _is(kind: type) -> FieldCheck:
+    return lambda value: isinstance(value, kind)
 
 
-def _switch(value: object) -> bool:
-    return isinstance(value, bool)
+_text, _switch, _table = _is(str), _is(bool), _is(dict)
 
 
 def _count(value: object) -> bool:
@@ -100,10 +99,6 @@ def _count(value: object) -> bool:
 
 def _texts(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
-
-
-def _table(value: object) -> bool:
-    return isinstance(value, dict)
 
 
 def _arguments(value: object) -> bool:
@@ -120,14 +115,9 @@ def _cost(value: object) -> bool:
 
 
 def _origin(value: object) -> bool:
-    if value is None:
-        return True
-    return (
-        isinstance(value, dict)
-        and set(value) == {"session", "entry"}
-        and _name(value["session"])
-        and _text(value["entry"])
-    )
+    if not isinstance(value, dict) or set(value) != {"session", "entry"}:
+        return value is None
+    return _name(value["session"]) and _text(value["entry"])
 
 
 def _maybe(check: FieldCheck) -> FieldCheck:
@@ -334,6 +324,5 @@ def _block(value: object, may: tuple[str, ...]) -> MessageBlock:
 def answers(calls: tuple[ToolCall, ...], results: dict[int, ToolResult]) -> ToolMessage:
     """Return the results of `calls`, in their order. A call without a written result gets a result that says so."""
     unknown = TextBlock("not known: the session ended before this call was answered; what it does may have been done")
-    return ToolMessage(
-        tuple([results.get(at) or ToolResult(call.id, (unknown,), is_error=True) for at, call in enumerate(calls)])
-    )
+    written = [results.get(at) or ToolResult(call.id, (unknown,), is_error=True) for at, call in enumerate(calls)]
+    return ToolMessage(tuple(written))

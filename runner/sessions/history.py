@@ -253,9 +253,8 @@ class _HistoryBuilder:
                 self._said = message
             if self._model != self._now and self._now:
                 # The signature of a thought is its provider's, and another one refuses it.
-                message = replace(
-                    message, content=tuple(block for block in message.content if not isinstance(block, ThinkingBlock))
-                )
+                rest = tuple(block for block in message.content if not isinstance(block, ThinkingBlock))
+                message = replace(message, content=rest)
             self._open = message.calls
         if message.content:
             self._messages.append(message)

@@ -1,19 +1,32 @@
-"""The start of a run's session: new, resumed, or forked. The file is created or changed with the first message."""
+"""The start of a run's session: new, resumed, or forked, as the user chooses.
+
+The file is created or changed with the first message.
+"""
 
 import os
+import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import BinaryIO
 
 from policy.model.frozen import dataclass
+from runner.problems import usage
 from runner.providers.catalog import Price
 from runner.secrets.redactor import Redactor
 from runner.sessions.entries import VERSION, JournalEntry, Unsound, line, now
 from runner.sessions.history import SessionHistory, history_of, index
 from runner.sessions.journal import Journal, SessionLines
-from runner.sessions.store import SessionFile, SessionStore
+from runner.sessions.selection import SessionSelection
+from runner.sessions.store import SessionFile, SessionStore, choose
+from runner.sessions.summary import SessionSummary, row, summarize_session
 from runner.sessions.tree import Tree
 from runner.state.lineage import SessionLineage
+from runner.state.paths import home, state_dir
+from runner.state.workspace import workspace_of
+from runner.stderr import say
 from runner.version import VERSION as PROGRAM
+
+_SHOWN = 20  # sessions of the picker; `agent sessions list` has all
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,11 +153,74 @@ def _copy(tree: Tree, before: SessionHistory, run: SessionRun, file: SessionFile
         try:
             _, entry = next(tree.entries((at,)))
         except Unsound as error:
-            entry = JournalEntry(
-                tree.id(at), parent, now(), "notice", {"text": f"left out of the old session: {error}"}
-            )
+            text = f"left out of the old session: {error}"
+            entry = JournalEntry(tree.id(at), parent, now(), "notice", {"text": text})
         body = entry.body
         if entry.type == "session":
             body = {**_head(run), "forked_from": {"session": before.session, "entry": before.leaf}}
         file.append(line(JournalEntry(entry.id, parent, entry.time, entry.type, body)), durable=False)
         parent = entry.id
+
+
+def choose_target(
+    flags: SessionSelection, cwd: Path, environ: Mapping[str, str], model: str, *, unattended: bool
+) -> SessionTarget | None:
+    """Return the session file of a run, or None if no session is kept.
+
+    Raise SessionError, PlaceError, a usage error, or KeyboardInterrupt if the user leaves the picker.
+    """
+    if flags.unkept:
+        return None
+    state = state_dir(environ)
+    store = SessionStore.of(state, workspace_of(str(cwd), os.path.realpath(home(environ))))
+    if flags.fork is not None:
+        there, id = choose(SessionStore.all(state), flags.fork)
+        return SessionTarget.forked(there, id, store, model=model, upto=flags.upto)
+    if flags.latest:
+        found = store.list()
+        if not found:
+            fix = "leave --continue out, or see `agent sessions list --all`"
+            raise usage("there is nothing to go on with", "no session of this workspace is kept", fix)
+        return SessionTarget.resumed(store, found[0].id, model=model)
+    if flags.resume is not None:
+        id = _named(state, store, flags.resume) if flags.resume else _picked(store, unattended)
+        return SessionTarget.resumed(store, id, model=model)
+    return SessionTarget(store)
+
+
+def _named(state: Path, store: SessionStore, words: str) -> str:
+    there, id = choose(SessionStore.all(state), words)
+    if there.key != store.key:
+        why = f"it belongs to `{summarize_session(there, id).workspace}`"
+        fix = f"go there, or copy it: `agent --fork {id[:8]}`"
+        raise usage(f"the session {id[:8]} is not of this workspace", why, fix)
+    return id
+
+
+def _picked(store: SessionStore, unattended: bool) -> str:
+    """Return the session that the user names by its number in the list or by its id."""
+    if unattended:
+        why = "`--resume` without an id shows a list to pick from, and there is no user to pick one"
+        raise usage("no session is named", why, "write `--resume ID`, or `--continue` for the latest one")
+    found = store.list()
+    if not found:
+        raise usage("there is nothing to resume", "no session of this workspace is kept", "leave --resume out")
+    shown: list[SessionSummary] = [summarize_session(store, each.id) for each in found[:_SHOWN]]
+    for number, each in enumerate(shown, start=1):
+        say(f"{number:>3}  {row(each)}")
+    if len(found) > len(shown):
+        say(f"     and {len(found) - len(shown)} older: `agent sessions list`")
+    while True:
+        print("which one? a number or an id; Enter takes the first, q leaves: ", end="", file=sys.stderr, flush=True)
+        line = sys.stdin.readline()
+        answer = line.strip()
+        if not line or answer in ("q", "quit"):
+            raise KeyboardInterrupt
+        if not answer:
+            return found[0].id
+        if answer.isdecimal() and 1 <= int(answer[:9]) <= len(shown):
+            return shown[int(answer) - 1].id
+        matching = [each.id for each in found if len(answer) > 3 and each.id.startswith(answer)]
+        if len(matching) == 1:
+            return matching[0]
+        say("that is none of them")
