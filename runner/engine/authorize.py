@@ -1,7 +1,7 @@
-"""Authorization of one evaluated action: ask if the verdict is a question, and evaluate again after a yes.
+"""Authorization of one evaluated action: ask if the verdict is a question, and evaluate again after an approval.
 
-INVARIANT: a yes counts for exactly what the user saw. If the evaluation after the yes differs from the one before the
-question, the question is asked again. A no holds in any case.
+INVARIANT: an approval counts for exactly what the user saw. If the evaluation after the approval differs from the one
+before the question, the question is asked again. A refusal holds in any case.
 """
 
 import asyncio
@@ -125,19 +125,19 @@ async def authorize(evaluation: Evaluation, requester: Requester, early: EarlyAn
     """
     proposed, again = None, ""
     while True:
-        found = consume(evaluation.recalled, requester.grants)
-        verdict = found.verdict
+        lookup = consume(evaluation.recalled, requester.grants)
+        verdict = lookup.verdict
         requester.decided(evaluation, verdict)
         if isinstance(verdict, Deny) or (
             isinstance(verdict, Allow) and (early is None or isinstance(early.answer, Yes))
         ):
-            return Authorization(evaluation, verdict, found.answer, found.names, found.by, proposed)
+            return Authorization(evaluation, verdict, lookup.answer, lookup.names, lookup.by, proposed)
         if early is not None and (not isinstance(verdict, Ask) or not isinstance(early.answer, Yes)
                                   or _same(early.question, verdict, evaluation)):  # fmt: skip
             question, answer, seconds = early.question, early.answer, early.seconds
         else:
             assert isinstance(verdict, Ask)  # an Allow has returned, or has an early answer
-            question = requester.question(found.context, verdict, again or (_CHANGED if early else ""))
+            question = requester.question(lookup.context, verdict, again or (_CHANGED if early else ""))
             answer, seconds = await requester.ask(question)
         early = None
         match answer:
@@ -145,10 +145,10 @@ async def authorize(evaluation: Evaluation, requester: Requester, early: EarlyAn
                 raise asyncio.CancelledError  # nothing was decided and nothing ran, and the turn is over
             case No(feedback, wanted):
                 requester.answered(False, feedback)
-                names = _remember(found.context, question.ask, wanted, requester)
-                said = records.RecordedAnswer(question.ask.question, False, requester.approver, feedback, seconds)
+                names = _remember(lookup.context, question.ask, wanted, requester)
+                recorded = records.RecordedAnswer(question.ask.question, False, requester.approver, feedback, seconds)
                 no = refuse(question.ask, feedback, requester.approver)
-                return Authorization(evaluation, no, said, names, (), proposed)
+                return Authorization(evaluation, no, recorded, names, (), proposed)
             case Edited(script):
                 action = evaluation.action
                 if not isinstance(action, RunScript):  # such an answer was not offered, so the answer is no
@@ -161,8 +161,8 @@ async def authorize(evaluation: Evaluation, requester: Requester, early: EarlyAn
                 if isinstance(now.verdict, Ask) and _same(question, now.verdict, now):
                     requester.answered(True, None)
                     names = _remember(now.recalled.context, now.verdict, wanted, requester)
-                    said = records.RecordedAnswer(question.ask.question, True, requester.approver, None, seconds)
-                    return Authorization(now, approve(now.verdict), said, names, (), proposed)
+                    recorded = records.RecordedAnswer(question.ask.question, True, requester.approver, None, seconds)
+                    return Authorization(now, approve(now.verdict), recorded, names, (), proposed)
                 evaluation, again = now, _CHANGED
 
 
@@ -185,7 +185,7 @@ def _remember(
     return names
 
 
-_MOST = 1 << 20  # bytes; of more nobody reads a diff
+_MOST = 1 << 20  # bytes; no diff of a larger text is shown
 
 
 def text_before(action: Action) -> str | None:

@@ -80,9 +80,9 @@ class BudgetMeter:
         most, limit = float(wanted), None
         sends = max(self._sent, _bytes(messages) // _BYTES)
         if limits.tokens is not None:
-            left = limits.tokens - self.tokens - sends
-            if left < most:
-                most, limit = left, Limit.TOKENS
+            remaining = limits.tokens - self.tokens - sends
+            if remaining < most:
+                most, limit = remaining, Limit.TOKENS
         if limits.money is not None and limits.price is not None and self.money is not None:
             price = limits.price.at(sends)
             rest = limits.money - self.money - sends * _cheapest(price) / 1_000_000
@@ -111,8 +111,8 @@ class BudgetMeter:
         self._pay(usage, price)
         return usage
 
-    def broken(self, messages: Sequence[Message], said: str) -> None:
-        """Count an answer to `messages` that broke off after the text `said`.
+    def broken(self, messages: Sequence[Message], text: str) -> None:
+        """Count an answer to `messages` that broke off after the text `text`.
 
         The server charged for the answer without reporting the tokens, so the tokens are estimated, too many rather
         than too few.
@@ -120,7 +120,7 @@ class BudgetMeter:
         if self._limits.price == FREE:
             return
         sent = self._sent or -(-_bytes(messages) // _BYTES_AT_LEAST)
-        self._pay(Usage(sent, -(-_length(said) // _BYTES_AT_LEAST)), self._limits.price)
+        self._pay(Usage(sent, -(-_length(text) // _BYTES_AT_LEAST)), self._limits.price)
 
     def _pay(self, usage: Usage, price: Price | None) -> None:
         self._counted = _sum(self._counted, usage)
@@ -172,7 +172,7 @@ class BudgetMeter:
         limits = self._limits
         if self._unattended and (self._row >= limits.row or self.denials >= limits.total):
             count = f"{self._row} denials in a row" if self._row >= limits.row else f"{self.denials} denials"
-            raise BudgetExceeded(f"stopped after {count}: nobody is there to help", Limit.DENIALS)
+            raise BudgetExceeded(f"stopped after {count}: there is no user to help", Limit.DENIALS)
 
     @property
     def tokens(self) -> int:

@@ -189,8 +189,8 @@ class Completion:
         Some servers refuse a request that could fill more than the context window.
         """
         wanted = raised or min(MOST_ANSWERED, facts_of(self._access.named).output or MOST_ANSWERED)
-        left = self._ctx.view.left(self._messages, self._access)
-        return wanted if left is None else min(wanted, left)
+        available = self._ctx.view.left(self._messages, self._access)
+        return wanted if available is None else min(wanted, available)
 
     def _sent(self) -> tuple[Message, ...]:
         ctx = self._ctx
@@ -336,13 +336,13 @@ class Completion:
 
         Raise `error` if there is nothing left to shorten.
         """
-        view, access, said = self._ctx.view, self._access, error.window
+        view, access, window = self._ctx.view, self._access, error.window
         before = view.visible(self._messages)
         if attempt > access.limits.patience.resumes:
             raise error
-        if await view.shrink(self._messages, access, self._spent, attempt, said) != before:
+        if await view.shrink(self._messages, access, self._spent, attempt, window) != before:
             return
-        if said is None or view.window(access.named) != said or self._most(self._raised) >= cap:
+        if window is None or view.window(access.named) != window or self._most(self._raised) >= cap:
             raise error
 
     @property

@@ -2,7 +2,7 @@
 
 THREAT: the program itself may report what it could not reach. The program may lie and name what it wants. Therefore
 floors and denials hold, the question says where the report comes from, a call is asked about at most a few times and
-each time for another right, a no holds for the conversation, and no yes is remembered.
+each time for another right, a refusal holds for the conversation, and no approval is remembered.
 """
 
 from collections.abc import Sequence
@@ -53,8 +53,8 @@ class _EscalationRequester(CallRequester):
 
     def question(self, context: EvaluationContext, ask: Ask, again: str) -> Question:
         """Return the question about the right, which can neither be remembered nor answered with another script."""
-        shown = replace(card(ask, NOTHING, around=context.facts), editable=False)
-        return Question(self.call.key, ask, NOTHING, shown, None, again or _reported(self.violation))
+        question_card = replace(card(ask, NOTHING, around=context.facts), editable=False)
+        return Question(self.call.key, ask, NOTHING, question_card, None, again or _reported(self.violation))
 
 
 async def request_escalation(
@@ -98,18 +98,18 @@ def _with_right(
     ask = ask_for(recalled.context, evaluation.action, had, extra, granted_rights)
     if ask is None:
         return None
-    found = replace(recalled, assessment=ask.assessment, verdict=ask, by=(), question=ask)
-    return Evaluation(ask.assessment, ask, found, evaluation.noted)
+    lookup = replace(recalled, assessment=ask.assessment, verdict=ask, by=(), question=ask)
+    return Evaluation(ask.assessment, ask, lookup, evaluation.noted)
 
 
 def _right(evaluation: Evaluation, had: Terms) -> ExtraRight:
-    """Return the right that a yes to the question of `evaluation` adds to `had`."""
+    """Return the right that an approval of the question of `evaluation` adds to `had`."""
     assert isinstance(evaluation.verdict, Ask)  # `_with_right` makes no other
     return added(evaluation.verdict, had)
 
 
 def _reported(violation: Violation) -> str:
     """Return the report about what was blocked, with its source."""
-    said = one_line(violation.what, _LONGEST)
+    what = one_line(violation.what, _LONGEST)
     whose = "the program says so itself" if violation.inferred else "the sandbox says so"
-    return f"it ran, and was stopped: {said} ({whose})"
+    return f"it ran, and was stopped: {what} ({whose})"

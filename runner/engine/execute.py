@@ -40,30 +40,30 @@ async def execute_call(judgement: Judgement | Proposal, ctx: RunContext) -> Call
     """Authorize the action, record the decision, and run the action only after the record is durable."""
     if isinstance(judgement, Proposal):
         return await propose(judgement, ctx)
-    found = await authorize(judgement.evaluation, CallRequester(ctx, judgement.planned.call), judgement.early)
-    planned, verdict = replace(judgement.planned, action=found.evaluation.action), found.verdict
+    authorization = await authorize(judgement.evaluation, CallRequester(ctx, judgement.planned.call), judgement.early)
+    planned, verdict = replace(judgement.planned, action=authorization.evaluation.action), authorization.verdict
     judgement = replace(judgement, planned=planned)
-    decision = _decision(judgement, found, ctx)
-    decision = replace(decision, grants=found.names, granted=found.by, proposed=found.proposed)
+    decision = _decision(judgement, authorization, ctx)
+    decision = replace(decision, grants=authorization.names, granted=authorization.by, proposed=authorization.proposed)
     number = _record(planned, decision, ctx)
     if isinstance(verdict, Deny):
         report = denied(planned, verdict, ctx, number)
     else:
         outcome = await _run_recorded(verdict.permit, number, planned, ctx)
         report = await _finish(judgement, verdict.permit, outcome, number, ctx)
-    return report if found.proposed is None else edited(report, planned, ctx)
+    return report if authorization.proposed is None else edited(report, planned, ctx)
 
 
-def _decision(judgement: Judgement, found: Authorization, ctx: RunContext) -> Decision:
+def _decision(judgement: Judgement, authorization: Authorization, ctx: RunContext) -> Decision:
     """Return the decision for the record, without the remembered answers."""
     return Decision(
         judgement.planned.call.name,
-        found.evaluation.assessment,
-        found.verdict,
+        authorization.evaluation.assessment,
+        authorization.verdict,
         ctx.sandbox.name,
-        found.answer,
+        authorization.answer,
         reach=ctx.sandbox.name,
-        noted=found.evaluation.noted,
+        noted=authorization.evaluation.noted,
         model=judgement.model,
     )
 
@@ -147,7 +147,7 @@ _LONGEST = 1000  # characters of an action; the message that proposed it holds a
 
 def verdict_of(planned: Planned, decision: Decision, record: int, cwd: str) -> CallVerdict:
     """Return the journal entry of the decision with the number `record`."""
-    verdict, said = decision.verdict, decision.answer
+    verdict, answer = decision.verdict, decision.answer
     return CallVerdict(
         call=planned.call.of.id,
         tool=planned.call.name,
@@ -158,7 +158,7 @@ def verdict_of(planned: Planned, decision: Decision, record: int, cwd: str) -> C
         rule=str(verdict.reason.rule),
         cell=cell_words(verdict.cell),
         record=record,
-        answer=said.yes if said is not None else None,
-        by=said.by if said is not None else None,
-        feedback=said.feedback if said is not None else None,
+        answer=answer.yes if answer is not None else None,
+        by=answer.by if answer is not None else None,
+        feedback=answer.feedback if answer is not None else None,
     )

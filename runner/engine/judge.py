@@ -35,8 +35,8 @@ _LONGEST = 200  # characters of the command that the user replaced
 
 def judge_call(call: ModelCall, ctx: RunContext) -> Judgement | Proposal | CallResult:
     """Evaluate `call` and announce it. Return the result at once if the call cannot become an action."""
-    found = proposal(call, ctx)
-    return announce(call, evaluate_call(call, ctx), ctx) if found is None else found
+    proposed = proposal(call, ctx)
+    return announce(call, evaluate_call(call, ctx), ctx) if proposed is None else proposed
 
 
 def evaluate_call(call: ModelCall, ctx: RunContext) -> Judgement | Problem:
@@ -77,9 +77,9 @@ def evaluate_action(action: Action, ctx: RunContext) -> Evaluation:
         backend=ctx.sandbox.name,
     )
     assessment, verdict = context.evaluate(action)
-    found = recalled(context, assessment, verdict, ctx.grants)
+    lookup = recalled(context, assessment, verdict, ctx.grants)
     noted.parts()  # read now: a question may stand for minutes
-    return Evaluation(found.assessment, found.verdict, found, noted)
+    return Evaluation(lookup.assessment, lookup.verdict, lookup, noted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +113,8 @@ class CallRequester:
         """Return the question with what the user may let the program remember."""
         offered = offer(context, ask, (GrantScope.SESSION, GrantScope.PROJECT), self.ctx.grants)
         before = text_before(ask.assessment.action)
-        shown = card(ask, offered, around=context.facts, before=before)
-        return Question(self.call.key, ask, offered, shown, before, again)
+        question_card = card(ask, offered, around=context.facts, before=before)
+        return Question(self.call.key, ask, offered, question_card, before, again)
 
     async def ask(self, question: Question) -> tuple[Answer, float]:
         """Put the question to the approver of the session."""

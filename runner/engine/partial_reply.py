@@ -53,11 +53,11 @@ class OverlapFilter:
     def end(self) -> str:
         """Return the text that was held back, without the repetition."""
         held, self._held, self._open = self._held, "", False
-        said = held.lstrip()
-        least = min(_LEAST, len(self._tail)) if self._tail else len(said) + 1
-        for size in range(min(len(said), len(self._tail)), least - 1, -1):
-            if self._tail.endswith(said[:size]):
-                rest = said[size:]
+        text = held.lstrip()
+        least = min(_LEAST, len(self._tail)) if self._tail else len(text) + 1
+        for size in range(min(len(text), len(self._tail)), least - 1, -1):
+            if self._tail.endswith(text[:size]):
+                rest = text[size:]
                 if rest.startswith(self._blank):
                     return rest[len(self._blank) :]
                 return rest.lstrip()

@@ -42,7 +42,7 @@ def proposal(call: ModelCall, ctx: RunContext) -> Proposal | CallResult | None:
 
 
 async def propose(asked: Proposal, ctx: RunContext) -> CallResult:
-    """Show the plan to the user. A yes changes the mode from the next call on, after it is recorded.
+    """Show the plan to the user. An approval changes the mode from the next call on, after it is recorded.
 
     Raise AuditError if the answer cannot be recorded.
     """
@@ -53,18 +53,18 @@ async def propose(asked: Proposal, ctx: RunContext) -> CallResult:
     answer = await ctx.approver.leave_plan(asked.plan)
     into = answer.mode.value if isinstance(answer, Leave) and answer.mode in WAYS else None
     feedback = answer.feedback if isinstance(answer, Stay) else None
-    said = RecordedPlan(asked.plan, into, ctx.approver.name, feedback, time.monotonic() - began)
-    ctx.audit.planned(ctx.session, said)
+    recorded = RecordedPlan(asked.plan, into, ctx.approver.name, feedback, time.monotonic() - began)
+    ctx.audit.planned(ctx.session, recorded)
     match answer:
         case Leave(mode) if mode in WAYS:
             was, ctx.live.mode = ctx.live.mode, mode
             ctx.journal.mode(mode)
             ctx.emit(Changed("mode", was.value, mode.value, "the plan was accepted"))
-            told = f"the user accepted the plan; the mode is now {mode.value}. Begin."
+            notice = f"the user accepted the plan; the mode is now {mode.value}. Begin."
         case Leave(mode):
             raise ValueError(f"a plan cannot be left into {mode}")
         case Stay(feedback):
             ctx.emit(QuestionAnswered(asked.call.key, False, feedback))
-            told = "the user does not accept the plan yet; you are still in plan mode."
-            told += f" They say: {ctx.redactor.text(feedback)}" if feedback else " Ask them what is missing."
-    return CallResult(ToolResult(asked.call.of.id, (TextBlock(told),)))
+            notice = "the user does not accept the plan yet; you are still in plan mode."
+            notice += f" They say: {ctx.redactor.text(feedback)}" if feedback else " Ask them what is missing."
+    return CallResult(ToolResult(asked.call.of.id, (TextBlock(notice),)))

@@ -127,10 +127,10 @@ def bounds(flags: BudgetFlags, settings: Settings, usual: RunLimits | None = Non
     usual = usual or RunLimits()
 
     def number(name: str, otherwise: float | None) -> float | None:
-        said = settings.value("budget", name)
-        return said if isinstance(said, int | float) else otherwise
+        value = settings.value("budget", name)
+        return value if isinstance(value, int | float) else otherwise
 
-    found = replace(
+    limits = replace(
         usual,
         turns=flags.turns or settings.max_turns or usual.turns,
         tokens=_whole(number("tokens", usual.tokens)),
@@ -141,12 +141,12 @@ def bounds(flags: BudgetFlags, settings: Settings, usual: RunLimits | None = Non
         row=_whole(number("row", usual.row)) or usual.row,
     )
     if flags.denials is not None:  # that many, whether in a row or not
-        found = replace(found, row=flags.denials)
-    return found
+        limits = replace(limits, row=flags.denials)
+    return limits
 
 
-def priced(found: RunLimits, model: OpenModel, settings: Settings) -> RunLimits:
-    """Return the limits `found` with the price of the model.
+def priced(limits: RunLimits, model: OpenModel, settings: Settings) -> RunLimits:
+    """Return `limits` with the price of the model.
 
     Raise a usage error if the user set a budget of money and the price of the model is unknown, because such a budget
     would have no effect.
@@ -155,15 +155,15 @@ def priced(found: RunLimits, model: OpenModel, settings: Settings) -> RunLimits:
     price = price_of(name, settings, vendor=model.vendors)
     chosen = settings.value("budget", "money") is not None
     if price is None or price.input is None or price.output is None:
-        if chosen and found.money is not None:
+        if chosen and limits.money is not None:
             raise usage(
-                f"nobody knows what `{name}` costs, so a budget of {found.money:g} would hold nothing",
+                f"nobody knows what `{name}` costs, so a budget of {limits.money:g} would hold nothing",
                 f"it is not in the list of {published().as_of} that comes with ringfence, nor in your configuration",
                 f'write [price."{name}"] with input, output (of a million tokens), cache_read and cache_write into '
                 "your configuration, or bound it by --max-tokens",
             )
-        return replace(found, money=None, price=price)
-    return replace(found, price=price)
+        return replace(limits, money=None, price=price)
+    return replace(limits, price=price)
 
 
 def _whole(value: float | None) -> int | None:

@@ -133,11 +133,11 @@ def finished(planned: Planned, outcome: Outcome, ctx: RunContext, record: int) -
     Neither text contains a live secret: the outcome is masked before it is shortened, so that no part of it stays.
     """
     outcome = ctx.redactor.mask(outcome)
-    kept: list[str] = []
+    stored: list[str] = []
 
     def keep(stdout: bytes, stderr: bytes) -> str:
-        kept.append(ctx.outputs.keep(stdout, stderr))
-        return kept[-1]
+        stored.append(ctx.outputs.keep(stdout, stderr))
+        return stored[-1]
 
     parts = planned.tool.render(planned.action, outcome, ctx.seen, keep=keep)
     content = tuple(
@@ -156,7 +156,7 @@ def finished(planned: Planned, outcome: Outcome, ctx: RunContext, record: int) -
             violations=outcome.violations,
             problem=problem,
             text=joined_text(content),
-            kept=kept[-1] if kept else None,
+            kept=stored[-1] if stored else None,
             connections=outcome.connections[:MOST_TOLD],
             record=record,
         )
@@ -168,15 +168,15 @@ def finished(planned: Planned, outcome: Outcome, ctx: RunContext, record: int) -
 
 def edited(report: CallResult, planned: Planned, ctx: RunContext) -> CallResult:
     """Return `report` with a first line saying that the user replaced the command of the model."""
-    said = action_words(planned.action, ctx.cwd)
-    return _headed(report, f"{answerer(ctx.approver.name)} changed your command; this is about:\n{said}\n", ctx)
+    action = action_words(planned.action, ctx.cwd)
+    return _headed(report, f"{answerer(ctx.approver.name)} changed your command; this is about:\n{action}\n", ctx)
 
 
 def again(report: CallResult, right: str, ctx: RunContext) -> CallResult:
     """Return `report` with a first line saying that the action ran again with the additional `right`."""
     who = answerer(ctx.approver.name)
-    told = f"the sandbox stopped this at first; {who} allowed {right} for once, and it ran again"
-    return _headed(report, f"{told}:\n", ctx)
+    notice = f"the sandbox stopped this at first; {who} allowed {right} for once, and it ran again"
+    return _headed(report, f"{notice}:\n", ctx)
 
 
 def stopped(report: CallResult, problem: Problem, ctx: RunContext) -> CallResult:
@@ -184,8 +184,8 @@ def stopped(report: CallResult, problem: Problem, ctx: RunContext) -> CallResult
     return _headed(report, f"the sandbox stopped this, and {problem.why}\n", ctx)
 
 
-def _headed(report: CallResult, told: str, ctx: RunContext) -> CallResult:
-    head = TextBlock(ctx.redactor.text(told))
+def _headed(report: CallResult, notice: str, ctx: RunContext) -> CallResult:
+    head = TextBlock(ctx.redactor.text(notice))
     return replace(report, result=replace(report.result, content=(head, *report.result.content)))
 
 

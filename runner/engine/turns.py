@@ -103,9 +103,9 @@ class TurnLoop:
     def _steered(self) -> None:
         """Append the messages that the user sent in the meantime after the results of the batch."""
         for text in self._ctx.steering.injected():
-            said = UserMessage((TextBlock(text),))
-            self.messages.append(said)
-            self._ctx.journal.message(said)
+            message = UserMessage((TextBlock(text),))
+            self.messages.append(message)
+            self._ctx.journal.message(message)
             self._ctx.emit(Steered(text))
 
     def _begin(self, call: ToolCall) -> None:
@@ -168,12 +168,12 @@ class TurnLoop:
         """Give every call a result, in the conversation and in the journal."""
         if not calls:
             return
-        found = tuple(
+        results = tuple(
             self._results.get(place) or ToolResult(call.id, (_STOPPED,), is_error=True)
             for place, call in enumerate(calls)
         )
-        self.messages.append(ToolMessage(found))
-        for place, result in enumerate(found):
+        self.messages.append(ToolMessage(results))
+        for place, result in enumerate(results):
             if place not in self._results:
                 self._ctx.journal.result(place, result)
 

@@ -150,8 +150,8 @@ def _secret(name: str, environ: Mapping[str, str], key: "KeyRequest | None", *, 
 
     from runner.secrets.resolve import KeyRequest, find
 
-    found = find(replace(key or KeyRequest(), provider=name, environ=environ, local=local))
-    return found.secret if found else None
+    resolved = find(replace(key or KeyRequest(), provider=name, environ=environ, local=local))
+    return resolved.secret if resolved else None
 
 
 def _nameless(name: str, why: str, fix: str) -> SetupError:

@@ -99,13 +99,13 @@ def reason_of(error: Mapping[str, object]) -> ErrorReason:
     )
 
 
-def failure_of(status: int, said: ErrorReason) -> Failure:
+def failure_of(status: int, reason: ErrorReason) -> Failure:
     """Return the class of an error with that HTTP status, or with the status that the error has outside a stream."""
-    if said.one_of(OUT_OF_CREDIT) or said.one_of(WRONG_KEY) or status in (401, 402, 403):
+    if reason.one_of(OUT_OF_CREDIT) or reason.one_of(WRONG_KEY) or status in (401, 402, 403):
         return Failure.AUTH
-    if status == 413 or said.one_of(TOO_LONG) or (status in (400, 422, 500) and _TOO_LONG.search(said.message)):
+    if status == 413 or reason.one_of(TOO_LONG) or (status in (400, 422, 500) and _TOO_LONG.search(reason.message)):
         return Failure.CONTEXT
-    if status in (503, 529) or said.one_of(BUSY):
+    if status in (503, 529) or reason.one_of(BUSY):
         return Failure.OVERLOADED
     if status == 429:
         return Failure.RATE_LIMITED
@@ -118,21 +118,21 @@ def window_of(message: str) -> int | None:
     """Return the context window in tokens from an error about too many tokens; None if the error does not contain
     it.
     """
-    found = _WINDOW.search(message)
-    return int(found[1]) if found else None
+    match = _WINDOW.search(message)
+    return int(match[1]) if match else None
 
 
-def about_thoughts(said: ErrorReason) -> bool:
+def about_thoughts(reason: ErrorReason) -> bool:
     """Return True if the server refuses the signatures of earlier thinking blocks."""
-    return _THOUGHTS.match(f"{said.code} {said.message}") is not None
+    return _THOUGHTS.match(f"{reason.code} {reason.message}") is not None
 
 
-def about_images(status: int, failure: Failure, said: ErrorReason) -> bool:
+def about_images(status: int, failure: Failure, reason: ErrorReason) -> bool:
     """Return True if a server may have refused a request for an image in it: its error says so, or names no reason."""
     if status == 413 or (failure is Failure.FATAL and status in (400, 415, 422)):
         return True
     may = failure in (Failure.FATAL, Failure.CONTEXT, Failure.RETRYABLE)
-    return may and _IMAGES.search(f"{said.code} {said.message}") is not None
+    return may and _IMAGES.search(f"{reason.code} {reason.message}") is not None
 
 
 def wait_of(headers: Mapping[str, str], now: float) -> float | None:
@@ -164,8 +164,8 @@ def _details(details: object) -> tuple[list[str], float | None]:
             case {"error_code": str(word)} | {"reason": str(word)}:
                 words.append(word)
             case {"@type": str(), "retryDelay": str(delay)}:
-                found = _SECONDS.fullmatch(delay)
-                wait = _sane(float(found[1])) if found else wait
+                match = _SECONDS.fullmatch(delay)
+                wait = _sane(float(match[1])) if match else wait
     return words, wait
 
 

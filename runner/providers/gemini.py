@@ -160,13 +160,13 @@ class _GeminiAnswer(AnswerParser):
         # Counts are totals so far: a later one replaces an earlier one, an absent one leaves it.
         sent, used = count_of(usage, "promptTokenCount"), count_of(usage, "toolUsePromptTokenCount") or 0
         read = count_of(usage, "cachedContentTokenCount")
-        said, thought = count_of(usage, "candidatesTokenCount"), count_of(usage, "thoughtsTokenCount")
+        answered, thought = count_of(usage, "candidatesTokenCount"), count_of(usage, "thoughtsTokenCount")
         if read is not None:
             self._usage = replace(self._usage, cache_read=read)
         if sent is not None:
             self._usage = replace(self._usage, input=max(sent + used - self._usage.cache_read, 0))
-        if said is not None or thought is not None:
-            self._usage = replace(self._usage, output=(said or 0) + (thought or 0))
+        if answered is not None or thought is not None:
+            self._usage = replace(self._usage, output=(answered or 0) + (thought or 0))
 
 
 class GeminiProvider(HttpProvider):
@@ -256,11 +256,11 @@ def _own(message: AssistantMessage, model: str, *, signs: bool) -> Iterator[Json
     for block in message.content:
         match block:
             case ThinkingBlock():
-                found = _signature(block, model)
-                if block.text and found:
-                    yield {"text": block.text, "thought": True, "thoughtSignature": found}
-                elif found:
-                    signature = found
+                stored = _signature(block, model)
+                if block.text and stored:
+                    yield {"text": block.text, "thought": True, "thoughtSignature": stored}
+                elif stored:
+                    signature = stored
                 continue
             case TextBlock():
                 if not block.text.strip() and not signature:

@@ -56,8 +56,8 @@ def wanted(
     from runner.state import paths
     from runner.state.workspace import workspace_of
 
-    said = settings.named("auth").get(provider, {})
-    words, seconds, account = said.get("helper"), said.get("helper_timeout", PATIENCE), said.get("account")
+    row = settings.named("auth").get(provider, {})
+    words, seconds, account = row.get("helper"), row.get("helper_timeout", PATIENCE), row.get("account")
     argv = tuple(str(word) for word in words) if isinstance(words, tuple) else ()
     flags = flags or KeyFlags()
     return KeyRequest(

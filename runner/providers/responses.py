@@ -326,7 +326,7 @@ def _own(message: AssistantMessage, model: str) -> Iterator[Json]:
                 if isinstance(thought := kept.get("item"), dict):
                     summary = [{"type": "summary_text", "text": block.text}] if block.text else []
                     reasoning = {"type": "reasoning", **thought, "summary": summary}
-                phase = said if (said := kept.get("phase")) in PHASES and isinstance(said, str) else phase
+                phase = value if (value := kept.get("phase")) in PHASES and isinstance(value, str) else phase
                 continue
             case TextBlock(text):
                 if not text.strip():

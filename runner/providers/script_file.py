@@ -140,8 +140,8 @@ def _bad(path: Path, place: tuple[str, str], kind: str) -> SetupError:
         near = difflib.get_close_matches(key, KEYS, n=1)
         fix = f"did you mean `{near[0]}`?" if near else f"the keys are {', '.join(f'`{name}`' for name in KEYS)}"
         return _unread(path, f"{start}unknown key `{key}`", fix)
-    said = WORDS.get(kind, "is not of the kind that belongs there")
-    return _unread(path, f"{start}`{key}` {said}" if key else f"it {said}", "correct it there")
+    complaint = WORDS.get(kind, "is not of the kind that belongs there")
+    return _unread(path, f"{start}`{key}` {complaint}" if key else f"it {complaint}", "correct it there")
 
 
 def _unread(path: Path, why: str, fix: str) -> SetupError:

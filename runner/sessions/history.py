@@ -122,7 +122,7 @@ def history_of(tree: Tree, name: str, *, model: str = "", lenient: bool = False,
         first = tree.damages[0]
         why = f"line {first.line} of its file was damaged: {first.why}; what was said last hangs on it"
         raise _stopped(name, why)
-    told = _HistoryBuilder(model)
+    builder = _HistoryBuilder(model)
     path = tree.path()
     while upto and path and tree.id(path[-1]) != upto:
         path.pop()
@@ -135,19 +135,19 @@ def history_of(tree: Tree, name: str, *, model: str = "", lenient: bool = False,
         for at, type, raw in tree.lines(path, _NEEDED):
             message = usual(raw) if type == "message" else None
             if message is not None:
-                told.hear(message, at)
+                builder.hear(message, at)
             else:
-                told.take(parse(raw), at)
+                builder.take(parse(raw), at)
             taken = at
-        told.through()
+        builder.through()
     except Unsound as error:
         broken = f"line {tree.line(at)}: {error}"
-        if not told.begun:
+        if not builder.begun:
             raise no_session(name, broken) from None
         if not lenient:
             raise _stopped(name, broken) from None
         path = path[: path.index(taken) + 1]
-        told.through()
+        builder.through()
     finally:
         if collecting:
             gc.enable()
@@ -161,11 +161,11 @@ def history_of(tree: Tree, name: str, *, model: str = "", lenient: bool = False,
                 raise _stopped(name, str(error)) from None
             broken, path = broken or str(error), path[:-1]
     steps = [(at, step) for at, step in steps_of(tree) if not upto or at < path[-1]]
-    return told.history(tree, name, path, broken, last, steps)
+    return builder.history(tree, name, path, broken, last, steps)
 
 
-def _prompt(tree: Tree, path: Sequence[int], said: Sequence[tuple[int, int]], history: Sequence[Message]) -> str:
-    return "".join(cut(typed_of(tree, path, at, history[place])) for at, place in said)
+def _prompt(tree: Tree, path: Sequence[int], prompts: Sequence[tuple[int, int]], history: Sequence[Message]) -> str:
+    return "".join(cut(typed_of(tree, path, at, history[place])) for at, place in prompts)
 
 
 def _counted(tree: Tree, path: Sequence[int], history: Sequence[Message]) -> CountedRequest | None:
@@ -311,16 +311,16 @@ def cut(text: str) -> str:
 
 def _notices(tree: Tree, broken: str) -> list[str]:
     """Return the parts of the file that were left out, in words."""
-    found = []
+    notices = []
     if tree.torn:
-        found.append("the last line of the session was never finished, and is left out")
+        notices.append("the last line of the session was never finished, and is left out")
     if tree.damages:
         lines = "; ".join(f"line {each.line}: {each.why}" for each in tree.damages[:3])
         more = f", and {tree.damaged + tree.orphans - 1} more" if tree.damaged + tree.orphans > 1 else ""
-        found.append(f"a damaged line of the session is left out{more} with what hangs on it ({lines})")
+        notices.append(f"a damaged line of the session is left out{more} with what hangs on it ({lines})")
     if broken:
-        found.append(f"the session ends before a line that does not fit ({broken})")
-    return found
+        notices.append(f"the session ends before a line that does not fit ({broken})")
+    return notices
 
 
 def no_session(name: str, why: str) -> SessionError:

@@ -177,11 +177,11 @@ def choose_target(
         there, id = choose(SessionStore.all(state), flags.fork)
         return SessionTarget.forked(there, id, store, model=model, upto=flags.upto)
     if flags.latest:
-        found = store.list()
-        if not found:
+        sessions = store.list()
+        if not sessions:
             fix = "leave --continue out, or see `agent sessions list --all`"
             raise usage("there is nothing to go on with", "no session of this workspace is kept", fix)
-        return SessionTarget.resumed(store, found[0].id, model=model)
+        return SessionTarget.resumed(store, sessions[0].id, model=model)
     if flags.resume is not None:
         id = _named(state, store, flags.resume) if flags.resume else _picked(store, unattended)
         return SessionTarget.resumed(store, id, model=model)
@@ -202,14 +202,14 @@ def _picked(store: SessionStore, unattended: bool) -> str:
     if unattended:
         why = "`--resume` without an id shows a list to pick from, and there is no user to pick one"
         raise usage("no session is named", why, "write `--resume ID`, or `--continue` for the latest one")
-    found = store.list()
-    if not found:
+    sessions = store.list()
+    if not sessions:
         raise usage("there is nothing to resume", "no session of this workspace is kept", "leave --resume out")
-    shown: list[SessionSummary] = [summarize_session(store, each.id) for each in found[:_SHOWN]]
-    for number, each in enumerate(shown, start=1):
+    summaries: list[SessionSummary] = [summarize_session(store, each.id) for each in sessions[:_SHOWN]]
+    for number, each in enumerate(summaries, start=1):
         say(f"{number:>3}  {row(each)}")
-    if len(found) > len(shown):
-        say(f"     and {len(found) - len(shown)} older: `agent sessions list`")
+    if len(sessions) > len(summaries):
+        say(f"     and {len(sessions) - len(summaries)} older: `agent sessions list`")
     while True:
         print("which one? a number or an id; Enter takes the first, q leaves: ", end="", file=sys.stderr, flush=True)
         line = sys.stdin.readline()
@@ -217,10 +217,10 @@ def _picked(store: SessionStore, unattended: bool) -> str:
         if not line or answer in ("q", "quit"):
             raise KeyboardInterrupt
         if not answer:
-            return found[0].id
-        if answer.isdecimal() and 1 <= int(answer[:9]) <= len(shown):
-            return shown[int(answer) - 1].id
-        matching = [each.id for each in found if len(answer) > 3 and each.id.startswith(answer)]
+            return sessions[0].id
+        if answer.isdecimal() and 1 <= int(answer[:9]) <= len(summaries):
+            return summaries[int(answer) - 1].id
+        matching = [each.id for each in sessions if len(answer) > 3 and each.id.startswith(answer)]
         if len(matching) == 1:
             return matching[0]
         say("that is none of them")

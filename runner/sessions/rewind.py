@@ -37,17 +37,17 @@ class RewindPoint:
 def rewind_points(
     tree: Tree,
     path: Sequence[int],
-    said: Sequence[tuple[int, int]],
+    prompts: Sequence[tuple[int, int]],
     history: Sequence[Message],
     taken: Sequence[tuple[int, int]],
 ) -> list[RewindPoint]:
     """Return the prompts on the branch `path`.
 
-    `said` are the lines of the user's messages, each with its place in `history`; `taken` are the steps of /undo.
+    `prompts` are the lines of the user's messages, each with its place in `history`; `taken` are the steps of /undo.
     """
-    own = {at for at, place in said if text_of(history[place]).startswith(OWN)}
-    found, known = [], 0
-    for at, place in said:
+    own = {at for at, place in prompts if text_of(history[place]).startswith(OWN)}
+    points, known = [], 0
+    for at, place in prompts:
         before = bisect_left(path, at) - 1
         if at in own or not _begins(tree, path, before, own):
             continue
@@ -56,8 +56,8 @@ def rewind_points(
         while tree.type(path[before]) == "grant":  # a copy of the session has none of them
             before -= 1
         step = taken[known - 1][1] if known else 0
-        found.append(RewindPoint(typed_of(tree, path, at, history[place]), place, tree.id(path[before]), step))
-    return found
+        points.append(RewindPoint(typed_of(tree, path, at, history[place]), place, tree.id(path[before]), step))
+    return points
 
 
 def _begins(tree: Tree, path: Sequence[int], last: int, own: Collection[int]) -> bool:

@@ -27,8 +27,8 @@ class SessionSelection:
 
 def parse_selection(latest: bool, resume: str | None, fork: str | None, unkept: bool) -> SessionSelection:
     """Return the selection of the command-line options. Raise a usage error for two options that exclude each other."""
-    given = {"--continue": latest, "--resume": resume is not None, "--fork": fork is not None, "--no-session": unkept}
-    named = [name for name, set in given.items() if set]
+    options = {"--continue": latest, "--resume": resume is not None, "--fork": fork is not None, "--no-session": unkept}
+    named = [name for name, set in options.items() if set]
     if len(named) > 1:
         why = "each says by itself which session this is"
         raise usage(f"`{named[0]}` and `{named[1]}` stand together", why, "leave one of them out")

@@ -79,7 +79,7 @@ class SessionStore:
 
         Raise SessionError for a folder that cannot be used.
         """
-        found = []
+        sessions = []
         try:
             with self._opened() as folder:
                 for name in os.listdir(folder):
@@ -87,7 +87,7 @@ class SessionStore:
                         with contextlib.suppress(FileNotFoundError):  # removed a moment ago
                             seen = os.stat(name, dir_fd=folder, follow_symlinks=False)
                             if stat.S_ISREG(seen.st_mode):
-                                found.append(StoredSession(match[1], self.key, seen.st_mtime, seen.st_size))
+                                sessions.append(StoredSession(match[1], self.key, seen.st_mtime, seen.st_size))
         except FileNotFoundError:
             pass  # without a folder there are no sessions
         except OSError as error:
@@ -95,7 +95,7 @@ class SessionStore:
             raise _unusable(f"`{path}`", _reason(error), "look at what it is, then remove it") from None
         latest = self._latest()
         # A clock that went back changes the order of the others, never which one `--continue` takes.
-        return sorted(found, key=lambda each: (each.id == latest, each.written, each.id), reverse=True)
+        return sorted(sessions, key=lambda each: (each.id == latest, each.written, each.id), reverse=True)
 
     def open(self, id: str) -> "SessionFile":
         """Open a session for writing, locked until closed. Raise SessionError, also if another process uses the
@@ -213,7 +213,7 @@ class SessionFile:
         full disk or quota; the line is then removed, too, since the caller writes it again.
         """
         if not os.fstat(self._handle).st_nlink:
-            raise OSError(errno.ENOENT, "somebody removed it, so what is said now would be lost")
+            raise OSError(errno.ENOENT, "another process removed it, so what is said now would be lost")
         done = os.write(self._handle, line)
         if done < len(line):
             os.ftruncate(self._handle, self.size)
@@ -253,12 +253,12 @@ def choose(stores: list[SessionStore], words: str) -> tuple[SessionStore, str]:
     if not re.fullmatch(r"[0-9a-f]{1,16}", words):
         why = "an id is made of the digits 0-9 and a-f, 16 at most"
         raise SessionError(Problem(f"`{words[:40]}` is no session", why, "see `agent sessions list`"))
-    found = [(store, each.id) for store in stores for each in store.list() if each.id.startswith(words)]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        why = f"among them {', '.join(id for _, id in found[:5])}"
-        raise SessionError(Problem(f"`{words}` begins {len(found)} sessions", why, "write more of it"))
+    matches = [(store, each.id) for store in stores for each in store.list() if each.id.startswith(words)]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        why = f"among them {', '.join(id for _, id in matches[:5])}"
+        raise SessionError(Problem(f"`{words}` begins {len(matches)} sessions", why, "write more of it"))
     fix = "see `agent sessions list --all`"
     raise SessionError(Problem(f"there is no session `{words}`", "none begins with that", fix))
 
@@ -318,7 +318,7 @@ def _speaking(path: Path, kind: type[SessionError] = SessionError) -> Iterator[N
     except OSError as error:
         if kind is JournalError:
             raise kind(written_problem(error, path)) from None
-        if error.errno in _OF_WRITING:  # whoever reads it prints it meanwhile; no read fails like that
+        if error.errno in _OF_WRITING:  # the reader prints it meanwhile; no read fails like that
             raise
         fix = "look at what it is, then remove it"
         raise kind(Problem(f"the session `{path}` cannot be read", _reason(error), fix)) from None

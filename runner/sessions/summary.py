@@ -42,10 +42,10 @@ class SessionSummary:
         return json.dumps({**fields, "written": when})
 
 
-def summarize_session(store: SessionStore, id: str, found: StoredSession | None = None) -> SessionSummary:
+def summarize_session(store: SessionStore, id: str, stored: StoredSession | None = None) -> SessionSummary:
     """Return the summary of one session. Raise SessionError if its file cannot be opened."""
-    if found is None:
-        found = next((each for each in store.list() if each.id == id), StoredSession(id, store.key, 0.0, 0))
+    if stored is None:
+        stored = next((each for each in store.list() if each.id == id), StoredSession(id, store.key, 0.0, 0))
     with store.reading(id) as file:
         try:
             head = parse(file.readline(LONGEST))
@@ -54,7 +54,7 @@ def summarize_session(store: SessionStore, id: str, found: StoredSession | None 
             if (version := head.body["version"]) != VERSION:
                 raise Unsound(f"its format is {version}, and this version reads {VERSION}")
         except Unsound as error:
-            return _unreadable(found, str(error))
+            return _unreadable(stored, str(error))
         first = _first(file)
         prompts, turns = _counted(file)
     origin = head.body["forked_from"]
@@ -63,8 +63,8 @@ def summarize_session(store: SessionStore, id: str, found: StoredSession | None 
         key=store.key,
         workspace=str(head.body["workspace"]),
         began=head.time,
-        written=found.written,
-        size=found.size,
+        written=stored.written,
+        size=stored.size,
         forked_from=str(origin["session"]) if isinstance(origin, dict) else None,
         first=first,
         prompts=prompts,
@@ -77,16 +77,16 @@ def summarize_sessions(store: SessionStore) -> list[SessionSummary]:
     row that says so.
     """
     seen = []
-    for found in store.list():
+    for stored in store.list():
         try:
-            seen.append(summarize_session(store, found.id, found))
+            seen.append(summarize_session(store, stored.id, stored))
         except SessionError as error:
-            seen.append(_unreadable(found, error.problem.why))
+            seen.append(_unreadable(stored, error.problem.why))
     return seen
 
 
-def _unreadable(found: StoredSession, why: str) -> SessionSummary:
-    return SessionSummary(found.id, found.key, "", "", found.written, found.size, None, "", 0, 0, why)
+def _unreadable(stored: StoredSession, why: str) -> SessionSummary:
+    return SessionSummary(stored.id, stored.key, "", "", stored.written, stored.size, None, "", 0, 0, why)
 
 
 def row(seen: SessionSummary, *, width: int = 100) -> str:

@@ -67,8 +67,8 @@ class Tree:
             number += 1
             size = len(raw)
             kind = None
-            if raw[-2:] == b"}\n" and known and (found := match(raw)) is not None:
-                id, parent, name = found.groups()
+            if raw[-2:] == b"}\n" and known and (fields := match(raw)) is not None:
+                id, parent, name = fields.groups()
                 kind = code.get(name)
             if not kind:
                 ended = raw[-1] == 10
@@ -133,12 +133,12 @@ class Tree:
 
     def path(self) -> list[int]:
         """Return the valid lines from the first to the last, each the parent of the next."""
-        found, at = [], len(self._offsets) - 1
+        path, at = [], len(self._offsets) - 1
         while at >= 0:
-            found.append(at)
+            path.append(at)
             at = self._parents[at]
-        found.reverse()
-        return found
+        path.reverse()
+        return path
 
     def type(self, at: int) -> str:
         return _TYPES[self._kinds[at]]
@@ -146,8 +146,8 @@ class Tree:
     def id(self, at: int) -> str:
         """Return the id of a line, even if its content turns out to be invalid."""
         _, _, raw = next(self.lines((at,), _TYPES))
-        found = _OURS.match(raw)
-        return found[1].decode() if found is not None else parse(raw).id
+        fields = _OURS.match(raw)
+        return fields[1].decode() if fields is not None else parse(raw).id
 
     def line(self, at: int) -> int:
         """Return the number of a line in the file, from 1."""
@@ -176,8 +176,9 @@ class Tree:
         for at, _, raw in self.lines(path, types):
             try:
                 entry = parse(raw)
-                found = _OURS.match(raw)
-                if found and found.groups() != (entry.id.encode(), (entry.parent or "").encode(), entry.type.encode()):
+                fields = _OURS.match(raw)
+                parsed = (entry.id.encode(), (entry.parent or "").encode(), entry.type.encode())
+                if fields and fields.groups() != parsed:
                     raise Unsound("a field stands in it twice")
             except Unsound as error:
                 raise Unsound(f"line {self._lines[at]}: {error}") from None

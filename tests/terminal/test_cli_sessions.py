@@ -53,7 +53,7 @@ def test_without_a_session_nothing_is_written(harness: SessionHarness) -> None:
 # fmt: off
 MISTAKES: list[tuple[tuple[str, ...], str, str]] = [
     (("-c", "x"),                          "nothing to go on with",     "no session yet"),
-    (("--resume", "--unattended", "x"),    "no session is named",       "nobody is there to pick"),
+    (("--resume", "--unattended", "x"),    "no session is named",       "there is no user to pick one"),
     (("--resume=77777777", "x"),           "there is no session",       "an id of nothing"),
     (("--resume=../../etc", "x"),          "is no session",             "an id is no path"),
     (("--fork", "x/y", "x"),               "is no session",             "neither is that of a fork"),

@@ -38,8 +38,8 @@ _NO_NOTES = "Nothing was noted."
 def shorten(history: Sequence[Message], fold: CompactionRecord) -> tuple[Message, ...]:
     """Return the messages to send for `history`. Every call in them has its result, and every result its call."""
     cut = start(history, fold.cut)
-    told: tuple[Message, ...] = (_replacement(history[:cut], fold),) if cut else ()
-    return (*told, *(_shorten_message(message, at, fold) for at, message in enumerate(history[cut:], cut)))
+    replacement: tuple[Message, ...] = (_replacement(history[:cut], fold),) if cut else ()
+    return (*replacement, *(_shorten_message(message, at, fold) for at, message in enumerate(history[cut:], cut)))
 
 
 def _shorten_message(message: Message, at: int, fold: CompactionRecord) -> Message:
@@ -58,8 +58,8 @@ def _replacement(old: Sequence[Message], fold: CompactionRecord) -> UserMessage:
     notes = middle_out(fold.notes.strip(), fold.space) or _NO_NOTES
     mark = hashlib.sha256(notes.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     wrapped = f"{_BEFORE.format(mark=mark)}\n\n{marked('notes', notes, mark=mark)}"
-    said = _prompts(old, fold.space)
-    return UserMessage((*((TextBlock(f"{_SAID}\n\n{said}"),) if said else ()), TextBlock(wrapped)))
+    prompts = _prompts(old, fold.space)
+    return UserMessage((*((TextBlock(f"{_SAID}\n\n{prompts}"),) if prompts else ()), TextBlock(wrapped)))
 
 
 def _prompts(old: Sequence[Message], room: int) -> str:
@@ -79,8 +79,8 @@ def _prompts(old: Sequence[Message], room: int) -> str:
             break
         latest.insert(0, text)
     between = len(texts) - 1 - len(latest)
-    left = [f"[{between} more, left out to save room]"] if between > 0 else []
-    return "\n\n".join([*texts[:1], *left, *latest])
+    omission = [f"[{between} more, left out to save room]"] if between > 0 else []
+    return "\n\n".join([*texts[:1], *omission, *latest])
 
 
 def start(messages: Sequence[Message], at: int) -> int:
@@ -94,16 +94,16 @@ def start(messages: Sequence[Message], at: int) -> int:
 def kept_from(messages: Sequence[Message], room: float) -> int:
     """Return the start of the last groups that together have at most `room` tokens. The last group is always
     included."""
-    found = len(messages)
+    first = len(messages)
     held = 0.0
     for at in range(len(messages) - 1, -1, -1):
         held += weight_of(messages[at])
         if isinstance(messages[at], ToolMessage):
             continue
-        if held > room and found < len(messages):
+        if held > room and first < len(messages):
             break
-        found = at
-    return found
+        first = at
+    return first
 
 
 _TRIMMED = 1_500  # characters that are left of a long result
@@ -163,8 +163,8 @@ def _one_line(content: _Shown) -> _Shown:
         return content
     line = first[:_LINE]
     rest = len(text) - len(line)
-    left = [f"{rest} more characters"] * (rest > 0) + [f"{images} images"] * (images > 0)
-    return (TextBlock(f"{line} [{' and '.join(left)} left out to save room]".strip()),)
+    omitted = [f"{rest} more characters"] * (rest > 0) + [f"{images} images"] * (images > 0)
+    return (TextBlock(f"{line} [{' and '.join(omitted)} left out to save room]".strip()),)
 
 
 def _shorten_block(block: TextBlock | ThinkingBlock | ToolCall, most: int) -> TextBlock | ThinkingBlock | ToolCall:

@@ -129,10 +129,10 @@ class ConversationView:
         visible_now = self.visible(messages)
         spoke = max((at for at, message in enumerate(visible_now) if isinstance(message, AssistantMessage)), default=-1)
         for first in (spoke + 1, 0):
-            found = {id(image): image for image in images_in(visible_now[first:]) if id(image) not in refused}
-            if found:
-                refused |= found
-                return len(found)
+            images = {id(image): image for image in images_in(visible_now[first:]) if id(image) not in refused}
+            if images:
+                refused |= images
+                return len(images)
         return 0
 
     def asked(self, *, answered: bool) -> None:
@@ -261,12 +261,12 @@ class ConversationView:
             spent.shortened()
         self._rests.clear()
         after = self._size(messages, access)
-        told = Compacted(level.value, before, after, fold.notes if fold.cut else None)
+        event = Compacted(level.value, before, after, fold.notes if fold.cut else None)
         access.journal.compaction(level.value, before, after, fold.turned(len(messages)))
-        access.emit(told)
+        access.emit(event)
         cost = spent.money if spent is not None else None
         access.emit(access.gauge.used(self.visible(messages), self.window(access.named), cost))
-        return told
+        return event
 
     def _gains(self, fold: CompactionRecord, messages: Sequence[Message], access: "ModelAccess", most: float) -> bool:
         """Return True if `fold` leaves at most `most` tokens, which makes it worth sending the whole view anew."""
@@ -315,7 +315,7 @@ class ConversationView:
 
     def _set(self, messages: Sequence[Message], fold: CompactionRecord) -> None:
         if fold.end > len(messages) or not fold.end:
-            return  # of a file that somebody wrote into
+            return  # the session file was edited
         self._made.append((fold, messages[fold.end - 1]))
 
 
@@ -325,6 +325,6 @@ def _fits(fold: CompactionRecord, last: Message, messages: Sequence[Message]) ->
 
 
 def _thoughtless(message: Message) -> Message:
-    found = [message]
-    without_thoughts(found)
-    return found[0]
+    messages = [message]
+    without_thoughts(messages)
+    return messages[0]

@@ -66,7 +66,7 @@ MEANING = {
     Mode.DANGEROUSLY: "most actions are allowed without a question; secrets and denied commands are still refused.",
 }
 _ALONE = """\
- Nobody is there to answer questions, so whatever would be a question is refused. After {row} refusals in a row, or \
+ There is no user to answer questions, so whatever would be a question is refused. After {row} refusals in a row, or \
 {total} in all, the run is ended: do not try at random."""
 
 

@@ -101,9 +101,9 @@ class ContextMeter:
         total = 0.0
         for message in messages:
             known = before.get(id(message))
-            found = known if known is not None and known[0] is message else (message, weight_of(message))
-            self._known[id(message)] = found
-            total += found[1]
+            weighed = known if known is not None and known[0] is message else (message, weight_of(message))
+            self._known[id(message)] = weighed
+            total += weighed[1]
         return total
 
 
