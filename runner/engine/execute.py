@@ -29,7 +29,7 @@ from runner.engine.tool_calls import (
 )
 from runner.events import Notice
 from runner.gate.wording import action_words, cell_words
-from runner.sessions.journal import CallVerdict
+from runner.sessions.entries import EntryBody
 from runner.text.sanitize import one_line
 from sandbox.backend import Outcome, interrupted_connections
 
@@ -145,20 +145,20 @@ async def _run(
 _LONGEST = 1000  # characters of an action; the message that proposed it holds all of it
 
 
-def verdict_of(planned: Planned, decision: Decision, record: int, cwd: str) -> CallVerdict:
-    """Return the journal entry of the decision with the number `record`."""
+def verdict_of(planned: Planned, decision: Decision, record: int, cwd: str) -> EntryBody:
+    """Return the journal entry of the decision with the number `record`, in words."""
     verdict, answer = decision.verdict, decision.answer
-    return CallVerdict(
-        call=planned.call.of.id,
-        tool=planned.call.name,
-        action=one_line(action_words(planned.action, cwd), _LONGEST),
-        tiers=tuple(tier.label for tier in decision.assessment.tiers),
-        verdict="allow" if isinstance(verdict, Allow) else "deny",
-        why=verdict.reason.text,
-        rule=str(verdict.reason.rule),
-        cell=cell_words(verdict.cell),
-        record=record,
-        answer=answer.yes if answer is not None else None,
-        by=answer.by if answer is not None else None,
-        feedback=answer.feedback if answer is not None else None,
-    )
+    return {
+        "call": planned.call.of.id,
+        "tool": planned.call.name,
+        "action": one_line(action_words(planned.action, cwd), _LONGEST),
+        "tiers": [tier.label for tier in decision.assessment.tiers],
+        "verdict": "allow" if isinstance(verdict, Allow) else "deny",
+        "why": verdict.reason.text,
+        "rule": str(verdict.reason.rule),
+        "cell": cell_words(verdict.cell),
+        "record": record,
+        "answer": answer.yes if answer is not None else None,
+        "by": answer.by if answer is not None else None,
+        "feedback": answer.feedback if answer is not None else None,
+    }

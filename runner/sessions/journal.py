@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from policy.model.frozen import dataclass
 from policy.model.tier import Mode
 from policy.model.verdict import Problem
 from runner.events import Emit, ErrorRaised, Event, Notice, RunEnded
@@ -26,24 +25,6 @@ _DURABLE = ("session", "message", "grant", "snapshot")
 
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class CallVerdict:
-    """The decision about one call, in words. `record` is its number in the audit log."""
-
-    call: str
-    tool: str
-    action: str
-    tiers: tuple[str, ...]
-    verdict: str
-    why: str
-    rule: str
-    cell: str
-    record: int
-    answer: bool | None = None
-    by: str | None = None
-    feedback: str | None = None
 
 
 class SessionLines:
@@ -117,7 +98,7 @@ class Journal:
         self._prices = prices or {}
         self._owed: list[tuple[bytes, bool]] = []
         self._begun = False
-        self._early: list[CallVerdict] | None = None  # of calls whose message is still coming
+        self._early: list[EntryBody] | None = None  # of calls whose message is still coming
 
     @property
     def kept(self) -> str | None:
@@ -153,7 +134,7 @@ class Journal:
             self._add("typed", {"text": typed})
         early, self._early = self._early or [], None
         for verdict in early:
-            self._add("call", _body(verdict))
+            self._add("call", verdict)
         self._written()
         if isinstance(message, UserMessage) and self._lines is not None:
             try:
@@ -166,12 +147,12 @@ class Journal:
         self._add("message", of_result(place, result))
         self._written()
 
-    def call(self, verdict: CallVerdict) -> None:
-        """Add the decision about a call before the call runs. Raise JournalError."""
+    def call(self, verdict: EntryBody) -> None:
+        """Add the decision about a call, with the fields of `KINDS`, before the call runs. Raise JournalError."""
         if self._early is not None:
             self._early.append(verdict)
             return
-        self._add("call", _body(verdict))
+        self._add("call", verdict)
         self._written()
 
     def awaiting(self) -> None:
@@ -295,8 +276,3 @@ class Journal:
             return JournalError(error.problem)
         assert self._lines is not None
         return JournalError(written_problem(error, self._lines.path))
-
-
-def _body(verdict: CallVerdict) -> EntryBody:
-    body: EntryBody = {name: getattr(verdict, name) for name in CallVerdict.__slots__}
-    return {**body, "tiers": list(verdict.tiers)}

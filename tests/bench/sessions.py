@@ -9,9 +9,10 @@ from pathlib import Path
 
 from runner.messages import AssistantMessage, TextBlock, ToolCall, ToolResult, Usage, UserMessage
 from runner.secrets.redactor import Redactor
-from runner.sessions.journal import CallVerdict, Journal
+from runner.sessions.journal import Journal
 from runner.sessions.open import SessionRun, SessionTarget
 from runner.sessions.store import SessionStore
+from tests.support.session_files import verdict
 
 HERE = Path(__file__).resolve().parent
 RUN = SessionRun("0123456789abcdef", "/w", "/w", "default", "scripted:s", unattended=False)
@@ -22,8 +23,8 @@ from pathlib import Path
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 started = time.perf_counter()
 from runner.sessions.open import SessionTarget
-from runner.sessions.store import Store
-begin = SessionTarget.resumed(Store.of(Path(sys.argv[1]), "/w"), "0123456789abcdef", model="scripted:s")
+from runner.sessions.store import SessionStore
+begin = SessionTarget.resumed(SessionStore.of(Path(sys.argv[1]), "/w"), "0123456789abcdef", model="scripted:s")
 seconds = time.perf_counter() - started
 print(seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, len(begin.past.history), len(begin._tree))
 """
@@ -36,7 +37,7 @@ def _turn(journal: Journal, number: int) -> int:
     calls = tuple(ToolCall(f"toolu_{number}_{each}", "bash", {"command": f"pytest -q tests/{each}"}) for each in "ab")
     journal.message(AssistantMessage((TextBlock("I look at it, then I know more. " * 4), *calls)))
     for place, call in enumerate(calls):
-        journal.call(CallVerdict(call.id, "bash", "$ pytest -q", ("execute",), "allow", "it runs tests", "x:1", "c", 1))
+        journal.call(verdict(call.id, "it runs tests"))
         journal.result(place, ToolResult(call.id, (TextBlock(OUTPUT),)))
     journal.message(AssistantMessage((TextBlock("It is fine now. " * 10),)))
     journal.usage(Usage(2000, 50, 1600, 0))

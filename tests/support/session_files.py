@@ -34,6 +34,13 @@ def result(id: str, text: str = "done") -> ToolResult:
     return ToolResult(id, (TextBlock(text),))
 
 
+def verdict(call: str, text: str, verdict: str = "allow", answer: bool | None = None) -> dict[str, object]:
+    """The entry of a decision about a call, with `text` in each of its texts."""
+    texts = dict.fromkeys(("tool", "action", "verdict", "why", "rule", "cell"), text)
+    asked = dict.fromkeys(("by", "feedback"), text if answer is not None else None)
+    return {"call": call, **texts, "tiers": [text], "verdict": verdict, "record": 1, "answer": answer, **asked}
+
+
 def new_store(state: Path) -> SessionStore:
     state.mkdir(mode=0o700, exist_ok=True)
     return SessionStore.of(state, "/w")

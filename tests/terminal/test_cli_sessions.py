@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 
 from runner.messages import AssistantMessage, ImageBlock, TextBlock, ThinkingBlock, ToolCall, ToolResult
-from runner.sessions.journal import CallVerdict
 from runner.sessions.open import SessionTarget
 from tests.support import forked_agent
 from tests.support.model_server import Delta, ModelServer, calling, serving
-from tests.support.session_files import run_of, user
+from tests.support.session_files import run_of, user, verdict
 from tests.support.session_harness import AGENT, SessionHarness
 from tests.support.tmux import Tmux
 
@@ -216,7 +215,7 @@ def hostile(harness: SessionHarness) -> SessionHarness:
         ToolCall("b", EVIL, None, EVIL),
     )
     journal.message(AssistantMessage(blocks))
-    journal.call(CallVerdict("a", EVIL, EVIL, (EVIL,), EVIL, EVIL, EVIL, EVIL, 1, False, EVIL, EVIL))
+    journal.call(verdict("a", EVIL, EVIL, answer=False))
     journal.result(0, ToolResult("a", (TextBlock("\n".join([EVIL] * 40)), ImageBlock("image/png", "iVBORw0KGgo="))))
     assert journal.close() is None
     return harness

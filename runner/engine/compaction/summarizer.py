@@ -116,18 +116,14 @@ class Summarizer:
 
         Return the model of the conversation if there is no other, or if money is counted and the price is unknown.
         """
-        own = OpenModel(access.provider, access.model)
-        main = access.limits.price
-        if access.models is None:
-            return own, main
+        own, main, models = OpenModel(access.provider, access.model), access.limits.price, access.models
         spec = self.chosen
-        if not spec:
-            with_facts = facts_of(own.named).small
-            spec = with_facts if with_facts and access.models.vendors(own.named) else ""
-        if not spec or spec == own.named:
+        if not spec and models is not None and models.vendors(own.named):
+            spec = facts_of(own.named).small or ""
+        if models is None or spec in ("", own.named):
             return own, main
         try:
-            small = access.models.get(spec)
+            small = models.get(spec)
         except (ProviderError, SecretError) as error:
             if self.chosen:
                 access.emit(Notice(f"the small model `{spec}` cannot be asked: {error.problem.what}"))
