@@ -1,4 +1,4 @@
-"""Model providers: wire formats, failures, retries, catalog and prices.
+"""Model providers: wire formats, failures, catalog and prices.
 
 May import `config` and everything below it. Start reading at `connection.py`; this file is the registry.
 """
