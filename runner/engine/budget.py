@@ -85,7 +85,8 @@ class BudgetMeter:
                 most, limit = remaining, Limit.TOKENS
         if limits.money is not None and limits.price is not None and self.money is not None:
             price = limits.price.at(sends)
-            rest = limits.money - self.money - sends * _cheapest(price) / 1_000_000
+            known = (each for each in (price.input, price.cache_read, price.cache_write) if each is not None)
+            rest = limits.money - self.money - sends * min(known, default=0.0) / 1_000_000
             each = (price.output or 0.0) / 1_000_000
             room = rest / each if each else wanted if rest >= 0 else 0
             if room < most:
@@ -209,11 +210,6 @@ def _believable(usage: Usage, sent: Sequence[Message], answer: AssistantMessage)
         return Usage(-(-_bytes(sent) // _BYTES_AT_LEAST), -(-_bytes((answer,)) // _BYTES_AT_LEAST))
     missing = _bytes(sent) // _BYTES - (usage.input + usage.cache_read + usage.cache_write)
     return replace(usage, input=usage.input + max(missing, 0), output=max(usage.output, _bytes((answer,)) // _BYTES))
-
-
-def _cheapest(price: Price) -> float:
-    """Return the lowest price of a token that is sent."""
-    return min((each for each in (price.input, price.cache_read, price.cache_write) if each is not None), default=0.0)
 
 
 def _bytes(messages: Sequence[Message]) -> int:

@@ -47,7 +47,6 @@ from runner.providers.stream import AnswerParser, HttpProvider, Piece
 from runner.text.model_text import Json, count_of, parse_call, whole_text
 
 VERSION = "2023-06-01"
-_BOUND = re.compile("bound to a different conversation")
 
 STOPS = {
     "end_turn": Stop.END,
@@ -221,21 +220,14 @@ class AnthropicProvider(HttpProvider):
     parser = _AnthropicAnswer
     key_header = ("x-api-key", "")
     headers = (("anthropic-version", VERSION),)
-    _unbound = False
+    refused_feature = re.compile("bound to a different conversation")  # thinking blocks, which it may then ignore
 
     def path(self, endpoint: Endpoint) -> str:
         return "messages" if endpoint.url.endswith("/v1") else "v1/messages"
 
     def wire_request(self, request: Request) -> WireRequest:
-        body = request_body(request, unbound=self._unbound)
+        body = request_body(request, unbound=self.reduced)
         return WireRequest(request.model, body, headers=betas(body))
-
-    def retry_without(self, error: ProviderError) -> bool:
-        """Return True, and let the server skip bound thinking blocks from now on, if the server refuses one."""
-        if self._unbound or error.status != 400 or not _BOUND.search(error.server_message):
-            return False
-        self._unbound = True
-        return True
 
 
 # ---- requests

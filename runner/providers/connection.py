@@ -31,12 +31,8 @@ DRAIN_PATIENCE = 0.25  # seconds for the end of a body whose last event has come
 _CHATTY = ("httpx", "httpcore.connection", "httpcore.http11", "httpcore.http2", "httpcore.proxy", "httpcore.socks")
 
 
-def _warnings_only(record: logging.LogRecord) -> bool:
-    return record.levelno >= logging.WARNING
-
-
 for _name in _CHATTY:
-    logging.getLogger(_name).addFilter(_warnings_only)
+    logging.getLogger(_name).addFilter(lambda record: record.levelno >= logging.WARNING)
 
 
 class KeyHeader(httpx.Auth):

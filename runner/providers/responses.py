@@ -53,7 +53,6 @@ from runner.text.model_text import Json, parse_call, parse_object, whole_text
 INCOMPLETE = {"max_output_tokens": Stop.LENGTH, "content_filter": Stop.REFUSAL}
 # Of what is wrong with the request, told in the stream: asking again gives the same.
 _OURS = re.compile(r"(?:invalid|image|unsupported|empty|failed_to|bio|misalignment|data_residency)_.*")
-_UNVERIFIED = re.compile(r"reasoning[. ]summar")
 _LAST = re.compile(r'"type"\s*:\s*"(?:response\.(?:completed|incomplete|failed)|error)"')
 
 
@@ -229,20 +228,13 @@ def _texts(parts: object) -> Iterator[tuple[str, str]]:
 class ResponsesProvider(HttpProvider):
     name = "openai"
     parser = _ResponsesAnswer
-    _summaries = True
+    refused_feature = re.compile(r"reasoning[. ]summar")  # of organizations that are not verified
 
     def path(self, endpoint: Endpoint) -> str:
         return "responses"
 
     def wire_request(self, request: Request) -> WireRequest:
-        return WireRequest(request.model, request_body(request, summaries=self._summaries))
-
-    def retry_without(self, error: ProviderError) -> bool:
-        """Return True, and ask for no summaries from now on, if the server refuses to summarize the reasoning."""
-        if not self._summaries or error.status != 400 or not _UNVERIFIED.search(error.server_message):
-            return False
-        self._summaries = False
-        return True
+        return WireRequest(request.model, request_body(request, summaries=not self.reduced))
 
 
 # ---- requests

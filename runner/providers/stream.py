@@ -1,5 +1,6 @@
 """Stream of one answer: requests go out by a connection, stream events and at last a Reply come back."""
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing
@@ -77,12 +78,16 @@ class HttpProvider(ABC):
         parser: class of the parsers of its answers.
         key_header: header that contains the key, and the text before the key.
         headers: further headers of every request.
+        refused_feature: pattern of the error message of a server that refuses the optional feature of the requests.
+        reduced: True after such an error; requests then do without the feature.
     """
 
     name: str
     parser: type[AnswerParser]
     key_header = ("authorization", "Bearer ")
     headers: tuple[tuple[str, str], ...] = ()
+    refused_feature: re.Pattern[str] | None = None
+    reduced = False
 
     def __init__(self, endpoint: Endpoint, secret: Secret | None, timeouts: Timeouts | None = None) -> None:
         self._failures = Failures(self.name, endpoint, secret, timeouts or Timeouts())
@@ -97,9 +102,13 @@ class HttpProvider(ABC):
     def wire_request(self, request: Request) -> WireRequest:
         """Return `request` in the wire format."""
 
-    def retry_without(self, error: ProviderError) -> bool:
-        """Return True once, and leave a feature out of all later requests, if `error` refuses that feature."""
-        return False
+    def _reduce(self, error: ProviderError) -> bool:
+        """Return True once, and leave the feature out of all later requests, if `error` refuses that feature."""
+        pattern = self.refused_feature
+        if self.reduced or error.status != 400 or pattern is None or not pattern.search(error.server_message):
+            return False
+        self.reduced = True
+        return True
 
     async def stream(self, request: Request) -> AsyncGenerator[StreamEvent, None]:
         """Yield text and thinking as they arrive, then the Reply. Closing the generator closes the connection.
@@ -135,7 +144,7 @@ class HttpProvider(ABC):
                             yield piece
             except ProviderError as error:
                 if not parser.finished:
-                    if begun or not self.retry_without(error):
+                    if begun or not self._reduce(error):
                         raise
                     continue
             yield parser.reply()

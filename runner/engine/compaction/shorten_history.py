@@ -139,7 +139,9 @@ def capped(message: Message, most: int) -> Message:
     """Shorten every text of `message` to at most `most` characters, by any author, and remove all images."""
     if isinstance(message, AssistantMessage):
         return AssistantMessage(tuple(_shorten_block(block, most) for block in message.content))
-    return with_blocks(message, lambda block: _picture(block, most))
+    return with_blocks(
+        message, lambda block: _NO_IMAGE if isinstance(block, ImageBlock) else TextBlock(middle_out(block.text, most))
+    )
 
 
 def middle_out(text: str, most: int, why: str = "left out to save room") -> str:
@@ -149,10 +151,6 @@ def middle_out(text: str, most: int, why: str = "left out to save room") -> str:
     head = most * 2 // 3
     tail = most - head
     return f"{text[:head]}\n[{len(text) - head - tail} characters {why}]\n{text[len(text) - tail :]}"
-
-
-def _picture(block: TextBlock | ImageBlock, most: int) -> TextBlock | ImageBlock:
-    return _NO_IMAGE if isinstance(block, ImageBlock) else TextBlock(middle_out(block.text, most))
 
 
 def _one_line(content: _Shown) -> _Shown:
