@@ -228,7 +228,7 @@ class Failure(StrEnum):
     RATE_LIMITED = "rate_limited"  # too much was asked: later, by `retry_after` where the server said
     OVERLOADED = "overloaded"  # the server is too busy: later, or another model
     CONTEXT = "context"  # the conversation is longer than the model's window: shorten it
-    AUTH = "auth"  # the key or its rights: a person must mend it
+    AUTH = "auth"  # the key or its rights: the user must correct them
     FATAL = "fatal"  # asking again gives the same
 
 

@@ -1,4 +1,4 @@
-"""Front ends: the ways in which a person or a program drives an agent.
+"""Front ends: the ways in which a user or a program drives an agent.
 
 `tui/` is the terminal application, `plain/` the line-based one, `jsonl/` the JSON protocol, `exec/` the single commands
 without a model, `ci/` the job runner, `batch/` many tasks, `slash/` the commands typed into a conversation.

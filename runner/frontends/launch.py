@@ -61,7 +61,7 @@ async def play(
     if lines is not None:
         lines.when_lost(end)
     async with Agent(approver=approver, emit=emit, start=lambda: start) as agent:
-        return await agent.conversation.prompt(prompt)  # who was told to stop still learns how it ended
+        return await agent.conversation.prompt(prompt)  # a stopped run returns its end, too
 
 
 def start_conversation(args: RunArgs) -> int:
@@ -122,7 +122,7 @@ def on_stdout(show: "Emit | None" = None) -> "Emit":
         except OSError as error:
             gone = isinstance(error, BrokenPipeError)
             broken.append(error if gone else Stopped(unwritten(error), Exit.FAILED))
-            if not chunk:  # output comes through a callback of the event loop, where nobody would catch it
+            if not chunk:  # output comes through a callback of the event loop, where an exception is lost
                 raise broken[0] from None
 
     return emit

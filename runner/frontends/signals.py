@@ -1,4 +1,4 @@
-"""Signals that ask a program to go: it stops the child and closes the record first."""
+"""The signals that end a program: the current task is cancelled, so that it kills its child and closes the record."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,8 +7,10 @@ from runner.problems import ending_signals
 
 
 def end_by_signals() -> Callable[[], None]:
-    """Let every signal that ends a program end the current task as Ctrl-C does, and only once: a second cancel would
-    cut short the killing of its child. Answers what does it."""
+    """Cancel the current task at every signal that ends a program, as Ctrl-C does. Return the function that cancels.
+
+    The function cancels only once, because a second cancel would interrupt the killing of the child.
+    """
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
 
     def end() -> None:

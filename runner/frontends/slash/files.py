@@ -35,8 +35,8 @@ async def _undo(words: str, host: CommandHost) -> None:
 
 
 async def _to_its_end(work: Callable[[], T]) -> T:
-    """Run in a thread until the end, even if the command is stopped: half an undo, or an unreported one, helps
-    nobody.
+    """Run `work` in a thread until its end, even if the command is stopped, so that no undo is incomplete or
+    unreported.
     """
     task = asyncio.ensure_future(asyncio.to_thread(work))
     while not task.done():

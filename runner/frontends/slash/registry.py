@@ -3,12 +3,13 @@
 The built-in commands come first, then the user's own, then those of a trusted repository, then one for each skill.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from policy.model.frozen import dataclass
 from runner.config.agentfiles.custom_commands import PromptFile, of_folder
-from runner.config.agentfiles.skills import Skill, invoked
+from runner.config.agentfiles.skills import invoked
 from runner.frontends.slash import conversation, files, policy, settings
 from runner.frontends.slash.command import CommandHost, SlashCommand, find
 from runner.state.paths import config_file
@@ -55,22 +56,19 @@ def known(environ: Mapping[str, str], context: "Context") -> KnownCommands:
             prompts.setdefault(file.name, file)
         else:  # a list must not show a repository's words beside the name of a built-in command
             notices.append(f"`{source}` is not used: /{file.name} is ringfence's own")
-    commands = (*COMMANDS, *map(_prompt_command, prompts.values()), *map(_skill_command, context.skills))
-    return KnownCommands(commands, tuple(notices))
+    commands = list(COMMANDS)
+    for file in prompts.values():
+        commands.append(_sending(file.name, file.usage, file.summary, file.source, file.prompt))
+    for skill in context.skills:
+        hint = one_line(skill.description, _HINT)
+        commands.append(_sending(f"{_SKILL}{skill.name}", "[WORDS]", hint, skill.path, partial(invoked, skill)))
+    return KnownCommands(tuple(commands), tuple(notices))
 
 
-def _prompt_command(file: PromptFile) -> SlashCommand:
-    async def run(words: str, host: CommandHost) -> None:
-        await host.send(file.prompt(words), f"/{file.name} {words}".rstrip())
-
-    return SlashCommand(file.name, file.usage, file.summary, run, source=file.source, sends=True)
-
-
-def _skill_command(skill: Skill) -> SlashCommand:
-    """Return the command that sends the instructions of `skill` to the model, with the user's own words."""
+def _sending(name: str, usage: str, summary: str, source: str, prompt: Callable[[str], str]) -> SlashCommand:
+    """Return a command that sends the prompt that `prompt` makes of the user's words."""
 
     async def run(words: str, host: CommandHost) -> None:
-        await host.send(invoked(skill, words), f"/{name} {words}".rstrip())
+        await host.send(prompt(words), f"/{name} {words}".rstrip())
 
-    name, hint = f"{_SKILL}{skill.name}", one_line(skill.description, _HINT)
-    return SlashCommand(name, "[WORDS]", hint, run, source=skill.path, sends=True)
+    return SlashCommand(name, usage, summary, run, source=source, sends=True)

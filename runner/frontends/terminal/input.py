@@ -18,7 +18,7 @@ from prompt_toolkit.keys import Keys
 
 _BEGIN, _END = "\x1b[200~", "\x1b[201~"
 _PIECE = 1 << 16
-_SOON = 0.02  # seconds within which no person has pressed the next key
+_SOON = 0.02  # seconds; a user does not press the next key within this time
 _SETTLED = 0.25  # the same, where something is wrong already: an end mark is still to come
 # An "operating system command" that comes back, and "device attributes" (XTerm Control Sequences; DEC DA1, DA2).
 # One that was cut off ends at the next key that is no character.
@@ -56,7 +56,7 @@ class Intake(Vt100Input):
         return self._keys(data)
 
     def flush_keys(self) -> list[KeyPress]:
-        # An answer that has begun is waited for; nobody types its first two characters and a number.
+        # The rest of a reply that has begun will come; a user does not type its first two characters and a digit.
         if not self._held.startswith(("\x1b]", "\x1b[?", "\x1b[>")) or len(self._held) < 3:
             held, self._held = self._held, ""
             self.vt100_parser.feed(held)

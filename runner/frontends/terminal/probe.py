@@ -17,7 +17,7 @@ from runner.frontends.terminal.input import Intake
 
 _COLOUR, _WHO = "\x1b]11;?\x1b\\", "\x1b[>c\x1b[c"
 _CUTS = re.compile(r">(?:41;[0-9]+;0|1;10;0)c\Z")  # xterm, and mosh, as seen of xterm 379 and mosh 1.4.0
-_LAST = 0.3  # seconds that we wait for it when we leave: an answer to nobody would be typed into the shell
+_LAST = 0.3  # seconds to wait for a reply when the program ends: a later reply would be typed into the shell
 _FORGOTTEN = 3.0  # seconds after which none comes
 _ANSWER = r"11;rgba?:([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})(?:/[0-9a-fA-F]{1,4})?"
 

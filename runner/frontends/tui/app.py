@@ -216,7 +216,7 @@ class App:
         panel = self.panel
         if panel is None:
             return
-        # A person presses one key at a time: what comes in a heap was pasted.
+        # A user presses one key at a time. Keys that arrive together were pasted.
         alone = not panel.alone or not self.application.key_processor.input_queue
         step = panel.key(key if alone or key == "c-c" else "<paste>")
         if key == "c-c" and not isinstance(step, Done | Edit) and not self.host.interrupt():

@@ -136,7 +136,7 @@ class CallCard:
         return len(lines) - sum(fold) > 1
 
     def _why(self, width: int, theme: Theme) -> list[Fragments]:
-        """Return who allowed the call, and why; empty for a read without a question."""
+        """Return the answer or the rule that allowed the call, and the reason; empty for a read without a question."""
         if self.answer is not None:
             return [_answer_row(self.answer, theme)]
         if self.verdict is None or self.verdict.ruling is not Ruling.ALLOW or isinstance(self.action, _QUIET):

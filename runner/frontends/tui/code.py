@@ -72,7 +72,7 @@ def _read(lexer: Lexer, language: str, text: str) -> list[tuple[_TokenType, str]
     began = time.thread_time()
     try:
         return list(lexer.get_tokens(text))
-    except Exception:  # the lexer is not ours, and the text is anybody's: it is shown without colours
+    except Exception:  # foreign code reads untrusted text: on failure the text is shown without colours
         return [(Text, text)]
     finally:
         if time.thread_time() - began > _SLOW:

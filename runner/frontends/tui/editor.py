@@ -98,7 +98,7 @@ class Editor:
         return Draft(self.buffer.text, self.buffer.cursor_position, dict(self._pastes))
 
     def lend(self, text: str) -> Draft:
-        """Have `text`, which may be anybody's, changed; the draft comes back by `restore`.
+        """Let the user change `text`, which may be untrusted. Return the draft, for `restore`.
 
         THREAT: a command that quotes the word of a paste would carry away what was pasted for something else.
         """

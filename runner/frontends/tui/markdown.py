@@ -18,7 +18,7 @@ from runner.frontends.tui.theme import Theme
 from runner.text.sanitize import visible
 
 _DEEPEST = 20
-_MARKS = 400  # characters that open markup, in one block: more are no markup that a person reads
+_MARKS = 400  # characters that open markup, in one block; a block with more is shown as source text
 _COLUMNS = 12  # of a table; a wider one stays source text
 
 
@@ -44,7 +44,7 @@ def _parse(text: str) -> list[Token]:
     """Return the tokens of `text`; none if the parser fails on it."""
     try:
         return _parser().parse(text)
-    except Exception:  # the parser is not ours, and the text is anybody's: it is shown unread
+    except Exception:  # foreign code reads untrusted text: on failure the text is shown as source
         return []
 
 
