@@ -56,7 +56,7 @@ SAID: list[tuple[str, str, str]] = [
     ("/resume",                   "no other session",      "there is none"),
     ("/fork",                     "kept in no file yet",   "nothing to copy"),
     ("/cost",                     "sent      0 tokens",    "nothing was used"),
-    ("/trust",                    "brings nothing",        "an empty repository"),
+    ("/trust",                    "contains nothing",        "an empty repository"),
     ("/frobnicate now",           "no command `/frobnicate`", "an unknown command is not sent to the model"),
     ("/hlep",                     "did you mean /help",    "a slip of the fingers"),
 ]
