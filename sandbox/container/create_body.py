@@ -31,14 +31,8 @@ MASKED = (
     *("/proc/kpagecgroup", "/proc/kpagecount", "/proc/kpageflags", "/proc/latency_stats", "/proc/lockdep"),
     *("/proc/lockdep_chains", "/proc/lockdep_stats", "/proc/lock_stat", "/proc/mdstat", "/proc/modules", "/proc/mtrr"),
     *("/proc/pagetypeinfo", "/proc/sched_debug", "/proc/schedstat", "/proc/scsi", "/proc/slabinfo", "/proc/softirqs"),
-    *(
-        "/proc/spl",
-        "/proc/sysrq-trigger",
-        "/proc/timer_list",
-        "/proc/timer_stats",
-        "/proc/vmallocinfo",
-        "/proc/zoneinfo",
-    ),
+    *("/proc/spl", "/proc/sysrq-trigger", "/proc/timer_list", "/proc/timer_stats", "/proc/vmallocinfo"),
+    "/proc/zoneinfo",
     *("/sys/firmware", "/sys/devices/virtual/powercap", "/sys/kernel/debug"),
 )
 READ_ONLY = ("/proc/sys",)

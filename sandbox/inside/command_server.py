@@ -58,7 +58,7 @@ class CommandServer:
                 self.answer(request, handles)
             finally:
                 for handle in handles:
-                    close(handle)
+                    os.close(handle)
 
     def stay_awake(self) -> None:
         """Poll for the announced request for a moment instead of sleeping."""
@@ -75,7 +75,7 @@ class CommandServer:
     def answer(self, request: dict[str, object], handles: list[int]) -> None:
         started = self.start(request, handles)
         for handle in handles:
-            close(handle)
+            os.close(handle)
         handles.clear()
         if isinstance(started, str):
             self.say(f"failed {started}")
@@ -267,10 +267,6 @@ def send_signal(pid: int, number: signal.Signals) -> None:
         os.kill(pid, number)
     except (ProcessLookupError, PermissionError):
         return  # nobody left
-
-
-def close(handle: int) -> None:
-    os.close(handle)
 
 
 def warm() -> None:

@@ -91,16 +91,10 @@ async def try_out(slot: HelperHandle, tier: str, terms: Terms) -> dict[str, bool
 
 
 def _hiding_place(terms: Terms) -> str | None:
-    """Return a folder that a command under `terms` does not see; None if there is none."""
-    return next((place for place in _places() if not _shown(place, terms)), None)
+    """Return a folder for decoys that a command under `terms` does not see, the best one first; None if there is none.
 
-
-def _places() -> tuple[str, ...]:
-    """Return the folders in which decoys may lie, best first."""
-    return tuple(map(os.path.realpath, (tempfile.gettempdir(), "/var/tmp", "/dev/shm")))
-
-
-def _shown(place: str, terms: Terms) -> bool:
-    """Return True if a command under `terms` may see `place`. A decoy in such a place would prove nothing."""
+    A decoy in a folder that the command may see would prove nothing.
+    """
     granted = (terms.workspace, *terms.system, *terms.read, *terms.write)
-    return any(inside(place, root) for root in granted)
+    places = map(os.path.realpath, (tempfile.gettempdir(), "/var/tmp", "/dev/shm"))
+    return next((place for place in places if not any(inside(place, root) for root in granted)), None)

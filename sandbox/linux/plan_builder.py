@@ -216,12 +216,8 @@ def mounts(
         if shape is None:
             continue
         if shape.startswith("-> "):
-            granted = (
-                "/tmp",
-                cache_place(terms),
-                *terms.read,
-                *terms.write,
-            )  # there it is already, or commands write there
+            # In these places the link exists already, or commands write there.
+            granted = ("/tmp", cache_place(terms), *terms.read, *terms.write)
             if not any(inside(path, place) for place in granted if place):
                 steps.append(("link", shape[3:], path))
         else:

@@ -36,7 +36,6 @@ SHAPE = ("HEAD", "objects", "refs", "commondir")  # names by which Git knows the
 _MOST_FILES = 60  # that are included
 _MOST_BYTES = 64 << 10  # of one file in which `named` looks for places
 _MOST_POSSIBLE = 100  # files that `possible_with_includes` reads
-_ORDINARY = re.compile(r"[\w.-]{1,60}", 256)  # re.ASCII: names that a reason may show
 _DEEPEST = 10  # levels of includes; of more, Git ends with an error
 
 
@@ -239,7 +238,7 @@ def _parsed(path: str, stamp: tuple[int, ...]) -> tuple[Setting, ...]:
 
 def _shown(path: str) -> str:
     name = os.path.basename(path)
-    return name if _ORDINARY.fullmatch(name) else "an included file"
+    return name if re.fullmatch(r"[\w.-]{1,60}", name, re.ASCII) else "an included file"
 
 
 def real_path(path: str) -> str:
