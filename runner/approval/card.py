@@ -174,7 +174,7 @@ _BLANKS = re.compile(r" {24,}")
 
 def safe(text: str) -> str:
     """Return `text` in a form that is safe to print in a card. Newlines stay."""
-    return text if text.isascii() and text.isprintable() else "".join(_spelled(text))
+    return text if text.isascii() and text.isprintable() else "".join(_display_characters(text))
 
 
 def safe_line(text: str) -> str:
@@ -192,7 +192,7 @@ def marked(script: str, reasons: Iterable[Reason]) -> tuple[str, tuple[Mark, ...
         if reason.span is not None:
             start, end = max(reason.span.start, 0), min(reason.span.end, len(script))
             level[start:end] = [reason.tier] * max(end - start, 0)
-    shown = _spelled(script)
+    shown = _display_characters(script)
     marks: list[Mark] = []
     place = 0
     for tier, pairs in groupby(zip(shown, level, strict=True), key=itemgetter(1)):
@@ -203,7 +203,7 @@ def marked(script: str, reasons: Iterable[Reason]) -> tuple[str, tuple[Mark, ...
     return "".join(shown), tuple(marks)
 
 
-def _spelled(text: str) -> list[str]:
+def _display_characters(text: str) -> list[str]:
     """Return the display form of each character, with tabs as blanks."""
     return [_TAB if char == "\t" else shown for char, shown in zip(text, spelled(text), strict=True)]
 

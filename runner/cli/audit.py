@@ -177,7 +177,7 @@ def stats(query: Query, top: TOP = 10, json: JSON = False, config: CONFIG = None
     found = Stats(top)
     if log_exists(path):
         with AuditLog.open_to_read(path) as log:
-            for deed in _told(log, query):
+            for deed in _with_progress(log, query):
                 found.add(deed)
     if json:
         print(dumps(stats_json(found, _known(config))))
@@ -188,7 +188,7 @@ def stats(query: Query, top: TOP = 10, json: JSON = False, config: CONFIG = None
     return Exit.DONE
 
 
-def _told(log: "AuditLog", query: Query) -> "Iterator[DecisionTrail]":
+def _with_progress(log: "AuditLog", query: Query) -> "Iterator[DecisionTrail]":
     """Yield the decisions, with progress on stderr if it is a terminal."""
 
     newest = next(log.rows(limit=1), None)

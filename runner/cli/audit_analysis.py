@@ -167,7 +167,7 @@ def _page(log: "AuditLog", query: Query, limit: int | None) -> Generator[str, No
         broken=""
         if isinstance(proof, VerifiedLog)
         else f"{f'Record {proof.id}' if proof.id else 'The file'}: {proof.why}.",
-        chosen="; ".join(f"{name} {_said(value)}" for name, value in chosen.items() if value),
+        chosen="; ".join(f"{name} {_filter_words(value)}" for name, value in chosen.items() if value),
         left=limit is None and len(found) > most,
         ends=_ends(log),
     )
@@ -187,7 +187,7 @@ def _ends(log: "AuditLog") -> dict[str, dict[str, object]]:
     return {str(record.body.get("session", "")): record.body for record in log.rows(kind="ended")}
 
 
-def _said(value: object) -> str:
+def _filter_words(value: object) -> str:
     if value is True:
         return "yes"
     return " or ".join(value) if isinstance(value, tuple) else str(value)

@@ -135,21 +135,21 @@ def query_of(*, now: datetime | None = None, **flags: Any) -> Query:
     return Query(
         verdicts=("deny",) if flags.get("denied") else verdicts,
         tiers=_known(flags, "tier", TIERS, f"the tiers are {', '.join(TIERS)}"),
-        rules=_said(flags, "rule"),
+        rules=_values(flags, "rule"),
         modes=_known(flags, "mode", MODES, f"the modes are {', '.join(MODES)}"),
-        tools=_said(flags, "tool"),
-        commands=_said(flags, "command"),
-        paths=tuple(each for given in _said(flags, "path") for each in _below(given)),
-        hosts=tuple(each for given in _said(flags, "host") for each in _ports(given)),
-        sessions=_said(flags, "session"),
-        workspaces=tuple(_absolute(given) for given in _said(flags, "workspace")),
+        tools=_values(flags, "tool"),
+        commands=_values(flags, "command"),
+        paths=tuple(each for given in _values(flags, "path") for each in _below(given)),
+        hosts=tuple(each for given in _values(flags, "host") for each in _ports(given)),
+        sessions=_values(flags, "session"),
+        workspaces=tuple(_absolute(given) for given in _values(flags, "workspace")),
         since=first,
         until=last,
         asked=bool(flags.get("asked")),
     )
 
 
-def _said(flags: Mapping[str, Any], name: str) -> tuple[str, ...]:
+def _values(flags: Mapping[str, Any], name: str) -> tuple[str, ...]:
     values: tuple[str, ...] = tuple(flags.get(name) or ())
     if not all(value.strip() for value in values):
         raise usage(f"`--{name}` has no value", "an empty one would be in everything", "name one, or leave it out")
@@ -157,7 +157,7 @@ def _said(flags: Mapping[str, Any], name: str) -> tuple[str, ...]:
 
 
 def _known(flags: Mapping[str, Any], name: str, names: Sequence[str], why: str) -> tuple[str, ...]:
-    values = _said(flags, name)
+    values = _values(flags, name)
     for value in values:
         if value not in names:
             fix = f"say one of {', '.join(names)}"

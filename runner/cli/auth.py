@@ -241,7 +241,7 @@ def _check(provider: str, account: str | None) -> None:
     from runner.secrets.accounts import is_account
     from runner.secrets.resolve import VARIABLES
 
-    if provider not in VARIABLES and provider not in (lent := _lent()):
+    if provider not in VARIABLES and provider not in (lent := _injected_names()):
         known = (*VARIABLES, *lent)
         why = f"keys are kept for {', '.join(f'`{name}`' for name in known)}, and what a `[[credential]]` names"
         raise not_known(f"nobody asks for a key of `{provider}`", why, provider, known, "name one of those")
@@ -250,7 +250,7 @@ def _check(provider: str, account: str | None) -> None:
         raise usage("the name of the account cannot be used", why, "choose another name")
 
 
-def _lent() -> tuple[str, ...]:
+def _injected_names() -> tuple[str, ...]:
     """Return the names of injected credentials: `keyring` of each `[[credential]]`."""
     from runner.gate.gate import folder
     from runner.secrets.accounts import is_provider

@@ -52,7 +52,7 @@ def run_show(key: str | None, args: RunArgs, *, effective: bool, as_json: bool) 
 
 
 def run_check(file: str | None, *, as_json: bool, config: str | None, cwd: str | None) -> int:
-    """Print every fault; answers the exit code."""
+    """Print every fault and return the exit code."""
 
     if file is not None:
         found = check_file(Path(file))
@@ -76,7 +76,7 @@ def run_check(file: str | None, *, as_json: bool, config: str | None, cwd: str |
 
 
 def run_path(*, as_json: bool, config: str | None, cwd: str | None) -> int:
-    """Print where the files are; answers the exit code."""
+    """Print the paths of the files and return the exit code."""
     found = files(folder(cwd), os.environ, config=Path(config) if config else None)
     if as_json:
         _print(dumps({str(layer): {"path": str(path), "there": os.path.lexists(path)} for layer, path in found}))
@@ -98,7 +98,7 @@ def run_set(name: str, words: list[str], *, project: bool, local: bool, cwd: str
     write(file, new, own=not layer.came_along)
     if layer is ConfigLayer.LOCAL:
         _ignore(file.parent)
-    print(visible(f"{_shown(file, cwd)}:{lines_of(new).get(path, 1)}: {dotted(path)} = {literal}", lines=False))
+    print(visible(f"{_near_path(file, cwd)}:{lines_of(new).get(path, 1)}: {dotted(path)} = {literal}", lines=False))
     try:
         settings = _load(folder(cwd), None)
     except ConfigError as error:  # it was written, and something else is wrong
@@ -122,7 +122,7 @@ def run_unset(name: str, *, project: bool, local: bool, cwd: str | None) -> int:
     if new is None:
         raise usage(f"`{name}` is not set", f"`{file}` does not say it", f"see `agent config show {name} --effective`")
     write(file, new, own=not layer.came_along)
-    print(visible(f"{_shown(file, cwd)}: {dotted(path)} is gone", lines=False))
+    print(visible(f"{_near_path(file, cwd)}: {dotted(path)} is gone", lines=False))
     return Exit.DONE
 
 
@@ -138,17 +138,17 @@ def run_migrate(file: str | None, *, dry: bool, cwd: str | None) -> int:
             continue
         new = migrated(text)
         if new == text:
-            print(visible(f"{_shown(path, cwd)}: is in the format of today", lines=False))
+            print(visible(f"{_near_path(path, cwd)}: is in the format of today", lines=False))
         elif dry:
             print(visible(new), end="")
         else:
             write(path, new, own=not layer.came_along)
-            print(visible(f"{_shown(path, cwd)}: rewritten", lines=False))
+            print(visible(f"{_near_path(path, cwd)}: rewritten", lines=False))
     return Exit.DONE
 
 
 def run_init(*, user: bool, force: bool, cwd: str | None) -> int:
-    """Write a file to begin with; answers the exit code."""
+    """Write a file to begin with and return the exit code."""
     from runner.config.edit import write
     from runner.config.json_schema import FILE, shipped_schema
     from runner.config.show import packaged_values
@@ -158,7 +158,9 @@ def run_init(*, user: bool, force: bool, cwd: str | None) -> int:
     path = places.config_dir(os.environ) / "config.toml" if user else _workspace(where) / ".ringfence" / "config.toml"
     write(path, starter(packaged_values(), user=user), own=user, new=not force)
     write(path.parent / FILE, shipped_schema(), own=user)
-    print(visible(f"{_shown(path, cwd)}: look through it with an editor, then run `agent config check`", lines=False))
+    print(
+        visible(f"{_near_path(path, cwd)}: look through it with an editor, then run `agent config check`", lines=False)
+    )
     if not user:
         _ignore(path.parent)
     return Exit.DONE
@@ -185,7 +187,7 @@ def _near(where: Path) -> dict[str, str]:
     return {f"{_workspace(where)}/": "", f"{places.home(os.environ)}/": "~/"}
 
 
-def _shown(path: Path, cwd: str | None) -> str:
+def _near_path(path: Path, cwd: str | None) -> str:
 
     return near(str(path), _near(folder(cwd)))
 

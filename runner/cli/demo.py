@@ -45,7 +45,7 @@ class Promise:
 
 
 def run_demo(*, keep: bool = False) -> int:
-    """Show it; answers 0 when every promise held. With `keep` everything stays on the disk to look at."""
+    """Run the demo and return 0 if every promise held. With `keep`, everything stays on the disk."""
     base = fresh_folder()
     try:
         return asyncio.run(demo(lay_out(base, _search_path()), on_stdout()))

@@ -63,7 +63,7 @@ def cache(
         print(dumps(rows))
         return 0
     for each in found:
-        words = f"{_shown(each.size):>9}  {_line(each.workspace)}"
+        words = f"{_size_words(each.size):>9}  {_line(each.workspace)}"
         print(f"{words}{'  (it is gone)' if each.gone else ''}{', emptied' if clear else ''}")
     if not found:
         print("nothing is kept" if everything else f"nothing is kept for {_line(workspace)}")
@@ -75,7 +75,7 @@ def _line(path: str) -> str:
     return visible(path, lines=False)
 
 
-def _shown(size: int) -> str:
+def _size_words(size: int) -> str:
     value = float(size)
     for unit in ("B", "KiB", "MiB"):
         if value < 1024:

@@ -53,7 +53,7 @@ def trust(context: typer.Context, json: JSON = False) -> int:
     from runner.gate.gate import nobody_there
 
     if json or nobody_there(False) or not brought.counts:
-        return _shown(brought, json)
+        return _print_evaluation(brought, json)
     from runner.config.trust.prompt import TrustReply, ask, typed_line
     from runner.config.trust.session_check import now
     from runner.config.trust.store import TrustStore
@@ -86,7 +86,7 @@ def show(
         agent trust show --files ~/src/other
         agent trust show --json | jq -r .sha256
     """
-    return _shown(_weighed(path), json, files=files)
+    return _print_evaluation(_weighed(path), json, files=files)
 
 
 @trust_app.command("list")
@@ -206,7 +206,7 @@ def _weighed(path: str | None) -> "Brought":
     return brought
 
 
-def _shown(brought: "Brought", json: bool, *, files: bool = False) -> int:
+def _print_evaluation(brought: "Brought", json: bool, *, files: bool = False) -> int:
     from runner.config.trust.text import contents, description, state_line, state_word
 
     if json:

@@ -83,7 +83,7 @@ def examine(
         *(_program(*row) for row in _PROGRAMS),
         *_places(),
         _keyring(),
-        *_lent(lent),
+        *_injected(lent),
     )
 
 
@@ -333,7 +333,7 @@ def record(url: str) -> CheckResult:
     return CheckResult("record", CheckState.WEAK, f"{name}, which others could end for all: {said}", fix)
 
 
-def _lent(names: tuple[str, ...]) -> list[CheckResult]:
+def _injected(names: tuple[str, ...]) -> list[CheckResult]:
     """Return the findings about credentials that commands use without seeing them, if there are any."""
     if not names:
         return []

@@ -60,8 +60,10 @@ def words(task: Task, cwd: str, patch: Path, way: Way) -> tuple[str, ...]:
 async def attempt(
     task: Task, number: int, cwd: str, way: Way, events: Path, patch: Path, hurry: asyncio.Event
 ) -> Result:
-    """Work on a task in a copy of the workspace around `cwd`; answers its result. Cancelled, nothing of it runs on.
-    `events` and `patch` are written."""
+    """Work on a task in a copy of the workspace around `cwd`, write `events` and `patch`, and return the result.
+
+    After a cancellation nothing of the task is left running.
+    """
     started = now()
     own = tempfile.mkdtemp(dir=way.copies)  # so that a copy whose owner was killed goes when the attempt is over
     try:

@@ -72,7 +72,7 @@ def check(args: BatchArgs, tasks: tuple[Task, ...]) -> int:
 
 
 def start(args: BatchArgs) -> int:
-    """Run a batch, or go on with it; answers the exit code."""
+    """Run a batch, or continue it, and return the exit code."""
     tasks = listed(args)
     out = _out(args)
     if args.check:

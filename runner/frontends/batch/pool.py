@@ -75,7 +75,7 @@ class TaskPool:
                 if self._broke():
                     continue
                 self._fill()
-                await asyncio.wait(self._running, timeout=_left(until), return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(self._running, timeout=_seconds_left(until), return_when=asyncio.FIRST_COMPLETED)
                 for done in [each for each in self._running if each.done()]:
                     self._take(done, self._running.pop(done))
                 if until is not None and time.monotonic() >= until:  # also of those that a first failure let go on
@@ -145,5 +145,5 @@ class TaskPool:
         self._cancel()
 
 
-def _left(until: float | None) -> float | None:
+def _seconds_left(until: float | None) -> float | None:
     return None if until is None else max(0.0, until - time.monotonic())

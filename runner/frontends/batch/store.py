@@ -127,8 +127,10 @@ class BatchFolder:
         os.close(self._lock)  # which lets go of it, flock(2)
 
     def begin(self, task: Task, time: str) -> int:
-        """Note that an attempt begins, durable before return; answers its number, counted from 1. What an earlier one
-        left is taken away: none of it is this one's."""
+        """Record the begin of an attempt, on the disk before return, and return its number, counted from 1.
+
+        The files of an earlier attempt are removed.
+        """
         before = self.past.get(task.id, Past())
         number = before.attempts + 1
         said = {"type": "begin", "id": task.id, "attempt": number, "task": task.fingerprint, "time": time}

@@ -105,7 +105,7 @@ class ExecCase:
 
 class Report(Protocol):
     def denied(self, assessment: Assessment, verdict: Deny) -> int:
-        """Tell that nothing ran; answers the exit code."""
+        """Report that nothing ran, and return the exit code."""
         ...
 
     def started(self, assessment: Assessment, verdict: Allow, session: str, enforcement: Enforcement) -> None: ...
@@ -117,7 +117,7 @@ class Report(Protocol):
         ...
 
     def finished(self, outcome: Outcome, limits: Limits) -> int:
-        """Tell how it ended; answers the exit code."""
+        """Report the end of the command, and return the exit code."""
         ...
 
 

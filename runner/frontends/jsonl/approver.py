@@ -158,7 +158,7 @@ def _reader(question: Question) -> Callable[[AnswerLine], Answer]:
                 return Halt()
             case "edit" if said.feedback is None and said.command is not None and question.card.editable:
                 return Edited(said.command)
-            case _ if said.bare and (kept := _kept(said.answer, question)) is not None:
+            case _ if said.bare and (kept := _remembering_answer(said.answer, question)) is not None:
                 return kept
         keys = [key for pick in question.card.choices for key in pick.keys]
         words = ["yes", "no (with `feedback`, if you like)", "stop"]
@@ -169,7 +169,7 @@ def _reader(question: Question) -> Callable[[AnswerLine], Answer]:
     return read
 
 
-def _kept(said: str, question: Question) -> Answer | None:
+def _remembering_answer(said: str, question: Question) -> Answer | None:
     """Return the answer of a choice of the card, typed with its details (`p 7d because ...`), or None."""
     first = said.partition(" ")[0]
     pick = next((each for each in question.card.choices if first in each.keys), None)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def serve(args: "RunArgs", prompt: str | None) -> int:
-    """JSON mode on standard input and output; answers the exit code. `prompt` is as a first line."""
+    """Run JSON mode on standard input and output, and return the exit code. `prompt` counts as the first line."""
     with JsonLines() as emit:
         # Nobody sits at a terminal: the program answers, and what it does not answer is no.
         questions = Questions(lambda event: agent.conversation.ctx.emit(event))
