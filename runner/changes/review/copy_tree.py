@@ -127,7 +127,8 @@ class Copying:
         with _reading():
             target = os.readlink(name, dir_fd=above)
         os.symlink(target, name, dir_fd=into)
-        self._owned(status, name, into)
+        if self._root:
+            os.chown(name, status.st_uid, status.st_gid, dir_fd=into, follow_symlinks=False)
         os.utime(name, ns=(status.st_atime_ns, status.st_mtime_ns), dir_fd=into, follow_symlinks=False)
         self.stamps[path] = stamp(status), stamp(os.stat(name, dir_fd=into, follow_symlinks=False))
 
@@ -196,10 +197,6 @@ class Copying:
         finally:
             os.close(above)
             os.close(into)
-
-    def _owned(self, status: os.stat_result, name: str, into: int) -> None:
-        if self._root:
-            os.chown(name, status.st_uid, status.st_gid, dir_fd=into, follow_symlinks=False)
 
 
 class _Unread(Exception):

@@ -67,7 +67,12 @@ def _binary(section: Section, forth: Binary, data: bytes) -> bytes:
         raise Unfit("its content is not the one that the patch was made from")
     if section.old is not None and not before:
         raise Unfit("the patch does not say which content it was made from")
-    made = _undelta(forth.data, data) if forth.delta else forth.data
+    try:
+        made = applied(forth.data, data, LARGEST) if forth.delta else forth.data
+    except WrongBaseError:
+        raise Unfit("its content is not the one that the patch was made from") from None
+    except DeltaError:
+        raise Unfit("the patch is damaged") from None
     if after and Side(FILE, made).blob != after:
         raise Unfit("what the patch makes of it is not what it says")
     return made
@@ -125,12 +130,3 @@ def _place(lines: list[bytes], old: list[bytes], hunk: Hunk, least: int, shift: 
         if lines[place : place + len(old)] == old:
             return place
     return None
-
-
-def _undelta(delta: bytes, base: bytes) -> bytes:
-    try:
-        return applied(delta, base, LARGEST)
-    except WrongBaseError:
-        raise Unfit("its content is not the one that the patch was made from") from None
-    except DeltaError:
-        raise Unfit("the patch is damaged") from None

@@ -85,11 +85,8 @@ def counts(item: PlannedChange) -> tuple[int, int]:
     """Return the numbers of added and removed lines, which are 0 for a file that is not text."""
     if not _is_text(item):
         return 0, 0
-    added = removed = 0
-    for hunk in _hunks(item):
-        added += sum(line[:1] == b"+" for line in hunk.lines)
-        removed += sum(line[:1] == b"-" for line in hunk.lines)
-    return added, removed
+    signs = [line[:1] for hunk in _hunks(item) for line in hunk.lines]
+    return signs.count(b"+"), signs.count(b"-")
 
 
 @lru_cache(maxsize=1 << 12)  # each file is asked for three times

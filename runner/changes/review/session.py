@@ -128,13 +128,11 @@ def _excludes(home: str, environ: Mapping[str, str]) -> tuple[bytes, ...]:
 
 
 def _notes(copy: Copy) -> Iterator[str]:
-    secrets = [path for path, why in copy.left_out if why == SECRET]
-    if secrets:
-        yield f"not in the copy, since they are secrets: {listed(secrets)}"
-    others = [f"{path} ({why})" for path, why in copy.left_out if why != SECRET]
-    if others:
-        yield f"not in the copy: {listed(others)}"
-    if copy.torn:
-        yield f"changed while they were copied: {listed(copy.torn)}"
+    groups = (
+        ("not in the copy, since they are secrets", [path for path, why in copy.left_out if why == SECRET]),
+        ("not in the copy", [f"{path} ({why})" for path, why in copy.left_out if why != SECRET]),
+        ("changed while they were copied", copy.torn),
+    )
+    yield from (f"{words}: {listed(paths)}" for words, paths in groups if paths)
     if os.path.isfile(f"{copy.path}/.git"):
         yield "Git does not work in the copy: the repository of a linked worktree or a submodule lies outside of it"

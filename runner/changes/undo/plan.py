@@ -1,7 +1,6 @@
 """The plan of an undo: each path, its target state, and the obstacles. Nothing is changed."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
 
 from policy.model.frozen import dataclass
 from runner.changes.undo import file_state as entry
@@ -102,8 +101,9 @@ def plan(store: Store, steps: Sequence[UndoStep], allowed: Allowed, judge: Judge
 def _node(entry: Entry | None) -> TreeNode | None:
     if entry is None:
         return None
-    kind: Literal["file", "folder", "link"] = "folder" if entry.kind == FileKind.FOLDER else "file"
-    return TreeNode("link", entry.content) if entry.kind == FileKind.LINK else TreeNode(kind)
+    if entry.kind == FileKind.LINK:
+        return TreeNode("link", entry.content)
+    return TreeNode("folder" if entry.kind == FileKind.FOLDER else "file")
 
 
 def _item(
