@@ -90,8 +90,8 @@ GAINS = {
 
 def levels_of(settings: Settings) -> Thresholds | Disorder:
     """Return the thresholds that the settings configure."""
-    said: dict[str, int] = {}
+    configured: dict[str, int] = {}
     for name in ORDER:
         if isinstance(value := settings.values.get(("compaction", name)), int):
-            said[name] = value
-    return thresholds(said)
+            configured[name] = value
+    return thresholds(configured)

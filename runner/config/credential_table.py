@@ -63,14 +63,14 @@ _NOT_TOLD = re.compile(
 
 def credentials(entries: Iterable[TomlEntry]) -> tuple[Credential, ...]:
     """Return the credentials in order. A later one replaces an earlier one of the same name. Raises TomlError."""
-    found: dict[str, Credential] = {}
+    by_name: dict[str, Credential] = {}
     for entry in entries:
         made = credential(entry)
-        found.pop(made.name, None)
-        found[made.name] = made
-        if len(found) > MOST_CREDENTIALS:
+        by_name.pop(made.name, None)
+        by_name[made.name] = made
+        if len(by_name) > MOST_CREDENTIALS:
             raise entry.error_at("", f"there are at most {MOST_CREDENTIALS} credentials", "drop some")
-    return tuple(found.values())
+    return tuple(by_name.values())
 
 
 def credential(entry: TomlEntry) -> Credential:
@@ -102,10 +102,10 @@ def credential(entry: TomlEntry) -> Credential:
 
 
 def _text(entry: TomlEntry, key: str) -> str:
-    given = entry.values.get(key)
-    if not isinstance(given, str):
+    value = entry.values.get(key)
+    if not isinstance(value, str):
         raise entry.error_at("", f"it has no `{key}`", 'add name = "forge"')
-    return given
+    return value
 
 
 def _rule(entry: TomlEntry, text: str) -> HostRule:
@@ -130,27 +130,27 @@ def _header(entry: TomlEntry) -> tuple[str, str, str]:
         if ":" in user or not user.isprintable():
             raise entry.error_at("basic", "RFC 7617 allows no `:` in a user name", "write the user name alone")
         return "Authorization", "", user
-    found = _HEADER.match(_text(entry, "header"))
-    if found is None or found[2].count("{secret}") != 1:
+    match = _HEADER.match(_text(entry, "header"))
+    if match is None or match[2].count("{secret}") != 1:
         fix = 'write it like "Authorization: Bearer {secret}"'
         raise entry.error_at("header", "it is no header with `{secret}` in its value", fix)
-    if found[1].lower().replace("_", "-") in _OURS:
-        raise entry.error_at("header", f"`{found[1]}` is not for credentials", "name the header that the server reads")
-    return found[1], found[2].strip(), ""
+    if match[1].lower().replace("_", "-") in _OURS:
+        raise entry.error_at("header", f"`{match[1]}` is not for credentials", "name the header that the server reads")
+    return match[1], match[2].strip(), ""
 
 
 def _source(entry: TomlEntry) -> tuple[str, ...]:
-    given = [key for key in ("env", "keyring", "helper") if key in entry.values]
-    if len(given) != 1:
+    sources = [key for key in ("env", "keyring", "helper") if key in entry.values]
+    if len(sources) != 1:
         fix = 'write env = "VARIABLE", keyring = "NAME" or helper = ["pass", "show", "forge"]'
-        raise entry.error_at(given[1] if given else "", "it needs one place where the secret is found", fix)
-    value = entry.values[given[0]]
+        raise entry.error_at(sources[1] if sources else "", "it needs one place where the secret is found", fix)
+    value = entry.values[sources[0]]
     words = (value,) if isinstance(value, str) else texts(value)
     if not words or any("\0" in word for word in words):
-        raise entry.error_at(given[0], "it is empty", "name where the secret is found")
-    if given == ["env"] and not _VARIABLE.match(words[0]):
+        raise entry.error_at(sources[0], "it is empty", "name where the secret is found")
+    if sources == ["env"] and not _VARIABLE.match(words[0]):
         raise entry.error_at("env", f"`{words[0]}` is no name of a variable", 'write it like env = "FORGE_TOKEN"')
-    return (given[0], *words)
+    return (sources[0], *words)
 
 
 def _use(entry: TomlEntry, made: Credential, text: str) -> tuple[str, str]:
@@ -169,11 +169,11 @@ def _use(entry: TomlEntry, made: Credential, text: str) -> tuple[str, str]:
         raise entry.error_at("use", f"`{text}` is none of these", fix)
     if address == "placeholder" and name not in TOOLS:
         return name, address
-    found = _ADDRESS.match(address)
+    match = _ADDRESS.match(address)
     scheme = "http" if made.plain else "https"
-    if found is None or found[1] != scheme:
+    if match is None or match[1] != scheme:
         raise entry.error_at("use", f"`{text}` names no address", f"write it like {name}={scheme}://HOST/PATH/")
-    where = authority(found[2])
+    where = authority(match[2])
     if where is None or not made.names(where[0], where[1] or made.port):
         raise entry.error_at("use", f"`{address}` is none of its hosts", "add that host to `hosts`, or name another")
-    return name, f"{scheme}://{found[2].lower()}{found[3] or '/'}"
+    return name, f"{scheme}://{match[2].lower()}{match[3] or '/'}"

@@ -86,10 +86,10 @@ def _entry(below: Any, at: KeyPath) -> _Schema:
     about = SECTIONS.get(".".join(at), "")
     if "*" in below:
         assert len(below) == 1, f"`{'.'.join(at)}` has names of its own beside any"
-        found: _Schema = {"additionalProperties": _entry(below["*"], (*at, "NAME")), "type": "object"}
+        entry: _Schema = {"additionalProperties": _entry(below["*"], (*at, "NAME")), "type": "object"}
     else:
-        found = _table(below, at)
-    return found | ({"description": about} if about else {})
+        entry = _table(below, at)
+    return entry | ({"description": about} if about else {})
 
 
 def _key(key: Key) -> _Schema:

@@ -94,10 +94,10 @@ def files(
     """Return the configuration files, lowest layer first. Raises places.PlaceError if no place can be named."""
     user = paths.config_file(environ)
     top = Path(workspace_of(os.path.realpath(cwd), os.path.realpath(paths.home(environ))))
-    found = [(ConfigLayer.SYSTEM, system), (ConfigLayer.USER, user)]
+    layers = [(ConfigLayer.SYSTEM, system), (ConfigLayer.USER, user)]
     if top / PROJECT_FILE != user:
-        found += [(ConfigLayer.PROJECT, top / PROJECT_FILE), (ConfigLayer.LOCAL, top / LOCAL_FILE)]
-    return found if config is None else [*found, (ConfigLayer.NAMED, config)]
+        layers += [(ConfigLayer.PROJECT, top / PROJECT_FILE), (ConfigLayer.LOCAL, top / LOCAL_FILE)]
+    return layers if config is None else [*layers, (ConfigLayer.NAMED, config)]
 
 
 def setting_variables(environ: Mapping[str, str]) -> list[str]:

@@ -47,15 +47,15 @@ def _moved(patterns: tuple[str, ...], original: str, copy: str, home: str, *, lo
     """
     names = parts_of(original, "", "")
     names = tuple(name.casefold() for name in names) if loose else names
-    found: dict[str, None] = {}
+    moved: dict[str, None] = {}
     for pattern in patterns:
         if not pattern.startswith(("/", "~/")):
             continue  # it is about whatever the workspace is
         for parts in _readings(parts_of(pattern, original, home)):
             for rest in _rests(names, parts, loose):
                 end = "/" if rest and pattern.endswith("/") else ""
-                found["/".join((copy, *rest)) + end] = None
-    return tuple(found)
+                moved["/".join((copy, *rest)) + end] = None
+    return tuple(moved)
 
 
 def _readings(parts: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:

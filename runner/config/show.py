@@ -20,19 +20,19 @@ BUILT_IN = "the default"
 
 def origins(settings: Settings) -> SettingOrigins:
     """Return, by path, all places that set the key, lowest layer first."""
-    found: dict[KeyPath, list[SettingOrigin]] = {}
+    by_path: dict[KeyPath, list[SettingOrigin]] = {}
     shipped = _packaged()
     for key in KEYS:
         if key.path in shipped.values:
             place = SettingOrigin(ConfigLayer.PACKAGED, PACKAGED, shipped.line(key.path), shipped.values[key.path])
-            found[key.path] = [place]
+            by_path[key.path] = [place]
         elif key.default is not None:
-            found[key.path] = [SettingOrigin(ConfigLayer.PACKAGED, BUILT_IN, 0, key.default)]
+            by_path[key.path] = [SettingOrigin(ConfigLayer.PACKAGED, BUILT_IN, 0, key.default)]
     for given in settings.layers:
         for path, value in given.document.values.items():
             source, line = given.place(path)
-            found.setdefault(path, []).append(SettingOrigin(given.layer, source, line, value, path in given.left_out))
-    return {path: tuple(places) for path, places in found.items()}
+            by_path.setdefault(path, []).append(SettingOrigin(given.layer, source, line, value, path in given.left_out))
+    return {path: tuple(places) for path, places in by_path.items()}
 
 
 def counts(path: KeyPath, places: tuple[SettingOrigin, ...]) -> tuple[SettingOrigin, ...]:
@@ -98,11 +98,11 @@ def _below(paths: list[KeyPath], name: str | None) -> Iterator[KeyPath]:
         yield from paths
         return
     wanted = split(name)
-    found = [path for path in paths if path[: len(wanted)] == wanted]
+    below = [path for path in paths if path[: len(wanted)] == wanted]
     lists = [each.name for each in LISTS]
-    if not found and name not in lists and value_type_of(wanted, SHAPES) is None:
+    if not below and name not in lists and value_type_of(wanted, SHAPES) is None:
         raise no_key(name)
-    yield from found or ([wanted] if value_type_of(wanted, SHAPES) else [])
+    yield from below or ([wanted] if value_type_of(wanted, SHAPES) else [])
 
 
 def split(name: str) -> KeyPath:
@@ -198,8 +198,8 @@ def _place(place: SettingOrigin, written: Mapping[str, str]) -> str:
 
 def near(path: str, written: Mapping[str, str]) -> str:
     """Return a path for display, with its beginning shortened by `written`."""
-    found = next((each for each in written if path.startswith(each)), "")
-    return visible(written[found] + path[len(found) :] if found else path, lines=False)
+    start = next((each for each in written if path.startswith(each)), "")
+    return visible(written[start] + path[len(start) :] if start else path, lines=False)
 
 
 # --- as JSON ----------------------------------------------------------------------------------------------------------

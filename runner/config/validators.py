@@ -45,8 +45,8 @@ def near(value: str, known: Sequence[str]) -> str:
     """Return `; did you mean ...?` if the text resembles one of the names, else nothing."""
     from difflib import get_close_matches
 
-    found = get_close_matches(value, known, n=1) or [each for each in known if value and each.startswith(value)]
-    return f"; did you mean `{found[0]}`?" if found else ""
+    matches = get_close_matches(value, known, n=1) or [each for each in known if value and each.startswith(value)]
+    return f"; did you mean `{matches[0]}`?" if matches else ""
 
 
 def database(value: Value) -> Fault | None:

@@ -123,20 +123,20 @@ def child_environment(facts: Facts, environ: Mapping[str, str], profile: Profile
 
     A variable of `environ` is included only if the profile names it.
     """
-    found = {
+    variables = {
         name: value
         for name, value in environ.items()
         if any(fnmatchcase(name, pattern) for pattern in profile.environment) and _sendable(name, value)
     }
-    found |= _locale(found)
-    found |= _folders(facts, environ)
-    found |= certificate_variables(environ, (*facts.system, facts.workspace))
-    found |= {"PATH": ":".join(facts.path), "HOME": facts.home} | _FIXED
-    found |= _numbered((*_GIT, ("safe.directory", facts.workspace)), 0)
-    found["EMAIL"] = f"{_login()}@localhost"  # the least that Git commits with; any setting of its own counts more
+    variables |= _locale(variables)
+    variables |= _folders(facts, environ)
+    variables |= certificate_variables(environ, (*facts.system, facts.workspace))
+    variables |= {"PATH": ":".join(facts.path), "HOME": facts.home} | _FIXED
+    variables |= _numbered((*_GIT, ("safe.directory", facts.workspace)), 0)
+    variables["EMAIL"] = f"{_login()}@localhost"  # the least that Git commits with; any setting of its own counts more
     for field, value in _author(facts).items():
-        found[f"GIT_AUTHOR_{field.upper()}"] = found[f"GIT_COMMITTER_{field.upper()}"] = value
-    return tuple(sorted((name, value) for name, value in found.items() if _sendable(name, value)))
+        variables[f"GIT_AUTHOR_{field.upper()}"] = variables[f"GIT_COMMITTER_{field.upper()}"] = value
+    return tuple(sorted((name, value) for name, value in variables.items() if _sendable(name, value)))
 
 
 def reading(drivers: Drivers) -> tuple[tuple[str, str], ...]:
@@ -153,26 +153,26 @@ def caching(home: str, workspace: str, system: tuple[str, ...], cache: str) -> t
     something was fetched into the sandbox's own cache; before that, only a command that may fetch uses that cache in
     their place.
     """
-    found = {name: f"{home}/.cache{below}" for name, below in _CACHES.items()}
-    found["MAVEN_OPTS"] = f"-Dmaven.repo.local={found['MAVEN_OPTS']}"
+    variables = {name: f"{home}/.cache{below}" for name, below in _CACHES.items()}
+    variables["MAVEN_OPTS"] = f"-Dmaven.repo.local={variables['MAVEN_OPTS']}"
     if not home.isprintable() or " " in home:
-        del found["MAVEN_OPTS"]  # it would be split there
+        del variables["MAVEN_OPTS"]  # it would be split there
     if os.path.lexists(f"{workspace}/pnpm-lock.yaml"):
-        found["npm_config_store_dir"] = found["pnpm_config_store_dir"]  # before pnpm 11; npm would complain of it
+        variables["npm_config_store_dir"] = variables["pnpm_config_store_dir"]  # before pnpm 11; npm would complain
     later = {
-        name: found.pop(name)
+        name: variables.pop(name)
         for name, (yours, own) in _READABLE.items()
         if f"{home}/{yours}" in system and os.path.isdir(f"{home}/{yours}") and not os.path.isdir(f"{cache}/{own}")
     }
-    return tuple(sorted(found.items())), tuple(sorted(later.items()))
+    return tuple(sorted(variables.items())), tuple(sorted(later.items()))
 
 
 def _numbered(settings: tuple[tuple[str, str], ...], start: int) -> dict[str, str]:
     """Return Git settings as the variables that Git reads them from, numbered from `start`."""
-    found = {"GIT_CONFIG_COUNT": str(start + len(settings))}
+    variables = {"GIT_CONFIG_COUNT": str(start + len(settings))}
     for number, (key, value) in enumerate(settings, start):
-        found[f"GIT_CONFIG_KEY_{number}"], found[f"GIT_CONFIG_VALUE_{number}"] = key, value
-    return found
+        variables[f"GIT_CONFIG_KEY_{number}"], variables[f"GIT_CONFIG_VALUE_{number}"] = key, value
+    return variables
 
 
 def _locale(found: Mapping[str, str]) -> dict[str, str]:
@@ -186,7 +186,7 @@ def _locale(found: Mapping[str, str]) -> dict[str, str]:
 
 
 def _folders(facts: Facts, environ: Mapping[str, str]) -> dict[str, str]:
-    found = {}
+    folders = {}
     for name in _FOLDERS:
         value = environ.get(name, "")
         if not value.startswith("/") or "\0" in value:
@@ -198,8 +198,8 @@ def _folders(facts: Facts, environ: Mapping[str, str]) -> dict[str, str]:
         # CARGO_HOME is the folder above what may be read, since it also holds the login.
         parts = name == "CARGO_HOME" and f"{real}/bin" in facts.system
         if parts or any(inside(real, root) for root in (*facts.system, facts.workspace)):
-            found[name] = real
-    return found
+            folders[name] = real
+    return folders
 
 
 def _login() -> str:
@@ -220,7 +220,7 @@ def _author(facts: Facts) -> dict[str, str]:
 
 def _user_section(path: str) -> dict[str, str]:
     """Return the `[user]` section of a Git configuration file: plain lines only, includes are not followed."""
-    found: dict[str, str] = {}
+    user: dict[str, str] = {}
     section = ""
     text = read_start(path, _LONGEST_CONFIG, follow=True).decode("utf-8", "replace")  # empty if there is no such file
     for raw in text.splitlines():
@@ -237,8 +237,8 @@ def _user_section(path: str) -> dict[str, str]:
         else:
             value = value.partition(" #")[0].partition(" ;")[0].strip()
         if value and "\\" not in value and len(value) <= _LONGEST_NAME and value.isprintable():
-            found[key] = value
-    return found
+            user[key] = value
+    return user
 
 
 def _sendable(name: str, value: str) -> bool:
@@ -263,11 +263,11 @@ _LONGEST = 4 << 20  # bytes; a whole system's store is a tenth of that
 
 def certificate_files(environ: Mapping[str, str], workspace: str, secrets: Secrets) -> tuple[str, ...]:
     """Return the real paths of files outside the workspace that contain only certificates. Folders are not accepted."""
-    found = [os.path.realpath(environ[name]) for name in _CERTIFICATE_FILES if _is_absolute(environ.get(name, ""))]
+    paths = [os.path.realpath(environ[name]) for name in _CERTIFICATE_FILES if _is_absolute(environ.get(name, ""))]
     return tuple(
         dict.fromkeys(
             path
-            for path in found
+            for path in paths
             if not inside(path, workspace)
             and not secrets.exposed_by(path)
             and not secrets.holds_folder(path)

@@ -43,10 +43,10 @@ def gather(cwd: str, environ: Mapping[str, str], profile: Profile) -> Facts:
     wanted = _search_path(environ, workspace)
     known = frozenset(base)
     rustup = _real(environ["RUSTUP_HOME"]) if environ.get("RUSTUP_HOME", "").startswith("/") else ""
-    found = toolchains.roots([one for one in wanted if not within(one, known)], workspace, secrets, rustup)
-    shown = certificate_files(environ, workspace, secrets)
+    tools = toolchains.roots([one for one in wanted if not within(one, known)], workspace, secrets, rustup)
+    certificates = certificate_files(environ, workspace, secrets)
     skills = toolchains.exposable_folder(f"{home}/.agents/skills", secrets)  # see runner/agent/context_sources.py
-    system = toolchains.outermost([*base, *found, *linked_repository(workspace, secrets), *shown, *skills])
+    system = toolchains.outermost([*base, *tools, *linked_repository(workspace, secrets), *certificates, *skills])
     every = frozenset(system)
     path = tuple(one for one in wanted if within(one, every))
     usual = tuple(dict.fromkeys(_real(one) for one in _USUAL_PATH.split(":") if os.path.isdir(one)))
@@ -172,10 +172,10 @@ def _names(path: str) -> tuple[str, ...] | None:
     """Return the names in a folder. Not cached: few commands ask, and each asks once."""
     try:
         with os.scandir(path) as entries:
-            found = tuple(entry.name for entry in islice(entries, _MOST_NAMES + 1))
+            names = tuple(entry.name for entry in islice(entries, _MOST_NAMES + 1))
     except (OSError, ValueError):
         return None
-    return found if len(found) <= _MOST_NAMES else None
+    return names if len(names) <= _MOST_NAMES else None
 
 
 def _which(name: str, path: tuple[str, ...]) -> str | None:
@@ -225,22 +225,22 @@ def _etc(profile: Profile, secrets: Secrets, folders: frozenset[str]) -> list[st
         matched = [name for name in sorted(os.listdir("/etc")) if globs and re.match(globs, name)]
     except OSError:
         matched = []
-    found: list[str] = []
+    entries: list[str] = []
     for name in dict.fromkeys([*plain, *matched]):
         path = f"/etc/{name}"
         real = _real(path)
         both = {path, real}  # most are no links: asked once
         if not os.path.lexists(path) or any(secrets.exposed_by(one) or secrets.holds_folder(one) for one in both):
             continue
-        found.append(path)
-        if not inside(real, "/proc") and not inside(real, "/dev") and not within(real, folders | {*found}):
-            found.append(real)
-    return found
+        entries.append(path)
+        if not inside(real, "/proc") and not inside(real, "/dev") and not within(real, folders | {*entries}):
+            entries.append(real)
+    return entries
 
 
 def _private(environ: Mapping[str, str], home: str, profile: Profile) -> tuple[str, ...]:
     """Return our own folders, and the real paths of secret places of the home that are links."""
-    found = list(paths.private(environ))
+    private = list(paths.private(environ))
     common = frozenset([*profile.system, "/dev", "/proc"])  # `~/.bash_history -> /dev/null` makes no secret of that
     for entry in profile.secret_home:
         if "*" in entry or "?" in entry:
@@ -251,8 +251,8 @@ def _private(environ: Mapping[str, str], home: str, profile: Profile) -> tuple[s
         real = _real(path)
         shared = within(real, common)
         if real != path and os.path.exists(real) and not shared and not inside(home, real):
-            found.append(real)
-    return tuple(dict.fromkeys(found))
+            private.append(real)
+    return tuple(dict.fromkeys(private))
 
 
 def _real(path: str) -> str:

@@ -166,7 +166,7 @@ def _borrowed(workspace: str, search: _Search) -> Iterator[str]:
 
 def _hops(path: str) -> list[str]:
     """Return each target of a chain of links, the last one fully resolved; empty if `path` is not a link."""
-    found: list[str] = []
+    hops: list[str] = []
     at = path
     for _ in range(_MOST_HOPS):
         try:
@@ -174,10 +174,10 @@ def _hops(path: str) -> list[str]:
         except (OSError, ValueError):
             break
         at = os.path.normpath(os.path.join(os.path.dirname(at), target))
-        found.append(at)
-    if found and os.path.lexists(found[-1]):
-        found.append(os.path.realpath(found[-1]))
-    return list(dict.fromkeys(hop for hop in found if os.path.lexists(hop)))
+        hops.append(at)
+    if hops and os.path.lexists(hops[-1]):
+        hops.append(os.path.realpath(hops[-1]))
+    return list(dict.fromkeys(hop for hop in hops if os.path.lexists(hop)))
 
 
 def _shebang(path: str) -> str | None:

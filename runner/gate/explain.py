@@ -130,18 +130,18 @@ def render(explanation: Explanation, *, colour: bool = False, config: str = "~/.
 
     `config` is the file of the user's own rules, whether or not it exists.
     """
-    told = sections(explanation)
-    told.append(("to have it allowed", shown(list(explanation.ways))))
+    parts = sections(explanation)
+    parts.append(("to have it allowed", shown(list(explanation.ways))))
     if explanation.rule is not None:
         title = visible(f"or by a rule in {config}, for exactly this", lines=False)
-        told.append((title, shown(explanation.rule.split("\n"))))
-    return titled(told, colour=colour)
+        parts.append((title, shown(explanation.rule.split("\n"))))
+    return titled(parts, colour=colour)
 
 
 def sections(explanation: Explanation) -> list[ExplanationSection]:
     """Return the sections of the explanation, from the action to the rights."""
     action = explanation.action
-    told = [
+    parts = [
         ("action", shown([action_words(action, explanation.workspace)])),
         ("in one line", shown([explanation.line] if explanation.line else [])),
         ("parse", shown(explanation.tree.splitlines())),
@@ -157,14 +157,14 @@ def sections(explanation: Explanation) -> list[ExplanationSection]:
         lines = [f"{name:<8} {words}" for name, words in terms_words(explanation.terms)]
         lines.append(f"{'environ':<8} {names_of(explanation.terms) or 'empty'}")
         lines.append(f"{'digest':<8} {explanation.digest or explanation.terms.digest[:16]}")
-        told.append((title, shown(lines)))
-    return told
+        parts.append((title, shown(lines)))
+    return parts
 
 
-def titled(told: list[ExplanationSection], *, colour: bool) -> str:
+def titled(parts: list[ExplanationSection], *, colour: bool) -> str:
     """Return sections as plain text; sections without lines are left out."""
     bold, end = ("\x1b[1m", "\x1b[0m") if colour else ("", "")
-    return "\n".join("\n".join([f"{bold}{title}{end}", *lines]) for title, lines in told if lines)
+    return "\n".join("\n".join([f"{bold}{title}{end}", *lines]) for title, lines in parts if lines)
 
 
 def shown(lines: list[str]) -> list[str]:
@@ -200,9 +200,9 @@ def _verdict_words(explanation: Explanation) -> list[str]:
 
 def caret_lines(action: Action, reason: Reason) -> list[str]:
     """Return one reason, with the words of the script that it refers to underlined."""
-    told = visible(_told(reason), lines=False)
+    text = visible(_told(reason), lines=False)
     if not isinstance(action, RunScript) or reason.span is None:
-        return [f"  {told}"]
+        return [f"  {text}"]
     script = action.script
     start, end = min(reason.span.start, len(script)), min(reason.span.end, len(script))
     first = script.rfind("\n", 0, start) + 1
@@ -215,7 +215,7 @@ def caret_lines(action: Action, reason: Reason) -> list[str]:
     lead, tail = ("…" if low > first else ""), ("…" if high < last else "")
     number = f"{script.count(chr(10), 0, start) + 1}: " if "\n" in script.strip("\n") else ""
     indent = " " * (len(number) + len(lead) + _width(before))
-    return [f"  {number}{lead}{before}{under}{after}{tail}", f"  {indent}{'^' * max(_width(under), 1)} {told}"]
+    return [f"  {number}{lead}{before}{under}{after}{tail}", f"  {indent}{'^' * max(_width(under), 1)} {text}"]
 
 
 def _told(reason: Reason) -> str:

@@ -66,12 +66,12 @@ def _looks_secret(name: str, value: str) -> bool:
 
 
 def _path(flag: str, text: str, cwd: str, home: str) -> str:
-    shown = f"`{flag} {plain(text)}`"
+    flag_text = f"`{flag} {plain(text)}`"
     path = home + text[1:] if text == "~" or text.startswith("~/") else text
     if not path or "\0" in path:
-        raise usage(f"{shown} names no path", "it is empty, or no path at all", "name a file or folder that exists")
+        raise usage(f"{flag_text} names no path", "it is empty, or no path at all", "name a file or folder that exists")
     if path.startswith("~"):
-        raise usage(f"{shown} cannot be told", "only your own home is known, as `~/`", "write the whole path")
+        raise usage(f"{flag_text} cannot be told", "only your own home is known, as `~/`", "write the whole path")
     path = os.path.join(cwd, path)
     try:
         real = os.path.realpath(path, strict=True)
@@ -80,16 +80,16 @@ def _path(flag: str, text: str, cwd: str, home: str) -> str:
     except (OSError, ValueError) as error:
         why = (getattr(error, "strerror", None) or "it is no path that the system takes").lower()
         fix = "create it first, or name the folder that it will lie in" if flag == "--write" else "check the spelling"
-        raise usage(f"{shown} cannot be granted", why, fix) from None
+        raise usage(f"{flag_text} cannot be granted", why, fix) from None
     if (link := _led(path, cwd)) is not None:
         why = f"`{plain(os.path.relpath(link, cwd))}` is a link of the project, and leads to `{plain(real)}`"
-        raise usage(f"{shown} cannot be granted", why, "name where it leads, if you mean that")
+        raise usage(f"{flag_text} cannot be granted", why, "name where it leads, if you mean that")
     if real == "/" or any(real == root or real.startswith(f"{root}/") for root in _KERNEL):
         why = "it is everything there is" if real == "/" else "it belongs to the kernel, and every sandbox has its own"
-        raise usage(f"{shown} cannot be granted", why, "name a narrower path")
+        raise usage(f"{flag_text} cannot be granted", why, "name a narrower path")
     if real == _SCRATCH:
         why = "every session has a `/tmp` of its own, empty at first"
-        raise usage(f"{shown} cannot be granted", why, "name the file or folder in it that you mean")
+        raise usage(f"{flag_text} cannot be granted", why, "name the file or folder in it that you mean")
     return real
 
 
@@ -109,10 +109,10 @@ def _led(path: str, cwd: str) -> str | None:
 def _host(text: str) -> str:
     from policy.model.host_rule import host_rule  # only if hosts are named
 
-    found = host_rule(text)
-    if isinstance(found, Problem):
-        raise Stopped(replace(found, what=f"`--host {plain(text)}` is no host that can be allowed"), Exit.USAGE)
-    return str(found)
+    rule = host_rule(text)
+    if isinstance(rule, Problem):
+        raise Stopped(replace(rule, what=f"`--host {plain(text)}` is no host that can be allowed"), Exit.USAGE)
+    return str(rule)
 
 
 def _variable(text: str) -> tuple[str, str]:

@@ -190,9 +190,9 @@ def folder(text: str | None) -> Path:
     try:
         path = Path(os.path.realpath(text if text is not None else os.getcwd(), strict=True))
     except OSError as error:
-        shown = text if text is not None else "the current folder"
+        name = text if text is not None else "the current folder"
         why = (error.strerror or "it cannot be reached").lower()
-        raise usage(f"`{shown}` cannot be worked in", why, "give an existing folder with --cwd") from None
+        raise usage(f"`{name}` cannot be worked in", why, "give an existing folder with --cwd") from None
     if not path.is_dir():
         raise usage(f"`{text}` cannot be worked in", "it is not a folder", "give an existing folder with --cwd")
     if not os.access(path, os.R_OK | os.X_OK):

@@ -103,7 +103,7 @@ def _parse(content: dict[str, object], version: int) -> AccountIndex:
     table = content.pop("accounts", None)
     if content or not isinstance(table, dict):
         raise ValueError("it holds no table of accounts")
-    found = {}
+    accounts = {}
     for provider, entry in table.items():
         if not is_provider(provider) or not isinstance(entry, dict) or set(entry) != {"names", "chosen"}:
             raise ValueError("an entry of it is no list of accounts")
@@ -112,8 +112,8 @@ def _parse(content: dict[str, object], version: int) -> AccountIndex:
             raise ValueError("a name in it is no account")
         if chosen is not None and chosen not in names:
             raise ValueError("the chosen account is none of them")
-        found[provider] = Accounts(tuple(sorted(set(names))), chosen)
-    return AccountIndex(found)
+        accounts[provider] = Accounts(tuple(sorted(set(names))), chosen)
+    return AccountIndex(accounts)
 
 
 def _dump(accounts: AccountIndex) -> dict[str, object]:

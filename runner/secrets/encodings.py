@@ -28,12 +28,12 @@ def encoded_forms(value: str) -> tuple[str, ...]:
     import base64  # where nothing is known, nothing is coded
 
     data = value.encode("utf-8", "surrogatepass")
-    found = [value, data.hex(), data.hex().upper()]
+    forms = [value, data.hex(), data.hex().upper()]
     for before in range(3):
         coded = base64.b64encode(b"\0" * before + data).decode()
         # The first characters hold bits of what stands before, the last ones of what stands behind.
-        found.append(coded[(0, 2, 3)[before] : (len(data) + before) * 8 // 6])
-    return tuple(dict.fromkeys(_one_alphabet(_unbroken(each)) for each in found))
+        forms.append(coded[(0, 2, 3)[before] : (len(data) + before) * 8 // 6])
+    return tuple(dict.fromkeys(_one_alphabet(_unbroken(each)) for each in forms))
 
 
 class DecodedView:
@@ -98,8 +98,8 @@ def decoded_views(text: str, reach: int) -> Iterator[DecodedView]:
 
 def begun(text: str) -> int:
     """Return the start of an escape that the end of `text` cuts off, or the length of `text` if there is none."""
-    found = _cut().search(text, max(len(text) - _LONGEST_ESCAPE, 0))
-    return found.start() if found else len(text)
+    match = _cut().search(text, max(len(text) - _LONGEST_ESCAPE, 0))
+    return match.start() if match else len(text)
 
 
 def _around_escapes(text: str, reach: int) -> Iterator[tuple[int, int]]:
@@ -119,13 +119,13 @@ def _around_escapes(text: str, reach: int) -> Iterator[tuple[int, int]]:
 
 def _marks(text: str) -> list[int]:
     """Return the positions of the characters that begin an escape, in order."""
-    found: list[int] = []
+    positions: list[int] = []
     for mark in _MARKS:
         at = text.find(mark)
         while at >= 0:
-            found.append(at)
+            positions.append(at)
             at = text.find(mark, at + 1)
-    return sorted(found)
+    return sorted(positions)
 
 
 @cache  # compiled where there is an escape to read: most runs have none
@@ -156,21 +156,21 @@ def _one_alphabet(text: str) -> str:
     return text.replace("-", "+").replace("_", "/")
 
 
-def _read(found: re.Match[str], kinds: str) -> str:
+def _read(match: re.Match[str], kinds: str) -> str:
     """Return the decoded character of an escape, or the escape itself if it does not begin with one of `kinds`."""
-    if found[0][0] not in kinds:
-        return found[0]
-    match found.lastindex:
+    if match[0][0] not in kinds:
+        return match[0]
+    match match.lastindex:
         case 1 | 2 | 3 | 6:
-            return chr(int(found[found.lastindex], 16))
+            return chr(int(match[match.lastindex], 16))
         case 4:
-            return chr(int(found[4], 8))
+            return chr(int(match[4], 8))
         case 5:
-            return _PLAIN.get(found[5], found[5])
+            return _PLAIN.get(match[5], match[5])
         case 7:
-            return chr(int(found[7])) if int(found[7]) < 0x110000 else found[0]
+            return chr(int(match[7])) if int(match[7]) < 0x110000 else match[0]
         case _:
-            return _NAMED[found[8]]
+            return _NAMED[match[8]]
 
 
 def _mapped(text: str, kinds: str, starts: list[int], ends: list[int]) -> tuple[str, list[int], list[int]]:
@@ -179,11 +179,11 @@ def _mapped(text: str, kinds: str, starts: list[int], ends: list[int]) -> tuple[
     new_starts: list[int] = []
     new_ends: list[int] = []
     at = 0
-    for found in _escape().finditer(text):
-        if found[0][0] not in kinds:
+    for match in _escape().finditer(text):
+        if match[0][0] not in kinds:
             continue
-        first, last = found.span()
-        parts += [text[at:first], _read(found, kinds)]
+        first, last = match.span()
+        parts += [text[at:first], _read(match, kinds)]
         new_starts += [*starts[at:first], starts[first]]
         new_ends += [*ends[at:first], ends[last - 1]]
         at = last

@@ -15,19 +15,19 @@ def typed_key(provider: str) -> Secret:
     import getpass
     import warnings
 
-    found: Secret | None = None
+    key: Secret | None = None
     with warnings.catch_warnings():
         warnings.simplefilter("error", getpass.GetPassWarning)  # else it would go on, and show what is typed
         try:
-            found = usable(getpass.getpass(f"API key for {provider} (it is not shown): "))
+            key = usable(getpass.getpass(f"API key for {provider} (it is not shown): "))
         except EOFError:
             pass
         except getpass.GetPassWarning:
             why, fix = "this terminal would show it", "pipe the key into standard input"
             raise usage("the key cannot be typed here", why, fix) from None
-    if found is None:
+    if key is None:
         raise usage("no key was taken", "what was typed is empty, or is no key", "try again with the key alone")
-    return found
+    return key
 
 
 def piped_key(*, whole: bool = False) -> Secret:
@@ -36,16 +36,16 @@ def piped_key(*, whole: bool = False) -> Secret:
     Without `whole`, no input after the line is read, so the writer may keep the pipe open.
     """
     try:
-        found = _first_line()
+        key = _first_line()
         more = whole and os.read(0, 1) != b""
     except OSError as error:
         why = f"standard input cannot be read: {(error.strerror or 'the system refused it').lower()}"
         raise usage("no key was taken", why, _LINE) from None
-    if isinstance(found, str):
-        raise usage("no key was taken", found, _LINE)
+    if isinstance(key, str):
+        raise usage("no key was taken", key, _LINE)
     if more:
         raise usage("no key was taken", "standard input holds more than one line", _LINE)
-    return found
+    return key
 
 
 def _first_line() -> Secret | str:

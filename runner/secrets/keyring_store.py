@@ -69,11 +69,11 @@ class KeyringStore:
                 return value in (None, "")
             return usable(value) or False
 
-        found = self._within(ask)
-        if found is False:
+        key = self._within(ask)
+        if key is False:
             why = "what it holds has blanks or other characters that a key never has"
             raise KeyringFailed(why, "store the key again")
-        return found if isinstance(found, Secret) else None
+        return key if isinstance(key, Secret) else None
 
     def holds(self, provider: str, account: str) -> bool:
         """Return True if an item exists for the account, whether or not it is a valid key. Raise KeyringFailed."""

@@ -296,9 +296,9 @@ def shaped(text: str, least: int = 0) -> Iterator[tuple[int, int]]:
     for begin in SHAPES:
         at = text.find(begin, least)
         while at >= 0:
-            found = _whole(begin).match(text, at)
-            last = found.end() if found else _fruitless(begin, text, at)
-            if found:
+            match = _whole(begin).match(text, at)
+            last = match.end() if match else _fruitless(begin, text, at)
+            if match:
                 yield at, last
             at = text.find(begin, last)
 

@@ -118,12 +118,12 @@ class KeySearch:
 
 def ways(provider: str, *, keyring: bool) -> str:
     """Return the ways to provide a key. The keyring is included only if it works."""
-    found = [f"run `{store_command(provider)}`"] if keyring else []
+    steps = [f"run `{store_command(provider)}`"] if keyring else []
     if provider not in VARIABLES:  # a credential of commands: its own row says where it is
-        return f"{found[0] if found else 'unlock or start a keyring'}, or write another place into its `[[credential]]`"
-    found.append(f"set `{VARIABLES[provider]}`")
-    found.append(f"name a program that prints it (`helper` in `[auth.{provider}]`)")
-    return f"{', '.join(found)}, or pipe it into a run with `--api-key-stdin`"
+        return f"{steps[0] if steps else 'unlock or start a keyring'}, or write another place into its `[[credential]]`"
+    steps.append(f"set `{VARIABLES[provider]}`")
+    steps.append(f"name a program that prints it (`helper` in `[auth.{provider}]`)")
+    return f"{', '.join(steps)}, or pipe it into a run with `--api-key-stdin`"
 
 
 def find(wanted: KeyRequest) -> FoundKey | None:
@@ -140,18 +140,18 @@ def find(wanted: KeyRequest) -> FoundKey | None:
 def look(wanted: KeyRequest, keyring: KeyringStore | None = None) -> KeySearch:
     """Ask one source after the other, and return the results. No exception is raised."""
     tried: list[Tried] = []
-    found: FoundKey | None = None
+    key: FoundKey | None = None
     for source in KeySource:
         if tried and tried[-1].state in (SourceState.USED, SourceState.BROKEN, SourceState.UNASKED):
             tried.append(Tried(source, SourceState.UNASKED, _name(source, wanted), "not asked"))
             continue
         name, answer = _ask(source, wanted, keyring)
         if isinstance(answer, Secret):
-            found = FoundKey(answer, name)
+            key = FoundKey(answer, name)
             tried.append(Tried(source, SourceState.USED, name, "the key is taken from here"))
         else:
             tried.append(Tried(source, answer.state, name, answer.why, answer.fix))
-    return KeySearch(wanted.provider, tuple(tried), found, wanted.local)
+    return KeySearch(wanted.provider, tuple(tried), key, wanted.local)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,11 +223,11 @@ def _keyring(wanted: KeyRequest, keyring: KeyringStore) -> tuple[str, Secret | _
     if trouble is not None and account != wanted.account:
         return name, _No(SourceState.BROKEN, f"{trouble.what}: {trouble.why}", trouble.fix)
     try:
-        found = keyring.read(wanted.provider, account)
+        key = keyring.read(wanted.provider, account)
     except KeyringFailed as error:
         return name, _No(SourceState.MISSING if error.missing else SourceState.BROKEN, error.why, error.fix)
-    if found is not None:
-        return name, found
+    if key is not None:
+        return name, key
     others = ", ".join(f"`{each}`" for each in known.names if each != account)
     why = f"the keyring has no account `{account}`; it has {others}" if others else "the keyring has no such item"
     return name, _No(SourceState.ABSENT, why, "name one of those with `--account`" if others else "")

@@ -68,9 +68,9 @@ def caches(environ: Mapping[str, str]) -> str:
 
 def home(environ: Mapping[str, str]) -> str:
     """Return the home folder: `HOME` if it is absolute, else that of the user database. Links are not resolved."""
-    given = environ.get("HOME", "")
-    if given.startswith("/") and "\0" not in given:
-        return given
+    value = environ.get("HOME", "")
+    if value.startswith("/") and "\0" not in value:
+        return value
     import pwd  # an entry of /etc/passwd is needed only when HOME is missing
 
     try:

@@ -54,9 +54,9 @@ class PromptFile:
             parts = words.split()
         used = False
 
-        def put(found: re.Match[str]) -> str:
+        def put(match: re.Match[str]) -> str:
             nonlocal used
-            key = found[1]
+            key = match[1]
             if key == "$":
                 return "$"
             used = True
@@ -125,15 +125,15 @@ def of_contents(contents: Mapping[str, bytes], below: str) -> Read:
 
 
 def _read(files: Iterable[tuple[PurePosixPath, bytes | str]], source: str) -> Read:
-    found: dict[str, PromptFile] = {}
+    commands: dict[str, PromptFile] = {}
     notices = []
     for path, data in files:
         made = parse(path, data, f"{source}/{path}") if isinstance(data, bytes) else data
         if isinstance(made, str):
             notices.append(f"`{one_line(f'{source}/{path}', _HINT)}` is no command: {made}")
         else:
-            found.setdefault(made.name, made)
-    return Read(tuple(found.values()), tuple(notices))
+            commands.setdefault(made.name, made)
+    return Read(tuple(commands.values()), tuple(notices))
 
 
 def _files(folder: Path, depth: int = 1) -> Iterator[tuple[PurePosixPath, bytes | str]]:

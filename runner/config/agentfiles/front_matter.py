@@ -57,12 +57,12 @@ def front_matter(text: str) -> FrontMatter:
 
 def _quoted(line: str) -> str:
     """Return the line with its text in quotes if YAML would take a colon in the text for a second setting."""
-    found = _PLAIN.fullmatch(line)
-    text = _COMMENT.split(found[2], maxsplit=1)[0].rstrip() if found else ""
-    if found is None or (": " not in text and ":\t" not in text and not text.endswith(":")):
+    match = _PLAIN.fullmatch(line)
+    text = _COMMENT.split(match[2], maxsplit=1)[0].rstrip() if match else ""
+    if match is None or (": " not in text and ":\t" not in text and not text.endswith(":")):
         return line
     escaped = text.replace("'", "''")
-    return f"{found[1]}'{escaped}'"
+    return f"{match[1]}'{escaped}'"
 
 
 def _settings(lines: list[str]) -> tuple[dict[str, str], list[str]]:

@@ -38,18 +38,18 @@ def texts(inventory: Inventory) -> tuple[InstructionText, ...]:
     """Return the readable files, those nearest to the folder of the session last. Of files with equal content only one
     is returned. Invisible characters are escaped, as in the question to the user.
     """
-    found: dict[bytes, InstructionText] = {}
+    chosen: dict[bytes, InstructionText] = {}
     left = ALL
     for entry in sorted(inventory.entries, key=_depth, reverse=True):
         data = inventory.contents.get(entry.path)
-        if entry.kind is not EntryKind.INSTRUCTIONS or not data or not data.strip() or data in found:
+        if entry.kind is not EntryKind.INSTRUCTIONS or not data or not data.strip() or data in chosen:
             continue
         most = min(CAP, left)
         cut = len(data) > most
         whole = data[:most].decode("utf-8", "ignore" if cut else "strict")  # a cut may go through a character
         left -= min(len(data), most)
-        found[data] = InstructionText(entry.path, visible_prose(whole), len(data), cut)
-    return tuple(reversed(found.values()))
+        chosen[data] = InstructionText(entry.path, visible_prose(whole), len(data), cut)
+    return tuple(reversed(chosen.values()))
 
 
 def _depth(entry: InventoryEntry) -> tuple[int, list[int]]:
@@ -60,13 +60,13 @@ def _depth(entry: InventoryEntry) -> tuple[int, list[int]]:
 
 def block(inventory: Inventory) -> str:
     """Return all files as one text for the model; empty if there are none."""
-    given = texts(inventory)
-    if not given:
+    chosen = texts(inventory)
+    if not chosen:
         return ""
     # No file can contain its own closing tag: it holds the hash of a list that holds the file's own hash.
     mark = inventory.sha256[:16]
     parts = [_BEFORE.format(mark=mark)]
-    for each in given:
+    for each in chosen:
         kib = -(-len(each.text.encode()) >> 10)
         more = f"\n[cut: the first {kib} KiB of {each.size:,} bytes; read the file for the rest]" if each.cut else ""
         parts.append(marked("repository-text", f"{each.text}{more}", mark=mark, file=each.path))

@@ -102,18 +102,18 @@ def skills_in(files: Mapping[str, bytes], source: str) -> tuple[tuple[Skill, ...
 def chosen(groups: Iterable[Iterable[Skill]]) -> tuple[tuple[Skill, ...], tuple[Broken, ...]]:
     """Return one skill of each name, from the earliest group, and the skills that are not used."""
     taken: dict[str, Skill] = {}
-    left = []
+    unused = []
     room = ROOM
     for skill in (each for group in groups for each in group):
         if skill.name in taken:
-            left.append(Broken(skill.path, f"has the name of `{taken[skill.name].path}`, which comes first"))
+            unused.append(Broken(skill.path, f"has the name of `{taken[skill.name].path}`, which comes first"))
         elif len(taken) == MOST:
-            left.append(Broken(skill.path, f"is one more than the {MOST} that are told"))
+            unused.append(Broken(skill.path, f"is one more than the {MOST} that are told"))
         elif (room := room - len(skill.description)) < 0:
-            left.append(Broken(skill.path, f"has no room: the descriptions of all are longer than {ROOM >> 10} KiB"))
+            unused.append(Broken(skill.path, f"has no room: the descriptions of all are longer than {ROOM >> 10} KiB"))
         else:
             taken[skill.name] = skill
-    return tuple(taken.values()), tuple(left)
+    return tuple(taken.values()), tuple(unused)
 
 
 def listing(skills: Iterable[Skill]) -> str:
@@ -126,6 +126,6 @@ def listing(skills: Iterable[Skill]) -> str:
 
 def invoked(skill: Skill, words: str) -> str:
     """Return the prompt for a user's call of `skill` with `words`."""
-    said = marked("skill", skill.body, name=skill.name, folder=os.path.dirname(skill.path))
+    text = marked("skill", skill.body, name=skill.name, folder=os.path.dirname(skill.path))
     asked = f"\n\n{words.strip()}" if words.strip() else ""
-    return f"Follow this skill; paths in it start in its folder.\n\n{said}{asked}"
+    return f"Follow this skill; paths in it start in its folder.\n\n{text}{asked}"

@@ -1,6 +1,7 @@
 """Remembered trust, for commands that never ask. The answers are read only if a repository has configuration files."""
 
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 
 
 class RememberedTrust(Mapping[str, str]):
@@ -13,27 +14,22 @@ class RememberedTrust(Mapping[str, str]):
     def __init__(self, workspace: str, environ: Mapping[str, str]) -> None:
         self._workspace = workspace
         self._environ = environ
-        self._found: Mapping[str, str] | None = None
         self.notices: tuple[str, ...] = ()
 
     def __getitem__(self, path: str) -> str:
-        return self._all()[path]
+        return self._hashes[path]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._all())
+        return iter(self._hashes)
 
     def __len__(self) -> int:
-        return len(self._all())
+        return len(self._hashes)
 
     def __bool__(self) -> bool:
         return True  # `trusted or {}` must not read the answers
 
-    def _all(self) -> Mapping[str, str]:
-        if self._found is None:
-            self._found = self._look()
-        return self._found
-
-    def _look(self) -> Mapping[str, str]:
+    @cached_property
+    def _hashes(self) -> Mapping[str, str]:
         from runner.config.trust.store import TrustStore, there
         from runner.state.paths import state_dir
 

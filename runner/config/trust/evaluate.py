@@ -91,8 +91,8 @@ def skills_of(inventory: Inventory) -> tuple[tuple[Skill, ...], tuple[Broken, ..
         good, bad = skills_in(files, "of the repository")
         groups.append(good)
         broken += bad
-    found, left = chosen(groups)
-    return found, (*broken, *left)
+    found, unused = chosen(groups)
+    return found, (*broken, *unused)
 
 
 def _is_one(path: str, folder: str) -> bool:

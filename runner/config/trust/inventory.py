@@ -89,15 +89,15 @@ def hash_of(entries: Iterable[InventoryEntry]) -> str:
 def differences(before: Iterable[InventoryEntry], after: Iterable[InventoryEntry]) -> tuple[tuple[str, str], ...]:
     """Return the differences as (path, what changed), in the order of the paths."""
     old, new = {each.path: each for each in before}, {each.path: each for each in after}
-    found = []
+    rows = []
     for path in sorted(old.keys() | new.keys()):
         was, now = old.get(path), new.get(path)
         if was is None or now is None:
-            found.append((path, "is new" if was is None else "is gone"))
+            rows.append((path, "is new" if was is None else "is gone"))
         elif was.refused != now.refused:
-            found.append((path, f"{now.refused} now" if now.refused else "can be read now"))
+            rows.append((path, f"{now.refused} now" if now.refused else "can be read now"))
         elif (was.sha256, was.kind) != (now.sha256, now.kind):
-            found.append((path, "has changed"))
+            rows.append((path, "has changed"))
         elif was.executable != now.executable:
-            found.append((path, "is executable now" if now.executable else "is not executable any more"))
-    return tuple(found)
+            rows.append((path, "is executable now" if now.executable else "is not executable any more"))
+    return tuple(rows)

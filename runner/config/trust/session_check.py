@@ -131,10 +131,10 @@ def look_at(workspace: str, cwd: str, environ: Mapping[str, str]) -> Inventory:
 def _asked(brought: Brought, store: TrustStore, asker: "Asker | None") -> tuple[bool, tuple[str, ...]]:
     from runner.config.trust.prompt import TrustReply, ask, typed_line
 
-    said = asker(brought) if asker is not None else ask(brought, typed_line)
-    if said is TrustReply.QUIT:
+    reply = asker(brought) if asker is not None else ask(brought, typed_line)
+    if reply is TrustReply.QUIT:
         raise KeyboardInterrupt
-    return said is TrustReply.YES, store.remember(brought.inventory, yes=said is TrustReply.YES, time=now())
+    return reply is TrustReply.YES, store.remember(brought.inventory, yes=reply is TrustReply.YES, time=now())
 
 
 def agree(brought: Brought, pinned: str, flag: str) -> None:
@@ -176,14 +176,14 @@ def started(
     from runner.config.agentfiles.instructions import block, texts
     from runner.config.trust.widening import condensed
 
-    found = granted(wish, settings, environ)
-    if found.trusted:
-        settings = again(found.trusted)
-    if found.inventory and found.inventory.entries:  # for the record
-        settings = replace(settings, sources=(*settings.sources, f"trust:{found.inventory.sha256}"))
-    told = block(found.inventory) if found.inventory and wish.reads else ""
-    notices = [*condensed(settings, mention=not found.notices), *found.notices]
-    if found.inventory and told:
-        names = tuple(each.path for each in texts(found.inventory))
+    files = granted(wish, settings, environ)
+    if files.trusted:
+        settings = again(files.trusted)
+    if files.inventory and files.inventory.entries:  # for the record
+        settings = replace(settings, sources=(*settings.sources, f"trust:{files.inventory.sha256}"))
+    instructions = block(files.inventory) if files.inventory and wish.reads else ""
+    notices = [*condensed(settings, mention=not files.notices), *files.notices]
+    if files.inventory and instructions:
+        names = tuple(each.path for each in texts(files.inventory))
         notices.append(f"the model is given {named(names)}, as the words of the repository")
-    return replace(settings, notices=tuple(notices)), told, found.inventory
+    return replace(settings, notices=tuple(notices)), instructions, files.inventory

@@ -73,9 +73,9 @@ class TrustStore:
         """Take every answer for `workspace` back, or every answer there is; answers how many there were."""
 
         def drop(before: TrustAnswers) -> tuple[TrustAnswers, int]:
-            kept = {key: value for key, value in before.items() if workspace is not None and key != workspace}
-            count = sum(map(len, before.values())) - sum(map(len, kept.values()))
-            return (kept if count else before), count
+            others = {key: value for key, value in before.items() if workspace is not None and key != workspace}
+            count = sum(map(len, before.values())) - sum(map(len, others.values()))
+            return (others if count else before), count
 
         return self._file.change(drop)
 
@@ -89,14 +89,14 @@ def _bounded(answers: TrustAnswers) -> TrustAnswers:
     """Return the answers without those for the oldest workspaces, if there are too many. The user is asked about these
     workspaces again.
     """
-    rows = {key: sum(len(each.entries) for each in said) for key, said in answers.items()}
-    kept, total = dict(answers), sum(rows.values())
+    rows = {key: sum(len(each.entries) for each in listed) for key, listed in answers.items()}
+    remaining, total = dict(answers), sum(rows.values())
     for oldest in list(answers)[:-1]:
         if total <= _ROWS:
             break
         total -= rows[oldest]
-        del kept[oldest]
-    return kept
+        del remaining[oldest]
+    return remaining
 
 
 def _dump(answers: TrustAnswers) -> dict[str, object]:

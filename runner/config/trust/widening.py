@@ -30,7 +30,7 @@ def widenings(settings: Settings, workspace: str, *, never: bool = False) -> tup
 
     With `never`, return what no repository may change; otherwise what an approval would change. Nothing is in both.
     """
-    found = []
+    rows = []
     for ignored in _ignored(settings):
         if not ignored.values.bound or ignored.never is not never:
             continue
@@ -41,12 +41,12 @@ def widenings(settings: Settings, workspace: str, *, never: bool = False) -> tup
         document = ignored.values.document
         path, key = document.source.removeprefix(f"{workspace.rstrip('/')}/"), ignored.name
         if ignored.entry is not None:
-            found.append(Widening(path, ignored.entry.line, key, "", ", ".join(entry_toml(ignored.entry))))
+            rows.append(Widening(path, ignored.entry.line, key, "", ", ".join(entry_toml(ignored.entry))))
         else:
             now = standing(settings, ignored.path, key_of(ignored.path))
             old, new = "not set" if now is None else toml(now), toml(document.values[ignored.path])
-            found.append(Widening(path, document.line(ignored.path), key, old, new))
-    return tuple(found)
+            rows.append(Widening(path, document.line(ignored.path), key, old, new))
+    return tuple(rows)
 
 
 def condensed(settings: Settings, *, mention: bool = True) -> tuple[str, ...]:

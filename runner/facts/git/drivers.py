@@ -75,8 +75,8 @@ def drivers(workspace: str, home: str) -> Drivers:
     bare = is_repository(workspace) and not os.path.lexists(f"{workspace}/.git")
     try:
         for root, git in _repositories(workspace):
-            for found in with_includes(git.files, home):
-                setting = found.setting
+            for located in with_includes(git.files, home):
+                setting = located.setting
                 if setting.section in _INSTEAD and setting.subsection is not None:
                     names.add((setting.section, setting.subsection))
                 elif setting.name == "diff.external":
@@ -145,7 +145,7 @@ def _inner(folder: str) -> Iterator[str]:
 def _gitlinks(path: str, stamp: tuple[int, ...]) -> tuple[tuple[str, ...], bool]:
     """Return the paths of such entries, and whether the rest of the index may be in another file."""
     data = read_file(path, _LONGEST_INDEX) or b""
-    found, at = set(), data.find(_GITLINK)
+    paths, at = set(), data.find(_GITLINK)
     if at >= 0 and data[4:8] not in (b"\0\0\0\2", b"\0\0\0\3"):
         raise UncertainSettingsError("hold other repositories in an index of a newer kind")
     while at >= 0:
@@ -155,6 +155,6 @@ def _gitlinks(path: str, stamp: tuple[int, ...]) -> tuple[tuple[str, ...], bool]
             for begin in (start + 2, start + 4):
                 end = data.find(b"\0", begin)
                 if end > begin and (end - begin == length or length == 0xFFF):
-                    found.add(os.fsdecode(data[begin:end]))
+                    paths.add(os.fsdecode(data[begin:end]))
         at = data.find(_GITLINK, at + 1)
-    return tuple(sorted(found)), b"link" in data
+    return tuple(sorted(paths)), b"link" in data

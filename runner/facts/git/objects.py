@@ -126,10 +126,10 @@ class Objects:
 
     def commit(self, id: bytes) -> Commit | None:
         """Return the commit or annotated tag `id`; None if there is no such object or it is of another kind."""
-        found = self._read(id)
-        if found is None or found[0] not in (_COMMIT, _TAG):
+        read = self._read(id)
+        if read is None or read[0] not in (_COMMIT, _TAG):
             return None
-        kind, data = found
+        kind, data = read
         head = data.partition(b"\n\n")[0]
         links = [bytes.fromhex(text.decode()) for text in _LINK.findall(head)]
         if not links:
@@ -220,25 +220,25 @@ def whole(path: str, most: int) -> bytes | None:
 
 def _alternates(folder: str) -> list[str]:
     lines = (whole(f"{folder}/info/alternates", 1 << 16) or b"").split(b"\n")
-    found = [os.fsdecode(line) for line in lines if line and not line.startswith(b"#")]
-    if any(each.startswith('"') or "\0" in each for each in found):
+    folders = [os.fsdecode(line) for line in lines if line and not line.startswith(b"#")]
+    if any(each.startswith('"') or "\0" in each for each in folders):
         raise Unreadable(folder)
-    return [os.path.realpath(os.path.join(folder, each)) for each in found]
+    return [os.path.realpath(os.path.join(folder, each)) for each in folders]
 
 
 def _inflated(data: bytes, most: int) -> tuple[bytes, bool]:
     """Return at most `most` bytes, and whether the stream ends there."""
     try:
         stream = zlib.decompressobj()
-        found = stream.decompress(data, most + 1)
+        content = stream.decompress(data, most + 1)
     except zlib.error as error:
         raise Unreadable("zlib") from error
-    return found, stream.eof
+    return content, stream.eof
 
 
 def _loose(data: bytes) -> tuple[int, bytes]:
-    found, ended = _inflated(data, _LARGEST)
-    kind, blank, rest = found.partition(b" ")
+    content, ended = _inflated(data, _LARGEST)
+    kind, blank, rest = content.partition(b" ")
     size, zero, body = rest.partition(b"\0")
     if not blank or not zero or not size.isdigit():
         raise Unreadable("a loose object")
@@ -288,7 +288,7 @@ def _patched(base: bytes, delta: bytes) -> bytes:
 
 
 def _entries(data: bytes) -> list[TreeEntry]:
-    found: list[TreeEntry] = _ENTRY.findall(data)
-    if sum(len(mode) + len(name) + 2 + ID for mode, name, _ in found) != len(data):
+    entries: list[TreeEntry] = _ENTRY.findall(data)
+    if sum(len(mode) + len(name) + 2 + ID for mode, name, _ in entries) != len(data):
         raise Unreadable("a tree")
-    return found
+    return entries

@@ -43,11 +43,9 @@ def _read(root: str, home: str) -> Remotes:
         settings += [found.setting for found in with_includes(git.files, home)]
         head = (read_file(f"{git.path}/HEAD") or b"").decode("utf-8", "surrogateescape").strip()
         branch = head.removeprefix("ref: refs/heads/") if head.startswith("ref: refs/heads/") else ""
-    fetch: dict[str, tuple[str, ...]] = {}
-    push: dict[str, tuple[str, ...]] = {}
+    fetch, push = dict[str, tuple[str, ...]](), dict[str, tuple[str, ...]]()
     groups: dict[str, tuple[str, ...]] = {}
-    instead: list[tuple[str, str]] = []
-    instead_push: list[tuple[str, str]] = []
+    instead, instead_push = list[tuple[str, str]](), list[tuple[str, str]]()
     modules: list[str] = []
     programs: dict[str, str] = {}
     one: dict[str, str] = {}  # by full name, of settings of which the last counts
@@ -60,8 +58,8 @@ def _read(root: str, home: str) -> Remotes:
         if section == "remote" and name and key == "vcs":
             programs[name] = value
         elif section == "remote" and name and key in ("url", "pushurl"):
-            found = fetch if key == "url" else push
-            found[name] = (*found.get(name, ()), value)
+            addresses = fetch if key == "url" else push
+            addresses[name] = (*addresses.get(name, ()), value)
         elif section == "remotes" and not name:
             groups[key] = tuple(value.split())
         elif section == "url" and key in ("insteadof", "pushinsteadof"):

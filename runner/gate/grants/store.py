@@ -79,15 +79,15 @@ class GrantStore:
         if any(grant.ended(now) and not grant.over for grant in stored):
             self._end(now)
         known = (*self._session.values(), *stored)
-        found = [grant for grant in known if self.key.holds(grant) and not grant.ended(now)]
-        early = [grant for grant in found if grant.early(self._clock())]
+        valid = [grant for grant in known if self.key.holds(grant) and not grant.ended(now)]
+        early = [grant for grant in valid if grant.early(self._clock())]
         for grant in early:
             self._say(
                 f"grant {grant.id} was made at a time that has not come yet: the clock was set back; "
                 "it allows nothing until then"
             )
         # A no is no less a no for being early.
-        return tuple(grant for grant in found if grant not in early or grant.ruling is Ruling.DENY)
+        return tuple(grant for grant in valid if grant not in early or grant.ruling is Ruling.DENY)
 
     def spend(self, grants: Sequence[Grant]) -> bool:
         """Consume one use of each grant before the action runs. Return False, and consume none, if one is not valid any
@@ -96,16 +96,16 @@ class GrantStore:
         INVARIANT: two processes cannot consume the same use, since it is consumed under the lock of the file.
         """
         counted = {grant.id for grant in grants if grant.uses is not None}
-        kept = {grant.id for grant in grants if grant.span is not GrantScope.SESSION}
+        stored_ids = {grant.id for grant in grants if grant.span is not GrantScope.SESSION}
         live = {grant.id for grant in self.live()}
         if not live >= {grant.id for grant in grants}:
             return False
-        if counted & kept and self._file is not None:
+        if counted & stored_ids and self._file is not None:
             now = self._now()
 
             def take(stored: _Grants) -> tuple[_Grants, bool]:
                 there = {grant.id for grant in stored if not grant.ended(now)}
-                return (_less(stored, counted), True) if there >= kept else (stored, False)
+                return (_less(stored, counted), True) if there >= stored_ids else (stored, False)
 
             try:
                 taken, notices = self._file.change(take)
@@ -166,14 +166,14 @@ class GrantStore:
             return grant
         if self._file is None:
             return None
-        found, notices = self._file.change(
+        revoked, notices = self._file.change(
             lambda stored: (
                 tuple(each for each in stored if each.id != name) if any(g.id == name for g in stored) else stored,
                 next((each for each in stored if each.id == name), None),
             )
         )
         self._say(*notices)
-        return found
+        return revoked
 
     def restore(self, entries: Iterable[object], *, fork: bool = False) -> _Grants:
         """Restore the grants of a continued session from `to_json` objects in the order of its journal.

@@ -89,15 +89,15 @@ def judge_one(gate: Gate, test: Expectation) -> Iterator[VerdictDifference]:
     context = gate.context(test.proposer, unattended=test.unattended)
     assessment = context.classify(test.action(gate.facts, gate.cwd))
     tier = assessment.tiers[0]
-    said = {effect_words(effect, gate.facts) for effect in assessment.effects}
+    effects = {effect_words(effect, gate.facts) for effect in assessment.effects}
     wanted, got = [], []
     if test.tier is not None and tier is not test.tier:
         wanted.append(f"tier {test.tier.label}")
         got.append(f"tier {tier.label}")
-    missing = [effect for effect in test.effects if effect not in said]
+    missing = [effect for effect in test.effects if effect not in effects]
     if missing:
         wanted += [f"effect `{effect}`" for effect in missing]
-        got.append(f"effects {', '.join(f'`{effect}`' for effect in sorted(said)) or 'none'}")
+        got.append(f"effects {', '.join(f'`{effect}`' for effect in sorted(effects)) or 'none'}")
     for mode, expected in test.expected or ((None, None),):
         used = mode or gate.mode
         verdict = context.decide(assessment, mode=used)

@@ -59,12 +59,12 @@ def _spread(words: list[str]) -> list[list[str]]:
 
     Words between are skipped when a command is compared with a rule that denies.
     """
-    found: list[list[str]] = [[]]
+    forms: list[list[str]] = [[]]
     for index, word in enumerate(words):
-        found = [[*start, *way] for start in found for way in _ways(word, first=index == 0)]
-        if len(found) > _MOST:
+        forms = [[*start, *way] for start in forms for way in _ways(word, first=index == 0)]
+        if len(forms) > _MOST:
             raise NotWords("it has more `*` than can be told apart")
-    return found
+    return forms
 
 
 def _ways(word: str, *, first: bool) -> list[list[str]]:
