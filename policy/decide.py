@@ -137,13 +137,13 @@ def _floor_problem(assessment: Assessment, facts: Facts, tier: Tier, reason: Rea
 def _problem(assessment: Assessment, facts: Facts, cell: Cell, reason: Reason) -> Problem:
     """Return the problem of a refusal that another mode, or a person at the terminal, could lift."""
     if reason in assessment.asked:
-        here = "mode `dont-ask` never asks" if cell.mode is Mode.DONT_ASK else "nobody is there to be asked"
+        here = "mode `dont-ask` never asks" if cell.mode is Mode.DONT_ASK else "there is no user to ask"
         fix = "a person at a terminal is asked first; without one, do it another way or leave it to a person"
         return Problem(f"{named(assessment.action, facts)} was refused", f"{_reason_text(reason)}; {here}", fix)
     from policy.describe.summary import summarize
 
     asks = cell.ruling is Ruling.ASK
-    because = "needs a yes, and nobody is there to give one" if asks else "is not allowed"
+    because = "needs an approval, and there is no user to give one" if asks else "is not allowed"
     why = f"it {summarize(assessment, facts)}; in mode `{cell.mode.value}` tier `{cell.tier.label}` {because}"
     return Problem(f"{named(assessment.action, facts)} was refused", why, _fix(assessment, cell))
 
@@ -157,7 +157,7 @@ def _fix(assessment: Assessment, cell: Cell) -> str:
     asking = [mode for mode, ruling in rulings.items() if ruling is Ruling.ASK]
     ways = []
     if allowed:
-        ways.append(f"whoever starts the agent can allow it with `--mode {allowed[0].value}`")
+        ways.append(f"the user who starts the agent can allow it with `--mode {allowed[0].value}`")
     if cell.ruling is Ruling.ASK:
         ways.append("a person at a terminal is asked first")
     elif asking:

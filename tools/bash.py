@@ -1,4 +1,4 @@
-"""The `bash` tool: a script, and what came of it."""
+"""The `bash` tool: a script, and its result."""
 
 import signal
 from typing import Annotated

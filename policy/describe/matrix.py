@@ -5,7 +5,7 @@ from policy.model.tier import MATRIX, Mode, Ruling, Tier
 _WORDS = {Ruling.ALLOW: "allow", Ruling.ASK: "ask", Ruling.DENY: "deny"}
 _NOTES = """\
 A verdict is the strictest cell over all tiers of an action.
-Without somebody to ask (--unattended, no terminal) every `ask` is a `deny`.
+Without a user to ask (--unattended, no terminal) every `ask` is a `deny`.
 accept-edits allows `write` for the file tools and plain file commands; any other write asks.
 No mode, grant or yes lifts `secret` and `denied`."""
 

@@ -54,12 +54,14 @@ def powers(terms: Terms, around: Around, action: Action | None = None) -> str:
         given.append(f"read {listed([near(path, around) for path in terms.read])}")
     hosts = [plain(host) for host in terms.open_hosts]
     if hosts:
-        given.append(f"talk to {listed(hosts)}")
+        given.append(f"connect to {listed(hosts)}")
     if terms.credentials:
         given.append(f"use your credential {listed(list(terms.credentials))} there without seeing it")
     network = "" if hosts else ", without network"
     return (
-        f"A yes lets it {joined(given)}{network}, and nothing more" if given else "A yes lets it read, and nothing more"
+        f"An approval lets it {joined(given)}{network}, and nothing more"
+        if given
+        else "An approval lets it read, and nothing more"
     )
 
 

@@ -71,7 +71,7 @@ def caveats(assessment: Assessment, terms: Terms) -> tuple[str, ...]:
     found = []
     if UNNAMED in terms.hosts:
         found.append(
-            "whom it talks to is known only when it runs: that host is stopped and named, "
+            "the host is known only when it runs: that host is stopped and named, "
             "and one more yes, `--host` or a rule opens it"
         )
     elif Tier.NETWORK in assessment.tiers and not terms.hosts:
@@ -238,15 +238,15 @@ class _Summary:
                 if reason.tier is Tier.NETWORK and reason.consequence not in _BEYOND_TALKING
             )
             direct = [host for host in known if host not in from_settings]
-            yield from [f"talks to {listed(direct)}"] if direct else ()
+            yield from [f"connects to {listed(direct)}"] if direct else ()
             configured = [host for host in known if host in from_settings]
-            yield from [f"talks to {listed(configured)}, as the repository's settings say"] if configured else ()
+            yield from [f"connects to {listed(configured)}, as the repository's settings say"] if configured else ()
             reading = [reason for reason, _ in self.facts if reason.tier is Tier.READ]
             sent = [reason for reason in reading if reason.consequence is Consequence.TRANSFERS]
             yield from (_with(reason.predicate, reason.command) for reason in sent)
         yield from self._quoted(Tier.NETWORK)
         if not any(reason.tier is Tier.NETWORK for reason, _ in self.facts) and effects and not known:
-            yield "talks to a host that is known only when it runs"
+            yield "connects to a host that is known only when it runs"
 
     def _code(self) -> Iterator[str]:
         own, unchecked = [], []

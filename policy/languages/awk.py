@@ -71,7 +71,7 @@ def read_awk(program: str) -> Reading:
                 return unknown("it writes to a file known only when it runs")
             path = target[0][1][1:-1]
             if path.startswith("/inet"):
-                return Reading(Tier.NETWORK, "it talks to a network")
+                return Reading(Tier.NETWORK, "it connects to a network")
             if path not in _STREAMS:
                 writes.append(path)
     return Reading(Tier.READ, "", tuple(reads), tuple(writes)) if writes or reads else HARMLESS

@@ -496,8 +496,8 @@ def test_the_question_says_what_it_does_and_what_a_yes_gives() -> None:
     found = verdict(assess([Tier.NETWORK, Tier.WRITE], effects, action), Mode.DEFAULT)
     assert isinstance(found, Ask)
     assert found.question == (
-        "`curl -o out.txt https://a.b/` changes out.txt and talks to a.b. A yes lets it run code and change files in "
-        "the workspace and talk to a.b, and nothing more. Allow it?"
+        "`curl -o out.txt https://a.b/` changes out.txt and connects to a.b. An approval lets it run code and change files in "
+        "the workspace and connect to a.b, and nothing more. Allow it?"
     )
     assert found.question == question(found.assessment, found.terms, FACTS)
 
@@ -508,7 +508,7 @@ def test_a_question_about_a_network_says_that_a_yes_gives_none() -> None:
     found = verdict(assess([Tier.NETWORK], [effect(CONNECT, "", Scope.NONE)], action), Mode.DEFAULT)
     assert isinstance(found, Ask)
     assert found.question.endswith(
-        "A yes lets it read, and nothing more; whom it talks to is known only when it runs: that host is stopped and "
+        "An approval lets it read, and nothing more; the host is known only when it runs: that host is stopped and "
         "named, and one more yes, `--host` or a rule opens it. Allow it?"
     )
 
