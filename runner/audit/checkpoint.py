@@ -98,11 +98,11 @@ def grown(store: LogStore, count: int) -> MerkleTree:
 
     The tree is continued from the newest stored tree that is small enough.
     """
-    kept = [MerkleTree()]
+    trees = [MerkleTree()]
     for row in map(store.latest, ("checkpoint", "tombstone")):
         with suppress(*ODD):  # `verify` names it
-            kept += [tree_of(row)] if row is not None else []
-    tree = max((tree for tree in kept if tree.count <= count), key=lambda tree: tree.count)
+            trees += [tree_of(row)] if row is not None else []
+    tree = max((tree for tree in trees if tree.count <= count), key=lambda tree: tree.count)
     for digest in store.hashes(tree.count + 1, count):
         tree.add(leaf(digest))
     return tree

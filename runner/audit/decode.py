@@ -22,19 +22,19 @@ def action_of(body: Body) -> Action | None:
 
     When the words of a command were cut as a whole, the last word returned is the beginning of the last recorded word.
     """
-    told = mapping(body.get("action"))
-    made = ACTIONS.get(text(told.get("type")))
+    recorded = mapping(body.get("action"))
+    made = ACTIONS.get(text(recorded.get("type")))
     if made is None:
         return None
     values: dict[str, object] = {}
     for item in fields(made):
-        found = told.get(item.name)
+        value = recorded.get(item.name)
         if item.name == "argv":
-            values["argv"] = texts(found) if isinstance(found, list) else tuple(text(found).split("\0"))
-        elif isinstance(found, dict) or item.default is MISSING:
-            values[item.name] = text(found)
-        elif item.name in told:
-            values[item.name] = found
+            values["argv"] = texts(value) if isinstance(value, list) else tuple(text(value).split("\0"))
+        elif isinstance(value, dict) or item.default is MISSING:
+            values[item.name] = text(value)
+        elif item.name in recorded:
+            values[item.name] = value
     return made(**values)  # type: ignore[arg-type]  # texts where texts belong; the rest is only shown
 
 
@@ -52,11 +52,13 @@ def reasons_of(body: Body, name: str = "reasons") -> tuple[Reason, ...]:
     return tuple(reason_of(mapping(item)) for item in items(body.get(name)))
 
 
-def reason_of(told: Body) -> Reason:
-    ref = RuleRef.parse(text(told.get("rule")))
-    span = told.get("span")
+def reason_of(recorded: Body) -> Reason:
+    ref = RuleRef.parse(text(recorded.get("rule")))
+    span = recorded.get("span")
     ends = [max(each, 0) for each in items(span) if isinstance(each, int)]
-    return Reason(tier_of(told.get("tier")), text(told.get("text")), ref, SourceSpan(*ends) if len(ends) == 2 else None)
+    return Reason(
+        tier_of(recorded.get("tier")), text(recorded.get("text")), ref, SourceSpan(*ends) if len(ends) == 2 else None
+    )
 
 
 def tier_of(label: object) -> Tier:
@@ -65,15 +67,17 @@ def tier_of(label: object) -> Tier:
 
 
 def cell_of(body: Body) -> Cell:
-    told = mapping(body.get("cell"))
-    mode = next((mode for mode in Mode if mode.value == told.get("mode")), Mode.DEFAULT)
-    ruling = next((each for each in Ruling if each.name.lower() == told.get("ruling")), Ruling.DENY)
-    return Cell(tier_of(told.get("tier")), mode, ruling)
+    recorded = mapping(body.get("cell"))
+    mode = next((mode for mode in Mode if mode.value == recorded.get("mode")), Mode.DEFAULT)
+    ruling = next((each for each in Ruling if each.name.lower() == recorded.get("ruling")), Ruling.DENY)
+    return Cell(tier_of(recorded.get("tier")), mode, ruling)
 
 
 def problem_of(value: object) -> Problem | None:
-    told = mapping(value)
-    return Problem(text(told.get("what")), text(told.get("why")), text(told.get("fix"))) if told else None
+    recorded = mapping(value)
+    return (
+        Problem(text(recorded.get("what")), text(recorded.get("why")), text(recorded.get("fix"))) if recorded else None
+    )
 
 
 def terms_of(body: Body) -> Terms | None:
@@ -81,23 +85,23 @@ def terms_of(body: Body) -> Terms | None:
 
     The digest of the returned terms differs from the recorded digest, which is the one that counted.
     """
-    told = mapping(body.get("terms"))
-    if not told:
+    recorded = mapping(body.get("terms"))
+    if not recorded:
         return None
-    rights = Rights.WORKSPACE_WRITE if told.get("rights") == Rights.WORKSPACE_WRITE.value else Rights.READ_ONLY
+    rights = Rights.WORKSPACE_WRITE if recorded.get("rights") == Rights.WORKSPACE_WRITE.value else Rights.READ_ONLY
     none, usual = Terms(rights, "", ""), Limits()
     values: dict[str, object] = {}
     for item in fields(Terms):
-        found, shape = told.get(item.name), type(getattr(none, item.name))
+        value, shape = recorded.get(item.name), type(getattr(none, item.name))
         if item.name == "env":
-            values["env"] = tuple((name, "") for name in texts(found))
+            values["env"] = tuple((name, "") for name in texts(value))
         elif shape is tuple:
-            values[item.name] = texts(found)
-        elif shape in (str, bool) and type(found) is shape:
-            values[item.name] = found
+            values[item.name] = texts(value)
+        elif shape in (str, bool) and type(value) is shape:
+            values[item.name] = value
     amounts: dict[str, object] = {}
     for item in fields(Limits):
-        amount = number(mapping(told.get("limits")).get(item.name))
+        amount = number(mapping(recorded.get("limits")).get(item.name))
         if amount is not None and isinstance(amount, int | type(getattr(usual, item.name))):
             amounts[item.name] = amount
     return replace(none, **values, limits=replace(usual, **amounts))  # type: ignore[arg-type]  # of the shapes they have
@@ -128,7 +132,7 @@ def explanation_of(body: Body, workspace: str) -> Explanation | None:
     )
 
 
-def _effect(told: Body) -> Effect:
-    kind = next((each for each in EffectKind if each.value == told.get("kind")), EffectKind.UNKNOWN)
-    scope = next((each for each in Scope if each.value == told.get("scope")), Scope.NONE)
-    return Effect(kind, text(told.get("target")), scope, told.get("exact") is not False)
+def _effect(recorded: Body) -> Effect:
+    kind = next((each for each in EffectKind if each.value == recorded.get("kind")), EffectKind.UNKNOWN)
+    scope = next((each for each in Scope if each.value == recorded.get("scope")), Scope.NONE)
+    return Effect(kind, text(recorded.get("target")), scope, recorded.get("exact") is not False)

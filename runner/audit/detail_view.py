@@ -34,24 +34,24 @@ _OF_SESSION = frozenset(
 def deed_text(deed: DecisionTrail, *, colour: bool = False) -> str:
     """Return one decision completely, as text that is safe to print on a terminal."""
     body = deed.record.body
-    told = [*_head(deed), *_decision(deed), *_answer(body), *_enforced(deed), *_outcome(deed)]
-    told += _session(deed.session)
-    told += _rest("also recorded", body, _DECIDED)
-    told += _rest("also recorded of the outcome", deed.finished.body, _FINISHED) if deed.finished else []
-    told.append(("sealed", shown(list(_seals(deed)))))
-    return titled(told, colour=colour)
+    parts = [*_head(deed), *_decision(deed), *_answer(body), *_enforced(deed), *_outcome(deed)]
+    parts += _session(deed.session)
+    parts += _rest("also recorded", body, _DECIDED)
+    parts += _rest("also recorded of the outcome", deed.finished.body, _FINISHED) if deed.finished else []
+    parts.append(("sealed", shown(list(_seals(deed)))))
+    return titled(parts, colour=colour)
 
 
 def record_text(record: Record, *, ended: Record | None = None, colour: bool = False) -> str:
     """Return the text of a record that is not a decision: of a session, with its recorded end, or of the log itself."""
     if record.kind == "session":
-        told = _session(record)
-        told += _rest("ended", ended.body, frozenset({"kind", "session"})) if ended else []
+        parts = _session(record)
+        parts += _rest("ended", ended.body, frozenset({"kind", "session"})) if ended else []
     else:
         title = visible(f"record {record.id}, {record.kind or 'of no kind'}", lines=False)
-        told = _rest(title, record.body, ())
-    told.append(("sealed", shown([_seal(record)])))
-    return titled(told, colour=colour)
+        parts = _rest(title, record.body, ())
+    parts.append(("sealed", shown([_seal(record)])))
+    return titled(parts, colour=colour)
 
 
 def _head(deed: DecisionTrail) -> Iterator[ExplanationSection]:
@@ -75,7 +75,7 @@ def _decision(deed: DecisionTrail) -> list[ExplanationSection]:
             ("arguments, as the model sent them", shown([_plain(action)])),
             ("verdict", shown(["denied" if verdict == "deny" else verdict, *(refusal if problem else [])])),
         ]
-    found = sections(explanation)
+    explained = sections(explanation)
     more = [f"the record keeps the beginning of it: {told}" for told in _cuts(body)] if was_cut(body) else []
     more += [
         f"the record keeps {len(items(body.get(name)))} of {count} {name}"
@@ -84,9 +84,9 @@ def _decision(deed: DecisionTrail) -> list[ExplanationSection]:
     ]
     because = reason_of(mapping(body.get("because")))
     because = because if because not in explanation.reasons else replace(because, span=None)  # its words stand above
-    at = next(index for index, (title, _) in enumerate(found) if title == "verdict") + 1
-    found[at:at] = [("because", list(caret_lines(explanation.action, because)))]
-    return [*found[:1], ("cut", shown(more)), *found[1:]]
+    at = next(index for index, (title, _) in enumerate(explained) if title == "verdict") + 1
+    explained[at:at] = [("because", list(caret_lines(explanation.action, because)))]
+    return [*explained[:1], ("cut", shown(more)), *explained[1:]]
 
 
 def _cuts(body: Body) -> Iterator[str]:
@@ -174,19 +174,19 @@ def _outcome(deed: DecisionTrail) -> Iterator[ExplanationSection]:
 
 
 def _changed(body: Body) -> Iterator[str]:
-    told = [mapping(item) for item in items(body.get("changed"))]
-    yield from (f"{text(item.get('how'))} {text(item.get('path'))}" for item in told)
+    files = [mapping(item) for item in items(body.get("changed"))]
+    yield from (f"{text(item.get('how'))} {text(item.get('path'))}" for item in files)
     total = body.get("changes")
-    if isinstance(total, int) and total > len(told):
-        yield f"and {total - len(told)} more files"
+    if isinstance(total, int) and total > len(files):
+        yield f"and {total - len(files)} more files"
 
 
 def _violation(item: object) -> Iterator[str]:
-    told = mapping(item)
-    seen = "concluded from its own message" if told.get("inferred") else f"seen by {text(told.get('layer'))}"
-    yield f"{text(told.get('what'))} ({seen})"
-    if told.get("fix"):
-        yield f"  fix: {text(told.get('fix'))}"
+    recorded = mapping(item)
+    seen = "concluded from its own message" if recorded.get("inferred") else f"seen by {text(recorded.get('layer'))}"
+    yield f"{text(recorded.get('what'))} ({seen})"
+    if recorded.get("fix"):
+        yield f"  fix: {text(recorded.get('fix'))}"
 
 
 def _connections(body: Body) -> Iterator[str]:
@@ -205,8 +205,8 @@ def _connections(body: Body) -> Iterator[str]:
 
 
 def _count(each: Body, name: str) -> int:
-    found = each.get(name)
-    return found if isinstance(found, int) else 0
+    value = each.get(name)
+    return value if isinstance(value, int) else 0
 
 
 def _session(record: Record | None) -> list[ExplanationSection]:
@@ -245,8 +245,8 @@ def _seal(record: Record, what: str = "") -> str:
 
 def _rest(title: str, body: Body, told: Iterable[str]) -> list[ExplanationSection]:
     """Yield the fields that no section shows. Empty fields are left out."""
-    left = {name: value for name, value in body.items() if name not in told and value not in (None, "", [], {})}
-    return [(title, shown([f"{name}: {_plain(value)}" for name, value in left.items()]))] if left else []
+    fields = {name: value for name, value in body.items() if name not in told and value not in (None, "", [], {})}
+    return [(title, shown([f"{name}: {_plain(value)}" for name, value in fields.items()]))] if fields else []
 
 
 def _plain(value: object) -> str:

@@ -147,8 +147,8 @@ def _above(path: str) -> list[str]:
     return ["/".join(parts[:count]) or "/" for count in range(len(parts) - 1, 0, -1)]
 
 
-def _fact(path: str, found: object) -> PathFact:
-    kind, real = found if isinstance(found, list) and len(found) == 2 else (found, path)
+def _fact(path: str, value: object) -> PathFact:
+    kind, real = value if isinstance(value, list) and len(value) == 2 else (value, path)
     if not isinstance(real, str) or not isinstance(kind, str) or kind not in _KINDS:
         raise ValueError(f"`{path}` is not described as paths are")
     return PathFact(real, _KINDS[kind])
@@ -164,9 +164,9 @@ def _remotes(found: object) -> Remotes:
     return Remotes(**values)  # type: ignore[arg-type]  # its own fields, in the forms that JSON has of them
 
 
-def _registries(found: object) -> tuple[tuple[str, Scope], ...]:
-    pairs = [each for each in found if isinstance(each, list) and len(each) == 2] if isinstance(found, list) else []
-    if not isinstance(found, list) or len(pairs) != len(found) or not all(str(scope) in _SCOPES for _, scope in pairs):
+def _registries(value: object) -> tuple[tuple[str, Scope], ...]:
+    pairs = [each for each in value if isinstance(each, list) and len(each) == 2] if isinstance(value, list) else []
+    if not isinstance(value, list) or len(pairs) != len(value) or not all(str(scope) in _SCOPES for _, scope in pairs):
         raise ValueError("these are no registries")
     return tuple((str(host), _SCOPES[scope]) for host, scope in pairs)
 
@@ -179,20 +179,20 @@ def _frozen(value: object) -> object:
 
 
 def _table(part: Mapping[str, object], name: str) -> dict[str, object]:
-    found = part.get(name)
-    if not isinstance(found, dict):
+    value = part.get(name)
+    if not isinstance(value, dict):
         raise ValueError(f"there is no `{name}` in it")
-    return found
+    return value
 
 
 def _text(part: Mapping[str, object], name: str) -> str:
-    found = part.get(name)
-    if not isinstance(found, str):
+    value = part.get(name)
+    if not isinstance(value, str):
         raise ValueError(f"there is no `{name}` in it")
-    return found
+    return value
 
 
-def _texts(found: object) -> tuple[str, ...]:
-    if not isinstance(found, list):
+def _texts(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list):
         raise ValueError("a list is missing")
-    return tuple(map(str, found))
+    return tuple(map(str, value))

@@ -32,24 +32,24 @@ def current_rule(name: str) -> str:
 
 def rule_beginnings(wanted: Iterable[str]) -> tuple[str, ...]:
     """Return `wanted`, beginnings of rule references in either spelling, with the other spelling of each added."""
-    found: dict[str, None] = {}
+    beginnings: dict[str, None] = {}
     for start in wanted:
-        found[start] = None
+        beginnings[start] = None
         for old, new in _AREAS.items():
             if old.startswith(start):
-                found[new] = None
+                beginnings[new] = None
             if new.startswith(start):
-                found[old] = None
+                beginnings[old] = None
         if start.startswith(_OLD_COMMANDS):
-            found[_COMMANDS + start.removeprefix(_OLD_COMMANDS).replace(".toml", ":").replace("::", ":")] = None
+            beginnings[_COMMANDS + start.removeprefix(_OLD_COMMANDS).replace(".toml", ":").replace("::", ":")] = None
         elif _OLD_COMMANDS.startswith(start):
-            found[_COMMANDS] = None
+            beginnings[_COMMANDS] = None
         if start.startswith(_COMMANDS):
             name, colon, line = start.removeprefix(_COMMANDS).partition(":")
-            found[f"{_OLD_COMMANDS}{name}{f'.toml:{line}' if colon else ''}"] = None
+            beginnings[f"{_OLD_COMMANDS}{name}{f'.toml:{line}' if colon else ''}"] = None
         elif _COMMANDS.startswith(start):
-            found[_OLD_COMMANDS] = None
-    return tuple(found)
+            beginnings[_OLD_COMMANDS] = None
+    return tuple(beginnings)
 
 
 def current(body: dict[str, object]) -> dict[str, object]:
@@ -66,7 +66,7 @@ def current(body: dict[str, object]) -> dict[str, object]:
     return body
 
 
-def _reason(told: object) -> object:
-    if isinstance(told, dict) and isinstance(rule := told.get("rule"), str):
-        told["rule"] = current_rule(rule)
-    return told
+def _reason(reason: object) -> object:
+    if isinstance(reason, dict) and isinstance(rule := reason.get("rule"), str):
+        reason["rule"] = current_rule(rule)
+    return reason

@@ -49,15 +49,15 @@ def lines(
     log: AuditLog, query: Query | None = None, *, limit: int | None = None, colour: bool = False, width: int = 110
 ) -> Iterator[str]:
     """Yield the list as text that is safe to print on a terminal, with a note when it is empty or incomplete."""
-    shown = 0
+    count = 0
     for deed in deeds(log, query, limit=None if limit is None else limit + 1):
-        if shown == limit:
-            told = f"there are older ones; these are the newest {limit} (--limit N)"
-            yield f"{_DIM}{told}{_END}" if colour else told
+        if count == limit:
+            notice = f"there are older ones; these are the newest {limit} (--limit N)"
+            yield f"{_DIM}{notice}{_END}" if colour else notice
             return
-        shown += 1
+        count += 1
         yield from entry_lines(entry(deed), colour=colour, width=width)
-    if not shown:
+    if not count:
         yield nothing(query)
 
 
@@ -85,14 +85,14 @@ def _named(record: Record) -> dict[str, object]:
     return {"id": record.id, "hash": record.hash, **chain}
 
 
-def whole(log: AuditLog, found: Record) -> str:
+def whole(log: AuditLog, record: Record) -> str:
     """Return one record with its session and its outcome as indented JSON."""
-    session = log.named("session", str(found.body.get("session")))
-    finished = log.outcome_of(found.id)
-    told = {**_named(found), **found.body}
-    told["session_record"] = session.body if session and session.id != found.id else None
-    told["outcome"] = finished.body if finished else None
-    return json.dumps(told, indent=2)
+    session = log.named("session", str(record.body.get("session")))
+    finished = log.outcome_of(record.id)
+    body = {**_named(record), **record.body}
+    body["session_record"] = session.body if session and session.id != record.id else None
+    body["outcome"] = finished.body if finished else None
+    return json.dumps(body, indent=2)
 
 
 def entry(deed: DecisionTrail) -> ListEntry:
@@ -144,12 +144,12 @@ def entry_lines(told: ListEntry, *, colour: bool, width: int) -> Iterator[str]:
         room = max(width - len(head) - len(verdict) - len(badge) - len(who) - 2, 20)
         yield f"{start}  {one_line(told.action, room)}"
     where = "; ".join(part for part in (told.rule, told.cell) if part)
-    said = [f"{told.why} ({where})" if told.rule else told.why]
-    said += [f"added by flags: {told.typed}"] if told.typed else []
-    said += [f"answered: {told.answer}"] if told.answer else []
-    said += [told.outcome] if told.outcome else []
-    said += [f"network: {told.network}"] if told.network else []
-    for part in said:
+    parts = [f"{told.why} ({where})" if told.rule else told.why]
+    parts += [f"added by flags: {told.typed}"] if told.typed else []
+    parts += [f"answered: {told.answer}"] if told.answer else []
+    parts += [told.outcome] if told.outcome else []
+    parts += [f"network: {told.network}"] if told.network else []
+    for part in parts:
         yield from (f"{dim}{line}{end}" for line in _folded(part, width))
     for part in told.violations:
         yield from (f"{yellow}{line}{end}" for line in _folded(f"stopped: {part}", width))
@@ -159,8 +159,10 @@ def finished_line(record: Record, *, colour: bool, width: int) -> Iterator[str]:
     """Return the outcome of a decision as a line of its own."""
     dim, yellow, end = (_DIM, _YELLOW, _END) if colour else ("",) * 3
     network = _network(record.body)
-    told = f"{record.body.get('decided')!s:>5}  {_outcome(record.body)}{f'; network: {network}' if network else ''}"
-    yield f"{dim}{one_line(told, max(width, 20)) if width < WIDE else visible(told, lines=False)}{end}"
+    line_text = (
+        f"{record.body.get('decided')!s:>5}  {_outcome(record.body)}{f'; network: {network}' if network else ''}"
+    )
+    yield f"{dim}{one_line(line_text, max(width, 20)) if width < WIDE else visible(line_text, lines=False)}{end}"
     for item in items(record.body.get("violations")):
         stopped = text(mapping(item).get("what"))
         yield from (f"{yellow}{line}{end}" for line in _folded(f"stopped: {stopped}", width))
@@ -169,12 +171,12 @@ def finished_line(record: Record, *, colour: bool, width: int) -> Iterator[str]:
 def action_line(action: Body) -> str:
     """Return the action in short: the script, the words, or the path."""
     kind = text(action.get("type"))
-    shown = next((action[name] for name in _TELLING if name in action), "")
-    said = " ".join(text(word) for word in shown) if isinstance(shown, list) else text(shown)
+    value = next((action[name] for name in _TELLING if name in action), "")
+    words = " ".join(text(word) for word in value) if isinstance(value, list) else text(value)
     if kind in ("RunScript", "RunArgv"):
-        return f"$ {said}"
+        return f"$ {words}"
     where = f" in {text(action['root'])}" if "pattern" in action and "root" in action else ""
-    return f"{said}{where}"
+    return f"{words}{where}"
 
 
 def _folded(words: str, width: int) -> list[str]:
@@ -207,13 +209,13 @@ def _outcome(body: Body) -> str:
 def _network(body: Body) -> str:
     """Return some of the hosts and ports with the verdict, each once, in the order of the first attempt."""
     made = [mapping(item) for item in items(body.get("connections"))]
-    said = [
+    attempts = [
         f"{place(each)} {'allowed' if each.get('allowed') else 'denied'}"
         + (f" with credential {text(each.get('credential'))}" if each.get("credential") else "")
         for each in made
     ]
-    found = list(dict.fromkeys(said))
-    return ", ".join(found[:_HOSTS]) + (f" and {len(found) - _HOSTS} more" if len(found) > _HOSTS else "")
+    distinct = list(dict.fromkeys(attempts))
+    return ", ".join(distinct[:_HOSTS]) + (f" and {len(distinct) - _HOSTS} more" if len(distinct) > _HOSTS else "")
 
 
 def place(made: Body) -> str:

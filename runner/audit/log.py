@@ -101,9 +101,9 @@ class AuditLog:
         """Return the content of one of the `facts` that a `decided` record names; None if the log lacks it or it was
         changed.
         """
-        found = self.named("facts", name)
-        said = found.body.get("said") if found else None
-        return said if isinstance(said, dict) and digest(said) == name else None
+        record = self.named("facts", name)
+        content = record.body.get("said") if record else None
+        return content if isinstance(content, dict) and digest(content) == name else None
 
     def refused(self, session: str, refusal: "Refusal") -> int:
         """Record a tool call that never became an action (malformed arguments, unknown tool)."""
@@ -175,18 +175,18 @@ class AuditLog:
 
     def _append(self, body: dict[str, object], failure: str, notes: Sequence[dict[str, object]] = ()) -> int:
         """Append `body` and, before it, each of its `notes` that the log does not hold yet; all of them or nothing."""
-        said = {}
+        named_notes = {}
         if self._redact is not None:
             body, lost = cleaned(body, self._redact)
             if lost:
                 body["redacted"] = lost
             notes = [cleaned(note, self._redact)[0] for note in notes]
         if notes:
-            said = {digest(note): note for note in notes}
-            body["facts"] = list(said)
+            named_notes = {digest(note): note for note in notes}
+            body["facts"] = list(named_notes)
         text = canonical(body)
         with self.store.writing(failure) as writing:
-            for name, note in said.items():
+            for name, note in named_notes.items():
                 if self.store.named("facts", name) is None:
                     append(writing, {"kind": "facts", "time": now(), "sha256": name, "said": note})
             return writing.add(seal(writing.head.hash, text), text)

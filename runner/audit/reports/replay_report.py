@@ -90,16 +90,16 @@ class Replayed:
     @property
     def groups(self) -> list[list[Difference]]:
         """Return the differences grouped by kind and rules, the most frequent first, then the newest."""
-        found: dict[tuple[object, ...], list[Difference]] = {}
+        groups_by_key: dict[tuple[object, ...], list[Difference]] = {}
         for each in self.differences:
             key = (each.change, each.then.ruling, each.then.tier, each.then.rule, each.now.words, each.now.tiers)
-            found.setdefault(key, []).append(each)
+            groups_by_key.setdefault(key, []).append(each)
         order = list(VerdictChange)
-        return sorted(found.values(), key=lambda group: (order.index(group[0].change), -len(group)))
+        return sorted(groups_by_key.values(), key=lambda group: (order.index(group[0].change), -len(group)))
 
 
-def _difference(deed: DecisionTrail, found: NewVerdict) -> Difference | None:
-    then, now = _then(deed), _now(found)
+def _difference(deed: DecisionTrail, judged: NewVerdict) -> Difference | None:
+    then, now = _then(deed), _now(judged)
     if then.ruling is now.ruling:
         if set(then.tiers) == set(now.tiers):
             return None
@@ -110,7 +110,7 @@ def _difference(deed: DecisionTrail, found: NewVerdict) -> Difference | None:
             Ruling.ASK: VerdictChange.ASKED,
             Ruling.DENY: VerdictChange.DENIED,
         }[now.ruling]
-    return Difference(deed, change, then, now, found.assessment.tiers[0], found.without, found.looked)
+    return Difference(deed, change, then, now, judged.assessment.tiers[0], judged.without, judged.looked)
 
 
 def _then(deed: DecisionTrail) -> VerdictSummary:
@@ -118,9 +118,9 @@ def _then(deed: DecisionTrail) -> VerdictSummary:
     return VerdictSummary(ruled_then(deed.body), deed.tier, tiers, deed.rule, deed.why)
 
 
-def _now(found: NewVerdict) -> VerdictSummary:
-    verdict = found.verdict
-    tiers = tuple(tier.label for tier in found.assessment.tiers)
+def _now(judged: NewVerdict) -> VerdictSummary:
+    verdict = judged.verdict
+    tiers = tuple(tier.label for tier in judged.assessment.tiers)
     return VerdictSummary(ruled(verdict), verdict.cell.tier.label, tiers, str(verdict.reason.rule), verdict.reason.text)
 
 
@@ -165,20 +165,20 @@ def _without(each: Difference) -> str:
     return f"  [without {what}: {each.without.name.lower()}]"
 
 
-def _counts(found: Replayed) -> Iterator[str]:
-    said = ", ".join(f"{count} {change.value}" for change, count in found.counts.items() if count)
-    decisions = many(found.count, "decision")
-    known = found.count - sum(map(len, found.unknown.values()))
-    if found.count and not known:
+def _counts(replayed: Replayed) -> Iterator[str]:
+    said = ", ".join(f"{count} {change.value}" for change, count in replayed.counts.items() if count)
+    decisions = many(replayed.count, "decision")
+    known = replayed.count - sum(map(len, replayed.unknown.values()))
+    if replayed.count and not known:
         yield f"none of {decisions} could be replayed"
     else:
-        yield f"{f'{known} of ' if found.unknown else ''}{decisions} replayed: {said or 'none differs'}"
-    for kind, numbers in found.unknown.items():
+        yield f"{f'{known} of ' if replayed.unknown else ''}{decisions} replayed: {said or 'none differs'}"
+    for kind, numbers in replayed.unknown.items():
         named = ", ".join(map(str, numbers[:_NAMED])) + (", ..." if len(numbers) > _NAMED else "")
         way = "; --look asks today's disk" if kind.kind == NOT_ASKED else ""
         yield visible(f"unknown {len(numbers):>5}  {kind.kind} (record {named}){way}", lines=False)
-    if found.looked:
-        yield f"{found.looked} of the verdicts rest on what is on the disk today"
+    if replayed.looked:
+        yield f"{replayed.looked} of the verdicts rest on what is on the disk today"
 
 
 def document(found: Replayed, policy: str, above: Iterable[Difference] = ()) -> dict[str, object]:

@@ -129,17 +129,17 @@ def patch_of(
 
 def _touched(copy: Copy, now: tree_diff.TreeScan) -> set[str]:
     """Return the paths of files and links that may have changed in the copy."""
-    found = set()
+    touched = set()
     for path, status in now.files.items():
         known = copy.stamps.get(path)
         if known is None or known[1] != stamp(status):
-            found.add(path)
+            touched.add(path)
         elif known[1][4] > copy.whole - clock_margin(known[1][4]) and status.st_size <= tree_diff.LARGEST:
-            found.add(path)  # what changes it just after us may leave the same time
+            touched.add(path)  # what changes it just after us may leave the same time
     for path in copy.stamps:
         if path not in now.files and not now.unseen(path) and tree_diff.GIT not in path.split("/"):
-            found.add(path)
-    return found
+            touched.add(path)
+    return touched
 
 
 class _Comparison:

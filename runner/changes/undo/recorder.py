@@ -211,10 +211,10 @@ class SnapshotRecorder:
     def latest(self) -> int:
         """Return the newest step of this session, or 0 if there is none. Do not wait for another process."""
         try:
-            kept = self._store.steps() if self._store is not None else []  # else nothing was written by this process
+            steps = self._store.steps() if self._store is not None else []  # else nothing was written by this process
         except sqlite3.Error:
             return _UNKNOWN
-        return max((step.id for step in kept if self._ownership.holds(step)), default=self._earlier.last)
+        return max((step.id for step in steps if self._ownership.holds(step)), default=self._earlier.last)
 
     @_alone
     def actions(self) -> tuple[int, ...]:

@@ -213,8 +213,8 @@ def _nothing(
 
 
 def _roots(store: Store, steps: tuple[UndoStep, ...]) -> Roots:
-    found: dict[str, set[str]] = {}
+    paths_by_root: dict[str, set[str]] = {}
     for step in steps:
         for change in store.changes(step.id):
-            found.setdefault(change.root, set()).add(change.path)
-    return tuple((root, tuple(sorted(paths))) for root, paths in sorted(found.items()))
+            paths_by_root.setdefault(change.root, set()).add(change.path)
+    return tuple((root, tuple(sorted(paths))) for root, paths in sorted(paths_by_root.items()))
