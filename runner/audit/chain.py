@@ -8,7 +8,6 @@ The store `sqlite` is always available.
 
 import hashlib
 import json
-import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -63,8 +62,11 @@ class Record:
         return str(self.body.get("kind", ""))
 
 
-# Errors that values of an unexpected type lead to: the owner of the file can write anything into it.
-ODD = (TypeError, ValueError, AttributeError, KeyError, OverflowError, RecursionError, sqlite3.DatabaseError)
+def invalid_value_errors() -> tuple[type[Exception], ...]:
+    """Return the errors that values of an unexpected type lead to: the owner of the file can write anything into it."""
+    import sqlite3  # here, because a short command imports this module and opens no log
+
+    return (TypeError, ValueError, AttributeError, KeyError, OverflowError, RecursionError, sqlite3.DatabaseError)
 
 
 class AuditError(ProblemError):
@@ -78,7 +80,7 @@ def sound(what: str) -> Iterator[None]:
     """Convert errors about records that nobody has verified to AuditError."""
     try:
         yield
-    except ODD:
+    except invalid_value_errors():
         raise AuditError(
             Problem(what, "it holds what this program does not write", "run `agent audit verify`")
         ) from None

@@ -6,7 +6,7 @@ from contextlib import suppress
 from json import loads
 from typing import TYPE_CHECKING
 
-from runner.audit.chain import ODD, AuditError, LogStore, RecordRow, append, now
+from runner.audit.chain import AuditError, LogStore, RecordRow, append, invalid_value_errors, now
 
 if TYPE_CHECKING:
     from runner.audit.signing import Signer
@@ -100,7 +100,7 @@ def grown(store: LogStore, count: int) -> MerkleTree:
     """
     trees = [MerkleTree()]
     for row in map(store.latest, ("checkpoint", "tombstone")):
-        with suppress(*ODD):  # `verify` names it
+        with suppress(*invalid_value_errors()):  # `verify` names it
             trees += [tree_of(row)] if row is not None else []
     tree = max((tree for tree in trees if tree.count <= count), key=lambda tree: tree.count)
     for digest in store.hashes(tree.count + 1, count):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from json import loads
 
 from policy.model.frozen import dataclass
-from runner.audit.chain import NAME, ODD, ZERO, AuditError, Head, LogStore, RecordRow, Walk, seal
+from runner.audit.chain import NAME, ZERO, AuditError, Head, LogStore, RecordRow, Walk, invalid_value_errors, seal
 from runner.audit.checkpoint import MerkleTree, leaf, tree_of
 
 _TOLD = 8192  # records between two calls of `progress`
@@ -147,7 +147,7 @@ def verify(
     except sqlite3.DatabaseError as error:
         strays.join()
         return BrokenChain(last + 1, f"the file is damaged from there on ({error})")
-    except ODD:
+    except invalid_value_errors():
         strays.join()
         return BrokenChain(max(last, 1), "it, or the head of its chain, is nothing that this program writes")
     try:
@@ -188,7 +188,7 @@ class _Check:
             self.tree = tree_of(tombstone)
             self.number = self.pruned = self.tree.count
             self.digest = bytes.fromhex(loads(tombstone.body)["hash"]).hex()
-        except ODD:
+        except invalid_value_errors():
             raise _Fault(tombstone.id, "it is a tombstone that cannot be read") from None
         for each in [each for each in self.notes if each.number <= self.number]:
             if (each.number, each.hash) != (self.number, self.digest):
@@ -235,7 +235,7 @@ class _Check:
         try:
             body, tree = loads(row.body), tree_of(row)
             root, digest, log = body["root"], body["hash"], body["log"]
-        except ODD:
+        except invalid_value_errors():
             raise _Fault(row.id, f"it is a {row.kind} that cannot be read") from None
         if row.kind == "checkpoint":
             self.checkpoints += 1
