@@ -71,8 +71,8 @@ _RAISING: Mapping[Role, str] = {
     Role.AWAY: "runs it elsewhere",
     Role.MOUNT: "gives it away",
     Role.TO: "writes it",
-    Role.HOST: "talks to it",
-    Role.REMOTE: "talks to it",
+    Role.HOST: "connects to it",
+    Role.REMOTE: "connects to it",
     Role.UPLOAD: "sends it",
 }
 _GRAMMARS = "its words have a grammar of their own"

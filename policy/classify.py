@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from policy.handlers.registry import grammar
+from policy.handlers import grammar
 from policy.interpreter.interpreter import Interpreter
 from policy.interpreter.path_classifier import MOST_WORK_AFTER, TooMuchError
 from policy.interpreter.shell_state import ExecutionFrame, ExpandedCommand, State

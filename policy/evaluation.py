@@ -114,7 +114,10 @@ def within_backend(verdict: Verdict, assessment: Assessment, backend: str | None
         fix = f"run it under `--backend container`, take the credential out of your configuration, or {_YOURSELF}"
     elif terms.open_hosts and backend in _CLOSED:
         hosts = ", ".join(f"`{host}`" for host in terms.hosts)
-        what, why = f"sandbox {backend} opens no host", f"this would talk to {hosts}, and it has no network of its own"
+        what, why = (
+            f"sandbox {backend} opens no host",
+            f"this would connect to {hosts}, and it has no network of its own",
+        )
         fix = f"run it under T1 or T2 (`agent doctor` says what they need), or {_YOURSELF}"
     else:
         return verdict

@@ -17,7 +17,7 @@ from policy.model.verdict import UNNAMED, Ask, Cell, Deny, Problem, Terms
 from policy.permission.flag_rights import FlagRights
 
 _TIERS = {"--read": Tier.READ_OUTSIDE, "--write": Tier.WRITE_OUTSIDE, "--host": Tier.NETWORK}
-_DOING = {"--read": "read", "--write": "change", "--host": "talk to"}
+_DOING = {"--read": "read", "--write": "change", "--host": "connect to"}
 # What people put there is theirs; a new name in another folder of the root would open a part of the system.
 # SOURCE: FHS 3.0, sections 3.11 to 3.13 and 3.17.
 _OPEN = ("/media", "/mnt", "/opt", "/srv")

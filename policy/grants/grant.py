@@ -66,7 +66,7 @@ class GrantSubject:
                 f" with {'any' if not any(map(is_flag, shape.words)) else 'any further'} flags" if shape.flags else ""
             )
             text += f", in {plain(shape.folder)}/" if shape.folder else ""
-            for doing, bounds in (("reading", self.read), ("changing", self.write), ("talking to", self.host)):
+            for doing, bounds in (("reading", self.read), ("changing", self.write), ("connecting to", self.host)):
                 told = [
                     each
                     for each in bounds

@@ -4,11 +4,10 @@ import re
 from dataclasses import replace
 
 from policy.handlers.wrappers import with_data
-from policy.interpreter.command_call import Call
+from policy.interpreter.command_call import Call, ParsedOptions
 from policy.interpreter.judge_command import judge
 from policy.interpreter.name_filters import chosen_by_fd
 from policy.interpreter.operand_roles import apply
-from policy.interpreter.options import ParsedOptions
 from policy.model.abstract_word import ANYTHING, LIMIT, AbstractWord, literal, tokens
 from policy.model.tier import Tier
 from policy.rules.rule import Role

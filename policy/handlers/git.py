@@ -9,9 +9,8 @@ from policy.handlers.git_checkout import brought
 from policy.handlers.git_contents import dashes_at, kept
 from policy.handlers.git_output import prints_one
 from policy.handlers.network import network_code
-from policy.interpreter.command_call import Call
+from policy.interpreter.command_call import Call, ParsedOptions
 from policy.interpreter.judge_command import descend, judge
-from policy.interpreter.options import ParsedOptions
 from policy.languages.git_config import starts_nothing
 from policy.model.abstract_word import AbstractWord, literal
 from policy.model.assessment import Consequence, EffectKind, Scope
@@ -55,7 +54,7 @@ def git(call: Call) -> None:
         kept(sub, {flag.name for flag, _ in shape.flags} if sub is not call else frozenset())
         brought(sub)
     if not sub.quiet and sub.rule.tier is not Tier.READ:
-        _talks(sub)
+        _connects(sub)
     rule = sub.rule
     if rule.tame:
         call.prints = prints_one(sub)
@@ -63,7 +62,7 @@ def git(call: Call) -> None:
     call.hosts, call.rule, call.label, call.flags, call.quiet = sub.hosts, rule, sub.label, sub.flags, sub.quiet
 
 
-def _talks(call: Call) -> None:
+def _connects(call: Call) -> None:
     """Report the hosts of the remotes that a command uses. The settings of the repository alone name them."""
     words = call.parse().operands
     verb, push = call.label.removeprefix("git "), call.label == "git push"

@@ -4,8 +4,7 @@ import re
 from collections.abc import Callable
 
 from policy.handlers.git_contents import HISTORY, INDEX, GitSources, asked, before_dashes, is_revision, named
-from policy.interpreter.command_call import Call
-from policy.interpreter.options import ParsedOptions
+from policy.interpreter.command_call import Call, ParsedOptions
 from policy.model.assessment import EffectKind, Step
 from policy.model.facts import Kind
 

@@ -6,8 +6,7 @@ from collections.abc import Set as AbstractSet
 from fnmatch import fnmatchcase
 
 from policy.describe.phrases import listed, plain
-from policy.interpreter.command_call import Call
-from policy.interpreter.options import ParsedOptions
+from policy.interpreter.command_call import Call, ParsedOptions
 from policy.model.abstract_word import AbstractWord
 from policy.model.assessment import EffectKind, Scope
 from policy.model.facts import Kind

@@ -3,10 +3,9 @@
 import re
 from dataclasses import replace
 
-from policy.interpreter.command_call import Call
+from policy.interpreter.command_call import Call, ParsedOptions, parse_options
 from policy.interpreter.judge_command import judge, looks_only, port_of
 from policy.interpreter.operand_roles import apply, connect
-from policy.interpreter.options import ParsedOptions, parse
 from policy.model.abstract_word import AbstractWord, below, literal
 from policy.model.assessment import Consequence
 from policy.model.host_words import elsewhere, endpoint
@@ -42,7 +41,7 @@ def ssh(call: Call) -> None:
         judge(call)
         return
     before = call.parse()
-    after = parse(call.rule, call.label, before.operands[1:]) if not before.trouble else before
+    after = parse_options(call.rule, call.label, before.operands[1:]) if not before.trouble else before
     trouble = before if before.trouble else after
     if trouble.trouble:
         call.unknown(trouble.trouble, trouble.where)
@@ -76,7 +75,7 @@ def _judged(call: Call) -> ParsedOptions | None:
     rule = call.rule
     call.rule = replace(rule, operands=Operands(rest=Role.DATA))
     judge(call)
-    shape = parse(rule, call.label, call.words)
+    shape = parse_options(rule, call.label, call.words)
     return None if call.quiet or shape.trouble else shape
 
 

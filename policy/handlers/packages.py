@@ -149,7 +149,7 @@ def python(call: Call) -> None:
     if module.text in _PROGRAMS:
         call.inner([literal(module.text or "", module.span), *rest])
     elif module.text in _SERVERS:
-        call.add_fact(Tier.NETWORK, "talks to a network", module, flag=f"-m {module.text}")
+        call.add_fact(Tier.NETWORK, "connects to a network", module, flag=f"-m {module.text}")
 
 
 def _module(words: list[AbstractWord]) -> tuple[AbstractWord | None, list[AbstractWord]]:

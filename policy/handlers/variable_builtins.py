@@ -3,8 +3,7 @@
 import re
 from dataclasses import replace
 
-from policy.interpreter.command_call import Call
-from policy.interpreter.options import ParsedOptions
+from policy.interpreter.command_call import Call, ParsedOptions
 from policy.interpreter.shell_state import UNDEFINED, ExitStates
 from policy.model.abstract_word import ANYTHING, NUMBER, AbstractWord, SourceSpan, join, literal, tokens
 from policy.model.tier import Tier

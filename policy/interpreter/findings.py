@@ -58,7 +58,7 @@ class Findings:
         self._worst = Tier.READ
         self.step = StepBuilder()  # what the findings belong to now
         self._steps = [self.step]
-        self.connected = 0  # how many times something talked to a network
+        self.connected = 0  # number of connections to a network
         self.deleted = False  # whether a folder may be gone by now
         self.loops = 0  # how many loops are around what is looked at now
         self.unless_read: list[Callable[[], None]] = []  # to be judged at the end, unless all of it only reads
@@ -160,7 +160,7 @@ class Findings:
         """Report a connection to `host`, empty if it is only known at run time. `scope`, `exact` as in Effect."""
         effect = self.add_effect(EffectKind.CONNECTS, host, scope, exact)
         named = ", which the repository's settings name" if scope is Scope.WORKSPACE else ""
-        text = f"talks to {host or 'a host known only when it runs'}{named}"
+        text = f"connects to {host or 'a host known only when it runs'}{named}"
         self.add_reason(Tier.NETWORK, text, rule, span, effect)
 
     # Paths

@@ -5,9 +5,8 @@ from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
-from policy.interpreter.command_call import Call
+from policy.interpreter.command_call import Call, ParsedOptions, parse_options
 from policy.interpreter.operand_roles import LOCAL_URL, apply, enter, scan
-from policy.interpreter.options import ParsedOptions, parse
 from policy.interpreter.shell_state import MOST_OUTPUT, State
 from policy.model.abstract_word import AbstractWord, literal, tokens
 from policy.model.assessment import CONSEQUENCE_TEXTS, FLAG_CONSEQUENCES, Consequence, EffectKind, Scope
@@ -19,7 +18,7 @@ from policy.rules.rule import CommandRule, Flag, Operands, Role
 _VERBS = {
     Tier.WRITE: ("changes files", Consequence.CHANGES_FILES),
     Tier.EXECUTE: ("runs another program", Consequence.RUNS_CODE),
-    Tier.NETWORK: ("talks to a network", None),
+    Tier.NETWORK: ("connects to a network", None),
     Tier.WRITE_OUTSIDE: ("changes files outside the workspace", None),
     Tier.READ_OUTSIDE: ("reads files outside the workspace", None),
     Tier.DANGEROUS: ("cannot be undone or goes around protections", Consequence.IRREVERSIBLE),
@@ -120,7 +119,7 @@ def descend(call: Call) -> Call:
     rule = call.rule
     if not rule.subs or (len(call.words) == 1 and call.words[0].text in rule.alone):
         return call
-    shape = parse(rule, call.label, call.words)
+    shape = parse_options(rule, call.label, call.words)
     found = None if shape.trouble or not shape.operands else rule.sub(shape.operands[0].text)
     if found is None:
         return call
@@ -299,7 +298,7 @@ def note_output(call: Call, rule: CommandRule, begin: State) -> None:
     if call.label in ("grep", "egrep", "fgrep"):
         from policy.interpreter.name_filters import picked  # only where there is a search
 
-        texts += picked(parse(rule, call.label, call.words))
+        texts += picked(parse_options(rule, call.label, call.words))
     elif rule.name in _CUTTING and frame.stdin_texts:
         from policy.interpreter.name_filters import cut_out  # only where its input is known
 

@@ -7,8 +7,7 @@ import re
 from collections.abc import Iterable
 
 from policy.describe.phrases import secret_kind
-from policy.interpreter.command_call import Call
-from policy.interpreter.options import ParsedOptions
+from policy.interpreter.command_call import Call, ParsedOptions
 from policy.interpreter.uncertain_paths import only_secrets
 from policy.model.abstract_word import AbstractWord, tokens
 from policy.model.assessment import EffectKind, Scope

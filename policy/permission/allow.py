@@ -34,7 +34,7 @@ def about(rule: PermissionRule) -> str:
     parts = [f"`{rule.pattern}`"] if rule.run else []
     parts += [f"reading `{path}`" for path in rule.read]
     parts += [f"changing `{path}`" for path in rule.write]
-    parts += [f"talking to `{host}`" for host in rule.host]
+    parts += [f"connecting to `{host}`" for host in rule.host]
     parts += [f"tier `{tier.label}`" for tier in rule.tier]
     parts += [f"the tool `{tool.value}`" for tool in rule.tool if rule.layer is not Layer.GRANT]
     return ", ".join(parts)
@@ -96,8 +96,8 @@ def covered(
 
 def _reached(step: Step, running: Sequence[PermissionRule], alone: Sequence[PermissionRule]) -> frozenset[str]:
     """Return the hosts that the rules open to this command alone."""
-    talks = [effect for effect in step.effects if effect.kind is EffectKind.CONNECTS]
-    return frozenset(host for effect in talks for host in _hosts(effect, running, alone))
+    connections = [effect for effect in step.effects if effect.kind is EffectKind.CONNECTS]
+    return frozenset(host for effect in connections for host in _hosts(effect, running, alone))
 
 
 def _opaque(step: Step) -> bool:

@@ -9,7 +9,7 @@ from policy.model.assessment import Consequence, RuleRef
 from policy.model.frozen import dataclass
 from policy.model.tier import Tier
 
-# Names of the handlers that `grammar` in a rule file may have: `policy.handlers.registry` maps each to a function.
+# Names of the handlers that `grammar` in a rule file may have: `policy.handlers` maps each to a function.
 GRAMMARS = frozenset((
     "alias", "assign", "busybox", "cd", "command", "curl", "date", "dd", "echo", "env", "eval", "exec", "fd", "find",
     "forge", "getopts", "git", "let", "mapfile", "mktemp", "network-code", "npx", "packages", "parallel", "pdftotext",

@@ -168,7 +168,7 @@ def reached_words(event: events.ActionFinished) -> str:
     )
     names = list(reached)[:_HOSTS]
     more = f" and {len(reached) - len(names)} more" if len(reached) > len(names) else ""
-    return f"talked to {', '.join(names)}{more}" if names else ""
+    return f"connected to {', '.join(names)}{more}" if names else ""
 
 
 def contained_words(event: events.ActionFinished) -> list[str]:

@@ -46,7 +46,7 @@ from policy.bash.ast import (
 )
 from policy.bash.crosscheck import disagreement
 from policy.bash.parser import read
-from policy.handlers.registry import grammar
+from policy.handlers import grammar
 from policy.interpreter.interpreter import Interpreter
 from policy.interpreter.path_classifier import TooMuchError
 from policy.interpreter.shell_interpreter import ShellInterpreter

@@ -165,12 +165,12 @@ def _terms(assessment: Assessment) -> Iterator[str]:
         if changes and effect.scope is Scope.OUTSIDE and worst < Tier.WRITE_OUTSIDE:
             yield f"{effect.kind.value} {effect.target}, outside, as {worst.label}"
         if effect.kind is EffectKind.CONNECTS and worst < Tier.NETWORK:
-            yield f"talks to `{effect.target}` as {worst.label}"
+            yield f"connects to `{effect.target}` as {worst.label}"
         passes = (
             effect.kind is EffectKind.CONNECTS and effect.exact
         )  # what no proxy passes on gets no right, and no yes
         if passes and effect.target and effect.target not in terms.hosts:
-            yield f"talks to `{effect.target}` without the right to"
+            yield f"connects to `{effect.target}` without the right to"
     yield from _roots(terms)
 
 

@@ -191,7 +191,7 @@ BREAKS = [
     (fuzz._reasons, _claimed(Tier.READ, span=SourceSpan(0, 9)), "a reason points beside the script"),
     (fuzz._terms, _claimed(Tier.READ, Effect(EffectKind.WRITES, f"{fuzz.WORK}/a", Scope.WORKSPACE)), "yet only a read"),
     (fuzz._terms, _claimed(Tier.WRITE, Effect(EffectKind.WRITES, "/srv/x", Scope.OUTSIDE)), "outside, as write"),
-    (fuzz._terms, _claimed(Tier.WRITE, Effect(EffectKind.CONNECTS, "h.example")), "talks to `h.example` as write"),
+    (fuzz._terms, _claimed(Tier.WRITE, Effect(EffectKind.CONNECTS, "h.example")), "connects to `h.example` as write"),
 ]
 
 

@@ -344,7 +344,7 @@ def test_a_projects_registry_does_not_run_by_an_allow_of_another(work: Path) -> 
 
 
 def test_nothing_is_read_before_such_a_command_is_judged() -> None:
-    """Law of the start: a command that talks to nobody loads neither reader."""
+    """Law of the start: a command that connects to nobody loads neither reader."""
     script = (
         "import sys, os; from runner.gate.gate import GateArgs, open_gate\n"
         "gate, action = open_gate(GateArgs('ls', None), os.environ); gate.evaluate(action, unattended=True)\n"

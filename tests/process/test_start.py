@@ -45,7 +45,7 @@ def counted(*words: str) -> tuple[set[str], int, int]:
 def test_importing_it_does_little() -> None:
     modules, compiled, made = counted()
     assert not modules & {"pydantic", "bashlex", "difflib", "typer", "rich", "asyncio", "sqlite3", "httpx"}
-    assert {name for name in modules if name.startswith("policy.handlers.")} == {"policy.handlers.registry"}
+    assert not {name for name in modules if name.startswith("policy.handlers.")}
     # A regular expression compiles in 0.1 ms on average: 73 take 9 ms of the 300 ms of `agent exec -- /bin/true`.
     assert compiled < 76, "compile it at its first use, or raise this bound with a measurement"
     assert made < 15, "a class gets its constructor with its first value"

@@ -138,7 +138,7 @@ def test_a_session_lends_too(place: Place) -> None:
     done = place.agent(*words, FORGE_TOKEN=SECRET)
     assert done.returncode == 0, done.stderr
     assert place.heard == [f"Bearer {SECRET}"]
-    assert f"talked to localhost:{place.port} with your credential forge" in done.stdout + done.stderr
+    assert f"connected to localhost:{place.port} with your credential forge" in done.stdout + done.stderr
     assert SECRET not in done.stdout + done.stderr
     kept = place.folder / "home/.local/state/ringfence"
     assert not any(SECRET.encode() in path.read_bytes() for path in kept.rglob("*") if path.is_file())

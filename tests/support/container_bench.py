@@ -1,6 +1,6 @@
 """A daemon and an image for the container tests, both made here, without a registry or existing images.
 
-As root a daemon of our own is started, with its own folders. Otherwise one that the user may talk to is taken, when there
+As root a daemon of our own is started, with its own folders. Otherwise one that the user may connect to is taken, when there
 is one. The image is built from Debian packages, by the machine's own apt sources, and kept for the next run outside of
 the repository.
 """

@@ -22,7 +22,9 @@ from runner.events import Event, Notice
 from tests.support.terminal_user import ScriptedUser
 
 SCRIPT = "curl https://api.example.test/v1"
-REASON = Reason(Tier.NETWORK, "`curl` talks to api.example.test", RuleRef(RuleKind.COMMAND, "net", 4), SourceSpan(0, 4))
+REASON = Reason(
+    Tier.NETWORK, "`curl` connects to api.example.test", RuleRef(RuleKind.COMMAND, "net", 4), SourceSpan(0, 4)
+)
 EFFECT = Effect(EffectKind.CONNECTS, "api.example.test", Scope.NONE)
 
 
@@ -30,7 +32,7 @@ def question(script: str = SCRIPT, *, terms: Terms | None = None) -> Ask:
     assessment = Assessment(RunScript(script, "/w"), (EFFECT,), (REASON,), tree="(command curl https://..)")
     terms = terms or Terms(Rights.READ_ONLY, "/w", "/h", hosts=("api.example.test",), limits=Limits(wall=30))
     cell = Cell(Tier.NETWORK, Mode.DEFAULT, Ruling.ASK)
-    return Ask(assessment, terms, cell, REASON, "this talks to api.example.test, which is not on your list")
+    return Ask(assessment, terms, cell, REASON, "this connects to api.example.test, which is not on your list")
 
 
 def asked(*lines: str | BaseException, ask: Ask | None = None) -> tuple[Answer, str]:
@@ -124,10 +126,10 @@ def test_what_is_written_stands_as_a_diff() -> None:
 def test_the_question_shows_what_it_rests_on() -> None:
     _, screen = asked("n")
     for part in (
-        "network this talks to",
-        "this talks to api.example.test",
+        "network this connects to",
+        "this connects to api.example.test",
         f"$ {SCRIPT}",
-        "`curl` talks to api.example.test",
+        "`curl` connects to api.example.test",
         "command:net:4",
         "network x default = ask",
         "writes nothing",
@@ -149,7 +151,7 @@ def test_the_command_is_shown_whole_however_long() -> None:
 def test_what_is_asked_stands_below_a_long_command_too(lines: int, times: int) -> None:
     """Else a harmless end of it is all that is on the screen."""
     _, screen = asked("n", ask=question("rm -rf src" + "\n" * lines + "npm test"))
-    assert screen.count("this talks to api.example.test, which is not on your list") == times
+    assert screen.count("this connects to api.example.test, which is not on your list") == times
     assert screen.endswith("which is not on your list") is (times == 2)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from policy.classify import classify
-from policy.handlers.registry import HANDLERS, grammar
+from policy.handlers import HANDLERS, grammar
 from policy.model.action import RunArgv, RunScript
 from policy.model.assessment import Assessment, Effect
 from policy.model.facts import Facts, Kind, PathFact

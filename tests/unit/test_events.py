@@ -66,7 +66,7 @@ CASES: list[tuple[events.Event, dict[str, object], str]] = [
      "violations whole"),
     (events.ActionFinished("1.1", 0, 0.5, None, (), None, "t", None, (MADE,)),
      {"type": "finished", "connections": [{"host": "x.org", "port": 443, "asked": "tunnel", "address": "192.0.2.1",
-      "allowed": True, "why": "", "sent": 1, "received": 2, "seconds": 0.5, "credential": ""}]}, "who was talked to"),
+      "allowed": True, "why": "", "sent": 1, "received": 2, "seconds": 0.5, "credential": ""}]}, "who was connected to"),
     (DENIED, {"type": "denied", "tier": "secret", "action": "$ cat ~/.ssh/id_rsa"}, "a denial names its action"),
     (events.MalformedCall("1.1", "bash", PROBLEM), {"type": "malformed_call", "tool": "bash"}, "no action"),
     (events.Notice("n"), {"type": "notice", "text": "n"}, "notice"),

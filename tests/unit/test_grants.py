@@ -23,7 +23,7 @@ def question() -> Ask:
     assessment = Assessment(
         RunScript("curl https://a.b", "/w"),
         (Effect(EffectKind.CONNECTS, "a.b"), Effect(EffectKind.READS, "/srv/x", Scope.OUTSIDE)),
-        (Reason(Tier.NETWORK, "talks to a.b", RuleRef(RuleKind.USER, "x", 1)),),
+        (Reason(Tier.NETWORK, "connects to a.b", RuleRef(RuleKind.USER, "x", 1)),),
     )
     found = decide(assessment, FACTS, PROFILE, Mode.DEFAULT, unattended=False, environment=())
     assert isinstance(found, Ask)

@@ -38,7 +38,7 @@ ERRORS = [
     ('allow run=["ls"] tool=["read"]',                "tool",       "never about the tool",    "commands are bash"),
     ('deny write=["docs/**"] tool=["grep"]',          "tool",       "never about the tool",    "it writes nothing"),
     ('deny read=["docs/**"] tool=["write"]',          "tool",       "never about the tool",    "it reads nothing"),
-    ('deny host=["x.org"] tool=["edit"]',             "tool",       "never about the tool",    "it talks to nobody"),
+    ('deny host=["x.org"] tool=["edit"]',             "tool",       "never about the tool",    "it connects to nobody"),
     ('deny write=["docs/"]',                          "path",       "docs/**",                 "a folder with a slash"),
     ('deny write=["./docs/**"]',                      "path",       "`.` and `..` are gone",   "paths are resolved"),
     ('deny write=["../x"]',                           "path",       "`.` and `..` are gone",   "paths are resolved"),

@@ -21,7 +21,7 @@ from policy.model.verdict import (
 
 ACTION = RunScript("curl https://example.com", "/w")
 CELL = Cell(Tier.NETWORK, Mode.DEFAULT, Ruling.ASK)
-REASON = Reason(Tier.NETWORK, "`curl` talks to example.com", RuleRef(RuleKind.USER, "x.toml", 1))
+REASON = Reason(Tier.NETWORK, "`curl` connects to example.com", RuleRef(RuleKind.USER, "x.toml", 1))
 
 
 ASSESSED = Assessment(ACTION, (Effect(EffectKind.CONNECTS, "example.com"),), (REASON,))

@@ -19,7 +19,6 @@ from runner.gate.gate import Gate, GateArgs, answers_kept, nobody_there, open_ga
 from runner.problems import Exit, Stopped
 from runner.state.paths import cache_dir
 from runner.stderr import say
-from runner.text.sanitize import visible
 from sandbox.backend import Level
 
 if TYPE_CHECKING:
@@ -41,6 +40,8 @@ def run_exec(args: GateArgs, spare: "SpareHelper") -> int:
     noted = FactRecorder(gate.facts, gate.settings.profile)
     gate = replace(gate, facts=noted.facts)
     for notice in gate.settings.notices:
+        from runner.text.sanitize import visible  # most settings give no notice
+
         say(f"notice: {visible(notice, lines=False)}")
     case = _judge(gate, action, noted, attended=not nobody_there(args.unattended))
     report: Report = EventReport() if args.json else PlainReport()
