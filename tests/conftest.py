@@ -25,7 +25,7 @@ GROUPS = {
     "test_broker_exec": "counts",
     # These look for a key in every process of the machine, and have processes that hold one.
     "test_credentials": "keys",
-    "test_canary": "keys",
+    "test_secret_canary": "keys",
     "test_keyring": "keys",
 }
 # Files with a costly fixture for several rows each: the rows with the same text before the colon in their id share a worker.

@@ -14,7 +14,7 @@ It reports at least what bashlex does, because of every kind of node that bashle
   another (a backslash, `$` and double quotes only in the forms listed; single quotes contain no single quote). Where
   bashlex differs from bash (`;#`, `>&-x`), the script is not plain.
 
-tests/unit/test_outline.py compares the two.
+tests/unit/test_plain_scan.py compares the two.
 """
 
 import re

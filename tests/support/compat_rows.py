@@ -1,6 +1,6 @@
 """The table of everyday work that must succeed in every sandbox, run for real.
 
-`rows()` is the table, `everyday(user)` a place to run its rows in; tests/services/test_compat.py runs them, `make tables` writes down
+`rows()` is the table, `everyday(user)` a place to run its rows in; tests/services/test_everyday_work.py runs them, `make tables` writes down
 what came of them. The rights are those that the product itself would give: facts from the disk, the packaged profile, a home
 with a Python of pyenv's kind in it that stands first on PATH. In a container they are the same, but programs are the image's.
 """
