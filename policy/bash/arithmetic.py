@@ -6,7 +6,7 @@ that place, checks that it is a number.
 
 import re
 
-from policy.bash.ast import Change, Count, Expression, Name, Number, Operation, Output, Substitution
+from policy.bash.ast import ArithmeticAssignment, Count, Expression, Name, Number, Operation, Output, Substitution
 from policy.bash.words import Words
 
 _BLANKS = re.compile(r"[ \t]*")
@@ -61,7 +61,7 @@ class _Arithmetic:
             operand = self._assigned()
             self._succeeds(operator.rstrip("="), operand, start)
             self.changed.add(name)
-        result = Change(name, operator, operand) if found else self._chosen()
+        result = ArithmeticAssignment(name, operator, operand) if found else self._chosen()
         words.leave()
         return result
 
@@ -156,11 +156,11 @@ class _Arithmetic:
             raise self._refusal()
         return self._stepped(name, step[0], start, step.end())
 
-    def _stepped(self, name: str, operator: str, start: int, end: int) -> Change:
+    def _stepped(self, name: str, operator: str, start: int, end: int) -> ArithmeticAssignment:
         self._changes(start)
         self.changed.add(name)
         self.words.pos = end
-        return Change(name, operator, None)
+        return ArithmeticAssignment(name, operator, None)
 
     def _changes(self, start: int) -> None:
         if not self.changes:

@@ -78,7 +78,7 @@ class Operation:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ArithmeticAssignment:
     """An assignment in arithmetic: `x=1`, `x+=1`, `x++`, `--x`. The last two have no operand."""
 
     name: str
@@ -95,7 +95,7 @@ class Output:
     part: "Substitution"
 
 
-Expression = Number | Count | Name | Operation | Change | Output
+Expression = Number | Count | Name | Operation | ArithmeticAssignment | Output
 
 
 def outputs(expression: Expression) -> Iterator["Substitution"]:
@@ -106,7 +106,7 @@ def outputs(expression: Expression) -> Iterator["Substitution"]:
         case Operation(operands=operands):
             for operand in operands:
                 yield from outputs(operand)
-        case Change(operand=operand) if operand is not None:
+        case ArithmeticAssignment(operand=operand) if operand is not None:
             yield from outputs(operand)
 
 
@@ -376,7 +376,7 @@ Node = Command | Pipeline | Group | Subshell | For | Loop | Compute | Test | Cas
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class ListElement:
     """One list element and the operator that follows it: `;` (also newline, or nothing), `&`, `&&`, `||`."""
 
     node: Node
@@ -385,7 +385,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    items: tuple[Item, ...]
+    items: tuple[ListElement, ...]
     span: SourceSpan
 
 

@@ -86,13 +86,13 @@ class _Reader(Compound):
         """
         keywords = frozenset(close.split()) if close != ")" else frozenset()
         opening = self.pos
-        items: list[ast.Item] = []
+        items: list[ast.ListElement] = []
         self.linebreak()
         while not self._closed(close, keywords):
             node = self._pipeline()
             self.blanks()
             then, separated = self._operator(close)
-            items.append(ast.Item(node, then))
+            items.append(ast.ListElement(node, then))
             if then in ("&&", "||"):
                 if self._closed(close, keywords):
                     raise self.refusal(f"nothing after `{then}`")

@@ -187,12 +187,14 @@ def _expression(expression: ast.Expression) -> str:
             return expression.name
         case ast.Output():
             return "$(..)"
-        case ast.Change():
+        case ast.ArithmeticAssignment():
             right = "" if expression.operand is None else f" {_expression(expression.operand)}"
             return f"{expression.name}{' ' if right else ''}{expression.operator}{right}"
         case ast.Operation():
             operands = [
-                f"({_expression(each)})" if isinstance(each, (ast.Operation, ast.Change)) else _expression(each)
+                f"({_expression(each)})"
+                if isinstance(each, (ast.Operation, ast.ArithmeticAssignment))
+                else _expression(each)
                 for each in expression.operands
             ]
             match expression.operator, operands:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from itertools import product
 from typing import assert_never
 
-from policy.bash.ast import Change, Count, Expression, Name, Number, Operation, Output
+from policy.bash.ast import ArithmeticAssignment, Count, Expression, Name, Number, Operation, Output
 from policy.model.abstract_word import LIMIT, NUMBER, AbstractWord
 
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
@@ -23,7 +23,7 @@ def is_number(sense: AbstractWord) -> bool:
 
 def names(expression: Expression) -> Iterator[str]:
     """Yield the names whose values are evaluated. A plain `=` reads nothing."""
-    if isinstance(expression, Name) or (isinstance(expression, Change) and expression.operator != "="):
+    if isinstance(expression, Name) or (isinstance(expression, ArithmeticAssignment) and expression.operator != "="):
         yield expression.name
     for operand in _operands(expression):
         yield from names(operand)
@@ -38,15 +38,15 @@ def pasted(expression: Expression) -> Iterator[str]:
 
 
 def _operands(expression: Expression) -> tuple[Expression, ...]:
-    if isinstance(expression, Change):
+    if isinstance(expression, ArithmeticAssignment):
         return (expression.operand,) if expression.operand is not None else ()
     return expression.operands if isinstance(expression, Operation) else ()
 
 
-def changes(expression: Expression) -> Iterator[tuple[Change, bool]]:
+def changes(expression: Expression) -> Iterator[tuple[ArithmeticAssignment, bool]]:
     """Yield the assignments in order, each with True if it certainly happens before everything that follows."""
     match expression:
-        case Change(operand=operand):
+        case ArithmeticAssignment(operand=operand):
             if operand is not None:
                 yield from ((change, False) for change, _ in changes(operand))
             yield expression, operand is None or not any(changes(operand))
@@ -61,7 +61,7 @@ def evaluate(expression: Expression, value: Callable[[str], AbstractWord]) -> Ab
     return NUMBER if found is None else AbstractWord(texts=tuple(str(number) for number in found))
 
 
-def changed(change: Change, value: Callable[[str], AbstractWord]) -> AbstractWord:
+def changed(change: ArithmeticAssignment, value: Callable[[str], AbstractWord]) -> AbstractWord:
     """Return the value of the name after the change."""
     if change.operator in ("++", "--"):
         one = Operation(change.operator[0], (Name(change.name, False), Number(1)))
@@ -76,7 +76,7 @@ def _values(expression: Expression, value: Callable[[str], AbstractWord]) -> Val
     match expression:
         case Number(value=number):
             return (number,)
-        case Count() | Change() | Output():
+        case Count() | ArithmeticAssignment() | Output():
             return None
         case Name(name=name, dollar=dollar):
             sense = value(name)

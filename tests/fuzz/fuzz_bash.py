@@ -29,8 +29,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from policy.bash.ast import (
+    ArithmeticAssignment,
     Assignment,
-    Change,
     Command,
     Expansion,
     Glob,
@@ -270,7 +270,10 @@ def broken(tree: Script, seen: Seen) -> list[str]:
             for node in everything
             if isinstance(node, Assignment) and node.name == name
         ]
-        appends = any((isinstance(node, Assignment) and node.append) or isinstance(node, Change) for node in everything)
+        appends = any(
+            (isinstance(node, Assignment) and node.append) or isinstance(node, ArithmeticAssignment)
+            for node in everything
+        )
         if value and values and not appends and not any(found.fullmatch(value) for found in values):
             faults.append(f"bash set {name}={value!r}")
     return faults

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policy.bash import bashlex_tables
-from policy.bash.ast import Assignment, Item, Opaque, Redirect, Script, Substitution, Word
+from policy.bash.ast import Assignment, ListElement, Opaque, Redirect, Script, Substitution, Word
 from policy.bash.crosscheck import disagreement, sources_digest
 from policy.bash.parser import read
 from policy.model.abstract_word import SourceSpan
@@ -75,7 +75,7 @@ def removable(value: object) -> Iterator[object]:
     """Everything in a tree that could have been forgotten: commands, words, assignments, redirections, substitutions."""
     if isinstance(value, tuple):
         for item in value:
-            if isinstance(item, (Item, Word, Assignment, Redirect, Substitution)):
+            if isinstance(item, (ListElement, Word, Assignment, Redirect, Substitution)):
                 yield item
             yield from removable(item)
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):

@@ -76,7 +76,7 @@ STORY: list[events.Event] = [
         ),
     ),
     events.Prompted("why is the count wrong?\nand mend it"),
-    events.ModelThinking("They want the count mended. I read the file first."),
+    events.ModelThinking("They want the count fixed. I read the file first."),
     events.CallBegun("read"),
     events.ToolProposed("1.1", "read", ReadFile("/home/jo/reader/src/reader.py")),
     judged("1.1", Tier.READ, Ruling.ALLOW, "reads a file of the workspace"),
