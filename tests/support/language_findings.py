@@ -1,20 +1,15 @@
-"""Findings about the language of the source code, and the baseline that allows the old ones.
-
-`python -m tests.support.language_findings` writes `language_baseline.txt` again from the present findings.
-"""
+"""Findings about the language of the source code: fragments, rejected words, and repeated names of classes."""
 
 import ast
 import re
 import tokenize
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from io import StringIO
 
 from tests.support.places import ROOT
 
-BASELINE = ROOT / "tests" / "support" / "language_baseline.txt"
 PRODUCT = ("policy", "runner", "sandbox", "tools")
 
 # A docstring that begins with one of these words is the answer to a question that the reader has to guess, such as
@@ -31,14 +26,6 @@ REJECTED = [
 ]
 _ANY = "|".join(word.replace(" ", r"\s+") for word in REJECTED)
 REJECTED_WORD = re.compile(rf"\b({_ANY})\b", re.IGNORECASE)
-
-HEADER = f"""\
-# Findings of tests/unit/test_source_language.py that are older than the test. The list only gets shorter.
-#   docstring PATH COUNT   docstrings that begin with a fragment such as {FRAGMENTS[0]} or {FRAGMENTS[1]}
-#   word PATH COUNT        words that docs/glossary.md replaces, in docstrings, comments and texts
-#   class NAME COUNT       modules that define a public class of this name; each was named for its own package only
-# After an improvement: python -m tests.support.language_findings
-"""
 
 
 @dataclass(frozen=True)
@@ -126,23 +113,3 @@ def findings() -> tuple[Finding, ...]:
         if not path.startswith("tests/") or path.startswith("tests/support/"):
             found += rejected_words(path, source, tree)
     return tuple(found)
-
-
-def counted(found: Iterable[Finding]) -> Counter[tuple[str, str]]:
-    """Return the number of findings by kind and subject."""
-    return Counter((each.kind, each.subject) for each in found)
-
-
-def baseline() -> Counter[tuple[str, str]]:
-    """Return the numbers that the baseline file allows."""
-    rows = [line.split(" ") for line in BASELINE.read_text("utf-8").splitlines() if not line.startswith("#")]
-    return Counter({(kind, subject): int(count) for kind, subject, count in rows})
-
-
-def main() -> None:
-    rows = sorted(f"{kind} {subject} {count}\n" for (kind, subject), count in counted(findings()).items())
-    BASELINE.write_text(HEADER + "".join(rows), "utf-8")
-
-
-if __name__ == "__main__":
-    main()
