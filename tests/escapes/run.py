@@ -119,7 +119,7 @@ def _take_terminal() -> None:
 
 @contextlib.contextmanager
 def _reaching_in(stage: Stage, attempt: Attempt) -> Iterator[None]:
-    """For the attempt to be reached: somebody outside who keeps trying."""
+    """For the attempt to be reached: a process outside that keeps trying."""
     import socket
 
     done = threading.Event()

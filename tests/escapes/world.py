@@ -103,7 +103,7 @@ class World:
                 os.chown(each, NOBODY, NOBODY, follow_symlinks=False)
 
     def _services(self) -> None:
-        """Whoever connects gets the token, and is heard."""
+        """Anyone who connects gets the token, and is heard."""
         for name, family, host in (("tcp", socket.AF_INET, ""), ("tcp6", socket.AF_INET6, "::1")):
             listener = socket.socket(family)
             with contextlib.suppress(OSError):  # a machine without IPv6: then that attempt has no control

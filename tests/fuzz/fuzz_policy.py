@@ -131,7 +131,7 @@ def _verdicts(assessment: Assessment) -> Iterator[str]:
     for mode in Mode:
         attended, alone = verdict(assessment, mode), verdict(assessment, mode, unattended=True)
         if isinstance(alone, Ask):
-            yield f"a question where nobody is there, in {mode.value}"
+            yield f"a question where there is no user, in {mode.value}"
         if isinstance(attended, Allow) != isinstance(alone, Allow):
             yield f"being alone changes what is allowed in {mode.value}"
         if isinstance(attended, Allow | Ask) and assessment.tiers[0] >= Tier.SECRET:

@@ -41,7 +41,7 @@ def faults(found: Iterator[str]) -> list[str]:
 @example("mvif=.e\u202env=(-0")
 @example("set -e X=1 time .. )) if=.env\u200b; cat pushd ")
 def test_every_text_gets_an_answer_that_keeps_the_laws(script: str) -> None:
-    """Never raises; spans lie inside; nobody is asked when nobody is there; rights are what the effects claim."""
+    """Never raises; spans lie inside; no question is asked without a user; rights are what the effects claim."""
     assert faults(fuzz.broken(RunScript(script, fuzz.WORK))) == []
 
 

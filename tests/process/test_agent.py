@@ -129,7 +129,7 @@ def test_without_async_with_the_end_of_the_event_loop_closes_it(folder: Path, tm
 
     seen = asyncio.run(work())
     assert isinstance(seen[0], SessionStarted), "what happens at the opening belongs to the first prompt"
-    assert seen[0].unattended, "without an approver nobody is there"
+    assert seen[0].unattended, "without an approver there is no user"
     assert ended_whole(tmp_path / "state")
 
 

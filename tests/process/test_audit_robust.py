@@ -282,7 +282,7 @@ ODD = [
 @pytest.mark.parametrize(("statement", "why"), ODD, ids=[row[1] for row in ODD])
 @pytest.mark.parametrize("anew", [False, True])
 def test_whatever_is_in_the_file_is_an_answer(tmp_path: Path, statement: str, why: str, anew: bool) -> None:
-    """Whoever owns it can write anything into it; with `anew` they make the chain fit, too."""
+    """Anyone who owns it can write anything into it; with `anew` they make the chain fit, too."""
     path = tmp_path / "audit.db"
     fill(path, 3)
     unfenced(path, statement)

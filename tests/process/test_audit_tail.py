@@ -65,7 +65,7 @@ def test_an_outcome_comes_when_it_is_there(tmp_path: Path) -> None:
 
 
 def test_an_outcome_of_nothing_is_passed_over(tmp_path: Path) -> None:
-    """Whoever owns the file can write anything into it."""
+    """Anyone who owns the file can write anything into it."""
     path = tmp_path / "audit.db"
     refuse(path, "a")
     follower = Follower(path, Query())

@@ -481,7 +481,7 @@ AGAIN: list[tuple[str, str | None, str, bool | None, str]] = [
     ("x", None, "x", False, "it is done"),
     ("x", None, "y", None, "the list was changed"),
     ("x", "x", "x", True, "it was interrupted when tried again"),
-    ("x", "y", "y", True, "it was interrupted when somebody had said yes to the change"),
+    ("x", "y", "y", True, "it was interrupted when a user had said yes to the change"),
     ("x", "y", "z", None, "the list was changed once more"),
     ("x", "y", "x", True, "the list is as it was, but not what the attempts left"),
 ]

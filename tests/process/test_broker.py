@@ -617,7 +617,7 @@ def test_a_program_that_does_not_believe_the_certificate_gets_no_further(pem: Pa
 
 @pytest.mark.threat("T86")
 def test_an_authority_vouches_for_its_hosts_alone(pem: Path) -> None:
-    """Even somebody who had its key could be nobody else: programs hold it to its constraints."""
+    """Even an owner of its key could imitate no other host: programs hold it to its constraints."""
 
     async def seen(host: str, hosts: tuple[str, ...] = ("*.forge.test", "192.0.2.7")) -> str:
         authority = Authority(hosts)
@@ -694,7 +694,7 @@ CUTS: list[tuple[bytes, str, str, str]] = [
     (b"HTTP/1.1 200 OK\r\n\r\n",                            "GET",  "cut",   "also where nothing came"),
     (b"HTTP/1.1 404 No\r\n\r\nbody",                        "GET",  "cut",   "also of an error"),
     (LENGTH,                                                "GET",  "whole", "its length tells"),
-    (LENGTH[:-1],                                           "GET",  "short", "and whoever reads it sees that it is not whole"),
+    (LENGTH[:-1],                                           "GET",  "short", "and anyone who reads it sees that it is not whole"),
     (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + CHUNKED,      "GET", "whole", "the last chunk tells"),
     (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + CHUNKED[:-5], "GET", "short", "and one that is missing"),
     (b"HTTP/1.1 200 OK\r\n\r\n",                            "HEAD", "whole", "there is no body"),

@@ -593,7 +593,7 @@ def test_files_that_git_ignores_and_files_of_git_are_no_changes(job: Job) -> Non
     assert job.ci("do it", "--model", model).result["changed"] == [{"path": "y", "how": "added"}]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="root becomes somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="root becomes another user")
 def test_another_user_can_do_it_too(tmp_path: Path) -> None:
     base = Path("/var/tmp") / f"ringfence-ci-{os.getpid()}"
     base.mkdir(mode=0o755)

@@ -216,7 +216,7 @@ LOGINS: list[tuple[dict[str, str], tuple[str, str] | None, str]] = [
     ({"sub/HEAD": "x", "sub/commondir": "../c", "c/HEAD": "x", "c/objects/x": "", "c/config": f"[http]\n\textraheader = A: {WORD}\n"},
      ("c/config", "http.extraheader"), "a repository in two folders"),
     ({".git/config": '[remote "o"]\n\turl = git@h:r.git\n[user]\n\tname = x\n[url "https://h/"]\n\tinsteadOf = gh:\n'}, None, "an ordinary one"),
-    ({".git/config": "[credential]\n\tusername = somebody\n[http]\n\temptyAuth = true\n"}, None, "names, and keys that sound alike"),
+    ({".git/config": "[credential]\n\tusername = a-user\n[http]\n\temptyAuth = true\n"}, None, "names, and keys that sound alike"),
     ({".git/COMMIT_EDITMSG": "https://user:password@example.org\n"}, None, "a message"),
     ({"notes.txt": f"https://u:{WORD}@h\n"}, None, "a working file that nothing names"),
 ]

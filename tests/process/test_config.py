@@ -285,7 +285,7 @@ def test_files_that_are_not_what_they_should_be(machine: Machine, tmp_path: Path
     refused("it is a link")
     project.unlink()
     os.mkfifo(project)
-    refused("not a plain file")  # and above all: no waiting for somebody to write to it
+    refused("not a plain file")  # and above all: no waiting for a user to write to it
     project.unlink()
     project.parent.rmdir()
     (tmp_path / "folder").mkdir()
@@ -295,7 +295,7 @@ def test_files_that_are_not_what_they_should_be(machine: Machine, tmp_path: Path
 
 
 def foreign(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make `path` somebody else's: root gives it away, anybody else becomes somebody else."""
+    """Make `path` another user's: root gives it away, anybody else becomes another user."""
     if os.geteuid() == 0:
         os.chown(path, 65534, 65534)
     else:

@@ -37,7 +37,7 @@ def old(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def asked(tmp_path: Path) -> Path:
-    """Return a log of prompted answers: a remembered yes, a remembered no, a yes once, and a run of a model."""
+    """Return a log of prompted answers: a remembered yes, a remembered no, an approval once, and a run of a model."""
     return Path(shutil.copy(TESTS / "golden" / "earlier_grants.db", tmp_path / "audit.db"))
 
 

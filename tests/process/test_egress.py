@@ -546,7 +546,7 @@ RESTLESS = [
 @pytest.mark.threat("T57")
 @pytest.mark.parametrize(("field", "piece", "why"), RESTLESS)
 def test_a_connection_that_never_pauses_does_not_keep_the_others_waiting(field: str, piece: bytes, why: str) -> None:
-    """Somebody who always has more to send and somebody who always takes it, in processes of their own."""
+    """A sender that always has more and a receiver that always takes it, in processes of their own."""
 
     async def scene() -> bytes:
         async with serving(OK) as server, proxying(f"{server.at} private", "127.0.0.3:* private") as proxy:
@@ -578,7 +578,7 @@ def test_a_connection_that_never_pauses_does_not_keep_the_others_waiting(field: 
 
 @pytest.mark.threat("T57")
 def test_any_bytes_are_survived() -> None:
-    """Pieces of everything that the proxy speaks, in any order: it answers or ends, and goes on with the next."""
+    """Pieces of everything that the proxy speaks, in any order: it answers or ends, and continues with the next."""
     import random
 
     chance = random.Random(7)

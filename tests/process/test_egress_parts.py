@@ -49,7 +49,7 @@ ADDRESSES = [
     ("fd00:c1::a9fe:a9fe",  "clouds",            "clouds",              "Oracle"),
     ("fd00:a9fe:a9fe::1",   "clouds",            "clouds",              "Akamai"),
     ("fd00:100::100:200",   "clouds",            "clouds",              "Alibaba"),
-    ("fdab:cdef::a9fe:a9fe", "clouds",           "clouds",              "spelled like 169.254.169.254, whoever the provider is"),
+    ("fdab:cdef::a9fe:a9fe", "clouds",           "clouds",              "spelled like 169.254.169.254, for any provider"),
     ("fc00::a9fe:2a2a",     "clouds",            "clouds",              "spelled like 169.254.42.42"),
     ("fd00::1",             "private",           None,                  "unique local"),
     ("2001:4860:64::a9fe:a9fe", "clouds",        "clouds",              "a translator in a network of anybody"),

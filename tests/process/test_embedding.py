@@ -39,7 +39,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(code: str, folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
-    """A program of the page, as somebody would run it."""
+    """A program of the page, as a user would run it."""
     home = folder.parent
     file = home.parent / "embedding.py"
     file.write_text(code)
@@ -117,7 +117,7 @@ def test_every_name_is_there_and_in_the_page() -> None:
 
 @pytest.mark.threat("T29")
 def test_the_surface_makes_no_permit() -> None:
-    """Whoever embeds us is judged as everybody is: the mint is not among the names."""
+    """Anyone who embeds us is judged as everybody is: the mint is not among the names."""
     assert not {"Mint", "_MINT", "mint"} & {*sandbox.__all__}
     with pytest.raises(TypeError):
         sandbox.Permit(None, None, None)  # type: ignore[arg-type]  # a forgery

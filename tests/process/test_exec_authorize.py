@@ -64,11 +64,11 @@ def answered(
 # fmt: off
 # (change while the question is on the screen, answers, allowed, tier of the verdict, number of questions, why)
 ROWS: list[tuple[Change, list[str], bool, Tier, int, str]] = [
-    (nothing,              ["y"],      True,  Tier.READ_OUTSIDE, 1, "a yes holds if nothing changed"),
+    (nothing,              ["y"],      True,  Tier.READ_OUTSIDE, 1, "an approval holds if nothing changed"),
     (nothing,              ["n"],      False, Tier.READ_OUTSIDE, 1, "a no holds"),
     (becomes_a_secret,     ["y"],      False, Tier.SECRET,       1, "no yes opens a secret"),
     (becomes_a_secret,     ["n"],      False, Tier.READ_OUTSIDE, 1, "a no holds whatever changed"),
-    (becomes_another_file, ["y", "n"], False, Tier.READ_OUTSIDE, 2, "a yes to one file is not a yes to another"),
+    (becomes_another_file, ["y", "n"], False, Tier.READ_OUTSIDE, 2, "an approval to one file is not an approval to another"),
     (becomes_another_file, ["y", "y"], True,  Tier.READ_OUTSIDE, 2, "the second yes counts"),
 ]
 # fmt: on

@@ -45,7 +45,7 @@ def in_child(prepare: Callable[[], object], *requests: dict[str, object]) -> lis
 
 
 def no_privilege() -> None:
-    """Become somebody whom file modes stop."""
+    """Become a user whom file modes stop."""
     if os.geteuid() == 0:
         os.setgroups([])
         os.setresgid(65534, 65534, 65534)
@@ -60,7 +60,7 @@ def why(answer: dict[str, object]) -> str:
 
 @pytest.fixture
 def shared() -> Iterator[Path]:
-    """A folder that somebody else can reach too; pytest's own are closed to others."""
+    """A folder that another user can reach too; pytest's own are closed to others."""
     folder = Path(tempfile.mkdtemp()).resolve()
     folder.chmod(0o755)
     yield folder

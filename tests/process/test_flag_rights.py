@@ -196,7 +196,7 @@ REFUSED = [
     ("write", "/dev/null", "kernel", "devices"),
     ("write", "/sys/kernel", "kernel", "switches"),
     ("read", "/tmp", "of its own", "the machine's /tmp as a whole"),
-    ("read", "~nobody/x", "your own home", "somebody else's home"),
+    ("read", "~nobody/x", "your own home", "another user's home"),
     ("read", "a\0b", "no path", "a NUL"),
     ("hosts", "", "not one host", "nothing"),
     ("hosts", "*", "whole internet", "everything"),

@@ -149,7 +149,7 @@ def test_which_finds_programs_and_nothing_else(top: Path) -> None:
         ("project/a/b", ["project/.git", "project/a/.git"], "project/a", "the nearest one"),
         ("home/src/p/x", ["home/src/p/.git"], "home/src/p", "a project in the home"),
         ("home/src/p", ["home/.git"], "home/src/p", "dotfiles under version control do not make the home a project"),
-        ("home", ["home/.git"], "home", "unless somebody stands right there"),
+        ("home", ["home/.git"], "home", "unless it is the current folder"),
         ("home/src", [".git"], "home/src", "nor a repository above the home"),
         ("project/a", [".git"], "project/a", "for a folder beside the home the one above both is no project either"),
     ],

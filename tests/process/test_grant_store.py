@@ -110,7 +110,7 @@ def test_a_fork_forgets_no_no_and_takes_over_no_yes() -> None:
     held = fork.store.restore([to_json(grant) for grant in (yes, *harness.journal)], fork=True)
     assert [grant.id for grant in held] == [no.id]
     assert fork.names == [no.id]
-    assert fork.journal == [replace(no, session="s2")], "its own journal has it, for whoever goes on with the fork"
+    assert fork.journal == [replace(no, session="s2")], "its own journal has it, for a session that continues the fork"
 
 
 @pytest.mark.threat("T79")
@@ -133,7 +133,7 @@ def test_a_use_is_taken_once_whoever_takes_it(tmp_path: Path) -> None:
     assert second.store.spend(held[1])
     assert not first.store.spend(held[0]), "the file says so, whatever was known before"
     assert first.names == second.names == []
-    assert grant.id in (tmp_path / NAME).read_text(), "it is listed until somebody prunes it"
+    assert grant.id in (tmp_path / NAME).read_text(), "it is listed until a user prunes it"
 
 
 def _spend_all(folder: Path, grant: Grant, taken: "multiprocessing.Queue[int]") -> None:

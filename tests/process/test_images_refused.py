@@ -64,7 +64,7 @@ TALKS: list[tuple[list[Message], list[list[Item]], list[list[str]], Exit, str]] 
     ([asked(), *read(OLD, "1"), *read(BAD, "2")],   [[refused()], says("ok")],
         [["T0xE", "QkFE"], ["T0xE"]], Exit.DONE, "what was answered once stays"),
     ([asked(TextBlock("see"), BAD), asked()],       [[refused()], says("ok")],
-        [["QkFE"], []], Exit.DONE, "also in what a user said, and in a talk that failed before"),
+        [["QkFE"], []], Exit.DONE, "also in what a user said, and in a conversation that failed before"),
     ([asked(), *read(OLD, "1"), AssistantMessage((TextBlock("nice"),))], [[refused()], says("ok")],
         [["T0xE"], []], Exit.DONE, "another model, or a bound on how many: then all are"),
     ([asked(), *read(OLD, "1"), *read(BAD, "2")],   [[refused()], [refused()], says("ok")],

@@ -150,7 +150,7 @@ def test_what_others_could_have_written_is_refused_and_left_as_it_is(
     assert path.lstat()[:4] == before[:4]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
 def test_a_file_of_another_user_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "numbers.json"
     _open_to(0o600, path)

@@ -333,7 +333,7 @@ def test_settings_commands_and_lists(folder: Path) -> None:
         await front.until("shown")
         front.say("shell", command="echo mine")
         await front.until("finished")
-        front.say("prompt", text="what came of it?")
+        front.say("prompt", text="what was the result?")
         await front.until("run_ended")
         front.say("command", text="/clear")
         await front.until("session_started", 2)

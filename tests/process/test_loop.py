@@ -561,4 +561,4 @@ def test_a_host_that_a_rule_allows_is_reached_and_another_is_told_to_the_model(s
     assert [[(made.host, made.allowed) for made in event.connections] for event in finished] == [
         [("localhost", True)],
         [("localhost", True), ("elsewhere.test", False)],
-    ], "another host is a question, which nobody is there to answer"
+    ], "another host is a question, which there is no user to answer"

@@ -66,7 +66,7 @@ def test_a_spec_opens(
     opened = open_provider(spec, base_url=base_url, environ={**KEYS, **more})
     provider = opened.provider
     assert (provider.name, opened.model, where(provider)) == (name, model, url)
-    assert opened.secrets == (Secret(CANARY),), "whoever masks the key must know it"
+    assert opened.secrets == (Secret(CANARY),), "the code that masks the key must know it"
     assert CANARY not in repr(provider) + repr(vars(provider)) + repr(vars(provider._connection))  # type: ignore[attr-defined]
 
 

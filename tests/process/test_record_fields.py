@@ -123,7 +123,7 @@ def test_every_field_is_told_and_nothing_else(tmp_path: Path) -> None:
 
 @pytest.mark.threat("T40")
 def test_a_secret_in_a_key_of_an_object_is_masked_and_said(tmp_path: Path) -> None:
-    """A path is a key among the facts: somebody may have put a token into it."""
+    """A path is a key among the facts: a user may have put a token into it."""
     hearing = grant_questions.evaluation_context()
     noted = FactRecorder(hearing.facts, hearing.profile)
     script = f"cat {hearing.facts.workspace}/hunter2hunter2/a"

@@ -122,7 +122,7 @@ def test_by_the_same_policy_nothing_differs(table: object) -> None:
 
 
 GRANTED = [
-    ("npm test", "exactly `npm test`", "a yes that was remembered"),
+    ("npm test", "exactly `npm test`", "an approval that was remembered"),
     ("make build", None, "the first thing that is offered"),
 ]
 
@@ -201,7 +201,7 @@ UNKNOWN: list[tuple[str, Callable[[DecisionTrail], DecisionTrail], str, str]] = 
     ("pruned", lambda deed: changed(deed, facts=["9999"]), "facts that are gone", "and they are not there"),
     ("a secret", lambda deed: changed(deed, redacted=["action.script"]), "a secret was taken out", "it may be a path"),
     ("a flag's", lambda deed: changed(deed, redacted=["typed"]), "a secret was taken out", "a path of a flag"),
-    ("no session", without_session, "no session", "whether somebody was there is not known"),
+    ("no session", without_session, "no session", "whether a user was there is not known"),
     ("a newer log", lambda deed: changed(deed, action={"type": "Fly"}), "not as this version writes it", "no such action"),
     ("fields", lambda deed: changed(deed, action={"type": "RunScript"}), "not as this version writes it", "no script"),
     ("a number", lambda deed: changed(deed, action=with_timeout(deed, 10**400)), "not as this version writes it", "no such time"),

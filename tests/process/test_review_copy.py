@@ -119,7 +119,7 @@ def test_another_file_system_is_not_followed(base: Path) -> None:
 
 
 def test_a_file_that_changes_meanwhile_is_named(base: Path) -> None:
-    """Somebody writes to it each time that it begins to be copied."""
+    """A user writes to it each time that it begins to be copied."""
     workspace = made(base, "echo x > moving; echo 1 > still")
     path, real = f"{workspace}/moving", os.ftruncate
 

@@ -1,4 +1,4 @@
-"""macOS: what the profile of a command says (everywhere), how the backend talks to it (here, through a program of ours in
+"""macOS: what the profile of a command says (everywhere), how the backend starts it (here, through a program of ours in
 the place of sandbox-exec), and whether it holds (marked `macos`: only a Mac can tell)."""
 
 import asyncio

@@ -30,7 +30,7 @@ def history(store: SessionStore, id: str = ID) -> tuple[Message, ...]:
         return history_of(index(file, id), id).history
 
 
-# Goes on with the session for ever: a prompt, a turn with two calls, an answer; each with the number of the round. Says
+# Continues with the session for ever: a prompt, a turn with two calls, an answer; each with the number of the round. Says
 # on stdout what is durable.
 _WRITER = """
     import os, sys
@@ -58,7 +58,7 @@ _WRITER = """
 
 @pytest.mark.threat("T82")
 def test_a_kill_at_any_moment_loses_no_more_than_the_line_being_written(tmp_path: Path) -> None:
-    """Sixty kills. What was said to be durable is there each time, in order, and the next process goes on with it."""
+    """Sixty kills. What was said to be durable is there each time, in order, and the next process continues with it."""
     store = new_store(tmp_path / "state")
     dice = random.Random(5)
     said = torn = 0

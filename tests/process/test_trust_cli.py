@@ -85,7 +85,7 @@ def test_the_life_of_an_answer(harness: Harness) -> None:
     first = harness.shown()
     assert first["state"] == "not asked"
     assert first["counts"] == [".ringfence/config.toml", "AGENTS.md"]
-    assert harness.agent("trust").returncode == 0, "nobody is there, so it only shows"
+    assert harness.agent("trust").returncode == 0, "there is no user, so it only shows"
     assert not harness.trust.exists()
     done = harness.agent("trust", "accept", "--sha256", str(first["sha256"]))
     assert (done.returncode, done.stdout) == (0, f"trusted: {first['sha256']}\n"), done.stderr
@@ -105,7 +105,7 @@ def test_the_life_of_an_answer(harness: Harness) -> None:
 
 
 REFUSED: list[tuple[tuple[str, ...], str, str]] = [
-    (("trust", "accept"), "needs --sha256", "a yes to whatever is there"),
+    (("trust", "accept"), "needs --sha256", "an approval to whatever is there"),
     (("trust", "accept", "--sha256", "abc"), "is no hash", "half a hash"),
     (("trust", "accept", "--sha256", "0" * 64), "does not bring what was trusted", "another content"),
     (("trust", "accept", "--sha256", "0" * 64, "/nowhere"), "cannot be worked in", "no repository"),
@@ -142,11 +142,11 @@ def test_an_unattended_run_uses_it_only_with_its_hash(harness: Harness) -> None:
     harness.file("AGENTS.md", "Use tabs.\n")
     run = ("run", "--json", "--model", f"scripted:{harness.base}/script.toml", "go")
     done = harness.agent(*run)
-    assert done.returncode == 3, "code of the project needs a yes in the usual mode"
+    assert done.returncode == 3, "code of the project needs an approval in the usual mode"
     assert "left out, since it came with the repository" in done.stdout
     sha256 = str(harness.shown()["sha256"])
     assert harness.agent("trust", "accept", "--sha256", sha256).returncode == 0
-    assert harness.agent(*run).returncode == 3, "a yes of a person is not one for a run without anybody"
+    assert harness.agent(*run).returncode == 3, "an approval of a person is not one for a run without anybody"
     done = harness.agent(run[0], "--trust-config", sha256, *run[1:])
     assert done.returncode == 0, done.stdout + done.stderr
     assert "the model is given `AGENTS.md`" in done.stdout

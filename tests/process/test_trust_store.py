@@ -73,7 +73,7 @@ BROKEN: list[tuple[object, str]] = [
     ({"version": 1, "workspaces": []}, "a list"),
     ({"version": 1, "workspaces": {}, "all": True}, "a key too many"),
     ({"version": 1, "workspaces": {"w": []}}, "a path that is relative"),
-    ({"version": 1, "workspaces": {"/w/one": [_GOOD | {"answer": True}]}}, "a yes of another kind"),
+    ({"version": 1, "workspaces": {"/w/one": [_GOOD | {"answer": True}]}}, "an approval of another kind"),
     ({"version": 1, "workspaces": {"/w/one": [_GOOD | {"answer": "always"}]}}, "an answer that nobody gave"),
     ({"version": 1, "workspaces": {"/w/one": [_GOOD | {"until": ""}]}}, "a key too many in an answer"),
     ({"version": 1, "workspaces": {"/w/one": [_GOOD, 1]}}, "one good and one bad answer"),

@@ -137,7 +137,7 @@ def test_a_secret_is_never_kept(base: Path) -> None:
 @pytest.mark.threat("T75")
 @pytest.mark.parametrize("size", [0, 5 << 20], ids=["small", "large"])
 def test_a_key_that_is_known_is_not_kept_wherever_it_stands(base: Path, size: int) -> None:
-    """A key that somebody pasted into a file: what was done to the others is taken back."""
+    """A key that a user pasted into a file: what was done to the others is taken back."""
     forget_registered()
     Secret("s3cret-canary-0123")
     world = UndoWorkspace(base)
@@ -221,7 +221,7 @@ def test_a_folder_that_becomes_a_repository_by_an_undo_runs_nothing(base: Path) 
 
 # fmt: off
 BROUGHT_TOGETHER = [
-    # what there was, what an action did, what somebody did since, the paths that an undo leaves alone, why
+    # what there was, what an action did, what a user did since, the paths that an undo leaves alone, why
     ("mkdir -p e/objects e/refs; echo x > e/HEAD; echo x > e/refs/x", "rm e/HEAD", "echo evil > e/config", {"e/HEAD"}, "a HEAD beside settings that came later"),
     ("mkdir -p e/objects e/refs; echo ref: refs/heads/x > e/HEAD; echo evil > e/config", "rm e/config", "true", {"e/config"}, "settings of a repository that is there"),
     ("mkdir -p e/objects e/refs e/hooks; echo x > e/HEAD; echo evil > e/hooks/pre-push", "mv e/hooks hooks", "true", {"e/hooks", "e/hooks/pre-push"}, "a folder of hooks"),
@@ -351,7 +351,7 @@ def test_the_oldest_go_first(base: Path) -> None:
 
 @pytest.mark.threat("T75")
 def test_nothing_goes_without_a_word(base: Path) -> None:
-    """Whoever deletes a folder and fills the store afterwards must not have it forgotten in silence."""
+    """Anyone who deletes a folder and fills the store afterwards must not have it forgotten in silence."""
     world = UndoWorkspace(base, "[undo]\nsize = 300000\nsteps = 4\n")
     world.sh("mkdir src; for i in 1 2 3; do head -c 50000 /dev/urandom > src/$i; done")
     world.act("echo start > a")
@@ -514,7 +514,7 @@ def test_what_changes_while_it_is_read_is_not_kept_half(base: Path) -> None:
 
 @pytest.mark.threat("T75")
 def test_a_folder_that_is_swapped_for_a_link_all_the_time_leads_nowhere(base: Path) -> None:
-    """Somebody with the workspace swaps a folder and a link to a folder outside, while snapshots and undos go on."""
+    """A process with the workspace swaps a folder and a link to a folder outside, while snapshots and undos go on."""
     world = UndoWorkspace(base)
     outside = base / "outside"
     outside.mkdir()

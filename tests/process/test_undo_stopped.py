@@ -18,7 +18,7 @@ from tests.support.undo_workspace import UndoWorkspace
 
 
 class Slow:
-    """The list of steps is read once `go` is set; `reached` tells that somebody wants to."""
+    """The list of steps is read once `go` is set; `reached` tells that a reader wants to."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.reached, self.go = threading.Event(), threading.Event()

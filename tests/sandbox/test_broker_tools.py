@@ -60,7 +60,7 @@ class Locked(Forge):
 
 
 class World:
-    """The site, and commands that are lent its login."""
+    """The site, and commands that get its login injected."""
 
     def __init__(self, bench: Bench, port: int, authority: Path, heard: list[tuple[str, str, str]]) -> None:
         self.bench, self.port, self.authority, self.heard = bench, port, authority, heard
@@ -282,6 +282,6 @@ def test_the_certificate_of_a_session_goes_with_it(world: World) -> None:
 
 @pytest.mark.threat("T85")
 def test_terms_are_granted_exactly_or_not_at_all(world: World) -> None:
-    """A sandbox that nobody lends to does not run what should be lent to."""
+    """A sandbox without injection does not run a command that needs an injected login."""
     answer = world.bench.run("true", hosts=[f"{NAME}:{world.port} private"], credentials=["forge"])
     assert "no credential can be added" in answer["unavailable"][0]

@@ -41,7 +41,7 @@ OPTIONS: list[tuple[Rights, bool, tuple[str, ...], bool, str]] = [
     (Rights.WORKSPACE_WRITE, True,  ("--ro-bind", "/e/file", "/home/u/p/.env"),                   True,  "masked"),
     (Rights.WORKSPACE_WRITE, True,  ("--symlink", "usr/bin", "/bin"),                             True,  "a link stays one"),
     (Rights.READ_ONLY, True,  ("--bind", "/var/scratch", "/tmp"),                           False, "the session's /tmp is read-only under read-only"),
-    (Rights.WORKSPACE_WRITE, True,  ("--bind", "/dev/null", "/dev/null"),                         False, "--dev brings the devices"),
+    (Rights.WORKSPACE_WRITE, True,  ("--bind", "/dev/null", "/dev/null"),                         False, "--dev provides the devices"),
 ]
 # fmt: on
 

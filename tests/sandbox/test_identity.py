@@ -16,7 +16,7 @@ STRANGER = 12345
 @pytest.fixture(scope="module")
 def stranger() -> Iterator[Bench]:
     if os.geteuid() != 0:
-        pytest.skip("only root can be somebody else")
+        pytest.skip("only root can be another user")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sandbox_bench, "NOBODY", STRANGER)
         yield from make("nobody")

@@ -295,7 +295,7 @@ def test_what_was_written_before_anybody_looked_is_told_at_the_end(bench: Bench)
 
 @pytest.mark.threat("T14")
 def test_one_file_takes_no_more_than_all_files_may(bench: Bench) -> None:
-    """The kernel's own bound (RLIMIT_FSIZE): not a byte more, whoever looks. The name of the limit is told."""
+    """The kernel's own bound (RLIMIT_FSIZE): not a byte more, whatever the observer. The name of the limit is told."""
     try:
         answer = bench.run("ulimit -c 0; head -c 9000000 /dev/zero > big; echo $?; exit 7", limits={"disk": M})
         assert answer["ended"] in ("disk", None), answer  # with its folder it takes a little more than the limit

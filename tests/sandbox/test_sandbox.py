@@ -634,7 +634,7 @@ def test_auto_run_files_of_a_further_folder_are_kept_too(bench: Bench) -> None:
 
 @pytest.mark.threat("T16")
 def test_new_links_by_such_names_are_set_aside_too(bench: Bench) -> None:
-    """Whoever runs `.envrc` follows it to what a command wrote under another name."""
+    """Anyone who runs `.envrc` follows it to what a command wrote under another name."""
     (bench.workspace / ".turned").symlink_to("file.txt")
     answer = bench.run(
         "echo PWNED > evil; mkdir evils; ln -s evil .envrc; ln -s evils .jj; ln -sfn evil .turned",

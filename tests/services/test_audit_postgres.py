@@ -117,7 +117,7 @@ def test_it_is_pruned_as_a_file_is(tmp_path: Path, url: str) -> None:
 
 
 def test_a_walk_is_of_one_moment_with_all_that_is_asked_on_the_way(url: str) -> None:
-    """Else a log that is pruned while it is verified would look as if somebody had changed it."""
+    """Else a log that is pruned while it is verified would look as if a user had changed it."""
     with AuditLog(PostgresStore.open(url, write=True)) as log, AuditLog(PostgresStore.open(url, write=False)) as reader:
         written(log)
         with reader.store.walking() as walk:

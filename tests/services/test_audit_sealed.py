@@ -138,7 +138,7 @@ def test_a_forged_checkpoint_is_named(
 
 @pytest.mark.threat("T25")
 def test_a_history_that_was_written_anew_does_not_fit_its_signed_checkpoints(tmp_path: Path) -> None:
-    """Without the key, whoever rewrites must leave out every signature from there on, which the key's owner sees."""
+    """Without the key, anyone who rewrites must leave out every signature from there on, which the key's owner sees."""
     path = tmp_path / "audit.db"
     signed(path)
     resealed(path, lambda body: body.update(tool="another"), at=3)

@@ -450,7 +450,7 @@ def test_left_over_containers_are_removed_and_those_of_others_are_not(docked: Do
                 docked.ask("remove_container", number, force=True)
 
 
-# ---- what somebody swaps while a container is made
+# ---- what a user swaps while a container is made
 
 
 @pytest.mark.threat("T18")

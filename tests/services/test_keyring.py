@@ -74,7 +74,7 @@ def test_what_is_typed_is_not_shown(place: KeyringHarness) -> None:
         for answer, code, left, why in (
             ("n\n", 1, KEY, "a no"),
             ("\n", 1, KEY, "Enter is a no"),
-            ("yes\n", 0, OTHER, "a yes"),
+            ("yes\n", 0, OTHER, "an approval"),
         ):
             with terminal(place, "auth", "login", "openai", "--account", "work") as there:
                 there.until("Replace it? [y/N] ")

@@ -127,7 +127,7 @@ ARGUMENTS = {
 
 @pytest.mark.threat("T47")
 def test_no_tool_has_an_argument_for_the_gate() -> None:
-    """Whoever adds an argument comes by here: it must not choose mode, rights, paths to open, or the sandbox."""
+    """Anyone who adds an argument comes by here: it must not choose mode, rights, paths to open, or the sandbox."""
     told = {spec.name: spec.schema for spec in specs(TOOLS)}
     assert set(told) == set(ARGUMENTS)
     for name, schema in told.items():

@@ -88,7 +88,7 @@ LISTS: list[tuple[tuple[Ask, ...], tuple[str | BaseException, ...], tuple[Answer
     ((SAFE, RISKY),       ("all", "n"),             (No("all"), No()),          "of one of a kind there is no all"),
     ((RISKY, RISKY),      ("all", ""),              (No("all"), No()),          "never of what is dangerous"),
     ((SAFE, SAFE),        ("y", KeyboardInterrupt()), (Halt(), Halt()),         "stopping stops all"),
-    ((SAFE, SAFE),        (EOFError(), EOFError()), (No(), No()),               "nobody is there any more"),
+    ((SAFE, SAFE),        (EOFError(), EOFError()), (No(), No()),               "there is no user any more"),
     ((SAFE,),             ("edit", "ls"),           (Edited("ls"),),            "another command"),
     ((SAFE,),             ("edit", "", "y"),        (Yes(),),                   "thought better of it"),
     ((SAFE,),             ("edit", EOFError()),     (No(),),                    "the end of input while editing is no"),

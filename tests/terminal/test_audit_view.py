@@ -102,7 +102,7 @@ STRANGE: list[object] = [
 
 @pytest.mark.parametrize("value", STRANGE, ids=[json.dumps(value)[:20] for value in STRANGE])
 def test_a_field_of_another_shape_is_shown_somehow(value: object) -> None:
-    """Another version wrote it, or somebody changed it: reading a log must never end in a traceback."""
+    """Another version wrote it, or a user changed it: reading a log must never end in a traceback."""
     for deed in (deed for deed in all_deeds() if deed.record.id in (8, 11, 13, 16)):
         parts = {"record": deed.record, "session": deed.session, "finished": deed.finished}
         for part, record in parts.items():

@@ -324,7 +324,7 @@ SETS = [
     ("[limits]\nwall = 3 # short\n", ["limits.wall", "4"], "[limits]\nwall = 4 # short\n", "its comment stays"),
     ("limits = {wall = 3}\n", ["limits.cpu", "4"], "limits = {wall = 3,cpu = 4}\n", "in a table on one line"),
     ("limits.wall = 3\n", ["limits.wall", "4"], "limits.wall = 4\n", "with dots"),
-    ("mode = 'trust'\n", ["mode", "plan"], 'mode = "plan"\n', "what was wrong can be mended"),
+    ("mode = 'trust'\n", ["mode", "plan"], 'mode = "plan"\n', "what was wrong can be fixed"),
     ("mode = 'plan'\r\n[limits]\r\nwall = 3\r\n", ["limits.cpu", "4"], "mode = 'plan'\r\n[limits]\r\ncpu = 4\r\nwall = 3\r\n", "line ends of Windows"),
     ("[[rule]]\nverdict = 'ask'\nrun = ['ls']\nwhy = 'x'\n", ["max_turns", "3"], "max_turns = 3\n[[rule]]\nverdict = 'ask'\nrun = ['ls']\nwhy = 'x'\n", "above a list"),
     ("", ["deny.commands", '[["make", "x"]]'], '[deny]\ncommands = [["make", "x"]]\n', "TOML for a list of lists"),

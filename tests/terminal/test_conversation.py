@@ -121,7 +121,7 @@ def test_a_question_in_between_leaves_ctrl_c_alone(tmp_path: Path) -> None:
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == Exit.DONE
     finally:
         os.close(terminal)
-    assert (tmp_path / "elsewhere" / "asked-for").exists(), "a yes opens exactly what was asked for"
+    assert (tmp_path / "elsewhere" / "asked-for").exists(), "an approval opens exactly what was asked for"
 
 
 def _read_until(terminal: int, wanted: bytes) -> None:

@@ -366,7 +366,7 @@ def test_a_change_in_between_is_not_overwritten(base: Path) -> None:
 
 @pytest.mark.threat("T95")
 def test_what_makes_a_warning_in_between_stops_it(base: Path) -> None:
-    """Somebody makes the rest of a repository while a person looks at a patch that adds one file."""
+    """A user makes the rest of a repository while a person looks at a patch that adds one file."""
     world = UndoWorkspace(base)
     sh(world.w, f"mkdir sub; printf {EVIL!r} > sub/config")
     found = planned(world, REF)
@@ -629,7 +629,7 @@ def test_no_patch_takes_a_secret_along(base: Path, before: str, patch: bytes, wh
     assert tree(world.w) == was, why
 
 
-# the patch: applied when somebody says that it may, and never more of the secret is shown than it holds itself
+# the patch: applied when a user says that it may, and never more of the secret is shown than it holds itself
 SHOWS = [
     b"--- a/.env\n+++ b/.env\n@@ -1 +1 @@\n-first\n+other\n",
     b"--- a/.env\n+++ b/.env\n@@ -3,0 +4 @@\n+more\n",

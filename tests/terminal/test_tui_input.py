@@ -349,12 +349,12 @@ class Clock:
         return self.now
 
 
-# what happens (a number: seconds that pass), how often somebody is called at the end
+# what happens (a number: seconds that pass), how often a user is called at the end
 CALLS = [
     (["typed", "over"], 0, "who typed a moment ago is there"),
     (["typed", 25, "over"], 1, "nobody is"),
-    (["typed", 25, "asked"], 1, "a question, and nobody is there"),
-    (["typed", "asked"], 0, "a question, and somebody is"),
+    (["typed", 25, "asked"], 1, "a question, and there is no user"),
+    (["typed", "asked"], 0, "a question, and a user is"),
     (["typed", "asked", "wait"], 1, "who then does not answer"),
     (["typed", "asked", "answered", "wait"], 0, "answered"),
     (["typed", "asked", "typed", "wait"], 0, "about to"),

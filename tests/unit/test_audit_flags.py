@@ -18,7 +18,7 @@ TIMES = [
     ("15m",                        "2026-03-04T04:51:07.089Z", "m is a minute, a month is not a length"),
     ("7d",                         "2026-02-25T05:06:07.089Z", "days, over the end of a month"),
     ("2w",                         "2026-02-18T05:06:07.089Z", "weeks"),
-    (" 7D ",                       "2026-02-25T05:06:07.089Z", "as somebody types it"),
+    (" 7D ",                       "2026-02-25T05:06:07.089Z", "as a user types it"),
     ("now",                        "2026-03-04T05:06:07.089Z", ""),
     ("today",                      "2026-03-04T00:00:00.000Z", "since midnight, in UTC"),
     ("yesterday",                  "2026-03-03T00:00:00.000Z", "its beginning"),

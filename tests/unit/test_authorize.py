@@ -103,14 +103,14 @@ def test_a_yes_to_what_has_changed_since_is_asked_again(stage: Make, many: bool,
 @pytest.mark.threat("T108")
 def test_a_yes_to_a_diff_counts_for_that_diff(stage: Make, tmp_path: Path) -> None:
     def rewrite(question: Question) -> Answer:
-        (tmp_path / "w" / "a.txt").write_text("somebody else's work\n")
+        (tmp_path / "w" / "a.txt").write_text("another user's work\n")
         return Yes()
 
     panel = Panel(rewrite, lambda _: No())
     found = ask_in(stage, panel, call("write", {"path": "a.txt", "content": "mine\n"}))
     assert len(panel.asked) == 2
     assert panel.asked[1][0].card.change is not None
-    assert "-somebody else's work" in panel.asked[1][0].card.change.diff
+    assert "-another user's work" in panel.asked[1][0].card.change.diff
     assert found.sandbox.ran == []
 
 
@@ -144,8 +144,8 @@ NO_ANSWER: list[tuple[Script, str]] = [
     (lambda _: None,                    "nothing"),
     (lambda _: True,                    "true is no yes"),
     (lambda _: "y",                     "a letter is no yes"),
-    (lambda _: Yes,                     "the name of a yes is none"),
-    (lambda _: Yes(_FORGED),            "a yes that keeps a no"),
+    (lambda _: Yes,                     "the name of an approval is none"),
+    (lambda _: Yes(_FORGED),            "an approval that keeps a no"),
     (lambda _: Edited(""),              "an edit to nothing"),
     (lambda _: Edited("  \n"),          "an edit to blanks"),
     (lambda _: Edited(7),               "an edit that is no text"),  # type: ignore[arg-type]  # that is the point

@@ -344,7 +344,7 @@ def test_nothing_that_is_more_than_reading_is_begun_before_the_answer_is_whole(
         await streamed.wait()
         for _ in early:
             await found.sandbox.started.get()
-        for _ in range(50):  # whoever wanted to begin could
+        for _ in range(50):  # every thread that wanted to begin could
             await asyncio.sleep(0)
         begun.append(list(found.sandbox.ran))
         gate.set()

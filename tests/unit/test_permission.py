@@ -256,7 +256,7 @@ DENIED = [
     ('deny read=["private/**"]', "cat priv*/plan.txt", A, "the sandbox hides it"),
     ('deny read=["private/**"]', "grep -r x .",      A, "the sandbox hides what lies in it"),
     ('deny read=["private/**"]', "cat $x",           A, "likewise"),
-    ('deny read=["src/**/a/*.py"]', "grep -r x .",   D, "where it cannot, whoever may look is stopped"),
+    ('deny read=["src/**/a/*.py"]', "grep -r x .",   D, "where it cannot, every command that may look is stopped"),
     ('deny read=["src/**/a/*.py"]', "cat $x",        Q, "or has to ask"),
     ('ask run=["git", "commit"]', "git commit -m x", Q, "asked first"),
     ('ask run=["git", "commit"]', "git log",         A, "another one"),
@@ -289,7 +289,7 @@ HOSTS = [
         T,
         Q,
         ("r.org",),
-        "a yes opens what the rule names",
+        "an approval opens what the rule names",
     ),
     (
         'allow host=["x.org"]',
@@ -448,7 +448,7 @@ def test_the_denied_list_looks_at_every_program_that_it_may_be() -> None:
         ('deny write=["migrations/**"] tool=["bash"]', (), (), "other tools may"),
         ('deny write=["migrations/**"] run=["cp"]', (), (), "other commands may"),
         ('deny write=["migrations/**"] until=2020-01-01', (), (), "over"),
-        ('ask write=["migrations/**"]', (), (), "after a yes it may"),
+        ('ask write=["migrations/**"]', (), (), "after an approval it may"),
     ],
 )
 def test_denied_paths_hold_for_code_that_nobody_reads(

@@ -73,7 +73,7 @@ MISTAKES = [
     ('verdict = "allow"\nrun = ["a", 1]',                     3, "must be a list of words",  "a number is no word"),
     ('verdict = "deny"\nrun = ["a"]',                         1, "no `why`",                 "who is stopped must be told"),
     ('verdict = "ask"\nrun = ["a"]\nwhy = "  "',              1, "no `why`",                 "a blank reason"),
-    ('verdict = "deny"\nrun = ["a"]\nwhy = "a\\u001b[2J"',    4, "printable",                "it would move the cursor of whoever reads it"),
+    ('verdict = "deny"\nrun = ["a"]\nwhy = "a\\u001b[2J"',    4, "printable",                "it would move the cursor of the reader"),
     ('verdict = "allow"\nrunn = ["a"]',                       3, "did you mean `run`",       "an unknown key"),
     ('verdict = "allow"\ntool = ["bsh"]',                     3, "did you mean `bash`",      "an unknown tool"),
     ('verdict = "allow"\ntier = ["net"]',                     3, "no tier `net`",            "an unknown tier"),

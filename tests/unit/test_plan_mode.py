@@ -44,7 +44,7 @@ def proposing(**arguments: object) -> Turn:
 
 # fmt: off
 ANSWERS = [
-    (Leave(Mode.ACCEPT_EDITS), Mode.ACCEPT_EDITS, "accepted", "a yes changes the mode to what the person picked"),
+    (Leave(Mode.ACCEPT_EDITS), Mode.ACCEPT_EDITS, "accepted", "an approval changes the mode to what the person picked"),
     (Stay("smaller steps"),    Mode.PLAN,         "smaller steps", "the person's words reach the model"),
     (Stay(),                   Mode.PLAN,         "not accept", "a bare no changes nothing"),
 ]
@@ -68,7 +68,9 @@ def test_a_plan_is_left_as_the_person_says(
     assert [event.now for event in found.events if isinstance(event, Changed)] == [mode.value] * (mode is not Mode.PLAN)
     assert words in str(found.history), why
     said = [event.feedback for event in found.events if isinstance(event, QuestionAnswered)]
-    assert said == ([answer.feedback] if isinstance(answer, Stay) else []), "whoever shows it can show that as well"
+    assert said == ([answer.feedback] if isinstance(answer, Stay) else []), (
+        "the caller that shows it can show that as well"
+    )
     ran = [event for event in found.events if isinstance(event, ActionFinished)]
     refused = [event for event in found.events if isinstance(event, Denied)]
     assert bool(ran) == (mode is not Mode.PLAN), "the next call is judged in the new mode"

@@ -73,7 +73,7 @@ class Played:
                 pass
 
     def again(self, *, fork: bool) -> None:
-        """Another process goes on with it, or with a copy."""
+        """Another process continues with it, or with a copy."""
         talk, before = self.conversation, (self.conversation.marks, self.conversation.history)
         assert self.journal.close() is None
         if fork:

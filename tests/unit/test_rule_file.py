@@ -35,7 +35,7 @@ def test_every_shipped_table_is_what_toml_says(name: str) -> None:
 
 
 def test_hardly_a_shipped_table_needs_the_toml_parser() -> None:
-    """It takes 20 times as long, when somebody waits for a decision."""
+    """It takes 20 times as long, when a user waits for a decision."""
     slow = [f"{chunk.file}:{chunk.line}" for chunk in CHUNKS if rule_file._simple(chunk.text) is None]
     assert len(slow) <= len(CHUNKS) // 50, slow
 

@@ -205,7 +205,7 @@ def test_going_on_adds_to_the_same_tree_and_forking_leaves_the_old_file_alone(tm
     copy = read(store, OTHER)
     assert copy.history == (*read(store).history, says("another way"), user("fourth"))
     assert copy.forked_from == ID
-    assert copy.grants == (), "a yes for one session is none for another"
+    assert copy.grants == (), "an approval for one session is none for another"
 
 
 def test_what_another_model_thought_is_left_out(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def test_a_command_waits_as_it_was_typed() -> None:
     assert queues.take_back() == ("/skill:do it",)
 
 
-# ---- in a talk
+# ---- in a conversation
 
 
 def heard(message: Message) -> str:

@@ -159,7 +159,7 @@ def told(script: str) -> str:
 
 
 def test_the_lines_are_golden() -> None:
-    """UPDATE_GOLDEN=1 writes them. Read the diff as somebody who does not know these commands."""
+    """UPDATE_GOLDEN=1 writes them. Read the diff as a user who does not know these commands."""
     text = "".join(f"{script}\n    {told(script)}\n" for script in SCRIPTS)
     if os.environ.get("UPDATE_GOLDEN"):
         GOLDEN.write_text(text, "utf-8")

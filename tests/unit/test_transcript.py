@@ -268,7 +268,7 @@ def test_no_event_lets_its_text_through(text: str) -> None:
 
 
 def test_a_read_that_was_stopped_is_drawn_although_it_never_ended() -> None:
-    """Reads are drawn when they end; whoever stops a run wants to know what it was at."""
+    """Reads are drawn when they end; anyone who stops a run wants to know what it was at."""
     ended = events.RunEnded(130, "stopped by the user", 1, Usage(), ())
     prompt = [
         events.ToolProposed("1.1", "bash", RunScript("sleep 60", "/w")),

@@ -367,7 +367,7 @@ def test_a_crowd_cannot_push_what_matters_off_the_screen(place: Place) -> None:
 
 
 def test_where_nobody_can_be_asked_it_is_left_out(place: Place) -> None:
-    """Somebody is said to be there, but there is no terminal: a question would be shown to no one."""
+    """A user is said to be there, but there is no terminal: a question would be shown to no one."""
     place.file("AGENTS.md", "x")
     settings, told = place.start(attended=True)
     assert told == ""

@@ -49,7 +49,7 @@ def put(given: Action | str | Ask, call: str = "1.1", before: str | None = None,
 
 
 class Screen:
-    """A panel in front of somebody, with a clock of its own. `step` is what came of the last key."""
+    """A panel in front of a user, with a clock of its own. `step` is the result of the last key."""
 
     def __init__(self, *questions: Question, width: int = 80, rows: int = 22) -> None:
         self.now = 100.0
@@ -342,7 +342,7 @@ def test_jumping_to_the_end_passes_no_end_of_a_command() -> None:
 @pytest.mark.threat("T38")
 @pytest.mark.parametrize("rows", [5, 6, 8, 10, 22, 40])
 def test_a_yes_too_early_shows_the_next_end_that_was_not_seen(rows: int) -> None:
-    """Else whoever jumps to the end and says yes would not find out what is wanted of them."""
+    """Else anyone who jumps to the end and says yes would not find out what is wanted of them."""
     many = "\n".join(f"curl https://example.org/{n} -o f{n}" for n in range(100))
     screen = Screen(put(many), rows=rows).press("end", "y")
     assert screen.answers is None
