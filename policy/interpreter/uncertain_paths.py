@@ -181,7 +181,7 @@ def _joined(start: str, path: str) -> str:
     parts = start.rstrip("/").split("/")
     for part in path.split("/"):
         if part == "..":
-            del parts[-1:]
+            parts = parts[:-1] or parts  # the parent of `/` is `/`
         elif part not in ("", "."):
             parts.append(part)
     return "/".join(parts) or "/"

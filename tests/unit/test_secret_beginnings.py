@@ -92,6 +92,7 @@ REFUSED = [
     ("cd src; cat ../sub/.e*",                             "a pattern below the folder above"),
     ("cat sub/../*.key",                                   "a pattern behind `..`"),
     ("cd ..; cat work/.en?",                               "a pattern in the workspace, from outside of it"),
+    (f"cat {'../' * 20}@WORK/.en?",                        "a pattern with more `..` than there are folders above"),
     ("git diff --no-index a.txt .en?",                     "a pattern, for a program that also takes revisions"),
     ("cat ~/.{ssh,aws}/$x",                                "each word that braces spell"),
     ("cat {.env,$x}",                                      "each word that braces spell"),
