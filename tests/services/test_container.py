@@ -326,7 +326,7 @@ def test_what_an_image_has_in_place_of_bash_is_not_heard_for_long(
     problem = bench.ask({"kind": "RunScript", "script": "true", "cwd": str(bench.workspace)}, choice=choice)[
         "unavailable"
     ]
-    assert "does not do what it is told" in problem[1], why
+    assert "its first command had no effect" in problem[1], why
 
 
 @pytest.mark.threat("T60")
