@@ -219,7 +219,6 @@ import sys
 from tests.support.audit_records import refusal
 from runner.audit.log import AuditLog
 from runner.audit.stores.postgres import PostgresStore
-from runner.audit.prune import PrunePlan, plan, prune
 with AuditLog(PostgresStore.open(sys.argv[1], write=True)) as log:
     for number in range(10_000):
         print(log.refused("s", refusal(f"{sys.argv[2]} {number}")), flush=True)
