@@ -4,7 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PACKAGES := policy sandbox tools runner profiles
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-PYTEST := $(BIN)/python -m pytest -n auto
+CORES := $(shell getconf _NPROCESSORS_ONLN)
+PYTEST := $(BIN)/python -m pytest -n $(shell expr $(CORES) + 1)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo check smoke test lint types imports docs site tables bench fuzz lock witness clean
