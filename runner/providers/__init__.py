@@ -3,7 +3,9 @@
 May import `config` and everything below it. Start reading at `connection.py`; this file is the registry.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from policy.model.frozen import dataclass
@@ -27,14 +29,11 @@ class Remote:
         url: default base URL.
         model: default model.
         variable: environment variable with another base URL, as the vendor's own tools read it.
-        make: makes the provider; the last argument is the requested API. It imports the module of the provider, so that
-            naming a provider loads no HTTP library.
     """
 
     url: str
-    model: str  # when none is named
-    variable: str  # of the environment, as the vendor's own tools read it, when no base URL is given
-    make: Callable[[Endpoint, Secret | None, Timeouts, str | None], Provider]  # the last: the API that was asked for
+    model: str
+    variable: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,46 +58,12 @@ class OpenModel:
         return f"{self.provider.name}:{self.model}"
 
 
-def _anthropic(endpoint: Endpoint, secret: Secret | None, timeouts: Timeouts, api: str | None) -> Provider:
-    from runner.providers.anthropic import AnthropicProvider
-
-    return AnthropicProvider(endpoint, secret, timeouts)
-
-
-def _openai(endpoint: Endpoint, secret: Secret | None, timeouts: Timeouts, api: str | None) -> Provider:
-    """Return the provider for the Responses API at OpenAI's own address and for Chat Completions elsewhere, or as `api`
-    says.
-    """
-    if api == "responses" or (api is None and endpoint.host.endswith(".openai.com")):
-        from runner.providers.responses import ResponsesProvider
-
-        return ResponsesProvider(endpoint, secret, timeouts)
-    from runner.providers.openai import OpenAiProvider
-
-    return OpenAiProvider(endpoint, secret, timeouts)
-
-
-def _gemini(endpoint: Endpoint, secret: Secret | None, timeouts: Timeouts, api: str | None) -> Provider:
-    from runner.providers.gemini import GeminiProvider
-
-    return GeminiProvider(endpoint, secret, timeouts)
-
-
-def _scripted(file: str) -> Provider:
-    from pathlib import Path
-
-    from runner.providers.script_file import read_script
-    from runner.providers.scripted import ScriptedProvider
-
-    return ScriptedProvider(read_script(Path(file)))
-
-
 # fmt: off
-PROVIDERS: dict[str, Remote | Callable[[str], Provider]] = {
-    "anthropic": Remote("https://api.anthropic.com", "claude-sonnet-5-5", "ANTHROPIC_BASE_URL",     _anthropic),
-    "openai":    Remote("https://api.openai.com/v1", "gpt-6.2-sol",       "OPENAI_BASE_URL",        _openai),
-    "gemini":    Remote(GOOGLE,                      "gemini-4-argon",    "GOOGLE_GEMINI_BASE_URL", _gemini),
-    "scripted":  _scripted,
+PROVIDERS: dict[str, Remote | None] = {
+    "anthropic": Remote("https://api.anthropic.com", "claude-sonnet-5-5", "ANTHROPIC_BASE_URL"),
+    "openai":    Remote("https://api.openai.com/v1", "gpt-6.2-sol",       "OPENAI_BASE_URL"),
+    "gemini":    Remote(GOOGLE,                      "gemini-4-argon",    "GOOGLE_GEMINI_BASE_URL"),
+    "scripted":  None,  # it plays a file and asks no server
 }
 # fmt: on
 
@@ -121,23 +86,58 @@ def open_provider(
     Raises SetupError (a ProviderError), or SecretError if there is no key. A server on this machine needs no key.
     """
     name, _, model = spec.strip().partition(":")
-    match PROVIDERS.get(name):
-        case None:
-            raise _unknown(name)
-        case Remote() as remote:
-            endpoint = reached(remote, base_url, environ)
-            if not model and endpoint != parse_endpoint(remote.url):
-                raise _nameless(name, f"`{endpoint.url}` has its own models", f"write `{name}:MODEL`")
-            secret = _secret(name, environ, key, local=endpoint.loopback)
-            made = remote.make(endpoint, secret, timeouts or Timeouts(), api)
-            vendors = endpoint == parse_endpoint(remote.url)
-            return OpenModel(made, model or remote.model, (secret,) if secret else (), vendors)
-        case local:
-            if key is not None and (key.stdin_key or key.account):
-                raise SetupError(Problem(f"`{name}` takes no API key", "it asks no server", "leave it out"))
-            if not model:
-                raise _nameless(name, "it needs a file to play", f"write `{name}:FILE`")
-            return OpenModel(local(model), model)
+    if name not in PROVIDERS:
+        import difflib
+
+        near = difflib.get_close_matches(name, PROVIDERS, n=1)
+        known = ", ".join(f"`{each}`" for each in PROVIDERS)
+        fix = f"did you mean `{near[0]}`?" if near else "write `provider:model`, such as `anthropic:claude-sonnet-5-5`"
+        raise SetupError(Problem(f"there is no provider `{name}`", f"the providers are {known}", fix))
+    remote = PROVIDERS[name]
+    if remote is None:
+        if key is not None and (key.stdin_key or key.account):
+            raise SetupError(Problem(f"`{name}` takes no API key", "it asks no server", "leave it out"))
+        if not model:
+            raise _nameless(name, "it needs a file to play", f"write `{name}:FILE`")
+        from runner.providers.script_file import read_script
+        from runner.providers.scripted import ScriptedProvider
+
+        return OpenModel(ScriptedProvider(read_script(Path(model))), model)
+    endpoint = reached(remote, base_url, environ)
+    vendors = endpoint == parse_endpoint(remote.url)
+    if not model and not vendors:
+        raise _nameless(name, f"`{endpoint.url}` has its own models", f"write `{name}:MODEL`")
+    from runner.secrets.resolve import KeyRequest, find
+
+    resolved = find(replace(key or KeyRequest(), provider=name, environ=environ, local=endpoint.loopback))
+    secret = resolved.secret if resolved else None
+    made = _http_provider(name, endpoint, secret, timeouts or Timeouts(), api)
+    return OpenModel(made, model or remote.model, (secret,) if secret else (), vendors)
+
+
+def _http_provider(
+    name: str, endpoint: Endpoint, secret: Secret | None, timeouts: Timeouts, api: str | None
+) -> Provider:
+    """Return the provider. Its module is imported here, so that naming a provider loads no HTTP library.
+
+    The provider `openai` uses the Responses API at OpenAI's own address and Chat Completions elsewhere, or as `api`
+    says.
+    """
+    if name == "anthropic":
+        from runner.providers.anthropic import AnthropicProvider
+
+        return AnthropicProvider(endpoint, secret, timeouts)
+    if name == "gemini":
+        from runner.providers.gemini import GeminiProvider
+
+        return GeminiProvider(endpoint, secret, timeouts)
+    if api == "responses" or (api is None and endpoint.host.endswith(".openai.com")):
+        from runner.providers.responses import ResponsesProvider
+
+        return ResponsesProvider(endpoint, secret, timeouts)
+    from runner.providers.openai import OpenAiProvider
+
+    return OpenAiProvider(endpoint, secret, timeouts)
 
 
 def reached(remote: Remote, base_url: str | None, environ: Mapping[str, str]) -> Endpoint:
@@ -145,23 +145,5 @@ def reached(remote: Remote, base_url: str | None, environ: Mapping[str, str]) ->
     return parse_endpoint(base_url or environ.get(remote.variable, "").strip() or remote.url)
 
 
-def _secret(name: str, environ: Mapping[str, str], key: "KeyRequest | None", *, local: bool) -> Secret | None:
-    from dataclasses import replace
-
-    from runner.secrets.resolve import KeyRequest, find
-
-    resolved = find(replace(key or KeyRequest(), provider=name, environ=environ, local=local))
-    return resolved.secret if resolved else None
-
-
 def _nameless(name: str, why: str, fix: str) -> SetupError:
     return SetupError(Problem(f"`{name}` needs a model", why, fix))
-
-
-def _unknown(name: str) -> SetupError:
-    import difflib
-
-    near = difflib.get_close_matches(name, PROVIDERS, n=1)
-    known = ", ".join(f"`{each}`" for each in PROVIDERS)
-    fix = f"did you mean `{near[0]}`?" if near else "write `provider:model`, such as `anthropic:claude-sonnet-5-5`"
-    return SetupError(Problem(f"there is no provider `{name}`", f"the providers are {known}", fix))

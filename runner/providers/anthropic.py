@@ -13,7 +13,7 @@ SOURCE: platform.claude.com/docs/en/build-with-claude/prompt-caching, /thinking,
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
@@ -43,7 +43,7 @@ from runner.providers.endpoint import Endpoint
 from runner.providers.error_reason import ErrorReason, reason_of
 from runner.providers.failures import Failures
 from runner.providers.sse import SseEvent
-from runner.providers.stream import AnswerParser, HttpProvider, Piece
+from runner.providers.stream import AnswerParser, HttpProvider, Piece, tools_json
 from runner.text.model_text import Json, count_of, parse_call, whole_text
 
 VERSION = "2023-06-01"
@@ -250,9 +250,7 @@ def request_body(request: Request, *, unbound: bool = False) -> Json:
     if request.system.strip():
         body["system"] = [_cached({"type": "text", "text": request.system})]
     if request.tools:
-        tools: list[Json] = [
-            {"name": each.name, "description": each.description, "input_schema": each.schema} for each in request.tools
-        ]
+        tools = tools_json(request, "input_schema")
         body["tools"] = [*tools[:-1], _cached(tools[-1])]
     for message in [each for each in messages if each["role"] == "user"][-TURNS_CACHED:]:
         if isinstance(content := message["content"], list):
@@ -307,34 +305,30 @@ def _cached(block: Json) -> Json:
 
 def _message(message: Message) -> Json:
     match message:
-        case UserMessage():
-            return {"role": "user", "content": _blocks(message.content)}
-        case AssistantMessage():
-            return {"role": "assistant", "content": [wire for block in message.content if (wire := _own(block))]}
-        case ToolMessage():
-            results = [_result(result) for result in message.results]
-            return {"role": "user", "content": results + _set_apart(message.results)}
+        case UserMessage(content):
+            return {"role": "user", "content": _blocks(content)}
+        case AssistantMessage(content):
+            return {"role": "assistant", "content": _blocks(content)}
+        case ToolMessage(results):
+            # The server takes no images in a result that is an error; they follow the results.
+            failed = (block for result in results if result.is_error for block in result.content)
+            images = [block for block in failed if isinstance(block, ImageBlock)]
+            return {"role": "user", "content": [*map(_result, results), *_blocks(images)]}
         case never:
             assert_never(never)
 
 
-def _blocks(content: tuple[TextBlock | ImageBlock, ...]) -> list[Json]:
-    # Blank text blocks are refused by the server, and would make every later request of the session fail too.
-    return [
-        {"type": "text", "text": block.text} if isinstance(block, TextBlock) else _image(block)
-        for block in content
-        if isinstance(block, ImageBlock) or block.text.strip()
-    ]
+def _blocks(content: Iterable[TextBlock | ThinkingBlock | ImageBlock | ToolCall]) -> list[Json]:
+    return [wire for block in content if (wire := _block(block))]
 
 
-def _image(block: ImageBlock) -> Json:
-    return {"type": "image", "source": {"type": "base64", "media_type": block.media_type, "data": block.data}}
-
-
-def _own(block: TextBlock | ThinkingBlock | ToolCall) -> Json | None:
+def _block(block: TextBlock | ThinkingBlock | ImageBlock | ToolCall) -> Json | None:
     match block:
-        case TextBlock():
-            return {"type": "text", "text": block.text} if block.text.strip() else None
+        case TextBlock(text):
+            # Blank text blocks are refused by the server, and would make every later request of the session fail too.
+            return {"type": "text", "text": text} if text.strip() else None
+        case ImageBlock():
+            return {"type": "image", "source": {"type": "base64", "media_type": block.media_type, "data": block.data}}
         case ThinkingBlock(signature="", redacted=data) if data:
             return {"type": "redacted_thinking", "data": data}
         case ThinkingBlock():
@@ -350,19 +344,6 @@ def _own(block: TextBlock | ThinkingBlock | ToolCall) -> Json | None:
 
 
 def _result(result: ToolResult) -> Json:
-    # The server takes no images in a result that is an error; they follow it (`_set_apart`).
-    content = tuple(block for block in result.content if isinstance(block, TextBlock) or not result.is_error)
+    content = (block for block in result.content if isinstance(block, TextBlock) or not result.is_error)
     wire: Json = {"type": "tool_result", "tool_use_id": result.call_id, "content": _blocks(content)}
-    if result.is_error:
-        wire["is_error"] = True
-    return wire
-
-
-def _set_apart(results: tuple[ToolResult, ...]) -> list[Json]:
-    return [
-        _image(block)
-        for result in results
-        if result.is_error
-        for block in result.content
-        if isinstance(block, ImageBlock)
-    ]
+    return {**wire, "is_error": True} if result.is_error else wire

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import ssl
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, suppress
 
 import httpx
@@ -35,19 +35,19 @@ for _name in _CHATTY:
     logging.getLogger(_name).addFilter(lambda record: record.levelno >= logging.WARNING)
 
 
-class KeyHeader(httpx.Auth):
-    """Authentication that puts the key into its header at the moment of sending, so that no unsent request contains the
-    key.
+KeyAdder = Callable[[httpx.Request], httpx.Request]
+
+
+def key_adder(header: str, prefix: str, secret: Secret) -> KeyAdder:
+    """Return the authentication that puts the key into its header at the moment of sending, so that no unsent request
+    contains the key.
     """
 
-    def __init__(self, header: str, prefix: str, secret: Secret) -> None:
-        self._header = header
-        self._prefix = prefix
-        self._secret = secret
+    def add_key(request: httpx.Request) -> httpx.Request:
+        request.headers[header] = prefix + secret.reveal()
+        return request
 
-    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
-        request.headers[self._header] = self._prefix + self._secret.reveal()
-        yield request
+    return add_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class WireRequest:
 class ProviderConnection:
     """A connection pool for one URL below an endpoint. Connections are kept and reused until `close`."""
 
-    def __init__(self, failures: Failures, path: str, auth: KeyHeader | None, headers: Mapping[str, str]) -> None:
+    def __init__(self, failures: Failures, path: str, auth: KeyAdder | None, headers: Mapping[str, str]) -> None:
         self.failures = failures
         self._url = f"{failures.endpoint.url}/{path}"
         self._auth = auth

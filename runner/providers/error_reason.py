@@ -6,6 +6,7 @@ developers.openai.com/api/docs/guides/error-codes; ai.google.dev/gemini-api/docs
 (googleapis error_details.proto); RFC 9110, 10.2.3.
 """
 
+import contextlib
 import math
 import re
 from collections.abc import Mapping
@@ -141,16 +142,14 @@ def wait_of(headers: Mapping[str, str], now: float) -> float | None:
     `now` is in seconds since 1970. `retry-after-ms` is OpenAI's and more exact; `retry-after` contains seconds or a
     date.
     """
-    if (milliseconds := _number(headers.get("retry-after-ms", ""))) is not None:
-        return _sane(milliseconds / 1000)
-    text = headers.get("retry-after", "")
-    if (seconds := _number(text)) is not None:
-        return _sane(seconds)
+    for header, unit in (("retry-after-ms", 1000), ("retry-after", 1)):
+        text = headers.get(header, "")
+        with contextlib.suppress(ValueError):
+            return _sane(float(text) / unit)
     try:
-        moment = parsedate_to_datetime(text).timestamp() if text else None
+        return _sane(max(parsedate_to_datetime(text).timestamp() - now, 0.0)) if text else None
     except (ValueError, OverflowError, OSError):
         return None
-    return _sane(max(moment - now, 0.0)) if moment is not None else None
 
 
 def _details(details: object) -> tuple[list[str], float | None]:
@@ -167,13 +166,6 @@ def _details(details: object) -> tuple[list[str], float | None]:
                 match = _SECONDS.fullmatch(delay)
                 wait = _sane(float(match[1])) if match else wait
     return words, wait
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
 
 
 def _sane(seconds: float) -> float | None:

@@ -13,7 +13,7 @@ SOURCE: ai.google.dev/api/generate-content, /gemini-api/docs/thought-signatures,
 
 import json
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import assert_never
 from urllib.parse import quote
@@ -42,7 +42,7 @@ from runner.providers.endpoint import Endpoint
 from runner.providers.failures import Failures
 from runner.providers.openai import result_text
 from runner.providers.sse import SseEvent
-from runner.providers.stream import AnswerParser, HttpProvider, Piece
+from runner.providers.stream import AnswerParser, HttpProvider, Piece, tools_json
 from runner.text.model_text import Json, count_of, parse_call, whole_text
 
 VERSIONS = ("/v1beta", "/v1", "/v1alpha")
@@ -64,8 +64,7 @@ class _GeminiAnswer(AnswerParser):
         self._pieces: list[str] = []  # of the text or thought that is still growing
         self._thinks = False  # whether that is a thought
         self._stop = ""
-        self._ids: set[str] = set()
-        self._called = False
+        self._ids: set[str] = set()  # of the calls so far
 
     def take(self, event: SseEvent) -> Iterator[Piece]:
         if self.is_last(event):
@@ -95,11 +94,11 @@ class _GeminiAnswer(AnswerParser):
     def reply(self) -> Reply:
         self._settle()
         if not self.finished:
-            raise self._failures.truncated("inside a turn of calls" if self._called else "before the answer did")
+            raise self._failures.truncated("inside a turn of calls" if self._ids else "before the answer did")
         if self._stop in UNREADABLE:
             raise self._failures.truncated("in a tool call that its own server could not read")
         stop = STOPS.get(self._stop, Stop.OTHER)
-        if self._called and stop is Stop.END:
+        if self._ids and stop is Stop.END:
             stop = Stop.TOOLS
         return Reply(AssistantMessage(tuple(self._content)), stop, self._usage)
 
@@ -108,7 +107,11 @@ class _GeminiAnswer(AnswerParser):
             case {"functionCall": dict(call)} if isinstance(name := call.get("name"), str):
                 self._sign(part)
                 yield CallOpened(name)
-                made = self._call(name, call)
+                id_ = call.get("id")
+                if not isinstance(id_, str) or not id_ or id_ in self._ids:
+                    id_ = f"call_{secrets.token_hex(8)}"
+                self._ids.add(id_)
+                made = parse_call(id_, name, json.dumps(call.get("args") or {}, ensure_ascii=False))
                 self._content.append(made)
                 if made.arguments is not None:
                     yield CallReady(made)
@@ -142,14 +145,6 @@ class _GeminiAnswer(AnswerParser):
             self._content.append(ThinkingBlock(text, signature) if self._thinks else TextBlock(text))
         elif signature:
             self._content.append(ThinkingBlock("", signature))
-
-    def _call(self, name: str, call: Json) -> ToolCall:
-        id_ = call.get("id")
-        if not isinstance(id_, str) or not id_ or id_ in self._ids:
-            id_ = f"call_{secrets.token_hex(8)}"
-        self._ids.add(id_)
-        self._called = True
-        return parse_call(id_, name, json.dumps(call.get("args") or {}, ensure_ascii=False))
 
     def _finish(self, reason: object) -> None:
         if isinstance(reason, str) and reason and reason != "FINISH_REASON_UNSPECIFIED":
@@ -194,9 +189,7 @@ def request_body(request: Request) -> Json:
     facts = facts_of(f"gemini:{request.model}")
     level = facts.thinking is ThinkingKind.LEVEL
     names: dict[str, str] = {}
-    contents = [
-        content for message in request.messages for content in _contents(message, request.model, names, signs=level)
-    ]
+    contents = [each for message in request.messages for each in _contents(message, request.model, names, signs=level)]
     config: Json = {"maxOutputTokens": request.max_tokens}
     if request.thinking is not Thinking.OFF and level:
         config["thinkingConfig"] = {"includeThoughts": True, "thinkingLevel": facts.effort(request.thinking).upper()}
@@ -207,11 +200,7 @@ def request_body(request: Request) -> Json:
     if request.system.strip():
         body["systemInstruction"] = {"parts": [{"text": request.system}]}
     if request.tools:
-        declared = [
-            {"name": tool.name, "description": tool.description, "parametersJsonSchema": tool.schema}
-            for tool in request.tools
-        ]
-        body["tools"] = [{"functionDeclarations": declared}]
+        body["tools"] = [{"functionDeclarations": tools_json(request, "parametersJsonSchema")}]
     return body
 
 
@@ -235,7 +224,16 @@ def _contents(message: Message, model: str, names: dict[str, str], *, signs: boo
             if parts := list(_own(message, model, signs=signs)):
                 yield {"role": "model", "parts": parts}
         case ToolMessage():
-            yield from _results(message, names)
+            answers: list[Json] = []
+            images: list[TextBlock | ImageBlock] = []
+            for result in message.results:
+                response: Json = {"error" if result.is_error else "output": result_text(result, images)}
+                name = names.get(result.call_id, "unknown")
+                answers.append({"functionResponse": {"id": result.call_id, "name": name, "response": response}})
+            if answers:
+                yield {"role": "user", "parts": answers}
+            if images:
+                yield {"role": "user", "parts": _parts(images)}
         case never:
             assert_never(never)
 
@@ -284,16 +282,3 @@ def _signature(block: ThinkingBlock, model: str) -> str:
     """Return the signature of a block that came from `model` by this API; empty for another block."""
     of, _, signature = block.signature.removeprefix(MARK).rpartition(":")
     return signature if block.signature.startswith(MARK) and of == model else ""
-
-
-def _results(message: ToolMessage, names: Mapping[str, str]) -> Iterator[Json]:
-    parts: list[Json] = []
-    images: list[TextBlock | ImageBlock] = []
-    for result in message.results:
-        response: Json = {"error" if result.is_error else "output": result_text(result, images)}
-        name = names.get(result.call_id, "unknown")
-        parts.append({"functionResponse": {"id": result.call_id, "name": name, "response": response}})
-    if parts:
-        yield {"role": "user", "parts": parts}
-    if images:
-        yield {"role": "user", "parts": _parts(images)}

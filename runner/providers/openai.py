@@ -41,7 +41,7 @@ from runner.providers.connection import WireRequest
 from runner.providers.endpoint import Endpoint
 from runner.providers.failures import Failures
 from runner.providers.sse import SseEvent
-from runner.providers.stream import AnswerParser, HttpProvider, Piece
+from runner.providers.stream import AnswerParser, HttpProvider, Piece, tools_json
 from runner.text.model_text import Closing, Json, count_of, parse_call, whole_text
 
 REASONING = ("reasoning_content", "reasoning")
@@ -300,13 +300,7 @@ def request_body(request: Request, *, own_server: bool) -> Json:
         "messages": messages,
     }
     if request.tools:
-        body["tools"] = [
-            {
-                "type": "function",
-                "function": {"name": tool.name, "description": tool.description, "parameters": tool.schema},
-            }
-            for tool in request.tools
-        ]
+        body["tools"] = [{"type": "function", "function": each} for each in tools_json(request, "parameters")]
     facts = facts_of(f"openai:{request.model}")
     if request.thinking is not Thinking.OFF and facts.thinking is ThinkingKind.EFFORT:
         body["reasoning_effort"] = facts.effort(request.thinking)
@@ -319,43 +313,48 @@ def _messages(message: Message) -> list[Json]:
             content = _content(message.content)
             return [{"role": "user", "content": content}] if content else []
         case AssistantMessage():
-            return _own(message)
+            text = _text(message.content)
+            if not message.calls:
+                return [{"role": "assistant", "content": text}] if text else []
+            answer: Json = {"role": "assistant", "content": text or None}
+            for block in message.content:
+                if isinstance(block, ThinkingBlock) and block.signature.startswith(MARK):
+                    answer[block.signature.removeprefix(MARK)] = block.text
+            answer["tool_calls"] = [
+                {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments_json(call)}}
+                for call in message.calls
+            ]
+            return [answer]
         case ToolMessage():
-            return _results(message)
+            wire: list[Json] = []
+            images: list[TextBlock | ImageBlock] = []
+            for result in message.results:
+                text = result_text(result, images, head=TOOL_FAILED if result.is_error else "")
+                wire.append({"role": "tool", "tool_call_id": result.call_id, "content": text})
+            return [*wire, {"role": "user", "content": _content(images)}] if images else wire
         case never:
             assert_never(never)
 
 
 def _content(blocks: Sequence[TextBlock | ImageBlock]) -> str | list[Json]:
-    if any(isinstance(block, ImageBlock) for block in blocks):
-        return [_part(block) for block in blocks if isinstance(block, ImageBlock) or block.text.strip()]
+    if not any(isinstance(block, ImageBlock) for block in blocks):
+        return _text(blocks)
+    return [
+        {"type": "text", "text": block.text}
+        if isinstance(block, TextBlock)
+        else {"type": "image_url", "image_url": {"url": data_url(block)}}
+        for block in blocks
+        if isinstance(block, ImageBlock) or block.text.strip()
+    ]
+
+
+def _text(blocks: Sequence[object]) -> str:
     return "\n\n".join(block.text for block in blocks if isinstance(block, TextBlock) and block.text.strip())
-
-
-def _part(block: TextBlock | ImageBlock) -> Json:
-    if isinstance(block, TextBlock):
-        return {"type": "text", "text": block.text}
-    return {"type": "image_url", "image_url": {"url": data_url(block)}}
 
 
 def data_url(image: ImageBlock) -> str:
     """Return the image as a `data:` URL."""
     return f"data:{image.media_type};base64,{image.data}"
-
-
-def _own(message: AssistantMessage) -> list[Json]:
-    text = "\n\n".join(block.text for block in message.content if isinstance(block, TextBlock) and block.text.strip())
-    if not message.calls:
-        return [{"role": "assistant", "content": text}] if text else []
-    wire: Json = {"role": "assistant", "content": text or None}
-    for block in message.content:
-        if isinstance(block, ThinkingBlock) and block.signature.startswith(MARK):
-            wire[block.signature.removeprefix(MARK)] = block.text
-    wire["tool_calls"] = [
-        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments_json(call)}}
-        for call in message.calls
-    ]
-    return [wire]
 
 
 def arguments_json(call: ToolCall) -> str:
@@ -364,15 +363,6 @@ def arguments_json(call: ToolCall) -> str:
     Arguments that did not parse are sent as none: servers that parse them again would fail every later request.
     """
     return json.dumps(call.arguments or {}, ensure_ascii=False, allow_nan=False)
-
-
-def _results(message: ToolMessage) -> list[Json]:
-    wire: list[Json] = []
-    images: list[TextBlock | ImageBlock] = []
-    for result in message.results:
-        text = result_text(result, images, head=TOOL_FAILED if result.is_error else "")
-        wire.append({"role": "tool", "tool_call_id": result.call_id, "content": text})
-    return [*wire, {"role": "user", "content": _content(images)}] if images else wire
 
 
 def result_text(result: ToolResult, images: list[TextBlock | ImageBlock], *, head: str = "") -> str:

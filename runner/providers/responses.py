@@ -47,7 +47,7 @@ from runner.providers.error_reason import ErrorReason, reason_of
 from runner.providers.failures import Failures
 from runner.providers.openai import ERROR_STATUS, TOOL_FAILED, arguments_json, data_url, usage_of
 from runner.providers.sse import SseEvent
-from runner.providers.stream import AnswerParser, HttpProvider, Piece
+from runner.providers.stream import AnswerParser, HttpProvider, Piece, tools_json
 from runner.text.model_text import Json, parse_call, parse_object, whole_text
 
 INCOMPLETE = {"max_output_tokens": Stop.LENGTH, "content_filter": Stop.REFUSAL}
@@ -183,13 +183,9 @@ class _ResponsesAnswer(AnswerParser):
 
     def _finish(self, kind: str, response: Json) -> None:
         self._usage = usage_of(response.get("usage"), "input", "output")
-        match kind, response.get("incomplete_details"):
-            case "response.completed", _:
-                self._stop = Stop.END
-            case _, {"reason": str(reason)}:
-                self._stop = INCOMPLETE.get(reason, Stop.OTHER)
-            case _:
-                self._stop = Stop.OTHER
+        details = response.get("incomplete_details")
+        reason = details.get("reason") if isinstance(details, dict) else None
+        self._stop = Stop.END if kind == "response.completed" else INCOMPLETE.get(str(reason), Stop.OTHER)
 
     def _blocks(self, item: _Item, stop: Stop) -> Iterator[TextBlock | ThinkingBlock | ToolCall]:
         text = whole_text(item.text)
@@ -262,16 +258,7 @@ def request_body(request: Request, *, summaries: bool = True) -> Json:
     if facts.window is not None and facts.thinking is ThinkingKind.EFFORT:  # a model that does not reason refuses it
         body["include"] = ["reasoning.encrypted_content"]
     if request.tools:
-        body["tools"] = [
-            {
-                "type": "function",
-                "name": tool.name,
-                "description": tool.description,
-                "parameters": tool.schema,
-                "strict": False,
-            }
-            for tool in request.tools
-        ]
+        body["tools"] = [{"type": "function", **each, "strict": False} for each in tools_json(request, "parameters")]
     if request.thinking is not Thinking.OFF and facts.thinking is ThinkingKind.EFFORT:
         reasoning: Json = {"effort": facts.effort(request.thinking)}
         body["reasoning"] = {**reasoning, "summary": "auto"} if summaries else reasoning

@@ -71,7 +71,7 @@ def read_script(path: Path) -> tuple[Turn, ...]:
         entry = ScriptEntry.model_validate(_load(path))
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        raise _bad(path, _place(first["loc"]), first["type"]) from None
+        raise _invalid(path, first["loc"], first["type"]) from None
     return tuple(_turn(path, number, entry) for number, entry in enumerate(entry.turn, start=1))
 
 
@@ -125,17 +125,13 @@ def _call(path: Path, number: int, entry: CallEntry) -> ToolCall:
     return parse_call("", entry.name, entry.raw)
 
 
-def _place(loc: tuple[int | str, ...]) -> tuple[str, str]:
-    """Return the place in the script (`turn 2, calls 1`), and the key there."""
+def _invalid(path: Path, loc: tuple[int | str, ...], kind: str) -> SetupError:
+    """Return the error for a place in the script such as `turn 2, calls 1`, and the key there."""
     words: list[str] = []
     for part in loc[:-1]:
         words += [str(part)] if isinstance(part, str) else [f"{words.pop() if words else 'entry'} {part + 1}"]
-    return ", ".join(words), str(loc[-1]) if loc else ""
-
-
-def _bad(path: Path, place: tuple[str, str], kind: str) -> SetupError:
-    where, key = place
-    start = f"{where}: " if where else ""
+    start = f"{', '.join(words)}: " if words else ""
+    key = str(loc[-1]) if loc else ""
     if kind == "extra_forbidden":
         near = difflib.get_close_matches(key, KEYS, n=1)
         fix = f"did you mean `{near[0]}`?" if near else f"the keys are {', '.join(f'`{name}`' for name in KEYS)}"

@@ -78,7 +78,9 @@ class ScriptedProvider:
 
     async def stream(self, request: Request) -> AsyncGenerator[StreamEvent, None]:
         """Yield the turn's thinking and text word by word, early calls one by one, then the Reply."""
-        place, turn = self._choose(_last_results(request))
+        answered = (each for each in reversed(request.messages) if isinstance(each, ToolMessage))
+        results = next((joined_text(blocks_of(each)) for each in answered), "")
+        place, turn = self._choose(results)
         for piece in _words(turn.thinking):
             yield ThinkingDelta(piece)
             await asyncio.sleep(0)  # a real stream lets others run between deltas
@@ -117,13 +119,6 @@ def _reply(turn: Turn, number: int) -> Reply:
     text = (TextBlock(turn.text),) if turn.text else ()
     stop = turn.stop or (Stop.TOOLS if calls else Stop.END)
     return Reply(AssistantMessage((*thinking, *text, *calls)), stop, turn.usage)
-
-
-def _last_results(request: Request) -> str:
-    for message in reversed(request.messages):
-        if isinstance(message, ToolMessage):
-            return joined_text(blocks_of(message))
-    return ""
 
 
 def _words(text: str) -> list[str]:

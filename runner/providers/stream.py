@@ -16,7 +16,7 @@ from runner.messages import (
     ThinkingDelta,
     Usage,
 )
-from runner.providers.connection import KeyHeader, ProviderConnection, WireRequest
+from runner.providers.connection import ProviderConnection, WireRequest, key_adder
 from runner.providers.endpoint import Endpoint, Timeouts
 from runner.providers.error_reason import ErrorReason, reason_of
 from runner.providers.failures import Failures
@@ -25,6 +25,11 @@ from runner.secrets.secret import Secret
 from runner.text.model_text import Json, parse_object
 
 Piece = TextDelta | ThinkingDelta | CallOpened | CallReady
+
+
+def tools_json(request: Request, schema: str) -> list[Json]:
+    """Return the tools of `request` as objects whose JSON Schema has the key `schema`."""
+    return [{"name": each.name, "description": each.description, schema: each.schema} for each in request.tools]
 
 
 class AnswerParser(ABC):
@@ -91,7 +96,7 @@ class HttpProvider(ABC):
 
     def __init__(self, endpoint: Endpoint, secret: Secret | None, timeouts: Timeouts | None = None) -> None:
         self._failures = Failures(self.name, endpoint, secret, timeouts or Timeouts())
-        auth = KeyHeader(*self.key_header, secret) if secret else None
+        auth = key_adder(*self.key_header, secret) if secret else None
         self._connection = ProviderConnection(self._failures, self.path(endpoint), auth, dict(self.headers))
 
     @abstractmethod
@@ -101,14 +106,6 @@ class HttpProvider(ABC):
     @abstractmethod
     def wire_request(self, request: Request) -> WireRequest:
         """Return `request` in the wire format."""
-
-    def _reduce(self, error: ProviderError) -> bool:
-        """Return True once, and leave the feature out of all later requests, if `error` refuses that feature."""
-        pattern = self.refused_feature
-        if self.reduced or error.status != 400 or pattern is None or not pattern.search(error.server_message):
-            return False
-        self.reduced = True
-        return True
 
     async def stream(self, request: Request) -> AsyncGenerator[StreamEvent, None]:
         """Yield text and thinking as they arrive, then the Reply. Closing the generator closes the connection.
@@ -144,8 +141,12 @@ class HttpProvider(ABC):
                             yield piece
             except ProviderError as error:
                 if not parser.finished:
-                    if begun or not self._reduce(error):
+                    feature = self.refused_feature
+                    if begun or self.reduced or error.status != 400 or feature is None:
                         raise
+                    if not feature.search(error.server_message):
+                        raise
+                    self.reduced = True
                     continue
             yield parser.reply()
             return
